@@ -1,0 +1,37 @@
+# Every target sets up what it needs; `make help` lists them.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup bench test lint perf lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 12
+
+setup: ## virtual environment, Docker engine, server images (quick when nothing is missing)
+	@$(PYTHON) bench/setup.py
+
+bench: setup ## run the quick suite on real clusters and write the report
+	@$(BIN)/lockbench suite quick
+
+test: lint ## every check and every test, the ones on real clusters included
+	$(BIN)/pytest
+
+lint: setup ## style, types and the layers of imports
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+perf: setup ## measure the bench itself against its anchors
+	@$(BIN)/python -m bench.perf
+
+lock: setup ## resolve pyproject.toml into requirements.lock again
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev \
+		--generate-hashes --no-header --no-emit-index-url pyproject.toml -o requirements.lock
+
+clean: ## remove our containers, networks and caches; runs/ and images stay
+	@if [ -x $(BIN)/lockbench ]; then $(BIN)/lockbench clean; fi
+	rm -rf .venv *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
