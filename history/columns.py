@@ -1,0 +1,84 @@
+"""A history as columns: one numpy array per field, one row per operation.
+
+``History`` is what the checker and the results read. It is built from a recording
+(``history.recording``) or from a foreign file (``history.jsonl``, ``history.edn``), and is the same
+thing afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from history.op import NULL, Fault, Object
+
+Ints = NDArray[np.int64]
+Small = NDArray[np.uint8]
+Ids = NDArray[np.int32]
+
+
+def null_column(rows: int) -> Ints:
+    """A column without a single value: no memory, whatever its length."""
+    return np.broadcast_to(np.int64(NULL), (rows,))
+
+
+@dataclass(frozen=True)
+class History:
+    """Operations in the order of their invocation.
+
+    Every column has one entry per operation. ``f``, ``type`` and ``mode`` hold the numbers of
+    ``history.op``; ``type`` is never OPEN. ``key`` and ``error`` are indices into ``keys`` and
+    ``errors`` (-1: none). Missing numbers are ``NULL``; ``complete_ns`` is NULL for an info.
+    ``hold_names`` and ``process_names`` translate back where a foreign file used other than
+    numbers.
+    """
+
+    process: Ints
+    f: Small
+    type: Small
+    mode: Small
+    key: Ids
+    error: Ids
+    invoke_ns: Ints
+    intended_ns: Ints
+    complete_ns: Ints
+    hold: Ints
+    value: Ints
+    old: Ints
+    version: Ints
+    fence: Ints
+    sent_ns: Ints
+    valid_until_ns: Ints
+    applied_ns: Ints
+    owner: Ints
+    keys: tuple[str, ...]
+    errors: tuple[str, ...] = ()
+    objects: Mapping[str, Object] = field(default_factory=dict)
+    faults: tuple[Fault, ...] = ()
+    epsilon_ns: int = 0
+    hold_names: Mapping[int, str] | None = None
+    process_names: Mapping[int, str] | None = None
+
+    def __len__(self) -> int:
+        return len(self.invoke_ns)
+
+    def object_of(self, key: str) -> Object:
+        """What a key names; every key that nothing was said about is an owned mutex."""
+        return self.objects.get(key, MUTEX)
+
+    def hold_name(self, hold: int) -> str:
+        """The hold as the interchange format writes it: hexadecimal unless it came with a name."""
+        if self.hold_names is not None and hold in self.hold_names:
+            return self.hold_names[hold]
+        return f"{hold:x}"
+
+    def process_name(self, process: int) -> str:
+        if self.process_names is not None and process in self.process_names:
+            return self.process_names[process]
+        return str(process)
+
+
+MUTEX = Object()

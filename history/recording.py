@@ -1,0 +1,204 @@
+"""Reads and completes a recording: the folder that recorders, nemesis and bench write into.
+
+Works on a folder whose writers were killed: segments are read up to the last record that was begun,
+and operations without an outcome become ``info``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from history.columns import History, Ids, null_column
+from history.layout import HEADER_BYTES, MAGIC, NO_STRING, RECORD
+from history.op import NULL, Fault, Object, Type
+
+META = "meta.json"
+FAULTS = "faults.jsonl"
+
+
+class UnreadableHistory(Exception):
+    """The file is not a history, or is damaged; the message names file and place."""
+
+
+def write_meta(
+    folder: Path, objects: Mapping[str, Object], *, wall_minus_monotonic_ns: int, epsilon_ns: int = 0
+) -> None:
+    """Says what the keys name; the offset lets a reader turn times into dates."""
+    meta = {
+        "history": 1,
+        "objects": {key: asdict(o) for key, o in objects.items()},
+        "epsilon_ns": epsilon_ns,
+        "wall_minus_monotonic_ns": wall_minus_monotonic_ns,
+    }
+    (folder / META).write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
+
+
+def write_faults(folder: Path, faults: Sequence[Fault]) -> None:
+    lines = [json.dumps(fault_to_json(fault)) + "\n" for fault in faults]
+    (folder / FAULTS).write_text("".join(lines), encoding="utf-8")
+
+
+def fault_to_json(fault: Fault) -> dict[str, object]:
+    """A fault as a line of the interchange format."""
+    return {
+        "process": "nemesis",
+        "f": fault.name,
+        "targets": list(fault.targets),
+        "begin_ns": list(fault.begin_ns),
+        "heal_ns": None if fault.heal_ns is None else list(fault.heal_ns),
+        "rules": list(fault.rules),
+        "facts": dict(fault.facts),
+    }
+
+
+def fault_from_json(line: Mapping[str, object]) -> Fault:
+    """The reverse of ``fault_to_json``. Raises KeyError, TypeError or ValueError."""
+    heal = line.get("heal_ns")
+    rules = line.get("rules") or ()
+    targets = line.get("targets") or ()
+    facts = line.get("facts") or {}
+    if not (
+        isinstance(rules, Sequence) and isinstance(targets, Sequence) and isinstance(facts, Mapping)
+    ):
+        raise TypeError("targets, rules or facts of a fault have the wrong shape")
+    return Fault(
+        name=str(line["f"]),
+        targets=tuple(str(t) for t in targets),
+        begin_ns=_interval(line["begin_ns"]),
+        heal_ns=None if heal is None else _interval(heal),
+        rules=tuple(str(r) for r in rules),
+        facts=facts,
+    )
+
+
+def is_recording(folder: Path) -> bool:
+    return (folder / META).is_file()
+
+
+def read_recording(folder: Path) -> History:
+    """All workers of one case merged, in the order of invocation. Raises UnreadableHistory."""
+    try:
+        meta = json.loads((folder / META).read_text(encoding="utf-8"))
+        objects = {key: Object(**o) for key, o in meta["objects"].items()}
+        epsilon_ns = int(meta["epsilon_ns"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UnreadableHistory(f"{folder / META}: {error}") from error
+    strings: dict[str, int] = {}
+    parts: list[NDArray[np.void]] = []
+    keys: list[Ids] = []
+    errors: list[Ids] = []
+    for names in sorted(folder.glob("*.strings")):
+        table = _string_table(names, strings)
+        for segment in sorted(folder.glob(f"{names.stem}.*.ops"), key=_segment_number):
+            part = _read_segment(segment)
+            parts.append(part)
+            keys.append(_translate(part["key"], table, segment))
+            errors.append(_translate(part["error"], table, segment))
+    rows = np.concatenate(parts) if parts else np.empty(0, RECORD)
+    key = np.concatenate(keys) if keys else np.empty(0, np.int32)
+    error = np.concatenate(errors) if errors else np.empty(0, np.int32)
+    order = np.argsort(rows["invoke_ns"], kind="stable")
+    rows, key, error = rows[order], key[order], error[order]
+    names_by_id = tuple(strings)
+    ended = rows["type"].copy()
+    ended[ended == Type.OPEN] = Type.INFO
+
+    def column(name: str) -> NDArray[np.int64]:
+        values = rows[name]
+        if len(values) == 0 or not np.any(values != NULL):
+            return null_column(len(values))
+        return np.ascontiguousarray(values)
+
+    return History(
+        process=rows["process"].astype(np.int64),
+        f=np.ascontiguousarray(rows["f"]),
+        type=ended,
+        mode=np.ascontiguousarray(rows["mode"]),
+        key=key,
+        error=error,
+        invoke_ns=np.ascontiguousarray(rows["invoke_ns"]),
+        keys=names_by_id,
+        errors=names_by_id,
+        objects=objects,
+        faults=_read_faults(folder / FAULTS),
+        epsilon_ns=epsilon_ns,
+        **{name: column(name) for name in NULLABLE},
+    )
+
+
+NULLABLE = (
+    "intended_ns",
+    "complete_ns",
+    "hold",
+    "value",
+    "old",
+    "version",
+    "fence",
+    "sent_ns",
+    "valid_until_ns",
+    "applied_ns",
+    "owner",
+)
+
+
+def records_of(segment: Path, first: int) -> NDArray[np.void]:
+    """The records from number ``first`` on that were begun so far; for looking on while they come."""
+    rows = np.fromfile(segment, RECORD, offset=HEADER_BYTES + first * RECORD.itemsize)
+    used = int(np.searchsorted(rows["invoke_ns"] == 0, True))
+    return rows[:used]
+
+
+def _read_segment(path: Path) -> NDArray[np.void]:
+    with path.open("rb") as file:
+        if file.read(len(MAGIC)) != MAGIC:
+            raise UnreadableHistory(f"{path}: not a recorded segment")
+    return records_of(path, 0)
+
+
+def _segment_number(path: Path) -> int:
+    return int(path.name.split(".")[1])
+
+
+def _string_table(path: Path, strings: dict[str, int]) -> Ids:
+    """Maps the string numbers of one worker to numbers of the whole recording."""
+    table: list[int] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            text = json.loads(line)
+        except ValueError as error:
+            raise UnreadableHistory(f"{path}:{number}: {error}") from error
+        table.append(strings.setdefault(text, len(strings)))
+    return np.array(table, np.int32)
+
+
+def _translate(numbers: NDArray[np.uint32], table: Ids, path: Path) -> Ids:
+    result = np.full(len(numbers), -1, np.int32)
+    named = numbers != NO_STRING
+    if np.any(numbers[named] >= len(table)):
+        raise UnreadableHistory(f"{path}: a record names a string that {path.stem} does not have")
+    result[named] = table[numbers[named]]
+    return result
+
+
+def _read_faults(path: Path) -> tuple[Fault, ...]:
+    if not path.exists():
+        return ()
+    faults = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            faults.append(fault_from_json(json.loads(line)))
+        except (ValueError, KeyError, TypeError) as error:
+            raise UnreadableHistory(f"{path}:{number}: {error}") from error
+    return tuple(faults)
+
+
+def _interval(value: object) -> tuple[int, int]:
+    if not isinstance(value, Sequence) or len(value) != 2:
+        raise ValueError(f"{value!r} is not an interval of two times")
+    return int(value[0]), int(value[1])

@@ -1,0 +1,1 @@
+"""Locks: one file each, all behind the contract of ``locks.base``."""

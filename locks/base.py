@@ -1,0 +1,212 @@
+"""The contract of every lock.
+
+``acquire`` grants, denies or does not know; ``release`` and ``extend`` likewise. A request that
+timed out or a broken connection is Unknown, never Denied. A wait that ran out and whose clean-up is
+confirmed is Denied.
+
+``valid_until_ns`` is the promise, in this machine's monotonic clock: send time of the last
+acknowledged attempt, extend or heartbeat, plus the time to live that the *server* returned or
+negotiated, minus drift. None only where there truly is no limit. Anchoring at the completion
+instead would promise more than the server does.
+
+A lock object belongs to one client: it has connections of its own and is used by one greenlet at a
+time. Timeouts are explicit and retries are zero, so that one call is one attempt.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+
+class Address(NamedTuple):
+    """Where a client of one group reaches one node (always through that group's own link)."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """One grant. ``handle`` is what the lock itself needs to give it back."""
+
+    id: int
+    key: str
+    handle: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The lock is held. ``fence`` grows with every grant of the key, where the system has one."""
+
+    hold: Hold
+    fence: int | None
+    sent_ns: int
+    valid_until_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """Certainly not held and nothing left behind. ``reason`` begins with ``held``, ``gave-up``
+    (the wait ran out, or too late to be of use) or ``no-effect`` (refused before it was sent)."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The request may or may not have taken effect, now or later."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The service confirmed that this hold existed and is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotHeld:
+    """The service says that this hold no longer existed."""
+
+
+Acquired = Granted | Denied | Unknown
+Freed = Released | NotHeld | Unknown
+Extended = Granted | NotHeld | Unknown
+
+
+class Lock(Protocol):
+    """One client's access to a lock service."""
+
+    def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
+        """Asks for ``key`` under the id ``hold_id``, waiting up to ``wait_s`` (0: one try)."""
+
+    def release(self, hold: Hold) -> Freed:
+        """Gives a hold back. Never touches anybody else's, unless that is this lock's defect."""
+
+    def close(self) -> None:
+        """Drops the connections; never raises, never waits longer than the client timeout."""
+
+
+@runtime_checkable
+class Extendable(Protocol):
+    """A lock whose holder can lengthen the promise."""
+
+    def extend(self, hold: Hold, ttl_s: float) -> Extended: ...
+
+
+class Observer(Protocol):
+    """Where a lock reports what happens to a hold in the background.
+
+    Called from the client's own process at any time between grant and release; must not block.
+    """
+
+    def extended(
+        self, hold: Hold, *, sent_ns: int, acknowledged_ns: int, valid_until_ns: int
+    ) -> None:
+        """A heartbeat or renewal was acknowledged: the promise goes on without a gap."""
+
+    def lost(self, hold: Hold) -> None:
+        """The service or the client library announced that the hold is over."""
+
+
+class NoObserver:
+    """For callers that only want the lock."""
+
+    def extended(
+        self, hold: Hold, *, sent_ns: int, acknowledged_ns: int, valid_until_ns: int
+    ) -> None: ...
+
+    def lost(self, hold: Hold) -> None: ...
+
+
+class Connect(Protocol):
+    """How a client is made: node addresses as its group sees them, a limit for every request."""
+
+    def __call__(
+        self, nodes: Sequence[Address], *, timeout_s: float, ttl_s: float, observer: Observer
+    ) -> Lock: ...
+
+
+Verdict = Literal["holds", "breaks", "may-break", "n/a"]
+Kind = Literal["documented-limit", "defect", "control"]
+
+# The verdicts that every lock is judged by (see ``checker``).
+VERDICTS = (
+    "double-grant",
+    "late-grant",
+    "stale-holder",
+    "wrong-release",
+    "fence-order",
+    "lost-update",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What a lock is expected to do under a fault, and who says so.
+
+    ``breaks`` only for aimed, deterministic faults: it must show within ``tries`` runs.
+    """
+
+    expected: Verdict
+    source: str
+    kind: Kind | None = None
+    tries: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.source.strip():
+            raise ValueError("an expectation without a source")
+
+
+@dataclass(frozen=True)
+class System:
+    """The declaration of a lock. ``expectations`` maps fault → verdict → what is expected; whatever
+    is not listed is expected to hold, on the word of ``source``."""
+
+    name: str
+    topologies: tuple[str, ...]
+    family: str
+    fence: str | None
+    waits_by: str
+    source: str
+    connect: Connect
+    outcomes: Mapping[str, str]  # error of the client → outcome, the table a test holds it to
+    expectations: Mapping[str, Mapping[str, Expectation]] = field(default_factory=dict)
+
+    def expectation(self, fault: str, verdict: str) -> Expectation:
+        """``fault`` is the fault's name without parameters."""
+        listed = self.expectations.get(fault, {}).get(verdict)
+        if listed is not None:
+            return listed
+        if verdict == "fence-order" and self.fence is None:
+            return Expectation("n/a", "the lock offers no fence")
+        return Expectation("holds", self.source)
+
+
+def new_hold_id() -> int:
+    """A random positive 63-bit number: unique over all workers without asking anybody."""
+    return random.getrandbits(63) | 1
+
+
+def token_of(hold_id: int) -> str:
+    """The hold's id as the token written into the lock service, so that a key names its hold."""
+    return f"{hold_id:016x}"
+
+
+class Deadline:
+    """A point in monotonic time up to which something may take."""
+
+    __slots__ = ("at_ns",)
+
+    def __init__(self, seconds: float) -> None:
+        self.at_ns = time.monotonic_ns() + int(seconds * 1e9)
+
+    def left_s(self) -> float:
+        return (self.at_ns - time.monotonic_ns()) / 1e9
+
+    def over(self) -> bool:
+        return time.monotonic_ns() >= self.at_ns
