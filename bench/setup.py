@@ -80,7 +80,7 @@ def plan() -> list[Step]:
 
 
 def announcement(steps: Sequence[Step], *, base_missing: bool) -> list[str]:
-    """Say what will be done, with what changes the machine marked; empty when nothing is missing."""
+    """Say what will be done and what changes the machine; empty when nothing is missing."""
     if len(steps) == 1 and not base_missing:
         return []
     lines = ["this will be set up:"]
@@ -139,7 +139,7 @@ def venv_fingerprint(root: Path) -> str:
 
 
 def venv_is_current(root: Path) -> bool:
-    """Tell whether the environment was completed from today's pins, by this Python, at this place."""
+    """Tell whether the environment was completed from today's pins, by this Python, here."""
     stamp = root / ".venv" / STAMP
     return stamp.is_file() and stamp.read_text() == venv_fingerprint(root)
 

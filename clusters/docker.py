@@ -1,0 +1,495 @@
+"""The Docker engine, as far as the bench needs it. No other module imports the Docker SDK.
+
+Every object that is made carries the labels that the caller gives, so that what has no live owner
+can be found and removed. An `Engine` may be used from several threads at once. Ending a container
+that is already gone is no error: cleaning up has to work from any state.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self, TypedDict, Unpack
+
+import docker
+import requests
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.types import Ulimit
+from docker.utils import kwargs_from_env
+
+CALL_TIMEOUT_S = 30
+BUILD_TIMEOUT_S = 1200
+LOG_LINES = 15
+NOFILE = 65536
+
+Labels = Mapping[str, str]
+"""An empty value in a filter means: whatever its value."""
+
+Ports = Mapping[int, Sequence[tuple[str, int]]]
+"""TCP port in the container → the (host address, host port) pairs where it is published."""
+
+
+class EngineError(Exception):
+    """The engine refused or failed; the text is one sentence, or ends with the log's last lines."""
+
+
+class EngineUnreachable(EngineError):
+    """No engine answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container's handle."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerState:
+    """What a container was doing when asked. `status` is Docker's word: running, paused, exited…"""
+
+    status: str
+    running: bool
+    paused: bool
+    pid: int
+    exit_code: int
+    oom_killed: bool
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    """Network name → address in it; empty for one that joined another's network namespace."""
+    labels: Labels = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A network's handle."""
+
+    id: str
+    name: str
+    labels: Labels = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image: its id names its content, its digest (if any) names it in a registry."""
+
+    id: str
+    tags: tuple[str, ...]
+    digest: str | None
+    labels: Labels
+
+
+class ContainerOptions(TypedDict, total=False):
+    """What may be said about a container that is to be made; everything may be left out."""
+
+    network: Network | None
+    """The network it is in (the engine's default bridge otherwise)."""
+    network_of: Container | None
+    """Joins the network namespace of this container, which alone can publish ports."""
+    ports: Ports | None
+    labels: Labels | None
+    env: Mapping[str, str] | None
+    files: Mapping[str, bytes] | None
+    """Absolute path → content (mode 0644), put there before it starts; they survive restarts."""
+    volumes: Mapping[str, str] | None
+    """Host path or volume name → path in the container."""
+    tmpfs: Mapping[str, str] | None
+    """Path in the container → mount options."""
+    user: str | None
+    entrypoint: Sequence[str] | None
+    stop_signal: str | None
+    memory_bytes: int | None
+    nofile: int
+
+
+class Engine:
+    """A Docker engine that answered."""
+
+    def __init__(self, *, timeout_s: int = CALL_TIMEOUT_S) -> None:
+        """Connect to DOCKER_HOST or the usual socket; EngineUnreachable when nobody answers."""
+        self._timeout_s = timeout_s
+        # The SDK's HTTP session is not safe to share, so each thread has a client of its own.
+        self._local = threading.local()
+        self._api_version = "auto"
+        try:
+            self._api_version = self._api.api_version
+            self._api.ping()
+        except (DockerException, requests.RequestException) as error:
+            raise EngineUnreachable(
+                f"no Docker engine answers ({error}): start Docker, or run `make setup`"
+            ) from error
+
+    @property
+    def _api(self) -> docker.APIClient:
+        client: docker.APIClient | None = getattr(self._local, "client", None)
+        if client is None:
+            settings = kwargs_from_env()
+            client = docker.APIClient(
+                **settings, version=self._api_version, timeout=self._timeout_s
+            )
+            self._local.client = client
+        return client
+
+    # --- the engine ---
+
+    def version(self) -> str:
+        """Return the engine's version."""
+        with _spoken_errors("ask the engine's version"):
+            return str(self._api.version()["Version"])
+
+    def root_dir(self) -> Path:
+        """Return where the engine keeps its data, to ask how much disk is free there."""
+        with _spoken_errors("ask about the engine"):
+            return Path(self._api.info()["DockerRootDir"])
+
+    # --- images ---
+
+    def image(self, ref: str) -> Image | None:
+        """Look an image up in the engine's own store; None when it is not there."""
+        with _spoken_errors(f"inspect image {ref}"):
+            try:
+                found = self._api.inspect_image(ref)
+            except ImageNotFound:
+                return None
+        digests = found.get("RepoDigests") or []
+        return Image(
+            id=found["Id"],
+            tags=tuple(found.get("RepoTags") or ()),
+            digest=digests[0] if digests else None,
+            labels=dict(found["Config"].get("Labels") or {}),
+        )
+
+    def pull(self, ref: str) -> None:
+        """Fetch an image from its registry."""
+        name, _, tag = ref.rpartition(":") if ":" in ref.rsplit("/", 1)[-1] else (ref, "", "latest")
+        with _spoken_errors(f"pull {ref}"):
+            for event in self._api.pull(name, tag=tag, stream=True, decode=True):
+                if "error" in event:
+                    raise EngineError(f"cannot pull {ref}: {event['error']}")
+
+    def import_rootfs(self, tar: Path, ref: str, *, labels: Labels | None = None) -> None:
+        """Make an image out of a root file system's tar file."""
+        name, _, tag = ref.rpartition(":")
+        changes = [f"LABEL {key}={value}" for key, value in (labels or {}).items()]
+        with _spoken_errors(f"import {ref}"), _long_calls(self._api):
+            self._api.import_image_from_file(
+                str(tar), repository=name, tag=tag, changes=[*changes, 'CMD ["bash"]']
+            )
+
+    def build(
+        self,
+        files: Mapping[str, bytes],
+        ref: str,
+        *,
+        args: Mapping[str, str] | None = None,
+        labels: Labels | None = None,
+    ) -> str:
+        """Build an image from a context held in memory, on the host's network; return its id."""
+        log: list[str] = []
+        image_id = ""
+        with _spoken_errors(f"build {ref}"), _long_calls(self._api):
+            for event in self._api.build(
+                fileobj=_tar(files),
+                custom_context=True,
+                tag=ref,
+                buildargs=dict(args or {}),
+                labels=dict(labels or {}),
+                network_mode="host",
+                rm=True,
+                forcerm=True,
+                decode=True,
+            ):
+                log += str(event.get("stream", "")).splitlines()
+                image_id = event.get("aux", {}).get("ID", image_id)
+                if "error" in event:
+                    said = "\n".join(f"    {line}" for line in log[-LOG_LINES:] if line.strip())
+                    raise EngineError(f"cannot build {ref}: {event['error']}\n{said}")
+        return image_id
+
+    def tag(self, image: str, ref: str) -> None:
+        """Give an image one more name."""
+        name, _, tag = ref.rpartition(":")
+        with _spoken_errors(f"tag {image} as {ref}"):
+            self._api.tag(image, name, tag)
+
+    def remove_image(self, ref: str) -> None:
+        """Remove an image's name, and the image when it was its last."""
+        with _spoken_errors(f"remove image {ref}"):
+            try:
+                self._api.remove_image(ref, force=True)
+            except ImageNotFound:
+                return
+
+    def read_image_file(self, image: str, path: str) -> bytes | None:
+        """Read one file out of an image, without running it; None when there is no such file."""
+        with _spoken_errors(f"read {path} of {image}"):
+            made = self._api.create_container(image, command=["none"])["Id"]
+            try:
+                return self._read(made, path)
+            finally:
+                self._api.remove_container(made, force=True)
+
+    # --- networks ---
+
+    def create_network(self, name: str, *, labels: Labels | None = None) -> Network:
+        """Make a bridge network."""
+        with _spoken_errors(f"create network {name}"):
+            made = self._api.create_network(
+                name, driver="bridge", labels=dict(labels or {}), check_duplicate=True
+            )
+        return Network(made["Id"], name, dict(labels or {}))
+
+    def remove_network(self, network: Network) -> None:
+        """Remove a network; its containers must be gone."""
+        with _spoken_errors(f"remove network {network.name}"):
+            try:
+                self._api.remove_network(network.id)
+            except NotFound:
+                return
+
+    def networks(self, labels: Labels) -> list[Network]:
+        """List the networks that carry all these labels."""
+        with _spoken_errors("list networks"):
+            found = self._api.networks(filters={"label": _label_filter(labels)})
+        return [Network(n["Id"], n["Name"], dict(n["Labels"] or {})) for n in found]
+
+    # --- containers: life ---
+
+    def create_container(
+        self,
+        image: str,
+        name: str,
+        command: Sequence[str] | None = None,
+        **options: Unpack[ContainerOptions],
+    ) -> Container:
+        """Make a container without starting it; `command` goes to the image's entrypoint."""
+        network, owner = options.get("network"), options.get("network_of")
+        ports = options.get("ports") or {}
+        if owner and (network or ports):
+            raise ValueError("who joins another's network namespace has no network or ports itself")
+        api = self._api
+        nofile = options.get("nofile", NOFILE)
+        host = api.create_host_config(
+            network_mode=f"container:{owner.id}" if owner else network.name if network else None,
+            port_bindings={f"{port}/tcp": list(where) for port, where in ports.items()},
+            binds=[f"{source}:{to}" for source, to in (options.get("volumes") or {}).items()],
+            tmpfs=dict(options.get("tmpfs") or {}),
+            mem_limit=options.get("memory_bytes"),
+            ulimits=[Ulimit(name="nofile", soft=nofile, hard=nofile)],
+        )
+        entrypoint = options.get("entrypoint")
+        with _spoken_errors(f"create container {name}"):
+            made = api.create_container(
+                image,
+                command=None if command is None else list(command),
+                entrypoint=None if entrypoint is None else list(entrypoint),
+                name=name,
+                ports=list(ports),
+                labels=dict(options.get("labels") or {}),
+                environment=dict(options.get("env") or {}),
+                user=options.get("user"),
+                stop_signal=options.get("stop_signal"),
+                host_config=host,
+            )
+        container = Container(made["Id"], name)
+        if files := options.get("files"):
+            self.put_files(container, files)
+        return container
+
+    def run_container(
+        self,
+        image: str,
+        name: str,
+        command: Sequence[str] | None = None,
+        **options: Unpack[ContainerOptions],
+    ) -> Container:
+        """Make and start a container; when it cannot start (a port in use), nothing is left."""
+        container = self.create_container(image, name, command, **options)
+        try:
+            self.start(container)
+        except EngineError:
+            self.remove(container)
+            raise
+        return container
+
+    def start(self, container: Container) -> None:
+        """Start a container that was made, stopped or killed; it keeps its files."""
+        with _spoken_errors(f"start container {container.name}"):
+            self._api.start(container.id)
+
+    def stop(self, container: Container, *, grace_s: int = 5) -> None:
+        """Ask a container to end, and kill it after `grace_s`."""
+        with _spoken_errors(f"stop container {container.name}"):
+            self._api.stop(container.id, timeout=grace_s)
+
+    def kill(self, container: Container, signal: str = "SIGKILL") -> None:
+        """Send a signal; no error when the container does not run."""
+        with _spoken_errors(f"kill container {container.name}"):
+            try:
+                self._api.kill(container.id, signal=signal)
+            except APIError as error:
+                if not _not_running(error):
+                    raise
+
+    def pause(self, container: Container) -> None:
+        """Freeze every process of a container; the kernel goes on answering for its sockets."""
+        with _spoken_errors(f"pause container {container.name}"):
+            self._api.pause(container.id)
+
+    def unpause(self, container: Container) -> None:
+        """Thaw a container; no error when it is not frozen."""
+        with _spoken_errors(f"unpause container {container.name}"):
+            try:
+                self._api.unpause(container.id)
+            except APIError as error:
+                if "not paused" not in str(error) and not _not_running(error):
+                    raise
+
+    def remove(self, container: Container) -> None:
+        """Remove a container and its anonymous volumes, whatever it is doing; none is no error."""
+        # Engines have refused to kill what is frozen, so it is thawed first.
+        with _spoken_errors(f"remove container {container.name}"):
+            try:
+                if self._api.inspect_container(container.id)["State"]["Paused"]:
+                    self.unpause(container)
+                self._api.remove_container(container.id, v=True, force=True)
+            except NotFound:
+                return
+            except APIError as error:
+                if "already in progress" not in str(error):
+                    raise
+
+    # --- containers: looking inside ---
+
+    def state(self, container: Container) -> ContainerState | None:
+        """Tell what a container is doing; None when it is gone."""
+        with _spoken_errors(f"inspect container {container.name}"):
+            try:
+                found = self._api.inspect_container(container.id)
+            except NotFound:
+                return None
+        state = found["State"]
+        networks = found["NetworkSettings"]["Networks"] or {}
+        return ContainerState(
+            status=state["Status"],
+            running=state["Running"],
+            paused=state["Paused"],
+            pid=state["Pid"],
+            exit_code=state["ExitCode"],
+            oom_killed=state["OOMKilled"],
+            addresses={
+                name: net["IPAddress"] for name, net in networks.items() if net["IPAddress"]
+            },
+            labels=dict(found["Config"].get("Labels") or {}),
+        )
+
+    def containers(self, labels: Labels) -> list[Container]:
+        """List the containers, running or not, that carry all these labels."""
+        with _spoken_errors("list containers"):
+            found = self._api.containers(all=True, filters={"label": _label_filter(labels)})
+        return [Container(c["Id"], c["Names"][0].lstrip("/")) for c in found]
+
+    def logs(self, container: Container, *, last_lines: int | None = None) -> str:
+        """Return what a container has printed, both streams together."""
+        with _spoken_errors(f"read the log of container {container.name}"):
+            said = self._api.logs(container.id, tail=last_lines or "all")
+        return bytes(said).decode(errors="replace")
+
+    def wait(self, container: Container, *, timeout_s: int) -> int:
+        """Wait until a container ends; its exit code."""
+        with _spoken_errors(f"wait for container {container.name}"):
+            return int(self._api.wait(container.id, timeout=timeout_s)["StatusCode"])
+
+    def execute(self, container: Container, command: Sequence[str]) -> tuple[int, str]:
+        """Run a command in a running container; its exit code and output."""
+        with _spoken_errors(f"execute {command[0]} in container {container.name}"):
+            made = self._api.exec_create(container.id, list(command))["Id"]
+            said = self._api.exec_start(made)
+            code = self._api.exec_inspect(made)["ExitCode"]
+        return int(code), bytes(said).decode(errors="replace")
+
+    def put_files(self, container: Container, files: Mapping[str, bytes]) -> None:
+        """Put files (absolute path → content) into a container, running or not."""
+        with _spoken_errors(f"put files into container {container.name}"):
+            self._api.put_archive(container.id, "/", _tar(files))
+
+    def read_file(self, container: Container, path: str) -> bytes | None:
+        """Read one file out of a container, running or not; None when it is not there."""
+        with _spoken_errors(f"read {path} of container {container.name}"):
+            return self._read(container.id, path)
+
+    def _read(self, container_id: str, path: str) -> bytes | None:
+        try:
+            chunks, _ = self._api.get_archive(container_id, path)
+        except NotFound:
+            return None
+        with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
+            content = archive.extractfile(archive.getmembers()[0])
+            return content.read() if content else None
+
+    # --- lifetime ---
+
+    def close(self) -> None:
+        """Close this thread's connection; the next call opens a new one."""
+        client = getattr(self._local, "client", None)
+        if client is not None:
+            client.close()
+            del self._local.client
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+# --- helpers -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _spoken_errors(doing: str) -> Iterator[None]:
+    """Turn the SDK's errors into one sentence that names what was being done."""
+    try:
+        yield
+    except APIError as error:
+        raise EngineError(f"cannot {doing}: {error.explanation or error}") from error
+    except requests.ConnectionError as error:
+        raise EngineUnreachable(f"cannot {doing}: the Docker engine went away ({error})") from error
+    except (DockerException, requests.RequestException) as error:
+        raise EngineError(f"cannot {doing}: {error}") from error
+
+
+@contextmanager
+def _long_calls(api: docker.APIClient) -> Iterator[None]:
+    """Allow one call to take as long as a build."""
+    usual, api.timeout = api.timeout, BUILD_TIMEOUT_S
+    try:
+        yield
+    finally:
+        api.timeout = usual
+
+
+def _not_running(error: APIError) -> bool:
+    return isinstance(error, NotFound) or "is not running" in str(error)
+
+
+def _label_filter(labels: Labels) -> list[str]:
+    return [f"{key}={value}" if value else key for key, value in labels.items()]
+
+
+def _tar(files: Mapping[str, bytes]) -> io.BytesIO:
+    """Pack files; fixed times and owners, so that equal content is an equal archive."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for path, content in sorted(files.items()):
+            entry = tarfile.TarInfo(path.lstrip("/"))
+            entry.size = len(content)
+            entry.mode = 0o644
+            archive.addfile(entry, io.BytesIO(content))
+    packed.seek(0)
+    return packed
