@@ -25,7 +25,8 @@ from docker.utils import kwargs_from_env
 CALL_TIMEOUT_S = 30
 BUILD_TIMEOUT_S = 1200
 LOG_LINES = 15
-NOFILE = 65536
+# Below the hard limit that engines usually run under; a limited root may not raise one above its own.
+NOFILE = 16384
 
 Labels = Mapping[str, str]
 """An empty value in a filter means: whatever its value."""
