@@ -10,7 +10,7 @@ help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 12
 
 setup: ## virtual environment, Docker engine, server images (quick when nothing is missing)
-	@$(PYTHON) bench/setup.py
+	@$(PYTHON) -I bench/setup.py
 
 bench: setup ## run the quick suite on real clusters and write the report
 	@$(BIN)/lockbench suite quick

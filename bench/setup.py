@@ -7,6 +7,13 @@ and what to do (exit code 255). It does not remove or upgrade anything that it d
 
 from __future__ import annotations
 
+import sys
+
+# Before the imports that an older Python does not have.
+if sys.version_info < (3, 11):  # noqa: UP036
+    sys.stderr.write("[setup] Python 3.11 or newer is needed: make PYTHON=python3.12 ...\n")
+    sys.exit(255)
+
 import contextlib
 import fcntl
 import hashlib
@@ -14,10 +21,10 @@ import http.client
 import importlib.util
 import json
 import os
+import platform
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import tomllib
@@ -30,7 +37,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCKERD_LOG = Path("/var/log/lockbench-dockerd.log")
 DOCKERD_WAIT_S = 60.0
 FAILED = 255
-STAMP = "lockbench-fingerprint"
+STAMP = "lockbench-stamp"
 
 
 class SetupError(Exception):
@@ -45,13 +52,21 @@ class Step:
     does: str
     run: Callable[[], None]
     on_machine: bool = False
+    quiet: bool = False
+    """Prints its own progress, and nothing when there is nothing to do."""
 
 
 def main() -> int:
     """Do what is missing; the exit code is 0, or 255 when a step failed."""
+    began = time.monotonic()
     try:
         with only_setup():
-            run(plan())
+            steps = plan()
+            for line in announcement(steps, base_missing=base_image_is_missing()):
+                say(line)
+            for step in steps:
+                run(step)
+        say(f"everything is in place ({time.monotonic() - began:.1f} s)")
     except SetupError as error:
         say(f"failed: {error}")
         return FAILED
@@ -64,7 +79,7 @@ def main() -> int:
 def plan() -> list[Step]:
     """List the steps that this machine still needs, in order."""
     steps = []
-    if not venv_is_current(ROOT):
+    if venv_stamped(ROOT) != venv_stamp(ROOT):
         if importlib.util.find_spec("ensurepip") is None:
             steps.append(
                 Step("python3-venv", "apt-get install python3-venv", install_venv_package, True)
@@ -75,7 +90,9 @@ def plan() -> list[Step]:
     engine = engine_problem()
     if engine is not None:
         steps.append(engine_step(engine))
-    steps.append(Step("images", "server images in Docker, where missing", build_images))
+    steps.append(
+        Step("images", "build the server images that are missing", build_images, quiet=True)
+    )
     return steps
 
 
@@ -93,20 +110,23 @@ def announcement(steps: Sequence[Step], *, base_missing: bool) -> list[str]:
             "  base image: pulled; where no registry can be reached, apt-get install debootstrap"
             " (on this machine, as root) and a bootstrap of Debian"
         )
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        lines.append(
+            f"note: this is {sys.platform} on {platform.machine()}; the bench is tried on Linux on"
+            " x86_64 only, elsewhere it uses the Docker engine that you run"
+        )
     return lines
 
 
-def run(steps: Sequence[Step]) -> None:
-    """Do the steps, each with its time."""
-    for line in announcement(steps, base_missing=base_image_is_missing()):
-        say(line)
-    for step in steps:
-        began = time.monotonic()
-        if step.name != "images":
-            say(f"{step.name}: {step.does} ...")
+def run(step: Step) -> None:
+    """Do one step, and say how long it took."""
+    began = time.monotonic()
+    if step.quiet:
         step.run()
-        if step.name != "images":
-            say(f"{step.name}: done in {time.monotonic() - began:.1f} s")
+        return
+    say(f"{step.name}: {step.does} ...")
+    step.run()
+    say(f"{step.name}: done in {time.monotonic() - began:.1f} s")
 
 
 @contextlib.contextmanager
@@ -125,23 +145,26 @@ def only_setup() -> Iterator[None]:
 # --- the virtual environment ---------------------------------------------------------------------
 
 
-def venv_fingerprint(root: Path) -> str:
-    """Name everything that the environment is made from; its settings for tools are not in it."""
+def venv_stamp(root: Path) -> list[str]:
+    """Name what the environment is made from: this Python at this place, and the pins."""
     project = tomllib.loads((root / "pyproject.toml").read_text())
-    made_from = [
+    pins = [
         project["project"],
         project["tool"]["setuptools"],
         (root / "requirements.lock").read_text(),
-        sys.version,
-        str(root),
     ]
-    return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
+    return [fingerprint([sys.version, str(root)]), fingerprint(pins)]
 
 
-def venv_is_current(root: Path) -> bool:
-    """Tell whether the environment was completed from today's pins, by this Python, here."""
+def fingerprint(content: object) -> str:
+    """Name a content."""
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def venv_stamped(root: Path) -> list[str]:
+    """Return the stamp of the environment that is there, which was completed if it has one."""
     stamp = root / ".venv" / STAMP
-    return stamp.is_file() and stamp.read_text() == venv_fingerprint(root)
+    return stamp.read_text().split() if stamp.is_file() else ["", ""]
 
 
 def install_venv_package() -> None:
@@ -150,15 +173,18 @@ def install_venv_package() -> None:
 
 
 def make_venv(root: Path) -> None:
-    """Make the environment anew and install the pinned packages and this project into it."""
+    """Install the pinned packages and this project, in an environment made anew if need be."""
     venv = root / ".venv"
+    if venv_stamped(root)[0] != venv_stamp(root)[0]:
+        command([sys.executable, "-m", "venv", "--clear", str(venv)], "install python3-venv")
+    remedy = "check that the Python package index can be reached, then run it again"
     python = str(venv / "bin" / "python")
-    command([sys.executable, "-m", "venv", "--clear", str(venv)], "install python3-venv")
-    network = "check that the Python package index can be reached, then run it again"
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    command([*pip, "--require-hashes", "-r", str(root / "requirements.lock")], network)
-    command([*pip, "--no-deps", "--no-build-isolation", "-e", str(root)], network)
-    (venv / STAMP).write_text(venv_fingerprint(root))
+    # Compiling all of every library takes as long as fetching it; Python compiles what is used.
+    lock = ["--no-compile", "--require-hashes", "-r", str(root / "requirements.lock")]
+    command([*pip, *lock], remedy)
+    command([*pip, "--no-deps", "--no-build-isolation", "-e", str(root)], remedy)
+    (venv / STAMP).write_text("\n".join(venv_stamp(root)))
 
 
 # --- the engine ----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ that is already gone is no error: cleaning up has to work from any state.
 from __future__ import annotations
 
 import io
+import shutil
 import tarfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,11 +22,12 @@ import requests
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.types import Ulimit
 from docker.utils import kwargs_from_env
+from urllib3.exceptions import HTTPError
 
 CALL_TIMEOUT_S = 30
 BUILD_TIMEOUT_S = 1200
 LOG_LINES = 15
-# Below the hard limit that engines usually run under; a limited root may not raise one above its own.
+# Below the hard limit that engines usually run under: a limited root may not exceed its own.
 NOFILE = 16384
 
 Labels = Mapping[str, str]
@@ -143,10 +145,14 @@ class Engine:
         with _spoken_errors("ask the engine's version"):
             return str(self._api.version()["Version"])
 
-    def root_dir(self) -> Path:
-        """Return where the engine keeps its data, to ask how much disk is free there."""
+    def free_disk_bytes(self) -> int | None:
+        """Return what is free where the engine keeps its data; None when that is not this host."""
         with _spoken_errors("ask about the engine"):
-            return Path(self._api.info()["DockerRootDir"])
+            root = Path(self._api.info()["DockerRootDir"])
+        try:
+            return shutil.disk_usage(root).free
+        except OSError:
+            return None
 
     # --- images ---
 
@@ -461,7 +467,7 @@ def _spoken_errors(doing: str) -> Iterator[None]:
         raise EngineError(f"cannot {doing}: {error.explanation or error}") from error
     except requests.ConnectionError as error:
         raise EngineUnreachable(f"cannot {doing}: the Docker engine went away ({error})") from error
-    except (DockerException, requests.RequestException) as error:
+    except (DockerException, requests.RequestException, HTTPError) as error:
         raise EngineError(f"cannot {doing}: {error}") from error
 
 

@@ -33,6 +33,7 @@ VERSIONS = "lockbench.versions"
 VERSIONS_FILE = "/etc/lockbench-versions"
 HOST_CA = "host-ca.crt"
 BUILDS_AT_ONCE = 2
+DISK_NEEDED_BYTES = 5_000_000_000
 DEBIAN_MIRROR = "http://deb.debian.org/debian"
 
 # From the environment of whoever builds: how to reach the outside. Never part of a fingerprint.
@@ -147,6 +148,12 @@ def ensure(
             if not is_current(engine, ancestor):
                 levels.setdefault(depth, set()).add(ancestor)
     if levels:
+        free = engine.free_disk_bytes()
+        if free is not None and free < DISK_NEEDED_BYTES:
+            raise EngineError(
+                f"building images needs {DISK_NEEDED_BYTES / 1e9:.0f} GB free where Docker keeps"
+                f" its data, and {free / 1e9:.1f} GB are: make room, then build again"
+            )
         say(f"to build: {', '.join(sorted(set().union(*levels.values())))}")
     for _, level in sorted(levels.items()):
         with ThreadPoolExecutor(BUILDS_AT_ONCE) as pool:
