@@ -1,0 +1,400 @@
+"""The numbers of one case, exact, from its history.
+
+Every key has a role. ``own`` keys have one client each and measure the uncontended lock;
+``contended`` keys have many; ``floor`` is one client alone at the very start, what the client
+itself costs; ``aimed`` keys serve the nemesis and are in no number here.
+
+Four latencies, in milliseconds, of operations that *succeeded* (``counts`` says how many others
+there were; a fault hurts there as well):
+
+* ``acquire``: uncontended. ``before`` comes from the own phase alone, ``during`` and ``after`` from
+  the own clients that go on beside the contended load. ``acquire_beside`` has all three phases from
+  beside the load, so that before and after can be compared under the same conditions.
+* ``handover``: release invoked → next grant completed, where the grantee was already waiting.
+* ``wait``: contended acquire, invoked → granted. Mostly the length of the queue.
+* ``release``: invoked → confirmed.
+
+``latency_ms`` is service time, from the invocation. ``response_ms`` runs from the intended start,
+where the load declared one; it does not hide what a closed loop hides.
+
+**Before, during and after are never pooled.** An operation occupies the time from its intended
+start (else its invocation) to its completion. It is *during* when that touches a fault window
+(first begin to last heal), so one that began before a cut and got stuck in it counts for the fault
+and not for the baseline. Otherwise it is *before* when it started before the first fault, and
+*after* when it started later, between two faults included. Rates go by when a grant completed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from history.columns import History, Ints, Small
+from history.op import NULL, F, Type
+from results.quantiles import EMPTY, P50, Quantiles, carries, quantiles
+
+Interval = tuple[int, int]
+Mask = NDArray[np.bool_]
+
+NS_PER_MS: Final = 1e6
+NS_PER_S: Final = 1_000_000_000
+FOREVER_NS: Final = 2**63 - 1
+PHASES: Final = ("before", "during", "after")
+BEFORE, DURING, AFTER = range(3)
+KINDS: Final = ("acquire", "handover", "wait", "release", "acquire_beside")
+COUNTED: Final = (F.ACQUIRE, F.RELEASE, F.EXTEND, F.LOST, F.READ, F.WRITE, F.CAS, F.ADD)
+# A refusal for these reasons is what a busy lock is supposed to answer.
+ORDINARY_REFUSALS: Final = frozenset({"held", "gave-up"})
+
+ByPhase = Mapping[str, Quantiles]
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """When the load did what: (start, end) in nanoseconds of the monotonic clock, end exclusive."""
+
+    floor: Interval
+    own: Interval
+    contended: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """What happened in each second from ``start_ns`` on, for plots.
+
+    ``grants`` and ``wait_ms_p50`` are of contended keys (None: too few grants in that second);
+    ``errors`` counts unknown outcomes and refusals other than ``held`` and ``gave-up``, by the
+    second in which they were asked, since an unknown has no end.
+    """
+
+    start_ns: int
+    grants: tuple[int, ...]
+    errors: tuple[int, ...]
+    wait_ms_p50: tuple[float | None, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain lists."""
+        return {
+            "start_ns": self.start_ns,
+            "grants": list(self.grants),
+            "errors": list(self.errors),
+            "wait_ms_p50": list(self.wait_ms_p50),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """See the module. Mappings go kind → phase; without a fault the only phase is ``before``."""
+
+    latency_ms: Mapping[str, ByPhase]
+    response_ms: Mapping[str, ByPhase]  # only kinds for which an intended start was recorded
+    counts: Mapping[str, Mapping[str, Mapping[str, int]]]  # f → phase → ok, fail, info
+    errors: Mapping[str, Mapping[str, int]]  # phase → class of error → count
+    cycles_per_second: float | None  # None: there was no contended phase
+    cycles_per_second_by_phase: Mapping[str, float | None]
+    own_cycles_per_second: float | None  # in the own phase, all own clients together
+    floor_acquire_ms: Quantiles
+    series: Series
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain dictionaries, to be merged into the case."""
+        return {
+            "latency_ms": _plain(self.latency_ms),
+            "response_ms": _plain(self.response_ms),
+            "counts": {
+                f: {phase: dict(n) for phase, n in by.items()} for f, by in self.counts.items()
+            },
+            "errors": {phase: dict(by) for phase, by in self.errors.items()},
+            "cycles_per_second": self.cycles_per_second,
+            "cycles_per_second_by_phase": dict(self.cycles_per_second_by_phase),
+            "own_cycles_per_second": self.own_cycles_per_second,
+            "floor_acquire_ms": self.floor_acquire_ms.to_json(),
+            "series": self.series.to_json(),
+        }
+
+
+def measure(history: History, phases: Phases, *, unknown_after_s: float = 0.0) -> Numbers:
+    """All numbers of one case.
+
+    An unknown has no completion. ``unknown_after_s`` (the client timeout) says how long it was in
+    flight, so that one cut off by a fault counts as during and not as before.
+    """
+    view = _View(history, unknown_after_s)
+    names = PHASES if history.faults else PHASES[:1]
+    granted = view.is_f(F.ACQUIRE) & view.ok
+    in_own, in_contended = view.within(phases.own), view.within(phases.contended)
+    own, contended = view.has_role(_Role.OWN), view.has_role(_Role.CONTENDED)
+    measured = (own & in_own) | ((own | contended) & in_contended)
+
+    picks: dict[str, Mask] = {
+        "acquire": granted & own & (in_own | (in_contended & (view.phase != BEFORE))),
+        "wait": granted & contended & in_contended,
+        "release": view.is_f(F.RELEASE) & view.ok & measured,
+        "acquire_beside": granted & own & in_contended,
+    }
+    service = {kind: view.latencies(pick, names) for kind, pick in picks.items()}
+    service["handover"] = _handovers(view, granted, contended & in_contended, names)
+    response = {
+        kind: view.latencies(pick & view.paced, names, from_intended=True)
+        for kind, pick in picks.items()
+        if np.any(pick & view.paced)
+    }
+    contended_grants = history.complete_ns[granted & contended]
+    own_grants = history.complete_ns[granted & own]
+    rate, rate_by_phase = _rates(contended_grants, phases.contended, view.faults, names)
+    floor = granted & view.has_role(_Role.FLOOR)
+    return Numbers(
+        latency_ms={kind: service[kind] for kind in KINDS},
+        response_ms=response,
+        counts=_counts(view, names),
+        errors=_errors(view, names),
+        cycles_per_second=rate,
+        cycles_per_second_by_phase=rate_by_phase,
+        own_cycles_per_second=_rate(own_grants, phases.own),
+        floor_acquire_ms=view.latencies(floor, PHASES[:1], pooled=True)["before"],
+        series=_series(view, granted & contended, phases.contended),
+    )
+
+
+class _Role(IntEnum):
+    OTHER = 0
+    FLOOR = 1
+    OWN = 2
+    CONTENDED = 3
+    AIMED = 4
+
+
+ROLES: Final = {
+    "floor": _Role.FLOOR,
+    "own": _Role.OWN,
+    "contended": _Role.CONTENDED,
+    "aimed": _Role.AIMED,
+}
+
+
+class _Faults:
+    """The union of all fault windows as sorted, disjoint, closed intervals."""
+
+    def __init__(self, history: History) -> None:
+        windows = sorted(
+            (fault.begin_ns[0], FOREVER_NS if fault.heal_ns is None else fault.heal_ns[1])
+            for fault in history.faults
+        )
+        merged: list[Interval] = []
+        for begin, heal in windows:
+            if merged and begin <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(heal, merged[-1][1]))
+            else:
+                merged.append((begin, heal))
+        self.windows = merged
+        self._begins = np.array([begin for begin, _ in merged], np.int64)
+        self._heals = np.array([heal for _, heal in merged], np.int64)
+
+    def phase_of(self, start: Ints, end: Ints) -> Small:
+        """BEFORE, DURING or AFTER for operations that occupied [start, end]."""
+        phase = np.zeros(len(start), np.uint8)
+        if not self.windows:
+            return phase
+        phase[start >= self._begins[0]] = AFTER
+        # The first window that had not healed when the operation started is the only one to ask.
+        first = np.searchsorted(self._heals, start)
+        candidates = np.append(self._begins, FOREVER_NS)[first]
+        phase[candidates <= end] = DURING
+        return phase
+
+    def seconds(self, interval: Interval) -> tuple[float, float, float]:
+        """How much of ``interval`` lies before, during and after."""
+        start, end = interval
+        during = sum(max(0, min(end, heal) - max(start, at)) for at, heal in self.windows)
+        before = end - start
+        if self.windows:
+            before = max(0, min(end, self.windows[0][0]) - start)
+        after = (end - start) - before - during
+        return before / NS_PER_S, during / NS_PER_S, after / NS_PER_S
+
+
+class _View:
+    """The columns that every number needs, derived once."""
+
+    def __init__(self, history: History, unknown_after_s: float) -> None:
+        self.history = history
+        self.ok: Mask = history.type == Type.OK
+        self.paced: Mask = history.intended_ns != NULL
+        self.start: Ints = np.where(self.paced, history.intended_ns, history.invoke_ns)
+        flight_ns = int(unknown_after_s * NS_PER_S)
+        self.end: Ints = np.where(
+            history.complete_ns == NULL, history.invoke_ns + flight_ns, history.complete_ns
+        )
+        self.faults = _Faults(history)
+        self.phase = self.faults.phase_of(self.start, self.end)
+        role_of_key = [ROLES.get(history.object_of(k).role or "", 0) for k in history.keys]
+        # One more for key -1, none.
+        self._role: Small = np.array([*role_of_key, 0], np.uint8)[history.key]
+
+    def is_f(self, f: F) -> Mask:
+        found: Mask = self.history.f == f
+        return found
+
+    def has_role(self, role: _Role) -> Mask:
+        found: Mask = self._role == role
+        return found
+
+    def within(self, interval: Interval) -> Mask:
+        found: Mask = (self.start >= interval[0]) & (self.start < interval[1])
+        return found
+
+    def counted(self) -> Mask:
+        """Neither the floor, which is no load, nor aimed holds, which end badly by design."""
+        found: Mask = (self._role != _Role.FLOOR) & (self._role != _Role.AIMED)
+        return found
+
+    def latencies(
+        self,
+        pick: Mask,
+        names: tuple[str, ...],
+        *,
+        from_intended: bool = False,
+        pooled: bool = False,
+    ) -> dict[str, Quantiles]:
+        """Quantiles in milliseconds per phase; ``pooled`` only where no phases are meant."""
+        rows = np.flatnonzero(pick)
+        origin = self.start if from_intended else self.history.invoke_ns
+        took = self.history.complete_ns[rows] - origin[rows]
+        phase = np.zeros(len(rows), np.uint8) if pooled else self.phase[rows]
+        return _by_phase(took, phase, names)
+
+
+def _by_phase(took_ns: Ints, phase: Small, names: tuple[str, ...]) -> dict[str, Quantiles]:
+    return {
+        name: quantiles(took_ns[phase == number], NS_PER_MS) for number, name in enumerate(names)
+    }
+
+
+def _handovers(
+    view: _View, granted: Mask, contended: Mask, names: tuple[str, ...]
+) -> dict[str, Quantiles]:
+    """Pairs each confirmed release with the grant that it made possible.
+
+    On one key, in the order of (grant completed, release invoked): grant of X, release of X, grant
+    of Y, next to each other, where Y was asked for before X was released. Next to each other and
+    with the same hold, so that a key granted twice over yields no pair that never was one.
+    """
+    history = view.history
+    released = view.is_f(F.RELEASE) & view.ok
+    rows = np.flatnonzero((granted | released) & contended)
+    if len(rows) < 3:
+        return dict.fromkeys(names, EMPTY)
+    is_grant = granted[rows]
+    at = np.where(is_grant, history.complete_ns[rows], history.invoke_ns[rows])
+    order = np.lexsort((at, history.key[rows]))
+    rows, is_grant, at = rows[order], is_grant[order], at[order]
+    key, hold = history.key[rows], history.hold[rows]
+    follows = (
+        is_grant[:-2]
+        & ~is_grant[1:-1]
+        & is_grant[2:]
+        & (key[:-2] == key[2:])
+        & (hold[:-2] == hold[1:-1])
+        & (history.invoke_ns[rows[2:]] <= at[1:-1])
+    )
+    begun, ended = at[1:-1][follows], at[2:][follows]
+    return _by_phase(ended - begun, view.faults.phase_of(begun, ended), names)
+
+
+def _counts(view: _View, names: tuple[str, ...]) -> dict[str, dict[str, dict[str, int]]]:
+    history = view.history
+    counted = view.counted()
+    cell = history.f.astype(np.int64) * 12 + view.phase * 4 + history.type
+    tally = np.bincount(cell[counted], minlength=12 * (max(F) + 1)).reshape(-1, 3, 4)
+    return {
+        f.word: {
+            name: {
+                type_.word: int(tally[f, number, type_])
+                for type_ in (Type.OK, Type.FAIL, Type.INFO)
+            }
+            for number, name in enumerate(names)
+        }
+        for f in COUNTED
+        if tally[f].any()
+    }
+
+
+def _error_class(text: str) -> str:
+    return text.split(":", 1)[0].strip()
+
+
+def _errors(view: _View, names: tuple[str, ...]) -> dict[str, dict[str, int]]:
+    """Classes of errors, the most frequent first. Refusals (``held`` …) are among them."""
+    history = view.history
+    named = view.counted() & (history.error >= 0)
+    result: dict[str, dict[str, int]] = {}
+    for number, name in enumerate(names):
+        tally = np.bincount(history.error[named & (view.phase == number)])
+        classes: dict[str, int] = {}
+        for text in np.flatnonzero(tally):
+            word = _error_class(history.errors[text])
+            classes[word] = classes.get(word, 0) + int(tally[text])
+        result[name] = dict(sorted(classes.items(), key=lambda item: (-item[1], item[0])))
+    return result
+
+
+def _rate(completed_ns: Ints, interval: Interval) -> float | None:
+    start, end = interval
+    if end <= start:
+        return None
+    grants = np.count_nonzero((completed_ns >= start) & (completed_ns < end))
+    return float(grants) * NS_PER_S / (end - start)
+
+
+def _rates(
+    completed_ns: Ints, interval: Interval, faults: _Faults, names: tuple[str, ...]
+) -> tuple[float | None, dict[str, float | None]]:
+    inside = completed_ns[(completed_ns >= interval[0]) & (completed_ns < interval[1])]
+    phase = faults.phase_of(inside, inside)
+    seconds = faults.seconds(interval)
+    by_phase = {
+        name: int(np.count_nonzero(phase == number)) / seconds[number]
+        if seconds[number] > 0
+        else None
+        for number, name in enumerate(names)
+    }
+    return _rate(completed_ns, interval), by_phase
+
+
+def _series(view: _View, grants: Mask, interval: Interval) -> Series:
+    history = view.history
+    start, end = interval
+    seconds = max(0, -(-(end - start) // NS_PER_S))
+    if seconds == 0:
+        return Series(start, (), (), ())
+    refused = history.type == Type.FAIL
+    ordinary = [_error_class(text) in ORDINARY_REFUSALS for text in history.errors]
+    # One more for error -1, none.
+    refused &= ~np.array([*ordinary, False], np.bool_)[history.error]
+    bad = view.counted() & ((history.type == Type.INFO) | refused)
+
+    def seconds_of(times: Ints) -> Ints:
+        inside = times[(times >= start) & (times < end)]
+        return (inside - start) // NS_PER_S
+
+    rows = np.flatnonzero(grants & (history.complete_ns >= start) & (history.complete_ns < end))
+    second = (history.complete_ns[rows] - start) // NS_PER_S
+    took = history.complete_ns[rows] - history.invoke_ns[rows]
+    took = took[np.lexsort((took, second))]
+    per_second = np.bincount(second, minlength=seconds)
+    first = np.cumsum(per_second) - per_second
+    p50 = tuple(
+        float(took[at + -(-n // 2) - 1]) / NS_PER_MS if carries(n, P50) else None
+        for at, n in zip(first.tolist(), per_second.tolist(), strict=True)
+    )
+    errors = np.bincount(seconds_of(history.invoke_ns[bad]), minlength=seconds)
+    return Series(start, tuple(per_second.tolist()), tuple(errors.tolist()), p50)
+
+
+def _plain(kinds: Mapping[str, ByPhase]) -> dict[str, dict[str, dict[str, float | int | None]]]:
+    return {kind: {name: q.to_json() for name, q in by.items()} for kind, by in kinds.items()}

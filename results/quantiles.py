@@ -1,0 +1,93 @@
+"""Exact quantiles of measured values, and the rule for when a quantile may be shown.
+
+Nearest rank: the quantile q of n values is the ceil(q·n)-th smallest. It is a value that was
+measured. Interpolating between a fast operation and a hung one would print a latency that nobody
+had, just where the two lie far apart.
+
+A quantile is given only when at least ``BEYOND_MIN`` values lie beyond its rank: p50 needs 20
+values, p99 1,000, p99.9 10,000. Fewer, and one more or one less outlier would move it at will.
+The maximum is given always, beside the count: it is a fact and not an estimate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+BEYOND_MIN: Final = 10
+
+P50: Final = 500
+P99: Final = 990
+P999: Final = 999
+P25: Final = 250
+P75: Final = 750
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """A sample in the unit of its values. None: so few values do not carry this quantile.
+
+    ``iqr`` is the distance from the first to the third quartile, the spread.
+    """
+
+    p50: float | None
+    p99: float | None
+    p999: float | None
+    max: float | None
+    count: int
+    iqr: float | None
+
+    def to_json(self) -> dict[str, float | int | None]:
+        """The shape of the ``latency_ms`` contract."""
+        return {
+            "p50": self.p50,
+            "p99": self.p99,
+            "p999": self.p999,
+            "max": self.max,
+            "count": self.count,
+            "iqr": self.iqr,
+        }
+
+
+EMPTY: Final = Quantiles(None, None, None, None, 0, None)
+
+
+def rank(count: int, permille: int) -> int:
+    """The nearest rank, counted from 1, in whole numbers so that 0.99 · 1,000 is 990 exactly."""
+    return max(1, -(-count * permille // 1000))
+
+
+def carries(count: int, permille: int) -> bool:
+    """Whether ``count`` values carry this quantile. Below the median the near side is the left."""
+    at = rank(count, permille)
+    beyond = count - at if permille >= P50 else at - 1
+    return beyond >= BEYOND_MIN
+
+
+def needed(permille: int) -> int:
+    """The smallest count that carries a quantile at or above the median."""
+    return -(-BEYOND_MIN * 1000 // (1000 - permille))
+
+
+def quantiles(values: NDArray[Any], per_unit: float = 1.0) -> Quantiles:
+    """Summarises ``values / per_unit``; nanoseconds with ``per_unit=1e6`` give milliseconds."""
+    count = len(values)
+    if count == 0:
+        return EMPTY
+    wanted = [q for q in (P25, P50, P75, P99, P999) if carries(count, q)]
+    # Partition orders only what is asked for: linear where a sort is not.
+    ranks = {q: rank(count, q) - 1 for q in wanted}
+    parted = np.partition(values, sorted({*ranks.values(), count - 1}))
+    found = {q: float(parted[at]) / per_unit for q, at in ranks.items()}
+    spread = found[P75] - found[P25] if P25 in found and P75 in found else None
+    return Quantiles(
+        p50=found.get(P50),
+        p99=found.get(P99),
+        p999=found.get(P999),
+        max=float(parted[-1]) / per_unit,
+        count=count,
+        iqr=spread,
+    )

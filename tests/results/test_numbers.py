@@ -1,0 +1,357 @@
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from history.columns import History, null_column
+from history.op import NULL, F, Fault, Object, Type
+from results.numbers import Phases, measure
+
+MS = 1_000_000
+S = 1_000_000_000
+PHASES = Phases(floor=(0, 1 * S), own=(1 * S, 10 * S), contended=(10 * S, 40 * S))
+
+
+@dataclass
+class Load:
+    """Writes a history by hand; times in milliseconds."""
+
+    rows: list[dict[str, int]] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    holds: int = 0
+
+    def op(
+        self,
+        f: F,
+        key: str,
+        invoke: float,
+        complete: float | None,
+        *,
+        type_: Type = Type.OK,
+        intended: float | None = None,
+        hold: int = NULL,
+        error: str | None = None,
+    ) -> None:
+        for name, names in ((key, self.keys), (error, self.errors)):
+            if name is not None and name not in names:
+                names.append(name)
+        self.rows.append(
+            {
+                "f": f,
+                "type": Type.INFO if complete is None else type_,
+                "key": self.keys.index(key),
+                "error": -1 if error is None else self.errors.index(error),
+                "invoke_ns": round(invoke * MS),
+                "intended_ns": NULL if intended is None else round(intended * MS),
+                "complete_ns": NULL if complete is None else round(complete * MS),
+                "hold": hold,
+            }
+        )
+
+    def grant(
+        self, key: str, invoke: float, complete: float, *, intended: float | None = None
+    ) -> int:
+        self.holds += 1
+        self.op(F.ACQUIRE, key, invoke, complete, intended=intended, hold=self.holds)
+        return self.holds
+
+    def release(self, key: str, hold: int, invoke: float, complete: float) -> None:
+        self.op(F.RELEASE, key, invoke, complete, hold=hold)
+
+    def fault(self, begin: tuple[float, float], heal: tuple[float, float] | None) -> None:
+        def ns(interval: tuple[float, float]) -> tuple[int, int]:
+            return round(interval[0] * MS), round(interval[1] * MS)
+
+        healed = None if heal is None else ns(heal)
+        self.faults.append(Fault("partition-drop", ("redis-1",), ns(begin), healed))
+
+    def history(self) -> History:
+        rows = sorted(self.rows, key=lambda row: row["invoke_ns"])
+        # No label may decide: objects say the role, whatever the key is called.
+        roles = {"a": "own", "b": "own", "k": "contended", "m": "aimed", "f": "floor"}
+
+        def column(name: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+            return np.array([row[name] for row in rows], np.int64)
+
+        empty = null_column(len(rows))
+        return History(
+            process=np.zeros(len(rows), np.int64),
+            f=column("f").astype(np.uint8),
+            type=column("type").astype(np.uint8),
+            mode=np.zeros(len(rows), np.uint8),
+            key=column("key").astype(np.int32),
+            error=column("error").astype(np.int32),
+            invoke_ns=column("invoke_ns"),
+            intended_ns=column("intended_ns"),
+            complete_ns=column("complete_ns"),
+            hold=column("hold"),
+            value=empty,
+            old=empty,
+            version=empty,
+            fence=empty,
+            sent_ns=empty,
+            valid_until_ns=empty,
+            applied_ns=empty,
+            owner=empty,
+            keys=tuple(self.keys),
+            errors=tuple(self.errors),
+            objects={key: Object(role=roles[key[0]]) for key in self.keys if key[0] in roles},
+            faults=tuple(self.faults),
+        )
+
+
+def test_uncontended_acquire_of_known_latencies() -> None:
+    load = Load()
+    # 1, 2 … 20 ms: the median of twenty by nearest rank is the tenth.
+    for n in range(1, 21):
+        load.grant("a0", 1000 + 100 * n, 1000 + 100 * n + n)
+    found = measure(load.history(), PHASES).latency_ms["acquire"]
+    assert list(found) == ["before"]
+    assert found["before"].p50 == 10
+    assert found["before"].max == 20
+    assert found["before"].count == 20
+
+
+def test_response_runs_from_the_intended_start_and_service_does_not() -> None:
+    load = Load()
+    # The server took 2 ms each time, but the twentieth was sent 1,998 ms after it was due.
+    for n in range(19):
+        load.grant("a0", 2000 + 100 * n, 2002 + 100 * n, intended=2000 + 100 * n)
+    load.grant("a0", 5998, 6000, intended=4000)
+    found = measure(load.history(), PHASES)
+    assert found.latency_ms["acquire"]["before"].max == 2
+    assert found.response_ms["acquire"]["before"].max == 2000
+    assert found.response_ms["acquire"]["before"].count == 20
+    assert set(found.response_ms) == {"acquire"}
+
+
+def test_before_during_and_after_are_never_pooled() -> None:
+    """A pooling error would move 1 ms, 500 ms and 3 ms into each other's quantiles."""
+    load = Load()
+    load.fault((20_000, 20_050), (25_000, 25_500))
+    for n in range(40):
+        load.grant("k0", 11_000 + 100 * n, 11_001 + 100 * n)
+        load.grant("k0", 20_100 + 100 * n, 20_600 + 100 * n)
+        load.grant("k0", 26_000 + 100 * n, 26_003 + 100 * n)
+    wait = measure(load.history(), PHASES).latency_ms["wait"]
+    for phase, ms in (("before", 1), ("during", 500), ("after", 3)):
+        assert (wait[phase].p50, wait[phase].max, wait[phase].count) == (ms, ms, 40)
+
+
+@pytest.mark.parametrize(
+    ("invoke", "complete", "phase"),
+    [
+        (19_990, 19_999, "before"),
+        (19_990, 20_000, "during"),  # got caught by the first moment of the fault
+        (19_000, 27_000, "during"),  # outlived the whole fault
+        (20_010, 20_020, "during"),  # while the fault was still being put on
+        (25_400, 25_600, "during"),  # while it was being healed
+        (25_500, 25_600, "during"),  # the last moment belongs to the fault
+        (25_501, 25_600, "after"),
+    ],
+)
+def test_edges_of_a_fault(invoke: float, complete: float, phase: str) -> None:
+    load = Load()
+    load.fault((20_000, 20_050), (25_000, 25_500))
+    load.grant("k0", invoke, complete)
+    wait = measure(load.history(), PHASES).latency_ms["wait"]
+    assert {name: q.count for name, q in wait.items() if q.count} == {phase: 1}
+
+
+def test_an_operation_due_during_a_fault_but_sent_after_it_counts_for_the_fault() -> None:
+    load = Load()
+    load.fault((20_000, 20_050), (25_000, 25_500))
+    load.grant("a0", 25_600, 25_601, intended=24_000)
+    found = measure(load.history(), PHASES)
+    assert found.latency_ms["acquire"]["during"].max == 1
+    assert found.response_ms["acquire"]["during"].max == 1601
+
+
+def test_two_faults_and_the_time_between_them() -> None:
+    load = Load()
+    load.fault((20_000, 20_000), (21_000, 21_000))
+    load.fault((20_500, 20_500), (22_000, 22_000))  # overlaps the first
+    load.fault((30_000, 30_000), None)  # never healed
+    for at in (12_000, 20_200, 21_500, 25_000, 31_000, 39_000):
+        load.grant("k0", at, at + 1)
+    wait = measure(load.history(), PHASES).latency_ms["wait"]
+    assert {name: q.count for name, q in wait.items()} == {"before": 1, "during": 4, "after": 1}
+
+
+def test_own_clients_beside_the_load_do_not_enter_the_uncontended_baseline() -> None:
+    load = Load()
+    load.fault((20_000, 20_000), (25_000, 25_000))
+    load.grant("a0", 2_000, 2_001)
+    load.grant("a0", 12_000, 12_050)
+    load.grant("a0", 21_000, 21_300)
+    load.grant("a0", 30_000, 30_007)
+    found = measure(load.history(), PHASES).latency_ms
+    assert [found["acquire"][p].max for p in ("before", "during", "after")] == [1, 300, 7]
+    assert [found["acquire_beside"][p].max for p in ("before", "during", "after")] == [50, 300, 7]
+
+
+def test_aimed_and_floor_keys_are_in_no_latency() -> None:
+    load = Load()
+    load.grant("f0", 100, 103)
+    load.release("f0", 1, 110, 111)
+    load.grant("m0", 12_000, 19_000)
+    load.release("m0", 2, 19_000, 19_900)
+    found = measure(load.history(), PHASES)
+    assert all(q.count == 0 for by in found.latency_ms.values() for q in by.values())
+    assert found.floor_acquire_ms.max == 3
+    assert found.cycles_per_second == 0
+
+
+def test_handover_needs_a_waiter() -> None:
+    load = Load()
+    first = load.grant("k0", 11_000, 11_001)
+    second = load.grant("k0", 11_002, 11_015)  # waiting since 11,002
+    load.release("k0", first, 11_010, 11_012)  # handed over in 5 ms
+    load.release("k0", second, 11_020, 11_021)
+    third = load.grant("k0", 11_030, 11_031)  # nobody was waiting: no hand-over
+    load.release("k0", third, 11_040, 11_041)
+    other = load.grant("k1", 11_035, 11_042)  # another key: not handed over by the third
+    load.release("k1", other, 11_050, 11_051)
+    handover = measure(load.history(), PHASES).latency_ms["handover"]["before"]
+    assert (handover.count, handover.max) == (1, 5)
+
+
+def test_a_key_granted_twice_over_is_no_handover() -> None:
+    load = Load()
+    first = load.grant("k0", 11_000, 11_001)
+    load.grant("k0", 11_000, 11_005)  # granted while the first was held
+    load.release("k0", first, 11_010, 11_011)
+    load.grant("k0", 11_002, 11_015)
+    assert measure(load.history(), PHASES).latency_ms["handover"]["before"].count == 0
+
+
+def test_a_handover_through_a_fault_is_during() -> None:
+    load = Load()
+    load.fault((20_000, 20_000), (25_000, 25_000))
+    first = load.grant("k0", 19_000, 19_001)
+    load.grant("k0", 19_500, 24_000)
+    load.release("k0", first, 19_990, 19_995)
+    handover = measure(load.history(), PHASES).latency_ms["handover"]
+    assert handover["during"].max == 4010
+    assert handover["before"].count == 0
+
+
+def test_rates_count_completed_grants_over_the_contended_phase() -> None:
+    load = Load()
+    load.fault((20_000, 20_000), (25_000, 25_000))
+    for n in range(100):  # ten a second for the ten seconds before
+        load.grant("k0", 10_000 + 100 * n, 10_050 + 100 * n)
+    for n in range(30):  # two a second for the fifteen seconds after
+        load.grant("k0", 25_100 + 500 * n - 50, 25_100 + 500 * n)
+    load.grant("k0", 39_900, 40_100)  # too late
+    load.grant("a0", 12_000, 12_001)  # not contended
+    load.grant("a0", 2_000, 2_001)
+    found = measure(load.history(), PHASES)
+    assert found.cycles_per_second == pytest.approx(130 / 30)
+    assert found.cycles_per_second_by_phase == pytest.approx(
+        {"before": 10, "during": 0, "after": 2}
+    )
+    assert found.own_cycles_per_second == pytest.approx(1 / 9)
+
+
+def test_denied_and_unknown_are_counted_where_they_happened() -> None:
+    load = Load()
+    load.fault((20_000, 20_000), (25_000, 25_000))
+    load.op(F.ACQUIRE, "k0", 12_000, 12_500, type_=Type.FAIL, error="gave-up: waited 0.5 s")
+    load.op(F.ACQUIRE, "k0", 12_000, 12_600, type_=Type.FAIL, error="gave-up: waited 0.6 s")
+    load.op(F.RELEASE, "k0", 21_000, None, error="timeout: redis-1")
+    load.op(F.RELEASE, "k0", 30_000, 30_001, type_=Type.FAIL, error="not-held")
+    load.op(F.RELEASE, "m0", 30_000, 30_001, type_=Type.FAIL, error="not-held")
+    found = measure(load.history(), PHASES)
+    assert found.counts["acquire"]["before"] == {"ok": 0, "fail": 2, "info": 0}
+    assert found.counts["release"]["during"] == {"ok": 0, "fail": 0, "info": 1}
+    assert found.counts["release"]["after"] == {"ok": 0, "fail": 1, "info": 0}
+    assert found.errors == {
+        "before": {"gave-up": 2}, "during": {"timeout": 1}, "after": {"not-held": 1}
+    }  # fmt: skip
+    # Waiting in vain is no error; the unknown and the lost hold are.
+    assert sum(found.series.errors) == 2
+    assert found.series.errors[11] == 1
+    assert found.series.errors[20] == 1
+
+
+def test_an_unknown_is_in_flight_for_the_client_timeout() -> None:
+    load = Load()
+    load.fault((20_000, 20_000), (25_000, 25_000))
+    load.op(F.ACQUIRE, "k0", 19_500, None, error="timeout")
+    load.op(F.ACQUIRE, "k0", 12_000, None, error="timeout")
+    assert measure(load.history(), PHASES).counts["acquire"]["before"]["info"] == 2
+    found = measure(load.history(), PHASES, unknown_after_s=1.0).counts["acquire"]
+    assert (found["before"]["info"], found["during"]["info"]) == (1, 1)
+
+
+def test_the_series_shows_each_second() -> None:
+    load = Load()
+    for n in range(20):
+        load.grant("k0", 12_000 + n, 12_000 + n + (n + 1))
+    load.grant("k0", 14_000, 14_100)
+    series = measure(load.history(), PHASES).series
+    assert series.start_ns == 10 * S
+    assert len(series.grants) == 30
+    assert (series.grants[2], series.grants[3], series.grants[4]) == (20, 0, 1)
+    assert series.wait_ms_p50[2] == 10
+    assert series.wait_ms_p50[3] is None
+    assert series.wait_ms_p50[4] is None
+
+
+def test_an_empty_history_measures_nothing_and_says_so() -> None:
+    found = measure(Load().history(), Phases((0, 0), (0, 0), (0, 0)))
+    assert found.cycles_per_second is None
+    assert found.latency_ms["wait"]["before"].count == 0
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_numbers_are_plain_json() -> None:
+    load = Load()
+    load.fault((20_000, 20_000), (25_000, 25_000))
+    for n in range(30):
+        hold = load.grant("k0", 11_000 + 10 * n, 11_001 + 10 * n)
+        load.release("k0", hold, 11_005 + 10 * n, 11_006 + 10 * n)
+    text = json.dumps(measure(load.history(), PHASES).to_json(), allow_nan=False)
+    assert json.loads(text)["latency_ms"]["wait"]["before"]["p50"] == 1
+
+
+def test_a_million_operations_take_about_a_second() -> None:
+    rows = 1_000_000
+    rng = np.random.default_rng(7)
+    at = np.sort(rng.integers(10 * S, 40 * S, rows))
+    empty = null_column(rows)
+    history = History(
+        process=np.zeros(rows, np.int64),
+        f=rng.integers(0, 2, rows).astype(np.uint8),
+        type=rng.integers(1, 4, rows).astype(np.uint8),
+        mode=np.zeros(rows, np.uint8),
+        key=rng.integers(0, 100, rows).astype(np.int32),
+        error=rng.integers(-1, 3, rows).astype(np.int32),
+        invoke_ns=at,
+        intended_ns=empty,
+        complete_ns=at + rng.integers(1, 100 * MS, rows),
+        hold=rng.integers(1, 1000, rows),
+        value=empty,
+        old=empty,
+        version=empty,
+        fence=empty,
+        sent_ns=empty,
+        valid_until_ns=empty,
+        applied_ns=empty,
+        owner=empty,
+        keys=tuple(f"k{n}" for n in range(100)),
+        errors=("timeout", "held", "refused: x"),
+        objects={f"k{n}": Object(role="contended") for n in range(100)},
+        faults=(Fault("kill", (), (20 * S, 20 * S), (21 * S, 21 * S)),),
+    )
+    begun = time.process_time()
+    measure(history, PHASES)
+    # A guard against loops in Python (tens of seconds), with room for a busy machine.
+    assert time.process_time() - begun < 3
