@@ -102,9 +102,9 @@ def read_recording(folder: Path) -> History:
             errors.append(_translate(part["error"], table, segment))
     rows = np.concatenate(parts) if parts else np.empty(0, RECORD)
     key = np.concatenate(keys) if keys else np.empty(0, np.int32)
-    error = np.concatenate(errors) if errors else np.empty(0, np.int32)
+    said = np.concatenate(errors) if errors else np.empty(0, np.int32)
     order = np.argsort(rows["invoke_ns"], kind="stable")
-    rows, key, error = rows[order], key[order], error[order]
+    rows, key, said = rows[order], key[order], said[order]
     names_by_id = tuple(strings)
     ended = rows["type"].copy()
     ended[ended == Type.OPEN] = Type.INFO
@@ -121,30 +121,25 @@ def read_recording(folder: Path) -> History:
         type=ended,
         mode=np.ascontiguousarray(rows["mode"]),
         key=key,
-        error=error,
+        error=said,
         invoke_ns=np.ascontiguousarray(rows["invoke_ns"]),
         keys=names_by_id,
         errors=names_by_id,
         objects=objects,
         faults=_read_faults(folder / FAULTS),
         epsilon_ns=epsilon_ns,
-        **{name: column(name) for name in NULLABLE},
+        intended_ns=column("intended_ns"),
+        complete_ns=column("complete_ns"),
+        hold=column("hold"),
+        value=column("value"),
+        old=column("old"),
+        version=column("version"),
+        fence=column("fence"),
+        sent_ns=column("sent_ns"),
+        valid_until_ns=column("valid_until_ns"),
+        applied_ns=column("applied_ns"),
+        owner=column("owner"),
     )
-
-
-NULLABLE = (
-    "intended_ns",
-    "complete_ns",
-    "hold",
-    "value",
-    "old",
-    "version",
-    "fence",
-    "sent_ns",
-    "valid_until_ns",
-    "applied_ns",
-    "owner",
-)
 
 
 def records_of(segment: Path, first: int) -> NDArray[np.void]:

@@ -1,0 +1,319 @@
+"""One case from top to bottom: processes, cluster, load, fault, heal, judgement.
+
+``run_case`` reads as the story of a case. Whatever happens, every process and container of the case
+is gone when it returns or raises.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from bench.errors import Ending
+from bench.judge import expected_words, judge
+from bench.plan import WORKERS, Case, topology_of
+from bench.progress import Progress
+from bench.watch import generator_health
+from checker.check import check
+from checker.exposure import Exposure, exposure
+from checker.verdict import Report
+from clusters.base import Cluster, ClusterError, ClusterPlan, Led, Measurable
+from history.columns import History
+from history.op import Fault
+from history.recording import read_recording, write_faults, write_meta
+from nemesis.base import Arena
+from nemesis.conductor import Played, play
+from nemesis.registry import faults
+from results.numbers import Phases, measure
+from workloads.fleet import Fleet, LoadError
+from workloads.load import Load
+
+POLL_S = 0.1
+# How long clients may take to finish their last cycle.
+DRAIN_S = 2.0
+LINK_ROUNDS = 300
+
+
+@dataclass
+class Timings:
+    """Seconds that the parts of a case took, for the case's record."""
+
+    cluster_s: float = 0.0
+    clients_s: float = 0.0
+    load_s: float = 0.0
+    check_s: float = 0.0
+    total_s: float = 0.0
+
+
+@dataclass
+class Outcome:
+    """What came of a case: the document for ``results.json``, and how it ended."""
+
+    document: dict[str, object]
+    ending: Ending
+    shown: frozenset[str] = field(default_factory=frozenset)
+
+
+def run_case(
+    case: Case,
+    folder: Path,
+    *,
+    run_id: str,
+    on_progress: Callable[[Progress], None],
+    web_port: int | None = None,
+    shown_before: frozenset[str] = frozenset(),
+) -> Outcome:
+    """Runs one case into ``folder``. Raises KeyboardInterrupt after having cleared everything away;
+    any failure of cluster, load or nemesis becomes part of the document."""
+    timings = Timings()
+    began = time.monotonic()
+    scene = _Scene()
+    failure: str | None = None
+    try:
+        _play_scene(case, folder, run_id, scene, timings, on_progress, web_port)
+    except (ClusterError, LoadError) as error:
+        failure = str(error)
+    failure = failure or scene.failure
+    document = _document(case, folder, scene, timings, failure, shown_before)
+    timings.total_s = time.monotonic() - began
+    document["seconds"] = asdict(timings)
+    return Outcome(
+        document,
+        Ending[str(document["ending"]).upper()],
+        frozenset(v for v, r in _observed(document).items() if r == "invalid"),
+    )
+
+
+@dataclass
+class _Scene:
+    """What is known after the load, however far it got."""
+
+    start_ns: int | None = None
+    load: Load | None = None
+    faults: list[Fault] = field(default_factory=list)
+    failure: str | None = None
+    link_us: dict[str, float] = field(default_factory=dict)
+    floor_cpu_ns: int = 0
+    cluster_up_s: float = 0.0
+    leader: int | None = None
+
+
+def _play_scene(
+    case: Case,
+    folder: Path,
+    run_id: str,
+    scene: _Scene,
+    timings: Timings,
+    on_progress: Callable[[Progress], None],
+    web_port: int | None,
+) -> None:
+    plan = ClusterPlan(
+        topology=case.topology,
+        size=case.size,
+        groups=WORKERS + 1,
+        run_id=run_id,
+        lease_ttl_s=case.pace.lease_ttl_s,
+        log_dir=str(folder / "logs"),
+        images=dict(case.images),
+    )
+    progress = Progress(folder / "history", on_progress)
+    progress.phase("starting")
+    with Fleet(folder, run_id, WORKERS) as fleet:
+        fleet.launch()
+        with topology_of(case).make(plan) as cluster:
+            scene.cluster_up_s = timings.cluster_s = progress.seconds()
+            scene.load = load = _load(case, fleet, cluster, web_port)
+            write_meta(
+                fleet.history,
+                load.objects(),
+                wall_minus_monotonic_ns=time.time_ns() - time.monotonic_ns(),
+            )
+            fleet.begin(load)
+            if isinstance(cluster, Measurable):
+                scene.link_us = dict(cluster.link_overhead_us(LINK_ROUNDS))
+            if isinstance(cluster, Led):
+                scene.leader = cluster.leader()
+            timings.clients_s = progress.seconds() - timings.cluster_s
+            try:
+                _under_load(case, fleet, cluster, scene, progress)
+            finally:
+                write_faults(fleet.history, scene.faults)
+                scene.floor_cpu_ns = fleet.control.floor_cpu_ns()
+                timings.load_s = progress.seconds() - timings.clients_s - timings.cluster_s
+                progress.phase("clearing away")
+
+
+def _under_load(
+    case: Case, fleet: Fleet, cluster: Cluster, scene: _Scene, progress: Progress
+) -> None:
+    """The load runs in processes of its own, the nemesis in a thread; this thread watches."""
+    start_ns = scene.start_ns = fleet.go()
+    phases = case.phases
+    contended_ns = start_ns + int(1e9 * (phases.floor_s + phases.own_s))
+    end_ns = start_ns + int(1e9 * phases.total_s)
+    stop = threading.Event()
+    played: list[Played] = []
+
+    def conduct() -> None:
+        for injection in case.injections:
+            arena = Arena(cluster, fleet, injection, case.pace.lease_ttl_s)
+            played.append(
+                play(
+                    faults()[injection.fault],
+                    arena,
+                    start_ns=contended_ns,
+                    on_change=progress.fault,
+                    stop=stop,
+                )
+            )
+
+    nemesis = threading.Thread(target=conduct, name="nemesis")
+    nemesis.start()
+    try:
+        while (now_ns := time.monotonic_ns()) < end_ns:
+            progress.phase(_phase_at(now_ns - start_ns, case), left_s=(end_ns - now_ns) / 1e9)
+            fleet.check()
+            time.sleep(POLL_S)
+    finally:
+        stop.set()
+        nemesis.join()
+        scene.faults = [p.fault for p in played if p.fault is not None]
+        scene.failure = next((p.failure for p in played if p.failure is not None), None)
+    drained = time.monotonic() + DRAIN_S
+    while fleet.busy() and time.monotonic() < drained:
+        time.sleep(POLL_S / 10)
+
+
+def _phase_at(elapsed_ns: int, case: Case) -> str:
+    phases = case.phases
+    if elapsed_ns < phases.floor_s * 1e9:
+        return "floor"
+    return "own keys" if elapsed_ns < (phases.floor_s + phases.own_s) * 1e9 else "contended"
+
+
+def _load(case: Case, fleet: Fleet, cluster: Cluster, web_port: int | None) -> Load:
+    nodes = tuple(tuple(cluster.addresses(group)) for group in range(1, WORKERS + 2))
+    extras = case.workload != "published"
+    return Load(
+        lock=case.lock,
+        keys=case.keys,
+        clients=case.clients,
+        solo=2 if extras else 0,
+        rivals=2 if extras else 0,
+        workers=WORKERS,
+        phases=case.phases,
+        pace=case.pace,
+        seed=case.seed,
+        nodes=nodes,
+        resource=fleet.resource,
+        history=str(fleet.history.resolve()),
+        logs=str(fleet.logs.resolve()),
+        control=str(fleet.control_file.resolve()),
+        master_port=fleet.master_port,
+        web_port=web_port,
+    )
+
+
+def _document(
+    case: Case,
+    folder: Path,
+    scene: _Scene,
+    timings: Timings,
+    failure: str | None,
+    shown_before: frozenset[str],
+) -> dict[str, object]:
+    """The case as it stands in ``results.json`` (contract: DESIGN, `lockbench run --json`)."""
+    system = case.system
+    begun = time.monotonic()
+    document: dict[str, object] = {
+        "lock": system.name,
+        "family": system.family,
+        "fence": system.fence,
+        "topology": case.topology,
+        "size": case.size,
+        "fault": case.fault,
+        "workload": case.workload,
+        "network": case.network,
+        "seed": case.seed,
+        "clients": case.clients,
+        "keys": case.keys,
+        "expected": expected_words(system, case.fault),
+        "settings": {**topology_of(case).settings, **asdict(case.pace)},
+        "phases_s": asdict(case.phases),
+        "link_us": scene.link_us,
+        "folder": folder.name,
+    }
+    report: Report | None = None
+    seen = Exposure(False, ("the load did not run",))
+    if scene.start_ns is not None and scene.load is not None:
+        history = read_recording(folder / "history")
+        report = check(history)
+        seen = exposure(history)
+        document |= _numbers(case, folder, scene, history)
+        document |= report.to_json()
+    observed = {} if report is None else {v: r.result for v, r in report.verdicts.items()}
+    judgement = judge(
+        system,
+        case.fault,
+        observed,
+        exposed=seen.exposed,
+        exposure="; ".join(seen.reasons),
+        failure=failure,
+        shown_before=shown_before,
+    )
+    timings.check_s = time.monotonic() - begun
+    return document | {
+        "observed": observed,
+        "exposed": seen.exposed,
+        "exposure": {"exposed": seen.exposed, "reasons": list(seen.reasons)},
+        "judgement": judgement.word,
+        "why": judgement.why,
+        "ending": judgement.ending.name.lower(),
+        "control": any(
+            e.kind == "control" for e in system.expectations.get(case.fault, {}).values()
+        ),
+    }
+
+
+def _numbers(case: Case, folder: Path, scene: _Scene, history: History) -> dict[str, object]:
+    start_ns = scene.start_ns or 0
+    phases = case.phases
+    floor_end = start_ns + int(1e9 * phases.floor_s)
+    own_end = floor_end + int(1e9 * phases.own_s)
+    end = own_end + int(1e9 * phases.contended_s)
+    health = generator_health(folder / "logs", scene.faults, (floor_end, end))
+    numbers = measure(
+        history, Phases((start_ns, floor_end), (floor_end, own_end), (own_end, end))
+    )
+    return {
+        **numbers.to_json(),
+        "floor": _floor(history, scene.floor_cpu_ns),
+        "generator": health,
+        "numbers": "valid" if health["ok"] else "void",
+    }
+
+
+def _floor(history: History, cpu_ns: int) -> dict[str, object]:
+    """What one client costs by itself: CPU of its process per cycle, and its acquire's latency."""
+    key = history.keys.index("floor") if "floor" in history.keys else -1
+    granted = (history.key == key) & (history.f == 0) & (history.type == 1)
+    cycles = int(np.count_nonzero(granted))
+    if cycles == 0:
+        return {"cycles": 0, "cpu_us_per_cycle": None, "acquire_ms_p50": None}
+    latency = history.complete_ns[granted] - history.invoke_ns[granted]
+    return {
+        "cycles": cycles,
+        "cpu_us_per_cycle": cpu_ns / 1e3 / cycles,
+        "acquire_ms_p50": float(np.median(latency)) / 1e6,
+    }
+
+
+def _observed(document: dict[str, object]) -> dict[str, str]:
+    observed = document["observed"]
+    assert isinstance(observed, dict)
+    return observed

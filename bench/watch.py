@@ -1,0 +1,61 @@
+"""Judges the load generator: were its numbers limited by itself?
+
+A worker that used most of a core, or whose event loop lagged, measured itself and not the lock: the
+case's *numbers* are void then, never its verdicts. Seconds that a fault touches do not count.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from history.op import Fault
+
+CPU_PERCENT_MAX = 80.0
+LAG_MS_P99_MAX = 50.0
+
+
+def generator_health(
+    logs: Path, faults: Sequence[Fault], span_ns: tuple[int, int]
+) -> dict[str, object]:
+    """``ok``, ``why`` not, and per worker CPU (percent of a core), lag (ms) and idle users, over the
+    seconds of ``span_ns`` that no fault touches."""
+    workers = []
+    why: list[str] = []
+    for path in sorted(logs.glob("worker-*.jsonl")):
+        lines = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+        counted = [line for line in lines if _counts(line, faults, span_ns)]
+        if not counted:
+            why.append(f"{path.stem} reported nothing")
+            continue
+        lag = np.array([ms for line in counted for ms in line["lag_ms"]])
+        cpu = np.array([line["cpu_percent"] for line in counted])
+        idle = sorted(user for user, cycles in lines[-1]["cycles"].items() if cycles == 0)
+        worker = {
+            "name": path.stem,
+            "cpu_percent_mean": round(float(cpu.mean()), 1),
+            "cpu_percent_max": round(float(cpu.max()), 1),
+            "lag_ms_p99": round(float(np.quantile(lag, 0.99)), 2),
+            "idle_users": idle,
+        }
+        workers.append(worker)
+        if worker["cpu_percent_mean"] > CPU_PERCENT_MAX:
+            why.append(f"{path.stem} used {worker['cpu_percent_mean']:.0f} % of a core")
+        if worker["lag_ms_p99"] > LAG_MS_P99_MAX:
+            why.append(f"{path.stem}'s event loop lagged {worker['lag_ms_p99']:.0f} ms (p99)")
+        if idle:
+            why.append(f"{len(idle)} users of {path.stem} got nothing done: {', '.join(idle[:3])}")
+    return {"ok": not why, "why": why, "workers": workers, "missing": 0}
+
+
+def _counts(line: dict[str, int], faults: Sequence[Fault], span_ns: tuple[int, int]) -> bool:
+    if line["begin_ns"] < span_ns[0] or line["end_ns"] > span_ns[1]:
+        return False
+    for fault in faults:
+        over_ns = span_ns[1] if fault.heal_ns is None else fault.heal_ns[1]
+        if line["begin_ns"] < over_ns and line["end_ns"] > fault.begin_ns[0]:
+            return False
+    return True

@@ -1,0 +1,174 @@
+"""Recorder and reader: what was written comes back, also from a process that was killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from history.layout import HEADER_BYTES, RECORD
+from history.op import NULL, F, Fault, Object, Type
+from history.recorder import Recorder
+from history.recording import UnreadableHistory, read_recording, write_faults, write_meta
+
+
+def meta(folder: Path) -> None:
+    write_meta(folder, {"k0": Object(role="contended")}, wall_minus_monotonic_ns=5)
+
+
+def test_every_field_comes_back(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, 3)
+    process = recorder.new_process()
+    handle = recorder.invoke(
+        process, F.WRITE, "k0", hold=7, version=41, owner=9, old=4, intended_ns=90, invoke_ns=100
+    )
+    recorder.complete(
+        handle,
+        Type.OK,
+        value=42,
+        fence=17,
+        sent_ns=101,
+        valid_until_ns=5000,
+        applied_ns=150,
+        complete_ns=200,
+    )
+    recorder.close()
+    meta(tmp_path)
+    history = read_recording(tmp_path)
+    assert len(history) == 1
+    row = {
+        name: int(getattr(history, name)[0])
+        for name in (
+            "process f type invoke_ns intended_ns complete_ns hold value old version fence sent_ns "
+            "valid_until_ns applied_ns owner"
+        ).split()
+    }
+    assert row == {
+        "process": 3 << 20,
+        "f": F.WRITE,
+        "type": Type.OK,
+        "invoke_ns": 100,
+        "intended_ns": 90,
+        "complete_ns": 200,
+        "hold": 7,
+        "value": 42,
+        "old": 4,
+        "version": 41,
+        "fence": 17,
+        "sent_ns": 101,
+        "valid_until_ns": 5000,
+        "applied_ns": 150,
+        "owner": 9,
+    }
+    assert history.keys[history.key[0]] == "k0"
+    assert history.object_of("k0").role == "contended"
+
+
+def test_workers_are_merged_in_order_and_their_strings_translated(tmp_path: Path) -> None:
+    first, second = Recorder(tmp_path, 1), Recorder(tmp_path, 2)
+    for recorder, key, at in ((second, "b", 10), (first, "a", 20), (second, "a", 30)):
+        handle = recorder.invoke(recorder.new_process(), F.ACQUIRE, key, invoke_ns=at)
+        recorder.complete(handle, Type.FAIL, error=f"held by {at}", complete_ns=at + 1)
+    first.close()
+    second.close()
+    meta(tmp_path)
+    history = read_recording(tmp_path)
+    assert [history.keys[k] for k in history.key] == ["b", "a", "a"]
+    assert [history.errors[e] for e in history.error] == ["held by 10", "held by 20", "held by 30"]
+
+
+def test_an_info_has_no_completion_and_absent_columns_are_null(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, 1)
+    handle = recorder.invoke(1, F.RELEASE, "k0", hold=5)
+    recorder.complete(handle, Type.INFO, error="timeout")
+    recorder.close()
+    meta(tmp_path)
+    history = read_recording(tmp_path)
+    assert history.complete_ns[0] == NULL
+    assert history.fence[0] == NULL
+    assert history.hold[0] == 5
+
+
+def test_segments_roll_over(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, 1, segment_records=4)
+    handles = [recorder.invoke(1, F.ACQUIRE, "k0", hold=n, invoke_ns=n + 1) for n in range(10)]
+    # Completed after their segments were left.
+    for handle in handles:
+        recorder.complete(handle, Type.OK)
+    recorder.close()
+    meta(tmp_path)
+    history = read_recording(tmp_path)
+    assert list(history.hold) == list(range(10))
+    assert set(history.type.tolist()) == {int(Type.OK)}
+    last = tmp_path / "1.2.ops"
+    assert last.stat().st_size == HEADER_BYTES + 2 * RECORD.itemsize
+
+
+def test_a_killed_writer_leaves_at_most_the_open_operation(tmp_path: Path) -> None:
+    script = textwrap.dedent(
+        """
+        import sys
+        from pathlib import Path
+        from history.op import F, Type
+        from history.recorder import Recorder
+        recorder = Recorder(Path(sys.argv[1]), 1)
+        for n in range(1000):
+            handle = recorder.invoke(1, F.ACQUIRE, "k0", hold=n)
+            if n < 999:
+                recorder.complete(handle, Type.OK)
+        print("written", flush=True)
+        sys.stdin.read()
+        """
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"written\n"
+        os.kill(writer.pid, signal.SIGKILL)
+    meta(tmp_path)
+    history = read_recording(tmp_path)
+    assert len(history) == 1000
+    assert history.type.tolist() == [int(Type.OK)] * 999 + [int(Type.INFO)]
+
+
+def test_faults_come_back(tmp_path: Path) -> None:
+    meta(tmp_path)
+    fault = Fault("pause", ("etcd-1",), (1, 2), (3, 4), ("proven",), {"proven": True})
+    endless = Fault("cut", (), (5, 6), None)
+    write_faults(tmp_path, [fault, endless])
+    assert read_recording(tmp_path).faults == (fault, endless)
+
+
+def test_process_numbers_are_never_given_twice(tmp_path: Path) -> None:
+    numbers = []
+    for worker in range(3):
+        with closing(Recorder(tmp_path, worker)) as recorder:
+            numbers += [recorder.new_process(), recorder.new_process()]
+    assert len(set(numbers)) == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("meta.json", b"{", "meta.json"),
+        ("1.0.ops", b"noise" * 100, "not a recorded segment"),
+        ("faults.jsonl", b'{"f": "pause"}\n', "faults.jsonl:1"),
+    ],
+)
+def test_damage_is_named(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    recorder = Recorder(tmp_path, 1)
+    recorder.invoke(1, F.ACQUIRE, "k0")
+    recorder.close()
+    meta(tmp_path)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UnreadableHistory, match=said):
+        read_recording(tmp_path)

@@ -1,0 +1,173 @@
+"""One client of the load: does lock cycles and records every one of them.
+
+A cycle is: acquire, read the guarded resource, hold, write the resource on top of what was read,
+release. The write does not check whether the hold is still good: whether a lock kept its word must
+show at the resource, not in the care of its user.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from time import monotonic_ns
+
+import gevent
+
+from history.op import NULL, F, Type
+from locks.base import Acquired, Denied, Granted, Hold, NotHeld, Released, Unknown, new_hold_id
+from workloads.resource import Resource
+from workloads.session import Session
+
+log = logging.getLogger("lockbench.client")
+
+# (f, milliseconds, error or None): what Locust's own statistics are told.
+Report = Callable[[str, float, str | None], None]
+# Spends the time of a hold.
+Keep = Callable[[Granted], None]
+
+
+class Client:
+    """Used by one greenlet. Takes a new process number after every unknown outcome, so that the
+    processes of a history are sequential."""
+
+    def __init__(self, session: Session, report: Report) -> None:
+        self._session = session
+        self._recorder = session.recorder
+        self._pace = session.load.pace
+        self._report = report
+        self._process = session.recorder.new_process()
+        self._held: dict[int, str] = {}
+        self._resource = Resource(session.load.resource)
+        self._lock = session.connect(self)
+
+    def cycle(self, key: str, keep: Keep, *, intended_ns: int = NULL) -> bool:
+        """One cycle; returns whether the lock was granted. After a refusal or an unknown outcome it
+        pauses for the declared time."""
+        self._session.count_busy(+1)
+        try:
+            granted = self._acquire(key, intended_ns)
+            if granted is None:
+                gevent.sleep(self._pace.retry_pause_s)
+                return False
+            if self._pace.touch_resource:
+                self._use(granted, keep)
+            else:
+                keep(granted)
+            self._release(granted.hold)
+            return True
+        finally:
+            self._session.count_busy(-1)
+
+    def hold_for(self, seconds: float) -> Keep:
+        return lambda _: gevent.sleep(seconds)
+
+    def close(self) -> None:
+        self._resource.close()
+        self._lock.close()
+
+    # The observer of the lock (locks.base.Observer).
+
+    def extended(
+        self, hold: Hold, *, sent_ns: int, acknowledged_ns: int, valid_until_ns: int
+    ) -> None:
+        if hold.id not in self._held:
+            return
+        handle = self._recorder.invoke(
+            self._process, F.EXTEND, hold.key, hold=hold.id, invoke_ns=sent_ns
+        )
+        self._recorder.complete(
+            handle,
+            Type.OK,
+            sent_ns=sent_ns,
+            valid_until_ns=valid_until_ns,
+            complete_ns=acknowledged_ns,
+        )
+
+    def lost(self, hold: Hold) -> None:
+        if hold.id in self._held:
+            self._recorder.instant(self._process, F.LOST, hold.key, hold=hold.id)
+
+    def _acquire(self, key: str, intended_ns: int) -> Granted | None:
+        hold_id = new_hold_id()
+        began_ns = monotonic_ns()
+        handle = self._recorder.invoke(
+            self._process, F.ACQUIRE, key, hold=hold_id, intended_ns=intended_ns, invoke_ns=began_ns
+        )
+        # Known before it is granted: a heartbeat may be acknowledged before this greenlet runs.
+        self._held[hold_id] = key
+        outcome: Acquired
+        try:
+            outcome = self._lock.acquire(
+                key, hold_id=hold_id, ttl_s=self._pace.lease_ttl_s, wait_s=self._pace.wait_s
+            )
+        except Exception as error:
+            outcome = _unexpected(error)
+        error_text: str | None = None
+        match outcome:
+            case Granted(fence=fence, sent_ns=sent_ns, valid_until_ns=valid_until_ns):
+                ended_ns = self._recorder.complete(
+                    handle,
+                    Type.OK,
+                    fence=NULL if fence is None else fence,
+                    sent_ns=sent_ns,
+                    valid_until_ns=NULL if valid_until_ns is None else valid_until_ns,
+                )
+            case Denied(reason=reason):
+                del self._held[hold_id]
+                error_text = reason
+                ended_ns = self._recorder.complete(handle, Type.FAIL, error=reason)
+            case Unknown(reason=reason):
+                del self._held[hold_id]
+                error_text = reason
+                ended_ns = self._unknown(handle, reason)
+        self._report("acquire", (ended_ns - began_ns) / 1e6, error_text)
+        return outcome if isinstance(outcome, Granted) else None
+
+    def _use(self, granted: Granted, keep: Keep) -> None:
+        hold, key = granted.hold, granted.hold.key
+        handle = self._recorder.invoke(self._process, F.READ, key, hold=hold.id)
+        version, applied_ns = self._resource.read(key, hold.id)
+        self._recorder.complete(handle, Type.OK, value=version, applied_ns=applied_ns)
+        keep(granted)
+        handle = self._recorder.invoke(self._process, F.WRITE, key, hold=hold.id, version=version)
+        made, applied_ns = self._resource.write(key, hold.id, version, granted.fence)
+        self._recorder.complete(
+            handle,
+            Type.OK,
+            value=made,
+            fence=NULL if granted.fence is None else granted.fence,
+            applied_ns=applied_ns,
+        )
+
+    def _release(self, hold: Hold) -> None:
+        began_ns = monotonic_ns()
+        handle = self._recorder.invoke(
+            self._process, F.RELEASE, hold.key, hold=hold.id, invoke_ns=began_ns
+        )
+        try:
+            outcome = self._lock.release(hold)
+        except Exception as error:
+            outcome = _unexpected(error)
+        self._held.pop(hold.id, None)
+        error_text: str | None = None
+        match outcome:
+            case Released():
+                ended_ns = self._recorder.complete(handle, Type.OK)
+            case NotHeld():
+                error_text = "not-held"
+                ended_ns = self._recorder.complete(handle, Type.FAIL, error=error_text)
+            case Unknown(reason=reason):
+                error_text = reason
+                ended_ns = self._unknown(handle, reason)
+        self._report("release", (ended_ns - began_ns) / 1e6, error_text)
+
+    def _unknown(self, handle: tuple[object, int], reason: str) -> int:
+        ended_ns = self._recorder.complete(handle, Type.INFO, error=reason)  # type: ignore[arg-type]
+        self._process = self._recorder.new_process()
+        return ended_ns
+
+
+def _unexpected(error: Exception) -> Unknown:
+    """A lock must map its errors itself; one that escapes is the lock's bug and is shown as such."""
+    log.exception("the lock raised")
+    return Unknown(f"unexpected: {type(error).__name__}: {error}")

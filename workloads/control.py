@@ -1,0 +1,113 @@
+"""One shared page of memory between the bench and the load: start, stop, aim, progress.
+
+Every field is an aligned 64-bit number with one writer, so no locks are needed. Messages through
+Locust's master would take a network round trip and stop while a process is frozen.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from pathlib import Path
+from typing import Final
+
+PAGE: Final = 4096
+WORKER_FIELDS: Final = 64  # byte offset at which the per-worker fields begin
+WORKER_BYTES: Final = 32
+_INT: Final = struct.Struct("<q")
+
+
+class Control:
+    """Times are CLOCK_MONOTONIC nanoseconds; 0 means not yet."""
+
+    def __init__(self, path: Path, *, create: bool = False) -> None:
+        if create:
+            path.write_bytes(bytes(PAGE))
+        with path.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), PAGE)
+
+    def _get(self, offset: int) -> int:
+        value: int = _INT.unpack_from(self._map, offset)[0]
+        return value
+
+    def _set(self, offset: int, value: int) -> None:
+        _INT.pack_into(self._map, offset, value)
+
+    # Written by the bench.
+
+    @property
+    def start_ns(self) -> int:
+        """When the first phase begins."""
+        return self._get(0)
+
+    @start_ns.setter
+    def start_ns(self, value: int) -> None:
+        self._set(0, value)
+
+    @property
+    def stop(self) -> bool:
+        """The load is over; the master ends itself and the workers."""
+        return self._get(8) != 0
+
+    @stop.setter
+    def stop(self, value: bool) -> None:
+        self._set(8, int(value))
+
+    @property
+    def aim(self) -> bool:
+        """The victim's next grant is to be held until this is false again."""
+        return self._get(16) != 0
+
+    @aim.setter
+    def aim(self, value: bool) -> None:
+        self._set(16, int(value))
+
+    # Written by the victim.
+
+    @property
+    def held(self) -> int:
+        """The id of the hold that the victim keeps because it was told to, or 0."""
+        return self._get(24)
+
+    @held.setter
+    def held(self, value: int) -> None:
+        self._set(24, value)
+
+    @property
+    def held_until_ns(self) -> int:
+        """The promise of that hold (0: without limit)."""
+        return self._get(32)
+
+    @held_until_ns.setter
+    def held_until_ns(self, value: int) -> None:
+        self._set(32, value)
+
+    # Written by each worker, at its own place.
+
+    def ready(self, worker: int) -> int:
+        """How many users of a worker are connected."""
+        return self._get(WORKER_FIELDS + worker * WORKER_BYTES)
+
+    def set_ready(self, worker: int, users: int) -> None:
+        self._set(WORKER_FIELDS + worker * WORKER_BYTES, users)
+
+    def failed(self, worker: int) -> int:
+        """How many users of a worker could not connect."""
+        return self._get(WORKER_FIELDS + worker * WORKER_BYTES + 8)
+
+    def set_failed(self, worker: int, users: int) -> None:
+        self._set(WORKER_FIELDS + worker * WORKER_BYTES + 8, users)
+
+    def busy(self, worker: int) -> int:
+        """How many users of a worker are in the middle of a cycle."""
+        return self._get(WORKER_FIELDS + worker * WORKER_BYTES + 16)
+
+    def set_busy(self, worker: int, users: int) -> None:
+        self._set(WORKER_FIELDS + worker * WORKER_BYTES + 16, users)
+
+    def floor_cpu_ns(self) -> int:
+        """CPU time that the victim's process spent in the floor phase."""
+        return self._get(40)
+
+    def set_floor_cpu_ns(self, value: int) -> None:
+        self._set(40, value)

@@ -1,0 +1,233 @@
+"""The processes of the load: the guarded resource, Locust's master, its workers, the victim.
+
+Started before the cluster is up, so that their imports cost no time: they wait for the load's file.
+They die with the bench, whatever kills it (PR_SET_PDEATHSIG, Linux), and carry the run's id in their
+environment so that ``lockbench clean`` can find any that did not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from history.op import NULL
+from workloads.control import Control
+from workloads.load import ENVIRONMENT, Load
+
+RUN_ENVIRONMENT: Final = "LOCKBENCH_RUN"
+WORKER_ENVIRONMENT: Final = "LOCKBENCH_WORKER"
+VICTIM: Final = 0
+POLL_S: Final = 0.005
+READY_S: Final = 60.0
+END_S: Final = 5.0
+_PR_SET_PDEATHSIG: Final = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class LoadError(Exception):
+    """The load could not be started or died; the message says which process and what it said."""
+
+
+class Fleet:
+    """A context manager: at its end no process of it is left.
+
+    ``folder`` is the case's folder. Call ``launch``, then ``begin`` once the addresses are known.
+    """
+
+    def __init__(self, folder: Path, run_id: str, workers: int) -> None:
+        self._folder = folder
+        self._run_id = run_id
+        self._workers = workers
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.history = folder / "history"
+        self.logs = folder / "logs"
+        self.load_file = folder / "load.json"
+        self.control_file = folder / "control"
+        self.master_port = free_port()
+        self.history.mkdir(parents=True, exist_ok=True)
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self.control = Control(self.control_file, create=True)
+
+    def __enter__(self) -> Fleet:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def launch(self) -> None:
+        """Starts all processes; they import and wait."""
+        port_file = self._folder / "resource.port"
+        log_folder = self.history / "resource"
+        self._spawn("resource", ["workloads.resource", str(port_file), str(log_folder)], {})
+        self._spawn("master", ["workloads.master"], {})
+        for worker in range(self._workers + 1):
+            self._spawn(f"worker-{worker}", ["workloads.worker"], {WORKER_ENVIRONMENT: str(worker)})
+        self._await(port_file.exists, READY_S, "the guarded resource did not start")
+        self.resource = ("127.0.0.1", int(port_file.read_text(encoding="ascii")))
+        port_file.unlink()
+
+    def begin(self, load: Load) -> None:
+        """Hands out the load and returns when every client is connected. Raises LoadError."""
+        draft = self.load_file.with_suffix(".new")
+        load.save(draft)
+        draft.rename(self.load_file)
+        workers = range(self._workers + 1)
+
+        def connected() -> bool:
+            failed = sum(self.control.failed(w) for w in workers)
+            if failed:
+                raise LoadError(f"{failed} clients could not connect; see {self.logs}")
+            return sum(self.control.ready(w) for w in workers) >= load.users
+
+        self._await(connected, READY_S, "not every client connected")
+
+    def go(self) -> int:
+        """Starts the first phase; returns when, in monotonic nanoseconds."""
+        self.control.start_ns = time.monotonic_ns() + 20_000_000
+        return self.control.start_ns
+
+    def check(self) -> None:
+        """Raises LoadError when a process ended that should not have."""
+        for name, process in self._processes.items():
+            code = process.poll()
+            if code is not None:
+                raise LoadError(
+                    f"{name} ended with {code} during the load; its log ends: {self._last_line(name)}"
+                )
+
+    def busy(self) -> int:
+        """How many clients are in the middle of a cycle."""
+        return sum(self.control.busy(w) for w in range(self._workers + 1))
+
+    def stop(self) -> None:
+        """Ends every process. Never raises."""
+        self.control.stop = True
+        victim = self._processes.get(f"worker-{VICTIM}")
+        if victim is not None and victim.poll() is None:
+            victim.send_signal(signal.SIGCONT)
+        resource = self._processes.get("resource")
+        for process in self._processes.values():
+            if process is not resource:
+                _wait(process, END_S)
+        if resource is not None and resource.poll() is None:
+            resource.terminate()
+            _wait(resource, END_S)
+
+    # What the nemesis may do to clients (nemesis.base.Clients).
+
+    def hold(self, timeout_s: float) -> int | None:
+        """Makes the victim keep its next grant. Returns the hold's id once it is held."""
+        self.control.aim = True
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end:
+            if self.control.held:
+                return self.control.held
+            time.sleep(POLL_S)
+        return None
+
+    def promise_left_s(self) -> float:
+        """How long the kept hold's promise still lasts; infinite without limit, 0 without hold."""
+        if not self.control.held:
+            return 0.0
+        until_ns = self.control.held_until_ns
+        return (until_ns - time.monotonic_ns()) / 1e9 if until_ns not in (0, NULL) else float("inf")
+
+    def let_go(self) -> None:
+        self.control.aim = False
+
+    @property
+    def victim_worker(self) -> int:
+        return VICTIM
+
+    def freeze(self) -> None:
+        self._victim().send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._victim().send_signal(signal.SIGCONT)
+
+    def frozen(self) -> bool:
+        """Whether the kernel says that the victim is stopped."""
+        return psutil.Process(self._victim().pid).status() == psutil.STATUS_STOPPED
+
+    @property
+    def pids(self) -> dict[str, int]:
+        return {name: process.pid for name, process in self._processes.items()}
+
+    def _victim(self) -> subprocess.Popen[bytes]:
+        return self._processes[f"worker-{VICTIM}"]
+
+    def _spawn(self, name: str, module: list[str], extra: dict[str, str]) -> None:
+        environment = os.environ | {
+            ENVIRONMENT: str(self.load_file),
+            RUN_ENVIRONMENT: f"{self._run_id}:{os.getpid()}",
+            # Locust and its clients say nothing of use there, and would mix with the bench's output.
+            "PYTHONUNBUFFERED": "1",
+            **extra,
+        }
+        log = (self.logs / f"{name}.log").open("wb")
+        with log:
+            self._processes[name] = subprocess.Popen(
+                [sys.executable, "-m", *module],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                # Ctrl-C belongs to the bench, which ends the load in order.
+                process_group=0,
+                preexec_fn=_die_with_parent,
+            )
+
+    def _await(self, condition: Callable[[], bool], limit_s: float, otherwise: str) -> None:
+        end = time.monotonic() + limit_s
+        while not condition():
+            self.check()
+            if time.monotonic() > end:
+                raise LoadError(f"{otherwise} within {limit_s:.0f} s; see {self.logs}")
+            time.sleep(POLL_S)
+
+    def _last_line(self, name: str) -> str:
+        lines = (self.logs / f"{name}.log").read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "(empty)"
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def leftovers() -> list[psutil.Process]:
+    """Processes of any Lockbench load whose bench no longer lives."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            mark = process.environ().get(RUN_ENVIRONMENT)
+        except (psutil.Error, OSError):
+            continue
+        if mark and not psutil.pid_exists(int(mark.rpartition(":")[2])):
+            found.append(process)
+    return found
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _wait(process: subprocess.Popen[bytes], limit_s: float) -> None:
+    try:
+        process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

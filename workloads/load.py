@@ -1,0 +1,130 @@
+"""What the load of one case is: clients, keys, phases, times. Plain data, written as JSON.
+
+Phases, the same for every system:
+
+``floor``      one client alone, as fast as it can: what the client itself costs;
+``own``        every client its own key, paced: the lock without contention;
+``contended``  the clients share a few keys in a closed loop; two *solo* clients go on with their own
+               keys; two *rivals* and the *victim* take turns at the key ``aimed`` with long holds,
+               so that a fault can be aimed at a hold that outlasts it. Faults happen in this phase.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from history.op import Object
+
+AIMED_KEY = "aimed"
+FLOOR_KEY = "floor"
+ENVIRONMENT = "LOCKBENCH_LOAD"  # names the JSON file of the load for Locust's processes
+
+
+def own_key(label: str) -> str:
+    """The key that only the user ``label`` asks for."""
+    return f"own-{label}"
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """Lengths in seconds, one after the other."""
+
+    floor_s: float
+    own_s: float
+    contended_s: float
+
+    @property
+    def total_s(self) -> float:
+        return self.floor_s + self.own_s + self.contended_s
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long a hold lasts and how long one asks for a lock."""
+
+    lease_ttl_s: float = 3.0
+    wait_s: float = 5.0
+    hold_s: float = 0.005
+    aimed_hold_s: float = 0.3
+    own_period_s: float = 0.045  # 0: as fast as it can
+    client_timeout_s: float = 1.0
+    # After a refusal or an unknown outcome, so that a closed door is not hammered.
+    retry_pause_s: float = 0.02
+    touch_resource: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One case's load. Worker 0 is the victim's, 1..workers are the others; worker w is client group
+    w + 1. ``nodes[w]`` are the node addresses that worker w uses."""
+
+    lock: str
+    keys: int
+    clients: int
+    solo: int
+    rivals: int
+    workers: int
+    phases: Phases
+    pace: Pace
+    seed: int
+    nodes: tuple[tuple[tuple[str, int], ...], ...]
+    resource: tuple[str, int]
+    history: str
+    logs: str
+    control: str
+    master_port: int
+    web_port: int | None = None
+
+    @property
+    def allotment(self) -> dict[int, dict[str, int]]:
+        """Worker number → Locust user class → how many. The victim is alone in its process."""
+        share: dict[int, dict[str, int]] = {0: {"VictimUser": 1}}
+        for worker in range(1, self.workers + 1):
+            share[worker] = {
+                name: len(range(worker - 1, users, self.workers))
+                for name, users in (
+                    ("ContendedUser", self.clients),
+                    ("SoloUser", self.solo),
+                    ("RivalUser", self.rivals),
+                )
+            }
+        return share
+
+    @property
+    def users(self) -> int:
+        """All clients: the contending ones, the solo ones, the rivals and the victim."""
+        return self.clients + self.solo + self.rivals + 1
+
+    def objects(self) -> dict[str, Object]:
+        """Every key of the load with its role."""
+        roles = {f"k{k}": "contended" for k in range(self.keys)}
+        for kind, users in (("contended", self.clients), ("solo", self.solo)):
+            # Users are numbered in steps of the number of worker processes.
+            numbers = range(users * (self.workers + 1))
+            roles |= {own_key(f"{kind}-{n}"): "own" for n in numbers}
+        roles |= {AIMED_KEY: "aimed", FLOOR_KEY: "floor"}
+        return {key: Object(role=role) for key, role in roles.items()}
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Load:
+        """Raises OSError, ValueError, KeyError or TypeError for a file that is not one of ours."""
+        return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, object]) -> Load:
+        fields = dict(data)
+        fields["phases"] = Phases(**fields["phases"])  # type: ignore[arg-type]
+        fields["pace"] = Pace(**fields["pace"])  # type: ignore[arg-type]
+        fields["nodes"] = tuple(
+            tuple((str(host), int(port)) for host, port in group)
+            for group in fields["nodes"]  # type: ignore[attr-defined]
+        )
+        host, port = fields["resource"]  # type: ignore[misc]
+        fields["resource"] = (host, port)  # type: ignore[has-type]
+        return cls(**fields)  # type: ignore[arg-type]

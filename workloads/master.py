@@ -1,0 +1,88 @@
+"""The Locust master process: ``python -m workloads.master``, configured by the environment.
+
+It hands the users to the workers as the load declares (the victim alone in its process), keeps a
+frozen worker in the load, and ends everything when the control page says so.
+"""
+
+from locust import runners  # isort: skip  # first, because it monkey-patches
+
+import logging
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import gevent
+from locust import User
+from locust.dispatch import UsersDispatcher
+from locust.env import Environment
+from locust.rpc import Message
+
+from workloads.control import Control
+from workloads.load import ENVIRONMENT, Load
+from workloads.session import POLL_S
+from workloads.users import USERS
+
+# With Locust's default, a worker that is frozen for four seconds is given up and its users are
+# started again elsewhere; freezing all of them ends the load with exit code 0.
+HEARTBEAT_LIVENESS = 3600
+
+
+class AllottedUsers(UsersDispatcher):
+    """Gives each worker exactly the users that the load allots to it, at once."""
+
+    allotment: dict[str, dict[str, int]] = {}
+
+    def new_dispatch(
+        self,
+        target_user_count: int,
+        spawn_rate: float,
+        user_classes: list[type[User]] | None = None,
+    ) -> None:
+        super().new_dispatch(target_user_count, spawn_rate, user_classes)
+        everybody = {cls.__name__: 0 for cls in self._user_classes}
+        on_workers = {
+            node.id: everybody | self.allotment[node.id] for node in self._worker_nodes
+        }
+        self._users_on_workers = on_workers
+        self._dispatcher_generator = _once(on_workers)
+
+
+def _once(
+    on_workers: dict[str, dict[str, int]],
+) -> Generator[dict[str, dict[str, int]]]:
+    yield on_workers
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    path = Path(os.environ[ENVIRONMENT])
+    while not path.exists():
+        gevent.sleep(POLL_S)
+    load = Load.read(path)
+    control = Control(Path(load.control))
+    runners.HEARTBEAT_LIVENESS = HEARTBEAT_LIVENESS
+    environment = Environment(user_classes=list(USERS), dispatcher_class=AllottedUsers)
+    runner = environment.create_master_runner("127.0.0.1", load.master_port)
+    arrived: dict[str, dict[str, int]] = {}
+
+    def arrive(environment: Environment, msg: Message) -> None:
+        arrived[msg.node_id] = load.allotment[msg.data["number"]]
+
+    runner.register_message("lockbench-worker", arrive)
+    if load.web_port is not None:
+        environment.create_web_ui("127.0.0.1", load.web_port)
+    while len(arrived) < load.workers + 1:
+        if control.stop:
+            os._exit(0)
+        gevent.sleep(POLL_S)
+    AllottedUsers.allotment = arrived
+    gevent.spawn(runner.start, load.users, spawn_rate=load.users)
+    while not control.stop:
+        gevent.sleep(POLL_S)
+    runner.quit()
+    logging.shutdown()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

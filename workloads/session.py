@@ -1,0 +1,104 @@
+"""What all users of one worker process share: the load, the recorder, the clock of the phases.
+
+``Session.here`` builds it from the environment. Under plain ``locust -f`` there is no bench that says
+when to start, so the first phase begins when the session is made.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic_ns
+from typing import Final
+
+import gevent
+
+from history.recorder import Recorder
+from locks.base import Address
+from locks.base import Lock as LockClient
+from locks.base import Observer
+from locks.registry import find
+from workloads.control import Control
+from workloads.load import ENVIRONMENT, Load
+
+WORKER: Final = "LOCKBENCH_WORKER"  # number of this worker process
+POLL_S: Final = 0.005
+
+
+class Session:
+    """One per worker process."""
+
+    def __init__(self, load: Load, worker: int, *, started_by_bench: bool) -> None:
+        self.load = load
+        self.worker = worker
+        self.system = find(load.lock)
+        self.recorder = Recorder(Path(load.history), worker)
+        self.control = Control(Path(load.control))
+        self._numbers: dict[str, Iterator[int]] = {}
+        self.busy = 0
+        self.ready = 0
+        self.failed = 0
+        self.progress: dict[str, int] = {}
+        if not started_by_bench and self.control.start_ns == 0:
+            self.control.start_ns = monotonic_ns()
+
+    @classmethod
+    def here(cls) -> Session:
+        """From the environment variables that the bench (or a person) set."""
+        path = os.environ.get(ENVIRONMENT)
+        if path is None:
+            raise SystemExit(
+                f"{ENVIRONMENT} is not set: start a cluster with `lockbench break --topology T` "
+                "and use the line that it prints"
+            )
+        worker = os.environ.get(WORKER)
+        # The bench starts its processes before the addresses are known.
+        while worker is not None and not os.path.exists(path):
+            gevent.sleep(POLL_S)
+        return cls(
+            Load.read(Path(path)), int(worker or 1), started_by_bench=worker is not None
+        )
+
+    def number(self, kind: str) -> int:
+        """A number for the next user of a kind, that no other worker gives out."""
+        step = self.load.workers + 1
+        return next(self._numbers.setdefault(kind, itertools.count(self.worker, step)))
+
+    def connect(self, observer: Observer) -> LockClient:
+        """A client of the lock under test, through the links of this worker's group."""
+        nodes = [Address(host, port) for host, port in self.load.nodes[self.worker]]
+        pace = self.load.pace
+        return self.system.connect(
+            nodes, timeout_s=pace.client_timeout_s, ttl_s=pace.lease_ttl_s, observer=observer
+        )
+
+    def wait_for_start(self) -> None:
+        while self.control.start_ns == 0:
+            gevent.sleep(POLL_S)
+        self.sleep_until(self.control.start_ns)
+
+    def phase_end_ns(self, phases: int) -> int:
+        """When the first ``phases`` phases are over."""
+        p = self.load.phases
+        lengths = (p.floor_s, p.own_s, p.contended_s)
+        return self.control.start_ns + int(1e9 * sum(lengths[:phases]))
+
+    @staticmethod
+    def sleep_until(at_ns: int) -> None:
+        left = (at_ns - monotonic_ns()) / 1e9
+        if left > 0:
+            gevent.sleep(left)
+
+    def count_ready(self) -> None:
+        self.ready += 1
+        self.control.set_ready(self.worker, self.ready)
+
+    def count_failed(self) -> None:
+        self.failed += 1
+        self.control.set_failed(self.worker, self.failed)
+
+    def count_busy(self, step: int) -> None:
+        self.busy += step
+        self.control.set_busy(self.worker, self.busy)

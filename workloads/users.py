@@ -1,0 +1,196 @@
+"""The Locust users of the workload ``mutex``. Each lives through the phases of ``workloads.load``.
+
+They work under Lockbench's own master and workers and under plain ``locust -f`` alike.
+"""
+
+from __future__ import annotations
+
+import resource as rusage
+from time import monotonic_ns
+
+import gevent
+from locust import User, constant, events, task
+from locust.env import Environment
+
+from locks.base import Granted
+from workloads.client import Client
+from workloads.load import AIMED_KEY, FLOOR_KEY, own_key
+from workloads.session import POLL_S, Session
+
+# A hold that the victim keeps for a fault ends this long before its promise does.
+RELEASE_BEFORE_END_S = 0.2
+# Multiples of it, modulo one, lie evenly spread.
+GOLDEN = 0.618034
+
+_session: Session | None = None
+
+
+def session() -> Session:
+    """The session of this process, made at first use."""
+    global _session
+    if _session is None:
+        _session = Session.here()
+    return _session
+
+
+@events.quitting.add_listener
+def _close(environment: Environment, **_: object) -> None:
+    if _session is not None:
+        _session.recorder.close()
+
+
+class LockUser(User):
+    """Connects, waits for the start, then lives through its phases and idles until it is stopped."""
+
+    abstract = True
+    wait_time = constant(0)
+
+    def on_start(self) -> None:
+        self.session = session()
+        kind = type(self).__name__.removesuffix("User").lower()
+        self.number = self.session.number(kind)
+        self.label = f"{kind}-{self.number}"
+        try:
+            self.client = Client(self.session, self._tell_locust)
+        except Exception:
+            self.session.count_failed()
+            raise
+        self.session.progress[self.label] = 0
+        self.session.count_ready()
+        self.session.wait_for_start()
+
+    @task
+    def live(self) -> None:
+        self.floor(self.session.phase_end_ns(1))
+        self.session.sleep_until(self.session.phase_end_ns(1))
+        self.own(self.session.phase_end_ns(2))
+        self.session.sleep_until(self.session.phase_end_ns(2))
+        self.contended(self.session.phase_end_ns(3))
+        while True:
+            gevent.sleep(60)
+
+    def floor(self, end_ns: int) -> None:
+        """Alone: only the victim does something here."""
+
+    def own(self, end_ns: int) -> None:
+        """Without contention."""
+
+    def contended(self, end_ns: int) -> None:
+        """With contention and faults."""
+
+    def cycle(self, key: str, hold_s: float) -> None:
+        self.count(self.client.cycle(key, self.client.hold_for(hold_s)))
+
+    def count(self, granted: bool) -> None:
+        self.session.progress[self.label] += granted
+
+    def paced(self, key: str, end_ns: int) -> None:
+        """Cycles with an intended start every ``own_period_s``; what was missed is caught up with,
+        so that an outage shows in the times from the intended start."""
+        pace = self.session.load.pace
+        period_ns = int(pace.own_period_s * 1e9)
+        if period_ns == 0:
+            while monotonic_ns() < end_ns:
+                self.cycle(key, pace.hold_s)
+            return
+        # Spread over one period, so that the clients do not march in step.
+        intended_ns = monotonic_ns() + int(period_ns * (self.number * GOLDEN % 1))
+        while intended_ns < end_ns and monotonic_ns() < end_ns:
+            self.session.sleep_until(intended_ns)
+            self.count(
+                self.client.cycle(
+                    key, self.client.hold_for(pace.hold_s), intended_ns=intended_ns
+                )
+            )
+            intended_ns += period_ns
+
+    def _tell_locust(self, f: str, milliseconds: float, error: str | None) -> None:
+        self.environment.events.request.fire(
+            request_type=f,
+            name=self.session.load.lock,
+            response_time=milliseconds,
+            response_length=0,
+            exception=None if error is None else LockOutcome(error),
+            context={},
+        )
+
+
+class LockOutcome(Exception):
+    """A refusal or an unknown outcome, as Locust's statistics list it."""
+
+
+class ContendedUser(LockUser):
+    """Own key first, then the shared keys as fast as it can."""
+
+    weight = 8
+
+    def own(self, end_ns: int) -> None:
+        self.paced(own_key(self.label), end_ns)
+
+    def contended(self, end_ns: int) -> None:
+        load = self.session.load
+        key = f"k{self.number // (load.workers + 1) % load.keys}"
+        while monotonic_ns() < end_ns:
+            self.cycle(key, self.session.load.pace.hold_s)
+
+
+class SoloUser(LockUser):
+    """Goes on with its own key while others contend: what an outage does to a lock nobody wants."""
+
+    weight = 1
+
+    def own(self, end_ns: int) -> None:
+        self.paced(own_key(self.label), end_ns)
+
+    contended = own
+
+
+class RivalUser(LockUser):
+    """Contends with the victim for the aimed key, with long holds."""
+
+    weight = 1
+
+    def contended(self, end_ns: int) -> None:
+        while monotonic_ns() < end_ns:
+            self.cycle(AIMED_KEY, self.session.load.pace.aimed_hold_s)
+
+
+class VictimUser(LockUser):
+    """Measures the client's own cost in the floor phase; holds what the nemesis aims at."""
+
+    fixed_count = 1
+
+    def floor(self, end_ns: int) -> None:
+        begin = _cpu_ns()
+        while monotonic_ns() < end_ns:
+            self.count(self.client.cycle(FLOOR_KEY, _no_hold))
+        self.session.control.set_floor_cpu_ns(_cpu_ns() - begin)
+
+    def contended(self, end_ns: int) -> None:
+        while monotonic_ns() < end_ns:
+            self.count(self.client.cycle(AIMED_KEY, self._keep))
+
+    def _keep(self, granted: Granted) -> None:
+        control, pace = self.session.control, self.session.load.pace
+        if not control.aim:
+            gevent.sleep(pace.aimed_hold_s)
+            return
+        until_ns = granted.valid_until_ns or 0
+        control.held_until_ns = until_ns
+        control.held = granted.hold.id
+        limit_ns = until_ns - int(RELEASE_BEFORE_END_S * 1e9)
+        while control.aim and (until_ns == 0 or monotonic_ns() < limit_ns):
+            gevent.sleep(POLL_S)
+        control.held = 0
+
+
+def _no_hold(_: Granted) -> None:
+    """The floor is the lock's and the client's cost alone."""
+
+
+def _cpu_ns() -> int:
+    used = rusage.getrusage(rusage.RUSAGE_SELF)
+    return int((used.ru_utime + used.ru_stime) * 1e9)
+
+
+USERS: tuple[type[LockUser], ...] = (ContendedUser, SoloUser, RivalUser, VictimUser)

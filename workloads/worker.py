@@ -1,0 +1,63 @@
+"""A Locust worker process: ``python -m workloads.worker``, configured by the environment.
+
+Beside the users it runs a watch over itself, which writes one line a second into
+``logs/worker-<n>.jsonl``: CPU used, lag of the event loop, users that made progress.
+"""
+
+from locust import runners  # isort: skip  # first, because it monkey-patches
+
+import json
+import logging
+import os
+from pathlib import Path
+from time import monotonic_ns, process_time_ns
+
+import gevent
+from locust.env import Environment
+
+from workloads.session import Session
+from workloads.users import USERS, session
+
+TICK_S = 0.02
+REPORT_S = 1.0
+
+
+def watch(here: Session, path: Path) -> None:
+    """Never returns. A tick that comes late is the lag that every client of this process had."""
+    with path.open("w", encoding="utf-8", buffering=1) as file:
+        while True:
+            begin_ns, cpu_ns = monotonic_ns(), process_time_ns()
+            lags: list[float] = []
+            while (monotonic_ns() - begin_ns) / 1e9 < REPORT_S:
+                before = monotonic_ns()
+                gevent.sleep(TICK_S)
+                lags.append((monotonic_ns() - before) / 1e6 - TICK_S * 1e3)
+            now_ns = monotonic_ns()
+            line = {
+                "begin_ns": begin_ns,
+                "end_ns": now_ns,
+                "cpu_percent": 100 * (process_time_ns() - cpu_ns) / (now_ns - begin_ns),
+                "lag_ms": [round(lag, 3) for lag in lags],
+                "cycles": dict(here.progress),
+            }
+            file.write(json.dumps(line) + "\n")
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    # A frozen worker must not resign when it wakes up.
+    runners.MASTER_HEARTBEAT_TIMEOUT = 3600
+    here = session()
+    environment = Environment(user_classes=list(USERS))
+    runner = environment.create_worker_runner("127.0.0.1", here.load.master_port)
+    runner.send_message("lockbench-worker", {"number": here.worker})
+    gevent.spawn(watch, here, Path(here.load.logs) / f"worker-{here.worker}.jsonl")
+    runner.greenlet.join()
+    here.recorder.close()
+    # Connections are left to the kernel: closing hundreds politely takes longer than the case.
+    logging.shutdown()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
