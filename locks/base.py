@@ -16,6 +16,7 @@ time. Timeouts are explicit and retries are zero, so that one call is one attemp
 from __future__ import annotations
 
 import random
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -95,7 +96,8 @@ class Lock(Protocol):
 class Extendable(Protocol):
     """A lock whose holder can lengthen the promise."""
 
-    def extend(self, hold: Hold, ttl_s: float) -> Extended: ...
+    def extend(self, hold: Hold, ttl_s: float) -> Extended:
+        """Lets the hold live ``ttl_s`` from now, if it is still this client's."""
 
 
 class Observer(Protocol):
@@ -118,9 +120,11 @@ class NoObserver:
 
     def extended(
         self, hold: Hold, *, sent_ns: int, acknowledged_ns: int, valid_until_ns: int
-    ) -> None: ...
+    ) -> None:
+        """Ignored."""
 
-    def lost(self, hold: Hold) -> None: ...
+    def lost(self, hold: Hold) -> None:
+        """Ignored."""
 
 
 class Connect(Protocol):
@@ -128,7 +132,8 @@ class Connect(Protocol):
 
     def __call__(
         self, nodes: Sequence[Address], *, timeout_s: float, ttl_s: float, observer: Observer
-    ) -> Lock: ...
+    ) -> Lock:
+        """Returns at once: a server that is down is noticed by the first acquire."""
 
 
 Verdict = Literal["holds", "breaks", "may-break", "n/a"]
@@ -189,12 +194,15 @@ class System:
 
 def new_hold_id() -> int:
     """A random positive 63-bit number: unique over all workers without asking anybody."""
-    return random.getrandbits(63) | 1
+    return secrets.randbits(63) | 1  # not ``random``: workers may share a seed, ids must not repeat
 
 
 def token_of(hold_id: int) -> str:
     """The hold's id as the token written into the lock service, so that a key names its hold."""
     return f"{hold_id:016x}"
+
+
+_jitter = random.SystemRandom()  # a shared seed would make all waiters ask in the same instant
 
 
 class Deadline:
@@ -206,7 +214,26 @@ class Deadline:
         self.at_ns = time.monotonic_ns() + int(seconds * 1e9)
 
     def left_s(self) -> float:
+        """Negative once it is over."""
         return (self.at_ns - time.monotonic_ns()) / 1e9
 
     def over(self) -> bool:
+        """Whether no time is left."""
         return time.monotonic_ns() >= self.at_ns
+
+
+class Backoff:
+    """Growing, jittered pauses between the tries of one wait: each is drawn between ``min_s`` and a
+    ceiling that doubles from twice ``min_s`` to ``max_s``."""
+
+    __slots__ = ("_ceiling_s", "max_s", "min_s")
+
+    def __init__(self, min_s: float, max_s: float) -> None:
+        self.min_s = min_s
+        self.max_s = max_s
+        self._ceiling_s = min_s
+
+    def pause(self, limit_s: float) -> None:
+        """Sleeps for the next pause, but never longer than ``limit_s``."""
+        self._ceiling_s = min(self.max_s, 2 * self._ceiling_s)
+        time.sleep(max(0.0, min(limit_s, _jitter.uniform(self.min_s, self._ceiling_s))))

@@ -1,0 +1,99 @@
+"""What the Redis locks share: the scripts, and one connection without surprises.
+
+Why a bare ``redis.Connection`` and not ``redis.Redis``: redis-py 8's client class hides when a
+connection is made, and with it whether a command was sent at all; it also costs more CPU.
+Retries are zero. redis-py 8 defaults to ten, and a SET NX sent twice answers "not set" for a key
+that the first copy has set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from redis import Connection
+from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError, RedisError
+from redis.maint_notifications import MaintNotificationsConfig
+from redis.retry import Retry
+
+from locks.base import Address
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A Lua script with one key, and the name under which a server remembers it."""
+
+    text: str
+    sha: str
+
+    @classmethod
+    def of(cls, text: str) -> Script:
+        """SHA-1 is what EVALSHA asks for; nothing rests on its strength."""
+        return cls(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+# https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
+DELETE_OWN = Script.of(
+    "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) "
+    "else return 0 end"
+)
+EXTEND_OWN = Script.of(
+    "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) "
+    "else return 0 end"
+)
+
+
+class NotSent(Exception):
+    """There is no connection, so the command never left this process."""
+
+
+class Link:
+    """One connection to one Redis. A broken one is made anew by the next call."""
+
+    def __init__(self, address: Address, *, timeout_s: float) -> None:
+        self._connection: Any = Connection(  # type: ignore[no-untyped-call]
+            host=address.host,
+            port=address.port,
+            socket_timeout=timeout_s,
+            socket_connect_timeout=timeout_s,
+            retry=Retry(NoBackoff(), 0),
+            health_check_interval=0,
+            protocol=2,
+            driver_info=None,
+            maint_notifications_config=MaintNotificationsConfig(enabled=False),
+        )
+
+    def open(self) -> None:
+        """Raises NotSent unless a server answers here.
+
+        A proxy in front of a dead server accepts connections. The PING finds that out while nothing
+        is at stake; without it the first command on the new connection would have an unknown fate.
+        """
+        if self._connection.is_connected:
+            return
+        try:
+            self._connection.connect()
+            self._connection.send_command("PING")
+            self._connection.read_response()
+        except RedisError as error:
+            self._connection.disconnect()
+            raise NotSent(f"{type(error).__name__}: {error}") from error
+
+    def call(self, *command: str | int) -> Any:
+        """One attempt. Raises RedisError; whatever is not an answer also closes the connection."""
+        self._connection.send_command(*command)
+        return self._connection.read_response()
+
+    def run(self, script: Script, key: str, *arguments: str | int) -> Any:
+        """Runs a script by its name. NOSCRIPT is a refusal, so sending the text is no retry of
+        anything that might have happened."""
+        try:
+            return self.call("EVALSHA", script.sha, 1, key, *arguments)
+        except NoScriptError:
+            return self.call("EVAL", script.text, 1, key, *arguments)
+
+    def close(self) -> None:
+        """Never raises."""
+        self._connection.disconnect()

@@ -1,0 +1,111 @@
+"""Every lock there is: whatever a module of this package declares as SYSTEM or SYSTEMS.
+
+A lock from elsewhere joins by ``path.py:Name``, where Name is a System or a class that can be
+called like ``Connect``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+import sys
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import Any
+
+import locks
+from locks.base import System
+
+
+class LockNotFoundError(Exception):
+    """No such lock; the message is one sentence that names it and the remedy."""
+
+
+@cache
+def systems() -> MappingProxyType[str, System]:
+    """Name → declaration of every lock of this package, in alphabetical order."""
+    names = sorted(module.name for module in pkgutil.iter_modules(locks.__path__))
+    modules = [importlib.import_module(f"{locks.__name__}.{name}") for name in names]
+    return MappingProxyType(collected(modules))
+
+
+def collected(modules: Iterable[ModuleType]) -> dict[str, System]:
+    """The declarations of these modules by name; two of one name are an error."""
+    found: dict[str, System] = {}
+    declared_in: dict[str, str] = {}
+    for module in modules:
+        for system in _declared(module):
+            if system.name in found:
+                where = f"{declared_in[system.name]} and {module.__name__}"
+                raise ValueError(f"two locks are called {system.name!r}: in {where}")
+            found[system.name] = system
+            declared_in[system.name] = module.__name__
+    return dict(sorted(found.items()))
+
+
+def find(name: str) -> System:
+    """A lock by its name, or by ``path.py:Name``."""
+    if name in systems():
+        return systems()[name]
+    if ":" in name:
+        return load(name)
+    raise LockNotFoundError(f"unknown lock {name!r}: the locks are {', '.join(systems())}")
+
+
+def load(spec: str) -> System:
+    """A lock from a file outside this package."""
+    path, _, attribute = spec.rpartition(":")
+    file = Path(path)
+    if not attribute or not file.is_file():
+        raise LockNotFoundError(f"lock {spec!r}: there is no file {path or spec!r} (path.py:Class)")
+    module = _imported(file, spec)
+    thing = getattr(module, attribute, None)
+    if isinstance(thing, System):
+        return thing
+    if not inspect.isclass(thing):
+        raise LockNotFoundError(f"lock {spec!r}: {file.name} has no class or System {attribute!r}")
+    return _declared_by_class(thing, spec)
+
+
+def _imported(file: Path, spec: str) -> ModuleType:
+    name = f"lockbench_external_{file.stem}"
+    found = importlib.util.spec_from_file_location(name, file)
+    if found is None or found.loader is None:
+        raise LockNotFoundError(f"lock {spec!r}: {file} is not a Python file")
+    module = importlib.util.module_from_spec(found)
+    sys.modules[name] = module  # dataclasses look their module up here
+    try:
+        found.loader.exec_module(module)
+    except Exception as error:
+        raise LockNotFoundError(f"lock {spec!r}: {file} cannot be imported: {error!r}") from error
+    return module
+
+
+def _declared_by_class(thing: Any, spec: str) -> System:
+    """A bare class says what cannot be guessed: its ``topologies``."""
+    missing = [name for name in ("acquire", "release", "close") if not hasattr(thing, name)]
+    topologies = getattr(thing, "topologies", None)
+    if missing or not topologies:
+        lacking = [*missing, *([] if topologies else ["topologies"])]
+        raise LockNotFoundError(f"lock {spec!r}: the class lacks {', '.join(lacking)}")
+    return System(
+        name=spec,
+        topologies=tuple(topologies),
+        family=getattr(thing, "family", "external"),
+        fence=getattr(thing, "fence", None),
+        waits_by=getattr(thing, "waits_by", "not declared"),
+        source=getattr(thing, "source", spec),
+        connect=thing,
+        outcomes=getattr(thing, "outcomes", {}),
+        expectations=getattr(thing, "expectations", {}),
+    )
+
+
+def _declared(module: ModuleType) -> list[System]:
+    single = getattr(module, "SYSTEM", None)
+    several = getattr(module, "SYSTEMS", ())
+    return [*([single] if isinstance(single, System) else []), *several]
