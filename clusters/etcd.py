@@ -1,0 +1,136 @@
+"""An etcd cluster: Raft, every write synced to disk before it is acknowledged.
+
+Heartbeat and election timeout are etcd's defaults, so a majority that has lost its leader writes
+again after one to two seconds. Probes go through the JSON gateway, as etcd3gw does.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import as_completed
+from contextlib import contextmanager
+
+from clusters.base import HARNESS, ClusterError, Topology
+from clusters.links import PeerPort
+from clusters.pods import PodCluster, Server
+from clusters.wire import Address, Http, ProbeFailed
+
+DATA = "/lockbench/data"
+STATUS_LIMIT_S = 0.5
+
+SETTINGS = {
+    "heartbeat-interval": "100",
+    "election-timeout": "1000",
+    "fsync": "every write",
+}
+
+
+class EtcdCluster(PodCluster):
+    """Members that talk to each other through one peer port."""
+
+    kind = "etcd"
+    peers = (PeerPort("peer"),)
+
+    def server(self, node: int) -> Server:
+        """A member that advertises 127.0.0.1, which is itself everywhere."""
+        members = ",".join(
+            f"{self.node_name(j)}=http://127.0.0.1:{self.peer_port(0, j)}" for j in self.nodes
+        )
+        options = {
+            "name": self.node_name(node),
+            "data-dir": DATA,
+            "listen-peer-urls": f"http://0.0.0.0:{self.peer_port(0, node)}",
+            "initial-advertise-peer-urls": f"http://127.0.0.1:{self.peer_port(0, node)}",
+            "listen-client-urls": f"http://0.0.0.0:{self.port(node)}",
+            "advertise-client-urls": f"http://127.0.0.1:{self.port(node)}",
+            "initial-cluster": members,
+            "initial-cluster-state": "new",
+            "initial-cluster-token": self.id,
+            "heartbeat-interval": SETTINGS["heartbeat-interval"],
+            "election-timeout": SETTINGS["election-timeout"],
+            "log-level": "warn",
+        }
+        return Server(["etcd", *(f"--{name}={value}" for name, value in options.items())])
+
+    def leader(self) -> int | None:
+        """The node that a majority calls leader. One that was cut off has only its own word."""
+        votes: Counter[str] = Counter()
+        node_of: dict[str, int] = {}
+        asked = {self._pool.submit(self._status, node): node for node in self.nodes}
+        for answer in as_completed(asked):
+            if (status := answer.result()) is None:
+                continue
+            member, leader = status
+            node_of[member] = asked[answer]
+            votes[leader] += leader not in {"", "0"}
+            for elected, count in votes.items():
+                if count > self.plan.size // 2 and elected in node_of:
+                    return node_of[elected]
+        return None
+
+    def check_link(self, address: Address, limit_s: float) -> None:
+        """Put a key, read it back by a linearizable range, delete it."""
+        key, value = _text(f"lockbench/probe/{secrets.token_hex(8)}"), _text(secrets.token_hex(8))
+        with Http(address, limit_s) as http:
+            http.post("/v3/kv/put", {"key": key, "value": value})
+            found = http.post("/v3/kv/range", {"key": key}).get("kvs", [])
+            if [kv.get("value") for kv in found] != [value]:
+                raise ProbeFailed(f"wrote {value} and read {found}")
+            http.post("/v3/kv/deleterange", {"key": key})
+
+    def check_write(self, address: Address, limit_s: float) -> None:
+        """Put one and the same key."""
+        with Http(address, limit_s) as http:
+            http.post("/v3/kv/put", {"key": _text("lockbench/probe"), "value": _text("1")})
+
+    def check_answer(self, address: Address, limit_s: float) -> None:
+        """Its version."""
+        with Http(address, limit_s) as http:
+            http.get("/version")
+
+    @contextmanager
+    def pinger(self, address: Address) -> Iterator[Callable[[], None]]:
+        """GET /version on a kept connection."""
+        with Http(address, limit_s=2.0) as http:
+
+            def ping() -> None:
+                http.renew(2.0)
+                http.get("/version")
+
+            yield ping
+
+    def _verify(self, limit_s: float) -> None:
+        super()._verify(limit_s)
+
+        def led() -> None:
+            if self.leader() is None:
+                raise ProbeFailed("no majority agrees")
+
+        self._poll(led, limit_s, f"{self.plan.topology} has no leader")
+
+    def _status(self, node: int) -> tuple[str, str] | None:
+        """A node's own id and the id of whom it calls leader; None when it does not answer."""
+        try:
+            with Http(self.address(HARNESS, node), STATUS_LIMIT_S) as http:
+                status = http.post("/v3/maintenance/status", {})
+            return str(status["header"]["member_id"]), str(status.get("leader", ""))
+        except (OSError, ProbeFailed, KeyError, TypeError):
+            return None
+
+
+def _text(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+TOPOLOGY = Topology(
+    name="etcd",
+    sizes=(3, 5),
+    default_size=3,
+    image="etcd",
+    settings=SETTINGS,
+    make=EtcdCluster,
+    quorum=True,
+)

@@ -1,0 +1,70 @@
+"""Who owns a container: the labels that everything of ours carries, and whether the owner lives.
+
+A process is named by its number, its start time in clock ticks since boot (numbers are used again),
+and the place where that number means something: host name, boot, process namespace. A start time
+in ticks does not move when the wall clock is set.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+OURS = "lockbench"
+RUN = "lockbench.run"
+OWNER = "lockbench.owner"
+CLUSTER = "lockbench.cluster"
+
+# In /proc/<pid>/stat, counted after the command in brackets: state and start time.
+_STATE = 0
+_START_TIME = 19
+
+
+def labels(run_id: str, cluster: str) -> dict[str, str]:
+    """Return what marks an object as this process' own."""
+    return {OURS: "1", RUN: run_id, CLUSTER: cluster, OWNER: me()}
+
+
+def me() -> str:
+    """Name this process as ``pid:start:place``."""
+    pid = os.getpid()
+    return f"{pid}:{start_ticks(pid)}:{place()}"
+
+
+def place() -> str:
+    """Name what a process number is valid in: ``host/boot/namespace``."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    namespace = Path("/proc/self/ns/pid").readlink()
+    return f"{socket.gethostname()}/{boot}/{str(namespace).strip('pid:[]')}"
+
+
+def start_ticks(pid: int) -> int | None:
+    """Return when a process started; None when there is none, or when it only awaits its burial."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[_STATE] in "ZX" else int(fields[_START_TIME])
+
+
+def is_dead(owner: str) -> bool:
+    """Tell whether the owner has certainly ended. When that cannot be known from here, it lives."""
+    pid, _, rest = owner.partition(":")
+    start, _, where = rest.partition(":")
+    if not (pid.isdigit() and start.isdigit() and where.count("/") == 2):
+        return False
+    host, boot, namespace = where.split("/")
+    my_host, my_boot, my_namespace = place().split("/")
+    if host != my_host:
+        return False
+    if boot != my_boot:
+        return True
+    return namespace == my_namespace and start_ticks(int(pid)) != int(start)
+
+
+def orphaned(labels_: Mapping[str, str]) -> bool:
+    """Tell whether an object is ours and its owner has certainly ended."""
+    return labels_.get(OURS) == "1" and is_dead(labels_.get(OWNER, ""))

@@ -1,0 +1,142 @@
+"""A connection with one time limit for everything that is done with it.
+
+The probes of the harness speak to the servers through these, without client libraries: those retry,
+pool, start threads and wait in ways of their own, and a probe must be exactly one attempt.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+Address = tuple[str, int]
+
+CHUNK = 65536
+
+
+class ProbeFailed(Exception):
+    """The server was reached and did not do what it was asked, or ended the connection."""
+
+
+class Line:
+    """A TCP connection; after ``limit_s`` every use of it raises TimeoutError."""
+
+    def __init__(self, address: Address, limit_s: float) -> None:
+        self._until = time.monotonic() + limit_s
+        self._socket = socket.create_connection(address, timeout=limit_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._rest = b""
+
+    def send(self, data: bytes) -> None:
+        """Send everything."""
+        self._limit()
+        self._socket.sendall(data)
+
+    def exactly(self, count: int) -> bytes:
+        """Receive this many bytes."""
+        while len(self._rest) < count:
+            self._rest += self._more()
+        data, self._rest = self._rest[:count], self._rest[count:]
+        return data
+
+    def until(self, end: bytes) -> bytes:
+        """Receive up to a delimiter, which is dropped."""
+        while end not in self._rest:
+            self._rest += self._more()
+        data, _, self._rest = self._rest.partition(end)
+        return data
+
+    def all(self) -> bytes:
+        """Receive until the other side closes."""
+        try:
+            while True:
+                self._rest += self._more()
+        except ProbeFailed:
+            return self._rest
+
+    def renew(self, limit_s: float) -> None:
+        """Begin a new time limit."""
+        self._until = time.monotonic() + limit_s
+
+    def close(self) -> None:
+        """Close it, whatever state it is in."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _more(self) -> bytes:
+        self._limit()
+        data = self._socket.recv(CHUNK)
+        if not data:
+            raise ProbeFailed("the connection was closed")
+        return data
+
+    def _limit(self) -> None:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the time limit of the probe is over")
+        self._socket.settimeout(left)
+
+
+class Http:
+    """An HTTP connection that speaks JSON and is kept open."""
+
+    def __init__(self, address: Address, limit_s: float) -> None:
+        self._until = time.monotonic() + limit_s
+        self._http = http.client.HTTPConnection(*address, timeout=limit_s)
+
+    def get(self, path: str) -> bytes:
+        """Fetch a page; anything but 200 raises ProbeFailed."""
+        return self._ask("GET", path, None)
+
+    def post(self, path: str, body: Mapping[str, object]) -> Any:
+        """Post an object, return the answer's; anything but 200 raises ProbeFailed."""
+        answer = self._ask("POST", path, json.dumps(body).encode())
+        try:
+            return json.loads(answer)
+        except ValueError as error:
+            raise ProbeFailed(f"{path}: no JSON: {answer[:80]!r}") from error
+
+    def renew(self, limit_s: float) -> None:
+        """Begin a new time limit."""
+        self._until = time.monotonic() + limit_s
+
+    def close(self) -> None:
+        """Close it, whatever state it is in."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask(self, method: str, path: str, body: bytes | None) -> bytes:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the time limit of the probe is over")
+        self._http.timeout = left
+        if self._http.sock is not None:
+            self._http.sock.settimeout(left)
+        try:
+            self._http.request(method, path, body)
+            answer = self._http.getresponse()
+            content = answer.read()
+        except http.client.HTTPException as error:
+            raise ProbeFailed(f"{path}: {error!r}") from error
+        if answer.status != http.client.OK:
+            raise ProbeFailed(f"{path}: {answer.status} {content[:200].decode(errors='replace')}")
+        return content
