@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import shutil
 import tarfile
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -116,39 +115,53 @@ class Engine:
     def __init__(self, *, timeout_s: int = CALL_TIMEOUT_S) -> None:
         """Connect to DOCKER_HOST or the usual socket; EngineUnreachable when nobody answers."""
         self._timeout_s = timeout_s
-        # The SDK's HTTP session is not safe to share, so each thread has a client of its own.
-        self._local = threading.local()
+        # The SDK's HTTP session is not safe to share: each call has one for itself, and returns it.
+        self._idle: list[docker.APIClient] = []
         self._api_version = "auto"
         try:
-            self._api_version = self._api.api_version
-            self._api.ping()
+            client = self._client()
+            self._api_version = client.api_version
+            client.ping()
         except (DockerException, requests.RequestException) as error:
             raise EngineUnreachable(
                 f"no Docker engine answers ({error}): start Docker, or run `make setup`"
             ) from error
+        self._idle.append(client)
 
-    @property
-    def _api(self) -> docker.APIClient:
-        client: docker.APIClient | None = getattr(self._local, "client", None)
-        if client is None:
-            settings = kwargs_from_env()
-            client = docker.APIClient(
-                **settings, version=self._api_version, timeout=self._timeout_s
-            )
-            self._local.client = client
-        return client
+    def _client(self) -> docker.APIClient:
+        settings = kwargs_from_env()
+        return docker.APIClient(**settings, version=self._api_version, timeout=self._timeout_s)
+
+    @contextmanager
+    def _asking(self, doing: str) -> Iterator[docker.APIClient]:
+        """Lend a client, and turn the SDK's errors into a sentence that names what was done."""
+        try:
+            client = self._idle.pop()
+        except IndexError:
+            client = self._client()
+        try:
+            yield client
+        except APIError as error:
+            raise EngineError(f"cannot {doing}: {error.explanation or error}") from error
+        except requests.ConnectionError as error:
+            gone = f"cannot {doing}: the Docker engine went away ({error})"
+            raise EngineUnreachable(gone) from error
+        except (DockerException, requests.RequestException, HTTPError) as error:
+            raise EngineError(f"cannot {doing}: {error}") from error
+        finally:
+            self._idle.append(client)
 
     # --- the engine ---
 
     def version(self) -> str:
         """Return the engine's version."""
-        with _spoken_errors("ask the engine's version"):
-            return str(self._api.version()["Version"])
+        with self._asking("ask the engine's version") as api:
+            return str(api.version()["Version"])
 
     def free_disk_bytes(self) -> int | None:
         """Return what is free where the engine keeps its data; None when that is not this host."""
-        with _spoken_errors("ask about the engine"):
-            root = Path(self._api.info()["DockerRootDir"])
+        with self._asking("ask about the engine") as api:
+            root = Path(api.info()["DockerRootDir"])
         try:
             return shutil.disk_usage(root).free
         except OSError:
@@ -158,9 +171,9 @@ class Engine:
 
     def image(self, ref: str) -> Image | None:
         """Look an image up in the engine's own store; None when it is not there."""
-        with _spoken_errors(f"inspect image {ref}"):
+        with self._asking(f"inspect image {ref}") as api:
             try:
-                found = self._api.inspect_image(ref)
+                found = api.inspect_image(ref)
             except ImageNotFound:
                 return None
         digests = found.get("RepoDigests") or []
@@ -174,8 +187,8 @@ class Engine:
     def pull(self, ref: str) -> None:
         """Fetch an image from its registry."""
         name, _, tag = ref.rpartition(":") if ":" in ref.rsplit("/", 1)[-1] else (ref, "", "latest")
-        with _spoken_errors(f"pull {ref}"):
-            for event in self._api.pull(name, tag=tag, stream=True, decode=True):
+        with self._asking(f"pull {ref}") as api:
+            for event in api.pull(name, tag=tag, stream=True, decode=True):
                 if "error" in event:
                     raise EngineError(f"cannot pull {ref}: {event['error']}")
 
@@ -183,8 +196,8 @@ class Engine:
         """Make an image out of a root file system's tar file."""
         name, _, tag = ref.rpartition(":")
         changes = [f"LABEL {key}={value}" for key, value in (labels or {}).items()]
-        with _spoken_errors(f"import {ref}"), _long_calls(self._api):
-            self._api.import_image_from_file(
+        with self._asking(f"import {ref}") as api, _long_calls(api):
+            api.import_image_from_file(
                 str(tar), repository=name, tag=tag, changes=[*changes, 'CMD ["bash"]']
             )
 
@@ -199,8 +212,8 @@ class Engine:
         """Build an image from a context held in memory, on the host's network; return its id."""
         log: list[str] = []
         image_id = ""
-        with _spoken_errors(f"build {ref}"), _long_calls(self._api):
-            for event in self._api.build(
+        with self._asking(f"build {ref}") as api, _long_calls(api):
+            for event in api.build(
                 fileobj=_tar(files),
                 custom_context=True,
                 tag=ref,
@@ -221,48 +234,48 @@ class Engine:
     def tag(self, image: str, ref: str) -> None:
         """Give an image one more name."""
         name, _, tag = ref.rpartition(":")
-        with _spoken_errors(f"tag {image} as {ref}"):
-            self._api.tag(image, name, tag)
+        with self._asking(f"tag {image} as {ref}") as api:
+            api.tag(image, name, tag)
 
     def remove_image(self, ref: str) -> None:
         """Remove an image's name, and the image when it was its last."""
-        with _spoken_errors(f"remove image {ref}"):
+        with self._asking(f"remove image {ref}") as api:
             try:
-                self._api.remove_image(ref, force=True)
+                api.remove_image(ref, force=True)
             except ImageNotFound:
                 return
 
     def read_image_file(self, image: str, path: str) -> bytes | None:
         """Read one file out of an image, without running it; None when there is no such file."""
-        with _spoken_errors(f"read {path} of {image}"):
-            made = self._api.create_container(image, command=["none"])["Id"]
+        with self._asking(f"read {path} of {image}") as api:
+            made = api.create_container(image, command=["none"])["Id"]
             try:
-                return self._read(made, path)
+                return _read(api, made, path)
             finally:
-                self._api.remove_container(made, force=True)
+                api.remove_container(made, force=True)
 
     # --- networks ---
 
     def create_network(self, name: str, *, labels: Labels | None = None) -> Network:
         """Make a bridge network."""
-        with _spoken_errors(f"create network {name}"):
-            made = self._api.create_network(
+        with self._asking(f"create network {name}") as api:
+            made = api.create_network(
                 name, driver="bridge", labels=dict(labels or {}), check_duplicate=True
             )
         return Network(made["Id"], name, dict(labels or {}))
 
     def remove_network(self, network: Network) -> None:
         """Remove a network; its containers must be gone."""
-        with _spoken_errors(f"remove network {network.name}"):
+        with self._asking(f"remove network {network.name}") as api:
             try:
-                self._api.remove_network(network.id)
+                api.remove_network(network.id)
             except NotFound:
                 return
 
     def networks(self, labels: Labels) -> list[Network]:
         """List the networks that carry all these labels."""
-        with _spoken_errors("list networks"):
-            found = self._api.networks(filters={"label": _label_filter(labels)})
+        with self._asking("list networks") as api:
+            found = api.networks(filters={"label": _label_filter(labels)})
         return [Network(n["Id"], n["Name"], dict(n["Labels"] or {})) for n in found]
 
     # --- containers: life ---
@@ -279,18 +292,18 @@ class Engine:
         ports = options.get("ports") or {}
         if owner and (network or ports):
             raise ValueError("who joins another's network namespace has no network or ports itself")
-        api = self._api
+        mode = network.name if network else f"container:{owner.id}" if owner else None
         nofile = options.get("nofile", NOFILE)
-        host = api.create_host_config(
-            network_mode=f"container:{owner.id}" if owner else network.name if network else None,
-            port_bindings={f"{port}/tcp": list(where) for port, where in ports.items()},
-            binds=[f"{source}:{to}" for source, to in (options.get("volumes") or {}).items()],
-            tmpfs=dict(options.get("tmpfs") or {}),
-            mem_limit=options.get("memory_bytes"),
-            ulimits=[Ulimit(name="nofile", soft=nofile, hard=nofile)],
-        )
         entrypoint = options.get("entrypoint")
-        with _spoken_errors(f"create container {name}"):
+        with self._asking(f"create container {name}") as api:
+            host = api.create_host_config(
+                network_mode=mode,
+                port_bindings={f"{port}/tcp": list(where) for port, where in ports.items()},
+                binds=[f"{source}:{to}" for source, to in (options.get("volumes") or {}).items()],
+                tmpfs=dict(options.get("tmpfs") or {}),
+                mem_limit=options.get("memory_bytes"),
+                ulimits=[Ulimit(name="nofile", soft=nofile, hard=nofile)],
+            )
             made = api.create_container(
                 image,
                 command=None if command is None else list(command),
@@ -304,8 +317,11 @@ class Engine:
                 host_config=host,
             )
         container = Container(made["Id"], name)
-        if files := options.get("files"):
-            self.put_files(container, files)
+        try:
+            self.put_files(container, options.get("files") or {})
+        except EngineError:
+            self.remove(container)
+            raise
         return container
 
     def run_container(
@@ -326,33 +342,33 @@ class Engine:
 
     def start(self, container: Container) -> None:
         """Start a container that was made, stopped or killed; it keeps its files."""
-        with _spoken_errors(f"start container {container.name}"):
-            self._api.start(container.id)
+        with self._asking(f"start container {container.name}") as api:
+            api.start(container.id)
 
     def stop(self, container: Container, *, grace_s: int = 5) -> None:
         """Ask a container to end, and kill it after `grace_s`."""
-        with _spoken_errors(f"stop container {container.name}"):
-            self._api.stop(container.id, timeout=grace_s)
+        with self._asking(f"stop container {container.name}") as api:
+            api.stop(container.id, timeout=grace_s)
 
     def kill(self, container: Container, signal: str = "SIGKILL") -> None:
         """Send a signal; no error when the container does not run."""
-        with _spoken_errors(f"kill container {container.name}"):
+        with self._asking(f"kill container {container.name}") as api:
             try:
-                self._api.kill(container.id, signal=signal)
+                api.kill(container.id, signal=signal)
             except APIError as error:
                 if not _not_running(error):
                     raise
 
     def pause(self, container: Container) -> None:
         """Freeze every process of a container; the kernel goes on answering for its sockets."""
-        with _spoken_errors(f"pause container {container.name}"):
-            self._api.pause(container.id)
+        with self._asking(f"pause container {container.name}") as api:
+            api.pause(container.id)
 
     def unpause(self, container: Container) -> None:
         """Thaw a container; no error when it is not frozen."""
-        with _spoken_errors(f"unpause container {container.name}"):
+        with self._asking(f"unpause container {container.name}") as api:
             try:
-                self._api.unpause(container.id)
+                api.unpause(container.id)
             except APIError as error:
                 if "not paused" not in str(error) and not _not_running(error):
                     raise
@@ -360,11 +376,11 @@ class Engine:
     def remove(self, container: Container) -> None:
         """Remove a container and its anonymous volumes, whatever it is doing; none is no error."""
         # Engines have refused to kill what is frozen, so it is thawed first.
-        with _spoken_errors(f"remove container {container.name}"):
+        with self._asking(f"remove container {container.name}") as api:
             try:
-                if self._api.inspect_container(container.id)["State"]["Paused"]:
+                if api.inspect_container(container.id)["State"]["Paused"]:
                     self.unpause(container)
-                self._api.remove_container(container.id, v=True, force=True)
+                api.remove_container(container.id, v=True, force=True)
             except NotFound:
                 return
             except APIError as error:
@@ -375,9 +391,9 @@ class Engine:
 
     def state(self, container: Container) -> ContainerState | None:
         """Tell what a container is doing; None when it is gone."""
-        with _spoken_errors(f"inspect container {container.name}"):
+        with self._asking(f"inspect container {container.name}") as api:
             try:
-                found = self._api.inspect_container(container.id)
+                found = api.inspect_container(container.id)
             except NotFound:
                 return None
         state = found["State"]
@@ -397,56 +413,47 @@ class Engine:
 
     def containers(self, labels: Labels) -> list[Container]:
         """List the containers, running or not, that carry all these labels."""
-        with _spoken_errors("list containers"):
-            found = self._api.containers(all=True, filters={"label": _label_filter(labels)})
+        with self._asking("list containers") as api:
+            found = api.containers(all=True, filters={"label": _label_filter(labels)})
         return [Container(c["Id"], c["Names"][0].lstrip("/")) for c in found]
 
     def logs(self, container: Container, *, last_lines: int | None = None) -> str:
         """Return what a container has printed, both streams together."""
-        with _spoken_errors(f"read the log of container {container.name}"):
-            said = self._api.logs(container.id, tail=last_lines or "all")
+        with self._asking(f"read the log of container {container.name}") as api:
+            said = api.logs(container.id, tail=last_lines or "all")
         return bytes(said).decode(errors="replace")
 
     def wait(self, container: Container, *, timeout_s: int) -> int:
         """Wait until a container ends; its exit code."""
-        with _spoken_errors(f"wait for container {container.name}"):
-            return int(self._api.wait(container.id, timeout=timeout_s)["StatusCode"])
+        with self._asking(f"wait for container {container.name}") as api:
+            return int(api.wait(container.id, timeout=timeout_s)["StatusCode"])
 
     def execute(self, container: Container, command: Sequence[str]) -> tuple[int, str]:
         """Run a command in a running container; its exit code and output."""
-        with _spoken_errors(f"execute {command[0]} in container {container.name}"):
-            made = self._api.exec_create(container.id, list(command))["Id"]
-            said = self._api.exec_start(made)
-            code = self._api.exec_inspect(made)["ExitCode"]
+        with self._asking(f"execute {command[0]} in container {container.name}") as api:
+            made = api.exec_create(container.id, list(command))["Id"]
+            said = api.exec_start(made)
+            code = api.exec_inspect(made)["ExitCode"]
         return int(code), bytes(said).decode(errors="replace")
 
     def put_files(self, container: Container, files: Mapping[str, bytes]) -> None:
         """Put files (absolute path → content) into a container, running or not."""
-        with _spoken_errors(f"put files into container {container.name}"):
-            self._api.put_archive(container.id, "/", _tar(files))
+        if not files:
+            return
+        with self._asking(f"put files into container {container.name}") as api:
+            api.put_archive(container.id, "/", _tar(files))
 
     def read_file(self, container: Container, path: str) -> bytes | None:
         """Read one file out of a container, running or not; None when it is not there."""
-        with _spoken_errors(f"read {path} of container {container.name}"):
-            return self._read(container.id, path)
-
-    def _read(self, container_id: str, path: str) -> bytes | None:
-        try:
-            chunks, _ = self._api.get_archive(container_id, path)
-        except NotFound:
-            return None
-        with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
-            content = archive.extractfile(archive.getmembers()[0])
-            return content.read() if content else None
+        with self._asking(f"read {path} of container {container.name}") as api:
+            return _read(api, container.id, path)
 
     # --- lifetime ---
 
     def close(self) -> None:
-        """Close this thread's connection; the next call opens a new one."""
-        client = getattr(self._local, "client", None)
-        if client is not None:
-            client.close()
-            del self._local.client
+        """Close the connections that no call is using; a later call opens a new one."""
+        while self._idle:
+            self._idle.pop().close()
 
     def __enter__(self) -> Self:
         return self
@@ -459,19 +466,6 @@ class Engine:
 
 
 @contextmanager
-def _spoken_errors(doing: str) -> Iterator[None]:
-    """Turn the SDK's errors into one sentence that names what was being done."""
-    try:
-        yield
-    except APIError as error:
-        raise EngineError(f"cannot {doing}: {error.explanation or error}") from error
-    except requests.ConnectionError as error:
-        raise EngineUnreachable(f"cannot {doing}: the Docker engine went away ({error})") from error
-    except (DockerException, requests.RequestException, HTTPError) as error:
-        raise EngineError(f"cannot {doing}: {error}") from error
-
-
-@contextmanager
 def _long_calls(api: docker.APIClient) -> Iterator[None]:
     """Allow one call to take as long as a build."""
     usual, api.timeout = api.timeout, BUILD_TIMEOUT_S
@@ -479,6 +473,16 @@ def _long_calls(api: docker.APIClient) -> Iterator[None]:
         yield
     finally:
         api.timeout = usual
+
+
+def _read(api: docker.APIClient, container_id: str, path: str) -> bytes | None:
+    try:
+        chunks, _ = api.get_archive(container_id, path)
+    except NotFound:
+        return None
+    with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
+        content = archive.extractfile(archive.getmembers()[0])
+        return content.read() if content else None
 
 
 def _not_running(error: APIError) -> bool:
