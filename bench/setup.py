@@ -178,12 +178,13 @@ def make_venv(root: Path) -> None:
     if venv_stamped(root)[0] != venv_stamp(root)[0]:
         command([sys.executable, "-m", "venv", "--clear", str(venv)], "install python3-venv")
     remedy = "check that the Python package index can be reached, then run it again"
+    broken = "see that the checkout is complete (`git status`), then run it again"
     python = str(venv / "bin" / "python")
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     # Compiling all of every library takes as long as fetching it; Python compiles what is used.
     lock = ["--no-compile", "--require-hashes", "-r", str(root / "requirements.lock")]
     command([*pip, *lock], remedy)
-    command([*pip, "--no-deps", "--no-build-isolation", "-e", str(root)], remedy)
+    command([*pip, "--no-deps", "--no-build-isolation", "-e", str(root)], broken)
     (venv / STAMP).write_text("\n".join(venv_stamp(root)))
 
 
