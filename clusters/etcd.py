@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from clusters.base import HARNESS, ClusterError, Topology
 from clusters.links import PeerPort
-from clusters.pods import PodCluster, Server
+from clusters.pods import PROBE_LIMIT_S, START_LIMIT_S, PodCluster, Server
 from clusters.wire import Address, Http, ProbeFailed
 
 DATA = "/lockbench/data"
@@ -54,6 +54,16 @@ class EtcdCluster(PodCluster):
             "log-level": "warn",
         }
         return Server(["etcd", *(f"--{name}={value}" for name, value in options.items())])
+
+    def await_peering(self, node: int) -> None:
+        """A booting member asks its peers who is there, and when one of them listens but does not
+        answer yet, it waits a second. Links that are refused until it serves save that second."""
+        at = (self._pods[node].ip, self.peer_port(0, node))
+        self._poll(
+            lambda: self.check_answer(at, PROBE_LIMIT_S),
+            START_LIMIT_S,
+            f"{self.node_name(node)} does not serve its peer port",
+        )
 
     def leader(self) -> int | None:
         """The node that a majority calls leader. One that was cut off has only its own word."""

@@ -122,6 +122,10 @@ class PodCluster(Cluster):
     def pinger(self, address: Address) -> AbstractContextManager[Callable[[], None]]:
         """One open connection and the cheapest request on it."""
 
+    def await_peering(self, node: int) -> None:
+        """Return when this node's links to its peers may be made; they are refused until then."""
+        del node
+
     # --- where things are ---
 
     @property
@@ -264,56 +268,55 @@ class PodCluster(Cluster):
 
     def _launch(self) -> None:
         self._engine = Engine()
-        hosts = [_host(group) for group in range(self.plan.groups + 1)]
+        hosts = [_host(group) for group in self._groups]
         offsets = [base + node for base in (CLIENT, API) for node in self.nodes]
         self._block = ports.take(hosts, offsets)
         self._network = self._engine.create_network(self._name("net"), labels=self._labels())
-        self._each(self.nodes, self._start_link)
-        self._each(self.nodes, self._start_server)
+        self._each(self.nodes, self._start_pod)
+        if self.peers:
+            self._each(self.nodes, self._link_to_peers)
 
-    def _start_link(self, node: int) -> None:
-        published = {
-            CLIENT_PORTS + group: [(_host(group), self.port(node))]
-            for group in range(self.plan.groups + 1)
-        }
-        api = self._block.base + API + node
-        link = self._engine.run_container(
-            self._image("toxiproxy"),
-            self._name(f"{self.node_name(node)}-link"),
-            entrypoint=["toxiproxy", "-host=0.0.0.0", f"-port={API_PORT}"],
-            network=self._network,
-            ports={**published, API_PORT: [(ports.LOOPBACK, api)]},
-            labels=self._labels(),
-        )
-        server = LinkServer(f"{self.node_name(node)}-link", ports.LOOPBACK, api)
-        pod = self._pods[node] = Pod(node, link, server)
+    def _start_pod(self, node: int) -> None:
+        link = self._create_link(node)
+        name, api = f"{self.node_name(node)}-link", self._block.base + API + node
+        pod = self._pods[node] = Pod(node, link, LinkServer(name, ports.LOOPBACK, api))
+        pod.server = self._create_server(node)
+        self._engine.start(link)
         state = self._engine.state(link)
         pod.ip = state.addresses.get(self._network.name, "") if state else ""
         if not pod.ip:
             raise ClusterError(f"{link.name} has no address in its network")
-        server.wait_until_up(START_LIMIT_S)
-
-    def _start_server(self, node: int) -> None:
-        pod = self._pods[node]
-        here = f"{ports.LOOPBACK}:{self.port(node)}"
-        listens = [
-            Listen(links.client_link(group), f"0.0.0.0:{CLIENT_PORTS + group}", here)
-            for group in range(self.plan.groups + 1)
-        ]
-        for which, peer in enumerate(self.peers):
-            for other in self.nodes:
-                port = self.peer_port(which, other)
-                if other != node:
-                    listens.append(
-                        Listen(
-                            links.peer_link(peer, other),
-                            f"{ports.LOOPBACK}:{port}",
-                            f"{self._pods[other].ip}:{port}",
-                        )
-                    )
-        pod.links.populate(listens)
-        pod.server = self._create_server(node)
         self._engine.start(pod.server)
+        pod.links.wait_until_up(START_LIMIT_S)
+        here = f"{ports.LOOPBACK}:{self.port(node)}"
+        pod.links.populate(
+            Listen(links.client_link(group), f"0.0.0.0:{CLIENT_PORTS + group}", here)
+            for group in self._groups
+        )
+        self.await_peering(node)
+
+    def _link_to_peers(self, node: int) -> None:
+        self._pods[node].links.populate(
+            Listen(
+                links.peer_link(peer, other),
+                f"{ports.LOOPBACK}:{self.peer_port(which, other)}",
+                f"{self._pods[other].ip}:{self.peer_port(which, other)}",
+            )
+            for which, peer in enumerate(self.peers)
+            for other in self.nodes
+            if other != node
+        )
+
+    def _create_link(self, node: int) -> Container:
+        published = {CLIENT_PORTS + group: [self.address(group, node)] for group in self._groups}
+        return self._engine.create_container(
+            self._image("toxiproxy"),
+            self._name(f"{self.node_name(node)}-link"),
+            entrypoint=["toxiproxy", "-host=0.0.0.0", f"-port={API_PORT}"],
+            network=self._network,
+            ports={**published, API_PORT: [(ports.LOOPBACK, self._block.base + API + node)]},
+            labels=self._labels(),
+        )
 
     def _create_server(self, node: int) -> Container:
         runs = self.server(node)
@@ -375,7 +378,7 @@ class PodCluster(Cluster):
         self._each(self.nodes, lambda node: self._verify_links(node, limit_s))
 
     def _verify_links(self, node: int, limit_s: float) -> None:
-        for group in range(self.plan.groups + 1):
+        for group in self._groups:
             at = self.address(group, node)
             whose = f"of client group {group}" if group else "of the harness"
             self._poll(
@@ -422,6 +425,10 @@ class PodCluster(Cluster):
         return lines
 
     # --- small things ---
+
+    @property
+    def _groups(self) -> Sequence[int]:
+        return range(self.plan.groups + 1)
 
     def _each(self, items: Iterable[T], work: Callable[[T], R]) -> list[R]:
         """Do it for all at once; when all have ended, raise the first failure."""

@@ -74,15 +74,16 @@ class LinkServer:
                 time.sleep(POLL_S)
 
     def populate(self, links: Iterable[Listen]) -> None:
-        """Make these proxies, in one call; each listens when this returns."""
+        """Make these proxies too, in one call; each listens when this returns."""
         wanted = [
             {"name": link.name, "listen": link.listen, "upstream": link.upstream, "enabled": True}
             for link in links
         ]
-        made = self._call(lambda: _Transport.post("/populate", json=wanted).json())["proxies"]
-        self._proxies = {found["name"]: toxiproxy.Proxy(**found) for found in made}
-        missing = {link["name"] for link in wanted} - self._proxies.keys()
-        idle = {name for name, proxy in self._proxies.items() if not proxy.enabled}
+        answer = self._call(lambda: _Transport.post("/populate", json=wanted).json())
+        made = {found["name"]: toxiproxy.Proxy(**found) for found in answer["proxies"]}
+        missing = {link["name"] for link in wanted} - made.keys()
+        idle = {name for name, proxy in made.items() if not proxy.enabled}
+        self._proxies |= made
         if missing or idle:
             raise LinkError(f"{self.name}: these links do not listen: {sorted(missing | idle)}")
 
