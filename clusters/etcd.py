@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import as_completed
 from contextlib import contextmanager
 
-from clusters.base import HARNESS, ClusterError, Topology
+from clusters.base import HARNESS, Topology
 from clusters.links import PeerPort
 from clusters.pods import PROBE_LIMIT_S, START_LIMIT_S, PodCluster, Server
 from clusters.wire import Address, Http, ProbeFailed
@@ -111,15 +111,6 @@ class EtcdCluster(PodCluster):
                 http.get("/version")
 
             yield ping
-
-    def _verify(self, limit_s: float) -> None:
-        super()._verify(limit_s)
-
-        def led() -> None:
-            if self.leader() is None:
-                raise ProbeFailed("no majority agrees")
-
-        self._poll(led, limit_s, f"{self.plan.topology} has no leader")
 
     def _status(self, node: int) -> tuple[str, str] | None:
         """A node's own id and the id of whom it calls leader; None when it does not answer."""

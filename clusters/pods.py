@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from clusters import images, links, owner, ports
-from clusters.base import HARNESS, Cluster, ClusterError, ClusterPlan, Cut, Edge
+from clusters.base import HARNESS, Cluster, ClusterError, ClusterPlan, Cut, Edge, Led
 from clusters.docker import Container, Engine, EngineError, Network
 from clusters.links import PeerPort, ProxyCut
 from clusters.toxiproxy import Listen, LinkServer
@@ -376,6 +376,12 @@ class PodCluster(Cluster):
 
     def _verify(self, limit_s: float) -> None:
         self._each(self.nodes, lambda node: self._verify_links(node, limit_s))
+        if isinstance(self, Led):
+            self._poll(self._verify_leader, limit_s, f"{self.plan.topology} has no leader")
+
+    def _verify_leader(self: Led) -> None:
+        if self.leader() is None:
+            raise ProbeFailed("no majority agrees on one")
 
     def _verify_links(self, node: int, limit_s: float) -> None:
         for group in self._groups:

@@ -1,0 +1,95 @@
+"""As much of ZooKeeper's wire protocol as a probe needs.
+
+kazoo starts threads and reconnects by itself; a probe must be one attempt on one connection.
+"""
+
+from __future__ import annotations
+
+import struct
+from types import TracebackType
+from typing import Self
+
+from clusters.wire import Address, Line, ProbeFailed
+
+CREATE, GET_DATA, PING, CLOSE = 1, 4, 11, -11
+PING_XID = -2
+EPHEMERAL = 1
+ALL_PERMISSIONS = 31
+NO_PASSWORD = bytes(16)
+
+
+class Session:
+    """A session on one server. Opening it is a write that a quorum has agreed to: the server answers
+    when the transaction that creates the session is committed."""
+
+    def __init__(self, address: Address, limit_s: float, *, session_ms: int) -> None:
+        self._xid = 0
+        self._line = Line(address, limit_s)
+        try:
+            # Protocol 0, no zxid seen, the timeout, no earlier session, its password, no read-only.
+            ask = struct.pack(">iqiq", 0, 0, session_ms, 0) + _buffer(NO_PASSWORD) + b"\0"
+            self._line.send(_buffer(ask))
+            _, agreed_ms, self.id = struct.unpack_from(">iiq", self._frame())
+            if agreed_ms <= 0:
+                raise ProbeFailed("the server refused the session")
+        except BaseException:
+            self._line.close()
+            raise
+
+    def create_ephemeral(self, path: str, data: bytes) -> None:
+        """Make a node that ends with the session."""
+        acl = struct.pack(">ii", 1, ALL_PERMISSIONS) + _buffer(b"world") + _buffer(b"anyone")
+        body = _buffer(path.encode()) + _buffer(data) + acl + struct.pack(">i", EPHEMERAL)
+        self._request(CREATE, body)
+
+    def get(self, path: str) -> bytes:
+        """Read a node, as this server knows it."""
+        answer = self._request(GET_DATA, _buffer(path.encode()) + b"\0")
+        (size,) = struct.unpack_from(">i", answer)
+        return answer[4 : 4 + max(size, 0)]
+
+    def ping(self, limit_s: float) -> None:
+        """The heartbeat, which the server answers by itself."""
+        self._line.renew(limit_s)
+        self._line.send(_buffer(struct.pack(">ii", PING_XID, PING)))
+        self._frame()
+
+    def end(self) -> None:
+        """End the session on the server, which is a write too."""
+        self._request(CLOSE, b"")
+
+    def close(self) -> None:
+        """Drop the connection; a session that was not ended expires."""
+        self._line.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _request(self, operation: int, body: bytes) -> bytes:
+        self._xid += 1
+        self._line.send(_buffer(struct.pack(">ii", self._xid, operation) + body))
+        answer = self._frame()
+        _, _, error = struct.unpack_from(">iqi", answer)
+        if error:
+            raise ProbeFailed(f"ZooKeeper answered error {error} to operation {operation}")
+        return answer[16:]
+
+    def _frame(self) -> bytes:
+        (size,) = struct.unpack(">i", self._line.exactly(4))
+        return self._line.exactly(size)
+
+
+def four_letters(address: Address, word: str, limit_s: float) -> str:
+    """The answer to a four letter word."""
+    with Line(address, limit_s) as line:
+        line.send(word.encode())
+        return line.all().decode(errors="replace")
+
+
+def _buffer(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data

@@ -1,0 +1,175 @@
+"""A ZooKeeper ensemble: every write synced to disk by a quorum before it is acknowledged.
+
+The tick is chosen so that the lease of the run fits between the shortest and the longest session
+that ZooKeeper grants (2 and 20 ticks). It also sets how fast a leader that lost its followers gives
+up, and followers their leader: ``syncLimit`` ticks.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from clusters import jute
+from clusters.base import HARNESS, ClusterPlan, Topology
+from clusters.links import PeerPort
+from clusters.pods import PodCluster, Server
+from clusters.wire import Address, ProbeFailed
+
+CONFIG = "/lockbench/zoo.cfg"
+DATA = "/lockbench/data"
+ASK_LIMIT_S = 0.5
+PING_LIMIT_S = 2.0
+
+TICKS_PER_LEASE = 15
+TICK_MS_MIN = 100
+
+SETTINGS = {
+    "tickTime": f"lease / {TICKS_PER_LEASE} (200 ms for a lease of 3 s)",
+    "initLimit": "50",
+    "syncLimit": "8",
+    "forceSync": "yes",
+    "heap": "256 MB",
+}
+
+# What Debian's packages and the official image need to start the same server.
+JAVA = (
+    "java",
+    "-Xms256m",
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-cp",
+    "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar",
+    "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+    CONFIG,
+)
+OFFICIAL = ("zkServer.sh", "start-foreground", CONFIG)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a server says of itself."""
+
+    leads: bool
+    epoch: int
+    followers_synced: int
+
+
+class ZooKeeperCluster(PodCluster):
+    """An ensemble. A silent connection to the election port blocks its listener, so a drop refuses
+    there instead."""
+
+    kind = "zookeeper"
+    peers = (PeerPort("quorum"), PeerPort("election", drop_as="reject"))
+
+    def __init__(self, plan: ClusterPlan) -> None:
+        super().__init__(plan)
+        self.tick_ms = max(round(1000 * plan.lease_ttl_s / TICKS_PER_LEASE), TICK_MS_MIN)
+
+    def server(self, node: int) -> Server:
+        """A server whose peers are all at 127.0.0.1, while it listens on every address."""
+        config = {
+            "tickTime": str(self.tick_ms),
+            "initLimit": SETTINGS["initLimit"],
+            "syncLimit": SETTINGS["syncLimit"],
+            "forceSync": SETTINGS["forceSync"],
+            "dataDir": DATA,
+            "clientPort": str(self.port(node)),
+            # All clients share an address.
+            "maxClientCnxns": "0",
+            "quorumListenOnAllIPs": "true",
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "srvr,mntr,ruok",
+        }
+        for j in self.nodes:
+            config[f"server.{j}"] = f"127.0.0.1:{self.peer_port(0, j)}:{self.peer_port(1, j)}"
+        text = "".join(f"{name}={value}\n" for name, value in config.items())
+        return Server(
+            OFFICIAL if self.kind in self.plan.images else JAVA,
+            files={CONFIG: text.encode(), f"{DATA}/myid": f"{node}\n".encode()},
+            env={"JVMFLAGS": "-Xms256m -Xmx256m -XX:+UseSerialGC"},
+        )
+
+    def leader(self) -> int | None:
+        """The node that leads a majority.
+
+        After an unpause two can call themselves leader. The later epoch is the true one: it took a
+        quorum's votes. It must also be followed by a majority, so one that was cut off is not named
+        even while nobody else leads.
+        """
+        reports = dict(zip(self.nodes, self._each(self.nodes, self._report), strict=True))
+        known = {node: report for node, report in reports.items() if report is not None}
+        claims = {node: report.epoch for node, report in known.items() if report.leads}
+        if not claims:
+            return None
+        first = max(claims, key=lambda node: claims[node])
+        behind = [r for r in known.values() if not r.leads and r.epoch <= claims[first]]
+        majority = self.plan.size // 2 + 1
+        followed = min(len(behind), known[first].followers_synced) + 1
+        return first if followed >= majority else None
+
+    def check_link(self, address: Address, limit_s: float) -> None:
+        """Open a session, make an ephemeral node, read it, end the session."""
+        path, value = f"/lockbench-probe-{secrets.token_hex(8)}", secrets.token_hex(8).encode()
+        with jute.Session(address, limit_s, session_ms=self._session_ms) as session:
+            session.create_ephemeral(path, value)
+            if (found := session.get(path)) != value:
+                raise ProbeFailed(f"wrote {value!r} and read {found!r}")
+            session.end()
+
+    def check_write(self, address: Address, limit_s: float) -> None:
+        """Open a session, which is a write, and end it."""
+        with jute.Session(address, limit_s, session_ms=self._session_ms) as session:
+            session.end()
+
+    def check_answer(self, address: Address, limit_s: float) -> None:
+        """It says that it is in good order, with or without a quorum."""
+        if "imok" not in jute.four_letters(address, "ruok", limit_s):
+            raise ProbeFailed("no answer to ruok")
+
+    @contextmanager
+    def pinger(self, address: Address) -> Iterator[Callable[[], None]]:
+        """The heartbeat of a session."""
+        with jute.Session(address, PING_LIMIT_S, session_ms=self._session_ms) as session:
+            yield lambda: session.ping(PING_LIMIT_S)
+
+    @property
+    def _session_ms(self) -> int:
+        return round(1000 * self.plan.lease_ttl_s)
+
+    def _report(self, node: int) -> Report | None:
+        """None when it does not answer, or answers that it does not serve."""
+        try:
+            said = jute.four_letters(self.address(HARNESS, node), "srvr", ASK_LIMIT_S)
+            leads = "Mode: leader" in said
+            if not leads and "Mode: follower" not in said:
+                return None
+            epoch = int(_after(said, "Zxid: "), 16) >> 32
+            synced = 0
+            if leads:
+                more = jute.four_letters(self.address(HARNESS, node), "mntr", ASK_LIMIT_S)
+                synced = round(float(_after(more, "zk_synced_followers\t")))
+        except (OSError, ProbeFailed, ValueError):
+            return None
+        return Report(leads, epoch, synced)
+
+
+def _after(text: str, label: str) -> str:
+    """The word after a label; ValueError where there is none."""
+    if label not in text:
+        raise ValueError(f"no {label!r} in the answer")
+    return text.partition(label)[2].split(maxsplit=1)[0]
+
+
+TOPOLOGY = Topology(
+    name="zookeeper",
+    sizes=(3, 5),
+    default_size=3,
+    image="zookeeper",
+    settings=SETTINGS,
+    make=ZooKeeperCluster,
+    quorum=True,
+)
