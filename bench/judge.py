@@ -40,6 +40,7 @@ def expectation(system: System, fault: str, verdict: str) -> Expectation:
 
 
 def expected_words(system: System, fault: str) -> dict[str, str]:
+    """Verdict → what is expected, in one word, for a case's document."""
     return {verdict: system.expectation(fault, verdict).expected for verdict in VERDICTS}
 
 

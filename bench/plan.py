@@ -10,9 +10,10 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from clusters.registry import topologies
+
 from bench.errors import BadInput
 from clusters.base import ClusterPlan, Topology
-from clusters.registry import topologies
 from locks.base import System
 from locks.registry import find, systems
 from nemesis.base import Injection
@@ -168,7 +169,14 @@ def unfit(case: Case) -> str | None:
     return faults()[case.fault].unfit(never_started)
 
 
+def fits(fault: str, topology: str) -> bool:
+    """Whether a fault can be applied to a topology at its default size."""
+    size = topologies()[topology].default_size
+    return unfit(Case(lock="", topology=topology, size=size, fault=fault)) is None
+
+
 def topology_of(case: Case) -> Topology:
+    """The declaration of a case's topology."""
     return topologies()[case.topology]
 
 

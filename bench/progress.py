@@ -62,9 +62,7 @@ class Progress:
             rows = records_of(segment, first)
             # The last ones may still be open; the count is for the eye.
             self._read[segment] = first + len(rows)
-            self._total += int(
-                np.count_nonzero((rows["f"] == F.RELEASE))
-            )
+            self._total += int(np.count_nonzero(rows["f"] == F.RELEASE))
             errors += int(np.count_nonzero(rows["type"] == Type.INFO))
         self._cycles.append((now, self._total))
         while now - self._cycles[0][0] > RATE_WINDOW_S:

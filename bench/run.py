@@ -72,14 +72,14 @@ def run_case(
     any failure of cluster, load or nemesis becomes part of the document."""
     timings = Timings()
     began = time.monotonic()
-    scene = _Scene()
+    scene = _Scene(case, folder, run_id, timings, web_port)
     failure: str | None = None
     try:
-        _play_scene(case, folder, run_id, scene, timings, on_progress, web_port)
+        _play_scene(scene, on_progress)
     except (ClusterError, LoadError) as error:
         failure = str(error)
     failure = failure or scene.failure
-    document = _document(case, folder, scene, timings, failure, shown_before)
+    document = _document(scene, failure, shown_before)
     timings.total_s = time.monotonic() - began
     document["seconds"] = asdict(timings)
     return Outcome(
@@ -91,8 +91,13 @@ def run_case(
 
 @dataclass
 class _Scene:
-    """What is known after the load, however far it got."""
+    """What a case is played with, and what is known afterwards, however far it got."""
 
+    case: Case
+    folder: Path
+    run_id: str
+    timings: Timings
+    web_port: int | None
     start_ns: int | None = None
     load: Load | None = None
     faults: list[Fault] = field(default_factory=list)
@@ -103,31 +108,24 @@ class _Scene:
     leader: int | None = None
 
 
-def _play_scene(
-    case: Case,
-    folder: Path,
-    run_id: str,
-    scene: _Scene,
-    timings: Timings,
-    on_progress: Callable[[Progress], None],
-    web_port: int | None,
-) -> None:
+def _play_scene(scene: _Scene, on_progress: Callable[[Progress], None]) -> None:
+    case, folder, timings = scene.case, scene.folder, scene.timings
     plan = ClusterPlan(
         topology=case.topology,
         size=case.size,
         groups=WORKERS + 1,
-        run_id=run_id,
+        run_id=scene.run_id,
         lease_ttl_s=case.pace.lease_ttl_s,
         log_dir=str(folder / "logs"),
         images=dict(case.images),
     )
     progress = Progress(folder / "history", on_progress)
     progress.phase("starting")
-    with Fleet(folder, run_id, WORKERS) as fleet:
+    with Fleet(folder, scene.run_id, WORKERS) as fleet:
         fleet.launch()
         with topology_of(case).make(plan) as cluster:
             scene.cluster_up_s = timings.cluster_s = progress.seconds()
-            scene.load = load = _load(case, fleet, cluster, web_port)
+            scene.load = load = _load(scene, fleet, cluster)
             write_meta(
                 fleet.history,
                 load.objects(),
@@ -140,7 +138,7 @@ def _play_scene(
                 scene.leader = cluster.leader()
             timings.clients_s = progress.seconds() - timings.cluster_s
             try:
-                _under_load(case, fleet, cluster, scene, progress)
+                _under_load(scene, fleet, cluster, progress)
             finally:
                 write_faults(fleet.history, scene.faults)
                 scene.floor_cpu_ns = fleet.control.floor_cpu_ns()
@@ -148,10 +146,9 @@ def _play_scene(
                 progress.phase("clearing away")
 
 
-def _under_load(
-    case: Case, fleet: Fleet, cluster: Cluster, scene: _Scene, progress: Progress
-) -> None:
+def _under_load(scene: _Scene, fleet: Fleet, cluster: Cluster, progress: Progress) -> None:
     """The load runs in processes of its own, the nemesis in a thread; this thread watches."""
+    case = scene.case
     start_ns = scene.start_ns = fleet.go()
     phases = case.phases
     contended_ns = start_ns + int(1e9 * (phases.floor_s + phases.own_s))
@@ -196,7 +193,8 @@ def _phase_at(elapsed_ns: int, case: Case) -> str:
     return "own keys" if elapsed_ns < (phases.floor_s + phases.own_s) * 1e9 else "contended"
 
 
-def _load(case: Case, fleet: Fleet, cluster: Cluster, web_port: int | None) -> Load:
+def _load(scene: _Scene, fleet: Fleet, cluster: Cluster) -> Load:
+    case = scene.case
     nodes = tuple(tuple(cluster.addresses(group)) for group in range(1, WORKERS + 2))
     extras = case.workload != "published"
     return Load(
@@ -215,19 +213,15 @@ def _load(case: Case, fleet: Fleet, cluster: Cluster, web_port: int | None) -> L
         logs=str(fleet.logs.resolve()),
         control=str(fleet.control_file.resolve()),
         master_port=fleet.master_port,
-        web_port=web_port,
+        web_port=scene.web_port,
     )
 
 
 def _document(
-    case: Case,
-    folder: Path,
-    scene: _Scene,
-    timings: Timings,
-    failure: str | None,
-    shown_before: frozenset[str],
+    scene: _Scene, failure: str | None, shown_before: frozenset[str]
 ) -> dict[str, object]:
     """The case as it stands in ``results.json`` (contract: DESIGN, `lockbench run --json`)."""
+    case, folder, timings = scene.case, scene.folder, scene.timings
     system = case.system
     begun = time.monotonic()
     document: dict[str, object] = {
@@ -254,7 +248,7 @@ def _document(
         history = read_recording(folder / "history")
         report = check(history)
         seen = exposure(history)
-        document |= _numbers(case, folder, scene, history)
+        document |= _numbers(scene, history)
         document |= report.to_json()
     observed = {} if report is None else {v: r.result for v, r in report.verdicts.items()}
     judgement = judge(
@@ -280,16 +274,15 @@ def _document(
     }
 
 
-def _numbers(case: Case, folder: Path, scene: _Scene, history: History) -> dict[str, object]:
+def _numbers(scene: _Scene, history: History) -> dict[str, object]:
+    folder = scene.folder
     start_ns = scene.start_ns or 0
-    phases = case.phases
+    phases = scene.case.phases
     floor_end = start_ns + int(1e9 * phases.floor_s)
     own_end = floor_end + int(1e9 * phases.own_s)
     end = own_end + int(1e9 * phases.contended_s)
     health = generator_health(folder / "logs", scene.faults, (floor_end, end))
-    numbers = measure(
-        history, Phases((start_ns, floor_end), (floor_end, own_end), (own_end, end))
-    )
+    numbers = measure(history, Phases((start_ns, floor_end), (floor_end, own_end), (own_end, end)))
     return {
         **numbers.to_json(),
         "floor": _floor(history, scene.floor_cpu_ns),

@@ -21,8 +21,10 @@ LAG_MS_P99_MAX = 50.0
 def generator_health(
     logs: Path, faults: Sequence[Fault], span_ns: tuple[int, int]
 ) -> dict[str, object]:
-    """``ok``, ``why`` not, and per worker CPU (percent of a core), lag (ms) and idle users, over the
-    seconds of ``span_ns`` that no fault touches."""
+    """``ok``, ``why`` not, and per worker CPU (percent of a core), lag (ms) and idle users.
+
+    Over the seconds of ``span_ns`` that no fault touches.
+    """
     workers = []
     why: list[str] = []
     for path in sorted(logs.glob("worker-*.jsonl")):

@@ -27,7 +27,11 @@ class UnreadableHistory(Exception):
 
 
 def write_meta(
-    folder: Path, objects: Mapping[str, Object], *, wall_minus_monotonic_ns: int, epsilon_ns: int = 0
+    folder: Path,
+    objects: Mapping[str, Object],
+    *,
+    wall_minus_monotonic_ns: int,
+    epsilon_ns: int = 0,
 ) -> None:
     """Says what the keys name; the offset lets a reader turn times into dates."""
     meta = {
@@ -40,6 +44,7 @@ def write_meta(
 
 
 def write_faults(folder: Path, faults: Sequence[Fault]) -> None:
+    """Writes every fault of the case, one JSON line each."""
     lines = [json.dumps(fault_to_json(fault)) + "\n" for fault in faults]
     (folder / FAULTS).write_text("".join(lines), encoding="utf-8")
 
@@ -78,6 +83,7 @@ def fault_from_json(line: Mapping[str, object]) -> Fault:
 
 
 def is_recording(folder: Path) -> bool:
+    """Whether the folder is a recording, by its ``meta.json``."""
     return (folder / META).is_file()
 
 
@@ -143,7 +149,7 @@ def read_recording(folder: Path) -> History:
 
 
 def records_of(segment: Path, first: int) -> NDArray[np.void]:
-    """The records from number ``first`` on that were begun so far; for looking on while they come."""
+    """The records from number ``first`` on that were begun so far: to look on while they come."""
     rows = np.fromfile(segment, RECORD, offset=HEADER_BYTES + first * RECORD.itemsize)
     used = int(np.searchsorted(rows["invoke_ns"] == 0, True))
     return rows[:used]

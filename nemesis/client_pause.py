@@ -1,9 +1,9 @@
 """``client-pause``: the victim's process is frozen while it holds, for longer than its lease.
 
-What a garbage collection, a suspended virtual machine or an overloaded host does (Kleppmann, "How to
-do distributed locking", 2016). Applies to every lock. Verified by the kernel's own word on the
-process; healed by SIGCONT. Can hurt only if the victim held when it froze, somebody else was granted
-the lock before it woke, and it acted afterwards.
+What a garbage collection, a suspended virtual machine or an overloaded host does (Kleppmann, "How
+to do distributed locking", 2016). Applies to every lock. Verified by the kernel's own word on the
+process; healed by SIGCONT. Can hurt only if the victim held when it froze, somebody else was
+granted the lock before it woke, and it acted afterwards.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from nemesis.base import Arena, Fault
 
 
 class ClientPause(Fault):
+    """See the module."""
+
     name = "client-pause"
     summary = "freezes the process of a client that holds the lock, for longer than the lease"
     rules = ("proven", "grants-around", "holder-frozen")

@@ -1,7 +1,7 @@
 """Plays one injection: waits for its time, aims, injects, proves, waits, heals, proves again.
 
-The fault is recorded as an interval at both ends because toxics, signals and container calls are not
-atomic. Healing happens in ``finally``: on an exception and on Ctrl-C as well.
+The fault is recorded as an interval at both ends because toxics, signals and container calls are
+not atomic. Healing happens in ``finally``: on an exception and on Ctrl-C as well.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def play(
     on_change: Callable[[str], None],
     stop: threading.Event,
 ) -> Played:
-    """``start_ns`` is the start of the contended phase. Returns early when ``stop`` is set, healed."""
+    """``start_ns`` is the start of the contended phase. Once ``stop`` is set it heals."""
     if _sleep_until(start_ns + int(arena.injection.begin_s * 1e9), stop):
         return Played(None, "stopped before the fault began")
     first_ns = begun_ns = None
@@ -57,10 +57,10 @@ def play(
             begun_ns = time.monotonic_ns()
         arena.facts["took_effect"] = _poll(lambda: fault.took_effect(arena), PROOF_S, stop)
         _sleep_until(begun_ns + int(arena.injection.duration_s * 1e9), stop)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever went wrong, heal and say so
         failure = f"{fault.name} could not be injected: {error}"
     finally:
-        heal_ns, healed, trouble = _heal(fault, arena, stop)
+        heal_ns, healed, trouble = _heal(fault, arena)
         arena.clients.let_go()
         on_change("")
     arena.facts["healed"] = healed
@@ -97,14 +97,12 @@ def _aim_at_a_fresh_hold(arena: Arena) -> None:
     raise NemesisError(f"the victim was not granted the lock within {AIM_S:.0f} s")
 
 
-def _heal(
-    fault: Fault, arena: Arena, stop: threading.Event
-) -> tuple[tuple[int, int], bool, str]:
+def _heal(fault: Fault, arena: Arena) -> tuple[tuple[int, int], bool, str]:
     first_ns = time.monotonic_ns()
     trouble = "what was broken does not serve again"
     try:
         fault.heal(arena)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - a heal that fails voids the case, it says why
         trouble = str(error)
         return (first_ns, time.monotonic_ns()), False, trouble
     healed_ns = time.monotonic_ns()

@@ -1,8 +1,8 @@
 """``kill``: SIGKILL of the decisive servers, and a restart with their data.
 
 SIGKILL keeps the page cache: what was written is there again, synced or not, so this is a crash of
-the process and not of the machine. Verified by a write that must fail; healed by the restart itself.
-Can hurt only if a promise outlives the restart while others try.
+the process and not of the machine. Verified by a write that must fail; healed by the restart
+itself. Can hurt only if a promise outlives the restart while others try.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ PROBE_S = 0.4
 
 
 class Kill(Fault):
+    """See the module."""
+
     name = "kill"
     summary = "SIGKILL of the leader, the only node, or a majority of independent nodes; data kept"
     rules = ("proven", "grants-around", "promise-outlives-restart")
@@ -49,6 +51,7 @@ class Kill(Fault):
 
 
 def killable(arena: Arena) -> Killable:
+    """The cluster as one whose servers can be killed. Raises NemesisError."""
     if not isinstance(arena.cluster, Killable):
         raise NemesisError("the cluster's servers cannot be killed")
     return arena.cluster

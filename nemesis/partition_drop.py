@@ -19,8 +19,12 @@ PROBE_S = 0.4
 
 
 class PartitionDrop(Fault):
+    """See the module."""
+
     name = "partition-drop"
-    summary = "cuts the leader from the other servers, or a majority of independent nodes from clients"
+    summary = (
+        "cuts the leader from the other servers, or a majority of independent nodes from clients"
+    )
     rules = ("proven", "grants-around", "hold-across", "leader-changed")
 
     def unfit(self, cluster: Cluster) -> str | None:
@@ -57,9 +61,9 @@ def _around(edges: Iterable[Edge], arena: Arena) -> Iterable[Edge]:
     led = isinstance(arena.cluster, Led)
     for edge in edges:
         from_server = edge.source > 0
-        if from_server and (edge.source in targets) != (edge.target in targets):
-            yield edge
-        elif not from_server and not led and edge.target in targets:
+        if (from_server and (edge.source in targets) != (edge.target in targets)) or (
+            not from_server and not led and edge.target in targets
+        ):
             yield edge
 
 

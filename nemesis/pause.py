@@ -15,6 +15,8 @@ PROBE_S = 0.4
 
 
 class Pause(Fault):
+    """See the module."""
+
     name = "pause"
     summary = "freezes the leader, the only node, or a majority of independent nodes"
     rules = ("proven", "grants-around", "hold-across", "leader-changed")

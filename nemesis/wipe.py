@@ -12,6 +12,8 @@ from nemesis.kill import Kill
 
 
 class Wipe(Kill):
+    """See the module."""
+
     name = "wipe"
     summary = "SIGKILL of the only node or a majority of independent nodes, restarted without data"
 

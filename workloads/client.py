@@ -100,7 +100,7 @@ class Client:
             outcome = self._lock.acquire(
                 key, hold_id=hold_id, ttl_s=self._pace.lease_ttl_s, wait_s=self._pace.wait_s
             )
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - recorded as unknown, with its name
             outcome = _unexpected(error)
         error_text: str | None = None
         match outcome:
@@ -146,7 +146,7 @@ class Client:
         )
         try:
             outcome = self._lock.release(hold)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - recorded as unknown, with its name
             outcome = _unexpected(error)
         self._held.pop(hold.id, None)
         error_text: str | None = None
@@ -168,6 +168,6 @@ class Client:
 
 
 def _unexpected(error: Exception) -> Unknown:
-    """A lock must map its errors itself; one that escapes is the lock's bug and is shown as such."""
-    log.exception("the lock raised")
+    """A lock must map its errors itself; one that escapes is the lock's bug, and is shown so."""
+    log.error("the lock raised", exc_info=error)
     return Unknown(f"unexpected: {type(error).__name__}: {error}")

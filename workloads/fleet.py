@@ -1,8 +1,8 @@
 """The processes of the load: the guarded resource, Locust's master, its workers, the victim.
 
-Started before the cluster is up, so that their imports cost no time: they wait for the load's file.
-They die with the bench, whatever kills it (PR_SET_PDEATHSIG, Linux), and carry the run's id in their
-environment so that ``lockbench clean`` can find any that did not.
+Started before the cluster is up, so that their imports cost no time: they wait for the load's
+file. They die with the bench, whatever kills it (PR_SET_PDEATHSIG, Linux), and carry the run's id
+in their environment so that ``lockbench clean`` can find any that did not.
 """
 
 from __future__ import annotations
@@ -64,14 +64,16 @@ class Fleet:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def launch(self) -> None:
-        """Starts all processes; they import and wait."""
+    def launch(self, *, only_resource: bool = False) -> None:
+        """Starts all processes; they import and wait. ``only_resource``: none of Locust's."""
         port_file = self._folder / "resource.port"
         log_folder = self.history / "resource"
         self._spawn("resource", ["workloads.resource", str(port_file), str(log_folder)], {})
-        self._spawn("master", ["workloads.master"], {})
-        for worker in range(self._workers + 1):
-            self._spawn(f"worker-{worker}", ["workloads.worker"], {WORKER_ENVIRONMENT: str(worker)})
+        if not only_resource:
+            self._spawn("master", ["workloads.master"], {})
+            for worker in range(self._workers + 1):
+                number = {WORKER_ENVIRONMENT: str(worker)}
+                self._spawn(f"worker-{worker}", ["workloads.worker"], number)
         self._await(port_file.exists, READY_S, "the guarded resource did not start")
         self.resource = ("127.0.0.1", int(port_file.read_text(encoding="ascii")))
         port_file.unlink()
@@ -102,7 +104,8 @@ class Fleet:
             code = process.poll()
             if code is not None:
                 raise LoadError(
-                    f"{name} ended with {code} during the load; its log ends: {self._last_line(name)}"
+                    f"{name} ended with {code} during the load; "
+                    f"its log ends: {self._last_line(name)}"
                 )
 
     def busy(self) -> int:
@@ -170,7 +173,6 @@ class Fleet:
         environment = os.environ | {
             ENVIRONMENT: str(self.load_file),
             RUN_ENVIRONMENT: f"{self._run_id}:{os.getpid()}",
-            # Locust and its clients say nothing of use there, and would mix with the bench's output.
             "PYTHONUNBUFFERED": "1",
             **extra,
         }
@@ -184,7 +186,7 @@ class Fleet:
                 env=environment,
                 # Ctrl-C belongs to the bench, which ends the load in order.
                 process_group=0,
-                preexec_fn=_die_with_parent,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 - one system call, takes no locks
             )
 
     def _await(self, condition: Callable[[], bool], limit_s: float, otherwise: str) -> None:

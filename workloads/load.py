@@ -4,9 +4,9 @@ Phases, the same for every system:
 
 ``floor``      one client alone, as fast as it can: what the client itself costs;
 ``own``        every client its own key, paced: the lock without contention;
-``contended``  the clients share a few keys in a closed loop; two *solo* clients go on with their own
-               keys; two *rivals* and the *victim* take turns at the key ``aimed`` with long holds,
-               so that a fault can be aimed at a hold that outlasts it. Faults happen in this phase.
+``contended``  the clients share a few keys in a closed loop; two *solo* clients go on with their
+               own keys; two *rivals* and the *victim* take turns at the key ``aimed`` with long
+               holds, so that a fault can be aimed at one. Faults happen in this phase.
 """
 
 from __future__ import annotations
@@ -58,8 +58,10 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One case's load. Worker 0 is the victim's, 1..workers are the others; worker w is client group
-    w + 1. ``nodes[w]`` are the node addresses that worker w uses."""
+    """One case's load. Worker 0 is the victim's, 1..workers are the others.
+
+    Worker w is client group w + 1; ``nodes[w]`` are the node addresses that it uses.
+    """
 
     lock: str
     keys: int

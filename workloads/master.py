@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Generator
 from pathlib import Path
+from typing import ClassVar
 
 import gevent
 from locust import User
@@ -30,7 +31,7 @@ HEARTBEAT_LIVENESS = 3600
 class AllottedUsers(UsersDispatcher):
     """Gives each worker exactly the users that the load allots to it, at once."""
 
-    allotment: dict[str, dict[str, int]] = {}
+    allotment: ClassVar[dict[str, dict[str, int]]] = {}
 
     def new_dispatch(
         self,
@@ -40,9 +41,7 @@ class AllottedUsers(UsersDispatcher):
     ) -> None:
         super().new_dispatch(target_user_count, spawn_rate, user_classes)
         everybody = {cls.__name__: 0 for cls in self._user_classes}
-        on_workers = {
-            node.id: everybody | self.allotment[node.id] for node in self._worker_nodes
-        }
+        on_workers = {node.id: everybody | self.allotment[node.id] for node in self._worker_nodes}
         self._users_on_workers = on_workers
         self._dispatcher_generator = _once(on_workers)
 
@@ -54,6 +53,7 @@ def _once(
 
 
 def main() -> None:
+    """The whole life of the process."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     path = Path(os.environ[ENVIRONMENT])
     while not path.exists():

@@ -1,9 +1,9 @@
 """The guarded resource: a register per key, on a server of its own, outside every fault's reach.
 
-It checks nothing and applies everything in the order of arrival, as a resource without fencing does.
-It keeps a log of what it applied (a recording of its own), from which the checker works out what a
-fence would have refused. A write names the version that was read; versions of a key grow by one with
-every applied write.
+It checks nothing and applies everything in the order of arrival, as a resource without fencing
+does. It keeps a log of what it applied (a recording of its own). A write names the version that was
+read; versions of a key grow by one with every applied write, so that the checker can work out what
+a fence would have refused.
 """
 
 from __future__ import annotations
@@ -50,11 +50,13 @@ class _Connection(asyncio.Protocol):
             if f == F.WRITE:
                 self._versions[key] += 1
             found = self._versions[key]
-            self._transport.write(REPLY.pack(found, now))
-            entry = self._log.invoke(0, F(f), key.decode(), hold=hold, version=version, invoke_ns=now)
+            entry = self._log.invoke(
+                0, F(f), key.decode(), hold=hold, version=version, invoke_ns=now
+            )
             self._log.complete(
                 entry, Type.OK, value=found, fence=fence, applied_ns=now, complete_ns=now
             )
+            self._transport.write(REPLY.pack(found, now))
 
 
 async def serve(port_file: Path, log_folder: Path) -> None:

@@ -1,7 +1,7 @@
 """What all users of one worker process share: the load, the recorder, the clock of the phases.
 
-``Session.here`` builds it from the environment. Under plain ``locust -f`` there is no bench that says
-when to start, so the first phase begins when the session is made.
+``Session.here`` builds it from the environment. Under plain ``locust -f`` there is no bench that
+says when to start, so the first phase begins when the session is made.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import Final
 import gevent
 
 from history.recorder import Recorder
-from locks.base import Address
+from locks.base import Address, Observer
 from locks.base import Lock as LockClient
-from locks.base import Observer
 from locks.registry import find
 from workloads.control import Control
 from workloads.load import ENVIRONMENT, Load
@@ -55,11 +54,9 @@ class Session:
             )
         worker = os.environ.get(WORKER)
         # The bench starts its processes before the addresses are known.
-        while worker is not None and not os.path.exists(path):
+        while worker is not None and not Path(path).exists():
             gevent.sleep(POLL_S)
-        return cls(
-            Load.read(Path(path)), int(worker or 1), started_by_bench=worker is not None
-        )
+        return cls(Load.read(Path(path)), int(worker or 1), started_by_bench=worker is not None)
 
     def number(self, kind: str) -> int:
         """A number for the next user of a kind, that no other worker gives out."""

@@ -6,6 +6,7 @@ They work under Lockbench's own master and workers and under plain ``locust -f``
 from __future__ import annotations
 
 import resource as rusage
+from functools import cache
 from time import monotonic_ns
 
 import gevent
@@ -22,25 +23,23 @@ RELEASE_BEFORE_END_S = 0.2
 # Multiples of it, modulo one, lie evenly spread.
 GOLDEN = 0.618034
 
-_session: Session | None = None
 
-
+@cache
 def session() -> Session:
     """The session of this process, made at first use."""
-    global _session
-    if _session is None:
-        _session = Session.here()
-    return _session
+    return Session.here()
 
 
-@events.quitting.add_listener
 def _close(environment: Environment, **_: object) -> None:
-    if _session is not None:
-        _session.recorder.close()
+    if session.cache_info().currsize:
+        session().recorder.close()
+
+
+events.quitting.add_listener(_close)  # type: ignore[no-untyped-call]
 
 
 class LockUser(User):
-    """Connects, waits for the start, then lives through its phases and idles until it is stopped."""
+    """Connects, waits for the start, lives through its phases, then idles until it is stopped."""
 
     abstract = True
     wait_time = constant(0)
@@ -98,9 +97,7 @@ class LockUser(User):
         while intended_ns < end_ns and monotonic_ns() < end_ns:
             self.session.sleep_until(intended_ns)
             self.count(
-                self.client.cycle(
-                    key, self.client.hold_for(pace.hold_s), intended_ns=intended_ns
-                )
+                self.client.cycle(key, self.client.hold_for(pace.hold_s), intended_ns=intended_ns)
             )
             intended_ns += period_ns
 
@@ -151,8 +148,14 @@ class RivalUser(LockUser):
     weight = 1
 
     def contended(self, end_ns: int) -> None:
+        control, pace = self.session.control, self.session.load.pace
         while monotonic_ns() < end_ns:
-            self.cycle(AIMED_KEY, self.session.load.pace.aimed_hold_s)
+            # While the nemesis waits for the victim's grant, the rivals stand back: many locks are
+            # unfair, and a fault that waits for luck has no time of its own.
+            while control.aim and not control.held:
+                gevent.sleep(POLL_S)
+            self.cycle(AIMED_KEY, pace.aimed_hold_s)
+            gevent.sleep(pace.retry_pause_s)
 
 
 class VictimUser(LockUser):

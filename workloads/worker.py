@@ -44,6 +44,7 @@ def watch(here: Session, path: Path) -> None:
 
 
 def main() -> None:
+    """The whole life of the process."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     # A frozen worker must not resign when it wakes up.
     runners.MASTER_HEARTBEAT_TIMEOUT = 3600

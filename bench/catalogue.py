@@ -1,0 +1,111 @@
+"""What ``lockbench list`` tells: everything that can be named, from a scan of the declarations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clusters.registry import topologies
+from rich.console import Console
+from rich.table import Table
+
+from bench.plan import NETWORKS, SUITE_NAMES, WORKLOADS, suite
+from locks.base import VERDICTS, System
+from locks.registry import systems
+from nemesis.registry import NONE, faults
+
+
+def catalogue() -> dict[str, Any]:
+    """The object of ``lockbench list --json``."""
+    suites = [suite(name, seed=0) for name in SUITE_NAMES]
+    return {
+        "locks": [_lock(system) for system in systems().values()],
+        "topologies": [
+            {
+                "name": t.name,
+                "sizes": list(t.sizes),
+                "default_size": t.default_size,
+                "image": t.image,
+                "settings": dict(t.settings),
+            }
+            for t in topologies().values()
+        ],
+        "faults": [{"name": NONE, "parameters": [], "applies_to": sorted(topologies())}]
+        + [
+            {
+                "name": fault.name,
+                "parameters": [],
+                "summary": fault.summary,
+                "applies_to": _applies_to(fault.name),
+            }
+            for fault in faults().values()
+        ],
+        "workloads": [{"name": name, "summary": text} for name, text in WORKLOADS.items()],
+        "networks": list(NETWORKS),
+        "suites": [
+            {
+                "name": s.name,
+                "summary": s.summary,
+                "cases": [case.name for case in s.cases],
+                "expected_seconds": round(s.expected_s),
+            }
+            for s in suites
+        ],
+    }
+
+
+def show(console: Console) -> None:
+    """The same for people."""
+    found = catalogue()
+    locks = Table("lock", "topologies", "waits by", "fence", title="Locks", title_justify="left")
+    for lock in found["locks"]:
+        locks.add_row(
+            lock["name"], ", ".join(lock["topologies"]), lock["waits_by"], lock["fence"] or "none"
+        )
+    console.print(locks)
+    faults_table = Table("fault", "does", "applies to", title="Faults", title_justify="left")
+    for fault in found["faults"]:
+        faults_table.add_row(
+            fault["name"], fault.get("summary", "nothing"), ", ".join(fault["applies_to"])
+        )
+    console.print(faults_table)
+    rest = Table("kind", "name", "what", title="Everything else", title_justify="left")
+    for topology in found["topologies"]:
+        sizes = ", ".join(map(str, topology["sizes"]))
+        rest.add_row("topology", topology["name"], f"{sizes} nodes ({topology['default_size']})")
+    for workload in found["workloads"]:
+        rest.add_row("workload", workload["name"], workload["summary"])
+    for declared in found["suites"]:
+        minutes = declared["expected_seconds"] / 60
+        rest.add_row(
+            "suite", declared["name"], f"{len(declared['cases'])} cases, {minutes:.0f} minutes"
+        )
+    console.print(rest)
+
+
+def _lock(system: System) -> dict[str, Any]:
+    return {
+        "name": system.name,
+        "topologies": list(system.topologies),
+        "family": system.family,
+        "fence": system.fence,
+        "waits_by": system.waits_by,
+        "source": system.source,
+        "expectations": {
+            fault: {
+                verdict: {
+                    "expected": (e := system.expectation(fault, verdict)).expected,
+                    "kind": e.kind,
+                    "source": e.source,
+                }
+                for verdict in VERDICTS
+            }
+            for fault in (NONE, *faults())
+            if fault == NONE or set(_applies_to(fault)) & set(system.topologies)
+        },
+    }
+
+
+def _applies_to(fault: str) -> list[str]:
+    from bench.plan import fits
+
+    return [name for name in sorted(topologies()) if fits(fault, name)]

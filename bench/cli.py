@@ -1,0 +1,229 @@
+"""The command ``lockbench``. This module prints; nothing below it does.
+
+Exit codes: see ``bench.errors``. With ``--json`` standard output holds the JSON alone; everything
+else goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import click
+import typer
+from rich.console import Console
+
+from bench import plan
+from bench.errors import BAD_INPUT, BadInput
+
+app = typer.Typer(
+    name="lockbench",
+    help="Find out what distributed locks promise and keep, on real clusters.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+INTERRUPTED = 255
+out = Console()
+err = Console(stderr=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+def main() -> None:
+    """The entry point: every ending has its exit code, and no ending is a traceback by design."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        code = app(standalone_mode=False)
+    except BadInput as error:
+        code = _fail(str(error), BAD_INPUT)
+    except click.exceptions.Abort:
+        code = _fail("interrupted; everything that was started is gone", INTERRUPTED)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        code = BAD_INPUT
+    except click.ClickException as error:
+        code = _fail(error.format_message(), BAD_INPUT)
+    except KeyboardInterrupt:
+        code = _fail("interrupted; everything that was started is gone", INTERRUPTED)
+    sys.exit(code or 0)
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _fail(sentence: str, code: int) -> int:
+    if "--json" in sys.argv:
+        print(json.dumps({"error": sentence, "exit": code}))
+    err.print(f"lockbench: {sentence}", markup=False, highlight=False)
+    return code
+
+
+@app.command("list")
+def list_(as_json: Json = False) -> None:
+    """Every topology, lock, fault, workload and suite."""
+    from bench.catalogue import catalogue, show
+
+    if as_json:
+        print(json.dumps(catalogue(), indent=1))
+    else:
+        show(out)
+
+
+@app.command()
+def run(
+    lock: Annotated[
+        str, typer.Option(help="Locks, separated by commas; or path.py:Class for your own.")
+    ],
+    fault: Annotated[str, typer.Option(help="Faults, separated by commas.")] = "none",
+    workload: Annotated[str, typer.Option(help="What the clients do.")] = plan.MUTEX,
+    clients: Annotated[int, typer.Option(help="Clients that contend for the keys.")] = 8,
+    keys: Annotated[int, typer.Option(help="Keys that they contend for.")] = 2,
+    time_limit: Annotated[float, typer.Option(help="Seconds under load.")] = 20.0,
+    seed: Annotated[int, typer.Option(help="Decides the schedule of the faults.")] = 0,
+    topology: Annotated[
+        str | None, typer.Option(help="The cluster, where a lock runs on several.")
+    ] = None,
+    nodes: Annotated[int | None, typer.Option(help="Size of the cluster.")] = None,
+    ttl: Annotated[float, typer.Option(help="Lease in seconds.")] = 3.0,
+    network: Annotated[str, typer.Option(help="Base state of every link.")] = "loopback",
+    image: Annotated[list[str] | None, typer.Option(help="NAME=REF: another server image.")] = None,
+    web: Annotated[bool, typer.Option("--web", help="Keep Locust's own page open.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run one or more cases: every lock under every fault that is named."""
+    cases = []
+    for lock_name in _words(lock):
+        for fault_name in _words(fault):
+            case = plan.make_case(lock_name, fault_name, seed=seed, topology=topology)
+            if workload == plan.PUBLISHED:
+                case = plan.published(lock_name, seed)
+            case = replace(
+                case,
+                workload=workload,
+                clients=case.clients if workload == plan.PUBLISHED else clients,
+                keys=keys,
+                time_limit_s=time_limit,
+                size=nodes or case.size,
+                network=network,
+                pace=replace(case.pace, lease_ttl_s=ttl),
+                images=_images(image or []),
+            )
+            cases.append(plan.resolve(case))
+    name = "-".join([*_words(lock), *_words(fault)])
+    _run(cases, name, as_json, web=web)
+
+
+@app.command()
+def suite(
+    name: Annotated[str, typer.Argument(help="Which: " + ", ".join(plan.SUITE_NAMES))],
+    seed: Annotated[int, typer.Option(help="Decides the schedules of the faults.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Run a declared matrix of cases."""
+    declared = plan.suite(name, seed)
+    console = err if as_json else out
+    console.print(
+        f"suite {name}: {len(declared.cases)} cases, about {declared.expected_s / 60:.0f} minutes; "
+        f"{declared.summary}",
+        highlight=False,
+    )
+    _run(list(declared.cases), name, as_json, web=False)
+
+
+@app.command()
+def check(
+    files: Annotated[list[Path], typer.Argument(help="Run folders, JSON Lines, Jepsen EDN.")],
+    model: Annotated[str | None, typer.Option(help="Judge every key by this model.")] = None,
+    permits: Annotated[int | None, typer.Option(help="Of a semaphore.")] = None,
+    initial: Annotated[str | None, typer.Option(help="First value of a register.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Draw what is wrong into this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Judge any saved history; needs no Docker."""
+    from bench.check import check as check_files
+
+    sys.exit(
+        check_files(files, model=model, permits=permits, initial=initial, json=as_json, html=html)
+    )
+
+
+@app.command("break")
+def break_(
+    topology: Annotated[str, typer.Option(help="Which cluster to start.")],
+    lock: Annotated[str | None, typer.Option(help="For the line that starts Locust.")] = None,
+    nodes: Annotated[int | None, typer.Option(help="Size of the cluster.")] = None,
+) -> None:
+    """Start a cluster, say where it is and how plain Locust drives it; Ctrl-C removes it."""
+    from bench.stand import stand
+
+    stand(topology, lock, nodes, out)
+
+
+@app.command()
+def doctor() -> None:
+    """What is missing on this machine."""
+    from bench.upkeep import doctor as look
+
+    sys.exit(look(out))
+
+
+@app.command()
+def clean() -> None:
+    """Remove every container, network and process of ours that has no living owner."""
+    from bench.upkeep import clean as tidy
+
+    tidy(out)
+
+
+def _run(cases: list[plan.Case], name: str, as_json: bool, *, web: bool) -> None:
+    from bench.suite import run_cases
+    from results import tables
+    from results.store import open_run
+    from workloads.fleet import free_port
+
+    console = err if as_json else out
+    web_port = free_port() if web else None
+    if web_port is not None:
+        console.print(f"Locust's page: http://127.0.0.1:{web_port}/ while the load runs")
+    began = time.monotonic()
+    finished = run_cases(cases, name, console, web_port=web_port)
+    took_s = time.monotonic() - began
+    if as_json:
+        print(json.dumps(finished.results, indent=1))
+    else:
+        tables.show(open_run(finished.folder), finished.results, out)
+        out.print(
+            f"\n{finished.ending.word}: {len(cases)} cases in {took_s / 60:.1f} minutes, "
+            f"saved in {finished.folder} (report.md, results.json, *.csv)",
+            highlight=False,
+        )
+    sys.exit(finished.ending.code)
+
+
+def _words(text: str) -> list[str]:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        raise BadInput("nothing is named: give at least one lock and one fault")
+    return words
+
+
+def _images(given: list[str]) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for text in given:
+        name, equals, reference = text.partition("=")
+        if not equals or not name or not reference:
+            raise BadInput(f"--image {text}: it is written NAME=REF, for example redis=redis:7.4")
+        pairs.append((f"lockbench-{name.removeprefix('lockbench-')}", reference))
+    return tuple(pairs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""Runs cases one after the other into one run folder, and says how it ended.
+
+``run_cases`` is the same for ``run``, ``suite`` and ``make bench``. Results are written after every
+case, so an interrupted run keeps what it has.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+from clusters.reaper import reap
+from results.live import LiveView
+from rich.console import Console
+
+from bench.errors import BadInput, Ending
+from bench.plan import PUBLISHED, Case, topology_of
+from bench.progress import Progress
+from bench.run import Outcome, run_case
+from clusters import images
+from clusters.docker import Engine, EngineError
+from locks.base import VERDICTS
+from results import machine, tables
+from results.store import RunFolder, StoreError
+from workloads.fleet import leftovers
+
+RUNS = Path("runs")
+DISK_FREE_MIN_BYTES = 2 * 2**30
+MEMORY_FREE_MIN_BYTES = 2 * 2**30
+LINK_IMAGE = "lockbench-toxiproxy"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run as it ended."""
+
+    ending: Ending
+    folder: Path
+    results: dict[str, Any]
+
+
+def run_cases(
+    cases: Sequence[Case], name: str, console: Console, *, web_port: int | None = None
+) -> Finished:
+    """Raises BadInput before anything is started, KeyboardInterrupt after everything is cleared."""
+    engine = _ready(cases, console)
+    try:
+        run = RunFolder.create(RUNS, name)
+    except StoreError as error:
+        raise BadInput(str(error)) from error
+    run.write_plan({"name": name, "cases": [asdict(case) for case in cases]})
+    facts = machine.facts(run.path, engine=engine.version())
+    run.write_machine(facts)
+    run.write_versions(_versions(cases, engine))
+    run_id = uuid.uuid4().hex[:12]
+    documents: list[dict[str, Any]] = []
+    endings: list[Ending] = []
+    ending = Ending.BENCH
+    try:
+        with LiveView(len(cases), console) as live:
+            for number, case in enumerate(cases, 1):
+                outcome = _tries(case, number, run, run_id=run_id, live=live, web_port=web_port)
+                documents.append(outcome.document)
+                if case.workload != PUBLISHED:
+                    endings.append(outcome.ending)
+                _save(run, name, documents, "running")
+        ending = Ending.worst(endings) if endings else Ending.OK
+    finally:
+        results = _save(run, name, documents, ending.word)
+        run.finish(ending.word)
+    return Finished(ending, run.path, results)
+
+
+def _tries(
+    case: Case,
+    number: int,
+    run: RunFolder,
+    *,
+    run_id: str,
+    live: LiveView,
+    web_port: int | None,
+) -> Outcome:
+    """One case, repeated while a declared break did not show and tries are left."""
+    tries = max((e.tries for v in VERDICTS if (e := _due(case, v)) is not None), default=1)
+    shown: frozenset[str] = frozenset()
+    earlier: list[dict[str, Any]] = []
+    attempt = 1
+    while True:
+        name = case.fault if case.workload != PUBLISHED else f"{case.fault}-{PUBLISHED}"
+        again = "" if attempt == 1 else f"-try{attempt}"
+        folder = run.case(number, case.system.name, name + again)
+        live.case_started(number, case.system.name, name + again)
+
+        def on_progress(progress: Progress) -> None:
+            seen = progress.seen
+            live.update(
+                phase=seen.phase,
+                faults_on=[seen.faults] if seen.faults else [],
+                cycles_per_s=seen.cycles_per_s,
+                errors=seen.errors,
+                seconds_left=seen.left_s,
+            )
+
+        outcome = run_case(
+            case,
+            folder.path,
+            run_id=run_id,
+            on_progress=on_progress,
+            web_port=web_port,
+            shown_before=shown,
+        )
+        shown |= outcome.shown
+        outcome.document |= {
+            "run": str(run.path),
+            "tries": attempt,
+            "earlier_tries": earlier,
+            "history_sha256": folder.history_sha256(),
+        }
+        folder.write_case(outcome.document)
+        live.note(
+            f"{case.system.name} under {name}{again}: {outcome.document['judgement']} — "
+            f"{outcome.document['why']}"
+        )
+        if outcome.document["judgement"] != "did not show" or attempt >= tries:
+            return outcome
+        earlier.append({"observed": outcome.document["observed"], "folder": folder.path.name})
+        attempt += 1
+
+
+def _due(case: Case, verdict: str) -> Any:
+    expected = case.system.expectation(case.fault, verdict)
+    return expected if expected.expected == "breaks" else None
+
+
+def _save(
+    run: RunFolder, name: str, documents: Sequence[dict[str, Any]], ending: str
+) -> dict[str, Any]:
+    results = {"name": name, "cases": list(documents), "ending": ending}
+    run.write_results(results)
+    if documents:
+        for file, text in tables.files(run, results).items():
+            run.write_text(file, text)
+    return results
+
+
+def _ready(cases: Sequence[Case], console: Console) -> Engine:
+    """Everything that has to be there before the first case. Raises BadInput."""
+    try:
+        engine = Engine.connect()
+        for line in reap():
+            console.print(line, highlight=False)
+        for process in leftovers():
+            process.kill()
+        wanted = {topology_of(case).image for case in cases} | {LINK_IMAGE}
+        replaced = {name for case in cases for name, _ in case.images}
+        images.ensure(
+            sorted(wanted - replaced), say=lambda line: console.print(line, highlight=False)
+        )
+    except EngineError as error:
+        raise BadInput(str(error)) from error
+    free = psutil.disk_usage(str(Path.cwd())).free
+    if free < DISK_FREE_MIN_BYTES:
+        raise BadInput(
+            f"{free / 2**30:.1f} GiB are free where runs are written ({Path.cwd()}); "
+            f"at least {DISK_FREE_MIN_BYTES / 2**30:.0f} are needed: remove old runs or images"
+        )
+    memory = psutil.virtual_memory().available
+    if memory < MEMORY_FREE_MIN_BYTES:
+        raise BadInput(
+            f"{memory / 2**30:.1f} GiB of memory are available; "
+            f"at least {MEMORY_FREE_MIN_BYTES / 2**30:.0f} are needed: end other programs"
+        )
+    return engine
+
+
+def _versions(cases: Sequence[Case], engine: Engine) -> dict[str, Any]:
+    names = sorted({topology_of(case).image for case in cases} | {LINK_IMAGE})
+    described = images.describe(names, engine=engine)
+    return {
+        "libraries": machine.versions(),
+        "images": {name: asdict(found) for name, found in described.items()},
+        "replaced_images": {n: ref for case in cases for n, ref in case.images},
+        "engine": engine.version(),
+        "bench_pid": os.getpid(),
+    }

@@ -1,0 +1,114 @@
+"""The judgement: worst wins, unknown and unexposed are never green, a control must be caught."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bench.errors import Ending
+from bench.judge import judge
+from locks.base import Expectation, System
+
+
+def system(**verdicts: str) -> System:
+    expectations = {
+        name.replace("_", "-"): Expectation(word, "a source")  # type: ignore[arg-type]
+        for name, word in verdicts.items()
+    }
+    return System(
+        name="some",
+        topologies=("redis",),
+        family="redis",
+        fence=None,
+        waits_by="polling",
+        source="the documentation",
+        connect=lambda *_, **__: None,  # type: ignore[arg-type, return-value]
+        outcomes={},
+        expectations={"wipe": expectations},
+    )
+
+
+def verdict(
+    declared: System,
+    observed: dict[str, str],
+    *,
+    exposed: bool = True,
+    failure: str | None = None,
+    shown: frozenset[str] = frozenset(),
+) -> Any:
+    return judge(
+        declared,
+        "wipe",
+        observed,
+        exposed=exposed,
+        exposure="seen",
+        failure=failure,
+        shown_before=shown,
+    ).ending
+
+
+ALL_VALID = {"double-grant": "valid", "stale-holder": "valid", "lost-update": "valid"}
+
+
+def test_kept_promises_are_ok() -> None:
+    assert verdict(system(), ALL_VALID) is Ending.OK
+
+
+def test_a_break_that_should_hold_is_safety_whatever_else_happened() -> None:
+    observed = ALL_VALID | {"double-grant": "invalid"}
+    assert verdict(system(), observed) is Ending.SAFETY
+    assert verdict(system(), observed, exposed=False) is Ending.SAFETY
+    assert verdict(system(), observed, failure="the heal failed") is Ending.SAFETY
+    assert verdict(system(stale_holder="breaks"), observed) is Ending.SAFETY
+
+
+def test_an_expected_break_is_ok_and_its_absence_is_the_bench() -> None:
+    declared = system(double_grant="breaks")
+    assert verdict(declared, ALL_VALID | {"double-grant": "invalid"}) is Ending.OK
+    assert verdict(declared, ALL_VALID) is Ending.BENCH
+    assert verdict(declared, ALL_VALID, shown=frozenset({"double-grant"})) is Ending.OK
+    unknown = ALL_VALID | {"double-grant": "unknown"}
+    assert verdict(declared, unknown) is Ending.BENCH
+
+
+def test_a_race_may_or_may_not_show() -> None:
+    declared = system(lost_update="may-break")
+    assert verdict(declared, ALL_VALID) is Ending.OK
+    assert verdict(declared, ALL_VALID | {"lost-update": "invalid"}) is Ending.OK
+
+
+def test_unknown_and_unexposed_are_never_green() -> None:
+    assert verdict(system(), ALL_VALID | {"lost-update": "unknown"}) is Ending.INCONCLUSIVE
+    assert verdict(system(), ALL_VALID, exposed=False) is Ending.INCONCLUSIVE
+
+
+def test_a_failure_is_the_bench() -> None:
+    assert verdict(system(), ALL_VALID, failure="no leader") is Ending.BENCH
+
+
+def test_what_follows_from_an_expected_break_is_expected() -> None:
+    declared = system(double_grant="breaks")
+    observed = ALL_VALID | {"double-grant": "invalid", "linearizable": "invalid"}
+    assert verdict(declared, observed) is Ending.OK
+    assert verdict(system(), ALL_VALID | {"linearizable": "invalid"}) is Ending.SAFETY
+
+
+@pytest.mark.parametrize(
+    ("endings", "worst"),
+    [
+        ([Ending.OK, Ending.REGRESSION], Ending.REGRESSION),
+        ([Ending.REGRESSION, Ending.INCONCLUSIVE], Ending.INCONCLUSIVE),
+        ([Ending.INCONCLUSIVE, Ending.BENCH], Ending.BENCH),
+        ([Ending.BENCH, Ending.SAFETY], Ending.SAFETY),
+        ([Ending.OK, Ending.OK], Ending.OK),
+        ([], Ending.INCONCLUSIVE),
+    ],
+)
+def test_one_beats_255_beats_two_beats_three(endings: list[Ending], worst: Ending) -> None:
+    assert Ending.worst(endings) is worst
+
+
+def test_an_expectation_needs_a_source() -> None:
+    with pytest.raises(ValueError, match="source"):
+        Expectation("holds", "  ")

@@ -1,0 +1,157 @@
+"""The conductor proves, records and heals, whatever the fault does."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import pytest
+
+from clusters.base import Cluster
+from nemesis import conductor
+from nemesis.base import Arena, Fault, Injection
+from nemesis.conductor import Played, play
+
+
+@dataclass
+class FakeClients:
+    """A victim that holds as soon as it is asked to."""
+
+    left_s: float = 3.0
+    grants: bool = True
+    let_go_calls: int = 0
+    victim_worker: int = 0
+
+    def hold(self, timeout_s: float) -> int | None:
+        return 7 if self.grants else None
+
+    def promise_left_s(self) -> float:
+        return self.left_s
+
+    def let_go(self) -> None:
+        self.let_go_calls += 1
+
+    def freeze(self) -> None: ...
+
+    def thaw(self) -> None: ...
+
+    def frozen(self) -> bool:
+        return False
+
+
+@dataclass
+class Script(Fault):
+    """A fault that does what the test tells it to and keeps a diary."""
+
+    effect: bool = True
+    recovers: bool = True
+    breaks_at: str = ""
+    diary: list[str] = field(default_factory=list)
+    name: ClassVar[str] = "script"
+    summary: ClassVar[str] = "does as told"
+    rules: ClassVar[tuple[str, ...]] = ("proven",)
+
+    def _note(self, step: str) -> None:
+        self.diary.append(step)
+        if step == self.breaks_at:
+            raise RuntimeError(f"{step} went wrong")
+
+    def unfit(self, cluster: Cluster) -> str | None:
+        return None
+
+    def duration_s(self, lease_ttl_s: float) -> float:
+        return 0.05
+
+    def aim(self, arena: Arena) -> None:
+        self._note("aim")
+
+    def begin(self, arena: Arena) -> None:
+        self._note("begin")
+
+    def took_effect(self, arena: Arena) -> bool:
+        return self.effect
+
+    def heal(self, arena: Arena) -> None:
+        self._note("heal")
+
+    def recovered(self, arena: Arena) -> bool:
+        return self.recovers
+
+
+class Nothing:
+    """Stands for a cluster where none is needed."""
+
+    def node_name(self, node: int) -> str:
+        return f"node-{node}"
+
+
+@pytest.fixture(autouse=True)
+def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in ("AIM_S", "PROOF_S", "RECOVERY_S"):
+        monkeypatch.setattr(conductor, limit, 0.1)
+
+
+def played(fault: Script, clients: FakeClients | None = None, *, stop: bool = False) -> Played:
+    injection = Injection("script", begin_s=0.01, duration_s=0.05)
+    arena = Arena(Nothing(), clients or FakeClients(), injection, 3.0)  # type: ignore[arg-type]
+    stopped = threading.Event()
+    if stop:
+        stopped.set()
+    return play(
+        fault,
+        arena,
+        start_ns=time.monotonic_ns(),
+        on_change=lambda _: None,
+        stop=stopped,
+    )
+
+
+def test_a_fault_is_an_interval_at_both_ends_and_proven() -> None:
+    result = played(Script())
+    assert result.failure is None
+    assert result.fault is not None
+    begin, heal = result.fault.begin_ns, result.fault.heal_ns
+    assert heal is not None
+    assert begin[0] <= begin[1] < heal[0] <= heal[1]
+    assert heal[0] - begin[1] >= 0.05e9
+    assert result.fault.facts["proven"] is True
+
+
+def test_a_fault_without_effect_is_not_proven() -> None:
+    result = played(Script(effect=False))
+    assert result.failure is None
+    assert result.fault is not None
+    assert result.fault.facts["proven"] is False
+
+
+@pytest.mark.parametrize("step", ["aim", "begin"])
+def test_it_heals_when_injecting_fails(step: str) -> None:
+    script, clients = Script(breaks_at=step), FakeClients()
+    result = played(script, clients)
+    assert script.diary[-1] == "heal"
+    assert f"{step} went wrong" in (result.failure or "")
+    assert clients.let_go_calls
+
+
+def test_a_failed_heal_voids_the_case() -> None:
+    assert "did not heal" in (played(Script(recovers=False)).failure or "")
+    assert "heal went wrong" in (played(Script(breaks_at="heal")).failure or "")
+
+
+def test_without_a_hold_to_aim_at_nothing_is_injected() -> None:
+    script = Script()
+    result = played(script, FakeClients(grants=False))
+    assert "begin" not in script.diary
+    assert "was not granted" in (result.failure or "")
+    stale = Script()
+    assert "begin" not in (played(stale, FakeClients(left_s=0.5)), stale)[1].diary
+
+
+def test_a_stop_before_the_fault_injects_nothing() -> None:
+    script = Script()
+    result = played(script, stop=True)
+    assert script.diary == []
+    assert result.fault is None
+    assert "stopped" in (result.failure or "")
