@@ -32,6 +32,6 @@ lock: setup ## resolve pyproject.toml into requirements.lock again
 		--generate-hashes --no-header --no-emit-index-url pyproject.toml -o requirements.lock
 
 clean: ## remove our containers, networks and caches; runs/ and images stay
-	@if [ -x $(BIN)/lockbench ]; then $(BIN)/lockbench clean; fi
+	-@if [ -x $(BIN)/lockbench ]; then $(BIN)/lockbench clean; fi
 	rm -rf .venv *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -33,7 +33,7 @@ VERSIONS = "lockbench.versions"
 VERSIONS_FILE = "/etc/lockbench-versions"
 HOST_CA = "host-ca.crt"
 BUILDS_AT_ONCE = 2
-DISK_NEEDED_BYTES = 5_000_000_000
+DISK_NEEDED_BYTES = 3_000_000_000
 DEBIAN_MIRROR = "http://deb.debian.org/debian"
 
 # From the environment of whoever builds: how to reach the outside. Never part of a fingerprint.
