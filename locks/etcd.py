@@ -131,8 +131,8 @@ class Etcd:
         nodes: Sequence[Address],
         *,
         timeout_s: float,
-        ttl_s: float,  # noqa: ARG002  each grant names its own
-        observer: Observer,  # noqa: ARG002  nothing happens in the background
+        ttl_s: float,  # each grant names its own
+        observer: Observer,  # nothing happens in the background
     ) -> None:
         self._timeout_s = timeout_s
         self._nodes = list(nodes)
@@ -164,7 +164,7 @@ class Etcd:
             return Unknown(f"revoke: {_named(error)}")
         return Released()
 
-    def extend(self, hold: Hold, ttl_s: float) -> Extended:  # noqa: ARG002
+    def extend(self, hold: Hold, ttl_s: float) -> Extended:
         """Renews the lease. How long it then lasts was settled when it was granted."""
         handle: Handle = hold.handle
         sent_ns = time.monotonic_ns()

@@ -63,8 +63,8 @@ class RedisToken:
         nodes: Sequence[Address],
         *,
         timeout_s: float,
-        ttl_s: float,  # noqa: ARG002  each grant names its own
-        observer: Observer,  # noqa: ARG002  nothing happens in the background
+        ttl_s: float,  # each grant names its own
+        observer: Observer,  # nothing happens in the background
     ) -> None:
         (address,) = nodes
         self._link = Link(address, timeout_s=timeout_s)

@@ -1,0 +1,340 @@
+"""ZooKeeper: an ephemeral sequential node, and a watch on the one before it.
+
+https://zookeeper.apache.org/doc/current/recipes.html#sc_recipes_Locks, on kazoo as a client but
+without kazoo's Lock. Acquire creates ``/lockbench/<key>/<guid>-lock-<number>`` and lists the
+children; with the lowest number it holds the lock, otherwise it watches the next lower node only,
+and when that is gone looks again. Both requests of the first step are sent at once: ZooKeeper keeps
+a client's order, so the list contains the new node. Release deletes the node. The fence is the
+node's czxid.
+
+The guid is the hold's token. When a connection breaks, nobody knows whether the node was created;
+after the reconnect the list tells (https://issues.apache.org/jira/browse/ZOOKEEPER-1262: without a
+guid such a node blocks the queue for as long as the session lives). A server may lag behind, so
+that every look but the first goes behind a ``sync``: it must reach the leader, which refuses an
+expired session, and so proves that the list is not that of a server left behind.
+
+The promise is the session: the send time of the last acknowledged request or heartbeat, plus the
+timeout that the server agreed to. kazoo's heartbeats make it longer during the hold.
+
+Does not guarantee: that a holder stops when its session is over; or that a server which has just
+lost its leader stops answering heartbeats at once. It may do so for syncLimit ticks, in which the
+leader does not hear of them. A client that is cut off together with such a server, and from all
+others, is promised up to that much too much.
+
+What each error means (``OUTCOMES`` holds the same as data):
+
+- Not connected: nothing is sent, no effect.
+- The create was sent and not answered, or the connection broke: the wait goes on after a reconnect.
+  When it is over, the node is looked for and deleted; if that is confirmed the outcome is gave-up,
+  else Unknown, and the session is given up, which ends the node with it.
+- The session expired: the node is gone with it, certainly not held.
+- Release: NoNode or an expired session is NotHeld; no answer or a broken connection is Unknown and
+  ends the session too, since the node would outlive its holder.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from kazoo.exceptions import KazooException, NoNodeError, SessionExpiredError
+
+from locks.base import (
+    Acquired,
+    Address,
+    Deadline,
+    Denied,
+    Expectation,
+    Freed,
+    Granted,
+    Hold,
+    NotHeld,
+    Observer,
+    Released,
+    System,
+    Unknown,
+    token_of,
+)
+from locks.zookeeper_session import NoAnswerError, Session
+
+ROOT = "/lockbench"
+MARK = "-lock-"
+
+UNSURE = (KazooException, NoAnswerError)
+
+
+class NodeGoneError(Exception):
+    """Our own node is not there any more."""
+
+
+class Handle(NamedTuple):
+    """What a hold needs to be given back."""
+
+    path: str
+    session_id: int
+
+
+@dataclass(slots=True)
+class Place:
+    """One attempt's place in the queue."""
+
+    parent: str
+    token: str
+    sent: bool = False  # whether a create was ever handed to kazoo
+    node: str | None = None  # name of our node, once known
+    czxid: int = 0
+
+    def ours(self, children: Sequence[str]) -> str | None:
+        """Our node's name among these."""
+        return next((child for child in children if child.startswith(self.token)), None)
+
+    def before(self, children: Sequence[str]) -> str | None:
+        """The path of the node before ours, None when ours is first."""
+        if self.node is None or self.node not in children:
+            raise NodeGoneError
+        mine = _number(self.node)
+        lower = [child for child in children if MARK in child and _number(child) < mine]
+        return f"{self.parent}/{max(lower, key=_number)}" if lower else None
+
+
+class ZooKeeper:
+    """One client of the lock, with a session of its own."""
+
+    def __init__(
+        self, nodes: Sequence[Address], *, timeout_s: float, ttl_s: float, observer: Observer
+    ) -> None:
+        self._nodes = nodes
+        self._timeout_s = timeout_s
+        self._ttl_s = ttl_s
+        self._observer = observer
+        self._holds: dict[int, Hold] = {}
+        self._session = self._open()
+
+    def acquire(
+        self,
+        key: str,
+        *,
+        hold_id: int,
+        ttl_s: float,  # the session's, agreed on when it began
+        wait_s: float,
+    ) -> Acquired:
+        """Queues for the key and waits for its turn."""
+        deadline = Deadline(wait_s)
+        place = Place(f"{ROOT}/{quote(key, safe='')}", token_of(hold_id))
+        reason = "held" if wait_s <= 0 else "gave-up: others were before it"
+        while True:
+            last = deadline.over()
+            try:
+                ahead = self._look(place, max(self._timeout_s, deadline.left_s()))
+                if ahead is None:
+                    return self._turn_has_come(place, key, hold_id)
+                if last:
+                    return self._withdraw(place, reason)
+                self._watch(ahead, deadline)
+            except (NodeGoneError, SessionExpiredError):
+                return Denied("gave-up: the session expired while waiting")
+            except UNSURE as error:
+                if deadline.over():
+                    return self._withdraw(place, f"gave-up: {_named(error)}")
+
+    def release(self, hold: Hold) -> Freed:
+        """Deletes the hold's node."""
+        self._holds.pop(hold.id, None)
+        try:
+            self._delete(hold.handle.path)
+        except (NoNodeError, SessionExpiredError):
+            return NotHeld()
+        except UNSURE as error:
+            self._give_up_session()
+            return Unknown(f"delete: {_named(error)}")
+        return Released()
+
+    def close(self) -> None:
+        """Ends the session, waiting no longer than the client timeout for the server's word."""
+        self._holds.clear()
+        self._session.dispose().join(self._timeout_s)
+
+    # The queue.
+
+    def _look(self, place: Place, connect_limit_s: float) -> str | None:
+        """The node before ours. None: there is none, and ours was there at that moment."""
+        self._require_connection(connect_limit_s)
+        if not place.sent:
+            return self._enter(place)
+        children = self._children(place.parent)
+        if place.node is None:
+            found = place.ours(children)
+            if found is None:  # the create that was not answered has not been carried out
+                return self._enter(place)
+            stat, children = self._request(
+                self._zk.exists_async(f"{place.parent}/{found}"),
+                self._zk.get_children_async(place.parent),
+            )
+            if stat is None:
+                raise NodeGoneError
+            place.node, place.czxid = found, stat.czxid
+        return place.before(children)
+
+    def _enter(self, place: Place) -> str | None:
+        place.sent = True
+        try:
+            (path, stat), children = self._create_and_list(place)
+        except NoNodeError:
+            self._request(self._zk.ensure_path_async(place.parent))
+            (path, stat), children = self._create_and_list(place)
+        place.node, place.czxid = path.rpartition("/")[2], stat.czxid
+        return place.before(children)
+
+    def _create_and_list(self, place: Place) -> list[Any]:
+        return self._request(
+            self._zk.create_async(
+                f"{place.parent}/{place.token}{MARK}",
+                ephemeral=True,
+                sequence=True,
+                include_data=True,
+            ),
+            self._zk.get_children_async(place.parent),
+        )
+
+    def _watch(self, ahead: str, deadline: Deadline) -> None:
+        """Returns when that node changed, the connection did, or the wait is over."""
+        gone = self._zk.handler.event_object()
+        (stat,) = self._request(self._zk.exists_async(ahead, watch=lambda _: gone.set()))
+        if stat is not None:
+            gone.wait(max(0.0, deadline.left_s()))
+
+    def _turn_has_come(self, place: Place, key: str, hold_id: int) -> Acquired:
+        session = self._session
+        sent_ns, valid_until_ns = session.acknowledged_ns, session.valid_until_ns
+        if time.monotonic_ns() >= valid_until_ns:
+            return self._withdraw(place, "gave-up: its turn came after its session")
+        hold = Hold(hold_id, key, Handle(f"{place.parent}/{place.node}", session.id))
+        self._holds[hold_id] = hold
+        return Granted(hold, place.czxid, sent_ns, valid_until_ns)
+
+    def _withdraw(self, place: Place, reason: str) -> Acquired:
+        if not place.sent:
+            return Denied(reason.replace("gave-up", "no-effect", 1))
+        try:
+            if place.node is None:
+                self._require_connection(self._timeout_s)
+                place.node = place.ours(self._children(place.parent))
+            if place.node is not None:
+                self._delete(f"{place.parent}/{place.node}")
+        except (NoNodeError, SessionExpiredError):
+            pass
+        except UNSURE as error:
+            self._give_up_session()
+            return Unknown(f"{reason}; clean-up: {_named(error)}")
+        return Denied(reason)
+
+    # Requests.
+
+    @property
+    def _zk(self) -> Any:
+        return self._session.client
+
+    def _require_connection(self, limit_s: float) -> None:
+        if not self._session.connected(limit_s):
+            raise NoAnswerError("not connected")
+
+    def _request(self, *requests: Any) -> list[Any]:
+        return self._session.answers(self._timeout_s, *requests)
+
+    def _children(self, parent: str) -> Sequence[str]:
+        """The children, not older than this call."""
+        _, children = self._request(
+            self._zk.sync_async(parent), self._zk.get_children_async(parent)
+        )
+        return list(children)
+
+    def _delete(self, path: str) -> None:
+        self._require_connection(self._timeout_s)
+        self._request(self._zk.delete_async(path))
+
+    # The session.
+
+    def _open(self) -> Session:
+        return Session(
+            self._nodes, self._ttl_s, on_heartbeat=self._heartbeat, on_lost=self._lose_all
+        )
+
+    def _heartbeat(self, session_id: int, sent_ns: int, valid_until_ns: int) -> None:
+        for hold in list(self._holds.values()):
+            if hold.handle.session_id == session_id:
+                self._observer.extended(
+                    hold,
+                    sent_ns=sent_ns,
+                    acknowledged_ns=time.monotonic_ns(),
+                    valid_until_ns=valid_until_ns,
+                )
+
+    def _lose_all(self) -> None:
+        for hold in list(self._holds.values()):
+            if self._holds.pop(hold.id, None) is not None:
+                self._observer.lost(hold)
+
+    def _give_up_session(self) -> None:
+        """A node of unknown fate must not outlive this call by more than the session's timeout."""
+        self._lose_all()
+        self._session.dispose()
+        self._session = self._open()
+
+
+def _number(child: str) -> int:
+    return int(child.rpartition(MARK)[2])
+
+
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".rstrip(": ")
+
+
+_RECIPE = "https://zookeeper.apache.org/doc/current/recipes.html#sc_recipes_Locks"
+_GUARANTEES = (
+    "https://zookeeper.apache.org/doc/current/zookeeperInternals.html#sc_consistency (writes are "
+    "linearizable, a client's requests keep their order)"
+)
+_FRESH_SESSIONS = "a new leader starts every session's timeout afresh"
+_SESSIONS_END = (
+    "https://zookeeper.apache.org/doc/current/zookeeperProgrammers.html#ch_zkSessions: a client "
+    "learns that its session expired only when it reconnects; until then it acts as a holder"
+)
+_HOLDS = {"double-grant": Expectation("holds", f"{_GUARANTEES}; {_FRESH_SESSIONS}")}
+
+OUTCOMES = {
+    "acquire: not connected": "Denied: no-effect",
+    "create: NoAnswerError, then deleted": "Denied: gave-up",
+    "create: ConnectionLoss, then deleted": "Denied: gave-up",
+    "create: NoAnswerError, not deleted": "Unknown",
+    "create: ConnectionLoss, not deleted": "Unknown",
+    "create: SessionExpiredError": "Denied: gave-up",
+    "acquire: own node gone": "Denied: gave-up",
+    "release: not connected": "Unknown",
+    "release: NoAnswerError": "Unknown",
+    "release: ConnectionLoss": "Unknown",
+    "release: NoNodeError": "NotHeld",
+    "release: SessionExpiredError": "NotHeld",
+}
+
+SYSTEM = System(
+    name="zookeeper",
+    topologies=("zookeeper",),
+    family="zookeeper",
+    fence="czxid of the holder's node",
+    waits_by="watch on the node just before",
+    source=_RECIPE,
+    connect=ZooKeeper,
+    outcomes=OUTCOMES,
+    expectations={
+        "client-pause": {
+            "stale-holder": Expectation("breaks", _SESSIONS_END, "documented-limit", tries=3),
+            "lost-update": Expectation("may-break", _SESSIONS_END, "documented-limit"),
+        },
+        "pause": _HOLDS,
+        "kill": _HOLDS,
+        "partition-drop": _HOLDS,
+    },
+)
