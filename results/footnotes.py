@@ -1,0 +1,256 @@
+"""What has to stand under a table so that nobody misreads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pandas as pd
+
+from results import show
+from results.cases import (
+    Case,
+    Frames,
+    fault_of,
+    in_order,
+    is_consensus,
+    is_published,
+    lock_of,
+    number,
+)
+from results.machine import describe
+from results.quantiles import P50, P99, P999, carries, needed
+
+# Settings that one reads first, and what they are called under the table.
+PACE: Final = {
+    "lease_ttl_s": "lease {} s",
+    "hold_s": "hold {} s",
+    "wait_s": "wait up to {} s",
+    "client_timeout_s": "client timeout {} s",
+    "aimed_hold_s": "aimed hold {} s",
+    "own_period_s": "own keys every {} s",
+    "retry_pause_s": "pause after a refusal {} s",
+    "touch_resource": "touches the resource: {}",
+}
+
+
+def footnotes(
+    cases: Sequence[Case], made: Frames, *, machine: Mapping[str, Any], versions: Mapping[str, Any]
+) -> list[str]:
+    """Sentences, the ones that change how the table is read first."""
+    notes = [
+        *_signs(cases),
+        *_reasons(cases),
+        *_void(cases),
+        *_dashes(made),
+        *_latencies(cases),
+        *_links(cases),
+        *_disk(cases, machine),
+        *_generator(cases),
+        *_declared(cases),
+    ]
+    line = describe(machine)
+    if line:
+        notes.append(f"Machine: {line}.")
+    known = version_line(versions)
+    if known:
+        notes.append(f"Versions: {known}.")
+    seeds = in_order(str(case["seed"]) for case in cases if case.get("seed") is not None)
+    if seeds:
+        notes.append(f"Seed {show.words(seeds)}: replays the schedule of faults, not the network.")
+    return notes
+
+
+def version_line(versions: Mapping[str, Any]) -> str:
+    """All versions in one line, nested ones flattened; digests are cut to twelve characters."""
+    parts = []
+    for name, value in versions.items():
+        if isinstance(value, Mapping):
+            inner = version_line(value)
+            parts += [f"{name}: {inner}"] if inner else []
+        elif isinstance(value, str) and value:
+            head, colon, digest = value.rpartition("sha256:")
+            parts.append(f"{name} {head}{colon}{digest[:12] if colon else digest}")
+        elif value is not None:
+            parts.append(f"{name} {value}")
+    return ", ".join(parts)
+
+
+SIGNS: Final = (
+    "✓ every promise was kept; ✗ broken (expected: the source of the lock's expectation says so); "
+    "? not decided or not exposed, and so never green; ! the bench failed; · the fault does not "
+    "apply."
+)
+WORDS: Final = (
+    (
+        "hand-over: release invoked to next grant, with a waiter; wait: mostly the queue. Of "
+        "operations that succeeded; den/unk counts the acquires that were denied or ended unknown. "
+        "Before, during and after the fault are never pooled."
+    ),
+    (
+        "avail: one-second windows with a grant; gap: longest time without one; recov: heal to first "
+        "grant asked for since the fault; orphan: fault to next grant of a key whose holder it froze "
+        "or killed. floor: one client alone, acquire p50 and the client's own CPU per cycle, which is "
+        "part of every latency beside it."
+    ),
+)
+
+
+def _signs(cases: Sequence[Case]) -> list[str]:
+    return [SIGNS] if cases else []
+
+
+def _reasons(cases: Sequence[Case]) -> list[str]:
+    return [
+        f"{lock_of(case)} under {fault_of(case)}: {case.get('judgement')}: {case['why']}."
+        for case in cases
+        if case.get("judgement") not in {None, "as expected"} and case.get("why")
+    ]
+
+
+def _void(cases: Sequence[Case]) -> list[str]:
+    """Cases whose generator was the bottleneck."""
+    notes = []
+    for case in cases:
+        generator = _mapping(case.get("generator"))
+        if generator.get("ok", True) and case.get("numbers", "valid") == "valid":
+            continue
+        why = "; ".join(map(str, generator.get("why") or ["the generator was the bottleneck"]))
+        kind = "published experiment" if is_published(case) else fault_of(case)
+        notes.append(f"Numbers in brackets are void, {lock_of(case)} under {kind}: {why}.")
+    return notes
+
+
+def _dashes(made: Frames) -> list[str]:
+    """Which quantiles are left out because too few operations carry them, and how few."""
+    shown = made.latency[made.latency["kind"].isin(KIND_WORDS)]
+    shown = shown[shown["workload"] != "published"]
+    thin = shown[~shown["count"].map(lambda n: carries(int(n), P99)) & (shown["count"] > 0)]
+    if thin.empty:
+        return []
+    parts = [
+        f"{KIND_WORDS[str(kind)]} {phase} n = {_span(group['count'])}"
+        for (kind, phase), group in thin.groupby(["kind", "phase"], sort=False)
+    ]
+    return [
+        (
+            f"– for a quantile that its n does not carry (p50 needs {needed(P50)}, p99 "  # noqa: RUF001
+            f"{needed(P99):,}, p99.9 {needed(P999):,}): {', '.join(parts)}."
+        )
+    ]
+
+
+KIND_WORDS: Final = {"acquire": "acquire", "handover": "hand-over", "wait": "wait"}
+
+
+def _span(counts: pd.Series[int]) -> str:
+    low, high = int(counts.min()), int(counts.max())
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _latencies(cases: Sequence[Case]) -> list[str]:
+    if not any(case.get("latency_ms") for case in cases):
+        return []
+    paced = any(_mapping(case.get("response_ms")).get("acquire") for case in cases)
+    start = "from its intended start, " if paced else ""
+    acquire = (
+        f"acquire, own key: {start}on a key that nobody else wants; before: without other load, "
+        "during and after: beside the contended load."
+    )
+    return [acquire, *WORDS]
+
+
+def _links(cases: Sequence[Case]) -> list[str]:
+    """The same link stands before every system, and is in every latency."""
+    by_topology: dict[str, list[tuple[float, float]]] = {}
+    for case in cases:
+        link = _mapping(case.get("link_us"))
+        linked, direct = number(link.get("linked")), number(link.get("direct"))
+        if linked is not None and direct is not None:
+            name = str(case.get("topology", lock_of(case)))
+            by_topology.setdefault(name, []).append((linked, direct))
+    if not by_topology:
+        return []
+    parts = []
+    for name, pairs in by_topology.items():
+        linked, direct = (sorted(values)[len(values) // 2] for values in zip(*pairs, strict=True))
+        parts.append(f"{name} {linked:,.0f} µs, {direct:,.0f} µs without")
+    return [
+        (
+            f"The link (published port and Toxiproxy), one cheapest request, median: "
+            f"{'; '.join(parts)}. "
+            "It is part of every latency."
+        )
+    ]
+
+
+def _disk(cases: Sequence[Case], machine: Mapping[str, Any]) -> list[str]:
+    systems = in_order(lock_of(case) for case in cases if is_consensus(case))
+    fsync = _mapping(machine.get("fsync_ms"))
+    if not systems or number(fsync.get("p50")) is None:
+        return []
+    p99 = number(fsync.get("p99"))
+    tail = f"p99 {show.ms(p99)} ms"
+    if p99 is None:
+        tail = f"max {show.ms(number(fsync.get('max')))} ms of {fsync.get('count')}"
+    return [
+        (
+            f"{show.words(systems)}: every grant waits for disks; fdatasync here takes p50 "
+            f"{show.ms(number(fsync.get('p50')))} ms, {tail}."
+        )
+    ]
+
+
+def _generator(cases: Sequence[Case]) -> list[str]:
+    checked = [case for case in cases if isinstance(case.get("generator"), Mapping)]
+    if not checked:
+        return []
+    fine = sum(bool(case["generator"].get("ok")) for case in checked)
+    workers = [w for case in checked for w in case["generator"].get("workers") or ()]
+    cpu = _largest(workers, "cpu_percent_mean")
+    lag = _largest(workers, "lag_ms_p99")
+    missing = sum(int(case["generator"].get("missing") or 0) for case in checked)
+    parts = [f"Load generator healthy in {fine} of {show.times(len(checked), 'case')}"]
+    if cpu is not None:
+        parts.append(f"busiest worker {cpu:.0f} % of a core on average")
+    if lag is not None:
+        parts.append(f"its loop's lag p99 at most {show.ms(lag)} ms")
+    parts.append(f"{show.times(missing, 'worker')} missing")
+    return ["; ".join(parts) + "."]
+
+
+def _largest(workers: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    values = [number(worker.get(name)) for worker in workers]
+    return max((value for value in values if value is not None), default=None)
+
+
+def _declared(cases: Sequence[Case]) -> list[str]:
+    """One lease, hold and timeout for all; what servers were told besides, per topology."""
+    notes = []
+    paces = {True: "Declared for all", False: "Declared for the published experiment"}
+    for ordinary, word in paces.items():
+        chosen = [case for case in cases if is_published(case) is not ordinary]
+        lines = in_order(_pace(case) for case in chosen if case.get("settings"))
+        for line in filter(None, lines):
+            of = show.words(in_order(lock_of(c) for c in chosen if _pace(c) == line))
+            notes.append(f"{word if len(lines) == 1 else f'Declared for {of}'}: {line}.")
+    servers: dict[str, str] = {}
+    for case in cases:
+        own = [f"{k} {v}" for k, v in _mapping(case.get("settings")).items() if k not in PACE]
+        if own:
+            servers[str(case.get("topology", lock_of(case)))] = ", ".join(own)
+    notes += [f"Settings of {topology}: {line}." for topology, line in servers.items()]
+    return notes
+
+
+def _pace(case: Case) -> str:
+    settings = _mapping(case.get("settings"))
+    return ", ".join(
+        text.format(f"{settings[name]:g}" if number(settings[name]) is not None else settings[name])
+        for name, text in PACE.items()
+        if name in settings
+    )
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

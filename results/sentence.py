@@ -1,0 +1,231 @@
+"""The sentence that a reader takes away, computed from the results and from nothing else.
+
+Every claim carries k of n: n counts the cases that are evidence (the verdict broke, or it held
+although the fault could have hurt). A clause without evidence is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Final
+
+from results.cases import (
+    NO_FAULT,
+    Case,
+    broken,
+    counts_as_try,
+    expected_of,
+    fault_name,
+    fenced,
+    has_numbers,
+    in_order,
+    is_consensus,
+    is_control,
+    is_published,
+    lock_of,
+    number,
+    quantile_ms,
+    results_of,
+    undecided,
+)
+from results.show import ms, words
+
+CLIENT_PAUSE: Final = "client-pause"
+STALE: Final = "stale-holder"
+WHEN: Final = {
+    NO_FAULT: "without any fault",
+    CLIENT_PAUSE: "under a client pause",
+    "pause": "when servers froze",
+    "partition-drop": "under a partition",
+    "kill": "when servers were killed",
+    "wipe": "when nodes lost their data",
+}
+# What a lock did whose verdict is invalid.
+DID: Final = {
+    "double-grant": "gave the lock away twice",
+    "late-grant": "handed over locks whose lease had passed",
+    STALE: "let a holder act after its time",
+    "wrong-release": "let one client's release end another's grant",
+    "false-release": "confirmed releases of locks no longer held",
+    "wrong-extend": "let one client's extension touch another's grant",
+    "fence-order": "issued fences out of order",
+    "lost-update": "lost updates",
+    "linearizable": "answered as no single lock could",
+}
+# Not worth a clause of its own in a case in which its cause broke too.
+FOLLOWS: Final = {
+    "lost-update": {STALE, "double-grant"},
+    "linearizable": {"double-grant", "wrong-release", "lost-update"},
+}
+
+
+def sentence(cases: Sequence[Case]) -> str:
+    """One sentence; an honest one also when there is little to say."""
+    locks = [case for case in cases if not is_control(case)]
+    pauses = [case for case in locks if fault_name(case) == CLIENT_PAUSE]
+    first = _acting_at_once(pauses)
+    clauses = [
+        *first,
+        *_fenced(pauses),
+        *_violations(locks, also=bool(first)),
+        *_kept(locks),
+        *_controls([case for case in cases if is_control(case)]),
+        *_price(locks),
+        *_without_evidence(cases),
+    ]
+    if not clauses:
+        return "Nothing was decided: no case is evidence for or against a lock."
+    text = "; ".join(clauses)
+    return text[0].upper() + text[1:] + "." if not _is_name(text, cases) else text + "."
+
+
+def _is_name(text: str, cases: Iterable[Case]) -> bool:
+    """Names of locks keep their spelling, at the beginning too."""
+    return any(text.startswith(lock_of(case)) for case in cases)
+
+
+def _tries(cases: Sequence[Case], verdict: str) -> tuple[int, int]:
+    """k of n."""
+    tries = [case for case in cases if counts_as_try(case, verdict)]
+    return sum(verdict in broken(case) for case in tries), len(tries)
+
+
+def _by_lock(cases: Sequence[Case]) -> dict[str, list[Case]]:
+    return {
+        lock: [case for case in cases if lock_of(case) == lock]
+        for lock in in_order(lock_of(case) for case in cases)
+    }
+
+
+def _acting_at_once(pauses: Sequence[Case]) -> list[str]:
+    tries = {lock: _tries(of, STALE) for lock, of in _by_lock(pauses).items()}
+    failed = [lock for lock, (k, _) in tries.items() if k]
+    held = [lock for lock, (k, n) in tries.items() if n and not k]
+    doing = "two clients from acting at once under a client pause"
+    clauses = []
+    if failed:
+        k, n = (sum(tries[lock][i] for lock in failed) for i in (0, 1))
+        if len(failed) == 1:
+            clause = f"alone, {failed[0]} did not keep {doing} ({k} of {n})"
+        elif len(failed) == 2:
+            clause = f"neither {failed[0]} nor {failed[1]} alone kept {doing} ({k} of {n})"
+        else:
+            clause = f"none of {words(failed)} alone kept {doing} ({k} of {n})"
+        unexpected = _unexpected([c for c in pauses if lock_of(c) in failed], STALE)
+        clauses.append(clause + unexpected)
+    if held:
+        n = sum(tries[lock][1] for lock in held)
+        clauses.append(f"{words(held)} kept {doing} (0 of {n})")
+    return clauses
+
+
+def _fenced(pauses: Sequence[Case]) -> list[str]:
+    """Only cases that broke without the check say anything about the check."""
+    tried = [(case, fenced(case)) for case in pauses if STALE in broken(case)]
+    scored = [(case, score) for case, score in tried if score is not None]
+    if not scored:
+        return []
+    k = sum(bool(number(score.get("stale_applied"))) for _, score in scored)
+    locks = words(in_order(lock_of(case) for case, _ in scored))
+    return [f"with the fence of {locks} checked at the resource, {k} of {len(scored)}"]
+
+
+def _violations(locks: Sequence[Case], *, also: bool) -> list[str]:
+    """Every other violation, by what happened and under which fault."""
+    clauses = []
+    for verdict in in_order([*DID, *(v for case in locks for v in broken(case))]):
+        for fault in in_order(fault_name(case) for case in locks):
+            if (verdict, fault) == (STALE, CLIENT_PAUSE):
+                continue
+            under = [case for case in locks if fault_name(case) == fault]
+            parts = []
+            for lock, of in _by_lock(under).items():
+                k, n = _tries(of, verdict)
+                on_its_own = [
+                    case
+                    for case in of
+                    if verdict in broken(case)
+                    and FOLLOWS.get(verdict, set()).isdisjoint(broken(case))
+                ]
+                if on_its_own:
+                    parts.append(f"{lock} ({k} of {n}{_unexpected(of, verdict, ', ')})")
+            if parts:
+                did = DID.get(verdict, f"broke {verdict}")
+                when = WHEN.get(fault, f"under {fault}")
+                clauses.append(f"{words(parts)} {'also ' if also else ''}{did} {when}")
+    return clauses
+
+
+def _unexpected(cases: Sequence[Case], verdict: str, before: str = ", ") -> str:
+    surprised = any(
+        verdict in broken(case) and expected_of(case, verdict) == "holds" for case in cases
+    )
+    return f"{before}not expected" if surprised else ""
+
+
+def _kept(locks: Sequence[Case]) -> list[str]:
+    """Locks of which no verdict broke under any fault but a client pause."""
+    clauses = []
+    clean: dict[str, int] = {}
+    for lock, of in _by_lock([c for c in locks if fault_name(c) != CLIENT_PAUSE]).items():
+        evidence = [case for case in of if case.get("exposed") is True and not undecided(case)]
+        if evidence and not any(broken(case) for case in of):
+            clean[lock] = len(evidence)
+    if clean:
+        other = "else " if any(fault_name(case) == CLIENT_PAUSE for case in locks) else ""
+        n = sum(clean.values())
+        clauses.append(f"{words(list(clean))} broke nothing {other}(0 of {n})")
+    return clauses
+
+
+def _controls(controls: Sequence[Case]) -> list[str]:
+    clauses = []
+    for lock, of in _by_lock(controls).items():
+        caught = sum(bool(broken(case)) for case in of)
+        what = words(in_order(v for case in of for v in broken(case)))
+        if caught:
+            clauses.append(f"the control {lock} was caught ({what}: {caught} of {len(of)})")
+        else:
+            clauses.append(f"the control {lock} was not caught (0 of {len(of)})")
+    return clauses
+
+
+def _price(locks: Sequence[Case]) -> list[str]:
+    """Uncontended acquire, service time, from every case whose numbers hold: before its fault the
+    cases of one lock are the same experiment."""
+    p50: dict[str, float] = {}
+    agreed: set[str] = set()
+    for lock, of in _by_lock([c for c in locks if has_numbers(c) and not is_published(c)]).items():
+        found = [quantile_ms(case, "acquire", "before", "p50") for case in of]
+        known = [value for value in found if value is not None]
+        if known:
+            p50[lock] = median(known)
+        if any(is_consensus(case) for case in of):
+            agreed.add(lock)
+    others = {lock: value for lock, value in p50.items() if lock not in agreed}
+    if not others or not agreed.intersection(p50):
+        return []
+    base = min(others, key=others.__getitem__)
+    prices = []
+    for lock in (lock for lock in p50 if lock in agreed):
+        more = p50[lock] - others[base]
+        prices.append(f"{'+' if more >= 0 else '-'} {ms(abs(more))} ms ({lock})")
+    where = "(uncontended acquire, p50, client included)"
+    return [f"price of consensus: {words(prices)} over {base}'s {ms(others[base])} ms {where}"]
+
+
+def _without_evidence(cases: Sequence[Case]) -> list[str]:
+    """What nobody may read as green."""
+    clauses = []
+    ran = [case for case in cases if results_of(case)]
+    quiet = [case for case in ran if case.get("exposed") is not True and not broken(case)]
+    if quiet:
+        clauses.append(f"{len(quiet)} of {len(cases)} cases were not exposed and prove nothing")
+    open_ = [c for c in ran if c.get("exposed") is True and undecided(c) and not broken(c)]
+    if open_:
+        clauses.append(f"{len(open_)} of {len(cases)} are undecided")
+    failed = [case for case in cases if not results_of(case)]
+    if failed:
+        clauses.append(f"{len(failed)} of {len(cases)} failed and say nothing")
+    return clauses

@@ -1,0 +1,410 @@
+# The dash of the tables is an en dash.
+# ruff: noqa: RUF001
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from results.footnotes import version_line
+from results.sentence import sentence
+from results.show import escape_markdown, ms, percent
+from results.tables import csv_files, print_tables, report_markdown, tables
+
+VERDICTS = ("double-grant", "late-grant", "stale-holder", "wrong-release", "lost-update")
+
+
+def quantiles(p50: float | None, p99: float | None, count: int = 2000) -> dict[str, Any]:
+    return {"p50": p50, "p99": p99, "p999": None, "max": 99.0, "count": count, "iqr": 0.1}
+
+
+def case(
+    lock: str,
+    fault: str = "none",
+    *,
+    broke: tuple[str, ...] = (),
+    open_: tuple[str, ...] = (),
+    exposed: bool = True,
+    judgement: str = "as expected",
+    acquire_ms: float | None = 1.0,
+    **more: Any,
+) -> dict[str, Any]:
+    results = {
+        v: "invalid" if v in broke else "unknown" if v in open_ else "valid" for v in VERDICTS
+    }
+    phases = ("before",) if fault == "none" else ("before", "during", "after")
+    topology = {"redis-token": "redis", "redis-no-owner": "redis"}.get(lock, lock)
+    measured: dict[str, Any] = {
+        "availability": {"fraction": 0.75, "longest_gap_s": 2.25},
+        "recovery": [{"fault": fault, "servers_s": 0.5, "failover_s": 1.5, "dead_holder_s": None}],
+    }
+    return {
+        "lock": lock,
+        "family": topology,
+        "topology": topology,
+        "size": 3,
+        "fault": fault,
+        "workload": "mutex",
+        "network": "loopback",
+        "seed": 7,
+        "clients": 8,
+        "exposed": exposed,
+        "judgement": judgement,
+        "why": "because",
+        "expected": {v: "may-break" if v in broke else "holds" for v in VERDICTS},
+        "verdicts": {
+            v: {"result": r, "reason": f"{v}!", "evidence": []} for v, r in results.items()
+        },
+        "measurements": measured,
+        "numbers": "valid",
+        "latency_ms": {
+            kind: {phase: quantiles(acquire_ms, 8.0) for phase in phases}
+            for kind in ("acquire", "handover", "wait", "release")
+        },
+        "cycles_per_second": 432.1,
+        "cycles_per_second_by_phase": dict.fromkeys(phases, 100.0),
+        "counts": {"acquire": {phase: {"ok": 9, "fail": 2, "info": 1} for phase in phases}},
+        "floor": {"acquire_ms_p50": 0.3, "cpu_us_per_cycle": 210.0, "cycles": 900},
+        "generator": {"ok": True, "why": [], "workers": [], "missing": 0},
+        "link_us": {"linked": 233.0, "direct": 65.0},
+        "settings": {"lease_ttl_s": 3.0, "hold_s": 0.005, "client_timeout_s": 1.0},
+        "control": False,
+        **more,
+    }
+
+
+def fenced_case(lock: str, *, applied: int) -> dict[str, Any]:
+    found = case(lock, "client-pause", broke=("stale-holder",))
+    score = {"stale_attempted": 2, "stale_applied": applied}
+    found["measurements"] |= {"fencing": {"fence-on-read-and-write": score}}
+    return found
+
+
+def terminal(cases: list[dict[str, Any]], width: int = 110) -> str:
+    out = io.StringIO()
+    print_tables(tables(cases), Console(file=out, width=width, color_system=None))
+    return out.getvalue()
+
+
+# The sentence
+
+
+def test_the_sentence_of_a_full_run() -> None:
+    cases = [
+        case("redis-token", acquire_ms=0.5),
+        case("etcd", acquire_ms=2.75),
+        case("redis-token", "client-pause", broke=("stale-holder",), acquire_ms=0.5),
+        fenced_case("etcd", applied=0),
+        case("redlock", "wipe", broke=("double-grant", "lost-update"), acquire_ms=1.5),
+        case("etcd", "kill", acquire_ms=2.75),
+        case("redis-no-owner", "client-pause", broke=("wrong-release",), control=True),
+    ]
+    cases[3]["latency_ms"]["acquire"]["before"]["p50"] = 2.75
+    assert sentence(cases) == (
+        "Neither redis-token nor etcd alone kept two clients from acting at once under a client "
+        "pause (2 of 2); with the fence of etcd checked at the resource, 0 of 1; redlock (1 of 1) "
+        "also gave the lock away twice when nodes lost their data; redis-token and etcd broke "
+        "nothing else (0 of 3); the control redis-no-owner was caught (wrong-release: 1 of 1); "
+        "price of consensus: + 2.25 ms (etcd) over redis-token's 0.50 ms (uncontended acquire, "
+        "p50, client included)."
+    )
+
+
+def test_what_was_not_exposed_is_no_evidence() -> None:
+    cases = [
+        case("etcd", "client-pause", broke=("stale-holder",)),
+        case("etcd", "client-pause"),
+        case("etcd", "client-pause", exposed=False, judgement="not exposed"),
+        case("zookeeper", "client-pause", exposed=False, judgement="not exposed"),
+    ]
+    text = sentence(cases)
+    assert "(1 of 2)" in text
+    assert "zookeeper" not in text
+    assert "2 of 4 cases were not exposed and prove nothing" in text
+
+
+def test_an_undecided_verdict_is_no_evidence_and_is_said() -> None:
+    cases = [case("etcd", "kill", open_=("double-grant",), judgement="undecided")]
+    assert sentence(cases) == "1 of 1 are undecided."
+
+
+def test_a_fence_that_did_not_help_is_counted() -> None:
+    text = sentence([fenced_case("etcd", applied=0), fenced_case("etcd", applied=1)])
+    assert "with the fence of etcd checked at the resource, 1 of 2" in text
+
+
+def test_one_lock_alone_and_one_that_held() -> None:
+    cases = [case("etcd", "client-pause", broke=("stale-holder",)), case("magic", "client-pause")]
+    text = sentence(cases)
+    assert text.startswith("Alone, etcd did not keep two clients from acting at once")
+    assert "magic kept two clients from acting at once under a client pause (0 of 1)" in text
+    assert "fence" not in text
+
+
+def test_an_unexpected_violation_is_marked() -> None:
+    bad = case("etcd", "kill", broke=("double-grant",), judgement="worse than expected")
+    bad["expected"]["double-grant"] = "holds"
+    assert "etcd (1 of 1, not expected) gave the lock away twice" in sentence([bad])
+
+
+def test_a_control_that_was_not_caught_is_said() -> None:
+    missed = case("redis-no-owner", "client-pause", control=True, judgement="did not show")
+    assert "the control redis-no-owner was not caught (0 of 1)" in sentence([missed]).lower()
+
+
+def test_no_price_without_both_sides_or_with_void_numbers() -> None:
+    assert "price" not in sentence([case("etcd"), case("zookeeper")])
+    assert "price" not in sentence([case("redis-token")])
+    void = case("etcd", numbers="void")
+    assert "price" not in sentence([case("redis-token"), void])
+    thin = case("etcd", acquire_ms=None)
+    assert "price" not in sentence([case("redis-token"), thin])
+
+
+def test_nothing_at_all() -> None:
+    assert sentence([]) == "Nothing was decided: no case is evidence for or against a lock."
+    failed = {"lock": "etcd", "fault": "none", "judgement": "failed", "why": "no leader"}
+    assert sentence([failed]) == "1 of 1 failed and say nothing."
+
+
+# Tables
+
+
+def test_the_terminal_shows_verdicts_in_words() -> None:
+    text = terminal(
+        [
+            case("redis-token", "client-pause", broke=("stale-holder",)),
+            case("redis-token", "wipe", broke=("double-grant",), judgement="worse than expected"),
+            case("etcd", "client-pause", exposed=False, judgement="not exposed"),
+            case("etcd", "kill"),
+        ]
+    )
+    for word in ("✗ stale-holder", "✗ double-grant", "(expected)", "(NOT expected)", "✓ kept",
+                 "? not exposed", "·"):  # fmt: skip
+        assert word in text
+    assert "etcd under client-pause: not exposed: because." in " ".join(text.split())
+
+
+@pytest.mark.parametrize("width", [100, 120])
+def test_nothing_is_cut_off_in_a_terminal(width: int) -> None:
+    faults = ("none", "client-pause", "pause", "partition-drop", "kill", "wipe")
+    cases = [
+        case(lock, fault, broke=("double-grant", "stale-holder"), acquire_ms=1850.0)
+        for lock in ("redis-token", "redlock", "zookeeper", "etcd")
+        for fault in faults
+    ]
+    text = terminal(cases, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    assert text.count("1,850 / 8.00") == 3 * 4 * (1 + 5 * 3)
+
+
+def test_repeated_cases_give_k_of_n() -> None:
+    cases = [
+        case("redlock", "wipe", broke=("double-grant",)),
+        case("redlock", "wipe"),
+        case("redlock", "wipe", broke=("double-grant",)),
+    ]
+    cell = tables(cases).verdicts.loc["redlock", "wipe"]
+    assert cell == "✗ double-grant 2 of 3\n(expected)\n✓ kept"
+
+
+def test_a_quantile_that_n_does_not_carry_is_a_dash_with_its_n() -> None:
+    thin = case("etcd", "kill")
+    thin["latency_ms"]["acquire"]["during"] = quantiles(3.0, None, 57)
+    thin["latency_ms"]["handover"]["during"] = quantiles(None, None, 4)
+    made = tables([thin])
+    during = made.latency[made.latency["phase"] == "during"].iloc[0]
+    assert during["acquire, own key"] == "3.00 / –"
+    assert during["hand-over"] == "–"
+    note = next(note for note in made.footnotes if note.startswith("–"))
+    assert "p50 needs 20, p99 1,000, p99.9 10,000" in note
+    assert "acquire during n = 57" in note
+    assert "hand-over during n = 4" in note
+    assert "wait" not in note
+
+
+def test_phases_stand_apart() -> None:
+    one = case("etcd", "kill")
+    for phase, p50 in (("before", 1.0), ("during", 1000.0), ("after", 3.0)):
+        one["latency_ms"]["wait"][phase] = quantiles(p50, None)
+    table = tables([one]).latency
+    assert list(table["phase"]) == ["before", "during", "after"]
+    assert list(table["wait"]) == ["1.00 / –", "1,000 / –", "3.00 / –"]
+
+
+def test_from_the_intended_start_where_there_is_one() -> None:
+    paced = case("etcd", "kill", response_ms={"acquire": {"during": quantiles(1810.0, 2000.0)}})
+    table = tables([paced]).latency
+    assert list(table["acquire, own key"]) == ["1.00 / 8.00", "1,810 / 2,000", "1.00 / 8.00"]
+
+
+def test_void_numbers_stand_in_brackets_and_the_verdict_stays() -> None:
+    generator = {"ok": False, "why": ["worker-1 used 97 % of a core"], "workers": [], "missing": 0}
+    void = case("etcd", "kill", broke=("double-grant",), numbers="void", generator=generator)
+    text = terminal([void])
+    assert "(1.00 / 8.00)" in text
+    assert "✗ double-grant" in text
+    assert "worker-1 used 97 % of a core" in " ".join(text.split())
+    assert "healthy in 0 of 1 case" in text
+
+
+def test_measurements_reach_the_table() -> None:
+    row = tables([case("etcd", "kill")]).latency.iloc[0]
+    assert row["available"] == "75.0 %"
+    assert row["longest gap"] == "2.2 s"
+    assert row["recovery"] == "0.50 s"
+    assert row["dead holder"] == "–"
+    assert row["denied / unknown"] == "2 / 1"
+    assert row["client floor"] == "0.30 ms, 210 µs CPU"
+    assert row["cycles/s"] == "100"
+
+
+def test_a_system_that_did_not_recover_has_no_recovery_time() -> None:
+    two = case("etcd", "kill")
+    two["measurements"]["recovery"].append({"fault": "kill", "servers_s": None})
+    assert tables([two]).latency.iloc[0]["recovery"] == "–"
+
+
+def test_cases_of_one_lock_that_differ_are_told_apart() -> None:
+    cases = [case("etcd"), case("etcd", size=5), case("redlock")]
+    assert list(tables(cases).verdicts.index) == ["etcd, 3 nodes", "etcd, 5 nodes", "redlock"]
+
+
+def test_the_published_experiment_stands_beside_the_cited_figures() -> None:
+    own: dict[str, Any] = {
+        "latency_ms": {"acquire": {"before": quantiles(31.0, 80.0)}},
+        "size": 5,
+        "clients": 100,
+        "cycles_per_second": None,
+        "own_cycles_per_second": 2345.6,
+        "workload": "published",
+    }
+    bound: dict[str, Any] = {"generator": {"ok": False, "why": ["x"]}, "numbers": "void"}
+    cases = [case("redlock", **own, **bound), case("zookeeper", **own), case("etcd")]
+    made = tables(cases)
+    assert made.published is not None
+    assert made.published.to_numpy().tolist() == [
+        ["redlock", "measured", "31.0", "80.0", "2,346", "–", "generator-bound"],
+        ["redlock", "cited", "2.3", "12", "15,000", "about 100 ms", ""],
+        ["zookeeper", "measured", "31.0", "80.0", "2,346", "–", ""],
+        ["zookeeper", "cited", "8.7", "45", "3,200", "about 2 s", ""],
+    ]
+    assert list(made.verdicts.index) == ["etcd"]
+    assert set(made.latency["lock"]) == {"etcd"}
+    assert "Informational" in terminal(cases)
+
+
+def test_a_violation_in_the_published_experiment_is_not_hidden() -> None:
+    broke = case("redlock", workload="published", broke=("double-grant",))
+    made = tables([broke])
+    assert "✗ double-grant" in str(made.verdicts.iloc[0, 0])
+    assert made.published is not None
+    assert "✗ double-grant" in made.published.iloc[0]["remark"]
+    assert "redlock (1 of 1) gave the lock away twice without any fault" in made.sentence
+
+
+# Markdown and CSV
+
+NASTY = "a|b*c_d<script>`e`[f](g)\n# h &amp; $x$ \x1b[31m"
+
+
+def test_odd_names_stay_text_in_markdown() -> None:
+    text = report_markdown(tables([case(NASTY, "kill"), case("etcd", "kill")]))
+    lines = text.splitlines()
+    rows = [line for line in lines if line.startswith("|")]
+    matrix = rows[: rows.index("| --- | --- |") + 3]
+    # A row has as many cells as the heading, whatever stands in the names.
+    assert {line.count("|") for line in matrix} == {3}
+    assert "<script>" not in text
+    assert "\x1b" not in text
+    assert not any(line.startswith("# h") for line in lines)
+    assert "\\`e\\`" in text
+    assert "&amp;amp;" in text
+
+
+def test_escaping_keeps_what_needs_none() -> None:
+    assert escape_markdown("partition-drop 1,850 / 3.00 ms (expected)") == (
+        "partition-drop 1,850 / 3.00 ms (expected)"
+    )
+    assert escape_markdown("a|b") == "a&#124;b"
+    assert escape_markdown("a\nb") == "a<br>b"
+
+
+def test_the_report_holds_sentence_tables_and_notes() -> None:
+    text = report_markdown(tables([case("etcd", "kill")], versions={"redis": "8.1.0"}), title="Run")
+    order = ["# Run", "**", "## Verdicts", "## Latency and throughput", "## Notes", "redis 8.1.0"]
+    positions = [text.index(part) for part in order]
+    assert positions == sorted(positions)
+    assert "fault | lock | client floor | phase | acquire, own key" in text
+
+
+def test_csv_reads_back_with_units_in_its_column_names() -> None:
+    thin = case(NASTY.replace("\x1b", ""), "kill")
+    thin["latency_ms"]["wait"]["during"] = quantiles(2.5, None, 57)
+    made = csv_files(tables([thin]))
+    latency = pd.read_csv(io.StringIO(made["latency.csv"]))
+    assert len(latency) == 4 * 3
+    wait = latency[(latency["kind"] == "wait") & (latency["phase"] == "during")].iloc[0]
+    assert wait["p50_ms"] == 2.5
+    assert pd.isna(wait["p99_ms"])
+    assert wait["count"] == 57
+    cases = pd.read_csv(io.StringIO(made["cases.csv"]))
+    assert cases.loc[0, "lock"] == NASTY.replace("\x1b", "")
+    assert cases.loc[0, "recovery_s"] == 0.5
+    assert cases.loc[0, "availability_percent"] == 75
+    verdicts = pd.read_csv(io.StringIO(made["verdicts.csv"]))
+    assert set(verdicts["verdict"]) == set(VERDICTS)
+
+
+def test_a_case_that_failed_early_breaks_no_table() -> None:
+    failed = {"lock": "etcd", "fault": "kill", "judgement": "failed", "why": "no leader in 20 s"}
+    cases: list[dict[str, Any]] = [failed, case("redlock", "kill")]
+    assert "! failed" in terminal(cases)
+    assert "no leader in 20 s" in report_markdown(tables(cases))
+    assert csv_files(tables([failed]))["latency.csv"].count("\n") == 1
+    assert terminal([])
+
+
+def test_footnotes_say_what_was_declared_and_what_the_link_costs() -> None:
+    notes = tables(
+        [case("etcd"), case("redis-token")],
+        machine={
+            "cpu": "Some CPU",
+            "fsync_ms": {"p50": 0.5, "p99": 4.0, "max": 9.0, "count": 1000},
+        },
+        versions={"libraries": {"redis": "8.1.0"}, "images": {"etcd": "sha256:" + "ab" * 32}},
+    ).footnotes
+    text = "\n".join(notes)
+    assert "Declared for all: lease 3 s, hold 0.005 s, client timeout 1 s." in notes
+    assert "etcd 233 µs, 65 µs without" in text
+    assert (
+        "etcd: every grant waits for disks; fdatasync here takes p50 0.50 ms, p99 4.00 ms" in text
+    )
+    assert "Seed 7:" in text
+    assert "sha256:abababababab" in text
+    assert "ab" * 10 not in text
+
+
+# How numbers are written
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0412, "0.041"), (0.4, "0.40"), (2.314, "2.31"), (12.34, "12.3"), (1850.4, "1,850"),
+     (None, "–"), (float("nan"), "–")],
+)  # fmt: skip
+def test_milliseconds(value: float | None, text: str) -> None:
+    assert ms(value) == text
+
+
+def test_an_outage_is_never_rounded_away() -> None:
+    assert percent(99.99) == "99.9 %"
+    assert percent(100.0) == "100.0 %"
+
+
+def test_versions_in_one_line() -> None:
+    assert version_line({"a": "1", "b": {"c": "2", "d": None}, "e": {}}) == "a 1, b: c 2"
