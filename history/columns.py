@@ -32,8 +32,7 @@ class History:
     Every column has one entry per operation. ``f``, ``type`` and ``mode`` hold the numbers of
     ``history.op``; ``type`` is never OPEN. ``key`` and ``error`` are indices into ``keys`` and
     ``errors`` (-1: none). Missing numbers are ``NULL``; ``complete_ns`` is NULL for an info.
-    ``hold_names`` and ``process_names`` translate back where a foreign file used other than
-    numbers.
+    The ``…_names`` translate back where a foreign file used other than numbers.
     """
 
     process: Ints
@@ -61,6 +60,8 @@ class History:
     epsilon_ns: int = 0
     hold_names: Mapping[int, str] | None = None
     process_names: Mapping[int, str] | None = None
+    value_names: Mapping[int, str] | None = None
+    owner_names: Mapping[int, str] | None = None
 
     def __len__(self) -> int:
         return len(self.invoke_ns)
@@ -79,6 +80,18 @@ class History:
         if self.process_names is not None and process in self.process_names:
             return self.process_names[process]
         return str(process)
+
+    def process_json(self, process: int) -> int | str:
+        """The process as it stands in a file: a number, or the name it came with."""
+        return (self.process_names or {}).get(process, process)
+
+    def value_json(self, value: int) -> int | str | None:
+        """A register's value as it stands in a file."""
+        return None if value == NULL else (self.value_names or {}).get(value, value)
+
+    def owner_json(self, owner: int) -> int | str:
+        """An owner as it stands in a file."""
+        return (self.owner_names or {}).get(owner, owner)
 
 
 MUTEX = Object()

@@ -1,0 +1,107 @@
+"""``lockbench check``: judges saved histories. No Docker, no cluster, no lock library is touched.
+
+Exit codes by verdict: 0 valid, 1 invalid, 2 unknown; 254 for what cannot be read.
+"""
+
+from __future__ import annotations
+
+import json as json_format
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+
+from bench.errors import BadInput
+from checker.check import check as judge
+from checker.load import find, load
+from checker.verdict import RANK, Report, Verdict, worst
+from history.columns import History
+from history.recording import UnreadableHistory
+
+EXIT: Mapping[str, int] = {"valid": 0, "invalid": 1, "unknown": 2}
+
+
+def check(
+    files: Sequence[Path],
+    *,
+    model: str | None,
+    permits: int | None,
+    initial: str | None,
+    json: bool,
+    html: Path | None,
+) -> int:
+    """Judges every history under ``files``, prints what it found and returns the exit code. Raises
+    BadInput for a file that is not a readable history, before anything is printed."""
+    if model is not None or permits is not None or initial is not None or html is not None:
+        raise BadInput("--model, --permits, --initial and --html are not there yet")
+    reports = {str(path): _report(path) for path in _histories(files)}
+    if json:
+        print(json_format.dumps(_document(reports), indent=1))
+    else:
+        for path, report in reports.items():
+            _say(path, report)
+    return EXIT[worst(report.result for report in reports.values())]
+
+
+def _histories(files: Sequence[Path]) -> list[Path]:
+    try:
+        return [path for file in files for path in find(file)]
+    except UnreadableHistory as error:
+        raise BadInput(str(error)) from error
+
+
+def _report(path: Path) -> Report:
+    began = perf_counter()
+    history = _read(path)
+    read = perf_counter() - began
+    report = judge(history)
+    return replace(report, seconds={"read": read, **report.seconds})
+
+
+def _read(path: Path) -> History:
+    try:
+        return load(path)
+    except (UnreadableHistory, OSError) as error:
+        raise BadInput(str(error)) from error
+    except MemoryError as error:
+        raise BadInput(f"{path}: too large for the memory of this machine") from error
+
+
+def _document(reports: Mapping[str, Report]) -> dict[str, object]:
+    """The JSON of one history; of several, the worst verdicts with the single reports beside."""
+    if len(reports) == 1:
+        return next(iter(reports.values())).to_json()
+    verdicts: dict[str, Verdict] = {}
+    for path, report in reports.items():
+        for name, verdict in report.verdicts.items():
+            if name not in verdicts or RANK[verdict.result] > RANK[verdicts[name].result]:
+                verdicts[name] = replace(verdict, reason=f"{path}: {verdict.reason}")
+    total = Report(
+        operations=sum(report.operations for report in reports.values()),
+        grants=sum(report.grants for report in reports.values()),
+        verdicts=verdicts,
+        seconds={
+            part: sum(report.seconds.get(part, 0.0) for report in reports.values())
+            for part in ("read", "check")
+        },
+    )
+    # Worst over the files, too: one that nothing applies to is unknown.
+    return total.to_json() | {
+        "result": worst(report.result for report in reports.values()),
+        "files": {path: report.to_json() for path, report in reports.items()},
+    }
+
+
+def _say(path: str, report: Report) -> None:
+    seconds = sum(report.seconds.values())
+    print(
+        f"{path}: {report.result.upper()} "
+        f"({report.operations} operations, {report.grants} grants, {seconds:.3f} s)"
+    )
+    if not report.verdicts:
+        print("  no check applies to this history, so nothing is shown")
+    for name, verdict in report.verdicts.items():
+        print(f"  {name:14} {verdict.result:8} {verdict.reason}")
+        if verdict.result == "invalid":
+            for item in verdict.evidence:
+                print(f"  {'':14} - {item.get('text', item)}")

@@ -1,0 +1,1 @@
+"""The checker: judges saved histories. It knows no lock, no cluster and no Docker."""

@@ -1,0 +1,89 @@
+"""``check``: everything the checker has to say about one history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import TypeVar
+
+from checker.exclusion import double_grant, late_grant
+from checker.fences import fence_order
+from checker.fencing import scorings
+from checker.linearizable import linearizable
+from checker.measure import measurements
+from checker.promises import link, promises
+from checker.releases import Releases
+from checker.resource import lost_update, stale_holder, uses
+from checker.verdict import Report, Verdict
+from checker.words import Case
+from history.columns import History
+
+T = TypeVar("T")
+
+
+def check(history: History) -> Report:
+    """Runs every check that applies. A check that crashes is unknown and hides no other."""
+    began = perf_counter()
+    verdicts: dict[str, Verdict] = {}
+    try:
+        links = link(history)
+        case = Case(history, promises(history, links))
+    except Exception as error:  # noqa: BLE001 - whatever it is, it must not pass for a verdict
+        verdicts["double-grant"] = crashed("reading the grants", error)
+        return Report(len(history), 0, verdicts, {}, {"check": perf_counter() - began})
+
+    def answer(name: str, ask: Callable[[], Verdict | None]) -> None:
+        verdict = attempt(name, ask)
+        if verdict is not None:
+            verdicts[name] = verdict
+
+    answer("double-grant", lambda: double_grant(case))
+    answer("late-grant", lambda: late_grant(case))
+    released = once(lambda: Releases(case, links))
+    answer("wrong-release", lambda: released().wrong_release())
+    answer("false-release", lambda: released().false_release())
+    answer("wrong-extend", lambda: released().wrong_extend())
+    answer("fence-order", lambda: fence_order(case))
+    used = once(lambda: uses(case, links))
+    answer("stale-holder", lambda: stale_holder(case, used()))
+    answer("lost-update", lambda: lost_update(case, used()))
+    answer("linearizable", lambda: linearizable(case, links))
+    measured = measure("measurements", lambda: measurements(case, links))
+    fencing = measure("fencing", lambda: {"fencing": scorings(case, used())})
+    if fencing["fencing"] is not None:
+        measured |= fencing
+    grants = len(case.promises)
+    return Report(len(history), grants, verdicts, measured, {"check": perf_counter() - began})
+
+
+def attempt(name: str, ask: Callable[[], Verdict | None]) -> Verdict | None:
+    """The answer of a check, or unknown with what it crashed on."""
+    try:
+        return ask()
+    except Exception as error:  # noqa: BLE001 - see crashed
+        return crashed(name, error)
+
+
+def crashed(name: str, error: Exception) -> Verdict:
+    """A check that fell over proves nothing either way."""
+    return Verdict("unknown", f"{name} crashed: {type(error).__name__}: {error}")
+
+
+def measure(name: str, take: Callable[[], dict[str, object]]) -> dict[str, object]:
+    """Some measurements; a number that cannot be taken hides no verdict."""
+    try:
+        return take()
+    except Exception as error:  # noqa: BLE001 - see above
+        return {name: {"error": f"{type(error).__name__}: {error}"}}
+
+
+def once(make: Callable[[], T]) -> Callable[[], T]:
+    """Makes something when it is first asked for, so that a crash belongs to those who need it."""
+    made: list[T] = []
+
+    def get() -> T:
+        if not made:
+            made.append(make())
+        return made[0]
+
+    return get

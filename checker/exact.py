@@ -1,0 +1,222 @@
+"""Linearizability of locks by one sort: the *minimal hold* rule.
+
+The argument. Replace every lock operation by the instants at which it may take effect. A granted
+acquire takes effect inside its window, and so does a release that was answered ok; an unknown one
+takes effect at any time from its invocation on, or never. So whatever linearization one chooses, a
+section (an acquire and what was done under it) holds the lock at least during its **core**:
+
+    from the completion of the acquire to the invocation of its release;
+    for ever if no release was called (a lease: to the end of the promise);
+    and, whatever was promised, to the last invocation of an extend or release that was answered ok,
+    because the answer proves that the hold was still there.
+
+Conversely, placing each acquire at its completion and each release at its invocation makes every
+section hold the lock exactly during its core. What may be held together (one owner; readers, or
+one writer; n permits) is *monotone*: if a set of sections may hold it together, any subset may. So
+the smallest holds are the best ones, and a history is linearizable if and only if its cores are
+compatible at every instant. Cores are closed intervals of instants, but operations at one instant
+can be put in any order, so cores that only touch do not conflict.
+
+Unknown outcomes, by the same argument:
+
+- An unknown acquire under which nothing was ever confirmed may never have happened: the smallest
+  hold is none, and it is left out.
+- An unknown acquire whose release (or extend) was answered ok did happen. With one confirmation its
+  smallest hold is a single instant inside the window of that answer: it needs an instant at which
+  no incompatible core is strictly open. Several such instants may coincide. With more than one
+  confirmation it has a core, from the first completion to the last invocation.
+- An unknown release takes effect at its invocation (the smallest hold) unless a later release of
+  the same hold was answered ok, which proves that it had not; a later not-held answer proves
+  nothing more, because the hold is over at the invocation already.
+- A lease may be taken away by the service at any time after the promise, or not at all: the
+  smallest hold ends with the promise.
+
+Contradictions inside one section: a release answered ok twice, a release or extend answered ok
+without any acquire, and not-held answered while nothing can have ended the hold (before any release
+of unknown outcome, and within the promise).
+
+Identities are holds where the history has hold ids, else the processes, which must then be
+sequential: their operations alternate, so a release belongs to the acquire before it. Process
+numbers that are used again after an unknown outcome are covered by the same pairing, as long as the
+operations of the process still do not overlap; an unknown acquire is then the last acquire before
+the release, exactly as if it had been granted.
+
+Not covered, and left to the search: refused tries of a lock that declares them strict (a refusal
+needs the lock to be *held*, which is not monotone), unless the lock was never free in any placement
+or surely held in every one; unknown acquires of reentrant locks (a level of unknown depth); and
+processes whose operations overlap in a history without hold ids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from checker.intervals import by_key_and_time
+from checker.promises import FOREVER, Bools, Links, Rows, promised_ends, rows_of
+from checker.words import Case
+from history.columns import Ids, Ints
+from history.op import NULL, F, Mode, Type
+
+
+@dataclass(frozen=True)
+class Sections:
+    """One entry per acquire that happened for certain, in the order of invocation.
+
+    ``row`` of the acquire; ``core`` is the smallest hold [begin, end]; where ``floating``, the hold
+    is a single instant somewhere between begin and end instead.
+    """
+
+    row: Rows
+    key: Ids
+    begin: Ints
+    end: Ints
+    floating: Bools
+
+
+def sections(case: Case, links: Links) -> Sections:
+    """The smallest holds of a history, by the rules above."""
+    history, promises = case.history, case.promises
+    size = len(history)
+    ok_release = links.under(rows_of(history, F.RELEASE, Type.OK))
+    ok_extend = links.under(rows_of(history, F.EXTEND, Type.OK))
+    proofs = np.concatenate([ok_release, ok_extend]) if len(ok_extend) else ok_release
+    proven_from = np.full(size, FOREVER, np.int64)
+    proven_to = np.full(size, NULL, np.int64)
+    if len(ok_extend):
+        np.minimum.at(proven_from, links.acquire[proofs], history.complete_ns[proofs])
+        np.maximum.at(proven_to, links.acquire[proofs], history.invoke_ns[proofs])
+    else:
+        # At most one release of a hold is answered ok (else it is a contradiction): plain
+        # assignment will do, and is several times as fast.
+        proven_from[links.acquire[proofs]] = history.complete_ns[proofs]
+        proven_to[links.acquire[proofs]] = history.invoke_ns[proofs]
+    epsilon = history.epsilon_ns
+    granted = np.flatnonzero(promises.outer)
+    row = promises.row[granted]
+    done = history.complete_ns[row]
+    end = promises.end[granted]
+    end = np.where(end < FOREVER, end + epsilon, end)
+    end = np.maximum(end, proven_to[row])
+    floating = end <= done
+    begin = np.where(floating, np.clip(end, history.invoke_ns[row], done), done)
+    end = np.where(floating, done, end)
+    unknown = rows_of(history, F.ACQUIRE, Type.INFO)
+    unknown = unknown[proven_to[unknown] != NULL]
+    if len(unknown):
+        first, last = proven_from[unknown], proven_to[unknown]
+        extended = np.isin(unknown, links.acquire[ok_extend])
+        last[extended] = np.maximum(last, promised_ends(history, links, unknown))[extended]
+        # A single confirmation was invoked before it completed: its window holds the instant.
+        row = np.concatenate([row, unknown])
+        begin = np.concatenate([begin, np.minimum(first, last)])
+        end = np.concatenate([end, np.maximum(first, last)])
+        floating = np.concatenate([floating, first >= last])
+        order = np.argsort(row, kind="stable")
+        row, begin, end, floating = row[order], begin[order], end[order], floating[order]
+    shrink = np.where(floating, -epsilon, epsilon)
+    end = np.where(end < FOREVER, end - shrink, end)
+    begin = begin + shrink
+    # Cores that ε leaves empty could have been anywhere: they constrain nothing any more.
+    there = floating | (begin <= end)
+    return Sections(row[there], history.key[row[there]], begin[there], end[there], floating[there])
+
+
+def conflict(case: Case, found: Sections, key: int, kind: str) -> tuple[int, ...] | None:
+    """Rows of acquires whose smallest holds of one key cannot be together, or None."""
+    history = case.history
+    mine = np.flatnonzero(found.key == key)
+    if kind not in {"semaphore", "read-write"}:
+        return _mutex_conflict(found, mine)
+    permits = history.object_of(history.keys[key]).permits or 1
+    if kind == "semaphore":
+        return _crowd(found, mine, permits)
+    readers = history.mode[found.row[mine]] == Mode.READ
+    # A writer against everybody, a reader against the writers.
+    return _writer_conflict(found, mine, readers)
+
+
+def mutex_conflicts(found: Sections, keys: Bools) -> tuple[int, ...] | None:
+    """The first pair of conflicting sections over all keys marked as owned by one at a time."""
+    mine = np.flatnonzero(keys[found.key])
+    return _mutex_conflict(found, mine)
+
+
+def _mutex_conflict(found: Sections, mine: Rows) -> tuple[int, ...] | None:
+    cores = mine[~found.floating[mine]]
+    order = cores[by_key_and_time(found.key[cores], found.begin[cores])]
+    key, begin, end = found.key[order], found.begin[order], found.end[order]
+    wrong = np.flatnonzero((end[:-1] > begin[1:]) & (key[:-1] == key[1:]))
+    if len(wrong):
+        first = wrong[np.argmin(begin[1:][wrong])]
+        return int(found.row[order[first]]), int(found.row[order[first + 1]])
+    for i in mine[found.floating[mine]].tolist():
+        # Cores are disjoint here, so only the last one that begins before can cover the window.
+        same = order[key == found.key[i]] if len(order) else order
+        at = int(np.searchsorted(found.begin[same], found.begin[i], side="left")) - 1
+        if at >= 0 and found.end[same[at]] > found.end[i]:
+            return int(found.row[same[at]]), int(found.row[i])
+    return None
+
+
+def _writer_conflict(found: Sections, mine: Rows, readers: Bools) -> tuple[int, ...] | None:
+    reads = dict(zip(mine.tolist(), readers.tolist(), strict=True))
+    cores = sorted(
+        mine[~found.floating[mine]].tolist(), key=lambda i: (found.begin[i], found.end[i])
+    )
+    last_reader = last_writer = -1  # the core of each sort that ends last so far
+    for i in cores:
+        for j in (last_writer, -1 if reads[i] else last_reader):
+            if j >= 0 and found.end[j] > found.begin[i]:
+                return int(found.row[j]), int(found.row[i])
+        if reads[i]:
+            last_reader = _later(found, last_reader, i)
+        else:
+            last_writer = _later(found, last_writer, i)
+    for i in mine[found.floating[mine]].tolist():
+        rivals = [j for j in cores if not (reads[i] and reads[j])]
+        if not _has_instant(found, i, rivals, 1):
+            return int(found.row[i]), *_covering(found, i, rivals)[:1]
+    return None
+
+
+def _later(found: Sections, i: int, j: int) -> int:
+    return j if i < 0 or found.end[j] > found.end[i] else i
+
+
+def _crowd(found: Sections, mine: Rows, permits: int) -> tuple[int, ...] | None:
+    cores = mine[~found.floating[mine]]
+    order = cores[np.argsort(found.begin[cores], kind="stable")]
+    begins, ends = found.begin[order], np.sort(found.end[order])
+    # When core number i begins, those that ended at or before are gone.
+    held = np.arange(1, len(order) + 1) - np.searchsorted(ends, begins, side="right")
+    over = np.flatnonzero(held > permits)
+    if len(over):
+        now = begins[over[0]]
+        crowd = [int(found.row[i]) for i in order[: over[0] + 1] if found.end[i] > now]
+        return tuple(crowd[: permits + 1])
+    for i in mine[found.floating[mine]].tolist():
+        if not _has_instant(found, i, order.tolist(), permits):
+            return int(found.row[i]), *_covering(found, i, order.tolist())[:permits]
+    return None
+
+
+def _has_instant(found: Sections, i: int, rivals: list[int], permits: int) -> bool:
+    """Whether an instant of a floating section's window lies strictly inside fewer than ``permits``
+    rival cores. The number only falls where a core begins or ends, so those instants suffice."""
+    begin, end = found.begin[i], found.end[i]
+    near = [j for j in rivals if found.begin[j] <= end and found.end[j] >= begin]
+    edges = {int(begin), int(end)}
+    edges |= {int(t) for j in near for t in (found.begin[j], found.end[j]) if begin <= t <= end}
+    return any(
+        sum(1 for j in near if found.begin[j] < t < found.end[j]) < permits for t in sorted(edges)
+    )
+
+
+def _covering(found: Sections, i: int, rivals: list[int]) -> list[int]:
+    return [
+        int(found.row[j])
+        for j in rivals
+        if found.begin[j] < found.end[i] and found.end[j] > found.begin[i]
+    ]

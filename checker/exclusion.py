@@ -1,0 +1,139 @@
+"""``double-grant``: the promised holders of a key are incompatible at some instant.
+``late-grant``: a grant was returned when its own promise had already passed.
+
+Incompatible are two promises that overlap strictly (they share more than an end point) and belong
+to a mutex; or to a read-write lock, with different owners and at least one writer; or more promises
+than a semaphore has permits.
+
+For a mutex, one sort decides: if intervals sorted by their start are disjoint from their
+neighbours, they are all disjoint.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+import numpy as np
+
+from checker.intervals import by_key_and_time, running_max, same_key_as_before
+from checker.promises import FOREVER, Rows, rows_of
+from checker.verdict import Verdict
+from checker.words import EVIDENCE_MAX, Case, clock, during, faults_on, grant, many
+from history.op import NULL, F, Mode, Type
+
+DEFAULT_PERMITS = 1
+
+
+def double_grant(case: Case) -> Verdict | None:
+    """Absent when nothing was ever granted."""
+    if len(case.promises) == 0:
+        return None
+    kinds = _kinds(case)
+    chosen = np.flatnonzero(case.promises.nonempty)
+    kind = kinds[case.promises.key[chosen]]
+    groups, count = _mutex_overlaps(case, chosen[(kind == "mutex") | (kind == "reentrant")])
+    for key in np.flatnonzero((kinds == "semaphore") | (kinds == "read-write")):
+        mine = chosen[case.promises.key[chosen] == key]
+        for group in _shared_overlaps(case, mine, int(key), str(kinds[key])):
+            count += 1
+            if len(groups) < EVIDENCE_MAX:
+                groups.append(group)
+    if not groups:
+        return Verdict("valid", f"{many(len(chosen), 'promise')}, no two incompatible at any time")
+    return _violation(case, min(groups, key=lambda group: _shared_from(case, group)), count)
+
+
+def late_grant(case: Case) -> Verdict | None:
+    """Absent when no grant had a limit. One machine's clock on both sides, so ε plays no part."""
+    history = case.history
+    acquires = rows_of(history, F.ACQUIRE, Type.OK)
+    limited = acquires[history.valid_until_ns[acquires] != NULL]
+    if len(limited) == 0:
+        return None
+    late = limited[history.complete_ns[limited] > history.valid_until_ns[limited]]
+    if len(late) == 0:
+        return Verdict("valid", f"{many(len(limited), 'grant')} returned while still promised")
+    row = int(late[0])
+    late_by_s = (int(history.complete_ns[row]) - int(history.valid_until_ns[row])) / 1e9
+    index = np.searchsorted(case.promises.row, late[:EVIDENCE_MAX])
+    reason = (
+        f"{case.name(row)} was granted {case.key(row)} at "
+        f"{clock(history, [int(history.complete_ns[row])])[0]} s, {late_by_s:.9g} s after the "
+        f"promise had passed ({many(len(late), 'late grant')})"
+    )
+    return Verdict("invalid", reason, tuple(grant(case, int(i)) for i in index))
+
+
+def _kinds(case: Case) -> np.ndarray:
+    history = case.history
+    return np.array([history.object_of(key).kind for key in history.keys], dtype=object)
+
+
+def _mutex_overlaps(case: Case, chosen: Rows) -> tuple[list[Rows], int]:
+    """Pairs of promises that overlap (one pair for each promise that begins inside another)."""
+    promises = case.promises
+    order = chosen[by_key_and_time(promises.key[chosen], promises.start[chosen])]
+    key, start, end = promises.key[order], promises.start[order], promises.end[order]
+    if not np.any((end[:-1] > start[1:]) & (key[:-1] == key[1:])):
+        return [], 0
+    highest, where = running_max(key, end)
+    inside = np.flatnonzero(same_key_as_before(key)[1:] & (highest[:-1] > start[1:]))
+    pairs = [order[[where[i], i + 1]] for i in inside[:EVIDENCE_MAX]]
+    return pairs, len(inside)
+
+
+def _shared_overlaps(case: Case, chosen: Rows, key: int, kind: str) -> Iterator[Rows]:
+    """Groups that are together too many, one for each promise whose beginning makes it so."""
+    history, promises = case.history, case.promises
+    permits = history.object_of(history.keys[key]).permits or DEFAULT_PERMITS
+    active: list[tuple[int, int]] = []  # (end, grant)
+    for i in chosen[np.argsort(promises.start[chosen], kind="stable")].tolist():
+        while active and active[0][0] <= promises.start[i]:
+            heapq.heappop(active)
+        if kind == "semaphore":
+            if len(active) >= permits:
+                others = heapq.nlargest(permits, active)
+                yield np.array([*sorted(j for _, j in others), i])
+        else:
+            for _, j in active:
+                if _conflict(case, i, j):
+                    yield np.array([j, i])
+                    break
+        heapq.heappush(active, (int(promises.end[i]), i))
+
+
+def _conflict(case: Case, i: int, j: int) -> bool:
+    promises, mode = case.promises, case.history.mode
+    shared = mode[promises.row[i]] == Mode.READ and mode[promises.row[j]] == Mode.READ
+    return bool(promises.owner[i] != promises.owner[j] and not shared)
+
+
+def _shared_from(case: Case, group: Rows) -> int:
+    return int(case.promises.start[group].max())
+
+
+def _violation(case: Case, group: Rows, count: int) -> Verdict:
+    """The earliest group, in words."""
+    history, promises = case.history, case.promises
+    begin = _shared_from(case, group)
+    end = int(promises.end[group].min())
+    first, last = int(group[0]), int(group[-1])
+    held_from, held_to = int(promises.start[first]), int(promises.end[first])
+    granted_at = int(promises.start[last])
+    times = [held_from, granted_at] if held_to >= FOREVER else [held_from, held_to, granted_at]
+    text = clock(history, times)
+    span = f"from {text[0]} s on" if held_to >= FOREVER else f"from {text[0]} to {text[1]} s"
+    fences = [int(history.fence[promises.row[i]]) for i in (first, last)]
+    fenced = "" if NULL in fences else f"; fence {fences[0]} then {fences[1]}"
+    crowd = "" if len(group) == 2 else f" (with {len(group) - 2} more)"
+    shared = "" if end >= FOREVER else f" for {(end - begin) / 1e9:.9g} s"
+    key = case.key(int(promises.row[first]))
+    reason = (
+        f"{case.name(int(promises.row[first]))} was promised {key} {span}{crowd}; "
+        f"{case.name(int(promises.row[last]))} was granted it at {text[-1]} s: both held it{shared}"
+        f"{fenced}{during(case, held_from, begin)}; "
+        f"{many(count, 'double grant')} in {many(len(promises), 'grant')}"
+    )
+    evidence = [grant(case, int(i)) for i in group[:EVIDENCE_MAX]]
+    return Verdict("invalid", reason, (*evidence, *faults_on(case, held_from, begin)))

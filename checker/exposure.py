@@ -1,0 +1,224 @@
+"""Exposure: whether a fault could have hurt. A case in which nothing happened is never green.
+
+Each fault names the rules that must have been met (set by the nemesis) and the facts it saw. A
+history without faults is exposed when at least two processes were granted contended keys and
+somebody asked for a key while another held it. A foreign history, without objects and faults, has
+no such minimum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from checker.intervals import by_key_and_time
+from checker.measure import AIMED_ROLES, held_by, keys_with
+from checker.promises import FOREVER, Rows, link, promises, rows_of
+from checker.words import Case, describe, many
+from history.columns import History
+from history.op import F, Fault, Type
+from history.recorder import PROCESSES_PER_WORKER
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """``reasons`` says for every rule in a sentence what was seen or was missing."""
+
+    exposed: bool
+    reasons: tuple[str, ...]
+
+
+Answer = tuple[bool, str]
+
+
+def exposure(history: History) -> Exposure:
+    """Whether every fault of a history met every one of its rules."""
+    if not history.faults and not history.objects:
+        return Exposure(True, ("a foreign history: no minimum is asked of it",))
+    case = Case(history, promises(history, link(history)))
+    if not history.faults:
+        met, reason = _contention(case)
+        return Exposure(met, (reason,))
+    answers = [
+        (met, f"{describe(fault)}: {reason}")
+        for fault in history.faults
+        for met, reason in (_answer(case, fault, rule) for rule in fault.rules)
+    ]
+    if not answers:
+        return Exposure(False, ("no fault declares what would have exposed the lock to it",))
+    return Exposure(all(met for met, _ in answers), tuple(reason for _, reason in answers))
+
+
+def _answer(case: Case, fault: Fault, rule: str) -> Answer:
+    ask = RULES.get(rule)
+    if ask is None:
+        return False, f"unknown rule {rule!r}"
+    try:
+        return ask(case, fault)
+    except (TypeError, ValueError, KeyError) as error:
+        return False, f"the facts for {rule} are unusable: {error}"
+
+
+def _aimed_acquires(case: Case, *types: Type) -> Rows:
+    history = case.history
+    rows = rows_of(history, F.ACQUIRE, *types)
+    return rows[keys_with(history, AIMED_ROLES)[history.key[rows]]]
+
+
+def _contention(case: Case) -> Answer:
+    history, held = case.history, case.promises
+    granted = _aimed_acquires(case, Type.OK)
+    processes = len(np.unique(history.process[granted]))
+    order = by_key_and_time(held.key, held.start)
+    order = order[keys_with(history, AIMED_ROLES)[held.key[order]]]
+    # Waited: asked for while the one who was granted the key before still held it.
+    asked = history.invoke_ns[held.row[order[1:]]]
+    waited = (held.key[order[1:]] == held.key[order[:-1]]) & (held.end[order[:-1]] > asked)
+    count = int(np.count_nonzero(waited))
+    return processes >= 2 and count > 0, (
+        f"{many(len(granted), 'grant')} of shared keys to {many(processes, 'process')}, "
+        f"{count} of them asked for while another held the key"
+    )
+
+
+def _grants_around(case: Case, fault: Fault) -> Answer:
+    granted = _aimed_acquires(case, Type.OK)
+    done = case.history.complete_ns[granted]
+    before = int(np.count_nonzero(done < fault.begin_ns[0]))
+    after = 0 if fault.heal_ns is None else int(np.count_nonzero(done > fault.heal_ns[1]))
+    return (
+        before > 0 and after > 0,
+        f"{many(before, 'grant')} before the fault, {after} after the heal",
+    )
+
+
+def _attempts_during(case: Case, fault: Fault) -> Answer:
+    rows = _between(case, _aimed_acquires(case), *_span(fault))
+    holders = {int(case.history.process[case.promises.row[i]]) for i in _held_at(case, fault)}
+    others = [row for row in rows.tolist() if int(case.history.process[row]) not in holders]
+    return len(others) > 0, f"{many(len(others), 'attempt')} by others than the holders during it"
+
+
+def _holder_frozen(case: Case, fault: Fault) -> Answer:
+    history, held = case.history, case.promises
+    frozen = [
+        i for i in held_by(case, fault) if history.invoke_ns[held.row[i]] <= fault.begin_ns[0]
+    ]
+    if not frozen:
+        return False, "the frozen client held nothing"
+    if fault.heal_ns is None:
+        return False, "the frozen client was never thawed"
+    thaw = fault.heal_ns[0]
+    granted = acted = 0
+    links = link(history)
+    for i in frozen:
+        others = (
+            (held.key == held.key[i])
+            & (held.start > fault.begin_ns[0])
+            & (held.start < thaw)
+            & (history.process[held.row] // PROCESSES_PER_WORKER != _worker(fault))
+        )
+        if not np.any(others):
+            continue
+        granted += 1
+        under = np.flatnonzero(links.acquire == held.row[i])
+        after = (history.invoke_ns[under] >= thaw) | (
+            # An operation under way when the process froze ends after the thaw.
+            (history.complete_ns[under] >= thaw) & (history.invoke_ns[under] >= fault.begin_ns[0])
+        )
+        after |= history.applied_ns[under] >= thaw
+        acted += bool(np.any(after & (history.f[under] != F.ACQUIRE)))
+    return acted > 0, (
+        f"the frozen client held {many(len(frozen), 'lock')}; {granted} of them granted to another "
+        f"before the thaw; it acted on {acted} of those afterwards"
+    )
+
+
+def _hold_across(case: Case, fault: Fault) -> Answer:
+    held, history = case.promises, case.history
+    across = [
+        i
+        for i in _held_at(case, fault)
+        if held.lease[i] > fault.begin_ns[1] and held.end[i] > fault.begin_ns[1]
+    ]
+    attempts = 0
+    begin, end = _span(fault)
+    for i in across:
+        rows = _between(case, rows_of(history, F.ACQUIRE), begin, end)
+        others = (history.key[rows] == held.key[i]) & (
+            history.process[rows] != history.process[held.row[i]]
+        )
+        attempts += int(np.count_nonzero(others))
+    return attempts > 0, (
+        f"{many(len(across), 'hold')} lasted beyond the beginning of the fault, "
+        f"{many(attempts, 'attempt')} by others on those keys during it"
+    )
+
+
+def _leader_changed(_case: Case, fault: Fault) -> Answer:
+    if fault.facts.get("leader_due") is False:
+        return True, "no change of leader was due"
+    before, during = fault.facts.get("leader_before"), fault.facts.get("leader_during")
+    met = before is not None and during is not None and before != during
+    return met, f"leader before {before}, during {during}"
+
+
+def _promise_outlives_restart(case: Case, fault: Fault) -> Answer:
+    restarted = fault.facts.get("restarted_ns")
+    if not isinstance(restarted, int):
+        return False, "the time of the restart is not known"
+    held, history = case.promises, case.history
+    lasting = [i for i in _held_at(case, fault) if held.end[i] > restarted]
+    attempts = 0
+    for i in lasting:
+        until = min(int(held.end[i]), FOREVER - 1)
+        rows = _between(case, rows_of(history, F.ACQUIRE), restarted, until)
+        others = (history.key[rows] == held.key[i]) & (
+            history.process[rows] != history.process[held.row[i]]
+        )
+        attempts += int(np.count_nonzero(others))
+    return attempts > 0, (
+        f"{many(len(lasting), 'promise')} outlived the restart, {many(attempts, 'attempt')} by "
+        f"others between the restart and the end of the promise"
+    )
+
+
+def _proven(_case: Case, fault: Fault) -> Answer:
+    proven = fault.facts.get("proven") is True
+    return proven, "its effect was proven" if proven else "its effect was not proven"
+
+
+def _span(fault: Fault) -> tuple[int, int]:
+    return fault.begin_ns[0], FOREVER if fault.heal_ns is None else fault.heal_ns[1]
+
+
+def _between(case: Case, rows: Rows, begin: int, end: int) -> Rows:
+    invoked = case.history.invoke_ns[rows]
+    return rows[(invoked >= begin) & (invoked <= end)]
+
+
+def _held_at(case: Case, fault: Fault) -> list[int]:
+    """The promises on shared keys that were given before a fault began and not over by then."""
+    held = case.promises
+    begin = fault.begin_ns[0]
+    shared = keys_with(case.history, AIMED_ROLES)[held.key]
+    return [int(i) for i in np.flatnonzero(shared & (held.start < begin) & (held.end > begin))]
+
+
+def _worker(fault: Fault) -> int:
+    worker = fault.facts.get("worker")
+    return worker if isinstance(worker, int) else -1
+
+
+RULES: Final[Mapping[str, Callable[[Case, Fault], Answer]]] = {
+    "grants-around": _grants_around,
+    "attempts-during": _attempts_during,
+    "holder-frozen": _holder_frozen,
+    "hold-across": _hold_across,
+    "leader-changed": _leader_changed,
+    "promise-outlives-restart": _promise_outlives_restart,
+    "proven": _proven,
+}

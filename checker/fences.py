@@ -1,0 +1,92 @@
+"""``fence-order``: fences must grow from grant to grant.
+
+Two grants of a key are certainly in order, A before B, when A completed before B was invoked, or
+when both promises are non-empty and A's ended before B's began (whoever holds a mutex during all of
+his promise cannot have been granted it before somebody whose promise came first). Then fence A must
+be smaller than fence B. Concurrent grants without promises may come in any order.
+
+The second rule needs exclusion, so it is used for mutexes only; readers of a read-write lock and
+grants inside a reentrant hold may repeat a fence and are left out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from checker.intervals import by_key_and_time, running_max
+from checker.promises import Bools, Rows
+from checker.verdict import Verdict
+from checker.words import Case, clock, during, faults_on, grant, many
+from history.columns import Ids, Ints
+from history.op import NULL, Mode
+
+
+def fence_order(case: Case) -> Verdict | None:
+    """Absent when fewer than one grant carries a fence."""
+    history, promises = case.history, case.promises
+    fence = history.fence[promises.row]
+    chosen = promises.outer & (fence != NULL) & (history.mode[promises.row] != Mode.READ)
+    grants = np.flatnonzero(chosen)
+    if len(grants) == 0:
+        return None
+    epsilon = history.epsilon_ns
+    completed = history.complete_ns[promises.row] + epsilon
+    invoked = history.invoke_ns[promises.row] - epsilon
+    # Completed strictly before: an end that coincides with a beginning is concurrent.
+    found = _predecessor(case, grants, ended=completed + 1, begins=invoked, fence=fence)
+    owned = grants[promises.nonempty[grants] & _owned(case)[promises.key[grants]]]
+    found += _predecessor(case, owned, ended=promises.end, begins=promises.start, fence=fence)
+    if not found:
+        return Verdict(
+            "valid", f"{many(len(grants), 'fenced grant')}, growing in every certain order"
+        )
+    a, b = min(found, key=lambda pair: (int(promises.start[pair[1]]), pair))
+    begin, end = int(promises.start[a]), int(promises.start[b])
+    at = clock(history, [begin, end])
+    word = "repeats" if fence[a] == fence[b] else "is below"
+    broken = len({b for _, b in found})
+    reason = (
+        f"the fence {int(fence[b])} of {case.name(int(promises.row[b]))}, granted "
+        f"{case.key(int(promises.row[b]))} at {at[1]} s, {word} the fence {int(fence[a])} of "
+        f"{case.name(int(promises.row[a]))}, granted it before at {at[0]} s"
+        f"{during(case, begin, end)}; {many(broken, 'grant')} out of order"
+    )
+    evidence = (grant(case, a), grant(case, b), *faults_on(case, begin, end))
+    return Verdict("invalid", reason, evidence)
+
+
+def _owned(case: Case) -> Bools:
+    history = case.history
+    kinds = [history.object_of(key).kind for key in history.keys]
+    return np.array([kind in {"mutex", "reentrant", "fenced"} for kind in kinds], np.bool_)
+
+
+def _predecessor(
+    case: Case, grants: Rows, *, ended: Ints, begins: Ints, fence: Ints
+) -> list[tuple[int, int]]:
+    """Pairs (A, B) in which A ended before B began and has no smaller fence: for each such B, the A
+    of the largest fence. Sorted by their ends, a running maximum answers every B by one search."""
+    key = case.promises.key
+    order = grants[by_key_and_time(key[grants], ended[grants])]
+    highest, where = running_max(key[order], fence[order])
+    # The number of entries up to B's key and up to B's beginning within it.
+    last = _searchsorted(key[order], ended[order], key[grants], begins[grants]) - 1
+    inside = (last >= 0) & (key[order][np.maximum(last, 0)] == key[grants])
+    wrong = np.flatnonzero(inside & (highest[np.maximum(last, 0)] >= fence[grants]))
+    return [(int(order[where[last[w]]]), int(grants[w])) for w in wrong]
+
+
+def _searchsorted(keys: Ids, times: Ints, key: Ids, time: Ints) -> Rows:
+    """How many of the entries sorted by (keys, times) are at or before each (key, time)."""
+    if len(keys) and np.all(keys == keys[0]) and np.all(key == keys[0]):
+        return np.searchsorted(times, time, side="right")
+    # One stable sort of both: entries come before questions of the same key and time.
+    both_key = np.concatenate([keys, key]).astype(np.int64)
+    both_time = np.concatenate([times, time])
+    order = by_key_and_time(both_key.astype(np.int32), both_time)
+    is_entry = order < len(keys)
+    before = np.cumsum(is_entry)
+    result = np.empty(len(key), np.intp)
+    questions = order[~is_entry] - len(keys)
+    result[questions] = before[~is_entry]
+    return result

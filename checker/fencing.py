@@ -1,0 +1,157 @@
+"""What a check at the resource would have done: the log of the guarded resource, replayed.
+
+Every applied read and write is replayed in the order in which the resource applied it, under four
+policies of the resource:
+
+``unfenced``                 applies everything, as the real one did;
+``fence-on-write``           refuses a write whose fence is below the highest fence written so far;
+``fence-on-read-and-write``  keeps the highest fence of reads and writes and refuses both below it;
+``random-token-cas``         a read leaves its hold's random token, a write is applied only while
+                             that token is still there (no order among tokens is needed).
+
+A write is a lost update in a replay when it is applied although the replay's version has moved on
+since the hold last read (or wrote) the key in the replay. Stale operations are the real ones: which
+promise had ended does not depend on what the resource refuses.
+
+Operations whose reply was lost are not in the history as applied; where versions show that one is
+missing, an anonymous write that nobody refuses stands in its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from checker.intervals import running_max, same_key_as_before
+from checker.promises import Bools, Rows, has_values
+from checker.resource import Uses
+from checker.words import Case
+from history.columns import Ids, Ints
+from history.op import NULL, F
+
+ANONYMOUS: Final = -2
+GAP_MAX: Final = 1000  # a foreign file may count in other steps than one
+
+
+@dataclass(frozen=True)
+class _Log:
+    """The resource's log, sorted by key and place."""
+
+    key: Ids
+    hold: Ints  # ANONYMOUS where a lost reply hides who wrote
+    write: Bools
+    fence: Ints
+    stale: Bools
+    refusable: Bools
+    lowest: int  # the fence of an operation that brings none
+
+
+def scorings(case: Case, used: Uses) -> dict[str, dict[str, int]] | None:
+    """Counts per policy; None when the history has no resource log. Fence policies are absent where
+    no fence was recorded."""
+    history = case.history
+    if len(used.row) == 0 or not np.any(used.grant >= 0):
+        return None
+    log = _log(case, used)
+    key = log.key
+    context = _last_seen(log)
+    everything = np.ones(len(key), np.bool_)
+    result = {"unfenced": _score(log, context, everything)}
+    if has_values(history.fence):
+        writes = np.where(log.write, log.fence, log.lowest)
+        accepted = ~log.refusable | ~log.write | (log.fence >= _before(log, writes))
+        result["fence-on-write"] = _score(log, context, accepted)
+        accepted = ~log.refusable | (log.fence >= _before(log, log.fence))
+        result["fence-on-read-and-write"] = _score(log, context, accepted)
+    reader = np.where(~log.write, np.arange(len(key)), -1)
+    _, last_read = running_max(key, reader)
+    token = np.where(log.write[last_read], ANONYMOUS, log.hold[last_read])
+    accepted = ~log.refusable | ~log.write | (token == log.hold)
+    result["random-token-cas"] = _score(log, context, accepted)
+    return result
+
+
+def _log(case: Case, used: Uses) -> _Log:
+    history, promises = case.history, case.promises
+    row = used.row
+    versions = history.value[row]
+    write = history.f[row] == F.WRITE
+    applied = history.applied_ns[row]
+    if np.any(applied == NULL):
+        # Without the resource's clock its versions give the order: a read follows the write it saw.
+        # Rows are in the order of invocation already.
+        order = np.lexsort((~write, versions, history.key[row]))
+    else:
+        order = np.lexsort((versions, applied, history.key[row]))
+    row, write, versions = row[order], write[order], versions[order]
+    grant, stale = used.grant[order], used.stale[order]
+    hold = history.hold[row] if has_values(history.hold) else grant.astype(np.int64)
+    fence = history.fence[row].copy()
+    granted = np.flatnonzero(grant >= 0)
+    fence[granted] = history.fence[promises.row[grant[granted]]]
+    known = fence != NULL
+    lowest = int(fence[known].min()) - 1 if np.any(known) else 0
+    fence[~known] = lowest
+    key = history.key[row]
+    missing = _missing_before(key, write, versions)
+    at = np.repeat(np.arange(len(row)), missing)
+    return _Log(
+        key=np.insert(key, at, key[at]),
+        hold=np.insert(hold, at, ANONYMOUS),
+        write=np.insert(write, at, True),
+        fence=np.insert(fence, at, lowest),
+        stale=np.insert(stale, at, False),
+        refusable=np.insert(np.ones(len(row), np.bool_), at, False),
+        lowest=lowest,
+    )
+
+
+def _missing_before(key: Ids, write: Bools, versions: Ints) -> Ints:
+    """How many writes the versions show between each entry and the one before it."""
+    expected = np.zeros(len(key), np.int64)
+    same = same_key_as_before(key)
+    expected[1:][same[1:]] = versions[:-1][same[1:]]
+    known = versions != NULL
+    # The first entry of a key tells where its versions begin.
+    first = ~same
+    expected[first] = versions[first] - write[first]
+    gap = np.where(known, versions - expected - write, 0)
+    gap[1:][versions[:-1] == NULL] = 0
+    return np.clip(gap, 0, GAP_MAX)
+
+
+def _before(log: _Log, values: Ints) -> Ints:
+    """The largest value of the entries before each entry in its key."""
+    highest, _ = running_max(log.key, values)
+    before = np.full(len(log.key), log.lowest, np.int64)
+    same = same_key_as_before(log.key)
+    before[1:][same[1:]] = highest[:-1][same[1:]]
+    return before
+
+
+def _last_seen(log: _Log) -> Rows:
+    """For every entry, the place of the previous entry of the same hold and key, or -1."""
+    order = np.lexsort((np.arange(len(log.key)), log.hold, log.key))
+    same = (log.hold[order][1:] == log.hold[order][:-1]) & (
+        log.key[order][1:] == log.key[order][:-1]
+    )
+    last = np.full(len(order), -1, np.intp)
+    last[order[1:]] = np.where(same, order[:-1], -1)
+    return last
+
+
+def _score(log: _Log, context: Rows, accepted: Bools) -> dict[str, int]:
+    # The version after each entry, counted through all keys: only differences within one matter.
+    version = np.cumsum(log.write & accepted)
+    writes = np.flatnonzero(log.write & accepted & (context >= 0))
+    moved = version[writes] - 1 != version[context[writes]]
+    stale = log.stale
+    return {
+        "stale_attempted": int(np.count_nonzero(stale)),
+        "stale_refused": int(np.count_nonzero(stale & ~accepted)),
+        "stale_applied": int(np.count_nonzero(stale & accepted)),
+        "valid_refused": int(np.count_nonzero(~stale & ~accepted)),
+        "lost_updates": int(np.count_nonzero(moved & log.refusable[writes])),
+    }

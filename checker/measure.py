@@ -1,0 +1,197 @@
+"""Measurements: numbers beside the verdicts, which become verdicts only against a declared bound.
+
+They are taken on the keys that the load contends for; in a foreign history, which says nothing of
+roles, on all keys. Times are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from checker.intervals import by_key_and_time, running_max
+from checker.promises import FOREVER, Bools, Links, Rows, owners, rows_of
+from checker.words import Case
+from history.columns import History, Ints
+from history.op import NULL, F, Fault, Type
+from history.recorder import PROCESSES_PER_WORKER
+
+NS: Final = 1_000_000_000
+AIMED_ROLES: Final = frozenset({"contended", "aimed"})
+
+
+def keys_with(history: History, roles: frozenset[str]) -> Bools:
+    """Which keys have one of the roles; all of them where no key has any."""
+    found = [history.object_of(key).role for key in history.keys]
+    if not any(found):
+        return np.ones(len(history.keys), np.bool_)
+    return np.array([role in roles for role in found], np.bool_)
+
+
+def measurements(case: Case, links: Links) -> dict[str, object]:
+    """Everything but the scorings of fences; what does not apply is absent."""
+    history = case.history
+    acquires = rows_of(history, F.ACQUIRE)
+    acquires = acquires[keys_with(history, frozenset({"contended"}))[history.key[acquires]]]
+    if len(acquires) == 0:
+        return {}
+    granted = acquires[history.type[acquires] == Type.OK]
+    result: dict[str, object] = {"availability": _availability(history, acquires, granted)}
+    if history.faults:
+        result["recovery"] = [_recovery(case, fault, granted) for fault in history.faults]
+    leaks = _leaks(case, links)
+    if leaks:
+        result["leaked-lock"] = leaks
+    if len(granted):
+        result["fairness"] = _fairness(history, acquires, granted)
+    return result
+
+
+def _availability(history: History, acquires: Rows, granted: Rows) -> dict[str, object]:
+    """Windows of one second from the first to the last invocation; an incomplete last one does not
+    count, unless it is the only one."""
+    begin, end = int(history.invoke_ns[acquires[0]]), int(history.invoke_ns[acquires[-1]])
+    windows = max(1, (end - begin) // NS)
+    done = np.sort(history.complete_ns[granted])
+    window = (done - begin) // NS
+    used = len(np.unique(window[window < windows]))
+    edges = np.concatenate([[begin], done[done < end], [end]])
+    return {
+        "fraction": used / windows,
+        "windows": int(windows),
+        "windows_with_a_grant": used,
+        "longest_gap_s": float(np.max(np.diff(edges), initial=0)) / NS,
+    }
+
+
+def _recovery(case: Case, fault: Fault, granted: Rows) -> dict[str, object]:
+    """``failover_s``: from the fault to the first grant asked for after it. ``servers_s``: from the
+    heal to the first grant completed after it, also of one who had been waiting since the fault.
+    ``dead_holder_s``: from the fault to the next grant of a key whose holder it froze or killed,
+    the longest of them."""
+    history = case.history
+    begin = fault.begin_ns[1]
+    asked = granted[history.invoke_ns[granted] > begin]
+    result: dict[str, object] = {
+        "fault": fault.name,
+        "failover_s": _since(begin, history.complete_ns[asked]),
+        "servers_s": None,
+        "dead_holder_s": None,
+    }
+    if fault.heal_ns is not None:
+        result["servers_s"] = _since(fault.heal_ns[1], history.complete_ns[asked])
+    freed = [
+        (int(next_grant) - fault.begin_ns[0]) / NS
+        for i in held_by(case, fault)
+        if (next_grant := _next_grant(case, i, fault.begin_ns[0])) is not None
+    ]
+    if freed:
+        result["dead_holder_s"] = max(freed)
+    return result
+
+
+def _since(begin: int, times: Ints) -> float | None:
+    after = times[times > begin]
+    return (int(after.min()) - begin) / NS if len(after) else None
+
+
+def held_by(case: Case, fault: Fault) -> list[int]:
+    """The grants that the worker frozen or killed by a fault held when it began."""
+    worker = fault.facts.get("worker")
+    if not isinstance(worker, int):
+        return []
+    history, promises = case.history, case.promises
+    mine = history.process[promises.row] // PROCESSES_PER_WORKER == worker
+    begin = fault.begin_ns[0]
+    held = mine & (promises.start <= begin) & promises.outer
+    released = promises.release >= 0
+    held[released] &= history.invoke_ns[promises.release[released]] > begin
+    return [int(i) for i in np.flatnonzero(held)]
+
+
+def _next_grant(case: Case, i: int, after_ns: int) -> int | None:
+    promises = case.promises
+    others = promises.start[
+        (promises.key == promises.key[i])
+        & (promises.start > after_ns)
+        & (case.history.process[promises.row] != case.history.process[promises.row[i]])
+    ]
+    return int(others.min()) if len(others) else None
+
+
+def _leaks(case: Case, links: Links) -> list[dict[str, object]]:
+    """Holds whose holder died, with others waiting: how long the lock stayed taken, and how long
+    its lease had still to run. A lock that nobody got afterwards has ``released_s`` null."""
+    history, promises = case.history, case.promises
+    ends: dict[int, int] = {}
+    for row in rows_of(history, F.DEATH):
+        process, died = history.process[row], int(history.invoke_ns[row])
+        mine = (history.process[promises.row] == process) & (promises.start <= died)
+        mine |= promises.row == links.acquire[row]
+        for held in np.flatnonzero(mine & promises.outer & (promises.release < 0)):
+            ends.setdefault(int(held), died)
+    for fault in history.faults:
+        if fault.facts.get("killed") is True or fault.name == "client-kill":
+            for i in held_by(case, fault):
+                ends.setdefault(i, fault.begin_ns[0])
+    found = []
+    for i, died in sorted(ends.items()):
+        waiters = _waiters(history, int(promises.key[i]), int(promises.row[i]), died)
+        if waiters == 0:
+            continue
+        freed = _next_grant(case, i, died)
+        lease = int(promises.lease[i])
+        found.append(
+            {
+                "key": history.keys[int(promises.key[i])],
+                "process": history.process_name(int(history.process[promises.row[i]])),
+                "waiters": waiters,
+                "released_s": None if freed is None else (freed - died) / NS,
+                "lease_left_s": None if lease >= FOREVER else (lease - died) / NS,
+            }
+        )
+    return found
+
+
+def _waiters(history: History, key: int, but: int, after_ns: int) -> int:
+    """Acquires of a key in flight or asked for after a time."""
+    acquires = rows_of(history, F.ACQUIRE)
+    acquires = acquires[(history.key[acquires] == key) & (acquires != but)]
+    done = history.complete_ns[acquires]
+    return int(np.count_nonzero((done == NULL) | (done > after_ns)))
+
+
+def _fairness(history: History, acquires: Rows, granted: Rows) -> dict[str, object]:
+    """``overtaken``: the share of grants that somebody who asked later got before. Jain's index is
+    1 when all who asked got equally many grants and 1/n when one got all."""
+    waits = (history.complete_ns[granted] - history.invoke_ns[granted]) / NS
+    order = granted[by_key_and_time(history.key[granted], history.complete_ns[granted])]
+    latest, _ = running_max(history.key[order], history.invoke_ns[order])
+    overtaken = int(np.count_nonzero(latest > history.invoke_ns[order]))
+    who = owners(history)
+    clients, asked = np.unique(who[acquires], return_inverse=True)
+    got = np.bincount(asked[np.searchsorted(acquires, granted)], minlength=len(clients))
+    tries = np.bincount(asked, minlength=len(clients))
+    return {
+        "wait_s": _quantiles(waits),
+        "overtaken": overtaken / len(granted),
+        "jain": float(got.sum() ** 2 / (len(got) * np.sum(got.astype(float) ** 2))),
+        "clients": len(clients),
+        "starved": int(np.count_nonzero((got == 0) & (tries >= STARVED_TRIES))),
+    }
+
+
+STARVED_TRIES: Final = 3  # a client that asked less often was unlucky, not starved
+
+
+def _quantiles(values: np.ndarray) -> Mapping[str, float | int | None]:
+    """p50, p99 and the maximum; a quantile is null where there are too few values to carry it."""
+    n = len(values)
+    return {
+        "p50": float(np.quantile(values, 0.5)) if n >= 10 else None,
+        "p99": float(np.quantile(values, 0.99)) if n >= 100 else None,
+        "max": float(values.max()),
+        "count": n,
+    }

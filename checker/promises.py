@@ -1,0 +1,265 @@
+"""From columns to holds: which operation belongs to which grant, and what each grant promised.
+
+A promise runs from the completion of the acquire to the earliest of: the outermost release
+invoked, a loss notified, the holder's death, ``valid_until``. Nobody else may be promised the same
+lock meanwhile.
+
+- ``valid_until`` comes from the client, counted from the *send* time of the last acknowledged
+  request. An acknowledged extend makes the promise contiguous up to its own ``valid_until``, also
+  where it was acknowledged late: the service said that the hold was still there. An extend whose
+  outcome is unknown changes nothing.
+- A release ends the promise when it is *invoked*, whatever its outcome, except where it certainly
+  had no effect (a ``fail`` other than ``not-held``): then the hold goes on.
+- ε (clocks of several machines) shrinks a promise at both ends, so a skewed clock can hide a
+  violation but never make one.
+
+All times are nanoseconds; ``FOREVER`` stands for no limit.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from history.columns import History, Ids, Ints
+from history.op import NULL, F, Type
+
+FOREVER: Final = 2**62
+
+Bools = NDArray[np.bool_]
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Promises:
+    """One entry per granted acquire, in the order of invocation.
+
+    ``row``      the acquire's row in the history
+    ``owner``    who holds it: the recorded owner, else the process
+    ``start``    when the grant had completed (plus ε)
+    ``lease``    ``valid_until`` of the last acknowledgement, FOREVER without a limit
+    ``lost``     when the holder was told of the loss or died, FOREVER otherwise
+    ``release``  row of the release that ended it, -1 if none
+    ``end``      end of the promise (minus ε); the promise is empty unless start < end
+    ``outer``    false for grants inside another hold of the same owner (reentrant locks)
+    """
+
+    row: Rows
+    key: Ids
+    owner: Ints
+    start: Ints
+    lease: Ints
+    lost: Ints
+    release: Rows
+    end: Ints
+    outer: Bools
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @property
+    def nonempty(self) -> Bools:
+        return self.outer & (self.start < self.end)
+
+
+@dataclass(frozen=True)
+class Links:
+    """Which acquire every row belongs to.
+
+    ``acquire`` is the row of the acquire (granted or unknown) under which an operation was done, -1
+    if there is none; an acquire belongs to itself. ``not_held`` and ``held`` mark the failed rows
+    with that error, ``no_effect`` the other failures.
+    """
+
+    acquire: Rows
+    not_held: Bools
+    held: Bools
+
+    def under(self, rows: Rows) -> Rows:
+        """Those of ``rows`` that have an acquire."""
+        return rows[self.acquire[rows] >= 0]
+
+
+def rows_of(history: History, f: F, *types: Type) -> Rows:
+    """The rows of one function, of the given types (none given: all)."""
+    chosen = history.f == f
+    if types:
+        allowed = history.type == types[0]
+        for more in types[1:]:
+            allowed |= history.type == more
+        chosen &= allowed
+    return np.flatnonzero(chosen)
+
+
+def link(history: History) -> Links:
+    """By hold id where there is one, else to the last acquire of the same process and key."""
+    acquire = np.full(len(history), -1, np.intp)
+    by_hold = has_values(history.hold)
+    lock_row = (history.f == F.RELEASE) | (history.f == F.EXTEND) | (history.f == F.LOST)
+    if by_hold:
+        held = history.hold != NULL
+        _link_within(history, acquire, np.flatnonzero(held), history.hold)
+        lock_row &= ~held
+    if not by_hold or np.any(lock_row):
+        rows = np.flatnonzero(lock_row | (history.f == F.ACQUIRE))
+        linked_by_hold = acquire[rows] if by_hold else None
+        _link_within(history, acquire, rows, _process_and_key(history))
+        if linked_by_hold is not None:
+            acquire[rows] = np.where(linked_by_hold >= 0, linked_by_hold, acquire[rows])
+    return Links(
+        acquire=acquire,
+        not_held=failed_with(history, "not-held"),
+        held=failed_with(history, "held"),
+    )
+
+
+def has_values(column: Ints) -> bool:
+    """False for a column without a single number."""
+    if len(column) == 0 or column.strides == (0,):
+        return len(column) > 0 and bool(column[0] != NULL)
+    return bool(np.any(column != NULL))
+
+
+def failed_with(history: History, word: str) -> Bools:
+    """The failed rows whose error begins with ``word``."""
+    result = np.zeros(len(history), np.bool_)
+    wanted = [i for i, text in enumerate(history.errors) if text.startswith(word)]
+    if wanted:
+        result = np.isin(history.error, np.array(wanted)) & (history.type == Type.FAIL)
+    return result
+
+
+def _process_and_key(history: History) -> Ints:
+    process = history.process
+    keys = max(1, len(history.keys))
+    if len(process) and (process.min() < 0 or int(process.max()) >= FOREVER // keys):
+        process = np.unique(process, return_inverse=True)[1].astype(np.int64)
+    return process * keys + history.key if keys > 1 else process
+
+
+def stable_order(values: Ints) -> Rows:
+    """A stable argsort; values of a small range take numpy's radix sort, which is linear."""
+    if len(values) == 0:
+        return np.empty(0, np.intp)
+    low, high = int(values.min()), int(values.max())
+    if high - low < 2**16:
+        return np.argsort((values - low).astype(np.uint16), kind="stable")
+    return np.argsort(values, kind="stable")
+
+
+def _link_within(history: History, acquire: Rows, rows: Rows, group: Ints) -> None:
+    """Sets ``acquire[rows]`` to the last acquire at or before each row in its group and key."""
+    order = stable_order(group[rows])
+    row = rows[order]
+    here = group[row]
+    begins = (history.f[row] == F.ACQUIRE) & (history.type[row] != Type.FAIL)
+    at = np.maximum.accumulate(np.where(begins, np.arange(len(row)), -1))
+    found = row[at]
+    same = (at >= 0) & (group[found] == here)
+    other_key = same & (history.key[found] != history.key[row])
+    if np.any(other_key):
+        # One name was used for holds of several keys: sort them apart.
+        apart = np.unique(np.stack([group, history.key]), axis=1, return_inverse=True)[1]
+        _link_within(history, acquire, rows, apart.reshape(-1).astype(np.int64))
+        return
+    acquire[row] = np.where(same, found, -1)
+
+
+def promises(history: History, links: Links) -> Promises:
+    """What every grant of the history promised."""
+    row = rows_of(history, F.ACQUIRE, Type.OK)
+    key = history.key[row]
+    start = history.complete_ns[row] + history.epsilon_ns
+    lease = _leases(history, links, row)
+    lost = _losses(history, links, row)
+    release = _first_release(history, links)[row]
+    owner = owners(history)[row]
+    outer = np.ones(len(row), np.bool_)
+    reentrant = _reentrant_keys(history)
+    if reentrant:
+        from checker.reentrant import fold
+
+        fold(history, links, np.isin(key, reentrant), row, (lease, lost, release, outer))
+    end = np.minimum(lease, lost)
+    ended = release >= 0
+    end[ended] = np.minimum(end[ended], history.invoke_ns[release[ended]])
+    limited = end < FOREVER
+    end[limited] -= history.epsilon_ns
+    return Promises(row, key, owner, start, lease, lost, release, end, outer)
+
+
+def promised_ends(history: History, links: Links, acquires: Rows) -> Ints:
+    """When the promises of acquires end by lease, loss or release; for unknown acquires too, whose
+    promise is that of their extends. Without ε."""
+    end = np.minimum(_leases(history, links, acquires), _losses(history, links, acquires))
+    release = _first_release(history, links)[acquires]
+    ended = release >= 0
+    end[ended] = np.minimum(end[ended], history.invoke_ns[release[ended]])
+    return end
+
+
+def owners(history: History) -> Ints:
+    """Who acts: the recorded owner, else the process."""
+    if not has_values(history.owner):
+        return history.process
+    return np.where(history.owner != NULL, history.owner, history.process)
+
+
+def _reentrant_keys(history: History) -> list[int]:
+    return [i for i, key in enumerate(history.keys) if history.object_of(key).kind == "reentrant"]
+
+
+def _leases(history: History, links: Links, row: Rows) -> Ints:
+    valid_until = history.valid_until_ns
+    if not has_values(valid_until):
+        return np.full(len(row), FOREVER, np.int64)
+    lease = valid_until[row]
+    lease[lease == NULL] = FOREVER
+    extends = links.under(rows_of(history, F.EXTEND, Type.OK))
+    extends = extends[valid_until[extends] != NULL]
+    if len(extends):
+        # Rows are in the order of invocation and the last assignment wins: the last extend counts.
+        last = np.full(len(history), -1, np.intp)
+        last[links.acquire[extends]] = extends
+        extended = last[row] >= 0
+        lease[extended] = valid_until[last[row][extended]]
+    return lease
+
+
+def _losses(history: History, links: Links, row: Rows) -> Ints:
+    lost = np.full(len(row), FOREVER, np.int64)
+    rows = links.under(rows_of(history, F.LOST))
+    deaths = rows_of(history, F.DEATH)
+    if len(rows) == 0 and len(deaths) == 0:
+        return lost
+    first = np.full(len(history), FOREVER, np.int64)
+    np.minimum.at(first, links.acquire[rows], history.invoke_ns[rows])
+    under_hold = links.under(deaths)
+    np.minimum.at(first, links.acquire[under_hold], history.invoke_ns[under_hold])
+    lost = first[row]
+    # A client that dies loses everything it holds, whatever hold its death was recorded with.
+    died: dict[int, list[int]] = {}
+    for death in deaths:
+        died.setdefault(int(history.process[death]), []).append(int(history.invoke_ns[death]))
+    for i in np.flatnonzero(np.isin(history.process[row], np.array(list(died), np.int64))):
+        times = died[int(history.process[row[i]])]
+        after = bisect_left(times, int(history.invoke_ns[row[i]]))
+        if after < len(times):
+            lost[i] = min(int(lost[i]), times[after])
+    return lost
+
+
+def _first_release(history: History, links: Links) -> Rows:
+    """For every row, the first release of its hold that may have had an effect or was told that
+    there was nothing left to release; -1 if there is none."""
+    releases = links.under(rows_of(history, F.RELEASE))
+    ends = (history.type[releases] != Type.FAIL) | links.not_held[releases]
+    releases = releases[ends]
+    first = np.full(len(history), -1, np.intp)
+    # Backwards, so that the first one is assigned last and stays.
+    first[links.acquire[releases[::-1]]] = releases[::-1]
+    return first

@@ -1,0 +1,65 @@
+"""Reentrant locks: folds the grants that an owner received while it held already.
+
+Only the outermost grant of a hold promises anything to the rest of the world; it ends with the
+release that brings the owner's depth back to nothing. Where an outcome is unknown, the fold takes
+the side that makes the promise shorter: an unknown acquire does not deepen the hold, an unknown
+release does end one level. A hold whose lease ran out, or whose loss was notified, is no longer
+there to be entered again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checker.promises import FOREVER, Links, Rows, owners, rows_of
+from history.columns import History, Ints
+from history.op import F, Type
+
+
+@dataclass(slots=True)
+class _Depth:
+    outer: int
+    levels: int
+
+
+def fold(
+    history: History,
+    links: Links,
+    chosen: NDArray[np.bool_],
+    row: Rows,
+    columns: tuple[Ints, Ints, Rows, NDArray[np.bool_]],
+) -> None:
+    """Changes the columns (lease, lost, release, outer) of the ``chosen`` grants in place."""
+    lease, lost, release, outer = columns
+    release[chosen] = -1
+    grant_at = {int(row[i]): int(i) for i in np.flatnonzero(chosen)}
+    keys = np.unique(history.key[row[chosen]])
+    everyone = owners(history)
+    releases = rows_of(history, F.RELEASE)
+    releases = releases[np.isin(history.key[releases], keys)]
+    depths: dict[tuple[int, int], _Depth] = {}
+    for event in sorted([*grant_at, *releases.tolist()]):
+        who = (int(history.key[event]), int(everyone[event]))
+        held = depths.get(who)
+        if event in grant_at:
+            i = grant_at[event]
+            now = int(history.invoke_ns[event])
+            if held is None or min(int(lease[held.outer]), int(lost[held.outer])) <= now:
+                depths[who] = _Depth(i, 1)
+                continue
+            held.levels += 1
+            outer[i] = False
+            if lease[i] < FOREVER:
+                lease[held.outer] = lease[i]
+            lost[held.outer] = min(int(lost[held.outer]), int(lost[i]))
+        elif held is not None:
+            if links.not_held[event]:
+                held.levels = 0
+            elif history.type[event] != Type.FAIL:
+                held.levels -= 1
+            if held.levels == 0:
+                release[held.outer] = event
+                del depths[who]

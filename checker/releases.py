@@ -1,0 +1,276 @@
+"""``wrong-release``, ``false-release``, ``wrong-extend``: what was done for a hold that was over.
+
+A release of A, answered ok, *ended B's grant* when B was promised the key throughout it and then,
+before B's promise had ended and without B releasing, B was told not-held or somebody else was
+granted the key. It is only blamed on A where A's own hold was over before (its lease had run out,
+the loss was notified, or it had been released): with two holders at once, B's loss could have other
+causes.
+
+A release answered ok for a hold that was over, while somebody else had been granted the key since
+(or after it had been released already), without such an effect, is a ``false-release``: the service
+said that it had ended something that no longer was.
+
+An extend answered ok is wrong when somebody else, granted the key after the lease had run out, was
+promised it throughout the extend.
+
+Unknown outcomes prove nothing here. Only locks with one owner at a time are judged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from checker.intervals import by_key_and_time, running_max
+from checker.promises import FOREVER, Links, Rows, rows_of
+from checker.verdict import Verdict
+from checker.words import Case, clock, during, faults_on, grant, many, operation
+from history.columns import Ids, Ints
+from history.op import NULL, F, Type
+
+
+@dataclass(frozen=True)
+class _Timeline:
+    """The non-empty promises of one key in the order of their start."""
+
+    grants: Rows
+    start: Ints
+    longest: Rows  # of the promises up to each entry, the one that ends last
+    invoked: Ints  # when the grants were invoked, in that order,
+    first_done: Rows  # and of the grants from each of them on, the one that completed first
+
+
+class Releases:
+    """The releases of a history, judged once for all three verdicts."""
+
+    def __init__(self, case: Case, links: Links) -> None:
+        self._case = case
+        self._links = links
+        history, promises = case.history, case.promises
+        self._grant_of = np.full(len(history), -1, np.intp)
+        self._grant_of[promises.row] = np.arange(len(promises))
+        self._told = _first_not_held(case, links)
+        self._timelines: dict[int, _Timeline] = {}
+        self.judged = rows_of(history, F.RELEASE, Type.OK)
+        self.wrong: list[tuple[int, int, int]] = []  # (release, grant ended, row that shows it)
+        self.false: list[tuple[int, int]] = []  # (release, later grant or -1 for released before)
+        for row, again in self._suspects():
+            effect = self._effect(row)
+            if effect is not None:
+                self.wrong.append((row, *effect))
+            elif again:
+                self.false.append((row, -1))
+            else:
+                since = self._granted_since(row)
+                if since is not None:
+                    self.false.append((row, since))
+
+    def wrong_release(self) -> Verdict | None:
+        """Absent when no release was ever answered ok."""
+        if len(self.judged) == 0:
+            return None
+        if not self.wrong:
+            return Verdict(
+                "valid", f"{many(len(self.judged), 'release')}, none ended another's grant"
+            )
+        case = self._case
+        row, ended, shown = self.wrong[0]
+        history, promises = case.history, case.promises
+        begin, end = int(history.invoke_ns[row]), int(history.complete_ns[shown])
+        done, seen = clock(history, [int(history.complete_ns[row]), end])
+        if history.f[shown] == F.ACQUIRE:
+            what = f"{case.name(shown)} was granted it at {seen} s"
+        else:
+            what = f"{case.name(shown)} was told at {seen} s that it did not hold it"
+        reason = (
+            f"{case.name(row)} released {case.key(row)} at {done} s though its own hold was over, "
+            f"and ended the grant of {case.name(int(promises.row[ended]))}: {what}"
+            f"{during(case, begin, end)}; {many(len(self.wrong), 'wrong release')}"
+        )
+        evidence = (grant(case, ended), operation(case, row), operation(case, shown))
+        return Verdict("invalid", reason, (*evidence, *faults_on(case, begin, end)))
+
+    def false_release(self) -> Verdict | None:
+        """Absent when no release was ever answered ok."""
+        if len(self.judged) == 0:
+            return None
+        if not self.false:
+            return Verdict(
+                "valid", f"{many(len(self.judged), 'release')}, each of a hold of its own"
+            )
+        case = self._case
+        row, since = self.false[0]
+        (done,) = clock(case.history, [int(case.history.complete_ns[row])])
+        if since < 0:
+            why = "had been released before"
+            evidence: tuple[dict[str, object], ...] = (operation(case, row),)
+        else:
+            other = case.name(int(case.promises.row[since]))
+            why = f"was over: {other} had been granted it since"
+            evidence = (grant(case, since), operation(case, row))
+        reason = (
+            f"{case.name(row)} was told at {done} s that its hold of {case.key(row)} was released, "
+            f"but that hold {why}; {many(len(self.false), 'false release')}"
+        )
+        return Verdict("invalid", reason, evidence)
+
+    def wrong_extend(self) -> Verdict | None:
+        """Absent when no extend was ever answered ok."""
+        case, links = self._case, self._links
+        history, promises = case.history, case.promises
+        extends = links.under(rows_of(history, F.EXTEND, Type.OK))
+        if len(extends) == 0:
+            return None
+        wrong = []
+        for row, over_ns in self._late_extends(extends):
+            holder = self._promised_throughout(row)
+            if holder is not None and promises.start[holder] >= over_ns:
+                wrong.append((row, holder))
+        if not wrong:
+            return Verdict("valid", f"{many(len(extends), 'extend')}, none of a hold that was over")
+        row, holder = wrong[0]
+        begin, end = int(promises.start[holder]), int(history.complete_ns[row])
+        since, done = clock(history, [begin, end])
+        reason = (
+            f"{case.name(row)} was told at {done} s that its hold of {case.key(row)} was extended, "
+            f"though its lease had run out and {case.name(int(promises.row[holder]))} was promised "
+            f"it since {since} s{during(case, begin, end)}; {many(len(wrong), 'wrong extend')}"
+        )
+        evidence = (grant(case, holder), operation(case, row), *faults_on(case, begin, end))
+        return Verdict("invalid", reason, evidence)
+
+    def _suspects(self) -> list[tuple[int, bool]]:
+        """Releases answered ok of a hold that was over when they were invoked: (row, whether it
+        had been released before)."""
+        history, promises, links = self._case.history, self._case.promises, self._links
+        releases = links.under(self.judged[_owned(self._case)[history.key[self.judged]]])
+        index = self._grant_of[links.acquire[releases]]
+        # An unknown acquire may have taken effect late, an inner one is no hold of its own.
+        known = index >= 0
+        known[known] = promises.outer[index[known]]
+        releases, index = releases[known], index[known]
+        over = np.minimum(promises.lease[index], promises.lost[index])
+        over[over < FOREVER] += history.epsilon_ns
+        lapsed = over <= history.invoke_ns[releases]
+        first = self._first_ok_release(releases)
+        again = (first >= 0) & (first != releases)
+        again &= history.complete_ns[first] < history.invoke_ns[releases]
+        again &= np.isin(promises.key[index], _reentrant(self._case), invert=True)
+        chosen = np.flatnonzero(lapsed | again)
+        return [(int(releases[c]), bool(again[c])) for c in chosen]
+
+    def _first_ok_release(self, releases: Rows) -> Rows:
+        acquire = self._links.acquire
+        first = np.full(len(self._case.history), -1, np.intp)
+        first[acquire[releases[::-1]]] = releases[::-1]
+        return first[acquire[releases]]
+
+    def _effect(self, release: int) -> tuple[int, int] | None:
+        """The grant that a release ended and the row that shows it, or None."""
+        holder = self._promised_throughout(release)
+        if holder is None:
+            return None
+        history, promises = self._case.history, self._case.promises
+        told = int(self._told[promises.row[holder]])
+        lease_over = min(int(promises.lease[holder]), int(promises.lost[holder]))
+        # -1, no release at all, counts as one that never comes.
+        released = int(promises.release[holder]) if promises.release[holder] >= 0 else len(history)
+        if (
+            0 <= told <= released
+            and history.invoke_ns[release] < history.complete_ns[told] <= lease_over
+        ):
+            return holder, told
+        line = self._timeline(int(history.key[release]))
+        after = int(np.searchsorted(line.start, history.invoke_ns[release], side="right"))
+        for other in line.grants[after : after + 2].tolist():
+            if other != holder and promises.start[other] < promises.end[holder]:
+                return holder, int(promises.row[other])
+        return None
+
+    def _promised_throughout(self, row: int) -> int | None:
+        """The grant that somebody else was promised during all of an operation."""
+        history, promises = self._case.history, self._case.promises
+        line = self._timeline(int(history.key[row]))
+        at = int(np.searchsorted(line.start, history.invoke_ns[row], side="right")) - 1
+        if at < 0:
+            return None
+        # The one that lasts longest: of an overlapping crowd, any will do.
+        holder = int(line.longest[at])
+        mine = int(self._grant_of[self._links.acquire[row]])
+        while at > 0 and holder == mine:
+            at -= 1
+            holder = int(line.grants[at])
+        covers = promises.end[holder] >= history.complete_ns[row]
+        return holder if holder != mine and covers else None
+
+    def _granted_since(self, release: int) -> int | None:
+        """A grant that certainly came after the hold of a release and was there before it."""
+        history, promises = self._case.history, self._case.promises
+        mine = int(self._grant_of[self._links.acquire[release]])
+        line = self._timeline(int(history.key[release]))
+        since = int(np.searchsorted(line.invoked, promises.start[mine], side="left"))
+        if since == len(line.invoked):
+            return None
+        other = int(line.first_done[since])
+        return other if promises.start[other] <= history.invoke_ns[release] else None
+
+    def _late_extends(self, extends: Rows) -> list[tuple[int, int]]:
+        """Extends answered ok after the promise before them had run out: (row, when it had)."""
+        history, links = self._case.history, self._links
+        index = self._grant_of[links.acquire[extends]]
+        extends, index = extends[index >= 0], index[index >= 0]
+        group = links.acquire[extends]
+        order = np.argsort(group, kind="stable")
+        extends, group = extends[order], group[order]
+        before = history.valid_until_ns[group]
+        same = np.zeros(len(group), np.bool_)
+        same[1:] = group[1:] == group[:-1]
+        before[same] = history.valid_until_ns[extends[:-1]][same[1:]]
+        before[before == NULL] = FOREVER
+        before[before < FOREVER] += history.epsilon_ns
+        late = np.flatnonzero(before <= history.complete_ns[extends])
+        return [(int(extends[i]), int(before[i])) for i in late]
+
+    def _timeline(self, key: int) -> _Timeline:
+        if key not in self._timelines:
+            self._timelines[key] = _timeline(self._case, key)
+        return self._timelines[key]
+
+
+def _timeline(case: Case, key: int) -> _Timeline:
+    history, promises = case.history, case.promises
+    grants = np.flatnonzero(promises.nonempty & (promises.key == key))
+    one_key: Ids = np.zeros(len(grants), np.int32)
+    backwards = grants[::-1]
+    _, earliest = running_max(one_key, -promises.start[backwards])
+    order = grants[by_key_and_time(promises.key[grants], promises.start[grants])]
+    _, longest = running_max(one_key, promises.end[order])
+    return _Timeline(
+        grants=order,
+        start=promises.start[order],
+        longest=order[longest],
+        invoked=history.invoke_ns[promises.row[grants]],
+        first_done=backwards[earliest][::-1],
+    )
+
+
+def _first_not_held(case: Case, links: Links) -> Rows:
+    """For every acquire, the first release or extend under it that was told not-held, or -1."""
+    history = case.history
+    told = links.not_held & ((history.f == F.RELEASE) | (history.f == F.EXTEND))
+    rows = links.under(np.flatnonzero(told))
+    first = np.full(len(history), -1, np.intp)
+    first[links.acquire[rows[::-1]]] = rows[::-1]
+    return first
+
+
+def _owned(case: Case) -> np.ndarray:
+    history = case.history
+    kinds = [history.object_of(key).kind for key in history.keys]
+    return np.array([kind in {"mutex", "reentrant", "fenced"} for kind in kinds], np.bool_)
+
+
+def _reentrant(case: Case) -> list[int]:
+    history = case.history
+    return [i for i, key in enumerate(history.keys) if history.object_of(key).kind == "reentrant"]

@@ -1,0 +1,223 @@
+"""``stale-holder`` and ``lost-update`` at the guarded resource, and what fencing would have done.
+
+The resource lies outside the faults' reach and checks nothing: it applies everything in the order
+of arrival and counts the writes of each key in a version. A read returns the version found
+(``value``); a write names the version that had been read (``version``) and returns the version it
+made (``value``). ``applied_ns`` says when the resource applied it; without it an operation counts
+as late only if all of its window was late.
+
+``stale-holder``: an operation was applied after its hold's promise had ended and after a later
+grant had completed, even if that one was already released. The service did nothing wrong; this is
+what a client that was frozen or slow does to everybody else.
+
+``lost-update``: an acknowledged write did not build on the state that it replaced, so somebody's
+update is gone: it made a version that is not the successor of the one that had been read, or two
+acknowledged writes build on the same version, or a version was seen again after a later one had
+been acknowledged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from checker.intervals import by_key_and_time
+from checker.promises import FOREVER, Bools, Links, Rows
+from checker.verdict import Verdict
+from checker.words import EVIDENCE_MAX, Case, clock, faults_on, grant, many, operation
+from history.columns import Ints
+from history.op import NULL, F, Mode, Type
+
+RESOURCE_KINDS = frozenset({"register", "counter"})
+
+
+@dataclass(frozen=True)
+class Uses:
+    """The acknowledged operations on guarded resources.
+
+    ``row``       in the history, in the order of invocation
+    ``grant``     the hold's grant, -1 where the acquire is unknown or missing
+    ``stale``     applied after its hold's promise and after a later grant
+    ``later``     that later grant, -1 if there was none at all
+    """
+
+    row: Rows
+    grant: Rows
+    stale: Bools
+    later: Rows
+
+
+def uses(case: Case, links: Links) -> Uses:
+    """All reads and writes on lock keys, with what is known of their holds."""
+    history, promises = case.history, case.promises
+    guarded = np.array(
+        [history.object_of(key).kind not in RESOURCE_KINDS for key in history.keys], np.bool_
+    )
+    chosen = ((history.f == F.READ) | (history.f == F.WRITE)) & (history.type == Type.OK)
+    row = np.flatnonzero(chosen)
+    row = row[guarded[history.key[row]]]
+    grant_of = np.full(len(history) + 1, -1, np.intp)
+    grant_of[promises.row] = np.arange(len(promises))
+    index = grant_of[links.acquire[row]]
+    stale = np.zeros(len(row), np.bool_)
+    later = np.full(len(row), -1, np.intp)
+    known = np.flatnonzero(index >= 0)
+    if len(known):
+        successor = _successors(case)[index[known]]
+        later[known] = successor
+        applied = history.applied_ns[row[known]]
+        certain = np.where(applied != NULL, applied, history.invoke_ns[row[known]])
+        certain = certain - history.epsilon_ns
+        end = promises.end[index[known]]
+        # The promise's end was moved forward by ε for exclusion; here the real end must be past.
+        over = (end < FOREVER) & (certain > end + 2 * history.epsilon_ns)
+        stale[known] = over & (successor >= 0) & (certain > promises.start[successor])
+    return Uses(row, index, stale, later)
+
+
+def stale_holder(case: Case, used: Uses) -> Verdict | None:
+    """Absent when no operation was done under a hold."""
+    if not np.any(used.grant >= 0):
+        return None
+    history, promises = case.history, case.promises
+    count = int(np.count_nonzero(used.stale))
+    if count == 0:
+        under = int(np.count_nonzero(used.grant >= 0))
+        return Verdict("valid", f"{many(under, 'operation')} under a hold, none after its promise")
+    first = int(np.flatnonzero(used.stale)[0])
+    row, held, later = int(used.row[first]), int(used.grant[first]), int(used.later[first])
+    applied = _applied(case, row)
+    word = F(int(history.f[row])).word
+    at, end, since = clock(history, [applied, int(promises.end[held]), int(promises.start[later])])
+    reason = (
+        f"{case.name(row)}'s {word} of {case.key(row)} was applied at {at} s; "
+        f"its promise had ended at {end} s and {case.name(int(promises.row[later]))} had been "
+        f"granted the key at {since} s; {many(count, 'stale operation')}"
+    )
+    evidence = (grant(case, held), grant(case, later), operation(case, row))
+    begin = int(promises.start[held])
+    return Verdict("invalid", reason, (*evidence, *faults_on(case, begin, applied)))
+
+
+def lost_update(case: Case, used: Uses) -> Verdict | None:
+    """Absent when no acknowledged write says on which version it builds."""
+    history = case.history
+    writes = used.row[history.f[used.row] == F.WRITE]
+    writes = writes[(history.version[writes] != NULL) & (history.value[writes] != NULL)]
+    if len(writes) == 0:
+        return None
+    lost = _forks(case, writes)
+    returned = _returns(case, used.row)
+    if len(lost) == 0 and len(returned) == 0:
+        return Verdict("valid", f"{many(len(writes), 'write')}, each on top of the one before")
+    if len(lost):
+        row = int(lost[0])
+        read, made = int(history.version[row]), int(history.value[row])
+        what = (
+            f"{case.name(row)}'s write of {case.key(row)} was made from version {read} and became "
+            f"version {made}, so it overwrote {many(max(made - read - 1, 1), 'update')} unseen"
+        )
+        if made == read + 1:
+            what = (
+                f"{case.name(row)}'s write of {case.key(row)} was made from version {read}, from "
+                f"which another acknowledged write had been made already"
+            )
+        evidence = _competitors(case, writes, row)
+    else:
+        row = int(returned[0])
+        what = (
+            f"{case.name(row)}'s {F(int(history.f[row])).word} of {case.key(row)} met version "
+            f"{int(history.value[row])} after a later one had been acknowledged"
+        )
+        evidence = [operation(case, row)]
+    at = clock(history, [_applied(case, row)])[0]
+    count = len(lost) + len(returned)
+    reason = f"{what}, at {at} s; {many(count, 'lost update')} in {many(len(writes), 'write')}"
+    faults = faults_on(case, int(history.invoke_ns[row]), _applied(case, row))
+    return Verdict("invalid", reason, (*evidence, *faults))
+
+
+def _applied(case: Case, row: int) -> int:
+    applied = int(case.history.applied_ns[row])
+    return int(case.history.complete_ns[row]) if applied == NULL else applied
+
+
+def _successors(case: Case) -> Rows:
+    """For every grant, the next grant of the key to complete that could be hurt by it, or -1:
+    by another owner, and not reader after reader."""
+    promises, mode = case.promises, case.history.mode
+    order = by_key_and_time(promises.key, promises.start)
+    successor = np.full(len(promises), -1, np.intp)
+    if len(order) == 0:
+        return successor
+    key = promises.key[order]
+    reader = mode[promises.row[order]] == Mode.READ
+    outer = promises.outer[order]
+    plain = not np.any(reader) and bool(np.all(outer))
+    if plain:
+        successor[order[:-1]] = np.where(key[1:] == key[:-1], order[1:], -1)
+        return successor
+    # Backwards; for each key the nearest outer grant, writer and reader that come later.
+    nearest: dict[tuple[int, bool], int] = {}
+    for position in range(len(order) - 1, -1, -1):
+        i, k, reads = int(order[position]), int(key[position]), bool(reader[position])
+        found = [nearest.get((k, False), -1), -1 if reads else nearest.get((k, True), -1)]
+        candidates = [j for j in found if j >= 0]
+        if candidates:
+            successor[i] = min(candidates, key=lambda j: int(promises.start[j]))
+        if outer[position]:
+            nearest[k, reads] = i
+    return successor
+
+
+def _forks(case: Case, writes: Rows) -> Rows:
+    """Acknowledged writes that do not build on what they replaced."""
+    history = case.history
+    read, made = history.version[writes], history.value[writes]
+    skipped = made != read + 1
+    # Two writes on one version, both successors of it by their own word: the resource forked.
+    order = by_key_and_time(history.key[writes], read)
+    twin = np.zeros(len(writes), np.bool_)
+    same = history.key[writes][order][1:] == history.key[writes][order][:-1]
+    twin[order[1:]] = same & (read[order][1:] == read[order][:-1])
+    # One of the two is reported: the one that skipped something, else the second.
+    first_of_twins = np.zeros(len(writes), np.bool_)
+    first_of_twins[order[:-1]] = twin[order[1:]] & skipped[order[:-1]]
+    second = twin.copy()
+    second[order[1:]] &= ~first_of_twins[order[:-1]]
+    return np.sort(writes[skipped | second])
+
+
+def _competitors(case: Case, writes: Rows, row: int) -> list[dict[str, object]]:
+    """The writes that made the versions between the one read and the one made, and the write."""
+    history = case.history
+    same = writes[history.key[writes] == history.key[row]]
+    read, made = int(history.version[row]), int(history.value[row])
+    value, version = history.value[same], history.version[same]
+    others = same[((value > read) & (value < made)) | ((version == read) & (same != row))]
+    return [operation(case, int(r)) for r in (*others[:EVIDENCE_MAX], row)]
+
+
+def _returns(case: Case, rows: Rows) -> Rows:
+    """Operations that met a version below one acknowledged before they began."""
+    history = case.history
+    rows = rows[history.value[rows] != NULL]
+    if len(rows) == 0:
+        return rows
+    versions = history.value[rows]
+    writes = history.f[rows] == F.WRITE
+    lost = np.zeros(len(rows), np.bool_)
+    for key in np.unique(history.key[rows[writes]]):
+        mine = np.flatnonzero(history.key[rows] == key)
+        lost[mine] = _behind(case, rows[mine], versions[mine])
+    return rows[lost]
+
+
+def _behind(case: Case, rows: Rows, versions: Ints) -> Bools:
+    history = case.history
+    by_end = np.argsort(history.complete_ns[rows], kind="stable")
+    ended = history.complete_ns[rows][by_end] + history.epsilon_ns
+    highest = np.maximum.accumulate(versions[by_end])
+    before = np.searchsorted(ended, history.invoke_ns[rows] - history.epsilon_ns, side="left") - 1
+    return (before >= 0) & (highest[np.maximum(before, 0)] > versions)

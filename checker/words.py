@@ -1,0 +1,168 @@
+"""Evidence: operations, grants and faults as JSON objects with a sentence in each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from checker.promises import FOREVER, Promises
+from history.columns import History
+from history.op import NULL, F, Fault, Type
+
+Evidence = Mapping[str, object]
+
+EVIDENCE_MAX = 16  # entries of one verdict; the reason says how many there are
+
+
+@dataclass(frozen=True)
+class Case:
+    """A history with its promises: what every check reads and every sentence is about."""
+
+    history: History
+    promises: Promises
+
+    def name(self, row: int) -> str:
+        """The client of a row."""
+        return f"client {self.history.process_name(int(self.history.process[row]))}"
+
+    def key(self, row: int) -> str:
+        return self.history.keys[int(self.history.key[row])]
+
+
+def number(value: int) -> int | None:
+    """A column's entry as JSON: null for NULL and for no limit."""
+    return None if value == NULL or value >= FOREVER else int(value)
+
+
+def clock(history: History, times: Sequence[int]) -> list[str]:
+    """Times as seconds since the first operation, with as many digits as it takes to tell them
+    apart."""
+    origin = int(history.invoke_ns[0]) if len(history) else 0
+    digits = 3
+    for digits in (3, 6, 9):
+        texts = [f"{(time - origin) / 1e9:.{digits}f}" for time in times]
+        if digits == 9:
+            texts = [_exact(time - origin) for time in times]
+        if len(set(texts)) == len(set(times)):
+            return texts
+    return texts
+
+
+def _exact(nanoseconds: int) -> str:
+    sign = "-" if nanoseconds < 0 else ""
+    whole, rest = divmod(abs(nanoseconds), 10**9)
+    return f"{sign}{whole}.{rest:09d}"
+
+
+def grant(case: Case, i: int) -> dict[str, object]:
+    """Grant number ``i`` of the promises."""
+    history, promises = case.history, case.promises
+    row = int(promises.row[i])
+    start, end = int(promises.start[i]), int(promises.end[i])
+    fence = number(int(history.fence[row]))
+    release = int(promises.release[i])
+    granted = int(history.complete_ns[row])
+    if end >= FOREVER:
+        (at,) = clock(history, [granted])
+        until = "without end"
+    else:
+        at, to = clock(history, [granted, end])
+        until = f"to {to} s" if start < end else f"to {to} s, which is empty"
+    fenced = "" if fence is None else f" with fence {fence}"
+    return {
+        "what": "grant",
+        "row": row,
+        "process": history.process_name(int(history.process[row])),
+        "key": case.key(row),
+        "hold": hold_name(history, row),
+        "fence": fence,
+        "invoke_ns": int(history.invoke_ns[row]),
+        "granted_ns": granted,
+        "promised_until_ns": number(end),
+        "valid_until_ns": number(int(promises.lease[i])),
+        "released_ns": number(int(history.invoke_ns[release])) if release >= 0 else None,
+        "text": f"{case.name(row)} was promised {case.key(row)} from {at} {until}{fenced}",
+    }
+
+
+def operation(case: Case, row: int, remark: str = "") -> dict[str, object]:
+    """One operation as it was recorded."""
+    history = case.history
+    kind = Type(int(history.type[row]))
+    begin, end = int(history.invoke_ns[row]), int(history.complete_ns[row])
+    error = history.errors[int(history.error[row])] if history.error[row] >= 0 else None
+    if end == NULL:
+        window = f"from {clock(history, [begin])[0]} s on, outcome unknown"
+    else:
+        window = "from {} to {} s".format(*clock(history, [begin, end]))
+    word = F(int(history.f[row])).word
+    answer = kind.word if error is None else f"{kind.word} ({error})"
+    return {
+        "what": "operation",
+        "row": row,
+        "process": history.process_name(int(history.process[row])),
+        "f": word,
+        "type": kind.word,
+        "key": case.key(row),
+        "hold": hold_name(history, row),
+        "fence": number(int(history.fence[row])),
+        "value": number(int(history.value[row])),
+        "version": number(int(history.version[row])),
+        "invoke_ns": begin,
+        "complete_ns": number(end),
+        "applied_ns": number(int(history.applied_ns[row])),
+        "error": error,
+        "text": f"{case.name(row)}: {word} of {case.key(row)} {window}: {answer}{remark}",
+    }
+
+
+def hold_name(history: History, row: int) -> str | None:
+    """The hold of a row, if it has one."""
+    hold = int(history.hold[row])
+    return None if hold == NULL else history.hold_name(hold)
+
+
+def faults_on(case: Case, begin_ns: int, end_ns: int) -> list[dict[str, object]]:
+    """The faults that were on at some time between two times."""
+    return [
+        _fault(case.history, fault)
+        for fault in case.history.faults
+        if fault.begin_ns[0] <= end_ns and (fault.heal_ns is None or fault.heal_ns[1] >= begin_ns)
+    ]
+
+
+def _fault(history: History, fault: Fault) -> dict[str, object]:
+    begin, *_ = clock(history, [fault.begin_ns[0]])
+    healed = "never healed"
+    if fault.heal_ns is not None:
+        begin, end = clock(history, [fault.begin_ns[0], fault.heal_ns[1]])
+        healed = f"healed by {end} s"
+    return {
+        "what": "fault",
+        "name": fault.name,
+        "targets": list(fault.targets),
+        "begin_ns": list(fault.begin_ns),
+        "heal_ns": None if fault.heal_ns is None else list(fault.heal_ns),
+        "text": f"{describe(fault)} from {begin} s, {healed}",
+    }
+
+
+def describe(fault: Fault) -> str:
+    """A fault with what it was aimed at."""
+    return f"{fault.name} of {', '.join(fault.targets)}" if fault.targets else fault.name
+
+
+def during(case: Case, begin_ns: int, end_ns: int) -> str:
+    """The end of a sentence that names the faults of a time, or nothing."""
+    found = [
+        describe(fault)
+        for fault in case.history.faults
+        if fault.begin_ns[0] <= end_ns and (fault.heal_ns is None or fault.heal_ns[1] >= begin_ns)
+    ]
+    return f"; during {' and '.join(found)}" if found else ""
+
+
+def many(count: int, noun: str) -> str:
+    """A count with its noun."""
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{count} {noun if count == 1 else plural}"

@@ -1,0 +1,198 @@
+"""Builds a ``History`` row by row, for readers of foreign files.
+
+Numbers are kept in packed arrays and a column that never gets a number costs nothing, so memory
+stays at some hundred bytes a row. Names that are not numbers get numbers far below every number
+that a file would use.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import numpy as np
+
+from history.columns import History, Ints, null_column
+from history.op import NULL, F, Fault, Mode, Object, Type
+
+INT_MIN: Final = -(2**62)
+HOLD_MAX: Final = 2**63 - 1
+INT_MAX: Final = 2**62 - 1  # so that sums and differences of times stay within 64 bits
+NAMES_FROM: Final = -(2**60)
+HEX_DIGITS_MAX: Final = 16
+MESSAGE_MAX: Final = 200
+
+FUNCTIONS: Final[Mapping[str, int]] = {f.word: int(f) for f in F}
+TYPES: Final[Mapping[str, int]] = {
+    "ok": int(Type.OK),
+    "fail": int(Type.FAIL),
+    "info": int(Type.INFO),
+}
+MODES: Final[Mapping[str | None, int]] = {
+    None: int(Mode.NONE),
+    "none": int(Mode.NONE),
+    "read": int(Mode.READ),
+    "write": int(Mode.WRITE),
+    "exclusive": int(Mode.NONE),
+    "shared": int(Mode.READ),
+}
+NUMBERS: Final = (
+    "intended_ns",
+    "value",
+    "old",
+    "version",
+    "fence",
+    "sent_ns",
+    "valid_until_ns",
+    "applied_ns",
+    "owner",
+)
+
+
+class BadLine(Exception):
+    """Something in a file that is not as the format says."""
+
+
+def shorten(text: str) -> str:
+    """A message of bounded length, whatever stands in the file."""
+    return text if len(text) <= MESSAGE_MAX else text[:MESSAGE_MAX] + " …"
+
+
+class Names:
+    """Numbers for names; whole numbers stand for themselves."""
+
+    def __init__(self, number_of: Callable[[str], int | None]) -> None:
+        self._number_of = number_of
+        self._known: dict[str, int] = {}
+        self.by_number: dict[int, str] = {}
+
+    def number(self, name: object) -> int:
+        """Raises BadLine for a number that is out of range."""
+        if isinstance(name, int) and not isinstance(name, bool):
+            if not INT_MIN < name <= INT_MAX:
+                raise BadLine(f"{name} is out of range")
+            return name
+        text = name if isinstance(name, str) else repr(name)
+        known = self._known.get(text)
+        if known is None:
+            plain = self._number_of(text)
+            known = NAMES_FROM - len(self.by_number) if plain is None else plain
+            self._known[text] = known
+            if plain is None:
+                self.by_number[known] = text
+        return known
+
+
+def hexadecimal(text: str) -> int | None:
+    """The number that the interchange format would write as this text, if there is one."""
+    if not text or len(text) > HEX_DIGITS_MAX:
+        return None
+    try:
+        number = int(text, 16)
+    except ValueError:
+        return None
+    return number if f"{number:x}" == text and number <= HOLD_MAX else None
+
+
+class Builder:
+    """Collects rows; ``finish`` sorts them by invocation."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, int] = {}
+        self.errors: dict[str, int] = {}
+        self.holds = Names(hexadecimal)
+        self.processes = Names(lambda _: None)
+        self.values = Names(lambda _: None)
+        self.owners = Names(lambda _: None)
+        self.objects: dict[str, Object] = {}
+        self.faults: list[Fault] = []
+        self.epsilon_ns = 0
+        self._process = array("q")
+        self._f = array("B")
+        self._type = array("B")
+        self._mode = array("B")
+        self._key = array("i")
+        self._error = array("i")
+        self._invoke = array("q")
+        self._complete = array("q")
+        self._hold = array("q")
+        self._rare: dict[str, array[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._invoke)
+
+    def add(
+        self,
+        *,
+        process: object,
+        f: int,
+        outcome: int,
+        key: str,
+        invoke_ns: int,
+        complete_ns: int,
+        mode: int = 0,
+        hold: object = None,
+        error: str | None = None,
+        numbers: Mapping[str, int] | None = None,
+    ) -> int:
+        """Adds one operation and returns its number in the order of adding."""
+        at = len(self._invoke)
+        self._process.append(self.processes.number(process))
+        self._f.append(f)
+        self._type.append(outcome)
+        self._mode.append(mode)
+        self._key.append(self.keys.setdefault(key, len(self.keys)))
+        self._error.append(-1 if error is None else self.errors.setdefault(error, len(self.errors)))
+        self._invoke.append(invoke_ns)
+        self._complete.append(complete_ns)
+        self._hold.append(NULL if hold is None else self.holds.number(hold))
+        for name, number in (numbers or {}).items():
+            column = self._rare.get(name)
+            if column is None:
+                column = self._rare[name] = array("q")
+            if len(column) < at:
+                column.frombytes(np.full(at - len(column), NULL, np.int64).tobytes())
+            column.append(number)
+        return at
+
+    def finish(self) -> History:
+        """The history in the order of invocation; equal times keep the order of the file."""
+        rows = len(self)
+        invoke = _column(self._invoke)
+        order = np.argsort(invoke, kind="stable")
+        rare = {name: self._numbers(name, rows, order) for name in NUMBERS}
+        hold = _column(self._hold)
+        return History(
+            process=_column(self._process)[order],
+            f=np.frombuffer(self._f, np.uint8)[order],
+            type=np.frombuffer(self._type, np.uint8)[order],
+            mode=np.frombuffer(self._mode, np.uint8)[order],
+            key=np.frombuffer(self._key, np.int32)[order],
+            error=np.frombuffer(self._error, np.int32)[order],
+            invoke_ns=invoke[order],
+            complete_ns=_column(self._complete)[order],
+            hold=hold[order] if np.any(hold != NULL) else null_column(rows),
+            keys=tuple(self.keys),
+            errors=tuple(self.errors),
+            objects=self.objects,
+            faults=tuple(self.faults),
+            epsilon_ns=self.epsilon_ns,
+            hold_names=self.holds.by_number or None,
+            process_names=self.processes.by_number or None,
+            value_names=self.values.by_number or None,
+            owner_names=self.owners.by_number or None,
+            **rare,
+        )
+
+    def _numbers(self, name: str, rows: int, order: Ints) -> Ints:
+        column = self._rare.get(name)
+        if column is None:
+            return null_column(rows)
+        numbers = np.full(rows, NULL, np.int64)
+        numbers[: len(column)] = _column(column)
+        return numbers[order]
+
+
+def _column(values: array[int]) -> Ints:
+    return np.frombuffer(values, np.int64) if len(values) else np.empty(0, np.int64)
