@@ -1,0 +1,1 @@
+"""Clusters: real servers in containers, reachable only through links that can be broken."""

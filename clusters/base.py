@@ -22,6 +22,7 @@ class ClusterError(Exception):
     where, and what to look at."""
 
 
+# What happens to a cut link: see ``clusters.links``.
 Cut = Literal["drop", "stall", "reject"]
 
 
@@ -108,17 +109,22 @@ class Cluster(ABC):
 class Pausable(Protocol):
     """Freezes server processes (cgroup freezer): sockets stay open, clocks and TTLs run on."""
 
-    def pause(self, nodes: Iterable[int]) -> None: ...
-    def unpause(self, nodes: Iterable[int]) -> None: ...
+    def pause(self, nodes: Iterable[int]) -> None:
+        """Freezes servers, all at once; returns when each is frozen."""
+
+    def unpause(self, nodes: Iterable[int]) -> None:
+        """Thaws servers; no error for one that is not frozen."""
 
 
 @runtime_checkable
 class Killable(Protocol):
     """SIGKILL and restart. The page cache survives, so what was written is kept."""
 
-    def kill(self, nodes: Iterable[int]) -> None: ...
+    def kill(self, nodes: Iterable[int]) -> None:
+        """Kills servers, frozen ones too; returns when their processes are gone."""
+
     def restart(self, nodes: Iterable[int]) -> None:
-        """Starts killed nodes again; returns when each accepts connections (bounded)."""
+        """Starts killed nodes again; returns when each answers, quorum or not (bounded)."""
 
 
 @runtime_checkable

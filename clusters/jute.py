@@ -19,19 +19,17 @@ NO_PASSWORD = bytes(16)
 
 
 class Session:
-    """A session on one server. Opening it is a write that a quorum has agreed to: the server answers
-    when the transaction that creates the session is committed."""
+    """A session on one server.
+
+    Opening it is a write that a quorum has agreed to: the server answers when the transaction that
+    creates the session is committed.
+    """
 
     def __init__(self, address: Address, limit_s: float, *, session_ms: int) -> None:
         self._xid = 0
         self._line = Line(address, limit_s)
         try:
-            # Protocol 0, no zxid seen, the timeout, no earlier session, its password, no read-only.
-            ask = struct.pack(">iqiq", 0, 0, session_ms, 0) + _buffer(NO_PASSWORD) + b"\0"
-            self._line.send(_buffer(ask))
-            _, agreed_ms, self.id = struct.unpack_from(">iiq", self._frame())
-            if agreed_ms <= 0:
-                raise ProbeFailed("the server refused the session")
+            self._open(session_ms)
         except BaseException:
             self._line.close()
             raise
@@ -66,9 +64,20 @@ class Session:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _open(self, session_ms: int) -> None:
+        # Protocol 0, no zxid seen, the timeout, no earlier session, its password, no read-only.
+        ask = struct.pack(">iqiq", 0, 0, session_ms, 0) + _buffer(NO_PASSWORD) + b"\0"
+        self._line.send(_buffer(ask))
+        _, agreed_ms = struct.unpack_from(">ii", self._frame())
+        if agreed_ms <= 0:
+            raise ProbeFailed("the server refused the session")
 
     def _request(self, operation: int, body: bytes) -> bytes:
         self._xid += 1

@@ -75,8 +75,9 @@ def edges(nodes: Sequence[int], groups: int, peers: Sequence[PeerPort]) -> list[
 def cut_plan(
     edges_: Iterable[Edge], how: Cut, peers: Sequence[PeerPort], paused: Iterable[int] = ()
 ) -> list[ProxyCut]:
-    """Say what cutting these links means. ClusterError: an edge of the harness, or a link that would
-    have to be disabled towards a paused node.
+    """Say what cutting these links means.
+
+    ClusterError: an edge of the harness, or a link to be disabled that leads to a paused node.
 
     Disabling waits for dials under way, and a paused node may never answer one; Toxiproxy's whole
     API then hangs. A drop towards a paused node therefore drops on every port.
@@ -87,7 +88,9 @@ def cut_plan(
         if edge.source == HARNESS:
             raise ClusterError(f"the harness' own link to node {edge.target} is never cut")
         if how == "reject" and edge.target in frozen:
-            raise ClusterError(f"node {edge.target} is paused: unpause it before refusing links to it")
+            raise ClusterError(
+                f"node {edge.target} is paused: unpause it before refusing links to it"
+            )
         if edge.source < 0:
             plan.append(_proxy_cut(edge.target, client_link(-edge.source), how))
             continue

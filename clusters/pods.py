@@ -1,9 +1,9 @@
 """Loopback pods: every node is two containers that share one network namespace.
 
-The *link* container runs Toxiproxy, owns the namespace, the published ports and the labels, and is
-never restarted; the *server* container joins it. ``127.0.0.1:port(j)`` and the peer ports of node j
-mean node j inside every pod; a pod's own lead straight to its server, the others' through this pod's
-Toxiproxy. So every directed link has a proxy of its own and nothing bypasses it.
+The *link* container runs Toxiproxy, owns the namespace and the published ports, and is never
+restarted; the *server* container joins it. ``127.0.0.1`` and a peer port of node j mean node j
+inside every pod: a pod's own lead straight to its server, the others' through this pod's Toxiproxy.
+So every directed link has a proxy of its own and nothing bypasses it.
 
 A topology is a subclass that says what runs in the server containers and how to probe it.
 """
@@ -28,7 +28,7 @@ from clusters import images, links, owner, ports
 from clusters.base import HARNESS, Cluster, ClusterError, ClusterPlan, Cut, Edge, Led
 from clusters.docker import Container, Engine, EngineError, Network
 from clusters.links import PeerPort, ProxyCut
-from clusters.toxiproxy import Listen, LinkServer
+from clusters.toxiproxy import LinkServer, Listen
 from clusters.wire import Address, ProbeFailed
 
 START_LIMIT_S = 30.0

@@ -36,7 +36,7 @@ class RedisCluster(PodCluster):
         """A server with the declared settings, its data in a plain directory."""
         config = {
             "port": str(self.port(node)),
-            "bind": "0.0.0.0",
+            "bind": "0.0.0.0",  # noqa: S104 - in its own namespace, for the pod's Toxiproxy
             "protected-mode": "no",
             "dir": DATA,
             **SETTINGS,

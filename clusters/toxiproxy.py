@@ -10,8 +10,8 @@ is put right underneath it, in the transport that its objects send through:
 - it opens a connection per call: here one is kept per server;
 - its ``populate`` asks for the whole list for every proxy: here Toxiproxy's own /populate is used.
 
-Toxicity is always 1 and there is never jitter: Toxiproxy ignores its ``-seed``, so anything it draws
-could not be replayed. Calls are not atomic; who cuts records the interval.
+Toxicity is always 1 and there is never jitter: Toxiproxy ignores its ``-seed``, so nothing that it
+draws could be replayed. Calls are not atomic; who cuts records the interval.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -34,6 +35,10 @@ from clusters.links import ProxyCut, Toxic
 
 CALL_TIMEOUT_S = 2.0
 POLL_S = 0.01
+
+# How a stall ends: at this rate (KB/s) no data waits, and within this time it has flowed.
+UNLIMITED_KB_S = 1_000_000_000
+FLOW_S = 0.03
 
 
 class LinkError(ClusterError):
@@ -75,13 +80,15 @@ class LinkServer:
 
     def populate(self, links: Iterable[Listen]) -> None:
         """Make these proxies too, in one call; each listens when this returns."""
+        links = tuple(links)
         wanted = [
             {"name": link.name, "listen": link.listen, "upstream": link.upstream, "enabled": True}
             for link in links
         ]
+
         answer = self._call(lambda: _Transport.post("/populate", json=wanted).json())
         made = {found["name"]: toxiproxy.Proxy(**found) for found in answer["proxies"]}
-        missing = {link["name"] for link in wanted} - made.keys()
+        missing = {link.name for link in links} - made.keys()
         idle = {name for name, proxy in made.items() if not proxy.enabled}
         self._proxies |= made
         if missing or idle:
@@ -123,8 +130,8 @@ class LinkServer:
 
     def broken(self) -> list[str]:
         """Return what is not as ``populate`` left it, as Toxiproxy itself tells: one line each."""
-        found = self._call(lambda: _Transport.get("/proxies").json())
-        lines = [f"{name}: missing" for name in self._proxies.keys() - found.keys()]
+        found = self._states()
+        lines = sorted(f"{name}: missing" for name in self._proxies.keys() - found.keys())
         for name, state in sorted(found.items()):
             if not state["enabled"]:
                 lines.append(f"{name}: disabled")
@@ -133,9 +140,41 @@ class LinkServer:
 
     def heal(self) -> None:
         """Reset, and see that nothing is left; LinkError names what is."""
+        self._let_go()
         self.reset()
         if left := self.broken():
             raise LinkError(f"{self.name}: not healed: {'; '.join(left)}")
+
+    def _let_go(self) -> None:
+        """Let what a stall has kept back flow, before its toxics are removed.
+
+        Removing a toxic waits until the data it holds has gone on. When the receiver has given up
+        in the meantime, the second write to it fails, nobody takes the rest, and Toxiproxy hangs
+        for good with its whole API (its issue 558). Toxics that are only changed let the data flow
+        with no lock held, so connections to receivers that are gone end and leave the list. Then
+        the ends of connections that were kept back follow, which a removal would forget.
+        """
+        held = [
+            (name, toxic["name"], toxic["type"])
+            for name, state in self._states().items()
+            for toxic in state["toxics"]
+            if any(other["type"] == "bandwidth" for other in state["toxics"])
+        ]
+        if not held:
+            return
+        self._change((n, t, {"rate": UNLIMITED_KB_S}) for n, t, kind in held if kind == "bandwidth")
+        time.sleep(FLOW_S)
+        self._change((n, t, {"delay": 0}) for n, t, kind in held if kind == "slow_close")
+        time.sleep(FLOW_S)
+
+    def _change(self, changes: Iterable[tuple[str, str, dict[str, int]]]) -> None:
+        for proxy, toxic, attributes in changes:
+            path, body = f"/proxies/{proxy}/toxics/{toxic}", {"attributes": attributes}
+            self._call(partial(_Transport.post, path, json=body))
+
+    def _states(self) -> dict[str, dict[str, Any]]:
+        states: dict[str, dict[str, Any]] = self._call(lambda: _Transport.get("/proxies").json())
+        return states
 
     def close(self) -> None:
         """Close the connection; Toxiproxy itself runs on."""

@@ -2,7 +2,11 @@
 
 The tick is chosen so that the lease of the run fits between the shortest and the longest session
 that ZooKeeper grants (2 and 20 ticks). It also sets how fast a leader that lost its followers gives
-up, and followers their leader: ``syncLimit`` ticks.
+up, and followers their leader (``syncLimit`` ticks), and how long a leader whom nobody follows
+waits after a split vote (``initLimit`` ticks).
+
+A server that is cut off asks for votes ever more rarely, by default up to once a minute, and would
+come back that late after a heal. It is held to two seconds here.
 """
 
 from __future__ import annotations
@@ -28,18 +32,24 @@ TICK_MS_MIN = 100
 
 SETTINGS = {
     "tickTime": f"lease / {TICKS_PER_LEASE} (200 ms for a lease of 3 s)",
-    "initLimit": "50",
+    "initLimit": "10",
     "syncLimit": "8",
+    "fastleader.maxNotificationInterval": "2000 ms",
     "forceSync": "yes",
     "heap": "256 MB",
 }
 
 # What Debian's packages and the official image need to start the same server.
-JAVA = (
-    "java",
+JVM = (
     "-Xms256m",
     "-Xmx256m",
+    # On two processors and this heap the JVM would choose it too; elsewhere it would not.
     "-XX:+UseSerialGC",
+    "-Dzookeeper.fastleader.maxNotificationInterval=2000",
+)
+JAVA = (
+    "java",
+    *JVM,
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-cp",
     "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar",
@@ -90,7 +100,7 @@ class ZooKeeperCluster(PodCluster):
         return Server(
             OFFICIAL if self.kind in self.plan.images else JAVA,
             files={CONFIG: text.encode(), f"{DATA}/myid": f"{node}\n".encode()},
-            env={"JVMFLAGS": "-Xms256m -Xmx256m -XX:+UseSerialGC"},
+            env={"JVMFLAGS": " ".join(JVM)},
         )
 
     def leader(self) -> int | None:
