@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any, Final
 
 import pandas as pd
 
 from results import show
 from results.cases import (
+    PHASES,
     Case,
     Frames,
     fault_of,
@@ -88,10 +90,10 @@ WORDS: Final = (
         "Before, during and after the fault are never pooled."
     ),
     (
-        "avail: one-second windows with a grant; gap: longest time without one; recov: heal to first "
-        "grant asked for since the fault; orphan: fault to next grant of a key whose holder it froze "
-        "or killed. floor: one client alone, acquire p50 and the client's own CPU per cycle, which is "
-        "part of every latency beside it."
+        "avail: one-second windows with a grant; gap: longest time without one; recov: heal to "
+        "first grant asked for since the fault; orphan: fault to next grant of a key whose holder "
+        "it froze or killed. floor: one client alone, acquire p50 and the client's own CPU per "
+        "cycle, which is part of every latency beside it."
     ),
 )
 
@@ -116,8 +118,10 @@ def _void(cases: Sequence[Case]) -> list[str]:
         if generator.get("ok", True) and case.get("numbers", "valid") == "valid":
             continue
         why = "; ".join(map(str, generator.get("why") or ["the generator was the bottleneck"]))
-        kind = "published experiment" if is_published(case) else fault_of(case)
-        notes.append(f"Numbers in brackets are void, {lock_of(case)} under {kind}: {why}.")
+        what = f"Numbers in brackets are void: {lock_of(case)} under {fault_of(case)}"
+        if is_published(case):
+            what = f"Generator-bound: {lock_of(case)} in the published experiment"
+        notes.append(f"{what}: {why}.")
     return notes
 
 
@@ -128,9 +132,12 @@ def _dashes(made: Frames) -> list[str]:
     thin = shown[~shown["count"].map(lambda n: carries(int(n), P99)) & (shown["count"] > 0)]
     if thin.empty:
         return []
+    counts = {cell: _span(group["count"]) for cell, group in thin.groupby(["kind", "phase"])}
     parts = [
-        f"{KIND_WORDS[str(kind)]} {phase} n = {_span(group['count'])}"
-        for (kind, phase), group in thin.groupby(["kind", "phase"], sort=False)
+        f"{word} {phase} n = {counts[kind, phase]}"
+        for kind, word in KIND_WORDS.items()
+        for phase in PHASES
+        if (kind, phase) in counts
     ]
     return [
         (
@@ -173,15 +180,10 @@ def _links(cases: Sequence[Case]) -> list[str]:
         return []
     parts = []
     for name, pairs in by_topology.items():
-        linked, direct = (sorted(values)[len(values) // 2] for values in zip(*pairs, strict=True))
+        linked, direct = (median(values) for values in zip(*pairs, strict=True))
         parts.append(f"{name} {linked:,.0f} µs, {direct:,.0f} µs without")
-    return [
-        (
-            f"The link (published port and Toxiproxy), one cheapest request, median: "
-            f"{'; '.join(parts)}. "
-            "It is part of every latency."
-        )
-    ]
+    what = "The link (published port and Toxiproxy), one cheapest request, median"
+    return [f"{what}: {'; '.join(parts)}. It is part of every latency."]
 
 
 def _disk(cases: Sequence[Case], machine: Mapping[str, Any]) -> list[str]:
@@ -234,12 +236,12 @@ def _declared(cases: Sequence[Case]) -> list[str]:
         for line in filter(None, lines):
             of = show.words(in_order(lock_of(c) for c in chosen if _pace(c) == line))
             notes.append(f"{word if len(lines) == 1 else f'Declared for {of}'}: {line}.")
-    servers: dict[str, str] = {}
+    servers: dict[str, list[str]] = {}
     for case in cases:
         own = [f"{k} {v}" for k, v in _mapping(case.get("settings")).items() if k not in PACE]
         if own:
-            servers[str(case.get("topology", lock_of(case)))] = ", ".join(own)
-    notes += [f"Settings of {topology}: {line}." for topology, line in servers.items()]
+            servers.setdefault(", ".join(own), []).append(str(case.get("topology", "?")))
+    notes += [f"Settings of {show.words(in_order(of))}: {line}." for line, of in servers.items()]
     return notes
 
 

@@ -29,7 +29,7 @@ from results.cases import (
     results_of,
     undecided,
 )
-from results.show import ms, words
+from results.show import ms, times, words
 
 CLIENT_PAUSE: Final = "client-pause"
 STALE: Final = "stale-holder"
@@ -218,14 +218,13 @@ def _price(locks: Sequence[Case]) -> list[str]:
 def _without_evidence(cases: Sequence[Case]) -> list[str]:
     """What nobody may read as green."""
     clauses = []
-    ran = [case for case in cases if results_of(case)]
-    quiet = [case for case in ran if case.get("exposed") is not True and not broken(case)]
-    if quiet:
-        clauses.append(f"{len(quiet)} of {len(cases)} cases were not exposed and prove nothing")
-    open_ = [c for c in ran if c.get("exposed") is True and undecided(c) and not broken(c)]
-    if open_:
-        clauses.append(f"{len(open_)} of {len(cases)} are undecided")
-    failed = [case for case in cases if not results_of(case)]
-    if failed:
-        clauses.append(f"{len(failed)} of {len(cases)} failed and say nothing")
+    ran = [case for case in cases if results_of(case) and not broken(case)]
+    groups = {
+        "not exposed, and so proof of nothing": [c for c in ran if c.get("exposed") is not True],
+        "undecided": [c for c in ran if c.get("exposed") is True and undecided(c)],
+        "failed": [case for case in cases if not results_of(case)],
+    }
+    for what, group in groups.items():
+        if group:
+            clauses.append(f"{what}: {len(group)} of {times(len(cases), 'case')}")
     return clauses

@@ -182,13 +182,11 @@ def _latency_row(
     if show.is_missing(cycles) and len(phases_of(case)) == 1:
         cycles = facts["cycles_per_s"]
     failed = failures(case, phase)
+    floor = show.ms(facts["floor_acquire_p50_ms"]) + " ms"
     return [
         fault_of(case),
         label,
-        (
-            f"{show.ms(facts['floor_acquire_p50_ms'])} ms, "
-            f"{show.micros(facts['floor_cpu_us_per_cycle'])} CPU"
-        ),
+        FLOOR_SEPARATOR.join([floor, show.micros(facts["floor_cpu_us_per_cycle"])]),
         phase,
         latency("acquire"),
         latency("handover"),
@@ -283,37 +281,46 @@ def _stacked(frame: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for _, case in frame.groupby(frame["phase"].eq(PHASES[0]).cumsum(), sort=False):
         first = case.iloc[0]
-        labelled = (("avail", "available"), ("gap", "longest gap"), ("recov", "recovery"),
-                    ("orphan", "dead holder"))  # fmt: skip
-        whole = [f"{word} {first[name]}" for word, name in labelled if first[name] != NONE]
-        floor = [part.strip() for part in first["client floor"].split(",")]
-        floors = [f"floor {part}" for part in floor if not part.startswith(NONE)]
-        phases = {
-            name: "\n".join(case[name])
-            for name in ("phase", "acquire, own key", "hand-over", "wait", "cycles/s")
+        latency, _, cpu = first["client floor"].partition(FLOOR_SEPARATOR)
+        whole = [f"{word} {first[name]}" for name, word in WHOLE.items() if first[name] != NONE]
+        narrow = {
+            heading: "\n".join(text.replace(" / ", "/") for text in case[name])
+            for name, heading in BY_PHASE.items()
         }
         rows.append(
             {
                 "fault": first["fault"],
-                "lock": "\n".join([first["lock"], *floors]),
-                **phases,
-                "den/unk": "\n".join(v.replace(" ", "") for v in case["denied / unknown"]),
+                "lock": "\n".join([first["lock"], f"floor {latency}", f"CPU {cpu}"]),
+                **narrow,
                 "whole case": "\n".join(whole) or NONE,
-                "verdict": first["verdict"],
+                "verdict": _by_line(first["verdict"]),
             }
         )
     return pd.DataFrame(rows)
 
 
+def _by_line(verdict: str) -> str:
+    """``✗ a, b (as expected)`` one below the other."""
+    what, _, judgement = verdict.rstrip(")").partition(" (")
+    lines = what.replace(", ", f"\n{BROKE} ")
+    return f"{lines}\n{judgement}" if judgement else lines
+
+
 def _drawn(frame: pd.DataFrame, title: str, *, first_of_group: str | None = None) -> RenderableType:
     """``first_of_group`` names a column that becomes a heading of its rows instead."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD,
-                  padding=(0, 1, 0, 0), pad_edge=False, collapse_padding=True)  # fmt: skip
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
+        pad_edge=False, show_edge=False,
+    )  # fmt: skip
     columns = [column for column in frame.columns if column != first_of_group]
     for column in columns:
-        numeric = column in RIGHT
-        table.add_column(Text(str(column)), justify="right" if numeric else "left",
-                         overflow="fold", no_wrap=numeric)  # fmt: skip
+        right = column in RIGHT
+        table.add_column(
+            Text(str(column)),
+            justify="right" if right else "left",
+            overflow="fold",
+            no_wrap=right or column in WHOLE_LINES,
+        )
     group: str | None = None
     for row in frame.to_dict("records"):
         if first_of_group is not None and row[first_of_group] != group:
@@ -322,14 +329,29 @@ def _drawn(frame: pd.DataFrame, title: str, *, first_of_group: str | None = None
             group = row[first_of_group]
             table.add_row(Text(str(group), style="bold"))
         table.add_row(*[_styled(str(row[column])) for column in columns])
-        if first_of_group is None and any("\n" in str(value) for value in row.values()):
+        if any("\n" in str(value) for value in row.values()):
             table.add_row()
-    return table
+    return Padding(table, (0, 0, 1, 0))
 
 
-RIGHT: Final = frozenset({
-    "acquire, own key", "hand-over", "wait", "cycles/s", "den/unk", "p50 ms", "p99 ms", "locks/s",
-})  # fmt: skip
+# Columns of the wide table and their headings in the narrow one.
+BY_PHASE: Final = {
+    "phase": "phase",
+    "acquire, own key": "acquire,\nown key",
+    "hand-over": "hand-over",
+    "wait": "wait",
+    "cycles/s": "cycles\n/s",
+    "denied / unknown": "den/\nunk",
+}
+WHOLE: Final = {
+    "available": "avail",
+    "longest gap": "gap",
+    "recovery": "recov",
+    "dead holder": "orphan",
+}
+FLOOR_SEPARATOR: Final = ", CPU "
+RIGHT: Final = frozenset({*BY_PHASE.values(), "p50 ms", "p99 ms", "locks/s"} - {"phase"})
+WHOLE_LINES: Final = frozenset({"phase", "whole case", "figures"})
 
 
 def _styled(cell: str) -> Text:
