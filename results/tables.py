@@ -309,9 +309,14 @@ def _by_line(verdict: str) -> str:
 def _drawn(frame: pd.DataFrame, title: str, *, first_of_group: str | None = None) -> RenderableType:
     """``first_of_group`` names a column that becomes a heading of its rows instead."""
     table = Table(
-        title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
-        pad_edge=False, show_edge=False,
-    )  # fmt: skip
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        show_edge=False,
+    )
     columns = [column for column in frame.columns if column != first_of_group]
     for column in columns:
         right = column in RIGHT

@@ -136,6 +136,13 @@ def test_a_fence_that_did_not_help_is_counted() -> None:
     assert "with the fence of etcd checked at the resource, 1 of 2" in text
 
 
+def test_a_fence_gets_no_credit_where_nothing_broke_without_it() -> None:
+    held = fenced_case("etcd", applied=0)
+    held["verdicts"]["stale-holder"]["result"] = "valid"
+    text = sentence([fenced_case("etcd", applied=0), held])
+    assert "(1 of 2); with the fence of etcd checked at the resource, 0 of 1" in text
+
+
 def test_one_lock_alone_and_one_that_held() -> None:
     cases = [case("etcd", "client-pause", broke=("stale-holder",)), case("magic", "client-pause")]
     text = sentence(cases)
