@@ -112,6 +112,18 @@ def counts_as_try(case: Case, verdict: str) -> bool:
     return result == "invalid" or (result == "valid" and case.get("exposed") is True)
 
 
+def attempts(case: Case) -> list[Case]:
+    """The case and the tries before it, which count in every k of n and bring no numbers."""
+    tries: list[Case] = [case]
+    earlier = case.get("earlier_tries")
+    for before in earlier if isinstance(earlier, Sequence) else ():
+        verdicts = {v: {"result": result} for v, result in _mapping(before.get("observed")).items()}
+        # Not to have been exposed takes a try out of n, so it has to be said.
+        again = {"verdicts": verdicts, "exposed": before.get("exposed", True), "earlier_tries": ()}
+        tries.append({**case, **again, "measurements": {}, "latency_ms": {}, "response_ms": {}})
+    return tries
+
+
 def expected_of(case: Case, verdict: str) -> str | None:
     """holds, breaks, may-break or n/a; also from the long form with kind and source."""
     expected = _mapping(case.get("expected")).get(verdict)

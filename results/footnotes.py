@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from results import show
+from results import wording
 from results.cases import (
     PHASES,
     Case,
@@ -59,23 +59,27 @@ def footnotes(
         notes.append(f"Versions: {known}.")
     seeds = in_order(str(case["seed"]) for case in cases if case.get("seed") is not None)
     if seeds:
-        notes.append(f"Seed {show.words(seeds)}: replays the schedule of faults, not the network.")
+        notes.append(
+            f"Seed {wording.words(seeds)}: replays the schedule of faults, not the network."
+        )
     return notes
 
 
 def version_line(versions: Mapping[str, Any]) -> str:
-    """All versions in one line, nested ones flattened; digests are cut to twelve characters."""
+    """All versions in one line, nested ones in parentheses, digests cut to twelve characters."""
     parts = []
     for name, value in versions.items():
         if isinstance(value, Mapping):
             inner = version_line(value)
-            parts += [f"{name}: {inner}"] if inner else []
-        elif isinstance(value, str) and value:
+            parts += [f"{name} ({inner})"] if inner else []
+        elif isinstance(value, str) and value and name not in NO_VERSIONS:
             head, colon, digest = value.rpartition("sha256:")
             parts.append(f"{name} {head}{colon}{digest[:12] if colon else digest}")
-        elif value is not None:
-            parts.append(f"{name} {value}")
     return ", ".join(parts)
+
+
+# Names of images, which say nothing that versions and digest do not.
+NO_VERSIONS: Final = frozenset({"ref", "id"})
 
 
 SIGNS: Final = (
@@ -192,13 +196,13 @@ def _disk(cases: Sequence[Case], machine: Mapping[str, Any]) -> list[str]:
     if not systems or number(fsync.get("p50")) is None:
         return []
     p99 = number(fsync.get("p99"))
-    tail = f"p99 {show.ms(p99)} ms"
+    tail = f"p99 {wording.ms(p99)} ms"
     if p99 is None:
-        tail = f"max {show.ms(number(fsync.get('max')))} ms of {fsync.get('count')}"
+        tail = f"max {wording.ms(number(fsync.get('max')))} ms of {fsync.get('count')}"
     return [
         (
-            f"{show.words(systems)}: every grant waits for disks; fdatasync here takes p50 "
-            f"{show.ms(number(fsync.get('p50')))} ms, {tail}."
+            f"{wording.words(systems)}: every grant waits for disks; fdatasync here takes p50 "
+            f"{wording.ms(number(fsync.get('p50')))} ms, {tail}."
         )
     ]
 
@@ -212,12 +216,12 @@ def _generator(cases: Sequence[Case]) -> list[str]:
     cpu = _largest(workers, "cpu_percent_mean")
     lag = _largest(workers, "lag_ms_p99")
     missing = sum(int(case["generator"].get("missing") or 0) for case in checked)
-    parts = [f"Load generator healthy in {fine} of {show.times(len(checked), 'case')}"]
+    parts = [f"Load generator healthy in {fine} of {wording.times(len(checked), 'case')}"]
     if cpu is not None:
         parts.append(f"busiest worker {cpu:.0f} % of a core on average")
     if lag is not None:
-        parts.append(f"its loop's lag p99 at most {show.ms(lag)} ms")
-    parts.append(f"{show.times(missing, 'worker')} missing")
+        parts.append(f"its loop's lag p99 at most {wording.ms(lag)} ms")
+    parts.append(f"{wording.times(missing, 'worker')} missing")
     return ["; ".join(parts) + "."]
 
 
@@ -234,14 +238,14 @@ def _declared(cases: Sequence[Case]) -> list[str]:
         chosen = [case for case in cases if is_published(case) is not ordinary]
         lines = in_order(_pace(case) for case in chosen if case.get("settings"))
         for line in filter(None, lines):
-            of = show.words(in_order(lock_of(c) for c in chosen if _pace(c) == line))
+            of = wording.words(in_order(lock_of(c) for c in chosen if _pace(c) == line))
             notes.append(f"{word if len(lines) == 1 else f'Declared for {of}'}: {line}.")
     servers: dict[str, list[str]] = {}
     for case in cases:
         own = [f"{k} {v}" for k, v in _mapping(case.get("settings")).items() if k not in PACE]
         if own:
             servers.setdefault(", ".join(own), []).append(str(case.get("topology", "?")))
-    notes += [f"Settings of {show.words(in_order(of))}: {line}." for line, of in servers.items()]
+    notes += [f"Settings of {wording.words(in_order(of))}: {line}." for line, of in servers.items()]
     return notes
 
 

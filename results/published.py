@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pandas as pd
 
-from results import show
+from results import wording
 from results.cases import Case, broken, has_numbers, is_published, lock_of, quantile_ms, rate_per_s
-from results.show import NONE
+from results.wording import NONE
 
 # lock → p50 ms, p99 ms, locks per second, recovery
 CITED: Final = {
@@ -56,9 +56,9 @@ def _measured(case: Case) -> list[str]:
     return [
         lock_of(case),
         "measured",
-        show.ms(quantile_ms(case, kind, "before", "p50")),
-        show.ms(quantile_ms(case, kind, "before", "p99")),
-        show.rate(rate_per_s(case)),
+        wording.ms(quantile_ms(case, kind, "before", "p50")),
+        wording.ms(quantile_ms(case, kind, "before", "p99")),
+        wording.rate(rate_per_s(case)),
         NONE,
         ", ".join(remark for remark in remarks if remark),
     ]

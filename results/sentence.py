@@ -13,6 +13,7 @@ from typing import Final
 from results.cases import (
     NO_FAULT,
     Case,
+    attempts,
     broken,
     counts_as_try,
     expected_of,
@@ -29,7 +30,7 @@ from results.cases import (
     results_of,
     undecided,
 )
-from results.show import ms, times, words
+from results.wording import ms, times, words
 
 CLIENT_PAUSE: Final = "client-pause"
 STALE: Final = "stale-holder"
@@ -62,7 +63,8 @@ FOLLOWS: Final = {
 
 def sentence(cases: Sequence[Case]) -> str:
     """One sentence; an honest one also when there is little to say."""
-    locks = [case for case in cases if not is_control(case)]
+    tries = [attempt for case in cases for attempt in attempts(case)]
+    locks = [case for case in tries if not is_control(case)]
     pauses = [case for case in locks if fault_name(case) == CLIENT_PAUSE]
     first = _acting_at_once(pauses)
     clauses = [
@@ -70,7 +72,7 @@ def sentence(cases: Sequence[Case]) -> str:
         *_fenced(pauses),
         *_violations(locks, also=bool(first)),
         *_kept(locks),
-        *_controls([case for case in cases if is_control(case)]),
+        *_controls([case for case in tries if is_control(case)]),
         *_price(locks),
         *_without_evidence(cases),
     ]

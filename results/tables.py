@@ -17,11 +17,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from results import show
+from results import wording
 from results.cases import (
     PHASES,
     Case,
     Frames,
+    attempts,
     broken,
     failures,
     fault_of,
@@ -36,7 +37,8 @@ from results.cases import (
 from results.footnotes import footnotes
 from results.published import CAPTION, published_grid
 from results.sentence import sentence
-from results.show import NONE
+from results.store import NotARun, RunFolder
+from results.wording import NONE
 
 ABSENT: Final = "·"
 KEPT, BROKE, OPEN, FAILED = "✓", "✗", "?", "!"
@@ -96,7 +98,7 @@ def print_tables(made: Tables, console: Console) -> None:
 
 def report_markdown(made: Tables, *, title: str = "Lockbench") -> str:
     """The report of a run: the sentence, the tables, the footnotes."""
-    parts = [f"# {show.escape_markdown(title)}", f"**{show.escape_markdown(made.sentence)}**"]
+    parts = [f"# {wording.escape_markdown(title)}", f"**{wording.escape_markdown(made.sentence)}**"]
     if not made.verdicts.empty:
         parts += [f"## {VERDICT_TITLE}", markdown_table(_with_index(made.verdicts))]
     if not made.latency.empty:
@@ -105,7 +107,7 @@ def report_markdown(made: Tables, *, title: str = "Lockbench") -> str:
         parts += [f"## {PUBLISHED_TITLE}", markdown_table(made.published), CAPTION]
     parts.append("## Notes")
     parts.append(
-        "\n".join(f"{n}. {show.escape_markdown(f)}" for n, f in enumerate(made.footnotes, 1))
+        "\n".join(f"{n}. {wording.escape_markdown(f)}" for n, f in enumerate(made.footnotes, 1))
     )
     return "\n\n".join(parts) + "\n"
 
@@ -117,6 +119,27 @@ def csv_files(made: Tables) -> dict[str, str]:
         "latency.csv": made.frames.latency.to_csv(index=False, lineterminator="\n"),
         "verdicts.csv": made.frames.verdicts.to_csv(index=False, lineterminator="\n"),
     }
+
+
+def stored(run: RunFolder, results: Mapping[str, Any]) -> Tables:
+    """The tables of a run from its folder, also of one that is not finished; ``results`` is the
+    object of ``results.json``. Raises NotARun."""
+    cases = results.get("cases")
+    if not isinstance(cases, list) or not all(isinstance(case, dict) for case in cases):
+        raise NotARun(f"{run.path / 'results.json'} holds no list of cases; run it again")
+    return tables(cases, machine=run.machine(), versions=run.versions())
+
+
+def files(run: RunFolder, results: Mapping[str, Any]) -> dict[str, str]:
+    """File name → text of ``report.md`` and the CSV files. Raises NotARun."""
+    made = stored(run, results)
+    title = f"Lockbench: {run.path.name}"
+    return {"report.md": report_markdown(made, title=title), **csv_files(made)}
+
+
+def show(run: RunFolder, results: Mapping[str, Any], console: Console) -> None:
+    """Prints the tables of a run. Raises NotARun."""
+    print_tables(stored(run, results), console)
 
 
 def verdict_matrix(cases: Sequence[Case]) -> pd.DataFrame:
@@ -173,30 +196,30 @@ def _latency_row(
     def latency(kind: str) -> str:
         # From the intended start where there is one: that hides no outage.
         cell = cells.get((n, "response", kind, phase)) or cells.get((n, "service", kind, phase))
-        return bracket(show.pair(*cell)) if cell else NONE
+        return bracket(wording.pair(*cell)) if cell else NONE
 
     def bracket(text: str) -> str:
         return f"({text})" if not facts["numbers_valid"] and text != NONE else text
 
     cycles = facts[f"cycles_{phase}_per_s"]
-    if show.is_missing(cycles) and len(phases_of(case)) == 1:
+    if wording.is_missing(cycles) and len(phases_of(case)) == 1:
         cycles = facts["cycles_per_s"]
     failed = failures(case, phase)
-    floor = show.ms(facts["floor_acquire_p50_ms"]) + " ms"
+    floor = wording.ms(facts["floor_acquire_p50_ms"]) + " ms"
     return [
         fault_of(case),
         label,
-        FLOOR_SEPARATOR.join([floor, show.micros(facts["floor_cpu_us_per_cycle"])]),
+        FLOOR_SEPARATOR.join([floor, wording.micros(facts["floor_cpu_us_per_cycle"])]),
         phase,
         latency("acquire"),
         latency("handover"),
         latency("wait"),
-        bracket(show.rate(cycles)),
+        bracket(wording.rate(cycles)),
         NONE if failed is None else f"{failed[0]} / {failed[1]}",
-        show.percent(facts["availability_percent"]),
-        show.seconds(facts["longest_gap_s"]),
-        show.seconds(facts["recovery_s"]),
-        show.seconds(facts["dead_holder_s"]),
+        wording.percent(facts["availability_percent"]),
+        wording.seconds(facts["longest_gap_s"]),
+        wording.seconds(facts["recovery_s"]),
+        wording.seconds(facts["dead_holder_s"]),
         verdict_words(case),
     ]
 
@@ -214,9 +237,9 @@ def verdict_words(case: Case) -> str:
 
 def markdown_table(frame: pd.DataFrame) -> str:
     """GitHub's tables; every cell is text, whatever is in it."""
-    heading = [show.escape_markdown(str(column)) for column in frame.columns]
+    heading = [wording.escape_markdown(str(column)) for column in frame.columns]
     rows = [
-        [show.escape_markdown(str(value)) for value in row]
+        [wording.escape_markdown(str(value)) for value in row]
         for row in frame.itertuples(index=False, name=None)
     ]
     lines = [heading, ["---"] * len(heading), *rows]
@@ -227,11 +250,11 @@ def _cell(cases: Sequence[Case]) -> str:
     """One line per verdict that broke, with k of n where there were several tries."""
     if not cases:
         return ABSENT
-    n = len(cases)
+    tries = [attempt for case in cases for attempt in attempts(case)]
     lines = []
-    for verdict in in_order(v for case in cases for v in broken(case)):
-        k = sum(verdict in broken(case) for case in cases)
-        lines.append(f"{BROKE} {verdict}" + (f" {k} of {n}" if n > 1 else ""))
+    for verdict in in_order(v for attempt in tries for v in broken(attempt)):
+        k = sum(verdict in broken(attempt) for attempt in tries)
+        lines.append(f"{BROKE} {verdict}" + (f" {k} of {len(tries)}" if len(tries) > 1 else ""))
     worse = [case for case in cases if case.get("judgement") == "worse than expected"]
     if lines:
         lines.append("(NOT expected)" if worse else "(expected)")

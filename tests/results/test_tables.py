@@ -11,8 +11,8 @@ from rich.console import Console
 
 from results.footnotes import version_line
 from results.sentence import sentence
-from results.show import escape_markdown, ms, percent
 from results.tables import csv_files, print_tables, report_markdown, tables
+from results.wording import escape_markdown, ms, percent
 
 VERDICTS = ("double-grant", "late-grant", "stale-holder", "wrong-release", "lost-update")
 
@@ -219,6 +219,16 @@ def test_repeated_cases_give_k_of_n() -> None:
     assert cell == "✗ double-grant 2 of 3\n(expected)\n✓ kept"
 
 
+def test_earlier_tries_of_a_case_count_in_k_of_n() -> None:
+    shown = case("redlock", "wipe", broke=("double-grant",))
+    missed = {"double-grant": "valid"}
+    shown["earlier_tries"] = [{"observed": missed}, {"observed": missed, "exposed": False}]
+    made = tables([shown])
+    assert made.verdicts.loc["redlock", "wipe"] == "✗ double-grant 1 of 3\n(expected)"
+    assert made.sentence.startswith("redlock (1 of 2) gave the lock away twice")
+    assert len(made.latency) == 3
+
+
 def test_a_quantile_that_n_does_not_carry_is_a_dash_with_its_n() -> None:
     thin = case("etcd", "kill")
     thin["latency_ms"]["acquire"]["during"] = quantiles(3.0, None, 57)
@@ -414,4 +424,5 @@ def test_an_outage_is_never_rounded_away() -> None:
 
 
 def test_versions_in_one_line() -> None:
-    assert version_line({"a": "1", "b": {"c": "2", "d": None}, "e": {}}) == "a 1, b: c 2"
+    odd = {"e": {}, "pid": 17, "id": "sha256:1"}
+    assert version_line({"a": "1", "b": {"c": "2", "d": None}, **odd}) == "a 1, b (c 2)"

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import io
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
-from results.report import stored_tables, write_report
+from results import tables
 from results.store import NotARun, RunFolder, open_run
-from results.tables import tables
 
 CASE = {
     "lock": "etcd",
@@ -27,16 +29,17 @@ def run_with(tmp_path: Path, cases: object) -> RunFolder:
 
 def test_a_report_is_drawn_again_from_the_folder_alone(tmp_path: Path) -> None:
     run = run_with(tmp_path, [CASE])
-    facts = {"cpu": "Some CPU"}
-    report = write_report(run, tables([CASE], machine=facts, versions={"redis": "8.1.0"}))
+    results: dict[str, Any] = {"cases": [CASE], "ending": "running"}
+    first = tables.files(run, results)
+    assert set(first) == {"report.md", "cases.csv", "latency.csv", "verdicts.csv"}
+    assert "Some CPU" in first["report.md"]
+    assert run.path.name in first["report.md"]
     run.finish("ok")
-    first = report.read_text(encoding="utf-8")
-    assert "Some CPU" in first
-    assert {path.name for path in run.path.glob("*.csv")} == {
-        "cases.csv", "latency.csv", "verdicts.csv"
-    }  # fmt: skip
-    again = write_report(run, stored_tables(open_run(run.path)))
-    assert again.read_text(encoding="utf-8") == first
+    stored = open_run(run.path)
+    assert tables.files(stored, stored.results()) == first
+    out = io.StringIO()
+    tables.show(stored, stored.results(), Console(file=out, width=100))
+    assert "✓ kept" in out.getvalue()
 
 
 def test_results_without_cases_are_named(tmp_path: Path) -> None:
@@ -44,4 +47,4 @@ def test_results_without_cases_are_named(tmp_path: Path) -> None:
         run = run_with(tmp_path, wrong)
         run.finish("ok")
         with pytest.raises(NotARun, match="no list of cases"):
-            stored_tables(run)
+            tables.files(run, run.results())
