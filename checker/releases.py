@@ -19,6 +19,7 @@ Unknown outcomes prove nothing here. Only locks with one owner at a time are jud
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -28,6 +29,8 @@ from checker.verdict import Verdict
 from checker.words import Case, clock, during, faults_on, grant, many, operation
 from history.columns import Ids, Ints
 from history.op import NULL, F, Type
+
+CROWD: Final = 64  # promises looked at when the longest one is the releaser's own
 
 
 @dataclass(frozen=True)
@@ -195,14 +198,13 @@ class Releases:
         at = int(np.searchsorted(line.start, history.invoke_ns[row], side="right")) - 1
         if at < 0:
             return None
-        # The one that lasts longest: of an overlapping crowd, any will do.
-        holder = int(line.longest[at])
         mine = int(self._grant_of[self._links.acquire[row]])
-        while at > 0 and holder == mine:
-            at -= 1
-            holder = int(line.grants[at])
-        covers = promises.end[holder] >= history.complete_ns[row]
-        return holder if holder != mine and covers else None
+        # The one that lasts longest: of an overlapping crowd, any will do.
+        candidates = [int(line.longest[at]), *line.grants[max(0, at - CROWD) : at + 1].tolist()]
+        for holder in candidates:
+            if holder != mine and promises.end[holder] >= history.complete_ns[row]:
+                return int(holder)
+        return None
 
     def _granted_since(self, release: int) -> int | None:
         """A grant that certainly came after the hold of a release and was there before it."""

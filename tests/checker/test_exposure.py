@@ -1,0 +1,127 @@
+"""Exposure: each rule met, and not met; and what is asked when there was no fault."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from checker.exposure import exposure
+from history.recorder import PROCESSES_PER_WORKER
+from tests.checker.scenes import Scene, ns
+
+VICTIM = 5 * PROCESSES_PER_WORKER
+
+
+def shared(scene: Scene) -> Scene:
+    return scene.kind("mutex", role="contended")
+
+
+def seen(scene: Scene) -> bool:
+    found = exposure(scene.history())
+    assert all(reason.strip() for reason in found.reasons)
+    return found.exposed
+
+
+def test_without_a_fault_somebody_must_have_waited() -> None:
+    alone = shared(Scene()).acquire(1, 0, 1).release(1, 2, 3).acquire(2, 4, 5).release(2, 6, 7)
+    assert not seen(alone)
+    contended = shared(Scene()).acquire(1, 0, 1).release(1, 2, 3).acquire(2, 1.5, 5)
+    assert seen(contended)
+
+
+def test_a_foreign_history_has_no_minimum() -> None:
+    assert seen(Scene().acquire(1, 0, 1))
+
+
+def test_keys_of_their_own_expose_nothing() -> None:
+    scene = Scene().kind("mutex", role="own").acquire(1, 0, 1).release(1, 2, 3).acquire(2, 1.5, 5)
+    assert not seen(scene)
+
+
+def test_a_fault_without_rules_exposes_nothing() -> None:
+    assert not seen(shared(Scene()).acquire(1, 0, 1).fault("pause", 2, 3))
+
+
+def test_an_unknown_rule_is_not_met() -> None:
+    assert not seen(shared(Scene()).acquire(1, 0, 1).fault("pause", 2, 3, "no-such-rule"))
+
+
+@pytest.mark.parametrize(("after", "exposed"), [(6.0, True), (4.5, False)])
+def test_grants_around(after: float, exposed: bool) -> None:
+    scene = shared(Scene()).acquire(1, 0, 1).release(1, 2, 2.5).acquire(2, 4, after)
+    assert seen(scene.fault("pause", 3, 5, "grants-around")) is exposed
+
+
+@pytest.mark.parametrize(("client", "exposed"), [(2, True), (1, False)])
+def test_attempts_during(client: int, exposed: bool) -> None:
+    scene = shared(Scene()).acquire(1, 0, 1).acquire(client, 4, 6, "fail", error="held", hold="b")
+    assert seen(scene.fault("pause", 3, 5, "attempts-during")) is exposed
+
+
+def frozen(scene: Scene) -> Scene:
+    return shared(scene).acquire(VICTIM, 0, 1, until=4).fault("client-pause", 2, 10, worker=5)
+
+
+def ruled(scene: Scene) -> Scene:
+    scene.builder.faults = []
+    return scene.fault("client-pause", 2, 10, "holder-frozen", worker=5)
+
+
+def test_holder_frozen() -> None:
+    complete = ruled(frozen(Scene())).acquire(2, 3, 5, until=15).write(VICTIM, 11, 0, 1)
+    assert seen(complete)
+    nobody_else = ruled(frozen(Scene())).write(VICTIM, 11, 0, 1)
+    assert not seen(nobody_else)
+    never_acted = ruled(frozen(Scene())).acquire(2, 3, 5, until=15)
+    assert not seen(never_acted)
+    granted_too_late = ruled(frozen(Scene())).acquire(2, 3, 10.5).write(VICTIM, 11, 0, 1)
+    assert not seen(granted_too_late)
+    held_nothing = ruled(shared(Scene())).acquire(2, 3, 5)
+    assert not seen(held_nothing)
+
+
+@pytest.mark.parametrize(
+    ("until", "attempt", "exposed"), [(9, 5, True), (2.5, 5, False), (9, 9, False)]
+)
+def test_hold_across(until: float, attempt: float, exposed: bool) -> None:
+    scene = shared(Scene()).acquire(1, 0, 1, until=until)
+    scene.acquire(2, attempt, None, "info").fault("partition-drop", 3, 7, "hold-across")
+    assert seen(scene) is exposed
+
+
+@pytest.mark.parametrize(
+    ("facts", "exposed"),
+    [
+        ({"leader_before": "etcd-1", "leader_during": "etcd-2"}, True),
+        ({"leader_before": "etcd-1", "leader_during": "etcd-1"}, False),
+        ({"leader_before": "etcd-1", "leader_during": None}, False),
+        ({}, False),
+        ({"leader_due": False}, True),
+    ],
+)
+def test_leader_changed(facts: dict[str, Any], exposed: bool) -> None:
+    scene = shared(Scene()).acquire(1, 0, 1).fault("pause", 3, 7, "leader-changed", **facts)
+    assert seen(scene) is exposed
+
+
+@pytest.mark.parametrize(
+    ("until", "attempt", "exposed"), [(9, 6, True), (4, 6, False), (9, 3, False)]
+)
+def test_promise_outlives_restart(until: float, attempt: float, exposed: bool) -> None:
+    scene = shared(Scene()).acquire(1, 0, 1, until=until).acquire(2, attempt, 12)
+    scene.fault("wipe", 2, 5, "promise-outlives-restart", restarted_ns=ns(5))
+    assert seen(scene) is exposed
+
+
+def test_proven() -> None:
+    assert seen(shared(Scene()).acquire(1, 0, 1).fault("clock", 3, 7, "proven", proven=True))
+    assert not seen(shared(Scene()).acquire(1, 0, 1).fault("clock", 3, 7, "proven", proven=1))
+
+
+def test_every_rule_of_every_fault_counts() -> None:
+    scene = shared(Scene()).acquire(1, 0, 1).acquire(2, 4, 6).acquire(3, 8, 9, hold="c")
+    scene.fault("pause", 3, 5, "grants-around").fault("clock", 3, 5, "proven")
+    found = exposure(scene.history())
+    assert not found.exposed
+    assert len(found.reasons) == 2

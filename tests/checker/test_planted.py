@@ -1,0 +1,427 @@
+"""Planted defects: each kind must be found, by exactly the verdicts that it breaks; and the healthy
+neighbour of each, with every kind of unknown, must stay valid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from checker.check import check
+from history.op import Mode
+from tests.checker.scenes import Scene
+
+NS = 1e-9
+TTL = 10.0
+
+
+def handover(scene: Scene, *, first_until: float = TTL + 0.0, second_granted: float = 3.0) -> Scene:
+    """Client 1 holds from 1 to 2, client 2 from 3 to 4, both with a lease of ten seconds."""
+    scene.acquire(1, 0, 1, until=first_until, fence=1).release(1, 2, 2.1)
+    return scene.acquire(2, 0.5, second_granted, until=0.5 + TTL, fence=2).release(2, 4, 4.1)
+
+
+def one_nanosecond(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=TTL).release(1, 3 + NS, 3.1)
+    s.acquire(2, 0.5, 3, until=TTL + 0.5).release(2, 4, 4.1)
+
+
+def expiry_one_tick_early(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=TTL)
+    s.acquire(2, 5, TTL - NS, until=TTL + 5).release(2, 11, 11.1)
+
+
+def never_released_no_limit(s: Scene) -> None:
+    s.acquire(1, 0, 1)
+    s.acquire(2, 5, 6).release(2, 7, 8)
+
+
+def release_that_was_lost(s: Scene) -> None:
+    # The server forgot client 1's release but said ok; later it says that client 1 still holds.
+    s.acquire(1, 0, 1, until=100).release(1, 2, 3).release(1, 4, 5)
+
+
+def released_twice(s: Scene) -> None:
+    s.acquire(1, 0, 1).release(1, 2, 3)
+    s.acquire(2, 4, 5).release(2, 6, 7)
+    s.release(1, 8, 9)
+
+
+def released_without_acquire(s: Scene) -> None:
+    s.acquire(1, 0, 1).release(1, 2, 3).release(2, 4, 5)
+
+
+def reused_fence(s: Scene) -> None:
+    s.acquire(1, 0, 1, fence=7).release(1, 2, 3).acquire(2, 4, 5, fence=7).release(2, 6, 7)
+
+
+def falling_fence(s: Scene) -> None:
+    s.acquire(1, 0, 1, fence=41).release(1, 2, 3).acquire(2, 4, 5, fence=40).release(2, 6, 7)
+
+
+def falling_fence_of_a_waiter(s: Scene) -> None:
+    # Invoked before the other's grant completed: only the promises tell the order.
+    s.acquire(1, 0, 1, until=TTL, fence=41).release(1, 2, 3)
+    s.acquire(2, 0.5, 5, until=TTL, fence=40).release(2, 6, 7)
+
+
+def late_by_one_nanosecond(s: Scene) -> None:
+    s.acquire(1, 0, TTL + NS, until=TTL).release(1, 11, 12)
+
+
+def stale_write(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=5).read(1, 1.5, 0)
+    s.acquire(2, 2, 6, until=12).read(2, 6.5, 0).write(2, 6.6, 0, 1).release(2, 7, 7.1)
+    s.write(1, 8, 1, 2).not_held(1, 9, 9.1)
+
+
+def stale_read_only(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=5)
+    s.acquire(2, 2, 6, until=12).release(2, 7, 7.1)
+    s.read(1, 8, 0)
+
+
+def stale_without_the_resource_clock(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=5)
+    s.acquire(2, 2, 6, until=12).release(2, 7, 7.1)
+    s.read(1, 8, 0, applied=False)
+
+
+def stale_after_loss(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=50).lost(1, 3)
+    s.acquire(2, 2, 6, until=12).release(2, 7, 7.1)
+    s.read(1, 8, 0)
+
+
+def lost_update(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=5).read(1, 1.5, 0)
+    s.acquire(2, 2, 6, until=12).read(2, 6.5, 0).write(2, 6.6, 0, 1).release(2, 7, 7.1)
+    s.write(1, 8, 0, 2)
+
+
+def forked_resource(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=5).read(1, 1.2, 0).write(1, 1.5, 0, 1).release(1, 2, 2.1)
+    s.acquire(2, 3, 4, until=12).read(2, 4.2, 0).write(2, 4.5, 0, 1).release(2, 7, 7.1)
+
+
+def resource_forgot(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=5).read(1, 1.2, 0).write(1, 1.5, 0, 1).release(1, 2, 2.1)
+    s.acquire(2, 3, 4, until=12).read(2, 4.2, 0).release(2, 7, 7.1)
+
+
+def wrong_release_shown_by_a_grant(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=3)
+    s.acquire(2, 2, 4, until=14)
+    s.release(1, 5, 6)
+    s.acquire(3, 4.5, 7, until=17).release(3, 8, 9)
+    s.not_held(2, 10, 11)
+
+
+def wrong_release_shown_to_the_holder(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=3)
+    s.acquire(2, 2, 4, until=14)
+    s.release(1, 5, 6)
+    s.not_held(2, 10, 11)
+
+
+def wrong_release_shown_by_an_extend(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=3)
+    s.acquire(2, 2, 4, until=14)
+    s.release(1, 5, 6)
+    s.extend(2, 7, 8, "fail", error="not-held")
+
+
+def false_release(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=3)
+    s.acquire(2, 2, 4, until=14).release(2, 4.5, 4.6)
+    s.release(1, 5, 6)
+
+
+def not_held_within_the_promise(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=TTL).not_held(1, 2, 3)
+
+
+def extend_after_somebody_else(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=3)
+    s.acquire(2, 2, 4, until=14)
+    s.extend(1, 5, 6, until=15)
+    s.release(2, 7, 8)
+
+
+def extend_refused_within_the_promise(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=TTL).extend(1, 2, 3, "fail", error="not-held")
+
+
+def extended_promise_given_away(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=5).extend(1, 4, 4.5, until=20)
+    s.acquire(2, 2, 6, until=12).release(2, 7, 8)
+
+
+def late_extend_is_contiguous(s: Scene) -> None:
+    # Acknowledged after the first promise ran out: the hold was there all the time.
+    s.acquire(1, 0, 1, until=5)
+    s.acquire(2, 4, 5.5, until=5.8)
+    s.extend(1, 4.5, 6.5, until=14.5)
+
+
+def writer_beside_reader(s: Scene) -> None:
+    s.kind("read-write")
+    s.acquire(1, 0, 1, mode=Mode.READ).acquire(2, 0, 2, mode=Mode.WRITE)
+    s.release(1, 3, 4).release(2, 5, 6)
+
+
+def one_permit_too_many(s: Scene) -> None:
+    s.kind("semaphore", permits=2)
+    for client in (1, 2, 3):
+        s.acquire(client, 0, client).release(client, 5, 6)
+
+
+def reentrant_released_early(s: Scene) -> None:
+    s.kind("reentrant")
+    s.acquire(1, 0, 1, named=False).acquire(1, 2, 3, named=False).release(1, 4, 5, named=False)
+    s.acquire(2, 0, 6, named=False)
+    s.release(1, 7, 8, named=False)
+
+
+def unknown_acquire_proven_inside(s: Scene) -> None:
+    # Client 2's release was ok: it held at some time between 4 and 5, when client 1 did too.
+    s.acquire(1, 0, 1).acquire(2, 2, None, "info")
+    s.release(2, 4, 5).release(1, 6, 7)
+
+
+def release_ok_after_the_lease_was_given_away(s: Scene) -> None:
+    # No limit on client 2: client 1's release of nothing must show.
+    s.acquire(1, 0, 1, until=3)
+    s.acquire(2, 2, 4, until=14).release(2, 10, 11)
+    s.release(1, 5, 6)
+
+
+def second_key_only(s: Scene) -> None:
+    s.acquire(1, 0, 1, key="a", hold="x").release(1, 2, 3, key="a", hold="x")
+    s.acquire(1, 4, 5, key="b", hold="y").acquire(2, 4, 6, key="b", hold="z")
+    s.release(1, 7, 8, key="b", hold="y").release(2, 7, 8, key="b", hold="z")
+
+
+D, L, W, F, E, N, H, U, X = (
+    "double-grant",
+    "late-grant",
+    "wrong-release",
+    "false-release",
+    "wrong-extend",
+    "fence-order",
+    "stale-holder",
+    "lost-update",
+    "linearizable",
+)
+DEFECTS: list[tuple[Callable[[Scene], None], set[str]]] = [
+    (one_nanosecond, {D, X}),
+    (expiry_one_tick_early, {D, X}),
+    (never_released_no_limit, {D, X}),
+    (release_that_was_lost, {F, X}),
+    (released_twice, {F, X}),
+    (released_without_acquire, {X}),
+    (reused_fence, {N}),
+    (falling_fence, {N}),
+    (falling_fence_of_a_waiter, {N}),
+    (late_by_one_nanosecond, {L}),
+    (stale_write, {H}),
+    (stale_read_only, {H}),
+    (stale_without_the_resource_clock, {H}),
+    (stale_after_loss, {H}),
+    (lost_update, {H, U}),
+    (forked_resource, {U}),
+    (resource_forgot, {U}),
+    (wrong_release_shown_by_a_grant, {D, W, X}),
+    (wrong_release_shown_to_the_holder, {W, X}),
+    (wrong_release_shown_by_an_extend, {W, X}),
+    (false_release, {F, X}),
+    (not_held_within_the_promise, {X}),
+    (extend_after_somebody_else, {D, E, X}),
+    (extend_refused_within_the_promise, {X}),
+    (extended_promise_given_away, {D, X}),
+    (late_extend_is_contiguous, {D, X}),
+    (writer_beside_reader, {D, X}),
+    (one_permit_too_many, {D, X}),
+    (reentrant_released_early, {D, X}),
+    (unknown_acquire_proven_inside, {X}),
+    (release_ok_after_the_lease_was_given_away, {F, X}),
+    (second_key_only, {D, X}),
+]
+
+
+@pytest.mark.parametrize(("plant", "expected"), DEFECTS, ids=lambda x: getattr(x, "__name__", ""))
+def test_every_planted_defect_is_found(plant: Callable[[Scene], None], expected: set[str]) -> None:
+    scene = Scene()
+    plant(scene)
+    report = check(scene.history())
+    found = {name for name, verdict in report.verdicts.items() if verdict.result == "invalid"}
+    assert found == expected, {name: v.reason for name, v in report.verdicts.items()}
+    assert report.result == "invalid"
+    for name in found:
+        assert report.verdicts[name].evidence, f"{name} without evidence"
+
+
+def touching(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=TTL).release(1, 3, 3.1)
+    s.acquire(2, 0.5, 3, until=TTL + 0.5).release(2, 4, 4.1)
+
+
+def granted_when_the_lease_ends(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=TTL)
+    s.acquire(2, 5, TTL, until=TTL + 5).release(2, 11, 11.1)
+
+
+def unknown_acquire_without_consequence(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=TTL).acquire(2, 0, None, "info", hold="u")
+    s.release(2, 1.5, 1.6, "fail", hold="u", error="not-held").release(1, 5, 6)
+
+
+def unknown_acquire_cleaned_up(s: Scene) -> None:
+    s.acquire(2, 0, None, "info", hold="u").release(2, 1.5, 1.6, hold="u")
+    s.acquire(1, 2, 3, until=TTL).release(1, 5, 6)
+
+
+def unknown_acquire_squeezed_between(s: Scene) -> None:
+    s.acquire(1, 0, 1).release(1, 4.5, 7)
+    s.acquire(2, 2, None, "info").release(2, 4, 5)
+    s.acquire(3, 2, 4.5).release(3, 8, 9)
+
+
+def unknown_release(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=TTL).release(1, 2, None, "info")
+    s.acquire(2, 0, 3, until=TTL).release(2, 4, 5)
+
+
+def unknown_release_retried(s: Scene) -> None:
+    s.acquire(1, 0, 1).release(1, 2, None, "info").release(1, 3, 4, "fail", error="not-held")
+    s.acquire(2, 0, 3).release(2, 4, 5)
+
+
+def unknown_extend(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=5).extend(1, 4, None, "info")
+    s.acquire(2, 0, 6, until=12).release(2, 7, 8)
+
+
+def release_without_effect(s: Scene) -> None:
+    s.acquire(1, 0, 1).release(1, 2, 3, "fail", error="no-effect").release(1, 4, 5)
+    s.acquire(2, 0, 4.5).release(2, 6, 7)
+
+
+def loss_notified(s: Scene) -> None:
+    s.acquire(1, 0, 1).lost(1, 3)
+    s.acquire(2, 0, 4).release(2, 6, 7)
+    s.not_held(1, 8, 9)
+
+
+def holder_died(s: Scene) -> None:
+    s.acquire(1, 0, 1).death(1, 3)
+    s.acquire(2, 0, 4).release(2, 6, 7)
+
+
+def refusals(s: Scene) -> None:
+    s.acquire(1, 0, 1).acquire(2, 0.5, 1.5, "fail", error="held").release(1, 2, 3)
+    s.acquire(2, 5, 6, "fail", error="gave-up", hold="b")
+
+
+def slow_client_alone(s: Scene) -> None:
+    # Late, but nobody else was granted the key since: not stale.
+    s.acquire(1, 0, 1, until=5).read(1, 8, 0).write(1, 9, 0, 1).not_held(1, 10, 11)
+
+
+def concurrent_fences(s: Scene) -> None:
+    s.acquire(1, 0, 5, until=5, fence=2).acquire(2, 0, 4, until=4, fence=1)
+
+
+def reentrant_fence_repeats(s: Scene) -> None:
+    s.kind("reentrant")
+    s.acquire(1, 0, 1, fence=5, named=False).acquire(1, 2, 3, fence=5, named=False)
+    s.release(1, 4, 5, named=False).release(1, 6, 7, named=False)
+    s.acquire(2, 0, 8, fence=6, named=False)
+
+
+def readers_together(s: Scene) -> None:
+    s.kind("read-write")
+    s.acquire(1, 0, 1, mode=Mode.READ, fence=4).acquire(2, 0, 2, mode=Mode.READ, fence=4)
+    s.release(1, 3, 4).release(2, 5, 6)
+    s.acquire(3, 0, 5.5, mode=Mode.WRITE, fence=5).release(3, 7, 8)
+
+
+def permits_enough(s: Scene) -> None:
+    s.kind("semaphore", permits=2)
+    s.acquire(1, 0, 1).acquire(2, 0, 2).release(1, 3, 4).acquire(3, 0, 3).release(3, 6, 7)
+
+
+def late_reader_of_its_own_release(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=3).release(1, 4, 5, "fail", error="not-held")
+    s.acquire(2, 0, 3, until=13).release(2, 4.2, 5)
+
+
+def skewed_clocks_within_epsilon(s: Scene) -> None:
+    s.epsilon(0.1)
+    s.acquire(1, 0, 1).release(1, 2, 3)
+    s.acquire(2, 0, 1.9).release(2, 4, 5)
+
+
+def reply_of_a_write_lost(s: Scene) -> None:
+    s.acquire(1, 0, 1, until=TTL).read(1, 1.1, 0)
+    s.op(6, 1, 1.2, None, "info", version=0).release(1, 2, 3)  # type: ignore[arg-type]
+    s.acquire(2, 3, 4, until=14).read(2, 4.1, 1).write(2, 4.2, 1, 2).release(2, 5, 6)
+
+
+def process_used_again_after_an_unknown_release(s: Scene) -> None:
+    s.acquire(1, 0, 1, named=False).release(1, 2, None, "info", named=False)
+    s.acquire(1, 3, 4, named=False).release(1, 5, 6, named=False)
+
+
+HEALTHY = [
+    touching,
+    granted_when_the_lease_ends,
+    unknown_acquire_without_consequence,
+    unknown_acquire_cleaned_up,
+    unknown_acquire_squeezed_between,
+    unknown_release,
+    unknown_release_retried,
+    unknown_extend,
+    release_without_effect,
+    loss_notified,
+    holder_died,
+    refusals,
+    slow_client_alone,
+    concurrent_fences,
+    reentrant_fence_repeats,
+    readers_together,
+    permits_enough,
+    late_reader_of_its_own_release,
+    skewed_clocks_within_epsilon,
+    reply_of_a_write_lost,
+    process_used_again_after_an_unknown_release,
+]
+
+
+@pytest.mark.parametrize("make", HEALTHY, ids=lambda x: x.__name__)
+def test_healthy_neighbours_stay_valid(make: Callable[[Scene], None]) -> None:
+    scene = Scene()
+    make(scene)
+    report = check(scene.history())
+    assert report.result == "valid", {n: v.reason for n, v in report.verdicts.items()}
+
+
+def test_without_epsilon_the_same_clocks_show_a_double_grant() -> None:
+    scene = Scene()
+    skewed_clocks_within_epsilon(scene)
+    scene.epsilon(0)
+    assert check(scene.history()).verdicts["double-grant"].result == "invalid"
+
+
+def test_the_words_say_who_when_and_under_which_fault() -> None:
+    scene = Scene()
+    scene.acquire(7, 12, 12.004, until=22.001, fence=41)
+    scene.acquire(3, 15, 15.310, until=25, fence=40).fault(
+        "partition", 14, 20, targets=("redis-3", "redis-4")
+    )
+    scene.acquire(9, 0, 0.5, until=1, fence=1)
+    reason = check(scene.history()).verdicts["double-grant"].reason
+    assert "client 7 was promised k0 from 12.004 to 22.001 s" in reason
+    assert "client 3 was granted it at 15.310 s" in reason
+    assert "fence 41 then 40" in reason
+    assert "during partition of redis-3, redis-4" in reason
