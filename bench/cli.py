@@ -185,8 +185,9 @@ def clean() -> None:
 
 def _run(cases: list[plan.Case], name: str, as_json: bool, *, web: bool) -> None:
     from bench.suite import run_cases
-    from results import tables
+    from results.report import stored_tables
     from results.store import open_run
+    from results.tables import print_tables
     from workloads.fleet import free_port
 
     console = err if as_json else out
@@ -199,7 +200,7 @@ def _run(cases: list[plan.Case], name: str, as_json: bool, *, web: bool) -> None
     if as_json:
         print(json.dumps(finished.results, indent=1))
     else:
-        tables.show(open_run(finished.folder), finished.results, out)
+        print_tables(stored_tables(open_run(finished.folder)), out)
         out.print(
             f"\n{finished.ending.word}: {len(cases)} cases in {took_s / 60:.1f} minutes, "
             f"saved in {finished.folder} (report.md, results.json, *.csv)",
@@ -221,7 +222,7 @@ def _images(given: list[str]) -> tuple[tuple[str, str], ...]:
         name, equals, reference = text.partition("=")
         if not equals or not name or not reference:
             raise BadInput(f"--image {text}: it is written NAME=REF, for example redis=redis:7.4")
-        pairs.append((f"lockbench-{name.removeprefix('lockbench-')}", reference))
+        pairs.append((name, reference))
     return tuple(pairs)
 
 

@@ -24,7 +24,7 @@ from locks.registry import systems
 from workloads.fleet import Fleet
 from workloads.load import ENVIRONMENT, Load
 
-LINK_IMAGE = "lockbench-toxiproxy"
+LINK_IMAGE = "toxiproxy"
 
 
 def stand(topology: str, lock: str | None, nodes: int | None, console: Console) -> None:

@@ -6,7 +6,6 @@ case, so an interrupted run keeps what it has.
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -25,14 +24,16 @@ from bench.run import Outcome, run_case
 from clusters import images
 from clusters.docker import Engine, EngineError
 from locks.base import VERDICTS
-from results import machine, tables
+from results import machine
+from results.report import write_report
 from results.store import RunFolder, StoreError
+from results.tables import tables
 from workloads.fleet import leftovers
 
 RUNS = Path("runs")
 DISK_FREE_MIN_BYTES = 2 * 2**30
 MEMORY_FREE_MIN_BYTES = 2 * 2**30
-LINK_IMAGE = "lockbench-toxiproxy"
+LINK_IMAGE = "toxiproxy"
 
 
 @dataclass(frozen=True)
@@ -143,23 +144,23 @@ def _save(
     results = {"name": name, "cases": list(documents), "ending": ending}
     run.write_results(results)
     if documents:
-        for file, text in tables.files(run, results).items():
-            run.write_text(file, text)
+        write_report(run, tables(documents, machine=run.machine(), versions=run.versions()))
     return results
 
 
 def _ready(cases: Sequence[Case], console: Console) -> Engine:
     """Everything that has to be there before the first case. Raises BadInput."""
     try:
-        engine = Engine.connect()
-        for line in reap():
-            console.print(line, highlight=False)
+        engine = Engine()
+        reap(lambda line: console.print(line, highlight=False), engine=engine)
         for process in leftovers():
             process.kill()
         wanted = {topology_of(case).image for case in cases} | {LINK_IMAGE}
         replaced = {name for case in cases for name, _ in case.images}
         images.ensure(
-            sorted(wanted - replaced), say=lambda line: console.print(line, highlight=False)
+            sorted(wanted - replaced),
+            engine=engine,
+            say=lambda line: console.print(line, highlight=False),
         )
     except EngineError as error:
         raise BadInput(str(error)) from error
@@ -179,12 +180,12 @@ def _ready(cases: Sequence[Case], console: Console) -> Engine:
 
 
 def _versions(cases: Sequence[Case], engine: Engine) -> dict[str, Any]:
-    names = sorted({topology_of(case).image for case in cases} | {LINK_IMAGE})
-    described = images.describe(names, engine=engine)
+    replaced = {name: ref for case in cases for name, ref in case.images}
+    names = {topology_of(case).image for case in cases} | {LINK_IMAGE}
+    refs = sorted(replaced.get(name, name) for name in names)
+    described = images.describe(refs, engine=engine)
     return {
         "libraries": machine.versions(),
         "images": {name: asdict(found) for name, found in described.items()},
-        "replaced_images": {n: ref for case in cases for n, ref in case.images},
         "engine": engine.version(),
-        "bench_pid": os.getpid(),
     }

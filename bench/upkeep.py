@@ -61,7 +61,7 @@ def _machine() -> tuple[bool, str]:
 
 def _engine() -> list[tuple[bool, str]]:
     try:
-        engine = Engine.connect()
+        engine = Engine()
     except EngineError as error:
         return [(False, str(error))]
     lines = [(True, f"Docker engine {engine.version()}")]

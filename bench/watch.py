@@ -36,18 +36,20 @@ def generator_health(
         lag = np.array([ms for line in counted for ms in line["lag_ms"]])
         cpu = np.array([line["cpu_percent"] for line in counted])
         idle = sorted(user for user, cycles in lines[-1]["cycles"].items() if cycles == 0)
-        worker = {
-            "name": path.stem,
-            "cpu_percent_mean": round(float(cpu.mean()), 1),
-            "cpu_percent_max": round(float(cpu.max()), 1),
-            "lag_ms_p99": round(float(np.quantile(lag, 0.99)), 2),
-            "idle_users": idle,
-        }
-        workers.append(worker)
-        if worker["cpu_percent_mean"] > CPU_PERCENT_MAX:
-            why.append(f"{path.stem} used {worker['cpu_percent_mean']:.0f} % of a core")
-        if worker["lag_ms_p99"] > LAG_MS_P99_MAX:
-            why.append(f"{path.stem}'s event loop lagged {worker['lag_ms_p99']:.0f} ms (p99)")
+        cpu_mean, lag_p99 = float(cpu.mean()), float(np.quantile(lag, 0.99))
+        workers.append(
+            {
+                "name": path.stem,
+                "cpu_percent_mean": round(cpu_mean, 1),
+                "cpu_percent_max": round(float(cpu.max()), 1),
+                "lag_ms_p99": round(lag_p99, 2),
+                "idle_users": idle,
+            }
+        )
+        if cpu_mean > CPU_PERCENT_MAX:
+            why.append(f"{path.stem} used {cpu_mean:.0f} % of a core")
+        if lag_p99 > LAG_MS_P99_MAX:
+            why.append(f"{path.stem}'s event loop lagged {lag_p99:.0f} ms (p99)")
         if idle:
             why.append(f"{len(idle)} users of {path.stem} got nothing done: {', '.join(idle[:3])}")
     return {"ok": not why, "why": why, "workers": workers, "missing": 0}

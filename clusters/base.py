@@ -93,9 +93,9 @@ class Cluster(ABC):
         """For people: ``redis-3``."""
 
     @abstractmethod
-    def serves(self, node: int, timeout_s: float) -> bool:
-        """Whether this node alone completes a write or a linearizable read sent to it by the
-        harness within ``timeout_s``. The probe that faults are proven with; never raises."""
+    def serves(self, node: int, timeout_s: float, group: int = HARNESS) -> bool:
+        """Whether this node alone completes a write or a linearizable read sent to it over the
+        link of ``group`` within ``timeout_s``. The probe that faults are proven with; never raises."""
 
     def __enter__(self) -> Cluster:
         self.start()

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -122,9 +123,11 @@ class PodCluster(Cluster):
     def pinger(self, address: Address) -> AbstractContextManager[Callable[[], None]]:
         """One open connection and the cheapest request on it."""
 
-    def await_peering(self, node: int) -> None:
-        """Return when this node's links to its peers may be made; they are refused until then."""
-        del node
+    def before_linking(self, peer: PeerPort) -> None:
+        """Return when the links between nodes on this port may be made; they are refused until
+        then. Toxiproxy accepts before it dials, so a server that is not ready yet looks to its
+        peers as if it had hung up on them, which some take worse than a refusal."""
+        del peer
 
     # --- where things are ---
 
@@ -192,10 +195,10 @@ class PodCluster(Cluster):
 
     # --- capabilities: probes ---
 
-    def serves(self, node: int, timeout_s: float) -> bool:
-        """Whether a write sent to this node alone by the harness completes in time."""
+    def serves(self, node: int, timeout_s: float, group: int = HARNESS) -> bool:
+        """Whether a write sent to this node alone, over the group's link, completes in time."""
         try:
-            self.check_write(self.address(HARNESS, node), timeout_s)
+            self.check_write(self.address(group, node), timeout_s)
         except (OSError, ProbeFailed):
             return False
         return True
@@ -273,8 +276,9 @@ class PodCluster(Cluster):
         self._block = ports.take(hosts, offsets)
         self._network = self._engine.create_network(self._name("net"), labels=self._labels())
         self._each(self.nodes, self._start_pod)
-        if self.peers:
-            self._each(self.nodes, self._link_to_peers)
+        for which, peer in enumerate(self.peers):
+            self.before_linking(peer)
+            self._each(self.nodes, partial(self._link_to_peers, which))
 
     def _start_pod(self, node: int) -> None:
         link = self._create_link(node)
@@ -293,16 +297,14 @@ class PodCluster(Cluster):
             Listen(links.client_link(group), f"0.0.0.0:{CLIENT_PORTS + group}", here)
             for group in self._groups
         )
-        self.await_peering(node)
 
-    def _link_to_peers(self, node: int) -> None:
+    def _link_to_peers(self, which: int, node: int) -> None:
         self._pods[node].links.populate(
             Listen(
-                links.peer_link(peer, other),
+                links.peer_link(self.peers[which], other),
                 f"{ports.LOOPBACK}:{self.peer_port(which, other)}",
-                f"{self._pods[other].ip}:{self.peer_port(which, other)}",
+                "{}:{}".format(*self._peer_address(which, other)),
             )
-            for which, peer in enumerate(self.peers)
             for other in self.nodes
             if other != node
         )
@@ -450,6 +452,10 @@ class PodCluster(Cluster):
 
     def _name(self, part: str) -> str:
         return f"lockbench-{self.id}-{part}"
+
+    def _peer_address(self, which: int, node: int) -> Address:
+        """Where the harness reaches a peer port past all links."""
+        return (self._pods[node].ip, self.peer_port(which, node))
 
     def _labels(self) -> dict[str, str]:
         return owner.labels(self.plan.run_id, self.id)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from clusters.base import Cluster, Cuttable, Edge, Led
+from clusters.base import HARNESS, Cluster, Cuttable, Edge, Led
 from nemesis.base import Arena, Fault, NemesisError
 from nemesis.targets import decisive, note_leader
 
@@ -44,14 +44,21 @@ class PartitionDrop(Fault):
         cuttable.cut(edges, "drop")
 
     def took_effect(self, arena: Arena) -> bool:
-        return not any(arena.cluster.serves(node, PROBE_S) for node in arena.targets)
+        return not any(_serves(arena, node) for node in arena.targets)
 
     def heal(self, arena: Arena) -> None:
         note_leader(arena, "leader_during")
         _cuttable(arena).heal()
 
     def recovered(self, arena: Arena) -> bool:
-        return all(arena.cluster.serves(node, PROBE_S) for node in arena.targets)
+        return all(_serves(arena, node) for node in arena.targets)
+
+
+def _serves(arena: Arena, node: int) -> bool:
+    """Asked from the side that the node was cut from: its clients', or (where it was cut from the
+    other servers) the harness', whose link is never cut."""
+    group = HARNESS if isinstance(arena.cluster, Led) else 1
+    return arena.cluster.serves(node, PROBE_S, group)
 
 
 def _around(edges: Iterable[Edge], arena: Arena) -> Iterable[Edge]:
