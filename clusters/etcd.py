@@ -55,15 +55,19 @@ class EtcdCluster(PodCluster):
         }
         return Server(["etcd", *(f"--{name}={value}" for name, value in options.items())])
 
-    def await_peering(self, node: int) -> None:
-        """A booting member asks its peers who is there, and when one of them listens but does not
-        answer yet, it waits a second. Links that are refused until it serves save that second."""
-        at = (self._pods[node].ip, self.peer_port(0, node))
-        self._poll(
-            lambda: self.check_answer(at, PROBE_LIMIT_S),
-            START_LIMIT_S,
-            f"{self.node_name(node)} does not serve its peer port",
-        )
+    def before_linking(self, peer: PeerPort) -> None:
+        """A booting member asks its peers who is there, and when one of them is reached but does
+        not answer yet, it waits a second: so links come when all serve."""
+        del peer
+
+        def await_serving(node: int) -> None:
+            self._poll(
+                lambda: self.check_answer(self._peer_address(0, node), PROBE_LIMIT_S),
+                START_LIMIT_S,
+                f"{self.node_name(node)} does not serve its peer port",
+            )
+
+        self._each(self.nodes, await_serving)
 
     def leader(self) -> int | None:
         """The node that a majority calls leader. One that was cut off has only its own word."""

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from clusters import jute
 from clusters.base import HARNESS, ClusterPlan, Topology
 from clusters.links import PeerPort
-from clusters.pods import PodCluster, Server
-from clusters.wire import Address, ProbeFailed
+from clusters.pods import START_LIMIT_S, PodCluster, Server
+from clusters.wire import Address, Line, ProbeFailed
 
 CONFIG = "/lockbench/zoo.cfg"
 DATA = "/lockbench/data"
@@ -73,7 +73,7 @@ class ZooKeeperCluster(PodCluster):
     there instead."""
 
     kind = "zookeeper"
-    peers = (PeerPort("quorum"), PeerPort("election", drop_as="reject"))
+    peers = (PeerPort("election", drop_as="reject"), PeerPort("quorum"))
 
     def __init__(self, plan: ClusterPlan) -> None:
         super().__init__(plan)
@@ -95,13 +95,27 @@ class ZooKeeperCluster(PodCluster):
             "4lw.commands.whitelist": "srvr,mntr,ruok",
         }
         for j in self.nodes:
-            config[f"server.{j}"] = f"127.0.0.1:{self.peer_port(0, j)}:{self.peer_port(1, j)}"
+            config[f"server.{j}"] = f"127.0.0.1:{self.peer_port(1, j)}:{self.peer_port(0, j)}"
         text = "".join(f"{name}={value}\n" for name, value in config.items())
         return Server(
             OFFICIAL if self.kind in self.plan.images else JAVA,
             files={CONFIG: text.encode(), f"{DATA}/myid": f"{node}\n".encode()},
             env={"JVMFLAGS": " ".join(JVM)},
         )
+
+    def before_linking(self, peer: PeerPort) -> None:
+        """Only a leader listens on its quorum port. A follower that is refused tries again in a
+        tenth of a second; one that is hung up on starts a new election."""
+        if peer.name != "quorum":
+            return
+
+        def somebody_leads() -> None:
+            for node in self.nodes:
+                with suppress(OSError), Line(self._peer_address(1, node), ASK_LIMIT_S):
+                    return
+            raise ProbeFailed("nobody listens on a quorum port")
+
+        self._poll(somebody_leads, START_LIMIT_S, "no leader is elected")
 
     def leader(self) -> int | None:
         """The node that leads a majority.
