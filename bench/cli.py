@@ -30,7 +30,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 INTERRUPTED = 255
-out = Console()
+# Tables need room; what is not a terminal has no width of its own.
+WIDTH = None if sys.stdout.isatty() else 120
+out = Console(width=WIDTH)
 err = Console(stderr=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]

@@ -16,7 +16,7 @@ import numpy as np
 
 from bench.errors import Ending
 from bench.judge import expected_words, judge
-from bench.plan import WORKERS, Case, topology_of
+from bench.plan import PUBLISHED, WORKERS, Case, topology_of
 from bench.progress import Progress
 from bench.watch import generator_health
 from checker.check import check
@@ -250,6 +250,7 @@ def _document(
         seen = exposure(history)
         document |= _numbers(scene, history)
         document |= report.to_json()
+        document |= _availability(report)
     observed = {} if report is None else {v: r.result for v, r in report.verdicts.items()}
     judgement = judge(
         system,
@@ -268,6 +269,7 @@ def _document(
         "judgement": judgement.word,
         "why": judgement.why,
         "ending": judgement.ending.name.lower(),
+        "consensus": topology_of(case).quorum,
         "control": any(
             e.kind == "control" for e in system.expectations.get(case.fault, {}).values()
         ),
@@ -303,6 +305,21 @@ def _floor(history: History, cpu_ns: int) -> dict[str, object]:
         "cycles": cycles,
         "cpu_us_per_cycle": cpu_ns / 1e3 / cycles,
         "acquire_ms_p50": float(np.median(latency)) / 1e6,
+    }
+
+
+def _availability(report: Report) -> dict[str, object]:
+    """The two measurements that the contract names at the top of a case."""
+    availability = report.measurements.get("availability")
+    recovery = report.measurements.get("recovery")
+    slowest = [
+        r["servers_s"]
+        for r in (recovery if isinstance(recovery, list) else [])
+        if isinstance(r, dict) and r.get("servers_s") is not None
+    ]
+    return {
+        "availability": availability.get("fraction") if isinstance(availability, dict) else None,
+        "recovery_seconds": max(slowest, default=None),
     }
 
 

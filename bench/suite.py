@@ -129,7 +129,13 @@ def _tries(
         )
         if outcome.document["judgement"] != "did not show" or attempt >= tries:
             return outcome
-        earlier.append({"observed": outcome.document["observed"], "folder": folder.path.name})
+        earlier.append(
+            {
+                "observed": outcome.document["observed"],
+                "exposed": outcome.document["exposed"],
+                "folder": folder.path.name,
+            }
+        )
         attempt += 1
 
 

@@ -196,8 +196,10 @@ def _span(fault: Fault) -> tuple[int, int]:
 
 
 def _between(case: Case, rows: Rows, begin: int, end: int) -> Rows:
-    invoked = case.history.invoke_ns[rows]
-    return rows[(invoked >= begin) & (invoked <= end)]
+    """Operations under way at some time of the interval: who waits in a queue is asking all along,
+    though it asked before."""
+    invoked, completed = case.history.invoke_ns[rows], case.history.complete_ns[rows]
+    return rows[((completed == NULL) | (completed >= begin)) & (invoked <= end)]
 
 
 def _held_at(case: Case, fault: Fault) -> list[int]:

@@ -49,6 +49,9 @@ class Pace:
     wait_s: float = 5.0
     hold_s: float = 0.005
     aimed_hold_s: float = 0.3
+    # Between two cycles on a shared key. Without it, whoever releases a polled lock takes it again
+    # before anybody else asks, and the others starve.
+    think_s: float = 0.01
     own_period_s: float = 0.045  # 0: as fast as it can
     client_timeout_s: float = 1.0
     # After a refusal or an unknown outcome, so that a closed door is not hammered.

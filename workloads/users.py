@@ -127,8 +127,10 @@ class ContendedUser(LockUser):
     def contended(self, end_ns: int) -> None:
         load = self.session.load
         key = f"k{self.number // (load.workers + 1) % load.keys}"
+        pace = self.session.load.pace
         while monotonic_ns() < end_ns:
-            self.cycle(key, self.session.load.pace.hold_s)
+            self.cycle(key, pace.hold_s)
+            gevent.sleep(pace.think_s)
 
 
 class SoloUser(LockUser):
@@ -155,7 +157,7 @@ class RivalUser(LockUser):
             while control.aim and not control.held:
                 gevent.sleep(POLL_S)
             self.cycle(AIMED_KEY, pace.aimed_hold_s)
-            gevent.sleep(pace.retry_pause_s)
+            gevent.sleep(pace.think_s)
 
 
 class VictimUser(LockUser):
