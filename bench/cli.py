@@ -187,9 +187,8 @@ def clean() -> None:
 
 def _run(cases: list[plan.Case], name: str, as_json: bool, *, web: bool) -> None:
     from bench.suite import run_cases
-    from results.report import stored_tables
+    from results import tables
     from results.store import open_run
-    from results.tables import print_tables
     from workloads.fleet import free_port
 
     console = err if as_json else out
@@ -202,7 +201,7 @@ def _run(cases: list[plan.Case], name: str, as_json: bool, *, web: bool) -> None
     if as_json:
         print(json.dumps(finished.results, indent=1))
     else:
-        print_tables(stored_tables(open_run(finished.folder)), out)
+        tables.show(open_run(finished.folder), finished.results, out)
         out.print(
             f"\n{finished.ending.word}: {len(cases)} cases in {took_s / 60:.1f} minutes, "
             f"saved in {finished.folder} (report.md, results.json, *.csv)",

@@ -284,9 +284,15 @@ def _numbers(scene: _Scene, history: History) -> dict[str, object]:
     own_end = floor_end + int(1e9 * phases.own_s)
     end = own_end + int(1e9 * phases.contended_s)
     health = generator_health(folder / "logs", scene.faults, (floor_end, end))
-    numbers = measure(history, Phases((start_ns, floor_end), (floor_end, own_end), (own_end, end)))
+    numbers = measure(
+        history,
+        Phases((start_ns, floor_end), (floor_end, own_end), (own_end, end)),
+        unknown_after_s=scene.case.pace.client_timeout_s,
+    ).to_json()
+    if scene.case.workload == PUBLISHED:
+        numbers["cycles_per_second"] = numbers["own_cycles_per_second"]
     return {
-        **numbers.to_json(),
+        **numbers,
         "floor": _floor(history, scene.floor_cpu_ns),
         "generator": health,
         "numbers": "valid" if health["ok"] else "void",

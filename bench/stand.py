@@ -11,8 +11,6 @@ import uuid
 from dataclasses import replace
 from pathlib import Path
 
-from clusters.reaper import reap
-from clusters.registry import topologies
 from rich.console import Console
 
 from bench import plan
@@ -20,6 +18,8 @@ from bench.errors import BadInput
 from clusters import images
 from clusters.base import ClusterPlan
 from clusters.docker import EngineError
+from clusters.reaper import reap
+from clusters.registry import topologies
 from locks.registry import systems
 from workloads.fleet import Fleet
 from workloads.load import ENVIRONMENT, Load

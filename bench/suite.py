@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from clusters.reaper import reap
-from results.live import LiveView
 from rich.console import Console
 
 from bench.errors import BadInput, Ending
@@ -23,11 +21,11 @@ from bench.progress import Progress
 from bench.run import Outcome, run_case
 from clusters import images
 from clusters.docker import Engine, EngineError
+from clusters.reaper import reap
 from locks.base import VERDICTS
-from results import machine
-from results.report import write_report
+from results import machine, tables
+from results.live import LiveView
 from results.store import RunFolder, StoreError
-from results.tables import tables
 from workloads.fleet import leftovers
 
 RUNS = Path("runs")
@@ -150,7 +148,8 @@ def _save(
     results = {"name": name, "cases": list(documents), "ending": ending}
     run.write_results(results)
     if documents:
-        write_report(run, tables(documents, machine=run.machine(), versions=run.versions()))
+        for file, text in tables.files(run, results).items():
+            run.write_text(file, text)
     return results
 
 

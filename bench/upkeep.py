@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import psutil
-from clusters.reaper import reap
 from rich.console import Console
 
 from clusters import images
 from clusters.docker import Engine, EngineError
+from clusters.reaper import reap
 from workloads.fleet import leftovers
 
 PYTHON_MIN = (3, 11)

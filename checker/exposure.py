@@ -19,7 +19,7 @@ from checker.measure import AIMED_ROLES, held_by, keys_with
 from checker.promises import FOREVER, Rows, link, promises, rows_of
 from checker.words import Case, describe, many
 from history.columns import History
-from history.op import F, Fault, Type
+from history.op import NULL, F, Fault, Type
 from history.recorder import PROCESSES_PER_WORKER
 
 

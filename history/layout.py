@@ -52,4 +52,6 @@ TYPE_OFFSET: Final = RECORD.fields["type"][1]  # type: ignore[index]
 ERROR_OFFSET: Final = RECORD.fields["error"][1]  # type: ignore[index]
 COMPLETED_OFFSET: Final = RECORD.fields["complete_ns"][1]  # type: ignore[index]
 # A record with invoke_ns 0 was never used.
-EMPTY_RECORD: Final = bytes(INVOKED.size) + INVOKED_RARE.pack(*[NULL] * 3) + COMPLETED.pack(*[NULL] * 6)
+EMPTY_RECORD: Final = (
+    bytes(INVOKED.size) + INVOKED_RARE.pack(*[NULL] * 3) + COMPLETED.pack(*[NULL] * 6)
+)

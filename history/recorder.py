@@ -54,7 +54,9 @@ class Recorder:
     >>> recorder.complete(handle, Type.OK, fence=12, sent_ns=t)
     """
 
-    def __init__(self, folder: Path, worker: int, *, segment_records: int = SEGMENT_RECORDS) -> None:
+    def __init__(
+        self, folder: Path, worker: int, *, segment_records: int = SEGMENT_RECORDS
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._worker = worker

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import hiredis
 
@@ -64,6 +64,13 @@ POLL_MAX_S = 0.050
 NODE_TIMEOUT_SHARE = 0.1  # of the ttl: how long nodes are waited for, if a majority needs them
 
 
+class Handle(NamedTuple):
+    """What a hold needs to be given back."""
+
+    token: str
+    asked: set[int]  # the nodes that SET was sent to; no other can have the token
+
+
 class Redlock:
     """One client of the lock."""
 
@@ -89,8 +96,7 @@ class Redlock:
         tries = 0
         while True:
             last = deadline.over()
-            hold = Hold(hold_id, key, f"{token_of(hold_id)}.{tries}")
-            answer = self._try(hold, ttl_s)
+            answer = self._try(key, hold_id, f"{token_of(hold_id)}.{tries}", ttl_s)
             if isinstance(answer, Granted):
                 return answer
             if isinstance(answer, Unknown):
@@ -104,7 +110,7 @@ class Redlock:
 
     def release(self, hold: Hold) -> Freed:
         """Deletes the token from all nodes, behind whatever was sent there before."""
-        said = self._vote(_script(DELETE_OWN, hold))
+        said = self._vote(DELETE_OWN, hold)
         if said is None:
             return Unknown("release: no majority answered")
         return Released() if said else NotHeld()
@@ -113,7 +119,7 @@ class Redlock:
         """Starts the time to live again on a majority."""
         ttl_ms = int(ttl_s * 1000)
         sent_ns = time.monotonic_ns()
-        said = self._vote(_script(EXTEND_OWN, hold, ttl_ms))
+        said = self._vote(EXTEND_OWN, hold, ttl_ms)
         valid_until_ns = _valid_until_ns(sent_ns, ttl_ms)
         if said is None or (said and time.monotonic_ns() >= valid_until_ns):
             return Unknown("extend: no majority answered in time")
@@ -123,9 +129,10 @@ class Redlock:
         """Drops the connections."""
         self._nodes.close()
 
-    def _try(self, hold: Hold, ttl_s: float) -> Acquired:
+    def _try(self, key: str, hold_id: int, token: str, ttl_s: float) -> Acquired:
         ttl_ms = int(ttl_s * 1000)
-        ask = Question("SET", hold.key, hold.handle, "NX", "PX", ttl_ms)
+        ask = Question("SET", key, token, "NX", "PX", ttl_ms)
+        hold = Hold(hold_id, key, Handle(token, ask.asked))
         self._nodes.drain()
         among = {number for number in self._all if not self._nodes.nodes[number].full}
         sent_ns = time.monotonic_ns()
@@ -166,18 +173,21 @@ class Redlock:
             return Denied("held")
         return Denied(f"gave-up: granted by {len(_granted(ask))}, refused by {len(refused)}")
 
-    def _vote(self, question: Question) -> bool | None:
-        """What a majority answers to a script: it was done (True), it could not (False)."""
+    def _vote(self, script: Script, hold: Hold, *arguments: int) -> bool | None:
+        """What a majority answers to a script: it was done (True), it could not (False). A node
+        that was never asked for the hold has nothing to say but no."""
+        question = _script(script, hold, *arguments)
+        asked: set[int] = hold.handle.asked
 
         def tally() -> tuple[int, int]:
-            numbers = _numbers(question).values()
-            return sum(map(bool, numbers)), sum(not number for number in numbers)
+            done = sum(map(bool, _numbers(question).values()))
+            return done, len(_numbers(question)) - done + len(self._all - asked)
 
         def decided(_: set[int]) -> bool:
             done, not_there = tally()
             return done >= self._quorum or not_there > len(self._all) - self._quorum
 
-        self._nodes.ask(question, self._all, decided, self._limit_s)
+        self._nodes.ask(question, asked, decided, self._limit_s)
         done, not_there = tally()
         if done >= self._quorum:
             return True
@@ -191,7 +201,7 @@ def _valid_until_ns(sent_ns: int, ttl_ms: int) -> int:
 
 def _script(script: Script, hold: Hold, *arguments: int) -> Question:
     """By its name: the greeting of each connection has loaded the text."""
-    return Question("EVALSHA", script.sha, 1, hold.key, hold.handle, *arguments)
+    return Question("EVALSHA", script.sha, 1, hold.key, hold.handle.token, *arguments)
 
 
 def _is_grant(answer: Any) -> bool:
@@ -228,7 +238,7 @@ SYSTEM = System(
         "acquire: no node connected": "Denied: no-effect",
         "acquire: majority refuses": "Denied: held",
         "acquire: majority replies with errors": "Denied: held",
-        "acquire: split, all answer": "Denied: gave-up",
+        "acquire: split, one closes": "Denied: gave-up",
         "acquire: minority silent, rest split": "Denied: gave-up",
         "acquire: majority silent": "Unknown",
         "acquire: majority closes": "Unknown",

@@ -44,10 +44,23 @@ def test_every_field_comes_back(tmp_path: Path) -> None:
     assert len(history) == 1
     row = {
         name: int(getattr(history, name)[0])
-        for name in (
-            "process f type invoke_ns intended_ns complete_ns hold value old version fence sent_ns "
-            "valid_until_ns applied_ns owner"
-        ).split()
+        for name in [
+            "process",
+            "f",
+            "type",
+            "invoke_ns",
+            "intended_ns",
+            "complete_ns",
+            "hold",
+            "value",
+            "old",
+            "version",
+            "fence",
+            "sent_ns",
+            "valid_until_ns",
+            "applied_ns",
+            "owner",
+        ]
     }
     assert row == {
         "process": 3 << 20,
