@@ -1,0 +1,237 @@
+"""Redlock against five scripted servers: what late, silent and broken nodes may and may not do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+
+from locks.base import Denied, Granted, NoObserver, NotHeld, Released, Unknown, new_hold_id
+from locks.redlock import SYSTEM, Redlock
+from locks.redlock_nodes import OWED_MAX, Question
+from tests.locks.fakes import Action, Close, FakeRedis, Late, Reply, Silent, closed_port
+
+TTL_S = 1.0
+TIMEOUT_S = 0.1  # equals a tenth of the ttl
+MAJORITY = range(3)
+MINORITY = range(2)
+OOM = Reply(b"-OOM command not allowed when used memory > 'maxmemory'.\r\n")
+
+Servers = list[FakeRedis]
+
+
+@pytest.fixture
+def servers() -> Iterator[Servers]:
+    fakes = [FakeRedis() for _ in range(5)]
+    yield fakes
+    for fake in fakes:
+        fake.thaw()
+        fake.stop()
+
+
+@contextmanager
+def connected(servers: Servers) -> Iterator[Redlock]:
+    """A client whose five connections are up, so that a test begins with the locks."""
+    addresses = [server.address for server in servers]
+    lock = Redlock(addresses, timeout_s=TIMEOUT_S, ttl_s=TTL_S, observer=NoObserver())
+    with closing(lock):
+        lock._nodes.ask(Question("PING"), set(range(5)), lambda _: False, 2)
+        assert all(node.ready for node in lock._nodes.nodes)
+        for server in servers:
+            server.log.clear()
+        yield lock
+
+
+def take(lock: Redlock, *, wait_s: float = 0.0, ttl_s: float = TTL_S) -> object:
+    return lock.acquire("k", hold_id=new_hold_id(), ttl_s=ttl_s, wait_s=wait_s)
+
+
+def granted(lock: Redlock, ttl_s: float = TTL_S) -> Granted:
+    answer = take(lock, ttl_s=ttl_s)
+    assert isinstance(answer, Granted)
+    return answer
+
+
+def eventually(condition: Callable[[], bool], lock: Redlock, limit_s: float = 2.0) -> None:
+    until = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < until, "it did not come to pass"
+        lock._nodes.drain()
+        time.sleep(0.005)
+
+
+def each(servers: Servers, numbers: range, command: str, *actions: Action) -> None:
+    for number in numbers:
+        servers[number].on(command, *actions)
+
+
+def occupy(servers: Servers, numbers: range) -> None:
+    for number in numbers:
+        servers[number].keys[b"k"] = (b"somebody", time.monotonic() + 60)
+
+
+def split(servers: Servers) -> None:
+    occupy(servers, MINORITY)
+    servers[2].on("SET", Close())
+
+
+def silent_and_split(servers: Servers) -> None:
+    each(servers, MINORITY, "SET", Silent())
+    occupy(servers, range(2, 3))
+
+
+def forget(servers: Servers) -> None:
+    for server in servers[:3]:
+        server.keys.clear()
+
+
+Arrange = Callable[[Servers], None]
+
+# Every row of the table: how to bring it about.
+ACQUIRES: dict[str, Arrange] = {
+    "majority refuses": lambda s: occupy(s, MAJORITY),
+    "majority replies with errors": lambda s: each(s, MAJORITY, "SET", OOM),
+    "split, one closes": split,
+    "minority silent, rest split": silent_and_split,
+    "majority silent": lambda s: each(s, MAJORITY, "SET", Silent()),
+    "majority closes": lambda s: each(s, MAJORITY, "SET", Close()),
+}
+RELEASES: dict[str, Arrange] = {
+    "majority closes": lambda s: each(s, MAJORITY, "EVALSHA", Close()),
+    "majority silent": lambda s: each(s, MAJORITY, "EVALSHA", Silent()),
+    "majority replies with errors": lambda s: each(s, MAJORITY, "EVALSHA", OOM),
+    "majority has forgotten": forget,
+    "minority silent": lambda s: each(s, MINORITY, "EVALSHA", Silent()),
+}
+
+
+@pytest.mark.parametrize("row", SYSTEM.outcomes)
+def test_every_case_means_what_the_table_says(servers: Servers, row: str) -> None:
+    call, _, case = row.partition(": ")
+    if case == "no node connected":
+        addresses = [closed_port() for _ in range(5)]
+        answer = take(Redlock(addresses, timeout_s=0.1, ttl_s=1, observer=NoObserver()))
+    else:
+        with connected(servers) as lock:
+            answer = _acquire(servers, lock, case) if call == "acquire" else None
+            if call == "release":
+                hold = granted(lock).hold
+                eventually(lambda: all(server.value("k") for server in servers), lock)
+                RELEASES[case](servers)
+                answer = lock.release(hold)
+    said = type(answer).__name__
+    if isinstance(answer, Denied):
+        said = f"Denied: {answer.reason.split(':')[0]}"
+    assert said == SYSTEM.outcomes[row]
+
+
+def _acquire(servers: Servers, lock: Redlock, case: str) -> object:
+    if case == "majority too late, deleted":
+        each(servers, MAJORITY, "SET", Late(0.06))
+        return take(lock, ttl_s=0.05)
+    ACQUIRES[case](servers)
+    return take(lock)
+
+
+def test_a_frozen_minority_delays_nobody(servers: Servers) -> None:
+    with connected(servers) as lock:
+        for server in servers[:2]:
+            server.freeze()
+        began = time.monotonic()
+        for _ in range(20):
+            assert isinstance(lock.release(granted(lock).hold), Released)
+        assert time.monotonic() - began < TIMEOUT_S
+
+
+def test_a_late_set_is_followed_by_its_release(servers: Servers) -> None:
+    """The frozen node ran neither; when it thaws, both run in their order."""
+    with connected(servers) as lock:
+        servers[0].freeze()
+        assert isinstance(lock.release(granted(lock).hold), Released)
+        servers[0].thaw()
+        eventually(lambda: len(servers[0].names()) == 2, lock)
+        assert servers[0].names() == ["SET", "EVALSHA"]
+        assert servers[0].value("k") is None
+
+
+def test_a_failed_try_cleans_up_behind_its_stragglers(servers: Servers) -> None:
+    with connected(servers) as lock:
+        for server in servers[:3]:
+            server.freeze()
+        assert isinstance(take(lock), Unknown)
+        assert [server.value("k") for server in servers[3:]] == [None, None]
+        for server in servers[:3]:
+            server.thaw()
+        eventually(lambda: all(len(s.names()) == 2 for s in servers[:3]), lock)
+        assert not any(server.value("k") for server in servers)
+
+
+def test_a_partial_grant_is_released_everywhere(servers: Servers) -> None:
+    with connected(servers) as lock:
+        occupy(servers, MAJORITY)
+        assert take(lock) == Denied("held")
+        eventually(lambda: not any(server.value("k") for server in servers[3:]), lock)
+
+
+def test_late_answers_are_not_taken_for_new_ones(servers: Servers) -> None:
+    with connected(servers) as lock:
+        servers[0].on("SET", Late(0.05))
+        first = granted(lock)
+        assert isinstance(lock.release(first.hold), Released)
+        occupy(servers, MAJORITY)
+        time.sleep(0.06)
+        assert take(lock) == Denied("held")
+
+
+def test_a_node_that_owes_too_much_is_not_asked(servers: Servers) -> None:
+    with connected(servers) as lock:
+        servers[0].freeze()
+        for _ in range(OWED_MAX):
+            assert isinstance(lock.release(granted(lock).hold), Released)
+        assert len(lock._nodes.nodes[0]._owed) <= 2 * OWED_MAX  # each SET and its deletion
+        servers[0].thaw()
+        eventually(lambda: not lock._nodes.nodes[0]._owed, lock)
+        lock.release(granted(lock).hold)
+        eventually(lambda: servers[0].names()[-2:] == ["SET", "EVALSHA"], lock)
+
+
+def test_waiting_outlives_a_majority_that_is_away(servers: Servers) -> None:
+    with connected(servers) as lock:
+        for server in servers[:3]:
+            server.drop_connections()
+        assert isinstance(take(lock, wait_s=1), Granted)
+
+
+def test_an_unknown_try_within_a_wait_stays_unknown(servers: Servers) -> None:
+    with connected(servers) as lock:
+        each(servers, MAJORITY, "SET", Close())
+        occupy(servers, range(3, 5))
+        answer = take(lock, wait_s=0.05)
+        assert isinstance(answer, Unknown)
+
+
+def test_the_promise_is_ttl_less_drift_from_the_first_send(servers: Servers) -> None:
+    with connected(servers) as lock:
+        each(servers, range(5), "SET", Late(0.05))
+        before_ns = time.monotonic_ns()
+        grant = granted(lock)
+        assert grant.valid_until_ns == grant.sent_ns + 1_000_000_000 - 12_000_000
+        assert before_ns <= grant.sent_ns < before_ns + 40_000_000
+
+
+def test_extending_counts_a_majority(servers: Servers) -> None:
+    with connected(servers) as lock:
+        hold = granted(lock).hold
+        again = lock.extend(hold, 30)
+        assert isinstance(again, Granted)
+        for server in servers[:3]:
+            server.keys.clear()
+        assert isinstance(lock.extend(hold, 30), NotHeld)
+
+
+def test_closing_twice_and_closing_unused(servers: Servers) -> None:
+    lock = Redlock([s.address for s in servers], timeout_s=0.1, ttl_s=1, observer=NoObserver())
+    lock.close()
+    lock.close()
