@@ -1,0 +1,325 @@
+"""etcd's recipe against a scripted gateway: every error, and what it must mean."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from base64 import b64decode, b64encode
+from collections import deque
+from collections.abc import Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from locks.base import (
+    Address,
+    Denied,
+    Granted,
+    NoObserver,
+    NotHeld,
+    Released,
+    Unknown,
+    new_hold_id,
+)
+from locks.etcd import SYSTEM, Etcd
+
+TIMEOUT_S = 0.15
+LEASE_GONE = (404, '{"code":5, "message":"etcdserver: requested lease not found"}')
+SILENT = (0, "silent")
+CLOSE = (0, "close")
+Action = tuple[int, str]
+
+ACTIONS: dict[str, Action] = {
+    "ConnectionTimeoutError": SILENT,
+    "ConnectionFailedError": CLOSE,
+    "InternalServerError": (500, '{"message":"oops"}'),
+    "Etcd3Exception": (400, '{"message":"bad"}'),
+    "JSONDecodeError": (200, "<html>"),
+    "lease not found": LEASE_GONE,
+}
+
+
+class Gateway(ThreadingHTTPServer):
+    """Enough of etcd for one key prefix. ``on(path, *actions)`` replaces the next answers."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.planned: dict[str, deque[Action]] = {}
+        self.paths: list[str] = []
+        self.leases: set[int] = set()
+        self.created: dict[str, tuple[int, int]] = {}  # key → create revision, lease
+        self.revision = 1
+        self.ttl_s = 5
+        self.mutex = threading.Lock()
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    @property
+    def address(self) -> Address:
+        return Address("127.0.0.1", self.server_port)
+
+    def on(self, path: str, *actions: Action) -> None:
+        self.planned.setdefault(path, deque()).extend(actions)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Broken connections are what these tests are about."""
+
+    def effect(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        with self.mutex:
+            return getattr(self, "_" + path.replace("/", "_"))(body)  # type: ignore[no-any-return]
+
+    def _lease_grant(self, body: dict[str, Any]) -> dict[str, Any]:
+        lease = 1000 + len(self.leases) + self.revision
+        self.leases.add(lease)
+        return {"ID": str(lease), "TTL": str(max(self.ttl_s, body["TTL"]))}
+
+    def _lease_keepalive(self, body: dict[str, Any]) -> dict[str, Any]:
+        alive = body["ID"] in self.leases
+        return {"result": {"ID": body["ID"], **({"TTL": str(self.ttl_s)} if alive else {})}}
+
+    def _lease_revoke(self, body: dict[str, Any]) -> dict[str, Any]:
+        self.leases.remove(body["ID"])
+        self.created = {k: v for k, v in self.created.items() if v[1] != body["ID"]}
+        return {}
+
+    def _kv_txn(self, body: dict[str, Any]) -> dict[str, Any]:
+        compare = body["compare"][0]
+        revision, _ = self.created.get(compare["key"], (0, 0))
+        succeeded = revision == compare["create_revision"]
+        responses: list[dict[str, Any]] = []
+        for request in body.get("success" if succeeded else "failure", []):
+            if put := request.get("request_put"):
+                self.revision += 1
+                self.created[put["key"]] = (self.revision, put["lease"])
+                responses.append({"response_put": {}})
+            else:
+                responses.append({"response_range": self._range(request["request_range"])})
+        return {
+            "header": {"revision": str(self.revision)},
+            "succeeded": succeeded,
+            "responses": responses,
+        }
+
+    def _range(self, request: dict[str, Any]) -> dict[str, Any]:
+        first, limit = b64decode(request["key"]), int(request.get("max_create_revision", 1 << 60))
+        past = b64decode(request.get("range_end", b64encode(first + b"\0")))
+        found = [
+            {"key": key, "create_revision": str(revision)}
+            for key, (revision, _) in self.created.items()
+            if first <= b64decode(key) < past and revision <= limit
+        ]
+        found.sort(key=lambda kv: -int(kv["create_revision"]))
+        return {"kvs": found[: request.get("limit", 100)]}
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Gateway
+
+    def log_message(self, *_: Any) -> None: ...
+
+    def do_POST(self) -> None:
+        path = self.path.removeprefix("/v3/")
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.paths.append(path)
+        planned = self.server.planned.get(path)
+        status, text = planned.popleft() if planned else (200, "")
+        if (status, text) == SILENT:
+            time.sleep(3 * TIMEOUT_S)
+        if status == 0:
+            self.close_connection = True
+            return
+        if not text and path == "watch":
+            self._watch(body["create_request"])
+            return
+        if not text:
+            try:
+                text = json.dumps(self.server.effect(path, body))
+            except KeyError:
+                status, text = LEASE_GONE
+        self._answer(status, text.encode())
+
+    def _answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _watch(self, request: dict[str, Any]) -> None:
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self._chunk({"result": {"created": True}})
+        while request["key"] in self.server.created:
+            time.sleep(0.002)
+        self._chunk({"result": {"events": [{"type": "DELETE"}]}})
+
+    def _chunk(self, message: dict[str, Any]) -> None:
+        data = json.dumps(message).encode() + b"\n"
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        self.wfile.flush()
+
+
+@pytest.fixture
+def gateway() -> Iterator[Gateway]:
+    server = Gateway()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def connect(*gateways: Gateway) -> Etcd:
+    nodes = [gateway.address for gateway in gateways]
+    return Etcd(nodes, timeout_s=TIMEOUT_S, ttl_s=2, observer=NoObserver())
+
+
+def take(lock: Etcd, *, wait_s: float = 0.0, ttl_s: float = 2.0) -> object:
+    return lock.acquire("k", hold_id=new_hold_id(), ttl_s=ttl_s, wait_s=wait_s)
+
+
+def granted(lock: Etcd, wait_s: float = 0.0) -> Granted:
+    answer = take(lock, wait_s=wait_s)
+    assert isinstance(answer, Granted)
+    return answer
+
+
+@pytest.mark.parametrize("row", SYSTEM.outcomes)
+def test_every_error_means_what_the_table_says(gateway: Gateway, row: str) -> None:
+    path, _, case = row.partition(": ")
+    error, _, then = case.partition(", ")
+    with closing(connect(gateway)) as lock:
+        hold = granted(lock).hold if path == "lease/revoke" else None
+        gateway.on(path, ACTIONS[error])
+        if then == "not revoked":
+            gateway.on("lease/revoke", CLOSE)
+        answer = lock.release(hold) if hold else take(lock)
+    said = type(answer).__name__
+    if isinstance(answer, Denied):
+        said = f"Denied: {answer.reason.split(':')[0]}"
+    assert said == SYSTEM.outcomes[row]
+
+
+def test_nobody_before_it_takes_two_requests(gateway: Gateway) -> None:
+    with closing(connect(gateway)) as lock:
+        granted(lock)
+    assert gateway.paths == ["lease/grant", "kv/txn"]
+
+
+def test_a_refused_try_leaves_nothing(gateway: Gateway) -> None:
+    with closing(connect(gateway)) as lock:
+        hold = granted(lock).hold
+        assert take(lock) == Denied("held")
+        assert len(gateway.created) == 1
+        assert len(gateway.leases) == 1
+        assert isinstance(lock.release(hold), Released)
+        assert not gateway.created
+
+
+def test_a_lost_answer_is_made_good_at_the_next_endpoint(gateway: Gateway) -> None:
+    """The write had run; writing again finds it and does not queue twice."""
+    with closing(connect(gateway)) as lock:
+        original = Gateway.effect
+
+        def run_and_lose(self: Gateway, path: str, body: dict[str, Any]) -> dict[str, Any]:
+            answer = original(self, path, body)
+            if path == "kv/txn" and len(self.paths) < 3:
+                raise ConnectionError  # the connection ends without an answer
+            return answer
+
+        gateway.effect = run_and_lose.__get__(gateway)  # type: ignore[method-assign]
+        grant = granted(lock, wait_s=1)
+        assert len(gateway.created) == 1
+        assert grant.fence == gateway.revision
+
+
+def test_waiting_goes_on_at_the_next_endpoint(gateway: Gateway) -> None:
+    gateway.on("lease/grant", CLOSE, (503, '{"message":"etcdserver: no leader"}'))
+    gateway.on("kv/txn", CLOSE, (503, '{"message":"etcdserver: leader changed"}'))
+    with closing(connect(gateway)) as lock:
+        granted(lock, wait_s=2)
+
+
+def test_the_waiter_is_told_when_its_predecessor_goes(gateway: Gateway) -> None:
+    with closing(connect(gateway)) as holder, closing(connect(gateway)) as waiter:
+        first = granted(holder)
+        timer = threading.Timer(0.1, lambda: holder.release(first.hold))
+        timer.start()
+        second = granted(waiter, wait_s=5)
+        timer.join()
+        assert first.fence is not None
+        assert second.fence is not None
+        assert second.fence > first.fence
+        assert gateway.paths.count("watch") == 1
+
+
+def test_a_wait_that_ran_out_leaves_nothing(gateway: Gateway) -> None:
+    with closing(connect(gateway)) as holder, closing(connect(gateway)) as waiter:
+        granted(holder)
+        began = time.monotonic()
+        answer = take(waiter, wait_s=0.2)
+        assert isinstance(answer, Denied)
+        assert answer.reason.startswith("gave-up")
+        assert 0.2 <= time.monotonic() - began < 0.6
+        assert len(gateway.leases) == 1
+
+
+def test_a_long_wait_renews_the_lease(gateway: Gateway) -> None:
+    gateway.ttl_s = 1
+    with closing(connect(gateway)) as holder, closing(connect(gateway)) as waiter:
+        first = granted(holder)
+        timer = threading.Timer(0.8, lambda: holder.release(first.hold))
+        timer.start()
+        began_ns = time.monotonic_ns()
+        answer = take(waiter, wait_s=5, ttl_s=0.5)
+        timer.join()
+        assert isinstance(answer, Granted)
+        assert gateway.paths.count("lease/keepalive") >= 2
+        assert answer.sent_ns > began_ns + 300_000_000
+        assert answer.valid_until_ns == answer.sent_ns + 1_000_000_000
+
+
+def test_a_lease_that_ran_out_while_waiting_is_no_grant(gateway: Gateway) -> None:
+    with closing(connect(gateway)) as holder, closing(connect(gateway)) as waiter:
+        first = granted(holder)
+
+        def end_all() -> None:
+            with gateway.mutex:
+                gateway.leases.clear()
+                gateway.created.clear()
+
+        timer = threading.Timer(0.1, end_all)
+        timer.start()
+        answer = take(waiter, wait_s=5)
+        timer.join()
+        assert answer == Denied("gave-up: the lease ran out while waiting")
+        assert isinstance(holder.release(first.hold), NotHeld)
+
+
+def test_a_cancelled_watch_is_not_a_deletion(gateway: Gateway) -> None:
+    with closing(connect(gateway)) as holder, closing(connect(gateway)) as waiter:
+        granted(holder)
+        gateway.on("watch", (200, '{"result":{"canceled":true,"compact_revision":"9"}}\n'))
+        answer = take(waiter, wait_s=0.2)
+        assert isinstance(answer, Denied)
+
+
+def test_extending_is_a_keepalive(gateway: Gateway) -> None:
+    with closing(connect(gateway)) as lock:
+        hold = granted(lock).hold
+        again = lock.extend(hold, 2)
+        assert isinstance(again, Granted)
+        assert again.valid_until_ns == again.sent_ns + 5_000_000_000
+        assert isinstance(lock.release(hold), Released)
+        assert isinstance(lock.extend(hold, 2), NotHeld)
+        gateway.on("lease/keepalive", CLOSE)
+        assert isinstance(lock.extend(hold, 2), Unknown)
+
+
+def test_closing_twice_and_closing_unused(gateway: Gateway) -> None:
+    lock = connect(gateway)
+    lock.close()
+    lock.close()

@@ -1,0 +1,394 @@
+"""ZooKeeper's recipe against a scripted session: every error, and what it must mean.
+
+kazoo and its private parts run against real servers in test_conformance.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pytest
+from kazoo.exceptions import (
+    ConnectionLoss,
+    NoNodeError,
+    SessionExpiredError,
+)
+
+from locks import zookeeper
+from locks.base import (
+    Address,
+    Denied,
+    Granted,
+    Hold,
+    NotHeld,
+    Released,
+    Unknown,
+    new_hold_id,
+)
+from locks.zookeeper import SYSTEM, ZooKeeper
+from locks.zookeeper_session import NoAnswerError, Session
+
+TIMEOUT_S = 0.05
+LOST, RUN_AND_LOST = ConnectionLoss(), "run, then the connection breaks"
+Outcome = Exception | str
+
+
+class Stat(NamedTuple):
+    czxid: int
+
+
+@dataclass
+class Result:
+    """kazoo's asynchronous result, ready or never to be."""
+
+    value: Any = None
+    exception: Exception | None = None
+    answered: bool = True
+
+    def ready(self) -> bool:
+        return self.answered
+
+    def wait(self, timeout: float) -> None:
+        if not self.answered:
+            time.sleep(timeout)
+
+
+class Handler:
+    def event_object(self) -> threading.Event:
+        return threading.Event()
+
+
+@dataclass
+class FakeClient:
+    """One tree for all. ``on(request, *outcomes)`` replaces the next answers."""
+
+    nodes: dict[str, int] = field(default_factory=dict)
+    planned: dict[str, deque[Outcome]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    watches: dict[str, list[Callable[[Any], None]]] = field(default_factory=dict)
+    zxid: int = 0
+    handler: Handler = field(default_factory=Handler)
+
+    def on(self, request: str, *outcomes: Outcome) -> None:
+        self.planned.setdefault(request, deque()).extend(outcomes)
+
+    def _do(self, request: str, effect: Callable[[], Any]) -> Result:
+        self.asked.append(request)
+        planned = self.planned.get(request)
+        outcome = planned.popleft() if planned else None
+        if isinstance(outcome, NoAnswerError):
+            return Result(answered=False)
+        if isinstance(outcome, Exception):
+            return Result(exception=outcome)
+        try:
+            value = effect()
+        except NoNodeError as error:
+            return Result(exception=error)
+        return Result(exception=LOST) if outcome == RUN_AND_LOST else Result(value)
+
+    def create_async(self, path: str, **_: Any) -> Result:
+        def effect() -> tuple[str, Stat]:
+            if path.rpartition("/")[0] not in self.nodes:
+                raise NoNodeError
+            self.zxid += 1
+            made = f"{path}{self.zxid:010d}"
+            self.nodes[made] = self.zxid
+            return made, Stat(self.zxid)
+
+        return self._do("create", effect)
+
+    def ensure_path_async(self, path: str) -> Result:
+        return self._do("ensure", lambda: self.nodes.setdefault(path, 0))
+
+    def get_children_async(self, path: str) -> Result:
+        def effect() -> list[str]:
+            return [n.rpartition("/")[2] for n in self.nodes if n.startswith(f"{path}/")]
+
+        return self._do("children", effect)
+
+    def sync_async(self, path: str) -> Result:
+        return self._do("sync", lambda: path)
+
+    def exists_async(self, path: str, watch: Callable[[Any], None] | None = None) -> Result:
+        def effect() -> Stat | None:
+            if path not in self.nodes:
+                return None
+            if watch is not None:
+                self.watches.setdefault(path, []).append(watch)
+            return Stat(self.nodes[path])
+
+        return self._do("exists", effect)
+
+    def delete_async(self, path: str) -> Result:
+        def effect() -> None:
+            if path not in self.nodes:
+                raise NoNodeError
+            self.remove(path)
+
+        return self._do("delete", effect)
+
+    def remove(self, path: str) -> None:
+        del self.nodes[path]
+        for watch in self.watches.pop(path, []):
+            watch("deleted")
+
+
+class FakeSession:
+    """A session as the recipe sees it."""
+
+    answers = staticmethod(Session.answers)
+    made: list[FakeSession]
+    client: FakeClient
+    up: bool
+
+    def __init__(self, *_: Any, on_heartbeat: Any, on_lost: Any) -> None:
+        self.id = len(self.made) + 1
+        self.on_heartbeat, self.on_lost = on_heartbeat, on_lost
+        self.disposed = False
+        self.acknowledged_ns = time.monotonic_ns()
+        self.valid_until_ns = self.acknowledged_ns + 10_000_000_000
+        self.made.append(self)
+
+    def connected(self, limit_s: float) -> bool:
+        return self.up
+
+    def dispose(self) -> threading.Thread:
+        self.disposed = True
+        thread = threading.Thread(target=lambda: None)
+        thread.start()
+        return thread
+
+
+class Watcher:
+    """An observer that remembers."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int]] = []
+
+    def extended(
+        self, hold: Hold, *, sent_ns: int, acknowledged_ns: int, valid_until_ns: int
+    ) -> None:
+        self.seen.append(("extended", valid_until_ns))
+
+    def lost(self, hold: Hold) -> None:
+        self.seen.append(("lost", hold.id))
+
+
+@pytest.fixture
+def zk(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeClient]:
+    client = FakeClient()
+    FakeSession.made = []
+    FakeSession.client = client
+    FakeSession.up = True
+    monkeypatch.setattr(zookeeper, "Session", FakeSession)
+    return client  # type: ignore[return-value]
+
+
+def connect(watcher: Watcher | None = None) -> ZooKeeper:
+    nodes = [Address("127.0.0.1", 1)]
+    return ZooKeeper(nodes, timeout_s=TIMEOUT_S, ttl_s=4, observer=watcher or Watcher())
+
+
+def take(lock: ZooKeeper, *, wait_s: float = 0.0) -> object:
+    return lock.acquire("k/1", hold_id=new_hold_id(), ttl_s=4, wait_s=wait_s)
+
+
+def granted(lock: ZooKeeper) -> Granted:
+    answer = take(lock)
+    assert isinstance(answer, Granted)
+    return answer
+
+
+def queue(zk: FakeClient) -> list[str]:
+    return [node for node in zk.nodes if "-lock-" in node]
+
+
+ERRORS: dict[str, Outcome] = {
+    "NoAnswerError": NoAnswerError("scripted"),
+    "ConnectionLoss": LOST,
+    "SessionExpiredError": SessionExpiredError(),
+    "NoNodeError": NoNodeError(),
+}
+
+
+def _acquire_disconnected(zk: FakeClient) -> object:
+    FakeSession.up = False
+    return take(connect())
+
+
+def _acquire_and_vanish(zk: FakeClient) -> object:
+    lock, waiter = connect(), connect()
+    granted(lock)
+
+    def vanish() -> None:
+        for node in queue(zk):
+            zk.remove(node)
+
+    timer = threading.Timer(0.03, vanish)
+    timer.start()
+    answer = take(waiter, wait_s=2)
+    timer.join()
+    return answer
+
+
+def _release_disconnected(zk: FakeClient) -> object:
+    lock = connect()
+    hold = granted(lock).hold
+    FakeSession.up = False
+    return lock.release(hold)
+
+
+SPECIAL: dict[str, Callable[[FakeClient], object]] = {
+    "acquire: not connected": _acquire_disconnected,
+    "acquire: own node gone": _acquire_and_vanish,
+    "release: not connected": _release_disconnected,
+}
+
+
+@pytest.mark.parametrize("row", SYSTEM.outcomes)
+def test_every_error_means_what_the_table_says(zk: FakeClient, row: str) -> None:
+    if row in SPECIAL:
+        answer = SPECIAL[row](zk)
+    else:
+        call, _, case = row.partition(": ")
+        error, _, then = case.partition(", ")
+        answer = _with_error(zk, call, ERRORS[error], cleaned=then != "not deleted")
+    said = type(answer).__name__
+    if isinstance(answer, Denied):
+        said = f"Denied: {answer.reason.split(':')[0]}"
+    assert said == SYSTEM.outcomes[row]
+    assert FakeSession.made[0].disposed == (said == "Unknown")
+
+
+def _with_error(zk: FakeClient, call: str, error: Outcome, *, cleaned: bool) -> object:
+    lock = connect()
+    hold = granted(lock).hold
+    if call == "release":
+        zk.on("delete", error)
+        return lock.release(hold)
+    lock.release(hold)
+    zk.on("create", RUN_AND_LOST if error is LOST else error)
+    if not cleaned:
+        zk.on("sync", LOST)
+    return take(lock)
+
+
+def test_a_lost_create_reply_is_found_by_its_guid(zk: FakeClient) -> None:
+    """ZOOKEEPER-1262: otherwise the first node would block the second for ever."""
+    lock = connect()
+    zk.nodes["/lockbench/k%2F1"] = 0
+    zk.on("create", RUN_AND_LOST)
+    answer = take(lock, wait_s=1)
+    assert isinstance(answer, Granted)
+    assert answer.fence == 1
+    assert len(queue(zk)) == 1
+
+
+def test_a_create_that_never_ran_is_sent_again(zk: FakeClient) -> None:
+    zk.on("create", LOST)
+    assert isinstance(take(connect(), wait_s=1), Granted)
+    assert len(queue(zk)) == 1
+
+
+def test_nobody_before_it_takes_one_round_trip(zk: FakeClient) -> None:
+    lock = connect()
+    lock.release(granted(lock).hold)
+    zk.asked.clear()
+    granted(lock)
+    assert zk.asked == ["create", "children"]
+
+
+def test_every_look_but_the_first_is_behind_a_sync(zk: FakeClient) -> None:
+    holder, waiter = connect(), connect()
+    hold = granted(holder).hold
+    zk.asked.clear()
+    timer = threading.Timer(0.05, lambda: holder.release(hold))
+    timer.start()
+    assert isinstance(take(waiter, wait_s=2), Granted)
+    timer.join()
+    assert zk.asked == ["create", "children", "exists", "delete", "sync", "children"]
+
+
+def test_only_the_next_lower_node_is_watched(zk: FakeClient) -> None:
+    locks = [connect() for _ in range(3)]
+    granted(locks[0])
+    threads = []
+    for lock in locks[1:]:
+        threads.append(threading.Thread(target=take, args=(lock,), kwargs={"wait_s": 0.2}))
+        threads[-1].start()
+        time.sleep(0.05)
+    assert [len(watches) for watches in zk.watches.values()] == [1, 1]
+    for thread in threads:
+        thread.join()
+    assert len(queue(zk)) == 1
+
+
+def test_a_refused_try_leaves_nothing(zk: FakeClient) -> None:
+    lock = connect()
+    granted(lock)
+    assert take(lock) == Denied("held")
+    assert len(queue(zk)) == 1
+
+
+def test_a_turn_after_the_session_is_no_grant(zk: FakeClient) -> None:
+    lock = connect()
+    FakeSession.made[0].valid_until_ns = time.monotonic_ns() - 1
+    answer = take(lock)
+    assert isinstance(answer, Denied)
+    assert answer.reason.startswith("gave-up")
+    assert not queue(zk)
+
+
+def test_heartbeats_lengthen_the_holds_of_their_session(zk: FakeClient) -> None:
+    watcher = Watcher()
+    lock = connect(watcher)
+    grant = granted(lock)
+    session = FakeSession.made[0]
+    session.on_heartbeat(session.id, 5, 77)
+    session.on_heartbeat(session.id + 1, 6, 88)
+    assert watcher.seen == [("extended", 77)]
+    lock.release(grant.hold)
+    session.on_heartbeat(session.id, 7, 99)
+    assert watcher.seen == [("extended", 77)]
+
+
+def test_an_expired_session_is_announced_once(zk: FakeClient) -> None:
+    watcher = Watcher()
+    lock = connect(watcher)
+    grant = granted(lock)
+    FakeSession.made[0].on_lost()
+    FakeSession.made[0].on_lost()
+    assert watcher.seen == [("lost", grant.hold.id)]
+    zk.remove(queue(zk)[0])
+    assert isinstance(lock.release(grant.hold), NotHeld)
+
+
+def test_giving_up_the_session_announces_its_other_holds(zk: FakeClient) -> None:
+    watcher = Watcher()
+    lock = connect(watcher)
+    first = granted(lock)
+    second = lock.acquire("other", hold_id=new_hold_id(), ttl_s=4, wait_s=0)
+    assert isinstance(second, Granted)
+    zk.on("delete", LOST)
+    assert isinstance(lock.release(second.hold), Unknown)
+    assert watcher.seen == [("lost", first.hold.id)]
+    assert [session.disposed for session in FakeSession.made] == [True, False]
+
+
+def test_release_deletes_the_own_node_only(zk: FakeClient) -> None:
+    lock = connect()
+    grant = granted(lock)
+    assert isinstance(lock.release(grant.hold), Released)
+    assert not queue(zk)
+    assert isinstance(lock.release(grant.hold), NotHeld)
+
+
+def test_closing_twice(zk: FakeClient) -> None:
+    lock = connect()
+    lock.close()
+    lock.close()
