@@ -108,21 +108,36 @@ def _overlapping(case: Case, rows: Rows) -> Rows:
 
 
 def _spare(case: Case, rows: Rows, unknown: Rows) -> list[int]:
+    """The keys of identities with a spare operation."""
     history = case.history
-    identity: dict[tuple[int, int, int], list[int]] = {}
-    touched = np.isin(history.process[rows], history.process[unknown])
-    if has_values(history.hold):
-        holds = history.hold[unknown]
-        touched |= np.isin(history.hold[rows], holds[holds != NULL])
-    for row in rows[touched].tolist():
-        hold = int(history.hold[row])
-        who = (int(history.key[row]), hold, 0 if hold != NULL else int(history.process[row]))
-        identity.setdefault(who, []).append(row)
+    held = history.hold[unknown] != NULL
     bad = []
-    for (key, _, _), mine in identity.items():
-        if _has_spare(case, mine):
-            bad.append(key)
+    if np.any(held):
+        bad += _spare_within(case, rows[history.hold[rows] != NULL], history.hold)
+    if not np.all(held):
+        bad += _spare_within(case, rows[history.hold[rows] == NULL], history.process)
     return bad
+
+
+def _spare_within(case: Case, rows: Rows, identity: Ints) -> list[int]:
+    history = case.history
+    order = rows[np.lexsort((rows, identity[rows], history.key[rows]))]
+    who, key = identity[order], history.key[order]
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (who[1:] != who[:-1]) | (key[1:] != key[:-1])
+    group = np.cumsum(new) - 1
+    # Only an unknown that some acquire of the same identity follows can be spare.
+    acquires = np.flatnonzero(history.f[order] == F.ACQUIRE)
+    last_acquire = np.zeros(int(group[-1]) + 1, np.intp)
+    last_acquire[group[acquires]] = acquires
+    followed = np.arange(len(order)) < last_acquire[group]
+    followed &= history.type[order] == Type.INFO
+    edges = np.flatnonzero(np.append(new, True))
+    return [
+        int(key[edges[g]])
+        for g in np.unique(group[followed]).tolist()
+        if _has_spare(case, order[edges[g] : edges[g + 1]].tolist())
+    ]
 
 
 def _has_spare(case: Case, rows: list[int]) -> bool:

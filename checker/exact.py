@@ -53,8 +53,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from checker.intervals import by_key_and_time
-from checker.promises import FOREVER, Bools, Links, Rows, promised_ends, rows_of
+from checker.promises import FOREVER, Bools, Links, Rows, by_key_and_time, promised_ends, rows_of
 from checker.words import Case
 from history.columns import Ids, Ints
 from history.op import NULL, F, Mode, Type

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from checker.intervals import by_key_and_time, running_max, same_key_as_before
+from checker.intervals import running_max, same_key_as_before
 from checker.promises import FOREVER, Rows, rows_of
 from checker.verdict import Verdict
 from checker.words import EVIDENCE_MAX, Case, clock, during, faults_on, grant, many
@@ -31,8 +31,12 @@ def double_grant(case: Case) -> Verdict | None:
         return None
     kinds = _kinds(case)
     chosen = np.flatnonzero(case.promises.nonempty)
-    kind = kinds[case.promises.key[chosen]]
-    groups, count = _mutex_overlaps(case, chosen[(kind == "mutex") | (kind == "reentrant")])
+    shared = np.any((kinds == "semaphore") | (kinds == "read-write"))
+    order = case.promises.in_order
+    if shared:
+        owned = (kinds != "semaphore") & (kinds != "read-write")
+        order = order[owned[case.promises.key[order]]]
+    groups, count = _mutex_overlaps(case, order)
     for key in np.flatnonzero((kinds == "semaphore") | (kinds == "read-write")):
         mine = chosen[case.promises.key[chosen] == key]
         for group in _shared_overlaps(case, mine, int(key), str(kinds[key])):
@@ -70,10 +74,10 @@ def _kinds(case: Case) -> np.ndarray:
     return np.array([history.object_of(key).kind for key in history.keys], dtype=object)
 
 
-def _mutex_overlaps(case: Case, chosen: Rows) -> tuple[list[Rows], int]:
-    """Pairs of promises that overlap (one pair for each promise that begins inside another)."""
+def _mutex_overlaps(case: Case, order: Rows) -> tuple[list[Rows], int]:
+    """Pairs of promises that overlap (one pair for each promise that begins inside another), of
+    promises in the order of key and start."""
     promises = case.promises
-    order = chosen[by_key_and_time(promises.key[chosen], promises.start[chosen])]
     key, start, end = promises.key[order], promises.start[order], promises.end[order]
     if not np.any((end[:-1] > start[1:]) & (key[:-1] == key[1:])):
         return [], 0

@@ -14,9 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from checker.intervals import by_key_and_time
 from checker.measure import AIMED_ROLES, held_by, keys_with
-from checker.promises import FOREVER, Rows, link, promises, rows_of
+from checker.promises import FOREVER, Rows, by_key_and_time, link, promises, rows_of
 from checker.words import Case, describe, many
 from history.columns import History
 from history.op import NULL, F, Fault, Type
@@ -199,7 +198,8 @@ def _between(case: Case, rows: Rows, begin: int, end: int) -> Rows:
     """Operations under way at some time of the interval: who waits in a queue is asking all along,
     though it asked before."""
     invoked, completed = case.history.invoke_ns[rows], case.history.complete_ns[rows]
-    return rows[((completed == NULL) | (completed >= begin)) & (invoked <= end)]
+    under_way: Rows = rows[((completed == NULL) | (completed >= begin)) & (invoked <= end)]
+    return under_way
 
 
 def _held_at(case: Case, fault: Fault) -> list[int]:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from checker.intervals import by_key_and_time, running_max
-from checker.promises import Bools, Rows
+from checker.intervals import running_max
+from checker.promises import Bools, Rows, by_key_and_time
 from checker.verdict import Verdict
 from checker.words import Case, clock, during, faults_on, grant, many
 from history.columns import Ids, Ints
@@ -29,6 +29,8 @@ def fence_order(case: Case) -> Verdict | None:
     grants = np.flatnonzero(chosen)
     if len(grants) == 0:
         return None
+    if _plainly_grow(case, chosen, fence):
+        return Verdict("valid", _fine(len(grants)))
     epsilon = history.epsilon_ns
     completed = history.complete_ns[promises.row] + epsilon
     invoked = history.invoke_ns[promises.row] - epsilon
@@ -37,9 +39,7 @@ def fence_order(case: Case) -> Verdict | None:
     owned = grants[promises.nonempty[grants] & _owned(case)[promises.key[grants]]]
     found += _predecessor(case, owned, ended=promises.end, begins=promises.start, fence=fence)
     if not found:
-        return Verdict(
-            "valid", f"{many(len(grants), 'fenced grant')}, growing in every certain order"
-        )
+        return Verdict("valid", _fine(len(grants)))
     a, b = min(found, key=lambda pair: (int(promises.start[pair[1]]), pair))
     begin, end = int(promises.start[a]), int(promises.start[b])
     at = clock(history, [begin, end])
@@ -53,6 +53,20 @@ def fence_order(case: Case) -> Verdict | None:
     )
     evidence = (grant(case, a), grant(case, b), *faults_on(case, begin, end))
     return Verdict("invalid", reason, evidence)
+
+
+def _fine(grants: int) -> str:
+    return f"{many(grants, 'fenced grant')}, growing in every certain order"
+
+
+def _plainly_grow(case: Case, chosen: Bools, fence: Ints) -> bool:
+    """Whether fences grow from completion to completion: then they grow in every certain order,
+    because A can be before B only if A completed before B did. One pass instead of four sorts."""
+    order = case.promises.order
+    if not np.all(chosen):
+        order = order[chosen[order]]
+    key, fences = case.promises.key[order], fence[order]
+    return not np.any((fences[1:] <= fences[:-1]) & (key[1:] == key[:-1]))
 
 
 def _owned(case: Case) -> Bools:

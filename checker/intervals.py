@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from checker.promises import FOREVER, Bools, Rows, stable_order
+from checker.promises import FOREVER, Bools, Rows
 from history.columns import Ids, Ints
-
-
-def by_key_and_time(key: Ids, time: Ints) -> Rows:
-    """The order of increasing key, and of increasing time within a key; stable."""
-    order = np.argsort(time, kind="stable")
-    if len(key) and key[0] == key[-1] and np.all(key == key[0]):
-        return order
-    return order[stable_order(key[order].astype(np.int64))]
 
 
 def same_key_as_before(key: Ids) -> Bools:

@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from checker.intervals import by_key_and_time, running_max
-from checker.promises import FOREVER, Bools, Links, Rows, owners, rows_of
+from checker.intervals import running_max
+from checker.promises import FOREVER, Bools, Links, Rows, by_key_and_time, owners, rows_of
 from checker.words import Case
 from history.columns import History, Ints
 from history.op import NULL, F, Fault, Type
@@ -56,7 +56,8 @@ def _availability(history: History, acquires: Rows, granted: Rows) -> dict[str, 
     windows = max(1, (end - begin) // NS)
     done = np.sort(history.complete_ns[granted])
     window = (done - begin) // NS
-    used = len(np.unique(window[window < windows]))
+    window = window[window < windows]
+    used = int(np.count_nonzero(np.diff(window, prepend=-1)))
     edges = np.concatenate([[begin], done[done < end], [end]])
     return {
         "fraction": used / windows,
@@ -170,10 +171,10 @@ def _fairness(history: History, acquires: Rows, granted: Rows) -> dict[str, obje
     order = granted[by_key_and_time(history.key[granted], history.complete_ns[granted])]
     latest, _ = running_max(history.key[order], history.invoke_ns[order])
     overtaken = int(np.count_nonzero(latest > history.invoke_ns[order]))
-    who = owners(history)
-    clients, asked = np.unique(who[acquires], return_inverse=True)
-    got = np.bincount(asked[np.searchsorted(acquires, granted)], minlength=len(clients))
-    tries = np.bincount(asked, minlength=len(clients))
+    asked = np.sort(owners(history)[acquires])
+    clients = asked[np.diff(asked, prepend=asked[0] - 1) != 0]
+    tries = np.diff(np.searchsorted(asked, clients), append=len(asked))
+    got = np.bincount(np.searchsorted(clients, owners(history)[granted]), minlength=len(clients))
     return {
         "wait_s": _quantiles(waits),
         "overtaken": overtaken / len(granted),
@@ -189,9 +190,10 @@ STARVED_TRIES: Final = 3  # a client that asked less often was unlucky, not star
 def _quantiles(values: np.ndarray) -> Mapping[str, float | int | None]:
     """p50, p99 and the maximum; a quantile is null where there are too few values to carry it."""
     n = len(values)
+    p50, p99 = np.quantile(values, (0.5, 0.99))
     return {
-        "p50": float(np.quantile(values, 0.5)) if n >= 10 else None,
-        "p99": float(np.quantile(values, 0.99)) if n >= 100 else None,
+        "p50": float(p50) if n >= 10 else None,
+        "p99": float(p99) if n >= 100 else None,
         "max": float(values.max()),
         "count": n,
     }

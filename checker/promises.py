@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -61,9 +62,21 @@ class Promises:
     def __len__(self) -> int:
         return len(self.row)
 
-    @property
+    @cached_property
     def nonempty(self) -> Bools:
         return self.outer & (self.start < self.end)
+
+    @cached_property
+    def order(self) -> Rows:
+        """The grants by key, and by their start within a key."""
+        return by_key_and_time(self.key, self.start)
+
+    @cached_property
+    def in_order(self) -> Rows:
+        """The non-empty promises by key, and by their start within a key."""
+        if np.all(self.nonempty):
+            return self.order
+        return self.order[self.nonempty[self.order]]
 
 
 @dataclass(frozen=True)
@@ -149,6 +162,14 @@ def stable_order(values: Ints) -> Rows:
     if high - low < 2**16:
         return np.argsort((values - low).astype(np.uint16), kind="stable")
     return np.argsort(values, kind="stable")
+
+
+def by_key_and_time(key: Ids, time: Ints) -> Rows:
+    """The order of increasing key, and of increasing time within a key; stable."""
+    order = np.argsort(time, kind="stable")
+    if len(key) and key[0] == key[-1] and np.all(key == key[0]):
+        return order
+    return order[stable_order(key[order].astype(np.int64))]
 
 
 def _link_within(history: History, acquire: Rows, rows: Rows, group: Ints) -> None:

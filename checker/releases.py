@@ -23,8 +23,8 @@ from typing import Final
 
 import numpy as np
 
-from checker.intervals import by_key_and_time, running_max
-from checker.promises import FOREVER, Links, Rows, rows_of
+from checker.intervals import running_max
+from checker.promises import FOREVER, Links, Rows, by_key_and_time, rows_of
 from checker.verdict import Verdict
 from checker.words import Case, clock, during, faults_on, grant, many, operation
 from history.columns import Ids, Ints

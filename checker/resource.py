@@ -22,8 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from checker.intervals import by_key_and_time
-from checker.promises import FOREVER, Bools, Links, Rows
+from checker.promises import FOREVER, Bools, Links, Rows, by_key_and_time
 from checker.verdict import Verdict
 from checker.words import EVIDENCE_MAX, Case, clock, faults_on, grant, many, operation
 from history.columns import Ints

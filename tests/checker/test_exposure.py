@@ -109,7 +109,7 @@ def test_leader_changed(facts: dict[str, Any], exposed: bool) -> None:
     ("until", "attempt", "exposed"), [(9, 6, True), (4, 6, False), (9, 3, False)]
 )
 def test_promise_outlives_restart(until: float, attempt: float, exposed: bool) -> None:
-    scene = shared(Scene()).acquire(1, 0, 1, until=until).acquire(2, attempt, 12)
+    scene = shared(Scene()).acquire(1, 0, 1, until=until).acquire(2, attempt, attempt + 1)
     scene.fault("wipe", 2, 5, "promise-outlives-restart", restarted_ns=ns(5))
     assert seen(scene) is exposed
 
