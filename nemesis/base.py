@@ -89,6 +89,9 @@ class Fault(ABC):
     rules: ClassVar[tuple[str, ...]]
     # Whether the victim shall hold the lock when it strikes.
     aimed: ClassVar[bool] = True
+    # Whether the victim goes on holding after the heal, until its promise ends: what comes back
+    # from a restart is only tested by a promise that outlives it.
+    outlived: ClassVar[bool] = False
 
     @abstractmethod
     def unfit(self, cluster: Cluster) -> str | None:

@@ -61,6 +61,8 @@ def play(
         failure = f"{fault.name} could not be injected: {error}"
     finally:
         heal_ns, healed, trouble = _heal(fault, arena)
+        if fault.outlived:
+            _poll(lambda: arena.clients.promise_left_s() <= 0, arena.lease_ttl_s, stop)
         arena.clients.let_go()
         on_change("")
     arena.facts["healed"] = healed

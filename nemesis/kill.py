@@ -22,6 +22,7 @@ class Kill(Fault):
     name = "kill"
     summary = "SIGKILL of the leader, the only node, or a majority of independent nodes; data kept"
     rules = ("proven", "grants-around", "promise-outlives-restart")
+    outlived = True
 
     def unfit(self, cluster: Cluster) -> str | None:
         return None if isinstance(cluster, Killable) else "its servers cannot be killed"

@@ -140,6 +140,30 @@ def test_a_failed_heal_voids_the_case() -> None:
     assert "heal went wrong" in (played(Script(breaks_at="heal")).failure or "")
 
 
+class Outlived(Script):
+    """A fault after which the victim holds on."""
+
+    outlived: ClassVar[bool] = True
+
+
+class Holding(FakeClients):
+    """Its promise ends a while after the fault was healed."""
+
+    ends_at: float = 0.0
+
+    def promise_left_s(self) -> float:
+        return max(0.0, self.ends_at - time.monotonic())
+
+
+def test_the_hold_outlives_the_heal_where_it_has_to() -> None:
+    clients = Holding()
+    clients.ends_at = time.monotonic() + 2.9
+    result = played(Outlived(), clients)
+    assert result.fault is not None
+    assert time.monotonic() >= clients.ends_at
+    assert clients.let_go_calls == 1
+
+
 def test_without_a_hold_to_aim_at_nothing_is_injected() -> None:
     script = Script()
     result = played(script, FakeClients(grants=False))
