@@ -94,8 +94,8 @@ class Cluster(ABC):
 
     @abstractmethod
     def serves(self, node: int, timeout_s: float, group: int = HARNESS) -> bool:
-        """Whether this node alone completes a write or a linearizable read sent to it over the
-        link of ``group`` within ``timeout_s``. The probe that faults are proven with; never raises."""
+        """Whether this node alone completes a write or a linearizable read, sent to it over the
+        link of ``group``, within ``timeout_s``. Faults are proven with it; never raises."""
 
     def __enter__(self) -> Cluster:
         self.start()

@@ -274,11 +274,16 @@ class PodCluster(Cluster):
         hosts = [_host(group) for group in self._groups]
         offsets = [base + node for base in (CLIENT, API) for node in self.nodes]
         self._block = ports.take(hosts, offsets)
-        self._network = self._engine.create_network(self._name("net"), labels=self._labels())
+        # In the pool, as all that makes something: an interrupt must not cut off the engine's
+        # answer and so leave behind what appears after the clean-up.
+        (self._network,) = self._each([self._name("net")], self._create_network)
         self._each(self.nodes, self._start_pod)
         for which, peer in enumerate(self.peers):
             self.before_linking(peer)
             self._each(self.nodes, partial(self._link_to_peers, which))
+
+    def _create_network(self, name: str) -> Network:
+        return self._engine.create_network(name, labels=self._labels())
 
     def _start_pod(self, node: int) -> None:
         link = self._create_link(node)

@@ -1,0 +1,205 @@
+"""Nothing is left behind, however a cluster ends, and nothing else is touched."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clusters import images, owner, ports, reaper
+from clusters.base import ClusterError, ClusterPlan
+from clusters.docker import Container, ContainerState, Engine, Network
+from clusters.redis import RedisCluster
+
+DEAD = f"{os.getpid()}:1:{owner.place()}"
+
+
+def plan(tmp_path: Path, **images_: str) -> ClusterPlan:
+    return ClusterPlan("redis", 1, 1, f"life-{os.getpid()}", 3.0, str(tmp_path), images_)
+
+
+def left(run_id: str, engine: Engine) -> list[str]:
+    mine = {owner.RUN: run_id}
+    return [c.name for c in engine.containers(mine)] + [n.name for n in engine.networks(mine)]
+
+
+# --- whom the reaper takes -----------------------------------------------------------------------
+
+
+@dataclass
+class FakeEngine:
+    """Answers with everything, as if the engine's filter did not work."""
+
+    labels: dict[str, dict[str, str]]
+    removed: list[str] = field(default_factory=list)
+
+    def containers(self, wanted: dict[str, str]) -> list[Container]:
+        assert wanted == {owner.OURS: "1"}
+        return [Container(name, name) for name in self.labels]
+
+    def networks(self, wanted: dict[str, str]) -> list[Network]:
+        assert wanted == {owner.OURS: "1"}
+        return [Network(f"n-{name}", f"n-{name}", labels) for name, labels in self.labels.items()]
+
+    def state(self, container: Container) -> ContainerState:
+        return ContainerState("paused", True, True, 1, 0, False, {}, self.labels[container.name])
+
+    def remove(self, container: Container) -> None:
+        self.removed.append(container.name)
+
+    def remove_network(self, network: Network) -> None:
+        self.removed.append(network.name)
+
+
+SCENE = {
+    "orphan": {owner.OURS: "1", owner.OWNER: DEAD},
+    "mine": owner.labels("run", "cluster"),
+    "elsewhere": {owner.OURS: "1", owner.OWNER: "1:1:far/boot/1"},
+    "stranger": {owner.OWNER: DEAD},
+    "plain": {},
+}
+
+
+def reaped(**options: Any) -> list[str]:
+    engine = FakeEngine({name: dict(labels) for name, labels in SCENE.items()})
+    said: list[str] = []
+    removed = reaper.reap(said.append, engine=engine, **options)  # type: ignore[arg-type]
+    assert sorted(removed) == sorted(engine.removed)
+    assert len(said) == len(removed)
+    return sorted(removed)
+
+
+def test_only_what_has_no_living_owner_is_removed() -> None:
+    assert reaped() == ["n-orphan", "orphan"]
+
+
+def test_everything_is_everything_of_ours() -> None:
+    assert reaped(all=True) == sorted(
+        prefix + name for name in ("orphan", "mine", "elsewhere") for prefix in ("", "n-")
+    )
+
+
+# --- real ones -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    with Engine() as found:
+        yield found
+
+
+@pytest.mark.docker
+def test_a_start_that_fails_leaves_nothing_and_says_why(tmp_path: Path, engine: Engine) -> None:
+    wrong = plan(tmp_path, redis=images.recipes()["toxiproxy"].ref)
+    with pytest.raises(ClusterError, match="redis-server"):
+        RedisCluster(wrong).start()
+    assert left(wrong.run_id, engine) == []
+
+
+@pytest.mark.docker
+def test_a_server_that_does_not_come_up_is_quoted(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clusters.pods.START_LIMIT_S", 0.5)
+    monkeypatch.setattr("clusters.redis.SETTINGS", {"appendonly": "perhaps"})
+    with pytest.raises(ClusterError) as caught:
+        RedisCluster(plan(tmp_path)).start()
+    said = str(caught.value)
+    assert said.startswith("no write and read through the link of the harness to redis-1: ")
+    assert "argument must be 'yes' or 'no'" in said
+    assert "argument must be 'yes' or 'no'" in (tmp_path / "redis-1.log").read_text()
+    assert left(plan(tmp_path).run_id, engine) == []
+
+
+@pytest.mark.docker
+def test_an_interrupted_start_leaves_nothing(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    cluster = RedisCluster(plan(tmp_path))
+    monkeypatch.setattr(cluster, "_verify", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        cluster.start()
+    assert left(cluster.plan.run_id, engine) == []
+    assert all(ports.is_free(*address) for address in cluster.addresses(0))
+
+
+@pytest.mark.docker
+def test_a_frozen_cluster_stops(tmp_path: Path, engine: Engine) -> None:
+    cluster = RedisCluster(plan(tmp_path))
+    with cluster:
+        assert len(left(cluster.plan.run_id, engine)) == 3
+        cluster.pause([1])
+    assert left(cluster.plan.run_id, engine) == []
+    cluster.stop()  # twice is no error
+
+
+OWNER = """
+import sys
+from clusters.base import ClusterPlan
+from clusters.redis import RedisCluster
+cluster = RedisCluster(ClusterPlan("redis", 1, 1, sys.argv[1], 3.0, sys.argv[2]))
+print("begin", flush=True)
+cluster.start()
+cluster.pause([1])
+print("up", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def bystander(engine: Engine) -> Iterator[Container]:
+    """A container that is not ours, though it is called so."""
+    image = images.recipes()["redis"].ref
+    made = engine.create_container(image, f"lockbench-bystander-{os.getpid()}")
+    yield made
+    engine.remove(made)
+
+
+def owning(run_id: str, tmp_path: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", OWNER, run_id, str(tmp_path)]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+
+
+@pytest.mark.docker
+def test_what_a_killed_owner_leaves_is_reaped(
+    tmp_path: Path, engine: Engine, bystander: Container
+) -> None:
+    run_id = f"killed-{os.getpid()}"
+    with owning(run_id, tmp_path) as process, RedisCluster(plan(tmp_path / "mine")) as mine:
+        assert process.stdout is not None
+        assert [process.stdout.readline().strip() for _ in range(2)] == ["begin", "up"]
+        reaper.reap(engine=engine)
+        assert len(left(run_id, engine)) == 3, "its owner lives"
+        process.kill()
+        process.wait()
+        removed = reaper.reap(engine=engine)
+        assert len([name for name in removed if run_id in name]) == 3
+        assert left(run_id, engine) == []
+        mine.verify()
+        assert engine.state(bystander) is not None
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("after_s", [0.05, 0.3])
+def test_a_start_ends_cleanly_at_ctrl_c(tmp_path: Path, engine: Engine, after_s: float) -> None:
+    run_id = f"ctrl-c-{os.getpid()}"
+    with owning(run_id, tmp_path) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(after_s)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(15) == -signal.SIGINT
+    assert left(run_id, engine) == []

@@ -1,0 +1,323 @@
+"""Real clusters, broken in every way that is offered. Each test leaves its cluster whole."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from kazoo.client import KazooClient
+
+from clusters import etcd, jute, redis
+from clusters.base import ClusterError, Edge, Led, Wipeable
+from clusters.etcd import EtcdCluster
+from clusters.pods import PodCluster
+from clusters.redis import RedisCluster
+from clusters.toxiproxy import LinkServer
+from clusters.wire import Address, Http, Line, ProbeFailed
+from clusters.zookeeper import ZooKeeperCluster
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
+
+Start = Callable[[str, int], PodCluster]
+RECOVERY_LIMIT_S = 20.0
+PROBE_S = 0.5
+
+
+@pytest.fixture(scope="module")
+def one_redis(start: Start) -> RedisCluster:
+    cluster = start("redis", 1)
+    assert isinstance(cluster, RedisCluster)
+    return cluster
+
+
+@pytest.fixture(scope="module")
+def three_etcd(start: Start) -> PodCluster:
+    return start("etcd", 3)
+
+
+@pytest.fixture(scope="module")
+def three_zookeeper(start: Start) -> PodCluster:
+    return start("zookeeper", 3)
+
+
+@pytest.fixture(params=["three_etcd", "three_zookeeper"])
+def led(request: pytest.FixtureRequest) -> PodCluster:
+    cluster = request.getfixturevalue(request.param)
+    assert isinstance(cluster, PodCluster)
+    return cluster
+
+
+def leader_of(cluster: PodCluster) -> int | None:
+    assert isinstance(cluster, Led)
+    return cluster.leader()
+
+
+def soon(what: Callable[[], object], limit_s: float = RECOVERY_LIMIT_S) -> bool:
+    until = time.monotonic() + limit_s
+    while not what():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def serve(cluster: PodCluster, nodes: Iterable[int]) -> bool:
+    return all(cluster.serves(node, PROBE_S) for node in nodes)
+
+
+def around(cluster: PodCluster, node: int) -> list[Edge]:
+    """Every link between a node and the other nodes."""
+    return [e for e in cluster.edges() if e.source > 0 and node in {e.source, e.target}]
+
+
+def ask(address: Address, *words: str) -> str | None:
+    with Line(address, PROBE_S) as line:
+        return redis._ask(line, *words)
+
+
+def hangs(address: Address) -> bool:
+    """It connects, and no answer comes."""
+    try:
+        ask(address, "PING")
+    except TimeoutError:
+        return True
+    except (OSError, ProbeFailed):
+        return False
+    return False
+
+
+# --- up ------------------------------------------------------------------------------------------
+
+
+def test_a_led_cluster_is_up_through_every_link(led: PodCluster) -> None:
+    led.verify()
+    assert leader_of(led) in led.nodes
+    assert serve(led, led.nodes)
+    every = [address for group in range(3) for address in led.addresses(group)]
+    assert len(set(every)) == 9
+    assert led.addresses(0) == [("127.0.0.1", led.port(node)) for node in led.nodes]
+    assert {host for host, _ in led.addresses(2)} == {"127.0.0.3"}
+    with pytest.raises(ClusterError, match="no client group 3"):
+        led.addresses(3)
+
+
+def test_the_link_costs_something_and_not_much(led: PodCluster, one_redis: PodCluster) -> None:
+    for cluster in (led, one_redis):
+        cost = cluster.link_overhead_us(100)
+        assert 0 < cost["direct"] < cost["linked"] < 20_000
+
+
+def test_five_independent_nodes(start: Start) -> None:
+    cluster = start("redlock", 5)
+    assert not isinstance(cluster, Led)
+    assert isinstance(cluster, Wipeable)
+    for node in cluster.nodes:
+        ask(cluster.address(1, node), "SET", "who", str(node))
+    assert [ask(cluster.address(2, n), "GET", "who") for n in cluster.nodes] == list("12345")
+    began = time.monotonic()
+    cluster.kill([1, 2, 3])
+    assert [cluster.serves(node, PROBE_S) for node in cluster.nodes] == [False] * 3 + [True] * 2
+    cluster.wipe([1, 2, 3])
+    cluster.restart([1, 2, 3])
+    took_s = time.monotonic() - began
+    found = [ask(cluster.address(1, node), "GET", "who") for node in cluster.nodes]
+    assert found == [None, None, None, "4", "5"]
+    # A lease of three seconds must still be running on the others, or a wipe could show nothing.
+    assert took_s < 3.0
+
+
+# --- links ---------------------------------------------------------------------------------------
+
+
+def test_a_leader_that_is_cut_off_loses_its_majority(led: PodCluster) -> None:
+    old = leader_of(led)
+    assert old is not None
+    others = [node for node in led.nodes if node != old]
+    led.cut(around(led, old), "drop")
+    try:
+        assert not led.serves(old, 1.0)
+        assert soon(lambda: serve(led, others))
+        assert soon(lambda: leader_of(led) in others)
+        assert not led.serves(old, 1.0)
+    finally:
+        led.heal()
+    assert soon(lambda: serve(led, led.nodes))
+    led.verify()
+
+
+def test_held_back_traffic_between_nodes_flows_again(led: PodCluster) -> None:
+    led.cut([e for e in led.edges() if e.source > 0], "stall")
+    try:
+        assert soon(lambda: not any(led.serves(node, PROBE_S) for node in led.nodes))
+    finally:
+        led.heal()
+    assert soon(lambda: serve(led, led.nodes))
+
+
+def test_one_client_group_is_cut_off_while_another_goes_on(one_redis: RedisCluster) -> None:
+    cut_off, other = one_redis.address(1, 1), one_redis.address(2, 1)
+    with Line(cut_off, 10.0) as before:
+        redis._ask(before, "PING")
+        one_redis.cut([Edge(-1, 1)], "drop")
+        try:
+            assert hangs(cut_off)
+            assert ask(other, "PING") == "PONG"
+            assert one_redis.serves(1, PROBE_S)
+            before.send(b"*3\r\n$3\r\nSET\r\n$4\r\nlost\r\n$1\r\n1\r\n")
+        finally:
+            one_redis.heal()
+        with pytest.raises((ProbeFailed, OSError)):
+            before.until(b"\r\n")
+    assert ask(cut_off, "GET", "lost") is None
+
+
+def test_what_a_stall_holds_back_arrives_late(one_redis: RedisCluster) -> None:
+    cut_off, other = one_redis.address(1, 1), one_redis.address(2, 1)
+    one_redis.cut([Edge(-1, 1)], "stall")
+    try:
+        with Line(cut_off, 10.0) as gone, Line(cut_off, 10.0) as stays:
+            gone.send(b"*3\r\n$3\r\nSET\r\n$4\r\nlate\r\n$1\r\n1\r\n")
+            gone.close()
+            stays.send(b"*1\r\n$4\r\nPING\r\n")
+            time.sleep(0.3)
+            assert ask(other, "GET", "late") is None
+            one_redis.heal()
+            assert stays.until(b"\r\n") == b"+PONG", "a connection outlives a stall"
+            assert soon(lambda: ask(other, "GET", "late") == "1", 2.0)
+    finally:
+        one_redis.heal()
+
+
+def test_a_refused_link_closes_at_once(one_redis: RedisCluster) -> None:
+    cut_off = one_redis.address(1, 1)
+    one_redis.cut([Edge(-1, 1)], "reject")
+    try:
+        began = time.monotonic()
+        with pytest.raises((ProbeFailed, ConnectionError)):
+            ask(cut_off, "PING")
+        assert time.monotonic() - began < PROBE_S
+        assert ask(one_redis.address(2, 1), "PING") == "PONG"
+    finally:
+        one_redis.heal()
+    assert ask(cut_off, "PING") == "PONG"
+
+
+@contextmanager
+def data_held_for_a_receiver_that_is_gone(cluster: RedisCluster) -> Iterator[None]:
+    """What hangs Toxiproxy 2.12 when its toxics are removed: several chunks for a closed socket."""
+    with ExitStack() as lines:
+        held = [lines.enter_context(Line(cluster.address(1, 1), 10.0)) for _ in range(4)]
+        for line in held:
+            redis._ask(line, "PING")
+        cluster.cut([Edge(-1, 1)], "stall")
+        for _ in range(6):
+            for line in held:
+                line.send(b"*1\r\n$4\r\nPING\r\n" * 3)
+            time.sleep(0.02)
+        ask(cluster.address(0, 1), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        time.sleep(0.05)
+        yield
+
+
+def test_a_stall_heals_although_the_receiver_is_gone(one_redis: RedisCluster) -> None:
+    for _ in range(3):
+        with data_held_for_a_receiver_that_is_gone(one_redis):
+            one_redis.heal()
+            assert ask(one_redis.address(1, 1), "PING") == "PONG"
+
+
+# --- processes -----------------------------------------------------------------------------------
+
+
+def test_a_frozen_leader_is_replaced(led: PodCluster) -> None:
+    old = leader_of(led)
+    assert old is not None
+    others = [node for node in led.nodes if node != old]
+    led.pause([old])
+    try:
+        assert not led.serves(old, PROBE_S)
+        assert soon(lambda: serve(led, others))
+        assert soon(lambda: leader_of(led) in others)
+        # A connection is still accepted: the kernel and the link do that.
+        socket.create_connection(led.address(0, old), timeout=PROBE_S).close()
+    finally:
+        led.unpause([old])
+    assert soon(lambda: serve(led, led.nodes))
+    assert leader_of(led) in others
+
+
+def test_etcd_keeps_its_data_when_all_are_killed(three_etcd: EtcdCluster) -> None:
+    key = etcd._text("kept")
+    with Http(three_etcd.address(0, 1), 5.0) as http:
+        http.post("/v3/kv/put", {"key": key, "value": key})
+    three_etcd.kill(three_etcd.nodes)
+    assert not any(three_etcd.serves(node, PROBE_S) for node in three_etcd.nodes)
+    three_etcd.restart(three_etcd.nodes)
+    assert soon(lambda: serve(three_etcd, three_etcd.nodes))
+    with Http(three_etcd.address(0, 2), 5.0) as http:
+        assert http.post("/v3/kv/range", {"key": key})["kvs"][0]["value"] == key
+
+
+def test_zookeeper_keeps_its_data_when_all_are_killed(three_zookeeper: ZooKeeperCluster) -> None:
+    hosts = ",".join(f"{host}:{port}" for host, port in three_zookeeper.addresses(1))
+    client = KazooClient(hosts=hosts, timeout=3.0)
+    client.start()
+    client.create("/kept", b"kept")
+    client.stop()
+    client.close()
+    three_zookeeper.kill(three_zookeeper.nodes)
+    assert not any(three_zookeeper.serves(node, PROBE_S) for node in three_zookeeper.nodes)
+    three_zookeeper.restart(three_zookeeper.nodes)
+    assert soon(lambda: serve(three_zookeeper, three_zookeeper.nodes))
+    with jute.Session(three_zookeeper.address(0, 2), 5.0, session_ms=3000) as session:
+        assert session.get("/kept") == b"kept"
+        session.end()
+
+
+def test_redis_keeps_its_data_when_killed_and_loses_it_when_wiped(one_redis: RedisCluster) -> None:
+    at = one_redis.address(1, 1)
+    ask(at, "SET", "kept", "1")
+    with pytest.raises(ClusterError, match="redis-1 runs: kill it before it is wiped"):
+        one_redis.wipe([1])
+    one_redis.kill([1])
+    one_redis.restart([1])
+    assert ask(at, "GET", "kept") == "1"
+    one_redis.kill([1])
+    one_redis.wipe([1])
+    one_redis.restart([1])
+    assert ask(at, "GET", "kept") is None
+    one_redis.verify()
+
+
+def test_a_frozen_node_can_be_killed(one_redis: RedisCluster) -> None:
+    one_redis.pause([1])
+    assert not one_redis.serves(1, PROBE_S)
+    one_redis.kill([1])
+    one_redis.restart([1])
+    assert one_redis.serves(1, PROBE_S)
+
+
+def test_unpausing_what_runs_is_no_error(one_redis: RedisCluster) -> None:
+    one_redis.unpause([1])
+    one_redis.pause([1])
+    one_redis.pause([1])
+    one_redis.unpause([1])
+    assert one_redis.serves(1, PROBE_S)
+
+
+def test_what_cannot_be_done_says_so(one_redis: RedisCluster) -> None:
+    with pytest.raises(ClusterError, match="no running node 4"):
+        one_redis.kill([4])
+    with pytest.raises(ClusterError, match="no link called client-9"):
+        one_redis.cut([Edge(-9, 1)], "drop")
+
+
+def test_the_links_are_whole_after_all_this(
+    one_redis: PodCluster, three_etcd: PodCluster, three_zookeeper: PodCluster
+) -> None:
+    for cluster in (one_redis, three_etcd, three_zookeeper):
+        links: list[LinkServer] = [cluster._pods[node].links for node in cluster.nodes]
+        assert [server.broken() for server in links] == [[]] * cluster.plan.size
