@@ -1,0 +1,64 @@
+"""Real clusters, each started once for all tests of this process, and only if a test needs it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from clusters.base import Cluster, ClusterPlan
+from clusters.registry import topologies
+from locks import registry
+from locks.base import Address, System
+
+LEASE_S = 3.0
+GROUP = 1
+NODES = "LOCKBENCH_TEST_NODES"  # clusters that another process has started: topology → nodes
+
+
+@dataclass(frozen=True)
+class Running:
+    """A cluster as tests see it; ``cluster`` is None where another process has started it."""
+
+    nodes: list[Address]
+    cluster: Cluster | None
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Running]]:
+    given = json.loads(os.environ.get(NODES, "{}"))
+    started: dict[str, Running] = {}
+    with ExitStack() as stack:
+
+        def start(topology: str) -> Running:
+            if topology in given:
+                return Running([Address(*node) for node in given[topology]], None)
+            if topology not in started:
+                plan = _plan(topology, tmp_path_factory.mktemp(topology))
+                cluster = stack.enter_context(topologies()[topology].make(plan))
+                nodes = [Address(*address) for address in cluster.addresses(GROUP)]
+                started[topology] = Running(nodes, cluster)
+            return started[topology]
+
+        yield start
+
+
+def _plan(topology: str, log_dir: Path) -> ClusterPlan:
+    return ClusterPlan(
+        topology=topology,
+        size=topologies()[topology].default_size,
+        groups=GROUP,
+        run_id=f"test-locks-{os.getpid()}",
+        lease_ttl_s=LEASE_S,
+        log_dir=str(log_dir),
+    )
+
+
+def every_system() -> list[System]:
+    """One by one in the order of their topologies, so that clusters are started one by one."""
+    return sorted(registry.systems().values(), key=lambda system: system.topologies)

@@ -1,0 +1,292 @@
+"""What every lock owes to its users, held to on real clusters. A new lock is found by the scan.
+
+``test_conformance_gevent`` runs this file again under gevent, as Locust's workers do.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+
+from clusters.base import Pausable
+from locks.base import (
+    Acquired,
+    Address,
+    Denied,
+    Extendable,
+    Granted,
+    Hold,
+    Lock,
+    NoObserver,
+    NotHeld,
+    Observer,
+    Released,
+    System,
+    Unknown,
+    new_hold_id,
+    token_of,
+)
+from tests.locks.conftest import LEASE_S, Running, every_system
+from tests.locks.remote import RemoteClient
+
+TIMEOUT_S = 1.0
+PATIENCE_S = 4 * LEASE_S  # a dead holder's lock is free by then, an election over
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(180)]
+
+
+@dataclass
+class Desk:
+    """A system on its cluster, a fresh key, and clients that are closed at the end."""
+
+    system: System
+    running: Running
+    open: ExitStack
+    key: str = field(default_factory=lambda: f"test-{token_of(new_hold_id())}")
+
+    def client(self, observer: Observer | None = None) -> Lock:
+        lock = self.system.connect(
+            self.running.nodes,
+            timeout_s=TIMEOUT_S,
+            ttl_s=LEASE_S,
+            observer=observer or NoObserver(),
+        )
+        self.open.callback(lock.close)
+        return lock
+
+    def remote(self) -> RemoteClient:
+        client = RemoteClient(self.system, self.running.nodes, timeout_s=TIMEOUT_S, ttl_s=LEASE_S)
+        self.open.callback(client.kill)
+        return client
+
+    def take(self, lock: Lock, wait_s: float = 0.0) -> Acquired:
+        return lock.acquire(self.key, hold_id=new_hold_id(), ttl_s=LEASE_S, wait_s=wait_s)
+
+    def granted(self, lock: Lock, wait_s: float = PATIENCE_S) -> Granted:
+        answer = self.take(lock, wait_s)
+        assert isinstance(answer, Granted), answer
+        return answer
+
+
+@pytest.fixture(params=every_system(), ids=lambda system: system.name)
+def desk(request: pytest.FixtureRequest, running: Callable[[str], Running]) -> Iterator[Desk]:
+    system: System = request.param
+    with ExitStack() as stack:
+        yield Desk(system, running(system.topologies[0]), stack)
+
+
+def test_a_grant_is_promised_for_about_a_lease(desk: Desk) -> None:
+    lock = desk.client()
+    before_ns = time.monotonic_ns()
+    grant = desk.granted(lock)
+    assert grant.hold.key == desk.key
+    assert grant.valid_until_ns is not None
+    assert grant.valid_until_ns > time.monotonic_ns()
+    assert grant.valid_until_ns - before_ns < 1.5e9 * (LEASE_S + 1)
+    assert isinstance(lock.release(grant.hold), Released)
+
+
+def test_a_try_is_denied_while_held(desk: Desk) -> None:
+    holder, other = desk.client(), desk.client()
+    grant = desk.granted(holder)
+    answer = desk.take(other)
+    assert isinstance(answer, Denied)
+    assert answer.reason.startswith("held")
+    assert isinstance(holder.release(grant.hold), Released)
+    desk.granted(other)
+
+
+def test_a_released_hold_is_not_held(desk: Desk) -> None:
+    lock = desk.client()
+    grant = desk.granted(lock)
+    assert isinstance(lock.release(grant.hold), Released)
+    assert isinstance(lock.release(grant.hold), NotHeld)
+
+
+def test_keys_do_not_touch_each_other(desk: Desk) -> None:
+    lock = desk.client()
+    desk.granted(lock)
+    other = lock.acquire(f"{desk.key}/x", hold_id=new_hold_id(), ttl_s=LEASE_S, wait_s=1)
+    assert isinstance(other, Granted)
+
+
+def test_a_waiter_gets_it_after_the_release(desk: Desk) -> None:
+    holder, waiter = desk.client(), desk.client()
+    grant = desk.granted(holder)
+    waited: list[Acquired] = []
+    thread = threading.Thread(target=lambda: waited.append(desk.take(waiter, PATIENCE_S)))
+    thread.start()
+    time.sleep(0.3)
+    assert not waited
+    released_ns = time.monotonic_ns()
+    assert isinstance(holder.release(grant.hold), Released)
+    thread.join(PATIENCE_S)
+    assert isinstance(waited[0], Granted)
+    assert time.monotonic_ns() - released_ns < 1_000_000_000
+
+
+def test_a_wait_that_ran_out_leaves_nothing_behind(desk: Desk) -> None:
+    holder, waiter, third = desk.client(), desk.client(), desk.client()
+    grant = desk.granted(holder)
+    began = time.monotonic()
+    answer = desk.take(waiter, 0.3)
+    assert isinstance(answer, Denied)
+    assert answer.reason.startswith("gave-up")
+    assert 0.3 <= time.monotonic() - began < 0.3 + 2 * TIMEOUT_S
+    assert isinstance(holder.release(grant.hold), Released)
+    desk.granted(third, wait_s=TIMEOUT_S)
+
+
+def test_fences_grow(desk: Desk) -> None:
+    locks = [desk.client(), desk.client()]
+    fences = []
+    for turn in range(6):
+        lock = locks[turn % 2]
+        grant = desk.granted(lock)
+        fences.append(grant.fence)
+        lock.release(grant.hold)
+    if desk.system.fence is None:
+        assert fences == [None] * 6
+    else:
+        numbers = [fence for fence in fences if fence is not None]
+        assert numbers == sorted(set(numbers))
+        assert len(numbers) == 6
+
+
+def test_no_two_promises_overlap_under_contention(desk: Desk) -> None:
+    """Each promise from its grant to its release, or to its end if that came first."""
+    promises: list[tuple[int, int]] = []
+    until = time.monotonic() + 2
+
+    def work() -> None:
+        with closing(desk.client()) as lock:
+            while time.monotonic() < until:
+                answer = desk.take(lock, 1)
+                if not isinstance(answer, Granted):
+                    continue
+                began_ns = time.monotonic_ns()
+                time.sleep(0.002)
+                ended_ns = min(time.monotonic_ns(), answer.valid_until_ns or 0)
+                promises.append((began_ns, ended_ns))
+                lock.release(answer.hold)
+
+    threads = [threading.Thread(target=work) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    promises.sort()
+    assert len(promises) > 20
+    for (_, ended_ns), (began_ns, _) in pairwise(promises):
+        assert ended_ns <= began_ns
+
+
+def test_a_frozen_holder_loses_it_after_its_promise_and_not_before(desk: Desk) -> None:
+    remote, local = desk.remote(), desk.client()
+    desk.granted(local)  # connections are up
+    desk.key = f"{desk.key}-2"
+    mine = remote.ask(call="acquire", key=desk.key, wait_s=1)
+    assert mine["said"] == "Granted"
+    remote.freeze()
+    grant = desk.granted(local)
+    assert time.monotonic_ns() >= mine["valid_until_ns"]
+    remote.thaw()
+    time.sleep(0.5)  # a client may need a moment to notice that its connection is gone
+    remotely = remote.ask(call="release", key=desk.key)["said"]
+    locally = local.release(grant.hold)
+    if desk.system.name == "redis-no-owner":
+        assert (remotely, type(locally)) == ("Released", NotHeld)
+    else:
+        assert (remotely, type(locally)) == ("NotHeld", Released)
+
+
+def test_a_killed_holders_lock_is_free_after_its_lease(desk: Desk) -> None:
+    remote, local = desk.remote(), desk.client()
+    mine = remote.ask(call="acquire", key=desk.key, wait_s=1)
+    assert mine["said"] == "Granted"
+    remote.kill()
+    desk.granted(local)
+    assert time.monotonic_ns() >= mine["valid_until_ns"]
+
+
+class Listener:
+    """An observer that keeps the promise as the checker would."""
+
+    def __init__(self) -> None:
+        self.until_ns: list[int] = []
+        self.gaps = 0
+
+    def extended(
+        self, hold: Hold, *, sent_ns: int, acknowledged_ns: int, valid_until_ns: int
+    ) -> None:
+        self.gaps += bool(self.until_ns) and acknowledged_ns > self.until_ns[-1]
+        assert sent_ns <= acknowledged_ns <= time.monotonic_ns()
+        self.until_ns.append(valid_until_ns)
+
+    def lost(self, hold: Hold) -> None:
+        raise AssertionError("nothing was to be lost")
+
+
+def test_a_hold_lives_on_while_it_is_kept_alive(desk: Desk) -> None:
+    """By heartbeats where the client sends them, else by extending it."""
+    listener = Listener()
+    lock, other = desk.client(listener), desk.client()
+    grant = desk.granted(lock)
+    until = time.monotonic() + 1.5 * LEASE_S
+    while time.monotonic() < until:
+        time.sleep(LEASE_S / 4)
+        if isinstance(lock, Extendable):
+            again = lock.extend(grant.hold, LEASE_S)
+            assert isinstance(again, Granted)
+            assert again.valid_until_ns is not None
+            listener.until_ns.append(again.valid_until_ns)
+    assert listener.until_ns[-1] > time.monotonic_ns()
+    assert listener.gaps == 0
+    assert isinstance(desk.take(other), Denied)
+    assert isinstance(lock.release(grant.hold), Released)
+
+
+def test_paused_servers_make_a_release_unknown(desk: Desk) -> None:
+    cluster = desk.running.cluster
+    if cluster is None:
+        pytest.skip("the cluster belongs to another process")
+    assert isinstance(cluster, Pausable)
+    lock, other = desk.client(), desk.client()
+    desk.granted(other)
+    desk.key = f"{desk.key}-2"
+    grant = desk.granted(lock)
+    cluster.pause(cluster.nodes)
+    try:
+        began = time.monotonic()
+        assert isinstance(lock.release(grant.hold), Unknown)
+        answer = desk.take(other)
+        nothing_sent = isinstance(answer, Denied) and answer.reason.startswith("no-effect")
+        assert isinstance(answer, Unknown) or nothing_sent, answer
+        other.close()
+        assert time.monotonic() - began < 6 * TIMEOUT_S
+    finally:
+        cluster.unpause(cluster.nodes)
+    cluster.verify()
+    desk.granted(lock)
+
+
+def test_a_server_that_is_not_there_has_no_effect(desk: Desk) -> None:
+    nodes = [Address("127.0.0.1", 9)] * len(desk.running.nodes)
+    lock = desk.system.connect(nodes, timeout_s=0.2, ttl_s=LEASE_S, observer=NoObserver())
+    with closing(lock):
+        answer = desk.take(lock, 0.3)
+    assert isinstance(answer, Denied), answer
+    assert answer.reason.startswith(("no-effect", "gave-up: no-effect"))
+
+
+def test_closing_twice_and_closing_unused(desk: Desk) -> None:
+    used, unused = desk.client(), desk.client()
+    desk.granted(used)
+    for lock in (used, used, unused, unused):
+        lock.close()
