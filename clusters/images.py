@@ -83,9 +83,9 @@ def recipes() -> dict[str, Recipe]:
     """Return every image that we can build, by name."""
     pin = pins()
 
-    def go(name: str, package: str, ldflags: str = "") -> Recipe:
+    def go(name: str, package: str, ldflags: str = "", folder: str = "gomodule") -> Recipe:
         made_of = {"PACKAGE": package, "VERSION": pin[name], "LDFLAGS": ldflags, "PROGRAM": name}
-        return Recipe(name, "gomodule", "golang", made_of)
+        return Recipe(name, folder, "golang", made_of)
 
     def debian(name: str, packages: str) -> Recipe:
         return Recipe(name, "debian", "base", {"PACKAGES": packages})
@@ -95,7 +95,7 @@ def recipes() -> dict[str, Recipe]:
     version_flag = f"-X {toxiproxy}.Version={pin['toxiproxy'].removeprefix('v')}"
     found = [
         Recipe("golang", "golang", "base", {"GO_SUITE": pin["go_suite"]}),
-        go("toxiproxy", f"{toxiproxy}/cmd/server", version_flag),
+        go("toxiproxy", f"{toxiproxy}/cmd/server", version_flag, folder="toxiproxy"),
         go("etcd", "go.etcd.io/etcd/server/v3"),
         debian("redis", "redis-server"),
         # Not Debian's `zookeeper` package, which pulls in a desktop toolkit.

@@ -17,6 +17,10 @@ from typing import Literal
 from clusters.base import HARNESS, ClusterError, Cut, Edge
 
 HOUR_MS = 3_600_000
+
+# How the names of links begin whose refused dials are tried again, and how Toxiproxy is told.
+PATIENT = "patient-"
+PATIENT_ENV = {"LOCKBENCH_PATIENT_LINKS": PATIENT}
 STREAMS = ("upstream", "downstream")
 
 
@@ -25,10 +29,13 @@ class PeerPort:
     """A port on which the servers of a cluster talk to each other.
 
     ``drop_as`` is what a drop does to it: *reject* for a listener that a silent connection blocks.
+    ``patient``: the link tries a refused dial again, in the place of a client that would do so if
+    it were refused, but not when it is hung up on (``images/toxiproxy/dial.go``).
     """
 
     name: str
     drop_as: Literal["drop", "reject"] = "drop"
+    patient: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,7 @@ def client_link(group: int) -> str:
 
 def peer_link(port: PeerPort, target: int) -> str:
     """Name the proxy towards a node, in the pod that it starts from."""
-    return f"{port.name}-{target}"
+    return f"{PATIENT if port.patient else ''}{port.name}-{target}"
 
 
 def edges(nodes: Sequence[int], groups: int, peers: Sequence[PeerPort]) -> list[Edge]:

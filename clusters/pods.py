@@ -320,6 +320,7 @@ class PodCluster(Cluster):
             self._image("toxiproxy"),
             self._name(f"{self.node_name(node)}-link"),
             entrypoint=["toxiproxy", "-host=0.0.0.0", f"-port={API_PORT}"],
+            env=links.PATIENT_ENV,
             network=self._network,
             ports={**published, API_PORT: [(ports.LOOPBACK, self._block.base + API + node)]},
             labels=self._labels(),

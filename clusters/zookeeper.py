@@ -73,7 +73,7 @@ class ZooKeeperCluster(PodCluster):
     there instead."""
 
     kind = "zookeeper"
-    peers = (PeerPort("election", drop_as="reject"), PeerPort("quorum"))
+    peers = (PeerPort("election", drop_as="reject"), PeerPort("quorum", patient=True))
 
     def __init__(self, plan: ClusterPlan) -> None:
         super().__init__(plan)

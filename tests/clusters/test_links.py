@@ -1,7 +1,18 @@
 import pytest
 
+from clusters import links
 from clusters.base import ClusterError, Edge
-from clusters.links import HOUR_MS, PeerPort, ProxyCut, Toxic, cut_plan, edges, toxics
+from clusters.links import (
+    HOUR_MS,
+    PATIENT,
+    PATIENT_ENV,
+    PeerPort,
+    ProxyCut,
+    Toxic,
+    cut_plan,
+    edges,
+    toxics,
+)
 
 QUORUM = PeerPort("quorum")
 ELECTION = PeerPort("election", drop_as="reject")
@@ -84,3 +95,11 @@ def test_nothing_towards_a_paused_node_is_disabled() -> None:
 def test_the_link_of_the_harness_is_never_cut() -> None:
     with pytest.raises(ClusterError, match="never cut"):
         cut_plan([Edge(0, 1)], "drop", ())
+
+
+def test_only_the_links_of_a_patient_port_are_called_so() -> None:
+    (cut,) = cut_plan([Edge(1, 2)], "drop", (PeerPort("quorum", patient=True),))
+    assert cut.proxy == "patient-quorum-2"
+    assert PATIENT_ENV == {"LOCKBENCH_PATIENT_LINKS": "patient-"}
+    assert not links.client_link(1).startswith(PATIENT)
+    assert not links.peer_link(QUORUM, 2).startswith(PATIENT)
