@@ -28,7 +28,7 @@ WORKLOADS = {
 }
 NETWORKS = ("loopback",)
 FLOOR_S = 1.0
-OWN_SHARE = 0.25
+OWN_SHARE = 0.2
 TIME_LIMIT_S_MIN = 8.0
 # When a fault begins, after the start of the contended phase: drawn from the seed in between.
 BEGIN_S = (2.0, 3.0)

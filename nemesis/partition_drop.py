@@ -31,7 +31,7 @@ class PartitionDrop(Fault):
         return None if isinstance(cluster, Cuttable) else "its links cannot be cut"
 
     def duration_s(self, lease_ttl_s: float) -> float:
-        return 1.6 * lease_ttl_s
+        return 2.0 * lease_ttl_s
 
     def aim(self, arena: Arena) -> None:
         arena.targets = decisive(arena)

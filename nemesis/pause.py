@@ -25,7 +25,7 @@ class Pause(Fault):
         return None if isinstance(cluster, Pausable) else "its servers cannot be paused"
 
     def duration_s(self, lease_ttl_s: float) -> float:
-        return 1.6 * lease_ttl_s
+        return 2.0 * lease_ttl_s
 
     def aim(self, arena: Arena) -> None:
         arena.targets = decisive(arena)
