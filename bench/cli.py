@@ -15,7 +15,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
-import click
 import typer
 from rich.console import Console
 
@@ -38,26 +37,35 @@ err = Console(stderr=True)
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
+class Done(Exception):
+    """A command ended with this exit code. Not SystemExit, which the parser uses for its own."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
 def main() -> None:
-    """The entry point: every ending has its exit code, and no ending is a traceback by design."""
+    """The entry point: every ending has its exit code."""
     signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGINT, _interrupt)
+    code = 0
     try:
-        code = app(standalone_mode=False)
+        app()
+    except Done as done:
+        code = done.code
     except BadInput as error:
         code = _fail(str(error), BAD_INPUT)
-    except click.exceptions.Abort:
-        code = _fail("interrupted; everything that was started is gone", INTERRUPTED)
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
-        code = BAD_INPUT
-    except click.ClickException as error:
-        code = _fail(error.format_message(), BAD_INPUT)
-    except KeyboardInterrupt:
-        code = _fail("interrupted; everything that was started is gone", INTERRUPTED)
-    sys.exit(code or 0)
+    except SystemExit as parsed:
+        # The parser has said what is wrong; its 2 is our 254, and its 1 is an interruption.
+        code = {"0": 0, "None": 0, "1": INTERRUPTED}.get(str(parsed.code), BAD_INPUT)
+    sys.exit(code)
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    """Once: a second Ctrl-C must not cut off the clearing away, which is bounded in time."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
@@ -152,7 +160,7 @@ def check(
     """Judge any saved history; needs no Docker."""
     from bench.check import check as check_files
 
-    sys.exit(
+    raise Done(
         check_files(files, model=model, permits=permits, initial=initial, json=as_json, html=html)
     )
 
@@ -166,7 +174,10 @@ def break_(
     """Start a cluster, say where it is and how plain Locust drives it; Ctrl-C removes it."""
     from bench.stand import stand
 
-    stand(topology, lock, nodes, out)
+    try:
+        stand(topology, lock, nodes, out)
+    except KeyboardInterrupt:
+        out.print("the cluster is gone")
 
 
 @app.command()
@@ -174,7 +185,7 @@ def doctor() -> None:
     """What is missing on this machine."""
     from bench.upkeep import doctor as look
 
-    sys.exit(look(out))
+    raise Done(look(out))
 
 
 @app.command()
@@ -196,7 +207,10 @@ def _run(cases: list[plan.Case], name: str, as_json: bool, *, web: bool) -> None
     if web_port is not None:
         console.print(f"Locust's page: http://127.0.0.1:{web_port}/ while the load runs")
     began = time.monotonic()
-    finished = run_cases(cases, name, console, web_port=web_port)
+    try:
+        finished = run_cases(cases, name, console, web_port=web_port)
+    except KeyboardInterrupt:
+        raise Done(_fail("interrupted; everything that was started is gone", INTERRUPTED)) from None
     took_s = time.monotonic() - began
     if as_json:
         print(json.dumps(finished.results, indent=1))
@@ -207,7 +221,7 @@ def _run(cases: list[plan.Case], name: str, as_json: bool, *, web: bool) -> None
             f"saved in {finished.folder} (report.md, results.json, *.csv)",
             highlight=False,
         )
-    sys.exit(finished.ending.code)
+    raise Done(finished.ending.code)
 
 
 def _words(text: str) -> list[str]:

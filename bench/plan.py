@@ -10,10 +10,9 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from clusters.registry import topologies
-
 from bench.errors import BadInput
 from clusters.base import ClusterPlan, Topology
+from clusters.registry import topologies
 from locks.base import System
 from locks.registry import find, systems
 from nemesis.base import Injection
@@ -82,8 +81,13 @@ class Suite:
 
     @property
     def expected_s(self) -> float:
-        """Load plus what starting, checking and clearing away a case take."""
-        return sum(case.time_limit_s + CASE_OVERHEAD_S for case in self.cases)
+        """What the cases take together."""
+        return sum(expected_s(case) for case in self.cases)
+
+
+def expected_s(case: Case) -> float:
+    """Load, and what starting, checking and clearing away a case take."""
+    return case.time_limit_s + CASE_OVERHEAD_S
 
 
 CASE_OVERHEAD_S = 6.0

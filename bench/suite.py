@@ -49,13 +49,14 @@ def run_cases(
     """Raises BadInput before anything is started, KeyboardInterrupt after everything is cleared."""
     engine = _ready(cases, console)
     try:
+        versions = _versions(cases, engine)
         run = RunFolder.create(RUNS, name)
-    except StoreError as error:
+    except (StoreError, EngineError) as error:
         raise BadInput(str(error)) from error
     run.write_plan({"name": name, "cases": [asdict(case) for case in cases]})
     facts = machine.facts(run.path, engine=engine.version())
     run.write_machine(facts)
-    run.write_versions(_versions(cases, engine))
+    run.write_versions(versions)
     run_id = uuid.uuid4().hex[:12]
     documents: list[dict[str, Any]] = []
     endings: list[Ending] = []
@@ -82,6 +83,7 @@ def _tries(
     *,
     run_id: str,
     live: LiveView,
+    rest_s: float,
     web_port: int | None,
 ) -> Outcome:
     """One case, repeated while a declared break did not show and tries are left."""
@@ -102,7 +104,7 @@ def _tries(
                 faults_on=[seen.faults] if seen.faults else [],
                 cycles_per_s=seen.cycles_per_s,
                 errors=seen.errors,
-                seconds_left=seen.left_s,
+                seconds_left=None if seen.left_s is None else seen.left_s + rest_s,
             )
 
         outcome = run_case(
