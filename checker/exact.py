@@ -53,7 +53,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from checker.promises import FOREVER, Bools, Links, Rows, by_key_and_time, promised_ends, rows_of
+from checker.promises import (
+    FOREVER,
+    Bools,
+    Links,
+    Rows,
+    by_key_and_time,
+    effective_releases,
+    promised_ends,
+    rows_of,
+)
 from checker.words import Case
 from history.columns import Ids, Ints
 from history.op import NULL, F, Mode, Type
@@ -95,8 +104,14 @@ def sections(case: Case, links: Links) -> Sections:
     granted = np.flatnonzero(promises.outer)
     row = promises.row[granted]
     done = history.complete_ns[row]
-    end = promises.end[granted]
-    end = np.where(end < FOREVER, end + epsilon, end)
+    end = np.minimum(promises.lease[granted], promises.lost[granted])
+    # A not-held answer ends nothing by itself; a release of unknown outcome before it may have.
+    release = promises.release[granted]
+    told = (release >= 0) & links.not_held[release]
+    if np.any(told):
+        release[told] = effective_releases(history, links)[row[told]]
+    released = release >= 0
+    end[released] = np.minimum(end[released], history.invoke_ns[release[released]])
     end = np.maximum(end, proven_to[row])
     floating = end <= done
     begin = np.where(floating, np.clip(end, history.invoke_ns[row], done), done)

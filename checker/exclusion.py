@@ -17,6 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from checker.intervals import running_max, same_key_as_before
+from checker.kinds import kinds_of
 from checker.promises import FOREVER, Rows, rows_of
 from checker.verdict import Verdict
 from checker.words import EVIDENCE_MAX, Case, clock, during, faults_on, grant, many
@@ -29,7 +30,7 @@ def double_grant(case: Case) -> Verdict | None:
     """Absent when nothing was ever granted."""
     if len(case.promises) == 0:
         return None
-    kinds = _kinds(case)
+    kinds = np.array(kinds_of(case.history), dtype=object)
     chosen = np.flatnonzero(case.promises.nonempty)
     shared = np.any((kinds == "semaphore") | (kinds == "read-write"))
     order = case.promises.in_order
@@ -67,11 +68,6 @@ def late_grant(case: Case) -> Verdict | None:
         f"promise had passed ({many(len(late), 'late grant')})"
     )
     return Verdict("invalid", reason, tuple(grant(case, int(i)) for i in index))
-
-
-def _kinds(case: Case) -> np.ndarray:
-    history = case.history
-    return np.array([history.object_of(key).kind for key in history.keys], dtype=object)
 
 
 def _mutex_overlaps(case: Case, order: Rows) -> tuple[list[Rows], int]:

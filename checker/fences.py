@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from checker.intervals import running_max
+from checker.kinds import OWNED, keys_of
 from checker.promises import Bools, Rows, by_key_and_time
 from checker.verdict import Verdict
 from checker.words import Case, clock, during, faults_on, grant, many
@@ -36,7 +37,7 @@ def fence_order(case: Case) -> Verdict | None:
     invoked = history.invoke_ns[promises.row] - epsilon
     # Completed strictly before: an end that coincides with a beginning is concurrent.
     found = _predecessor(case, grants, ended=completed + 1, begins=invoked, fence=fence)
-    owned = grants[promises.nonempty[grants] & _owned(case)[promises.key[grants]]]
+    owned = grants[promises.nonempty[grants] & keys_of(history, OWNED)[promises.key[grants]]]
     found += _predecessor(case, owned, ended=promises.end, begins=promises.start, fence=fence)
     if not found:
         return Verdict("valid", _fine(len(grants)))
@@ -67,12 +68,6 @@ def _plainly_grow(case: Case, chosen: Bools, fence: Ints) -> bool:
         order = order[chosen[order]]
     key, fences = case.promises.key[order], fence[order]
     return not np.any((fences[1:] <= fences[:-1]) & (key[1:] == key[:-1]))
-
-
-def _owned(case: Case) -> Bools:
-    history = case.history
-    kinds = [history.object_of(key).kind for key in history.keys]
-    return np.array([kind in {"mutex", "reentrant", "fenced"} for kind in kinds], np.bool_)
 
 
 def _predecessor(

@@ -1,60 +1,159 @@
 """``linearizable``: whether some order of instantaneous effects explains every answer.
 
 Locks are decided by the minimal hold rule (``checker.exact``) wherever it is exact, in one sort for
-all keys. What it does not cover is unknown, key by key, with the reason.
+all keys; registers with unique values by their zones (``checker.zones``). Every other key goes to
+the general search, which is bounded: a key that it gives up on is unknown, with the reason.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Final
+
 import numpy as np
 
+from checker.calls import RESOURCE_OPERATIONS, calls_of
 from checker.contradictions import contradiction, unpaired
-from checker.exact import conflict, mutex_conflicts, sections
+from checker.exact import Sections, conflict, mutex_conflicts, sections
+from checker.kinds import OWNED, OWNERLESS, RESOURCES, SHARED, keys_of, kinds_of
+from checker.models import model_of
 from checker.promises import Bools, Links, rows_of
+from checker.reentrant import unbalanced
+from checker.search import search
 from checker.verdict import Verdict
 from checker.words import EVIDENCE_MAX, Case, during, faults_on, many, operation
 from history.op import F, Type
 
-OWNED = frozenset({"mutex", "reentrant", "fenced"})
-SHARED = frozenset({"read-write", "semaphore"})
+SECONDS_MAX: Final = 60.0  # for all keys that need a search together
+CALLS_MAX: Final = 2_000_000  # calls of one key that a search is given at all
+
+
+@dataclass
+class _Searched:
+    """What the searches said. ``undecided`` maps keys to reasons."""
+
+    keys: int = 0
+    invalid: list[tuple[tuple[int, ...], str]] = field(default_factory=list)
+    undecided: dict[str, str] = field(default_factory=dict)
 
 
 def linearizable(case: Case, links: Links) -> Verdict | None:
-    """Absent when the history has no lock operations."""
-    history = case.history
-    acquires = rows_of(history, F.ACQUIRE)
-    if len(acquires) == 0:
+    """Absent when the history has no operations of an object with a model."""
+    kinds = kinds_of(case.history)
+    judged = _judged(case)
+    if not np.any(judged):
         return None
-    kinds = [history.object_of(key).kind for key in history.keys]
-    owned = np.array([kind in OWNED for kind in kinds], np.bool_)
-    shared = np.array([kind in SHARED for kind in kinds], np.bool_)
-    open_keys = _undecided(case, kinds)
-    decided = (owned | shared) & ~open_keys
-    found = contradiction(case, links, decided)
+    locks = keys_of(case.history, OWNED | SHARED)
+    # A contradiction of the minimal holds stands whatever else there is; only where they agree
+    # may the rest of a key's answers still make a difference.
+    unsure = judged & (~locks | _unsure(case, links, kinds))
+    found = contradiction(case, links, locks & ~unsure)
     if found is not None:
         return _invalid(case, found.rows, found.reason)
     held = sections(case, links)
-    rows = mutex_conflicts(held, owned & decided)
-    for key in np.flatnonzero(shared & decided):
+    rows = mutex_conflicts(held, keys_of(case.history, OWNED) & ~unsure)
+    for key in np.flatnonzero(locks & ~keys_of(case.history, OWNED) & ~unsure):
         rows = rows or conflict(case, held, int(key), kinds[key])
     if rows is not None:
         return _invalid(case, rows, "no order of effects explains these grants")
-    if np.any(open_keys):
-        names = ", ".join(history.keys[k] for k in np.flatnonzero(open_keys)[:5])
-        return Verdict("unknown", f"{many(int(open_keys.sum()), 'key')} undecided: {names}")
-    return Verdict(
-        "valid", f"{many(len(acquires), 'acquire')}, smallest holds compatible throughout"
-    )
+    unsure |= judged & locks & _refused_in_a_gap(case, links, held, kinds)
+    searched = _search(case, links, unsure, kinds)
+    return _verdict(case, judged, searched)
 
 
-def _undecided(case: Case, kinds: list[str]) -> Bools:
+def _judged(case: Case) -> Bools:
+    """The keys with an operation that their model knows."""
     history = case.history
-    undecided = np.zeros(len(history.keys), np.bool_)
-    undecided[unpaired(case)] = True
+    judged = np.zeros(len(history.keys), np.bool_)
+    locking = (history.f == F.ACQUIRE) | (history.f == F.RELEASE) | (history.f == F.EXTEND)
+    judged[np.unique(history.key[locking])] = True
+    resource = np.isin(history.f, [int(f) for f in RESOURCE_OPERATIONS])
+    if np.any(resource):
+        used = np.unique(history.key[resource])
+        judged[used] |= keys_of(history, RESOURCES)[used]
+    return judged
+
+
+def _unsure(case: Case, links: Links, kinds: list[str]) -> Bools:
+    """The lock keys that the minimal hold rule does not cover."""
+    history = case.history
+    unsure = np.zeros(len(history.keys), np.bool_)
+    unsure[unpaired(case, links)] = True
     unknown = rows_of(history, F.ACQUIRE, Type.INFO)
     for key in np.unique(history.key[unknown]):
-        undecided[key] |= kinds[key] == "reentrant"
-    return undecided
+        unsure[key] |= kinds[key] == "reentrant"
+    unsure[unbalanced(case.history, links)] = True
+    return unsure | keys_of(history, frozenset({"fenced", OWNERLESS}))
+
+
+def _refused_in_a_gap(case: Case, links: Links, held: Sections, kinds: list[str]) -> Bools:
+    """The keys with strict tries where a refusal is not explained by the smallest holds alone: its
+    window touches no core. (Where every refusal touches one, the order of the smallest holds
+    explains the refusals too.)"""
+    history = case.history
+    unsure = np.zeros(len(history.keys), np.bool_)
+    for key, name in enumerate(history.keys):
+        if not history.object_of(name).strict_try:
+            continue
+        refused = np.flatnonzero(links.held & (history.key == key) & (history.f == F.ACQUIRE))
+        if len(refused) == 0:
+            continue
+        if kinds[key] not in OWNED:
+            unsure[key] = True
+            continue
+        cores = np.flatnonzero((held.key == key) & ~held.floating & (held.begin < held.end))
+        begin, end = np.sort(held.begin[cores]), np.sort(held.end[cores])
+        # Disjoint cores: those that begin by the window's end, less those that ended before it.
+        window_end = history.complete_ns[refused] + history.epsilon_ns
+        window_begin = history.invoke_ns[refused] - history.epsilon_ns
+        touching = np.searchsorted(begin, window_end, side="right") - np.searchsorted(
+            end, window_begin, side="left"
+        )
+        unsure[key] = bool(np.any(touching <= 0))
+    return unsure
+
+
+def _search(case: Case, links: Links, keys: Bools, kinds: list[str]) -> _Searched:
+    searched = _Searched()
+    deadline = perf_counter() + SECONDS_MAX
+    for key in np.flatnonzero(keys).tolist():
+        name = case.history.keys[key]
+        left = deadline - perf_counter()
+        if left <= 0:
+            searched.undecided[name] = "the time for all keys was up"
+            continue
+        calls, rows = calls_of(case, links, key, kinds[key])
+        if len(calls) > CALLS_MAX:
+            searched.undecided[name] = f"{len(calls)} operations are too many for the search"
+            continue
+        given = case.history.object_of(name)
+        found = search(model_of(kinds[key], given.permits, given.initial), calls, seconds_max=left)
+        searched.keys += 1
+        if found.result == "unknown":
+            searched.undecided[name] = found.reason
+        elif found.result == "invalid":
+            involved = (rows[found.failed], *(rows[i] for i in found.open_then))
+            searched.invalid.append((involved, rows_reason(case, rows[found.failed])))
+            break
+    return searched
+
+
+def rows_reason(case: Case, row: int) -> str:
+    """What a failed search says: the operation at which every order broke down."""
+    return f"no order of effects explains the answer of {case.name(row)}"
+
+
+def _verdict(case: Case, judged: Bools, searched: _Searched) -> Verdict:
+    if searched.invalid:
+        rows, reason = searched.invalid[0]
+        return _invalid(case, rows, reason)
+    if searched.undecided:
+        name, why = next(iter(searched.undecided.items()))
+        count = many(len(searched.undecided), "key")
+        return Verdict("unknown", f"{count} undecided; {name}: {why}")
+    how = f", {searched.keys} of them searched" if searched.keys else ""
+    return Verdict("valid", f"{many(int(judged.sum()), 'key')}{how}: every answer can be explained")
 
 
 def _invalid(case: Case, rows: tuple[int, ...], why: str) -> Verdict:

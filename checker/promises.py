@@ -26,6 +26,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from checker.kinds import OWNERLESS, REENTRANT, keys_of
 from history.columns import History, Ids, Ints
 from history.op import NULL, F, Type
 
@@ -191,8 +192,11 @@ def _link_within(history: History, acquire: Rows, rows: Rows, group: Ints) -> No
 
 
 def promises(history: History, links: Links) -> Promises:
-    """What every grant of the history promised."""
+    """What every grant of the history promised. A lock without owners promises nobody anything."""
     row = rows_of(history, F.ACQUIRE, Type.OK)
+    ownerless = keys_of(history, frozenset({OWNERLESS}))
+    if np.any(ownerless):
+        row = row[~ownerless[history.key[row]]]
     key = history.key[row]
     start = history.complete_ns[row] + history.epsilon_ns
     lease = _leases(history, links, row)
@@ -200,11 +204,11 @@ def promises(history: History, links: Links) -> Promises:
     release = _first_release(history, links)[row]
     owner = owners(history)[row]
     outer = np.ones(len(row), np.bool_)
-    reentrant = _reentrant_keys(history)
-    if reentrant:
+    reentrant = keys_of(history, REENTRANT)
+    if np.any(reentrant):
         from checker.reentrant import fold
 
-        fold(history, links, np.isin(key, reentrant), row, (lease, lost, release, outer))
+        fold(history, links, reentrant[key], row, (lease, lost, release, outer))
     end = np.minimum(lease, lost)
     ended = release >= 0
     end[ended] = np.minimum(end[ended], history.invoke_ns[release[ended]])
@@ -216,11 +220,16 @@ def promises(history: History, links: Links) -> Promises:
 def promised_ends(history: History, links: Links, acquires: Rows) -> Ints:
     """When the promises of acquires end by lease, loss or release; for unknown acquires too, whose
     promise is that of their extends. Without ε."""
-    end = np.minimum(_leases(history, links, acquires), _losses(history, links, acquires))
+    end = lease_ends(history, links, acquires)
     release = _first_release(history, links)[acquires]
     ended = release >= 0
     end[ended] = np.minimum(end[ended], history.invoke_ns[release[ended]])
     return end
+
+
+def lease_ends(history: History, links: Links, acquires: Rows) -> Ints:
+    """When the holds of acquires may be taken away: by lease, loss or death. Without ε."""
+    return np.minimum(_leases(history, links, acquires), _losses(history, links, acquires))
 
 
 def owners(history: History) -> Ints:
@@ -228,10 +237,6 @@ def owners(history: History) -> Ints:
     if not has_values(history.owner):
         return history.process
     return np.where(history.owner != NULL, history.owner, history.process)
-
-
-def _reentrant_keys(history: History) -> list[int]:
-    return [i for i, key in enumerate(history.keys) if history.object_of(key).kind == "reentrant"]
 
 
 def _leases(history: History, links: Links, row: Rows) -> Ints:
@@ -279,7 +284,16 @@ def _first_release(history: History, links: Links) -> Rows:
     there was nothing left to release; -1 if there is none."""
     releases = links.under(rows_of(history, F.RELEASE))
     ends = (history.type[releases] != Type.FAIL) | links.not_held[releases]
-    releases = releases[ends]
+    return _first_under(history, links, releases[ends])
+
+
+def effective_releases(history: History, links: Links) -> Rows:
+    """For every row, the first release of its hold that may have had an effect; -1 without one."""
+    releases = links.under(rows_of(history, F.RELEASE, Type.OK, Type.INFO))
+    return _first_under(history, links, releases)
+
+
+def _first_under(history: History, links: Links, releases: Rows) -> Rows:
     first = np.full(len(history), -1, np.intp)
     # Backwards, so that the first one is assigned last and stays.
     first[links.acquire[releases[::-1]]] = releases[::-1]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from checker.kinds import REENTRANT, keys_of
 from checker.promises import FOREVER, Links, Rows, owners, rows_of
 from history.columns import History, Ints
 from history.op import F, Type
@@ -63,3 +64,29 @@ def fold(
             if held.levels == 0:
                 release[held.outer] = event
                 del depths[who]
+
+
+def unbalanced(history: History, links: Links) -> list[int]:
+    """The reentrant keys on which levels do not simply go up and down: a release, an extend or a
+    not-held answer at a level at which it cannot be, by the smallest levels. Only a search can say
+    whether another level explains it."""
+    reentrant = keys_of(history, REENTRANT)
+    if not np.any(reentrant):
+        return []
+    events = np.flatnonzero(reentrant[history.key] & ((history.type != Type.FAIL) | links.not_held))
+    everyone = owners(history)
+    levels: dict[tuple[int, int], int] = {}
+    bad: set[int] = set()
+    for event in events.tolist():
+        f, known = history.f[event], history.type[event] == Type.OK
+        who = (int(history.key[event]), int(everyone[event]))
+        level = levels.get(who, 0)
+        if f == F.ACQUIRE:
+            levels[who] = level + 1 if known else level
+        elif links.not_held[event] or (f == F.EXTEND and known and level == 0):
+            bad.add(who[0])
+        elif f == F.RELEASE:
+            if level == 0:
+                bad.add(who[0])
+            levels[who] = max(0, level - 1)
+    return sorted(bad)

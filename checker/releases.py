@@ -24,6 +24,7 @@ from typing import Final
 import numpy as np
 
 from checker.intervals import running_max
+from checker.kinds import OWNED, REENTRANT, keys_of
 from checker.promises import FOREVER, Links, Rows, by_key_and_time, rows_of
 from checker.verdict import Verdict
 from checker.words import Case, clock, during, faults_on, grant, many, operation
@@ -147,7 +148,7 @@ class Releases:
         """Releases answered ok of a hold that was over when they were invoked: (row, whether it
         had been released before)."""
         history, promises, links = self._case.history, self._case.promises, self._links
-        releases = links.under(self.judged[_owned(self._case)[history.key[self.judged]]])
+        releases = links.under(self.judged[keys_of(history, OWNED)[history.key[self.judged]]])
         index = self._grant_of[links.acquire[releases]]
         # An unknown acquire may have taken effect late, an inner one is no hold of its own.
         known = index >= 0
@@ -159,7 +160,7 @@ class Releases:
         first = self._first_ok_release(releases)
         again = (first >= 0) & (first != releases)
         again &= history.complete_ns[first] < history.invoke_ns[releases]
-        again &= np.isin(promises.key[index], _reentrant(self._case), invert=True)
+        again &= ~keys_of(history, REENTRANT)[promises.key[index]]
         chosen = np.flatnonzero(lapsed | again)
         return [(int(releases[c]), bool(again[c])) for c in chosen]
 
@@ -265,14 +266,3 @@ def _first_not_held(case: Case, links: Links) -> Rows:
     first = np.full(len(history), -1, np.intp)
     first[links.acquire[rows[::-1]]] = rows[::-1]
     return first
-
-
-def _owned(case: Case) -> np.ndarray:
-    history = case.history
-    kinds = [history.object_of(key).kind for key in history.keys]
-    return np.array([kind in {"mutex", "reentrant", "fenced"} for kind in kinds], np.bool_)
-
-
-def _reentrant(case: Case) -> list[int]:
-    history = case.history
-    return [i for i, key in enumerate(history.keys) if history.object_of(key).kind == "reentrant"]

@@ -22,13 +22,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from checker.kinds import RESOURCES, keys_of
 from checker.promises import FOREVER, Bools, Links, Rows, by_key_and_time
 from checker.verdict import Verdict
 from checker.words import EVIDENCE_MAX, Case, clock, faults_on, grant, many, operation
 from history.columns import Ints
 from history.op import NULL, F, Mode, Type
-
-RESOURCE_KINDS = frozenset({"register", "counter"})
 
 
 @dataclass(frozen=True)
@@ -50,9 +49,7 @@ class Uses:
 def uses(case: Case, links: Links) -> Uses:
     """All reads and writes on lock keys, with what is known of their holds."""
     history, promises = case.history, case.promises
-    guarded = np.array(
-        [history.object_of(key).kind not in RESOURCE_KINDS for key in history.keys], np.bool_
-    )
+    guarded = ~keys_of(history, RESOURCES)
     chosen = ((history.f == F.READ) | (history.f == F.WRITE)) & (history.type == Type.OK)
     row = np.flatnonzero(chosen)
     row = row[guarded[history.key[row]]]

@@ -1,0 +1,127 @@
+"""From the columns of one key to the calls that the general search takes.
+
+Failures are left out, because they certainly had no effect, unless they say something about the
+state: ``not-held``, and ``held`` where the lock declares strict tries. The end of a lease, a loss
+and a death become an operation of their own, unknown from that instant on: the service may take the
+lock away then, later, or never. Windows are widened by ε, and leases end earlier by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from checker.kinds import OWNERLESS, RESOURCES
+from checker.models import Answer, Operation
+from checker.promises import FOREVER, Links, Rows, lease_ends, owners
+from checker.search import Call
+from checker.words import Case
+from history.op import NULL, F, Mode, Type
+
+RESOURCE_OPERATIONS: Final = frozenset({F.READ, F.WRITE, F.CAS, F.ADD})
+LOCK_OPERATIONS: Final = frozenset({F.ACQUIRE, F.RELEASE, F.EXTEND})
+ENDS: Final = frozenset({F.LOST, F.DEATH})
+
+
+def calls_of(case: Case, links: Links, key: int, kind: str) -> tuple[list[Call], list[int]]:
+    """The calls on one key and the row each of them comes from."""
+    rows = np.flatnonzero(case.history.key == key)
+    if kind in RESOURCES:
+        return _resource_calls(case, rows)
+    return _lock_calls(case, links, rows, kind, key)
+
+
+def _resource_calls(case: Case, rows: Rows) -> tuple[list[Call], list[int]]:
+    history = case.history
+    calls, where = [], []
+    for row in rows.tolist():
+        f, outcome = F(int(history.f[row])), int(history.type[row])
+        known = outcome == Type.OK
+        if f not in RESOURCE_OPERATIONS or outcome == Type.FAIL or (f is F.READ and not known):
+            continue
+        operation = Operation(
+            f.word,
+            "ok" if known else "info",
+            value=_number(int(history.value[row])),
+            old=_number(int(history.old[row])),
+        )
+        calls.append(_call(case, row, operation))
+        where.append(row)
+    return calls, where
+
+
+def _lock_calls(
+    case: Case, links: Links, rows: Rows, kind: str, key: int
+) -> tuple[list[Call], list[int]]:
+    history = case.history
+    strict = history.object_of(history.keys[key]).strict_try
+    names: dict[tuple[str, int], int] = {}
+    everyone = owners(history)
+
+    def who(row: int) -> int | None:
+        if kind == OWNERLESS:
+            return None
+        hold = int(history.hold[row])
+        by_owner = kind == "reentrant" or hold == NULL
+        name = ("owner", int(everyone[row])) if by_owner else ("hold", hold)
+        return names.setdefault(name, len(names))
+
+    calls, where = [], []
+    for row in rows.tolist():
+        f = F(int(history.f[row]))
+        if f not in LOCK_OPERATIONS:
+            continue
+        answer = _answer(case, links, row, f, strict=strict)
+        if answer is None:
+            continue
+        fence = _number(int(history.fence[row])) if kind == "fenced" and f is F.ACQUIRE else None
+        shared = bool(history.mode[row] == Mode.READ) and f is F.ACQUIRE
+        operation = Operation(f.word, answer, who(row), fence=fence, shared=shared)
+        calls.append(_call(case, row, operation))
+        where.append(row)
+    if kind != OWNERLESS:
+        for row, at in _ends(case, links, rows).items():
+            calls.append(
+                Call(Operation("expire", "expire", who(row)), at - history.epsilon_ns, None)
+            )
+            where.append(row)
+    return calls, where
+
+
+def _answer(case: Case, links: Links, row: int, f: F, *, strict: bool) -> Answer | None:
+    """How a lock operation is judged; None where it says nothing."""
+    outcome = int(case.history.type[row])
+    if outcome == Type.OK:
+        return "ok"
+    if outcome == Type.INFO:
+        return None if f is F.EXTEND else "info"
+    if links.not_held[row] and f is not F.ACQUIRE:
+        return "not-held"
+    return "refused" if strict and links.held[row] and f is F.ACQUIRE else None
+
+
+def _ends(case: Case, links: Links, rows: Rows) -> Mapping[int, int]:
+    """For every acquire whose hold may be taken away at some time: from when on."""
+    history = case.history
+    acquires = rows[(history.f[rows] == F.ACQUIRE) & (history.type[rows] != Type.FAIL)]
+    ends = dict(zip(acquires.tolist(), lease_ends(history, links, acquires).tolist(), strict=True))
+    # A reentrant hold lasts as long as the last acknowledgement of any level of it.
+    promises = case.promises
+    mine = np.flatnonzero(np.isin(promises.row, acquires))
+    for i in mine.tolist():
+        end = min(int(promises.lease[i]), int(promises.lost[i]))
+        ends[int(promises.row[i])] = end if promises.outer[i] else FOREVER
+    return {row: end for row, end in ends.items() if end < FOREVER}
+
+
+def _call(case: Case, row: int, operation: Operation) -> Call:
+    history = case.history
+    epsilon = history.epsilon_ns
+    end = None if history.type[row] == Type.INFO else int(history.complete_ns[row]) + epsilon
+    return Call(operation, int(history.invoke_ns[row]) - epsilon, end)
+
+
+def _number(value: int) -> int | None:
+    return None if value == NULL else value

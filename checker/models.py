@@ -1,0 +1,217 @@
+"""What objects do, one operation at a time: pure functions of a state and an operation.
+
+``step(state, operation)`` returns the states in which the operation can leave the object *and* be
+answered as it was; none if it cannot. States are hashable values. An unknown operation is asked for
+its effect only: that it may also never happen is the search's affair.
+
+Owner-aware models take the identity that the history offers (a hold id, an owner, a process).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+State = Hashable
+Answer = Literal["ok", "info", "refused", "not-held", "expire"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation as a model sees it. ``answer``: ``ok``; ``info`` (unknown); ``refused`` and
+    ``not-held`` are failures that say something about the state; ``expire`` is the end of a lease,
+    which the service may enforce at any time from then on."""
+
+    f: str
+    answer: Answer = "ok"
+    who: int | None = None
+    value: int | None = None
+    old: int | None = None
+    fence: int | None = None
+    shared: bool = False
+
+    @property
+    def observes(self) -> bool:
+        """Whether it can never change the state, whatever the state is."""
+        return self.f in {"read", "extend"} or self.answer in {"refused", "not-held"}
+
+
+Step = Callable[[State, Operation], tuple[State, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A named object: how it starts and what its operations do."""
+
+    name: str
+    initial: State
+    step: Step
+
+
+def mutex() -> Model:
+    """Knossos' mutex: taken or free, whoever releases it."""
+
+    def step(state: State, op: Operation) -> tuple[State, ...]:
+        if op.f == "acquire":
+            return ((state,) if state else ()) if op.answer == "refused" else _when(not state, True)
+        if op.f == "release" and op.answer != "not-held":
+            return _when(bool(state), False)
+        return (state,)
+
+    return Model("mutex", False, step)
+
+
+def owner_mutex() -> Model:
+    """A mutex that only its holder can release; with ``expire``, a lease."""
+
+    def step(state: State, op: Operation) -> tuple[State, ...]:
+        if op.f == "acquire":
+            if op.answer == "refused":
+                return _when(state is not None, state)
+            return _when(state is None, op.who)
+        if op.answer == "not-held":
+            return _when(state != op.who, state)
+        if op.f == "release" or op.answer == "expire":
+            return _when(state == op.who, None)
+        return _when(state == op.who, state)  # an extend proves the hold
+
+    return Model("owner-mutex", None, step)
+
+
+def fenced() -> Model:
+    """An owner-aware mutex whose every known fence is above all earlier ones."""
+    plain = owner_mutex().step
+
+    def step(state: State, op: Operation) -> tuple[State, ...]:
+        holder, last = state  # type: ignore[misc]
+        if op.f == "acquire" and op.answer != "refused" and op.fence is not None:
+            if last is not None and op.fence <= last:  # type: ignore[has-type]
+                return ()
+            last = op.fence
+        return tuple((after, last) for after in plain(holder, op))  # type: ignore[has-type]
+
+    return Model("fenced", (None, None), step)
+
+
+def reentrant() -> Model:
+    """An owner-aware mutex that its holder can acquire again; released as often as acquired."""
+
+    def step(state: State, op: Operation) -> tuple[State, ...]:
+        holder, depth = state  # type: ignore[misc]
+        mine = holder == op.who  # type: ignore[has-type]
+        if op.f == "acquire":
+            if op.answer == "refused":
+                return _when(holder is not None and not mine, state)  # type: ignore[has-type]
+            free = holder is None  # type: ignore[has-type]
+            return _when(free or mine, (op.who, depth + 1))  # type: ignore[has-type]
+        if op.answer == "not-held":
+            return _when(not mine, state)
+        if op.answer == "expire":
+            return _when(mine, (None, 0))
+        if op.f == "release":
+            left = depth - 1  # type: ignore[has-type]
+            return _when(mine, (op.who, left) if left else (None, 0))
+        return _when(mine, state)
+
+    return Model("reentrant", (None, 0), step)
+
+
+def semaphore(permits: int) -> Model:
+    """``permits`` holders at once; an identity may hold several."""
+
+    def step(state: State, op: Operation) -> tuple[State, ...]:
+        holders: tuple[int, ...] = state  # type: ignore[assignment]
+        who = -1 if op.who is None else op.who
+        if op.f == "acquire":
+            if op.answer == "refused":
+                return _when(len(holders) >= permits, state)
+            return _when(len(holders) < permits, tuple(sorted((*holders, who))))
+        if op.answer == "not-held":
+            return _when(who not in holders, state)
+        if op.f == "release" or op.answer == "expire":
+            return (_without(holders, who),) if who in holders else ()
+        return _when(who in holders, state)
+
+    return Model("semaphore", (), step)
+
+
+def read_write() -> Model:
+    """Readers together, or one writer. The state is the writer's identity or the readers'."""
+
+    def step(state: State, op: Operation) -> tuple[State, ...]:
+        writer, readers = state  # type: ignore[misc]
+        who = -1 if op.who is None else op.who
+        mine = writer == who or who in readers  # type: ignore[has-type]
+        if op.f == "acquire":
+            taken = writer is not None or (bool(readers) and not op.shared)  # type: ignore[has-type]
+            if op.answer == "refused":
+                return _when(taken, state)
+            joined = (None, tuple(sorted((*readers, who)))) if op.shared else (who, ())  # type: ignore[has-type]
+            return _when(not taken, joined)
+        if op.answer == "not-held":
+            return _when(not mine, state)
+        if op.f == "release" or op.answer == "expire":
+            if writer == who:  # type: ignore[has-type]
+                return ((None, ()),)
+            return _when(mine, (None, _without(readers, who)))  # type: ignore[has-type]
+        return _when(mine, state)
+
+    return Model("read-write", (None, ()), step)
+
+
+def register(initial: int | None = None) -> Model:
+    """A register with reads, writes and compare-and-set. A read of nothing matches any state."""
+
+    def step(state: State, op: Operation) -> tuple[State, ...]:
+        if op.f == "read":
+            return _when(op.value is None or op.value == state, state)
+        if op.f == "write":
+            return (op.value,)
+        if op.f == "cas":
+            return _when(state == op.old, op.value)
+        return ()
+
+    return Model("register", initial, step)
+
+
+def counter(initial: int | None = None) -> Model:
+    """A number that amounts are added to."""
+
+    def step(state: State, op: Operation) -> tuple[State, ...]:
+        if op.f == "add":
+            return (state + (op.value or 0),)  # type: ignore[operator]
+        return _when(op.f == "read" and (op.value is None or op.value == state), state)
+
+    return Model("counter", initial or 0, step)
+
+
+def _when(possible: bool, state: State) -> tuple[State, ...]:
+    return (state,) if possible else ()
+
+
+def _without(holders: tuple[int, ...], who: int) -> tuple[int, ...]:
+    at = holders.index(who) if who in holders else len(holders)
+    return holders[:at] + holders[at + 1 :]
+
+
+def model_of(kind: str, permits: int | None, initial: int | None) -> Model:
+    """The model of an object of a kind. Raises KeyError for a kind that is not known."""
+    if kind == "semaphore":
+        return semaphore(permits or 1)
+    if kind in {"register", "cas-register"}:
+        return register(initial)
+    if kind == "counter":
+        return counter(initial)
+    return LOCKS[kind]()
+
+
+LOCKS: Final[Mapping[str, Callable[[], Model]]] = {
+    "ownerless": mutex,
+    "mutex": owner_mutex,
+    "owner-mutex": owner_mutex,
+    "lease": owner_mutex,
+    "fenced": fenced,
+    "reentrant": reentrant,
+    "read-write": read_write,
+}
