@@ -16,7 +16,7 @@ import psutil
 from rich.console import Console
 
 from bench.errors import BadInput, Ending
-from bench.plan import PUBLISHED, Case, topology_of
+from bench.plan import PUBLISHED, Case, expected_s, topology_of
 from bench.progress import Progress
 from bench.run import Outcome, run_case
 from clusters import images
@@ -64,7 +64,10 @@ def run_cases(
     try:
         with LiveView(len(cases), console) as live:
             for number, case in enumerate(cases, 1):
-                outcome = _tries(case, number, run, run_id=run_id, live=live, web_port=web_port)
+                rest_s = sum(expected_s(later) for later in cases[number:])
+                outcome = _tries(
+                    case, number, run, run_id=run_id, live=live, rest_s=rest_s, web_port=web_port
+                )
                 documents.append(outcome.document)
                 if case.workload != PUBLISHED:
                     endings.append(outcome.ending)

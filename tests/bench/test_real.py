@@ -1,0 +1,168 @@
+"""The bench on real clusters: a run, an interruption, a kill, plain Locust, a frozen worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from clusters.docker import Engine
+from clusters.reaper import reap
+from history.op import F, Type
+from history.recorder import PROCESSES_PER_WORKER
+from history.recording import read_recording
+from workloads.fleet import RUN_ENVIRONMENT
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
+LIMIT_S = 60.0
+
+
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "bench.cli", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+    )
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+def containers(owner: int) -> list[str]:
+    """Ours, started by the process ``owner``."""
+    found = Engine().containers({"lockbench": "1"})
+    return [
+        c.name
+        for c in found
+        if (state := Engine().state(c)) is not None
+        and state.labels.get("lockbench.owner", "").startswith(f"{owner}:")
+    ]
+
+
+def processes(owner: int) -> list[int]:
+    """The load's processes that were started by the process ``owner``."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(RUN_ENVIRONMENT, "").endswith(f":{owner}"):
+                found.append(process.pid)
+        except psutil.Error:
+            continue
+    return found
+
+
+def under_load(folder: Path) -> bool:
+    return any(folder.glob("runs/*/cases/*/history/1.0.ops"))
+
+
+def test_a_pause_of_the_holder_is_caught_and_its_fence_refuses_it(tmp_path: Path) -> None:
+    bench = start(tmp_path, "run", "--lock", "etcd", "--fault", "client-pause", "--json")
+    out, err = bench.communicate(timeout=110)
+    assert bench.returncode == 0, err
+    found = json.loads(out)
+    (case,) = found["cases"]
+    assert found["ending"] == "ok"
+    assert case["observed"]["stale-holder"] == "invalid"
+    assert case["observed"]["double-grant"] == "valid"
+    assert case["exposed"] is True
+    fenced = case["measurements"]["fencing"]
+    assert fenced["unfenced"]["stale_applied"] >= 1
+    assert fenced["fence-on-read-and-write"]["stale_applied"] == 0
+    assert fenced["fence-on-read-and-write"]["lost_updates"] == 0
+    for kind in ("acquire", "handover", "wait", "release"):
+        assert case["latency_ms"][kind]["before"]["count"] > 0
+    assert not containers(bench.pid)
+    assert not processes(bench.pid)
+    run = tmp_path / case["run"]
+    assert (run / "ending").read_text().strip() == "ok"
+    assert (tmp_path / "runs" / "latest").resolve() == run.resolve()
+    # The frozen worker came back into the load: it was granted again after the thaw.
+    history = read_recording(next(run.glob("cases/*/history")))
+    thaw = history.faults[0].heal_ns
+    assert thaw is not None
+    victims = (
+        (history.process < PROCESSES_PER_WORKER)
+        & (history.f == F.ACQUIRE)
+        & (history.type == Type.OK)
+        & (history.complete_ns > thaw[1])
+    )
+    assert np.count_nonzero(victims) > 0
+    # Anybody can judge it again, offline.
+    judged = subprocess.run(
+        [sys.executable, "-m", "bench.cli", "check", str(run), "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert judged.returncode == 1
+    assert json.loads(judged.stdout)["verdicts"]["stale-holder"]["result"] == "invalid"
+
+
+def test_an_interruption_leaves_nothing(tmp_path: Path) -> None:
+    bench = start(tmp_path, "run", "--lock", "redis-token", "--fault", "pause")
+    wait_for(lambda: under_load(tmp_path), "no load")
+    assert containers(bench.pid)
+    bench.send_signal(signal.SIGINT)
+    _, err = bench.communicate(timeout=LIMIT_S)
+    assert bench.returncode == 255
+    assert "interrupted" in err
+    assert "Traceback" not in err
+    assert not containers(bench.pid)
+    assert not processes(bench.pid)
+
+
+def test_what_a_killed_bench_leaves_is_removed_by_the_next_start(tmp_path: Path) -> None:
+    bench = start(tmp_path, "run", "--lock", "redis-token", "--fault", "client-pause")
+    wait_for(lambda: under_load(tmp_path), "no load")
+    bench.kill()
+    bench.communicate(timeout=LIMIT_S)
+    wait_for(lambda: not processes(bench.pid), "processes outlive the bench")
+    assert containers(bench.pid)
+    reap()
+    assert not containers(bench.pid)
+
+
+def test_plain_locust_drives_a_cluster_that_was_started_for_it(tmp_path: Path) -> None:
+    stand = start(tmp_path, "break", "--topology", "redis", "--lock", "redis-token")
+    try:
+        assert stand.stdout is not None
+        line = ""
+        while "LOCKBENCH_LOAD=" not in line:
+            line = stand.stdout.readline()
+            assert line, "the cluster did not come up"
+        load = line.strip().split()[0].partition("=")[2]
+        locustfile = Path(__file__).parents[2] / "workloads" / "locustfile.py"
+        ended = subprocess.run(
+            [
+                *[str(Path(sys.executable).parent / "locust"), "-f", str(locustfile)],
+                *["--headless", "-u", "6", "-r", "6", "-t", "6s", "--only-summary"],
+            ],
+            env=os.environ | {"LOCKBENCH_LOAD": load},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        report = ended.stdout + ended.stderr
+        assert "acquire" in report
+        assert "release" in report
+        assert ended.returncode == 0, report
+    finally:
+        stand.send_signal(signal.SIGINT)
+        stand.communicate(timeout=LIMIT_S)
+    assert not containers(stand.pid)
