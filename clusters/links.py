@@ -30,7 +30,7 @@ class PeerPort:
 
     ``drop_as`` is what a drop does to it: *reject* for a listener that a silent connection blocks.
     ``patient``: the link tries a refused dial again, in the place of a client that would do so if
-    it were refused, but not when it is hung up on (``images/toxiproxy/dial.go``).
+    it were refused, but not when it is hung up on (``images/toxiproxy/patience.go``).
     """
 
     name: str
@@ -109,12 +109,16 @@ def cut_plan(
 
 def toxics(how: Cut) -> list[Toxic]:
     """Return the toxics of a cut, in order: what keeps the closing back comes first for a drop,
-    or the end of a connection would slip through before bytes are dropped."""
+    or the end of a connection would slip through before bytes are dropped.
+
+    A stall holds bytes by an hour of latency. A bandwidth of zero would do too, but cannot be let
+    go safely: Toxiproxy crashes when the rate changes at the wrong moment.
+    """
     kept_open = {"slow_close": {"delay": HOUR_MS}}
     if how == "drop":
         order = kept_open | {"timeout": {"timeout": 0}}
     elif how == "stall":
-        order = {"bandwidth": {"rate": 0}} | kept_open
+        order = {"latency": {"latency": HOUR_MS}} | kept_open
     else:
         return []
     return [Toxic(kind, stream, what) for stream in STREAMS for kind, what in order.items()]

@@ -30,14 +30,15 @@ import toxiproxy
 from toxiproxy.api import validate_response
 from toxiproxy.exceptions import InvalidToxic, NotFound, ProxyExists
 
+from clusters import links
 from clusters.base import ClusterError
 from clusters.links import ProxyCut, Toxic
 
 CALL_TIMEOUT_S = 2.0
 POLL_S = 0.01
 
-# How a stall ends: at this rate (KB/s) no data waits, and within this time it has flowed.
-UNLIMITED_KB_S = 1_000_000_000
+# What a stall consists of, and how long it takes what it has held back to flow.
+STALL = {toxic.name: toxic for toxic in links.toxics("stall")}
 FLOW_S = 0.03
 
 
@@ -78,17 +79,17 @@ class LinkServer:
                     raise
                 time.sleep(POLL_S)
 
-    def populate(self, links: Iterable[Listen]) -> None:
+    def populate(self, listens: Iterable[Listen]) -> None:
         """Make these proxies too, in one call; each listens when this returns."""
-        links = tuple(links)
+        listens = tuple(listens)
         wanted = [
             {"name": link.name, "listen": link.listen, "upstream": link.upstream, "enabled": True}
-            for link in links
+            for link in listens
         ]
 
         answer = self._call(lambda: _Transport.post("/populate", json=wanted).json())
         made = {found["name"]: toxiproxy.Proxy(**found) for found in answer["proxies"]}
-        missing = {link.name for link in links} - made.keys()
+        missing = {link.name for link in listens} - made.keys()
         idle = {name for name, proxy in made.items() if not proxy.enabled}
         self._proxies |= made
         if missing or idle:
@@ -154,23 +155,23 @@ class LinkServer:
         with no lock held, so connections to receivers that are gone end and leave the list. Then
         the ends of connections that were kept back follow, which a removal would forget.
         """
-        held = [
-            (name, toxic["name"], toxic["type"])
+        present = [
+            (name, {toxic["name"] for toxic in state["toxics"]})
             for name, state in self._states().items()
-            for toxic in state["toxics"]
-            if any(other["type"] == "bandwidth" for other in state["toxics"])
         ]
-        if not held:
+        stalled = [name for name, toxics in present if toxics >= STALL.keys()]
+        if not stalled:
             return
-        self._change((n, t, {"rate": UNLIMITED_KB_S}) for n, t, kind in held if kind == "bandwidth")
-        time.sleep(FLOW_S)
-        self._change((n, t, {"delay": 0}) for n, t, kind in held if kind == "slow_close")
-        time.sleep(FLOW_S)
+        for kind, setting in (("latency", {"latency": 0}), ("slow_close", {"delay": 0})):
+            for proxy in stalled:
+                for toxic in STALL.values():
+                    if toxic.type == kind:
+                        self._change(proxy, toxic, setting)
+            time.sleep(FLOW_S)
 
-    def _change(self, changes: Iterable[tuple[str, str, dict[str, int]]]) -> None:
-        for proxy, toxic, attributes in changes:
-            path, body = f"/proxies/{proxy}/toxics/{toxic}", {"attributes": attributes}
-            self._call(partial(_Transport.post, path, json=body))
+    def _change(self, proxy: str, toxic: Toxic, attributes: dict[str, int]) -> None:
+        path = f"/proxies/{proxy}/toxics/{toxic.name}"
+        self._call(partial(_Transport.post, path, json={"attributes": attributes}))
 
     def _states(self) -> dict[str, dict[str, Any]]:
         states: dict[str, dict[str, Any]] = self._call(lambda: _Transport.get("/proxies").json())

@@ -46,9 +46,9 @@ def test_a_drop_keeps_the_end_back_before_it_drops() -> None:
 
 def test_a_stall_holds_the_bytes_and_then_the_end() -> None:
     assert [(t.type, t.stream, dict(t.attributes)) for t in toxics("stall")] == [
-        ("bandwidth", "upstream", {"rate": 0}),
+        ("latency", "upstream", {"latency": HOUR_MS}),
         ("slow_close", "upstream", {"delay": HOUR_MS}),
-        ("bandwidth", "downstream", {"rate": 0}),
+        ("latency", "downstream", {"latency": HOUR_MS}),
         ("slow_close", "downstream", {"delay": HOUR_MS}),
     ]
 

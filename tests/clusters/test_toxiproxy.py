@@ -160,8 +160,8 @@ def test_a_stall_is_let_go_before_it_is_removed() -> None:
         paths = [path.rpartition("/")[2] for method, path, _ in fake.asked if method == "POST"]
         assert paths == [
             "populate",
-            "bandwidth_upstream",
-            "bandwidth_downstream",
+            "latency_upstream",
+            "latency_downstream",
             "slow_close_upstream",
             "slow_close_downstream",
             "reset",
