@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json as json_format
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
 from bench.errors import BadInput
 from checker.check import check as judge
+from checker.kinds import with_model
 from checker.load import find, load
 from checker.verdict import RANK, Report, Verdict, worst
 from history.columns import History
@@ -32,15 +33,35 @@ def check(
 ) -> int:
     """Judges every history under ``files``, prints what it found and returns the exit code. Raises
     BadInput for a file that is not a readable history, before anything is printed."""
-    if model is not None or permits is not None or initial is not None or html is not None:
-        raise BadInput("--model, --permits, --initial and --html are not there yet")
-    reports = {str(path): _report(path) for path in _histories(files)}
+    if html is not None:
+        raise BadInput("--html is not there yet")
+    judging = _Judging(model, permits, initial)
+    reports = {str(path): _report(path, judging) for path in _histories(files)}
     if json:
         print(json_format.dumps(_document(reports), indent=1))
     else:
         for path, report in reports.items():
             _say(path, report)
     return EXIT[worst(report.result for report in reports.values())]
+
+
+@dataclass(frozen=True, slots=True)
+class _Judging:
+    """By which model, if not by what the history says of its keys."""
+
+    model: str | None
+    permits: int | None
+    initial: str | None
+
+    def of(self, history: History) -> History:
+        if self.model is None:
+            if self.permits is not None or self.initial is not None:
+                raise BadInput("--permits and --initial need a --model")
+            return history
+        try:
+            return with_model(history, self.model, permits=self.permits, initial=self.initial)
+        except ValueError as error:
+            raise BadInput(f"--model {self.model}: {error}") from error
 
 
 def _histories(files: Sequence[Path]) -> list[Path]:
@@ -50,9 +71,9 @@ def _histories(files: Sequence[Path]) -> list[Path]:
         raise BadInput(str(error)) from error
 
 
-def _report(path: Path) -> Report:
+def _report(path: Path, judging: _Judging) -> Report:
     began = perf_counter()
-    history = _read(path)
+    history = judging.of(_read(path))
     read = perf_counter() - began
     report = judge(history)
     return replace(report, seconds={"read": read, **report.seconds})

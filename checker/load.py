@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from history.columns import History
+from history.edn import read_edn
 from history.jsonl import read_jsonl
 from history.recording import UnreadableHistory, is_recording, read_recording
 
@@ -30,7 +31,7 @@ def load(path: Path) -> History:
     """One history. Raises UnreadableHistory with the place of the fault, or OSError."""
     if path.is_dir():
         return read_recording(path)
-    return read_jsonl(path)
+    return read_edn(path) if path.suffix == ".edn" else read_jsonl(path)
 
 
 def _recordings(folder: Path) -> Iterator[Path]:

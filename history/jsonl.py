@@ -81,15 +81,20 @@ def write_jsonl(history: History, path: Path) -> None:
 
 def to_lines(history: History) -> Iterator[dict[str, object]]:
     """The header, the operations in the order of invocation, the faults; nulls left out."""
-    yield {
-        "history": 1,
-        "objects": {key: _object_to_json(o) for key, o in history.objects.items()},
-        "epsilon_ns": history.epsilon_ns,
-    }
+    yield header_to_json(history)
     for row in range(len(history)):
         yield _operation_to_json(history, row)
     for fault in history.faults:
         yield fault_to_json(fault)
+
+
+def header_to_json(history: History) -> dict[str, object]:
+    """What the header says of a history."""
+    return {
+        "history": 1,
+        "objects": {key: _object_to_json(o) for key, o in history.objects.items()},
+        "epsilon_ns": history.epsilon_ns,
+    }
 
 
 def _lines(file: IO[bytes], name: str) -> Iterator[bytes]:
@@ -111,7 +116,7 @@ def _add_line(builder: Builder, line: object, *, first: bool) -> None:
     if "history" in line and "f" not in line:
         if not first:
             raise BadLine("the header must be the first line")
-        _header(builder, line)
+        header_from_json(builder, line)
     elif line.get("process") == "nemesis":
         try:
             builder.faults.append(fault_from_json(line))
@@ -121,7 +126,8 @@ def _add_line(builder: Builder, line: object, *, first: bool) -> None:
         _operation(builder, line)
 
 
-def _header(builder: Builder, line: Mapping[str, object]) -> None:
+def header_from_json(builder: Builder, line: Mapping[str, object]) -> None:
+    """Takes the header's objects and ε. Raises BadLine."""
     if line["history"] != 1:
         raise BadLine(f"version {line['history']!r} of the format is not known")
     epsilon = _whole(line, "epsilon_ns")
