@@ -14,9 +14,10 @@ from concurrent.futures import as_completed
 from contextlib import contextmanager
 
 from clusters.base import HARNESS, Topology
+from clusters.launch import START_LIMIT_S, Server
 from clusters.links import PeerPort
-from clusters.pods import PROBE_LIMIT_S, START_LIMIT_S, PodCluster, Server
-from clusters.wire import Address, Http, ProbeFailed
+from clusters.pods import PROBE_LIMIT_S, PodCluster
+from clusters.wire import PROBE_FAILURES, Address, Http, ProbeFailed
 
 DATA = "/lockbench/data"
 STATUS_LIMIT_S = 0.5
@@ -122,7 +123,7 @@ class EtcdCluster(PodCluster):
             with Http(self.address(HARNESS, node), STATUS_LIMIT_S) as http:
                 status = http.post("/v3/maintenance/status", {})
             return str(status["header"]["member_id"]), str(status.get("leader", ""))
-        except (OSError, ProbeFailed, KeyError, TypeError):
+        except (*PROBE_FAILURES, KeyError, TypeError):
             return None
 
 

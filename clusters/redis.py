@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from clusters.base import Topology
-from clusters.pods import PodCluster, Server
+from clusters.launch import Server
+from clusters.pods import PodCluster
 from clusters.wire import Address, Line, ProbeFailed
 
 CONFIG = "/lockbench/redis.conf"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import struct
 import time
 from collections.abc import Mapping
 from types import TracebackType
@@ -21,6 +22,10 @@ CHUNK = 65536
 
 class ProbeFailed(Exception):
     """The server was reached and did not do what it was asked, or ended the connection."""
+
+
+# All that a probe can end with: what breaks, and what makes no sense.
+PROBE_FAILURES = (OSError, ProbeFailed, ValueError, struct.error)
 
 
 class Line:

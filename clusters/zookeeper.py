@@ -18,9 +18,10 @@ from dataclasses import dataclass
 
 from clusters import jute
 from clusters.base import HARNESS, ClusterPlan, Topology
+from clusters.launch import START_LIMIT_S, Server
 from clusters.links import PeerPort
-from clusters.pods import START_LIMIT_S, PodCluster, Server
-from clusters.wire import Address, Line, ProbeFailed
+from clusters.pods import PodCluster
+from clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
 
 CONFIG = "/lockbench/zoo.cfg"
 DATA = "/lockbench/data"
@@ -176,7 +177,7 @@ class ZooKeeperCluster(PodCluster):
             if leads:
                 more = jute.four_letters(self.address(HARNESS, node), "mntr", ASK_LIMIT_S)
                 synced = round(float(_after(more, "zk_synced_followers\t")))
-        except (OSError, ProbeFailed, ValueError):
+        except PROBE_FAILURES:
             return None
         return Report(leads, epoch, synced)
 

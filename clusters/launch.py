@@ -1,0 +1,308 @@
+"""The containers of a cluster of loopback pods: how they are made, started, found and removed.
+
+Every node is two containers that share one network namespace. The *link* container runs Toxiproxy,
+owns the namespace and the published ports, and is never restarted; the *server* container joins it.
+``127.0.0.1`` and a peer port of node j mean node j inside every pod: a pod's own lead straight to
+its server, the others' through this pod's Toxiproxy. So every directed link has a proxy of its own
+and nothing bypasses it.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from clusters import images, links, owner, ports
+from clusters.base import ClusterError, ClusterPlan
+from clusters.docker import Container, Engine, EngineError, Network
+from clusters.links import PeerPort
+from clusters.toxiproxy import LinkServer, Listen
+from clusters.wire import PROBE_FAILURES, Address
+
+START_LIMIT_S = 30.0
+POLL_S = 0.01
+LOG_LINES = 8
+
+# Inside a pod.
+API_PORT = 8474
+CLIENT_PORTS = 9000  # a client group g enters at 9000 + g
+
+# Offsets within the cluster's block of ports; 0 marks the block, nodes count from 1.
+CLIENT = 0
+API = 10
+PEERS = 20
+NODES_MAX = 9
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Server:
+    """What runs in a server container. No shell is needed in the image, and its own entrypoint is
+    not used: images of others bring scripts that change users and configuration."""
+
+    command: Sequence[str]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Pod:
+    """One node's containers. ``server`` is replaced when the node is wiped."""
+
+    node: int
+    link: Container
+    links: LinkServer
+    ip: str = ""
+    server: Container | None = None
+
+
+class Pods(ABC):
+    """The pods of one cluster. What appears is labelled with ``id`` and found again by it."""
+
+    kind: str
+    """The image's name, and what nodes are called."""
+
+    peers: tuple[PeerPort, ...] = ()
+    """The ports on which servers talk to each other."""
+
+    plan: ClusterPlan
+
+    def __init__(self, plan: ClusterPlan) -> None:
+        if not 1 <= plan.size <= NODES_MAX:
+            raise ClusterError(f"{plan.topology}: {plan.size} nodes; 1 to {NODES_MAX} are possible")
+        self.plan = plan
+        self.id = f"{re.sub(r'[^A-Za-z0-9_.]', '-', plan.run_id)}-{secrets.token_hex(3)}"
+        self._engine: Engine
+        self._block: ports.Block
+        self._network: Network
+        self._pods: dict[int, Pod] = {}
+        self._paused: set[int] = set()
+        self._killed: set[int] = set()
+        self._given_up = threading.Event()
+        self._pool = self._new_pool()
+
+    # --- what a topology says ---
+
+    @abstractmethod
+    def server(self, node: int) -> Server:
+        """What runs in this node. Ports are known when this is called."""
+
+    def before_linking(self, peer: PeerPort) -> None:
+        """Return when the links between nodes on this port may be made; they are refused until
+        then. Toxiproxy accepts before it dials, so a server that is not ready yet looks to its
+        peers as if it had hung up on them, which some take worse than a refusal."""
+        del peer
+
+    # --- where things are ---
+
+    @property
+    def nodes(self) -> Sequence[int]:
+        """1..size"""
+        return range(1, self.plan.size + 1)
+
+    def node_name(self, node: int) -> str:
+        """For people: ``redis-3``."""
+        return f"{self.kind}-{node}"
+
+    def port(self, node: int) -> int:
+        """The client port of a node, the same everywhere."""
+        return self._block.base + CLIENT + node
+
+    def peer_port(self, which: int, node: int) -> int:
+        """The port number ``which`` of ``peers`` of a node, the same in every pod."""
+        return self._block.base + PEERS + (NODES_MAX + 1) * which + node
+
+    def address(self, group: int, node: int) -> Address:
+        """Where a client group reaches a node."""
+        return (_host(group), self.port(node))
+
+    def addresses(self, group: int) -> Sequence[Address]:
+        """Node addresses as seen by a client group, node 1 first."""
+        if not 0 <= group <= self.plan.groups:
+            raise ClusterError(f"there is no client group {group}: 1 to {self.plan.groups} are")
+        return [self.address(group, node) for node in self.nodes]
+
+    # --- starting ---
+
+    def _launch(self) -> None:
+        self._engine = Engine()
+        hosts = [_host(group) for group in self._groups]
+        offsets = [base + node for base in (CLIENT, API) for node in self.nodes]
+        self._block = ports.take(hosts, offsets)
+        # In the pool, as all that makes something: an interrupt must not cut off the engine's
+        # answer and so leave behind what appears after the clean-up.
+        (self._network,) = self._each([self._name("net")], self._create_network)
+        self._each(self.nodes, self._start_pod)
+        for which, peer in enumerate(self.peers):
+            self.before_linking(peer)
+            self._each(self.nodes, partial(self._link_to_peers, which))
+
+    def _create_network(self, name: str) -> Network:
+        return self._engine.create_network(name, labels=self._labels())
+
+    def _start_pod(self, node: int) -> None:
+        link = self._create_link(node)
+        name, api = f"{self.node_name(node)}-link", self._block.base + API + node
+        pod = self._pods[node] = Pod(node, link, LinkServer(name, ports.LOOPBACK, api))
+        pod.server = self._create_server(node)
+        self._engine.start(link)
+        state = self._engine.state(link)
+        pod.ip = state.addresses.get(self._network.name, "") if state else ""
+        if not pod.ip:
+            raise ClusterError(f"{link.name} has no address in its network")
+        self._engine.start(pod.server)
+        pod.links.wait_until_up(START_LIMIT_S)
+        here = f"{ports.LOOPBACK}:{self.port(node)}"
+        pod.links.populate(
+            Listen(links.client_link(group), f"0.0.0.0:{CLIENT_PORTS + group}", here)
+            for group in self._groups
+        )
+
+    def _link_to_peers(self, which: int, node: int) -> None:
+        self._pods[node].links.populate(
+            Listen(
+                links.peer_link(self.peers[which], other),
+                f"{ports.LOOPBACK}:{self.peer_port(which, other)}",
+                "{}:{}".format(*self._peer_address(which, other)),
+            )
+            for other in self.nodes
+            if other != node
+        )
+
+    def _create_link(self, node: int) -> Container:
+        published = {CLIENT_PORTS + group: [self.address(group, node)] for group in self._groups}
+        return self._engine.create_container(
+            self._image("toxiproxy"),
+            self._name(f"{self.node_name(node)}-link"),
+            entrypoint=["toxiproxy", "-host=0.0.0.0", f"-port={API_PORT}"],
+            env=links.PATIENT_ENV,
+            network=self._network,
+            ports={**published, API_PORT: [(ports.LOOPBACK, self._block.base + API + node)]},
+            labels=self._labels(),
+        )
+
+    def _create_server(self, node: int) -> Container:
+        runs = self.server(node)
+        return self._engine.create_container(
+            self._image(self.kind),
+            self._name(self.node_name(node)),
+            entrypoint=runs.command,
+            network_of=self._pods[node].link,
+            files=runs.files,
+            env=runs.env,
+            user="0:0",
+            labels=self._labels(),
+        )
+
+    def _replace(self, node: int) -> None:
+        """A container as new in the place of a killed one: its data is gone from the disk."""
+        if node not in self._killed:
+            raise ClusterError(f"{self.node_name(node)} runs: kill it before it is wiped")
+        pod = self._pods[node]
+        self._bury(self._server(node))
+        pod.server = None
+        pod.server = self._create_server(node)
+
+    def _server(self, node: int) -> Container:
+        pod = self._pods.get(node)
+        if pod is None or pod.server is None:
+            raise ClusterError(f"{self.plan.topology} has no running node {node}")
+        return pod.server
+
+    # --- ending ---
+
+    def _remove_all(self) -> None:
+        """Save the logs and remove everything that carries this cluster's label. Never raises."""
+        self._given_up.set()
+        # What is still being started must be there before it can be removed.
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        with self._new_pool() as pool, suppress(EngineError):
+            engine = getattr(self, "_engine", None)
+            if engine is not None:
+                mine = {owner.CLUSTER: self.id}
+                list(pool.map(self._bury, engine.containers(mine)))
+                for network in engine.networks(mine):
+                    engine.remove_network(network)
+        for pod in self._pods.values():
+            pod.links.close()
+        if hasattr(self, "_block"):
+            self._block.close()
+
+    def _bury(self, container: Container) -> None:
+        """Save what a container has said, and remove it, whatever it is doing. Never raises."""
+        with suppress(EngineError):
+            self._engine.unpause(container)
+        with suppress(EngineError, OSError):
+            said = self._engine.logs(container)
+            folder = Path(self.plan.log_dir)
+            folder.mkdir(parents=True, exist_ok=True)
+            name = container.name.removeprefix(self._name(""))
+            with (folder / f"{name}.log").open("a", encoding="utf-8") as file:
+                file.write(said)
+        with suppress(EngineError):
+            self._engine.remove(container)
+
+    def _last_words(self) -> str:
+        """The end of the servers' logs, for the message of a start that failed."""
+        lines = ""
+        for pod in self._pods.values():
+            with suppress(EngineError):
+                if pod.server is not None:
+                    said = self._engine.logs(pod.server, last_lines=LOG_LINES).strip()
+                    lines += f"\n{self.node_name(pod.node)} said last:\n{said}"
+        return lines
+
+    # --- small things ---
+
+    def _poll(self, attempt: Callable[[], None], limit_s: float, complaint: str) -> None:
+        """Try until it works; ClusterError with the last reason when the time is over."""
+        until = time.monotonic() + limit_s
+        while True:
+            try:
+                return attempt()
+            except PROBE_FAILURES as error:
+                if time.monotonic() > until or self._given_up.is_set():
+                    raise ClusterError(f"{complaint}: {error}") from error
+            time.sleep(POLL_S)
+
+    @property
+    def _groups(self) -> Sequence[int]:
+        return range(self.plan.groups + 1)
+
+    def _each(self, items: Iterable[T], work: Callable[[T], R]) -> list[R]:
+        """Do it for all at once; when all have ended, raise the first failure."""
+        futures: list[Future[R]] = [self._pool.submit(work, item) for item in items]
+        wait(futures)
+        return [future.result() for future in futures]
+
+    def _new_pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(2 * self.plan.size + 1, thread_name_prefix="cluster")
+
+    def _image(self, name: str) -> str:
+        return self.plan.images.get(name) or images.recipes()[name].ref
+
+    def _name(self, part: str) -> str:
+        return f"lockbench-{self.id}-{part}"
+
+    def _peer_address(self, which: int, node: int) -> Address:
+        """Where the harness reaches a peer port past all links."""
+        return (self._pods[node].ip, self.peer_port(which, node))
+
+    def _labels(self) -> dict[str, str]:
+        return owner.labels(self.plan.run_id, self.id)
+
+
+def _host(group: int) -> str:
+    return f"127.0.0.{1 + group}"
