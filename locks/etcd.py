@@ -18,6 +18,9 @@ long as the server said (whole seconds, at least one and a half election timeout
 the lease is renewed whenever a third of it has passed, so a grant is promised at least two thirds.
 A new leader starts all leases afresh, so they never end early.
 
+A lease whose revocation was not confirmed is revoked again before the client's next acquire. Other
+clients need not wait then until it runs out, which a change of leader delays.
+
 Does not guarantee: that a holder stops when its lease is over; that a lease ends on time (etcd
 looks every half second, and a change of leader lengthens all).
 
@@ -39,6 +42,7 @@ import random
 import time
 from base64 import b64encode
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -139,6 +143,7 @@ class Etcd:
         random.shuffle(self._nodes)
         self._clients = [_client(node, timeout_s) for node in self._nodes]
         self._at = 0
+        self._unrevoked: list[int] = []  # leases to be revoked again
 
     def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
         """Queues for the key and waits for its turn."""
@@ -146,6 +151,7 @@ class Etcd:
         backoff = Backoff(RETRY_MIN_S, RETRY_MAX_S)
         while True:
             try:
+                self._revoke_again()
                 claim = self._claim(key, ttl_s)
             except ERRORS as error:
                 if deadline.over():
@@ -161,6 +167,7 @@ class Etcd:
         except LeaseGoneError:
             return NotHeld()
         except ERRORS as error:
+            self._unrevoked.append(hold.handle.lease)
             return Unknown(f"revoke: {_named(error)}")
         return Released()
 
@@ -220,6 +227,7 @@ class Etcd:
         except LeaseGoneError:
             pass
         except ERRORS as error:
+            self._unrevoked.append(claim.lease)
             if claim.written:
                 return Unknown(f"{reason}; revoke: {_named(error)}")
         return Denied(reason)
@@ -287,6 +295,12 @@ class Etcd:
     def _revoke(self, lease: int) -> None:
         self._post("lease/revoke", {"ID": lease})
 
+    def _revoke_again(self) -> None:
+        while self._unrevoked:
+            with suppress(LeaseGoneError):
+                self._revoke(self._unrevoked[-1])
+            self._unrevoked.pop()
+
     def _post(self, path: str, body: dict[str, Any]) -> Any:
         """One attempt at the present endpoint. An error makes the next one present."""
         client = self._clients[self._at]
@@ -306,8 +320,8 @@ def wait_for_deletion(node: Address, ahead: Ahead, timeout_s: float, limit_s: fl
     """Whether the key was deleted within ``limit_s``. ``timeout_s`` bounds the start of the watch.
 
     Not etcd3gw's own watch: it posts without a timeout, reads in a pool of two threads per watch,
-    and loses there every error, so that a waiter whose stream broke is never told. A plain socket
-    in the waiting greenlet needs no thread, ends when it should, and a third of the CPU.
+    and swallows every error there, so that a waiter whose stream broke is never told. A plain
+    socket in the waiting greenlet needs no thread and ends when it should.
     """
     connection = http.client.HTTPConnection(node.host, node.port, timeout=timeout_s)
     create = {"key": ahead.name, "start_revision": ahead.seen_at + 1, "filters": ["NOPUT"]}

@@ -26,16 +26,19 @@ What each error means (``OUTCOMES`` holds the same as data):
 - Not connected: nothing is sent, no effect.
 - The create was sent and not answered, or the connection broke: the wait goes on after a reconnect.
   When it is over, the node is looked for and deleted; if that is confirmed the outcome is gave-up,
-  else Unknown, and the session is given up, which ends the node with it.
+  else Unknown.
 - The session expired: the node is gone with it, certainly not held.
-- Release: NoNode or an expired session is NotHeld; no answer or a broken connection is Unknown and
-  ends the session too, since the node would outlive its holder.
+- Release: NoNode or an expired session is NotHeld; no answer or a broken connection is Unknown.
+
+A node of unknown fate would block the queue for as long as the session lives, and the session lives
+as long as the client. So after an Unknown the deletion goes on in the background until the server
+confirms it or the session has ended (Curator calls it a guaranteed delete).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -58,7 +61,7 @@ from locks.base import (
     Unknown,
     token_of,
 )
-from locks.zookeeper_session import NoAnswerError, Session
+from locks.zookeeper_session import RECONNECT_S, NoAnswerError, Session
 
 ROOT = "/lockbench"
 MARK = "-lock-"
@@ -106,12 +109,11 @@ class ZooKeeper:
     def __init__(
         self, nodes: Sequence[Address], *, timeout_s: float, ttl_s: float, observer: Observer
     ) -> None:
-        self._nodes = nodes
         self._timeout_s = timeout_s
-        self._ttl_s = ttl_s
         self._observer = observer
         self._holds: dict[int, Hold] = {}
-        self._session = self._open()
+        self._closed = False
+        self._session = Session(nodes, ttl_s, on_heartbeat=self._heartbeat, on_lost=self._lose_all)
 
     def acquire(
         self,
@@ -148,12 +150,14 @@ class ZooKeeper:
         except (NoNodeError, SessionExpiredError):
             return NotHeld()
         except UNSURE as error:
-            self._give_up_session()
+            path: str = hold.handle.path
+            self._clean_up_later(lambda: self._delete(path))
             return Unknown(f"delete: {_named(error)}")
         return Released()
 
     def close(self) -> None:
         """Ends the session, waiting no longer than the client timeout for the server's word."""
+        self._closed = True
         self._holds.clear()
         self._session.dispose().join(self._timeout_s)
 
@@ -219,17 +223,37 @@ class ZooKeeper:
         if not place.sent:
             return Denied(reason.replace("gave-up", "no-effect", 1))
         try:
-            if place.node is None:
-                self._require_connection(self._timeout_s)
-                place.node = place.ours(self._children(place.parent))
-            if place.node is not None:
-                self._delete(f"{place.parent}/{place.node}")
+            self._remove(place)
         except (NoNodeError, SessionExpiredError):
             pass
         except UNSURE as error:
-            self._give_up_session()
+            self._clean_up_later(lambda: self._remove(place))
             return Unknown(f"{reason}; clean-up: {_named(error)}")
         return Denied(reason)
+
+    def _remove(self, place: Place) -> None:
+        if place.node is None:
+            self._require_connection(self._timeout_s)
+            place.node = place.ours(self._children(place.parent))
+        if place.node is not None:
+            self._delete(f"{place.parent}/{place.node}")
+
+    def _clean_up_later(self, attempt: Callable[[], None]) -> None:
+        """Repeats the attempt in the background until the server has answered it or this client
+        is closed."""
+
+        def attempts() -> None:
+            while not self._closed:
+                try:
+                    attempt()
+                except (NoNodeError, SessionExpiredError):
+                    return
+                except UNSURE:
+                    time.sleep(RECONNECT_S)
+                else:
+                    return
+
+        self._zk.handler.spawn(attempts)
 
     # Requests.
 
@@ -257,11 +281,6 @@ class ZooKeeper:
 
     # The session.
 
-    def _open(self) -> Session:
-        return Session(
-            self._nodes, self._ttl_s, on_heartbeat=self._heartbeat, on_lost=self._lose_all
-        )
-
     def _heartbeat(self, session_id: int, sent_ns: int, valid_until_ns: int) -> None:
         for hold in list(self._holds.values()):
             if hold.handle.session_id == session_id:
@@ -276,12 +295,6 @@ class ZooKeeper:
         for hold in list(self._holds.values()):
             if self._holds.pop(hold.id, None) is not None:
                 self._observer.lost(hold)
-
-    def _give_up_session(self) -> None:
-        """A node of unknown fate must not outlive this call by more than the session's timeout."""
-        self._lose_all()
-        self._session.dispose()
-        self._session = self._open()
 
 
 def _number(child: str) -> int:

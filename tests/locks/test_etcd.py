@@ -307,6 +307,15 @@ def test_a_cancelled_watch_is_not_a_deletion(gateway: Gateway) -> None:
         assert isinstance(answer, Denied)
 
 
+def test_a_lease_of_unknown_fate_is_revoked_before_the_next_acquire(gateway: Gateway) -> None:
+    with closing(connect(gateway)) as lock:
+        hold = granted(lock).hold
+        gateway.on("lease/revoke", CLOSE)
+        assert isinstance(lock.release(hold), Unknown)
+        granted(lock)
+        assert len(gateway.leases) == 1
+
+
 def test_extending_is_a_keepalive(gateway: Gateway) -> None:
     with closing(connect(gateway)) as lock:
         hold = granted(lock).hold
