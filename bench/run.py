@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -23,13 +23,13 @@ from checker.check import check
 from checker.exposure import Exposure, exposure
 from checker.verdict import Report
 from clusters.base import Cluster, ClusterError, ClusterPlan, Led, Measurable
-from history.columns import History
+from history.columns import History, Ints
 from history.op import Fault
 from history.recording import read_recording, write_faults, write_meta
 from nemesis.base import Arena
 from nemesis.conductor import Played, play
 from nemesis.registry import faults
-from results.numbers import Phases, measure
+from results.numbers import Phases, before, measure
 from workloads.fleet import Fleet, LoadError
 from workloads.load import Load
 
@@ -56,7 +56,8 @@ class Outcome:
 
     document: dict[str, object]
     ending: Ending
-    shown: frozenset[str] = field(default_factory=frozenset)
+    shown: frozenset[str]
+    before_ns: Mapping[str, Ints]  # see results.numbers.before; empty where there are no numbers
 
 
 def run_case(
@@ -86,6 +87,7 @@ def run_case(
         document,
         Ending[str(document["ending"]).upper()],
         frozenset(v for v, r in _observed(document).items() if r == "invalid"),
+        scene.before_ns,
     )
 
 
@@ -98,6 +100,7 @@ class _Scene:
     run_id: str
     timings: Timings
     web_port: int | None
+    before_ns: Mapping[str, Ints] = field(default_factory=dict)
     start_ns: int | None = None
     load: Load | None = None
     faults: list[Fault] = field(default_factory=list)
@@ -284,11 +287,11 @@ def _numbers(scene: _Scene, history: History) -> dict[str, object]:
     own_end = floor_end + int(1e9 * phases.own_s)
     end = own_end + int(1e9 * phases.contended_s)
     health = generator_health(folder / "logs", scene.faults, (floor_end, end))
-    numbers = measure(
-        history,
-        Phases((start_ns, floor_end), (floor_end, own_end), (own_end, end)),
-        unknown_after_s=scene.case.pace.client_timeout_s,
-    ).to_json()
+    spans = Phases((start_ns, floor_end), (floor_end, own_end), (own_end, end))
+    timeout_s = scene.case.pace.client_timeout_s
+    numbers = measure(history, spans, unknown_after_s=timeout_s).to_json()
+    if health["ok"] and scene.case.workload != PUBLISHED:
+        scene.before_ns = before(history, spans)
     if scene.case.workload == PUBLISHED:
         numbers["cycles_per_second"] = numbers["own_cycles_per_second"]
     return {

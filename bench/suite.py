@@ -26,6 +26,7 @@ from locks.base import VERDICTS
 from results import machine, tables
 from results.live import LiveView
 from results.store import RunFolder, StoreError
+from results.undisturbed import Undisturbed
 from workloads.fleet import leftovers
 
 RUNS = Path("runs")
@@ -60,6 +61,7 @@ def run_cases(
     run_id = uuid.uuid4().hex[:12]
     documents: list[dict[str, Any]] = []
     endings: list[Ending] = []
+    undisturbed = Undisturbed()
     ending = Ending.BENCH
     try:
         with LiveView(len(cases), console) as live:
@@ -69,12 +71,15 @@ def run_cases(
                     case, number, run, run_id=run_id, live=live, rest_s=rest_s, web_port=web_port
                 )
                 documents.append(outcome.document)
+                if outcome.before_ns:
+                    undisturbed.add(outcome.document, outcome.before_ns)
                 if case.workload != PUBLISHED:
                     endings.append(outcome.ending)
-                _save(run, name, documents, "running")
+                _save(run, _results(name, documents, undisturbed, "running"))
         ending = Ending.worst(endings) if endings else Ending.OK
     finally:
-        results = _save(run, name, documents, ending.word)
+        results = _results(name, documents, undisturbed, ending.word)
+        _save(run, results)
         run.finish(ending.word)
     return Finished(ending, run.path, results)
 
@@ -147,15 +152,23 @@ def _due(case: Case, verdict: str) -> Any:
     return expected if expected.expected == "breaks" else None
 
 
-def _save(
-    run: RunFolder, name: str, documents: Sequence[dict[str, Any]], ending: str
+def _results(
+    name: str, documents: Sequence[dict[str, Any]], undisturbed: Undisturbed, ending: str
 ) -> dict[str, Any]:
-    results = {"name": name, "cases": list(documents), "ending": ending}
+    """The object of ``results.json`` and of ``--json``."""
+    return {
+        "name": name,
+        "cases": list(documents),
+        "undisturbed": undisturbed.to_json(),
+        "ending": ending,
+    }
+
+
+def _save(run: RunFolder, results: dict[str, Any]) -> None:
     run.write_results(results)
-    if documents:
+    if results["cases"]:
         for file, text in tables.files(run, results).items():
             run.write_text(file, text)
-    return results
 
 
 def _ready(cases: Sequence[Case], console: Console) -> Engine:

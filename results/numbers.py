@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from history.columns import History, Ints, Small
 from history.op import NULL, F, Type
-from results.quantiles import EMPTY, P50, Quantiles, carries, quantiles
+from results.quantiles import P50, Quantiles, carries, quantiles
 
 Interval = tuple[int, int]
 Mask = NDArray[np.bool_]
@@ -138,7 +138,7 @@ def measure(history: History, phases: Phases, *, unknown_after_s: float = 0.0) -
         "acquire_beside": granted & own & in_contended,
     }
     service = {kind: view.latencies(pick, names) for kind, pick in picks.items()}
-    service["handover"] = _handovers(view, granted, contended & in_contended, names)
+    service["handover"] = _by_phase(*_handovers(view, granted, contended & in_contended), names)
     response = {
         kind: view.latencies(pick & view.paced, names, from_intended=True)
         for kind, pick in picks.items()
@@ -159,6 +159,23 @@ def measure(history: History, phases: Phases, *, unknown_after_s: float = 0.0) -
         floor_acquire_ms=view.latencies(floor, PHASES[:1], pooled=True)["before"],
         series=_series(view, granted & contended, phases.contended),
     )
+
+
+def before(history: History, phases: Phases) -> dict[str, Ints]:
+    """Kind → every latency before the first fault, in nanoseconds: what may be pooled over cases
+    of the same lock (``results.undisturbed``). Kinds ``acquire`` (own phase), ``handover`` and
+    ``wait``."""
+    view = _View(history, 0.0)
+    granted = view.is_f(F.ACQUIRE) & view.ok & (view.phase == BEFORE)
+    own = granted & view.has_role(_Role.OWN) & view.within(phases.own)
+    contended = view.has_role(_Role.CONTENDED) & view.within(phases.contended)
+    took = history.complete_ns - history.invoke_ns
+    handovers, phase = _handovers(view, view.is_f(F.ACQUIRE) & view.ok, contended)
+    return {
+        "acquire": took[own],
+        "handover": handovers[phase == BEFORE],
+        "wait": took[granted & contended],
+    }
 
 
 class _Role(IntEnum):
@@ -275,12 +292,10 @@ def _by_phase(took_ns: Ints, phase: Small, names: tuple[str, ...]) -> dict[str, 
     }
 
 
-def _handovers(
-    view: _View, granted: Mask, contended: Mask, names: tuple[str, ...]
-) -> dict[str, Quantiles]:
-    """Pairs each confirmed release with the grant that it made possible.
+def _handovers(view: _View, granted: Mask, contended: Mask) -> tuple[Ints, Small]:
+    """How long each hand-over took, in nanoseconds, and in which phase.
 
-    On one key, in the order of (grant completed, release invoked): grant of X, release of X, grant
+    Pairs each confirmed release with the grant that it made possible. On one key, in the order of (grant completed, release invoked): grant of X, release of X, grant
     of Y, next to each other, where Y was asked for before X was released. Next to each other and
     with the same hold, so that a key granted twice over yields no pair that never was one.
     """
@@ -288,7 +303,7 @@ def _handovers(
     released = view.is_f(F.RELEASE) & view.ok
     rows = np.flatnonzero((granted | released) & contended)
     if len(rows) < 3:
-        return dict.fromkeys(names, EMPTY)
+        return np.empty(0, np.int64), np.empty(0, np.uint8)
     is_grant = granted[rows]
     at = np.where(is_grant, history.complete_ns[rows], history.invoke_ns[rows])
     order = np.lexsort((at, history.key[rows]))
@@ -303,7 +318,7 @@ def _handovers(
         & (history.invoke_ns[rows[2:]] <= at[1:-1])
     )
     begun, ended = at[1:-1][follows], at[2:][follows]
-    return _by_phase(ended - begun, view.faults.phase_of(begun, ended), names)
+    return ended - begun, view.faults.phase_of(begun, ended)
 
 
 def _counts(view: _View, names: tuple[str, ...]) -> dict[str, dict[str, dict[str, int]]]:

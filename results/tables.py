@@ -38,13 +38,16 @@ from results.footnotes import footnotes
 from results.published import CAPTION, published_grid
 from results.sentence import sentence
 from results.store import NotARun, RunFolder
+from results.undisturbed import CAPTION as UNDISTURBED_CAPTION
+from results.undisturbed import undisturbed_grid
 from results.wording import NONE
 
 ABSENT: Final = "·"
 KEPT, BROKE, OPEN, FAILED = "✓", "✗", "?", "!"
 STYLES: Final = {KEPT: "green", BROKE: "red", OPEN: "yellow", FAILED: "magenta"}
 VERDICT_TITLE: Final = "Verdicts"
-LATENCY_TITLE: Final = "Latency and throughput (ms, p50 / p99)"
+UNDISTURBED_TITLE: Final = "Each lock before any fault"
+LATENCY_TITLE: Final = "Every case: latency (ms, p50 / p99) and throughput"
 PUBLISHED_TITLE: Final = "The published experiment, repeated (informational)"
 
 
@@ -56,6 +59,7 @@ class Tables:
     frames: Frames
     verdicts: pd.DataFrame
     latency: pd.DataFrame
+    undisturbed: pd.DataFrame | None
     published: pd.DataFrame | None
     footnotes: list[str]
     cases: Sequence[Case]
@@ -66,6 +70,7 @@ def tables(
     *,
     machine: Mapping[str, Any] | None = None,
     versions: Mapping[str, Any] | None = None,
+    undisturbed: Sequence[Mapping[str, Any]] = (),
 ) -> Tables:
     """``machine`` is from ``results.machine.facts``; ``versions`` may be nested."""
     made = frames(cases)
@@ -74,6 +79,7 @@ def tables(
         frames=made,
         verdicts=verdict_matrix(cases),
         latency=latency_table(cases, made),
+        undisturbed=undisturbed_grid(undisturbed),
         published=published_grid(cases),
         footnotes=footnotes(cases, made, machine=machine or {}, versions=versions or {}),
         cases=cases,
@@ -87,6 +93,9 @@ def print_tables(made: Tables, console: Console) -> None:
     console.print()
     if not made.verdicts.empty:
         console.print(_drawn(_with_index(made.verdicts), VERDICT_TITLE))
+    if made.undisturbed is not None:
+        console.print(_drawn(made.undisturbed, UNDISTURBED_TITLE))
+        console.print(Padding(Text(UNDISTURBED_CAPTION, style="dim"), (0, 0, 1, 0)))
     if not made.latency.empty:
         console.print(_drawn(_stacked(made.latency), LATENCY_TITLE, first_of_group="fault"))
     if made.published is not None:
@@ -101,6 +110,12 @@ def report_markdown(made: Tables, *, title: str = "Lockbench") -> str:
     parts = [f"# {wording.escape_markdown(title)}", f"**{wording.escape_markdown(made.sentence)}**"]
     if not made.verdicts.empty:
         parts += [f"## {VERDICT_TITLE}", markdown_table(_with_index(made.verdicts))]
+    if made.undisturbed is not None:
+        parts += [
+            f"## {UNDISTURBED_TITLE}",
+            markdown_table(made.undisturbed),
+            UNDISTURBED_CAPTION,
+        ]
     if not made.latency.empty:
         parts += [f"## {LATENCY_TITLE}", markdown_table(made.latency)]
     if made.published is not None:
@@ -127,7 +142,12 @@ def stored(run: RunFolder, results: Mapping[str, Any]) -> Tables:
     cases = results.get("cases")
     if not isinstance(cases, list) or not all(isinstance(case, dict) for case in cases):
         raise NotARun(f"{run.path / 'results.json'} holds no list of cases; run it again")
-    return tables(cases, machine=run.machine(), versions=run.versions())
+    return tables(
+        cases,
+        machine=run.machine(),
+        versions=run.versions(),
+        undisturbed=results.get("undisturbed", ()),
+    )
 
 
 def files(run: RunFolder, results: Mapping[str, Any]) -> dict[str, str]:

@@ -45,6 +45,11 @@ class LockUser(User):
     wait_time = constant(0)
 
     def on_start(self) -> None:
+        self.connect()
+        self.session.wait_for_start()
+
+    def connect(self) -> None:
+        """Makes the client; an error counts as a user that could not connect."""
         self.session = session()
         kind = type(self).__name__.removesuffix("User").lower()
         self.number = self.session.number(kind)
@@ -56,7 +61,6 @@ class LockUser(User):
             raise
         self.session.progress[self.label] = 0
         self.session.count_ready()
-        self.session.wait_for_start()
 
     @task
     def live(self) -> None:
@@ -168,7 +172,7 @@ class VictimUser(LockUser):
     def floor(self, end_ns: int) -> None:
         begin = _cpu_ns()
         while monotonic_ns() < end_ns:
-            self.count(self.client.cycle(FLOOR_KEY, _no_hold))
+            self.count(self.client.cycle(FLOOR_KEY, no_hold))
         self.session.control.set_floor_cpu_ns(_cpu_ns() - begin)
 
     def contended(self, end_ns: int) -> None:
@@ -189,7 +193,7 @@ class VictimUser(LockUser):
         control.held = 0
 
 
-def _no_hold(_: Granted) -> None:
+def no_hold(_: Granted) -> None:
     """The floor is the lock's and the client's cost alone."""
 
 

@@ -23,7 +23,7 @@ def system(**verdicts: str) -> System:
         fence=None,
         waits_by="polling",
         source="the documentation",
-        connect=lambda *_, **__: None,  # type: ignore[arg-type, return-value]
+        connect=lambda *_, **__: None,  # type: ignore[arg-type]
         outcomes={},
         expectations={"wipe": expectations},
     )

@@ -9,6 +9,7 @@ import pytest
 from bench import plan
 from bench.errors import BadInput
 from nemesis.registry import NONE, faults
+from workloads.load import Pace
 
 
 def case(**changes: object) -> plan.Case:
@@ -27,7 +28,7 @@ def case(**changes: object) -> plan.Case:
         ({"network": "moon"}, "no network is called 'moon'"),
         ({"time_limit_s": 9.0}, "too short for client-pause"),
         ({"seed": -1}, "--seed is -1"),
-        ({"pace": plan.Pace(lease_ttl_s=0.5)}, "not longer than the client timeout"),
+        ({"pace": Pace(lease_ttl_s=0.5)}, "not longer than the client timeout"),
     ],
 )
 def test_what_does_not_fit_is_named(changes: dict[str, object], said: str) -> None:

@@ -353,7 +353,7 @@ def test_escaping_keeps_what_needs_none() -> None:
 
 def test_the_report_holds_sentence_tables_and_notes() -> None:
     text = report_markdown(tables([case("etcd", "kill")], versions={"redis": "8.1.0"}), title="Run")
-    order = ["# Run", "**", "## Verdicts", "## Latency and throughput", "## Notes", "redis 8.1.0"]
+    order = ["# Run", "**", "## Verdicts", "## Every case", "## Notes", "redis 8.1.0"]
     positions = [text.index(part) for part in order]
     assert positions == sorted(positions)
     assert "fault | lock | client floor | phase | acquire, own key" in text
