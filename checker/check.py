@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from time import perf_counter
 from typing import TypeVar
 
@@ -11,18 +11,20 @@ from checker.fences import fence_order
 from checker.fencing import scorings
 from checker.linearizable import linearizable
 from checker.measure import measurements
-from checker.promises import link, promises
+from checker.promises import link, promises, rows_of
 from checker.releases import Releases
 from checker.resource import lost_update, stale_holder, uses
 from checker.verdict import Report, Verdict
 from checker.words import Case
 from history.columns import History
+from history.op import F, Type
 
 T = TypeVar("T")
 
 
-def check(history: History) -> Report:
-    """Runs every check that applies. A check that crashes is unknown and hides no other."""
+def check(history: History, *, only: Collection[str] | None = None) -> Report:
+    """Runs every check that applies, or those named in ``only`` and no measurements. A check that
+    crashes is unknown and hides no other."""
     began = perf_counter()
     verdicts: dict[str, Verdict] = {}
     try:
@@ -33,7 +35,7 @@ def check(history: History) -> Report:
         return Report(len(history), 0, verdicts, {}, {"check": perf_counter() - began})
 
     def answer(name: str, ask: Callable[[], Verdict | None]) -> None:
-        verdict = attempt(name, ask)
+        verdict = attempt(name, ask) if only is None or name in only else None
         if verdict is not None:
             verdicts[name] = verdict
 
@@ -48,11 +50,13 @@ def check(history: History) -> Report:
     answer("stale-holder", lambda: stale_holder(case, used()))
     answer("lost-update", lambda: lost_update(case, used()))
     answer("linearizable", lambda: linearizable(case, links))
-    measured = measure("measurements", lambda: measurements(case, links))
-    fencing = measure("fencing", lambda: {"fencing": scorings(case, used())})
-    if fencing["fencing"] is not None:
-        measured |= fencing
-    grants = len(case.promises)
+    measured: dict[str, object] = {}
+    if only is None:
+        measured = measure("measurements", lambda: measurements(case, links))
+        fencing = measure("fencing", lambda: {"fencing": scorings(case, used())})
+        if fencing["fencing"] is not None:
+            measured |= fencing
+    grants = len(rows_of(history, F.ACQUIRE, Type.OK))
     return Report(len(history), grants, verdicts, measured, {"check": perf_counter() - began})
 
 

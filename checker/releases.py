@@ -56,7 +56,8 @@ class Releases:
         self._grant_of[promises.row] = np.arange(len(promises))
         self._told = _first_not_held(case, links)
         self._timelines: dict[int, _Timeline] = {}
-        self.judged = rows_of(history, F.RELEASE, Type.OK)
+        released = rows_of(history, F.RELEASE, Type.OK)
+        self.judged = released[keys_of(history, OWNED)[history.key[released]]]
         self.wrong: list[tuple[int, int, int]] = []  # (release, grant ended, row that shows it)
         self.false: list[tuple[int, int]] = []  # (release, later grant or -1 for released before)
         for row, again in self._suspects():
@@ -148,7 +149,7 @@ class Releases:
         """Releases answered ok of a hold that was over when they were invoked: (row, whether it
         had been released before)."""
         history, promises, links = self._case.history, self._case.promises, self._links
-        releases = links.under(self.judged[keys_of(history, OWNED)[history.key[self.judged]]])
+        releases = links.under(self.judged)
         index = self._grant_of[links.acquire[releases]]
         # An unknown acquire may have taken effect late, an inner one is no hold of its own.
         known = index >= 0

@@ -26,7 +26,7 @@ class Case:
         return f"client {self.history.process_name(int(self.history.process[row]))}"
 
     def key(self, row: int) -> str:
-        return self.history.keys[int(self.history.key[row])]
+        return self.history.keys[int(self.history.key[row])] or "the lock"
 
 
 def number(value: int) -> int | None:

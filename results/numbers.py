@@ -295,9 +295,10 @@ def _by_phase(took_ns: Ints, phase: Small, names: tuple[str, ...]) -> dict[str, 
 def _handovers(view: _View, granted: Mask, contended: Mask) -> tuple[Ints, Small]:
     """How long each hand-over took, in nanoseconds, and in which phase.
 
-    Pairs each confirmed release with the grant that it made possible. On one key, in the order of (grant completed, release invoked): grant of X, release of X, grant
-    of Y, next to each other, where Y was asked for before X was released. Next to each other and
-    with the same hold, so that a key granted twice over yields no pair that never was one.
+    Pairs each confirmed release with the grant that it made possible. On one key, in the order of
+    (grant completed, release invoked): grant of X, release of X, grant of Y, next to each other,
+    where Y was asked for before X was released. Next to each other and with the same hold, so that
+    a key granted twice over yields no pair that never was one.
     """
     history = view.history
     released = view.is_f(F.RELEASE) & view.ok

@@ -1,4 +1,4 @@
-"""The pooled table: only before the fault, only cases whose numbers count, quantiles that n carries."""
+"""The pooled table: only what was before the fault, only quantiles that n carries."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from history.columns import History, null_column
-from history.op import NULL, F, Fault, Object, Type
+from history.op import F, Fault, Object, Type
 from results.numbers import Phases, before
 from results.undisturbed import Undisturbed, undisturbed_grid
+from results.wording import NONE
 
 MS = 1_000_000
 
@@ -104,4 +105,4 @@ def test_a_failed_case_has_no_rate_and_no_floor() -> None:
     gathered.add({"lock": "etcd", "floor": {"cycles": 0}}, none)
     grid = undisturbed_grid(gathered.to_json())
     assert grid is not None
-    assert NULL not in grid.to_numpy().tolist()
+    assert grid.iloc[0]["acquire, own key"] == NONE
