@@ -6,14 +6,20 @@ See ``checker.exact`` for the argument that both belong to.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from checker.kinds import REENTRANT, keys_of
-from checker.promises import FOREVER, Bools, Links, Rows, has_values, rows_of
+from checker.promises import FOREVER, Bools, Links, Rows, Sequences, rows_of
 from checker.words import Case
 from history.columns import History, Ints
 from history.op import NULL, F, Type
+
+# Reading a member of an Enum class costs more than what is done with it.
+ACQUIRE: Final = int(F.ACQUIRE)
+OK: Final = int(Type.OK)
+FAIL: Final = int(Type.FAIL)
 
 
 @dataclass(frozen=True)
@@ -117,32 +123,34 @@ def unpaired(case: Case, links: Links) -> Ints:
     """
     history = case.history
     says = (history.type != Type.FAIL) | links.not_held
-    rows = np.flatnonzero(((history.f == F.ACQUIRE) | (history.f == F.RELEASE)) & says)
-    held = history.hold[rows] != NULL if has_values(history.hold) else np.zeros(len(rows), np.bool_)
+    paired = ((history.f == F.ACQUIRE) | (history.f == F.RELEASE)) & says
     bad: list[int] = []
-    if np.any(held):
-        bad += _touching(history, rows[held], history.hold)
+    if links.by_hold is not None:
+        sequences = links.by_hold.only(paired)
+        bad += _touching(history, sequences) + _spare(history, sequences)
         bad += _extended_at_once(history, links)
-    if not np.all(held):
-        extends = np.flatnonzero((history.f == F.EXTEND) & says)
-        extends = extends[history.hold[extends] == NULL]
-        loose = np.concatenate([rows[~held], extends]) if len(extends) else rows[~held]
-        bad += _touching(history, loose, history.process)
-    unknown = rows[history.type[rows] == Type.INFO]
+    if links.by_process is not None:
+        loose = paired
+        if links.by_hold is not None:
+            loose = paired & (history.hold == NULL)
+        sequences = links.by_process.only(loose)
+        bad += _spare(history, sequences)
+        extends = (history.f == F.EXTEND) & says
+        if np.any(extends):
+            sequences = links.by_process.only(loose | extends)
+        bad += _touching(history, sequences)
+    unknown = rows_of(history, F.ACQUIRE, Type.INFO)
     if len(unknown):
-        bad += _spare(case, rows, unknown)
-        bad += _contested(history, links, unknown[history.f[unknown] == F.ACQUIRE])
+        bad += _contested(history, links, unknown)
     return np.unique(np.array(bad, np.int64))
 
 
-def _touching(history: History, rows: Rows, identity: Ints) -> list[int]:
+def _touching(history: History, sequences: Sequences) -> list[int]:
     """Keys with an operation that was invoked before an earlier one of its identity had ended."""
-    order = rows[np.lexsort((rows, history.key[rows], identity[rows]))]
-    who, key, done = identity[order], history.key[order], history.complete_ns[order]
-    same = (who[1:] == who[:-1]) & (key[1:] == key[:-1])
-    epsilon = 2 * history.epsilon_ns
-    touching = same & (done[:-1] >= history.invoke_ns[order[1:]] - epsilon) & (done[:-1] != NULL)
-    return [int(k) for k in np.unique(key[1:][touching])]
+    row, same = sequences.rows, sequences.same[1:]
+    done, invoked = history.complete_ns[row[:-1]], history.invoke_ns[row[1:]]
+    touching = same & (done >= invoked - 2 * history.epsilon_ns) & (done != NULL)
+    return [int(k) for k in np.unique(history.key[row[1:][touching]])]
 
 
 def _extended_at_once(history: History, links: Links) -> list[int]:
@@ -164,52 +172,42 @@ def _contested(history: History, links: Links, acquires: Rows) -> list[int]:
     return [int(key) for key in np.unique(history.key[acquires[both]])]
 
 
-def _spare(case: Case, rows: Rows, unknown: Rows) -> list[int]:
+def _spare(history: History, sequences: Sequences) -> list[int]:
     """The keys of identities with a spare operation."""
-    history = case.history
-    held = history.hold[unknown] != NULL
-    bad = []
-    if np.any(held):
-        bad += _spare_within(case, rows[history.hold[rows] != NULL], history.hold)
-    if not np.all(held):
-        bad += _spare_within(case, rows[history.hold[rows] == NULL], history.process)
-    return bad
-
-
-def _spare_within(case: Case, rows: Rows, identity: Ints) -> list[int]:
-    history = case.history
-    order = rows[np.lexsort((rows, identity[rows], history.key[rows]))]
-    who, key = identity[order], history.key[order]
-    new = np.ones(len(order), np.bool_)
-    new[1:] = (who[1:] != who[:-1]) | (key[1:] != key[:-1])
-    group = np.cumsum(new) - 1
-    # Only where an unknown and another acquire of the same identity come together can one be spare.
-    acquires = np.flatnonzero(history.f[order] == F.ACQUIRE)
+    row = sequences.rows
+    unknown = history.type[row] == Type.INFO
+    if not np.any(unknown):
+        return []
+    group = np.cumsum(~sequences.same) - 1
+    # Only an unknown that another acquire of the same identity follows can be spare, or an unknown
+    # acquire that another one precedes.
+    is_acquire = history.f[row] == F.ACQUIRE
+    acquires = np.flatnonzero(is_acquire)
     several = np.bincount(group[acquires], minlength=int(group[-1]) + 1) > 1
     last_acquire = np.zeros(len(several), np.intp)
     last_acquire[group[acquires]] = acquires
-    followed = several[group] | (np.arange(len(order)) < last_acquire[group])
-    followed &= history.type[order] == Type.INFO
-    edges = np.flatnonzero(np.append(new, True))
-    return [
-        int(key[edges[g]])
-        for g in np.unique(group[followed]).tolist()
-        if _has_spare(case, order[edges[g] : edges[g + 1]].tolist())
-    ]
+    suspect = unknown & (is_acquire & several[group] | (np.arange(len(row)) < last_acquire[group]))
+    edges = np.flatnonzero(np.append(~sequences.same, True))
+    bad = []
+    for g in np.unique(group[suspect]).tolist():
+        mine = row[edges[g] : edges[g + 1]]
+        if _has_spare(history.f[mine].tolist(), history.type[mine].tolist()):
+            bad.append(int(history.key[mine[0]]))
+    return bad
 
 
-def _has_spare(case: Case, rows: list[int]) -> bool:
-    history = case.history
+def _has_spare(functions: list[int], outcomes: list[int]) -> bool:
+    """Whether the operations of one identity, in their order, leave one that could serve twice."""
     spare = False
     pending = False  # an unknown release that the next granted acquire would account for
     granted = False
-    for row in rows:
-        known = history.type[row] == Type.OK
-        if history.f[row] == F.ACQUIRE:
+    for f, outcome in zip(functions, outcomes, strict=True):
+        known = outcome == OK
+        if f == ACQUIRE:
             if spare or (not known and (pending or granted)):
                 return True
             spare, pending, granted = not known, False, known
-        elif history.type[row] == Type.FAIL:
+        elif outcome == FAIL:
             # Not held: whatever was pending may have done it.
             granted = False
         elif known:

@@ -67,11 +67,12 @@ def _judged(case: Case) -> Bools:
     history = case.history
     judged = np.zeros(len(history.keys), np.bool_)
     locking = (history.f == F.ACQUIRE) | (history.f == F.RELEASE) | (history.f == F.EXTEND)
-    judged[np.unique(history.key[locking])] = True
+    judged[history.key[locking]] = True
     resource = np.isin(history.f, [int(f) for f in RESOURCE_OPERATIONS])
     if np.any(resource):
-        used = np.unique(history.key[resource])
-        judged[used] |= keys_of(history, RESOURCES)[used]
+        used = np.zeros(len(judged), np.bool_)
+        used[history.key[resource]] = True
+        judged |= used & keys_of(history, RESOURCES)
     return judged
 
 

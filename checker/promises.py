@@ -81,6 +81,26 @@ class Promises:
 
 
 @dataclass(frozen=True)
+class Sequences:
+    """The rows of each identity one after the other: ``rows`` in that order, ``same`` where an
+    entry has the identity of the one before."""
+
+    rows: Rows
+    same: Bools
+
+    def only(self, chosen: Bools) -> Sequences:
+        """Without the rows of the history that are not chosen."""
+        if len(self.rows) == 0:
+            return self
+        group = np.cumsum(~self.same)
+        kept = chosen[self.rows]
+        group = group[kept]
+        same = np.zeros(len(group), np.bool_)
+        same[1:] = group[1:] == group[:-1]
+        return Sequences(self.rows[kept], same)
+
+
+@dataclass(frozen=True)
 class Links:
     """Which acquire every row belongs to.
 
@@ -92,6 +112,8 @@ class Links:
     acquire: Rows
     not_held: Bools
     held: Bools
+    by_hold: Sequences | None
+    by_process: Sequences | None
 
     def under(self, rows: Rows) -> Rows:
         """Those of ``rows`` that have an acquire."""
@@ -113,21 +135,24 @@ def link(history: History) -> Links:
     """By hold id where there is one, else to the last acquire of the same process and key."""
     acquire = np.full(len(history), -1, np.intp)
     by_hold = has_values(history.hold)
+    sequences: dict[str, Sequences] = {}
     lock_row = (history.f == F.RELEASE) | (history.f == F.EXTEND) | (history.f == F.LOST)
     if by_hold:
         held = history.hold != NULL
-        _link_within(history, acquire, np.flatnonzero(held), history.hold)
+        sequences["hold"] = _link_within(history, acquire, np.flatnonzero(held), history.hold)
         lock_row &= ~held
     if not by_hold or np.any(lock_row):
         rows = np.flatnonzero(lock_row | (history.f == F.ACQUIRE))
         linked_by_hold = acquire[rows] if by_hold else None
-        _link_within(history, acquire, rows, _process_and_key(history))
+        sequences["process"] = _link_within(history, acquire, rows, _process_and_key(history))
         if linked_by_hold is not None:
             acquire[rows] = np.where(linked_by_hold >= 0, linked_by_hold, acquire[rows])
     return Links(
         acquire=acquire,
         not_held=failed_with(history, "not-held"),
         held=failed_with(history, "held"),
+        by_hold=sequences.get("hold"),
+        by_process=sequences.get("process"),
     )
 
 
@@ -173,7 +198,7 @@ def by_key_and_time(key: Ids, time: Ints) -> Rows:
     return order[stable_order(key[order].astype(np.int64))]
 
 
-def _link_within(history: History, acquire: Rows, rows: Rows, group: Ints) -> None:
+def _link_within(history: History, acquire: Rows, rows: Rows, group: Ints) -> Sequences:
     """Sets ``acquire[rows]`` to the last acquire at or before each row in its group and key."""
     order = stable_order(group[rows])
     row = rows[order]
@@ -186,9 +211,11 @@ def _link_within(history: History, acquire: Rows, rows: Rows, group: Ints) -> No
     if np.any(other_key):
         # One name was used for holds of several keys: sort them apart.
         apart = np.unique(np.stack([group, history.key]), axis=1, return_inverse=True)[1]
-        _link_within(history, acquire, rows, apart.reshape(-1).astype(np.int64))
-        return
+        return _link_within(history, acquire, rows, apart.reshape(-1).astype(np.int64))
     acquire[row] = np.where(same, found, -1)
+    same[1:] = here[1:] == here[:-1]
+    same[:1] = False
+    return Sequences(row, same)
 
 
 def promises(history: History, links: Links) -> Promises:
