@@ -36,20 +36,16 @@ What each error means (``OUTCOMES`` holds the same as data):
 from __future__ import annotations
 
 import http.client
-import json
 import math
 import random
 import time
-from base64 import b64encode
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import requests
-from etcd3gw.client import Etcd3Client
 from etcd3gw.exceptions import Etcd3Exception
-from requests.adapters import HTTPAdapter
 
 from locks.base import (
     Acquired,
@@ -68,9 +64,9 @@ from locks.base import (
     System,
     Unknown,
 )
+from locks.etcd_gateway import Ahead, client_of, encoded, wait_for_deletion
 
 PREFIX = "lockbench"
-API = "/v3/"
 RETRY_MIN_S = 0.010  # between an error and the next endpoint
 RETRY_MAX_S = 0.100
 RENEW_AFTER = 1 / 3  # of the lease
@@ -87,13 +83,6 @@ class Handle(NamedTuple):
 
     lease: int
     revision: int
-
-
-class Ahead(NamedTuple):
-    """The key to wait for, and the revision at which it was seen."""
-
-    name: str  # in base64, as the gateway speaks
-    seen_at: int
 
 
 @dataclass(slots=True)
@@ -141,7 +130,7 @@ class Etcd:
         self._timeout_s = timeout_s
         self._nodes = list(nodes)
         random.shuffle(self._nodes)
-        self._clients = [_client(node, timeout_s) for node in self._nodes]
+        self._clients = [client_of(node, timeout_s) for node in self._nodes]
         self._at = 0
         self._unrevoked: list[int] = []  # leases to be revoked again
 
@@ -246,7 +235,7 @@ class Etcd:
         """Writes our key and reads, in the same transaction, the two keys created last: ours and
         the one before it."""
         claim.written = True
-        name = _b64(claim.name)
+        name = encoded(claim.name)
         put = {"key": name, "lease": claim.lease}
         last_two = {**_by_creation(claim.prefix), "limit": 2}
         answer = self._post(
@@ -264,7 +253,7 @@ class Etcd:
         return _ahead(found[1:], answer)
 
     def _look_again(self, claim: Claim, revision: int) -> Ahead | None:
-        mine = {"key": _b64(claim.name), "target": "CREATE", "create_revision": revision}
+        mine = {"key": encoded(claim.name), "target": "CREATE", "create_revision": revision}
         before = {**_by_creation(claim.prefix), "limit": 1, "max_create_revision": revision - 1}
         answer = self._post("kv/txn", {"compare": [mine], "success": [{"request_range": before}]})
         if not answer.get("succeeded"):
@@ -316,46 +305,6 @@ class Etcd:
         self._at = (self._at + 1) % len(self._clients)
 
 
-def wait_for_deletion(node: Address, ahead: Ahead, timeout_s: float, limit_s: float) -> bool:
-    """Whether the key was deleted within ``limit_s``. ``timeout_s`` bounds the start of the watch.
-
-    Not etcd3gw's own watch: it posts without a timeout, reads in a pool of two threads per watch,
-    and swallows every error there, so that a waiter whose stream broke is never told. A plain
-    socket in the waiting greenlet needs no thread and ends when it should.
-    """
-    connection = http.client.HTTPConnection(node.host, node.port, timeout=timeout_s)
-    create = {"key": ahead.name, "start_revision": ahead.seen_at + 1, "filters": ["NOPUT"]}
-    until = Deadline(limit_s)
-    try:
-        connection.request("POST", f"{API}watch", json.dumps({"create_request": create}))
-        response = connection.getresponse()
-        while not until.over():
-            connection.sock.settimeout(max(0.001, until.left_s()))
-            message = json.loads(response.readline() or "{}")
-            result = message.get("result", {})
-            if result.get("events"):
-                return True
-            if not result.get("created"):  # cancelled, compacted, or the end of the stream
-                raise http.client.HTTPException(f"watch ended: {message}")
-    except TimeoutError:
-        if not until.over():
-            raise
-    finally:
-        connection.close()
-    return False
-
-
-def _client(node: Address, timeout_s: float) -> Any:
-    """One endpoint, one connection, no retries, nothing taken from the environment: requests would
-    read proxy settings and .netrc anew for every request."""
-    session = requests.Session()
-    session.trust_env = False
-    session.mount("http://", HTTPAdapter(pool_connections=1, pool_maxsize=1, max_retries=0))
-    return Etcd3Client(
-        host=node.host, port=node.port, timeout=timeout_s, api_path=API, session=session
-    )
-
-
 def _ahead(found: Sequence[Any], answer: Any) -> Ahead | None:
     return Ahead(found[0]["key"], int(answer["header"]["revision"])) if found else None
 
@@ -364,16 +313,12 @@ def _by_creation(prefix: str) -> dict[str, Any]:
     """A range over the prefix, created last first. The prefix ends in a slash, and the byte after
     the slash is zero's."""
     return {
-        "key": _b64(prefix),
-        "range_end": _b64(f"{prefix[:-1]}0"),
+        "key": encoded(prefix),
+        "range_end": encoded(f"{prefix[:-1]}0"),
         "sort_order": "DESCEND",
         "sort_target": "CREATE",
         "keys_only": True,
     }
-
-
-def _b64(text: str) -> str:
-    return b64encode(text.encode()).decode()
 
 
 def _is_lease_not_found(error: Exception) -> bool:

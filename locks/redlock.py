@@ -101,7 +101,7 @@ class Redlock:
                 return answer
             if isinstance(answer, Unknown):
                 unsure = answer
-            elif wait_s > 0:
+            elif wait_s > 0 and not answer.reason.startswith("gave-up"):
                 answer = Denied(f"gave-up: {answer.reason}")
             if last:
                 return unsure or answer
@@ -169,7 +169,7 @@ class Redlock:
             return Unknown(f"{len(may_have())} of {len(self._all)} nodes may have granted")
         if not ask.asked:
             return Denied("no-effect: no node is connected")
-        if len(refused) >= self._quorum:
+        if sum(answer is None for answer in ask.answers.values()) >= self._quorum:
             return Denied("held")
         return Denied(f"gave-up: granted by {len(_granted(ask))}, refused by {len(refused)}")
 
@@ -237,7 +237,7 @@ SYSTEM = System(
     outcomes={
         "acquire: no node connected": "Denied: no-effect",
         "acquire: majority refuses": "Denied: held",
-        "acquire: majority replies with errors": "Denied: held",
+        "acquire: majority replies with errors": "Denied: gave-up",
         "acquire: split, one closes": "Denied: gave-up",
         "acquire: minority silent, rest split": "Denied: gave-up",
         "acquire: majority silent": "Unknown",

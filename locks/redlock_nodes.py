@@ -52,6 +52,7 @@ class Node:
     def __init__(self, number: int, address: Address, poller: Any, timeout_s: float) -> None:
         self.number = number
         self.ready = False
+        self.descriptor = -1  # the socket's, -1 when closed
         self._address = address
         self._poller = poller
         self._timeout_s = timeout_s
@@ -59,11 +60,6 @@ class Node:
         self._reader = hiredis.Reader()
         self._owed: deque[Question] = deque()
         self._since_ns = 0  # when it was opened, or last failed
-
-    @property
-    def descriptor(self) -> int:
-        """The socket's, -1 when closed."""
-        return -1 if self._socket is None else self._socket.fileno()
 
     @property
     def full(self) -> bool:
@@ -97,10 +93,14 @@ class Node:
 
     def happened(self, greeting: Sequence[Question]) -> None:
         """The poller reported something: a connection made, answers, or the end."""
-        if self._socket is None:
-            return
-        if not self.ready and not self._owed:
+        if self._socket is not None and not self.ready and not self._owed:
             self._connected(greeting)
+        else:
+            self.read()
+
+    def read(self) -> None:
+        """Takes what has arrived, if anything."""
+        if self._socket is None:
             return
         try:
             data = self._socket.recv(READ_BYTES)
@@ -109,7 +109,7 @@ class Node:
         except OSError:
             data = b""
         if data:
-            self._read(data)
+            self._answered(data)
         else:
             self.fail()
 
@@ -121,16 +121,18 @@ class Node:
         self.ready = False
         self._since_ns = time.monotonic_ns()
         if self._socket is not None:
-            self._poller.unregister(self._socket.fileno())
+            self._poller.unregister(self.descriptor)
             self._socket.close()
             self._socket = None
+            self.descriptor = -1
 
     def _begin_to_connect(self) -> bool:
         self._since_ns = time.monotonic_ns()
         self._reader = hiredis.Reader()
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._socket.setblocking(False)
-        self._poller.register(self._socket.fileno(), select.POLLOUT)
+        self.descriptor = self._socket.fileno()
+        self._poller.register(self.descriptor, select.POLLOUT)
         try:
             self._socket.connect(self._address)
         except BlockingIOError:
@@ -146,12 +148,12 @@ class Node:
             self.fail()
             return
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._poller.modify(self._socket.fileno(), select.POLLIN)
+        self._poller.modify(self.descriptor, select.POLLIN)
         for question in greeting:
             if self._socket is not None:
                 self.send(question)
 
-    def _read(self, data: bytes) -> None:
+    def _answered(self, data: bytes) -> None:
         self._reader.feed(data)
         try:
             while (answer := self._reader.gets()) is not False:
@@ -209,8 +211,10 @@ class Nodes:
                 self.nodes[number].send(question)
 
     def drain(self) -> None:
-        """Reads what has arrived in the meantime."""
-        self._poll(Deadline(0))
+        """Reads what has arrived in the meantime: late answers, and that a connection has ended."""
+        for node in self.nodes:
+            if node.ready:
+                node.read()
 
     def close(self) -> None:
         """Never raises."""

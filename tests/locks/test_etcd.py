@@ -299,12 +299,25 @@ def test_a_lease_that_ran_out_while_waiting_is_no_grant(gateway: Gateway) -> Non
         assert isinstance(holder.release(first.hold), NotHeld)
 
 
-def test_a_cancelled_watch_is_not_a_deletion(gateway: Gateway) -> None:
+@pytest.mark.parametrize(
+    "broken",
+    [
+        (200, '{"result":{"canceled":true,"compact_revision":"9"}}'),
+        (200, "<html>"),
+        (503, '{"message":"etcdserver: no leader"}'),
+        CLOSE,
+        SILENT,
+    ],
+    ids=["cancelled", "nonsense", "unavailable", "closed", "silent"],
+)
+def test_a_broken_watch_is_not_a_deletion(gateway: Gateway, broken: Action) -> None:
     with closing(connect(gateway)) as holder, closing(connect(gateway)) as waiter:
         granted(holder)
-        gateway.on("watch", (200, '{"result":{"canceled":true,"compact_revision":"9"}}\n'))
-        answer = take(waiter, wait_s=0.2)
+        gateway.on("watch", broken)
+        answer = take(waiter, wait_s=0.3)
         assert isinstance(answer, Denied)
+        assert answer.reason.startswith("gave-up")
+        assert len(gateway.leases) == 1
 
 
 def test_a_lease_of_unknown_fate_is_revoked_before_the_next_acquire(gateway: Gateway) -> None:
