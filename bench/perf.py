@@ -92,7 +92,7 @@ def harness(lock: str) -> tuple[list[float], list[float]]:
 def _ratios(lock: str, folder: Path, nodes: Sequence[tuple[str, int]]) -> list[float]:
     case = make_case(lock, "none", seed=0)
     with Fleet(folder, "perf", WORKERS) as fleet:
-        fleet.launch(only_resource=True)
+        fleet.launch()
         Load(
             lock=lock,
             keys=1,

@@ -32,6 +32,7 @@ from nemesis.registry import faults
 from results.numbers import Phases, before, measure
 from workloads.fleet import Fleet, LoadError
 from workloads.load import Load
+from workloads.nursery import Nursery
 
 POLL_S = 0.1
 # How long clients may take to finish their last cycle.
@@ -65,6 +66,7 @@ def run_case(
     folder: Path,
     *,
     run_id: str,
+    nursery: Nursery,
     on_progress: Callable[[Progress], None],
     web_port: int | None = None,
     shown_before: frozenset[str] = frozenset(),
@@ -73,7 +75,7 @@ def run_case(
     any failure of cluster, load or nemesis becomes part of the document."""
     timings = Timings()
     began = time.monotonic()
-    scene = _Scene(case, folder, run_id, timings, web_port)
+    scene = _Scene(case, folder, run_id, nursery, timings, web_port)
     failure: str | None = None
     try:
         _play_scene(scene, on_progress)
@@ -98,6 +100,7 @@ class _Scene:
     case: Case
     folder: Path
     run_id: str
+    nursery: Nursery
     timings: Timings
     web_port: int | None
     before_ns: Mapping[str, Ints] = field(default_factory=dict)
@@ -124,7 +127,7 @@ def _play_scene(scene: _Scene, on_progress: Callable[[Progress], None]) -> None:
     )
     progress = Progress(folder / "history", on_progress)
     progress.phase("starting")
-    with Fleet(folder, scene.run_id, WORKERS) as fleet:
+    with Fleet(folder, scene.run_id, WORKERS, scene.nursery) as fleet:
         fleet.launch()
         with topology_of(case).make(plan) as cluster:
             scene.cluster_up_s = timings.cluster_s = progress.seconds()

@@ -56,7 +56,7 @@ def stand(topology: str, lock: str | None, nodes: int | None, console: Console) 
             Fleet(folder, cluster_plan.run_id, plan.WORKERS) as fleet,
             known[topology].make(cluster_plan) as cluster,
         ):
-            fleet.launch(only_resource=True)
+            fleet.launch()
             load = Load(
                 lock=case.lock,
                 keys=case.keys,

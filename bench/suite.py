@@ -28,6 +28,7 @@ from results.live import LiveView
 from results.store import RunFolder, StoreError
 from results.undisturbed import Undisturbed
 from workloads.fleet import leftovers
+from workloads.nursery import Nursery
 
 RUNS = Path("runs")
 DISK_FREE_MIN_BYTES = 2 * 2**30
@@ -64,11 +65,18 @@ def run_cases(
     undisturbed = Undisturbed()
     ending = Ending.BENCH
     try:
-        with LiveView(len(cases), console) as live:
+        with Nursery(run_id) as nursery, LiveView(len(cases), console) as live:
             for number, case in enumerate(cases, 1):
                 rest_s = sum(expected_s(later) for later in cases[number:])
                 outcome = _tries(
-                    case, number, run, run_id=run_id, live=live, rest_s=rest_s, web_port=web_port
+                    case,
+                    number,
+                    run,
+                    run_id=run_id,
+                    nursery=nursery,
+                    live=live,
+                    rest_s=rest_s,
+                    web_port=web_port,
                 )
                 documents.append(outcome.document)
                 if outcome.before_ns:
@@ -90,6 +98,7 @@ def _tries(
     run: RunFolder,
     *,
     run_id: str,
+    nursery: Nursery,
     live: LiveView,
     rest_s: float,
     web_port: int | None,
@@ -119,6 +128,7 @@ def _tries(
             case,
             folder.path,
             run_id=run_id,
+            nursery=nursery,
             on_progress=on_progress,
             web_port=web_port,
             shown_before=shown,

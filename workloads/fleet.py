@@ -1,13 +1,12 @@
 """The processes of the load: the guarded resource, Locust's master, its workers, the victim.
 
-Started before the cluster is up, so that their imports cost no time: they wait for the load's
-file. They die with the bench, whatever kills it (PR_SET_PDEATHSIG, Linux), and carry the run's id
-in their environment so that ``lockbench clean`` can find any that did not.
+Started before the cluster is up; they wait for the load's file. They die with the bench, whatever
+kills it (PR_SET_PDEATHSIG, Linux), and carry the run's id in their environment so that ``lockbench
+clean`` can find any that did not.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import socket
@@ -23,15 +22,13 @@ import psutil
 from history.op import NULL
 from workloads.control import Control
 from workloads.load import ENVIRONMENT, Load
+from workloads.nursery import RUN_ENVIRONMENT, Child, Nursery, die_with_parent, run_mark
 
-RUN_ENVIRONMENT: Final = "LOCKBENCH_RUN"
 WORKER_ENVIRONMENT: Final = "LOCKBENCH_WORKER"
 VICTIM: Final = 0
 POLL_S: Final = 0.005
 READY_S: Final = 60.0
 END_S: Final = 5.0
-_PR_SET_PDEATHSIG: Final = 1
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class LoadError(Exception):
@@ -42,13 +39,18 @@ class Fleet:
     """A context manager: at its end no process of it is left.
 
     ``folder`` is the case's folder. Call ``launch``, then ``begin`` once the addresses are known.
+    Without a nursery there is only the guarded resource, and the load is left to others.
     """
 
-    def __init__(self, folder: Path, run_id: str, workers: int) -> None:
+    def __init__(
+        self, folder: Path, run_id: str, workers: int, nursery: Nursery | None = None
+    ) -> None:
         self._folder = folder
         self._run_id = run_id
         self._workers = workers
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._nursery = nursery
+        self._children: dict[str, Child] = {}
+        self._server: subprocess.Popen[bytes] | None = None
         self.history = folder / "history"
         self.logs = folder / "logs"
         self.load_file = folder / "load.json"
@@ -64,16 +66,16 @@ class Fleet:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def launch(self, *, only_resource: bool = False) -> None:
-        """Starts all processes; they import and wait. ``only_resource``: none of Locust's."""
+    def launch(self) -> None:
+        """Starts all processes; Locust's wait for the load."""
         port_file = self._folder / "resource.port"
         log_folder = self.history / "resource"
-        self._spawn("resource", ["workloads.resource", str(port_file), str(log_folder)], {})
-        if not only_resource:
-            self._spawn("master", ["workloads.master"], {})
+        self._start_resource(port_file, log_folder)
+        if self._nursery is not None:
+            self._spawn(self._nursery, "master", "workloads.master", {})
             for worker in range(self._workers + 1):
                 number = {WORKER_ENVIRONMENT: str(worker)}
-                self._spawn(f"worker-{worker}", ["workloads.worker"], number)
+                self._spawn(self._nursery, f"worker-{worker}", "workloads.worker", number)
         self._await(port_file.exists, READY_S, "the guarded resource did not start")
         self.resource = ("127.0.0.1", int(port_file.read_text(encoding="ascii")))
         port_file.unlink()
@@ -100,13 +102,13 @@ class Fleet:
 
     def check(self) -> None:
         """Raises LoadError when a process ended that should not have."""
-        for name, process in self._processes.items():
-            code = process.poll()
-            if code is not None:
-                raise LoadError(
-                    f"{name} ended with {code} during the load; "
-                    f"its log ends: {self._last_line(name)}"
-                )
+        gone = [name for name, child in self._children.items() if not child.alive()]
+        if self._server is not None and self._server.poll() is not None:
+            gone.append("resource")
+        if gone:
+            raise LoadError(
+                f"{gone[0]} ended during the load; its log ends: {self._last_line(gone[0])}"
+            )
 
     def busy(self) -> int:
         """How many clients are in the middle of a cycle."""
@@ -115,16 +117,23 @@ class Fleet:
     def stop(self) -> None:
         """Ends every process. Never raises."""
         self.control.stop = True
-        victim = self._processes.get(f"worker-{VICTIM}")
-        if victim is not None and victim.poll() is None:
+        victim = self._children.get(f"worker-{VICTIM}")
+        if victim is not None:
             victim.send_signal(signal.SIGCONT)
-        resource = self._processes.get("resource")
-        for process in self._processes.values():
-            if process is not resource:
-                _wait(process, END_S)
-        if resource is not None and resource.poll() is None:
-            resource.terminate()
-            _wait(resource, END_S)
+        for child in self._children.values():
+            if not child.wait(END_S):
+                child.send_signal(signal.SIGKILL)
+                child.wait(END_S)
+            child.close()
+        self._children.clear()
+        if self._server is not None:
+            self._server.terminate()
+            try:
+                self._server.wait(END_S)
+            except subprocess.TimeoutExpired:
+                self._server.kill()
+                self._server.wait()
+            self._server = None
 
     # What the nemesis may do to clients (nemesis.base.Clients).
 
@@ -162,32 +171,34 @@ class Fleet:
         """Whether the kernel says that the victim is stopped."""
         return psutil.Process(self._victim().pid).status() == psutil.STATUS_STOPPED
 
-    @property
-    def pids(self) -> dict[str, int]:
-        return {name: process.pid for name, process in self._processes.items()}
+    def _victim(self) -> Child:
+        return self._children[f"worker-{VICTIM}"]
 
-    def _victim(self) -> subprocess.Popen[bytes]:
-        return self._processes[f"worker-{VICTIM}"]
-
-    def _spawn(self, name: str, module: list[str], extra: dict[str, str]) -> None:
-        environment = os.environ | {
-            ENVIRONMENT: str(self.load_file),
-            RUN_ENVIRONMENT: f"{self._run_id}:{os.getpid()}",
-            "PYTHONUNBUFFERED": "1",
-            **extra,
-        }
-        log = (self.logs / f"{name}.log").open("wb")
-        with log:
-            self._processes[name] = subprocess.Popen(
-                [sys.executable, "-m", *module],
+    def _start_resource(self, port_file: Path, log_folder: Path) -> None:
+        with (self.logs / "resource.log").open("wb") as log:
+            self._server = subprocess.Popen(
+                [sys.executable, "-m", "workloads.resource", str(port_file), str(log_folder)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=environment,
+                env=os.environ | self._environment(),
                 # Ctrl-C belongs to the bench, which ends the load in order.
                 process_group=0,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - one system call, takes no locks
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, takes no locks
             )
+
+    def _spawn(self, nursery: Nursery, name: str, module: str, extra: dict[str, str]) -> None:
+        environment = self._environment() | extra
+        try:
+            self._children[name] = nursery.spawn(module, environment, self.logs / f"{name}.log")
+        except OSError as error:
+            raise LoadError(str(error)) from error
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            ENVIRONMENT: str(self.load_file),
+            RUN_ENVIRONMENT: run_mark(self._run_id),
+        }
 
     def _await(self, condition: Callable[[], bool], limit_s: float, otherwise: str) -> None:
         end = time.monotonic() + limit_s
@@ -221,15 +232,3 @@ def leftovers() -> list[psutil.Process]:
         if mark and not psutil.pid_exists(int(mark.rpartition(":")[2])):
             found.append(process)
     return found
-
-
-def _die_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _wait(process: subprocess.Popen[bytes], limit_s: float) -> None:
-    try:
-        process.wait(limit_s)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

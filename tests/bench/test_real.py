@@ -20,7 +20,7 @@ from clusters.reaper import reap
 from history.op import F, Type
 from history.recorder import PROCESSES_PER_WORKER
 from history.recording import read_recording
-from workloads.fleet import RUN_ENVIRONMENT
+from workloads.nursery import RUN_ENVIRONMENT
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 LIMIT_S = 60.0

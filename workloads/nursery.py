@@ -1,0 +1,144 @@
+"""Locust's processes come from a nursery: one process that has imported everything, and forks.
+
+Importing Locust and the lock libraries takes a process about a second of CPU; five processes a case
+and two cores would spend a fifth of a run on it. Every child is a process of its own, forked before
+any event loop exists, with a log and an environment of its own.
+
+``python -m workloads.nursery`` reads one JSON object a line (module, environment, log) and answers
+with the child's process id. It dies with the bench, and its children with it (PR_SET_PDEATHSIG).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, Final
+
+PR_SET_PDEATHSIG: Final = 1
+RUN_ENVIRONMENT: Final = "LOCKBENCH_RUN"
+MODULES: Final = ("workloads.master", "workloads.worker")
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def run_mark(run_id: str) -> str:
+    """What the environment of our processes says: the run, and the process id of its bench."""
+    return f"{run_id}:{os.getpid()}"
+
+
+def die_with_parent() -> None:
+    """The kernel kills this process when its parent ends, however that ends."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Child:
+    """A process that is not ours to wait for, held by a descriptor so that its number cannot come
+    to mean another one."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._descriptor = os.pidfd_open(pid)
+
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        return not self.wait(0)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it ended within the time."""
+        ended, _, _ = select.select([self._descriptor], [], [], timeout_s)
+        return bool(ended)
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """No error when it has ended."""
+        try:
+            signal.pidfd_send_signal(self._descriptor, number)
+        except ProcessLookupError:
+            return
+
+    def close(self) -> None:
+        """Lets go of the descriptor."""
+        os.close(self._descriptor)
+
+
+class Nursery:
+    """A context manager for the duration of a run. Start it in the main thread, which its life
+    hangs on."""
+
+    def __init__(self, run_id: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "workloads.nursery"],
+            # Children show the environment that this process was started with.
+            env=os.environ | {RUN_ENVIRONMENT: run_mark(run_id)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            process_group=0,
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, takes no locks
+        )
+
+    def __enter__(self) -> Nursery:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def spawn(self, module: str, environment: dict[str, str], log: Path) -> Child:
+        """Runs ``module``'s ``main`` in a new process. Raises OSError when the nursery is gone."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        order = {"module": module, "environment": environment, "log": str(log)}
+        self._process.stdin.write(json.dumps(order).encode() + b"\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise OSError("the nursery of Locust's processes ended; it said why on standard error")
+        return Child(int(answer))
+
+
+def serve() -> None:
+    """Forks on demand until standard input ends."""
+    for module in MODULES:
+        importlib.import_module(module)
+    registry = importlib.import_module("locks.registry")
+    registry.systems()
+    # Nobody waits for the children here; the kernel shall not keep them either.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    for line in sys.stdin.buffer:
+        order = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            _become(order)
+        os.write(sys.stdout.fileno(), f"{pid}\n".encode())
+
+
+def _become(order: dict[str, Any]) -> None:
+    """The child: never returns."""
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        die_with_parent()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((nothing, 0), (log, 1), (log, 2)):
+            os.dup2(source, target)
+        os.environ.update(order["environment"])
+        sys.modules[order["module"]].main()
+        code = 0
+    except Exception:  # noqa: BLE001 - its last words stand in its log
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    serve()
