@@ -38,6 +38,8 @@ POLL_S = 0.1
 # How long clients may take to finish their last cycle.
 DRAIN_S = 2.0
 LINK_ROUNDS = 300
+# More than a clock that is being slewed strays in a case.
+CLOCK_STEP_S_MAX = 0.1
 
 
 @dataclass
@@ -132,11 +134,8 @@ def _play_scene(scene: _Scene, on_progress: Callable[[Progress], None]) -> None:
         with topology_of(case).make(plan) as cluster:
             scene.cluster_up_s = timings.cluster_s = progress.seconds()
             scene.load = load = _load(scene, fleet, cluster)
-            write_meta(
-                fleet.history,
-                load.objects(),
-                wall_minus_monotonic_ns=time.time_ns() - time.monotonic_ns(),
-            )
+            wall_ns = time.time_ns() - time.monotonic_ns()
+            write_meta(fleet.history, load.objects(), wall_minus_monotonic_ns=wall_ns)
             fleet.begin(load)
             if isinstance(cluster, Measurable):
                 scene.link_us = dict(cluster.link_overhead_us(LINK_ROUNDS))
@@ -147,6 +146,7 @@ def _play_scene(scene: _Scene, on_progress: Callable[[Progress], None]) -> None:
                 _under_load(scene, fleet, cluster, progress)
             finally:
                 write_faults(fleet.history, scene.faults)
+                scene.failure = scene.failure or _clock_step(wall_ns)
                 scene.floor_cpu_ns = fleet.control.floor_cpu_ns()
                 timings.load_s = progress.seconds() - timings.clients_s - timings.cluster_s
                 progress.phase("clearing away")
@@ -190,6 +190,14 @@ def _under_load(scene: _Scene, fleet: Fleet, cluster: Cluster, progress: Progres
     drained = time.monotonic() + DRAIN_S
     while fleet.busy() and time.monotonic() < drained:
         time.sleep(POLL_S / 10)
+
+
+def _clock_step(wall_minus_monotonic_ns: int) -> str | None:
+    """Some servers count leases by the wall clock: a step of it that no fault made voids a case."""
+    step_s = (time.time_ns() - time.monotonic_ns() - wall_minus_monotonic_ns) / 1e9
+    if abs(step_s) <= CLOCK_STEP_S_MAX:
+        return None
+    return f"this machine's wall clock was set by {step_s:+.3f} s during the case"
 
 
 def _phase_at(elapsed_ns: int, case: Case) -> str:

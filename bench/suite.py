@@ -183,24 +183,30 @@ def _save(run: RunFolder, results: dict[str, Any]) -> None:
 
 def _ready(cases: Sequence[Case], console: Console) -> Engine:
     """Everything that has to be there before the first case. Raises BadInput."""
+    check_room(Path.cwd())
+
+    def say(line: str) -> None:
+        console.print(line, highlight=False)
+
+    wanted = {topology_of(case).image for case in cases} | {LINK_IMAGE}
+    replaced = {name for case in cases for name, _ in case.images}
     try:
         engine = Engine()
-        reap(lambda line: console.print(line, highlight=False), engine=engine)
-        for process in leftovers():
-            process.kill()
-        wanted = {topology_of(case).image for case in cases} | {LINK_IMAGE}
-        replaced = {name for case in cases for name, _ in case.images}
-        images.ensure(
-            sorted(wanted - replaced),
-            engine=engine,
-            say=lambda line: console.print(line, highlight=False),
-        )
+        reap(say, engine=engine)
+        images.ensure(sorted(wanted - replaced), engine=engine, say=say)
     except EngineError as error:
         raise BadInput(str(error)) from error
-    free = psutil.disk_usage(str(Path.cwd())).free
+    for process in leftovers():
+        process.kill()
+    return engine
+
+
+def check_room(folder: Path) -> None:
+    """Raises BadInput when disk or memory are too small for a run."""
+    free = psutil.disk_usage(str(folder)).free
     if free < DISK_FREE_MIN_BYTES:
         raise BadInput(
-            f"{free / 2**30:.1f} GiB are free where runs are written ({Path.cwd()}); "
+            f"{free / 2**30:.1f} GiB are free where runs are written ({folder}); "
             f"at least {DISK_FREE_MIN_BYTES / 2**30:.0f} are needed: remove old runs or images"
         )
     memory = psutil.virtual_memory().available
@@ -209,7 +215,6 @@ def _ready(cases: Sequence[Case], console: Console) -> Engine:
             f"{memory / 2**30:.1f} GiB of memory are available; "
             f"at least {MEMORY_FREE_MIN_BYTES / 2**30:.0f} are needed: end other programs"
         )
-    return engine
 
 
 def _versions(cases: Sequence[Case], engine: Engine) -> dict[str, Any]:
