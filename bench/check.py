@@ -33,15 +33,21 @@ def check(
 ) -> int:
     """Judges every history under ``files``, prints what it found and returns the exit code. Raises
     BadInput for a file that is not a readable history, before anything is printed."""
-    if html is not None:
-        raise BadInput("--html is not there yet")
     judging = _Judging(model, permits, initial)
-    reports = {str(path): _report(path, judging) for path in _histories(files)}
+    reports: dict[str, Report] = {}
+    drawn: list[tuple[str, History, Report]] = []
+    for path in _histories(files):
+        history, report = _report(path, judging)
+        reports[str(path)] = report
+        if html is not None and report.result != "valid":
+            drawn.append((str(path), history, report))
+    if html is not None:
+        _draw(html, drawn)
     if json:
         print(json_format.dumps(_document(reports), indent=1))
     else:
-        for path, report in reports.items():
-            _say(path, report)
+        for name, report in reports.items():
+            _say(name, report)
     return EXIT[worst(report.result for report in reports.values())]
 
 
@@ -71,12 +77,21 @@ def _histories(files: Sequence[Path]) -> list[Path]:
         raise BadInput(str(error)) from error
 
 
-def _report(path: Path, judging: _Judging) -> Report:
+def _report(path: Path, judging: _Judging) -> tuple[History, Report]:
     began = perf_counter()
     history = judging.of(_read(path))
     read = perf_counter() - began
     report = judge(history)
-    return replace(report, seconds={"read": read, **report.seconds})
+    return history, replace(report, seconds={"read": read, **report.seconds})
+
+
+def _draw(html: Path, drawn: Sequence[tuple[str, History, Report]]) -> None:
+    from checker.drawing import page
+
+    try:
+        html.write_text(page(drawn), encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"--html {html}: {error.strerror}") from error
 
 
 def _read(path: Path) -> History:

@@ -91,7 +91,7 @@ def registers(porcupine: Path | None) -> Iterator[tuple[str, str, Sequence[float
         ]
         rounds = [[searched_ms(history) for history in batch] for _ in range(ROUNDS)]
         name = f"search, {BATCH} register histories, {unknown:.0%} unknown, ms in all"
-        yield name, "≤ 3 × Porcupine", [sum(times) for times in rounds]
+        yield name, "≤ 3 times Porcupine", [sum(times) for times in rounds]
         if porcupine is not None:
             theirs = [run_porcupine(porcupine, batch, "register") for _ in range(ROUNDS)]
             yield "  Porcupine, ms in all", "", [sum(times) for _, times in theirs]

@@ -37,8 +37,8 @@ def lock_history(load: Load, *, seed: int = 1) -> History:
     dice = np.random.default_rng(seed)
     n = load.operations // 2
     lost = int(n * load.unknown)
-    key = np.sort(dice.integers(0, load.keys, n)).astype(np.int32)
-    start = np.cumsum(dice.integers(*GAP_NS, n))
+    key: Ints = np.sort(dice.integers(0, load.keys, n))
+    start: Ints = np.cumsum(dice.integers(*GAP_NS, n))
     # Every key begins at nought: keys run side by side.
     start -= start[np.searchsorted(key, np.arange(load.keys))][key]
     release = start + GRANTED_NS + dice.integers(*HELD_NS, n)
@@ -126,7 +126,7 @@ def register_history(*, operations: int, seed: int, wrong: bool, unknown: float)
     free = [(dice.randint(0, 20), p, p) for p in range(5)]
     state: int | None = None
     reads: list[int] = []
-    rows: list[tuple[int, int, int, int | None, int | None, int, int]] = []
+    rows: list[tuple[int, int, int, int, int, int, int]] = []
     for number in range(operations):
         free.sort()
         begin, client, process = free.pop(0)
@@ -137,8 +137,7 @@ def register_history(*, operations: int, seed: int, wrong: bool, unknown: float)
         lost = f is not F.READ and dice.random() < unknown
         free.append((end + dice.randint(1, 20), client, process + 5 if lost else process))
         rows[-1] = (taken, process, int(f), value, old, begin, NULL if lost else end)
-    for taken, process, f_number, value, old, begin, done in sorted(rows):
-        del taken
+    for _, process, f_number, value, old, begin, done in sorted(rows):
         outcome = Type.INFO if done == NULL else Type.OK
         numbers: dict[str, int] = {}
         if f_number == F.READ:
@@ -147,13 +146,10 @@ def register_history(*, operations: int, seed: int, wrong: bool, unknown: float)
             numbers["value"] = state
             reads.append(len(builder))
         elif f_number == F.WRITE:
-            assert value is not None
             numbers["value"] = state = value
         else:
             if state != old:
                 continue
-            assert value is not None
-            assert old is not None
             numbers |= {"old": old, "value": value}
             state = value
         if wrong and f_number == F.READ and len(reads) == operations // 6:
