@@ -22,7 +22,7 @@ from bench.watch import generator_health
 from checker.check import check
 from checker.exposure import Exposure, exposure
 from checker.verdict import Report
-from clusters.base import Cluster, ClusterError, ClusterPlan, Led, Measurable
+from clusters.base import Cluster, ClusterError, ClusterPlan, Measurable
 from history.columns import History, Ints
 from history.op import Fault
 from history.recording import read_recording, write_faults, write_meta
@@ -80,11 +80,14 @@ def run_case(
     scene = _Scene(case, folder, run_id, nursery, timings, web_port)
     failure: str | None = None
     try:
-        _play_scene(scene, on_progress)
-    except (ClusterError, LoadError) as error:
-        failure = str(error)
-    failure = failure or scene.failure
-    document = _document(scene, failure, shown_before)
+        try:
+            _play_scene(scene, on_progress)
+        except (ClusterError, LoadError) as error:
+            failure = str(error)
+        document = _document(scene, failure or scene.failure, shown_before)
+    finally:
+        if scene.clearing is not None:
+            scene.clearing.join()
     timings.total_s = time.monotonic() - began
     document["seconds"] = asdict(timings)
     return Outcome(
@@ -112,8 +115,7 @@ class _Scene:
     failure: str | None = None
     link_us: dict[str, float] = field(default_factory=dict)
     floor_cpu_ns: int = 0
-    cluster_up_s: float = 0.0
-    leader: int | None = None
+    clearing: threading.Thread | None = None
 
 
 def _play_scene(scene: _Scene, on_progress: Callable[[Progress], None]) -> None:
@@ -129,18 +131,18 @@ def _play_scene(scene: _Scene, on_progress: Callable[[Progress], None]) -> None:
     )
     progress = Progress(folder / "history", on_progress)
     progress.phase("starting")
+    cluster = topology_of(case).make(plan)
     with Fleet(folder, scene.run_id, WORKERS, scene.nursery) as fleet:
         fleet.launch()
-        with topology_of(case).make(plan) as cluster:
-            scene.cluster_up_s = timings.cluster_s = progress.seconds()
+        cluster.start()
+        try:
+            timings.cluster_s = progress.seconds()
             scene.load = load = _load(scene, fleet, cluster)
             wall_ns = time.time_ns() - time.monotonic_ns()
             write_meta(fleet.history, load.objects(), wall_minus_monotonic_ns=wall_ns)
             fleet.begin(load)
             if isinstance(cluster, Measurable):
                 scene.link_us = dict(cluster.link_overhead_us(LINK_ROUNDS))
-            if isinstance(cluster, Led):
-                scene.leader = cluster.leader()
             timings.clients_s = progress.seconds() - timings.cluster_s
             try:
                 _under_load(scene, fleet, cluster, progress)
@@ -150,6 +152,10 @@ def _play_scene(scene: _Scene, on_progress: Callable[[Progress], None]) -> None:
                 scene.floor_cpu_ns = fleet.control.floor_cpu_ns()
                 timings.load_s = progress.seconds() - timings.clients_s - timings.cluster_s
                 progress.phase("clearing away")
+        finally:
+            # The engine takes a second or two for it, in which the history can be judged.
+            scene.clearing = threading.Thread(target=cluster.stop, name="clearing")
+            scene.clearing.start()
 
 
 def _under_load(scene: _Scene, fleet: Fleet, cluster: Cluster, progress: Progress) -> None:
