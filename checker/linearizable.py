@@ -20,6 +20,7 @@ from checker.kinds import OWNED, OWNERLESS, RESOURCES, SHARED, keys_of, kinds_of
 from checker.models import model_of
 from checker.promises import Bools, Links, rows_of
 from checker.reentrant import unbalanced
+from checker.registers import Kernel, compiled, search_register
 from checker.search import search
 from checker.verdict import Verdict
 from checker.words import EVIDENCE_MAX, Case, during, faults_on, many, operation
@@ -27,6 +28,8 @@ from history.op import F, Type
 
 SECONDS_MAX: Final = 60.0  # for all keys that need a search together
 CALLS_MAX: Final = 2_000_000  # calls of one key that a search is given at all
+COMPILED_FROM: Final = 50_000  # operations; below, loading the compiled search takes longer
+REGISTERS: Final = frozenset({"register", "cas-register"})
 
 
 @dataclass
@@ -118,31 +121,49 @@ def _refused_in_a_gap(case: Case, links: Links, held: Sections, kinds: list[str]
 def _search(case: Case, links: Links, keys: Bools, kinds: list[str]) -> _Searched:
     searched = _Searched()
     deadline = perf_counter() + SECONDS_MAX
+    kernel = _kernel(case, keys, kinds)
     for key in np.flatnonzero(keys).tolist():
         name = case.history.keys[key]
         left = deadline - perf_counter()
         if left <= 0:
             searched.undecided[name] = "the time for all keys was up"
             continue
+        given = case.history.object_of(name)
+        if kernel is not None and kinds[key] in REGISTERS:
+            quick = search_register(case.history, key, given.initial, kernel)
+            if quick is not None:
+                searched.keys += 1
+                if quick.result == "invalid":
+                    _note(case, searched, (quick.failed, *quick.open_then))
+                    break
+                continue
         calls, rows = calls_of(case, links, key, kinds[key])
         if len(calls) > CALLS_MAX:
             searched.undecided[name] = f"{len(calls)} operations are too many for the search"
             continue
-        given = case.history.object_of(name)
         found = search(model_of(kinds[key], given.permits, given.initial), calls, seconds_max=left)
         searched.keys += 1
         if found.result == "unknown":
             searched.undecided[name] = found.reason
         elif found.result == "invalid":
-            involved = (rows[found.failed], *(rows[i] for i in found.open_then))
-            searched.invalid.append((involved, rows_reason(case, rows[found.failed])))
+            _note(case, searched, (rows[found.failed], *(rows[i] for i in found.open_then)))
             break
     return searched
 
 
-def rows_reason(case: Case, row: int) -> str:
-    """What a failed search says: the operation at which every order broke down."""
-    return f"no order of effects explains the answer of {case.name(row)}"
+def _kernel(case: Case, keys: Bools, kinds: list[str]) -> Kernel | None:
+    """The compiled search of registers, where there is enough for it to do."""
+    registers = np.array([kind in REGISTERS for kind in kinds], np.bool_) & keys
+    if not np.any(registers):
+        return None
+    worth_it = int(np.count_nonzero(registers[case.history.key])) >= COMPILED_FROM
+    return compiled() if worth_it else None
+
+
+def _note(case: Case, searched: _Searched, rows: tuple[int, ...]) -> None:
+    """A failed search: the operation at which every order broke down, and what was under way."""
+    reason = f"no order of effects explains the answer of {case.name(rows[0])}"
+    searched.invalid.append((rows, reason))
 
 
 def _verdict(case: Case, judged: Bools, searched: _Searched) -> Verdict:

@@ -1,0 +1,186 @@
+"""The general search and its compiled sibling against the exhaustive reference; their bounds."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from bench.perf_histories import register_history
+from checker.calls import calls_of
+from checker.check import check
+from checker.kinds import MODELS, with_model
+from checker.models import Model, Operation, counter, model_of, register
+from checker.promises import link, promises
+from checker.registers import compiled, search_register
+from checker.search import Call, search
+from checker.words import Case
+from history.builder import Builder
+from history.columns import History
+from history.op import NULL, F, Object, Type
+from tests.checker.reference import linearizable
+from tests.checker.scenes import Scene
+
+
+def random_register(dice: random.Random, kind: str = "cas-register") -> History:
+    builder = Builder()
+    builder.objects["r"] = Object(kind, initial=dice.choice((None, 0)))
+    functions = (F.READ, F.ADD) if kind == "counter" else (F.READ, F.WRITE, F.CAS)
+    for process in range(dice.randint(1, 4)):
+        now = dice.randint(0, 3)
+        for _ in range(dice.randint(1, 3)):
+            begin = now + dice.randint(0, 3)
+            now = begin + dice.randint(0, 5)
+            f = dice.choice(functions)
+            lost = f is not F.READ and dice.random() < 0.3
+            numbers = {} if f is F.READ and dice.random() < 0.1 else {"value": dice.randint(0, 2)}
+            if f is F.CAS:
+                numbers["old"] = dice.randint(0, 2)
+            builder.add(
+                process=process, f=int(f), outcome=int(Type.INFO if lost else Type.OK), key="r",
+                invoke_ns=begin, complete_ns=NULL if lost else now, numbers=numbers,
+            )  # fmt: skip
+    return builder.finish()
+
+
+def calls(history: History) -> tuple[Model, list[Call]]:
+    links = link(history)
+    given = history.object_of("r")
+    case = Case(history, promises(history, links))
+    return model_of(given.kind, None, given.initial), calls_of(case, links, 0, given.kind)[0]
+
+
+@pytest.mark.parametrize("kind", ["cas-register", "counter"])
+def test_agrees_with_the_exhaustive_reference(kind: str) -> None:
+    dice = random.Random(kind)
+    valid = 0
+    for _ in range(2000):
+        model, made = calls(random_register(dice, kind))
+        expected = linearizable(model, made)
+        valid += expected
+        assert search(model, made).result == ("valid" if expected else "invalid"), made
+    assert 200 < valid < 1800
+
+
+def test_the_compiled_search_agrees_too() -> None:
+    kernel = compiled()
+    if kernel is None:
+        pytest.skip("numba is not installed")
+    dice = random.Random(1)
+    for _ in range(3000):
+        history = random_register(dice)
+        model, made = calls(history)
+        found = search_register(history, 0, history.object_of("r").initial, kernel)
+        assert found is not None
+        assert (found.result == "valid") == linearizable(model, made), made
+    for seed in range(60):
+        history = register_history(operations=150, seed=seed, wrong=seed % 2 == 0, unknown=0.04)
+        found = search_register(history, 0, None, kernel)
+        assert found is not None
+        assert found.result == search(*calls(history)).result
+
+
+def test_the_compiled_search_says_where_its_bounds_are() -> None:
+    kernel = compiled()
+    if kernel is None:
+        pytest.skip("numba is not installed")
+    scene = Scene(key="r").kind("register")
+    for client in range(70):
+        scene.op(F.WRITE, client, 1, None, "info", value=client, named=False)
+    scene.op(F.READ, 99, 2, 3, value=5, named=False)
+    assert search_register(scene.history(), 0, None, kernel) is None
+    assert search(*calls(scene.history())).result == "valid"
+
+
+def test_a_search_without_an_end_is_unknown_with_a_reason() -> None:
+    """Twenty unknown writes and reads that no order explains: an exponential search."""
+    made = [
+        Call(Operation("cas", "info", old=i % 7, value=(i * 3) % 7), 0, None) for i in range(60)
+    ]
+    made += [Call(Operation("write", value=i % 7), 1, 50) for i in range(12)]
+    made += [Call(Operation("read", value=8), 51, 52)]
+    by_size = search(register(), made, frontier_max=500)
+    assert by_size.result == "unknown"
+    assert "more than 500 configurations" in by_size.reason
+    by_time = search(register(), made, seconds_max=0.2, frontier_max=10**9)
+    assert by_time.result == "unknown"
+    assert "time" in by_time.reason
+
+
+def test_an_undecided_key_is_unknown_and_never_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("checker.linearizable.SECONDS_MAX", 0.0)
+    scene = Scene().kind("register").op(F.READ, 1, 0, 1, value=3, named=False)
+    report = check(scene.history())
+    assert report.verdicts["linearizable"].result == "unknown"
+    assert report.result == "unknown"
+    assert "time" in report.verdicts["linearizable"].reason
+
+
+def test_a_crash_is_unknown_and_hides_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def crash(*_: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr("checker.check.linearizable", crash)
+    scene = Scene().acquire(1, 0, 1).release(1, 2, 3)
+    report = check(scene.history())
+    assert report.verdicts["linearizable"].result == "unknown"
+    assert "planted" in report.verdicts["linearizable"].reason
+    assert report.verdicts["double-grant"].result == "valid"
+    assert report.result == "unknown"
+    scene.acquire(2, 2.5, 4).acquire(3, 2.5, 5)
+    assert check(scene.history()).result == "invalid"
+
+
+def test_nothing_is_never_green() -> None:
+    assert check(Builder().finish()).result == "unknown"
+
+
+def test_knossos_mutex_does_not_see_whose_release_it_was() -> None:
+    scene = Scene(key="k")
+    scene.acquire(0, 0, 1, named=False).release(1, 2, 3, named=False)
+    history = scene.acquire(2, 4, 5, named=False).history()
+    assert check(with_model(history, "mutex")).result == "valid"
+    assert check(with_model(history, "owner-mutex")).result == "invalid"
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_judges_every_history_without_falling_over(model: str) -> None:
+    scene = Scene().acquire(1, 0, 1, fence=1).release(1, 2, 3).read(1, 4, 0).write(1, 5, 0, 1)
+    scene.op(F.CAS, 2, 6, 7, old=1, value=2).op(F.ADD, 3, 8, None, "info", value=2)
+    report = check(with_model(scene.history(), model))
+    assert not any("crashed" in verdict.reason for verdict in report.verdicts.values())
+
+
+@pytest.mark.parametrize(
+    ("model", "permits", "initial", "said"),
+    [
+        ("door", None, None, "unknown model 'door'"),
+        ("mutex", 2, None, "only a semaphore"),
+        ("semaphore", 0, None, "from 1 on"),
+        ("mutex", None, "3", "only a register"),
+    ],
+)
+def test_models_that_do_not_fit(
+    model: str, permits: int | None, initial: str | None, said: str
+) -> None:
+    history = Scene().acquire(1, 0, 1).history()
+    with pytest.raises(ValueError, match=said):
+        with_model(history, model, permits=permits, initial=initial)
+
+
+def test_counters_start_where_they_are_told() -> None:
+    scene = Scene(key="c").kind("counter", initial=5).op(F.ADD, 1, 0, 1, value=2, named=False)
+    assert check(scene.op(F.READ, 1, 2, 3, value=7, named=False).history()).result == "valid"
+    assert counter().initial == 0
+
+
+def test_steps_are_pure() -> None:
+    model = model_of("semaphore", 2, None)
+    state = model.initial
+    taken = model.step(state, Operation("acquire", who=1))
+    assert state == ()
+    assert model.step(state, Operation("acquire", who=1)) == taken
+    assert np.size(state) == 0
