@@ -216,8 +216,9 @@ def _run(cases: list[plan.Case], name: str, as_json: bool, *, web: bool) -> None
         print(json.dumps(finished.results, indent=1))
     else:
         tables.show(open_run(finished.folder), finished.results, out)
+        count = f"{len(cases)} case{'s' * (len(cases) != 1)}"
         out.print(
-            f"\n{finished.ending.word}: {len(cases)} {'case' if len(cases) == 1 else 'cases'} in {took_s / 60:.1f} minutes, "
+            f"\n{finished.ending.word}: {count} in {took_s / 60:.1f} minutes, "
             f"saved in {finished.folder} (report.md, results.json, *.csv)",
             highlight=False,
         )
