@@ -149,7 +149,9 @@ def _touching(history: History, sequences: Sequences) -> list[int]:
     """Keys with an operation that was invoked before an earlier one of its identity had ended."""
     row, same = sequences.rows, sequences.same[1:]
     done, invoked = history.complete_ns[row[:-1]], history.invoke_ns[row[1:]]
-    touching = same & (done >= invoked - 2 * history.epsilon_ns) & (done != NULL)
+    if history.epsilon_ns:
+        invoked = invoked - 2 * history.epsilon_ns
+    touching = same & (done >= invoked) & (done != NULL)
     return [int(k) for k in np.unique(history.key[row[1:][touching]])]
 
 

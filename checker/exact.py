@@ -64,7 +64,7 @@ from checker.promises import (
     rows_of,
 )
 from checker.words import Case
-from history.columns import Ids, Ints
+from history.columns import History, Ids, Ints
 from history.op import NULL, F, Mode, Type
 
 
@@ -85,56 +85,83 @@ class Sections:
 
 def sections(case: Case, links: Links) -> Sections:
     """The smallest holds of a history, by the rules above."""
-    history, promises = case.history, case.promises
-    size = len(history)
-    ok_release = links.under(rows_of(history, F.RELEASE, Type.OK))
-    ok_extend = links.under(rows_of(history, F.EXTEND, Type.OK))
-    proofs = np.concatenate([ok_release, ok_extend]) if len(ok_extend) else ok_release
-    proven_from = np.full(size, FOREVER, np.int64)
-    proven_to = np.full(size, NULL, np.int64)
-    if len(ok_extend):
-        np.minimum.at(proven_from, links.acquire[proofs], history.complete_ns[proofs])
-        np.maximum.at(proven_to, links.acquire[proofs], history.invoke_ns[proofs])
-    else:
-        # At most one release of a hold is answered ok (else it is a contradiction): plain
-        # assignment will do, and is several times as fast.
-        proven_from[links.acquire[proofs]] = history.complete_ns[proofs]
-        proven_to[links.acquire[proofs]] = history.invoke_ns[proofs]
-    epsilon = history.epsilon_ns
-    granted = np.flatnonzero(promises.outer)
-    row = promises.row[granted]
+    history = case.history
+    row, end = _granted_ends(case, links)
     done = history.complete_ns[row]
-    end = np.minimum(promises.lease[granted], promises.lost[granted])
-    # A not-held answer ends nothing by itself; a release of unknown outcome before it may have.
-    release = promises.release[granted]
-    told = (release >= 0) & links.not_held[release]
-    if np.any(told):
-        release[told] = effective_releases(history, links)[row[told]]
-    released = release >= 0
-    end[released] = np.minimum(end[released], history.invoke_ns[release[released]])
-    end = np.maximum(end, proven_to[row])
     floating = end <= done
-    begin = np.where(floating, np.clip(end, history.invoke_ns[row], done), done)
-    end = np.where(floating, done, end)
-    unknown = rows_of(history, F.ACQUIRE, Type.INFO)
-    unknown = unknown[proven_to[unknown] != NULL]
-    if len(unknown):
-        first, last = proven_from[unknown], proven_to[unknown]
-        extended = np.isin(unknown, links.acquire[ok_extend])
-        last[extended] = np.maximum(last, promised_ends(history, links, unknown))[extended]
-        # A single confirmation was invoked before it completed: its window holds the instant.
-        row = np.concatenate([row, unknown])
-        begin = np.concatenate([begin, np.minimum(first, last)])
-        end = np.concatenate([end, np.maximum(first, last)])
-        floating = np.concatenate([floating, first >= last])
+    if np.any(floating):
+        begin = np.where(floating, np.clip(end, history.invoke_ns[row], done), done)
+        end = np.where(floating, done, end)
+    else:
+        begin = done
+    unknown = _proven_unknown(history, links)
+    if len(unknown.row):
+        row = np.concatenate([row, unknown.row])
+        begin = np.concatenate([begin, unknown.begin])
+        end = np.concatenate([end, unknown.end])
+        floating = np.concatenate([floating, unknown.floating])
         order = np.argsort(row, kind="stable")
         row, begin, end, floating = row[order], begin[order], end[order], floating[order]
-    shrink = np.where(floating, -epsilon, epsilon)
-    end = np.where(end < FOREVER, end - shrink, end)
-    begin = begin + shrink
-    # Cores that ε leaves empty could have been anywhere: they constrain nothing any more.
-    there = floating | (begin <= end)
-    return Sections(row[there], history.key[row[there]], begin[there], end[there], floating[there])
+    if history.epsilon_ns:
+        shrink = np.where(floating, -history.epsilon_ns, history.epsilon_ns)
+        end = np.where(end < FOREVER, end - shrink, end)
+        begin = begin + shrink
+        # Cores that ε leaves empty could have been anywhere: they constrain nothing any more.
+        there = floating | (begin <= end)
+        row, begin, end, floating = row[there], begin[there], end[there], floating[there]
+    return Sections(row, history.key[row], begin, end, floating)
+
+
+def _granted_ends(case: Case, links: Links) -> tuple[Rows, Ints]:
+    """The granted acquires and until when each surely held the lock."""
+    history, promises = case.history, case.promises
+    row = promises.row if np.all(promises.outer) else promises.row[promises.outer]
+    release = promises.release if len(row) == len(promises) else promises.release[promises.outer]
+    end = np.minimum(promises.lease, promises.lost)
+    if len(row) < len(promises):
+        end = end[promises.outer]
+    # A not-held answer ends nothing by itself; a release of unknown outcome before it may have.
+    told = (release >= 0) & links.not_held[release]
+    if np.any(told):
+        release = np.where(told, effective_releases(history, links)[row], release)
+    released = np.flatnonzero(release >= 0)
+    release = release[released]
+    end[released] = np.minimum(end[released], history.invoke_ns[release])
+    for f in (F.RELEASE, F.EXTEND):
+        proof = links.under(rows_of(history, f, Type.OK))
+        if (
+            f is F.RELEASE
+            and len(proof) == len(release)
+            and np.all(history.type[release] == Type.OK)
+        ):
+            # Each release that counts was answered ok: they are their own proofs.
+            end[released] = history.invoke_ns[release]
+        elif len(proof):
+            at = np.minimum(np.searchsorted(row, links.acquire[proof]), max(len(row) - 1, 0))
+            mine = row[at] == links.acquire[proof] if len(row) else np.zeros(len(proof), np.bool_)
+            np.maximum.at(end, at[mine], history.invoke_ns[proof[mine]])
+    return row, end
+
+
+def _proven_unknown(history: History, links: Links) -> Sections:
+    """The unknown acquires under which something was answered ok."""
+    acquires = rows_of(history, F.ACQUIRE, Type.INFO)
+    proof = [links.under(rows_of(history, f, Type.OK)) for f in (F.RELEASE, F.EXTEND)]
+    proven = [links.acquire[rows] for rows in proof]
+    row = acquires[np.isin(acquires, np.concatenate(proven))] if len(acquires) else acquires
+    first = np.full(len(row), FOREVER, np.int64)
+    last = np.full(len(row), NULL, np.int64)
+    for rows, acquire in zip(proof, proven, strict=True):
+        mine = np.isin(acquire, row) if len(row) else np.zeros(len(acquire), np.bool_)
+        at = np.searchsorted(row, acquire[mine])
+        np.minimum.at(first, at, history.complete_ns[rows[mine]])
+        np.maximum.at(last, at, history.invoke_ns[rows[mine]])
+    extended = np.isin(row, proven[1])
+    if np.any(extended):
+        last[extended] = np.maximum(last, promised_ends(history, links, row))[extended]
+    # A single confirmation was invoked before it completed: its window holds the instant.
+    low, high = np.minimum(first, last), np.maximum(first, last)
+    return Sections(row, history.key[row], low, high, first >= last)
 
 
 def conflict(case: Case, found: Sections, key: int, kind: str) -> tuple[int, ...] | None:
@@ -158,12 +185,14 @@ def mutex_conflicts(found: Sections, keys: Bools) -> tuple[int, ...] | None:
 
 
 def _mutex_conflict(found: Sections, mine: Rows) -> tuple[int, ...] | None:
-    cores = mine[~found.floating[mine]]
+    cores = mine[~found.floating[mine]] if np.any(found.floating) else mine
     order = cores[by_key_and_time(found.key[cores], found.begin[cores])]
-    key, begin, end = found.key[order], found.begin[order], found.end[order]
-    wrong = np.flatnonzero((end[:-1] > begin[1:]) & (key[:-1] == key[1:]))
+    del cores
+    key = found.key[order]
+    begin, end = found.begin[order[1:]], found.end[order[:-1]]
+    wrong = np.flatnonzero((end > begin) & (key[:-1] == key[1:]))
     if len(wrong):
-        first = wrong[np.argmin(begin[1:][wrong])]
+        first = wrong[np.argmin(begin[wrong])]
         return int(found.row[order[first]]), int(found.row[order[first + 1]])
     for i in mine[found.floating[mine]].tolist():
         # Cores are disjoint here, so only the last one that begins before can cover the window.

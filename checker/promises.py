@@ -92,9 +92,10 @@ class Sequences:
         """Without the rows of the history that are not chosen."""
         if len(self.rows) == 0:
             return self
-        group = np.cumsum(~self.same)
         kept = chosen[self.rows]
-        group = group[kept]
+        if np.all(kept):
+            return self
+        group = np.cumsum(~self.same)[kept]
         same = np.zeros(len(group), np.bool_)
         same[1:] = group[1:] == group[:-1]
         return Sequences(self.rows[kept], same)
@@ -118,6 +119,11 @@ class Links:
     def under(self, rows: Rows) -> Rows:
         """Those of ``rows`` that have an acquire."""
         return rows[self.acquire[rows] >= 0]
+
+
+def forever(size: int) -> Ints:
+    """A column without any limit; read-only and without memory."""
+    return np.broadcast_to(np.int64(FOREVER), (size,))
 
 
 def rows_of(history: History, f: F, *types: Type) -> Rows:
@@ -200,13 +206,14 @@ def by_key_and_time(key: Ids, time: Ints) -> Rows:
 
 def _link_within(history: History, acquire: Rows, rows: Rows, group: Ints) -> Sequences:
     """Sets ``acquire[rows]`` to the last acquire at or before each row in its group and key."""
-    order = stable_order(group[rows])
-    row = rows[order]
+    row = rows[stable_order(group[rows])]
     here = group[row]
     begins = (history.f[row] == F.ACQUIRE) & (history.type[row] != Type.FAIL)
-    at = np.maximum.accumulate(np.where(begins, np.arange(len(row)), -1))
+    at = np.where(begins, np.arange(len(row)), -1)
+    np.maximum.accumulate(at, out=at)
     found = row[at]
     same = (at >= 0) & (group[found] == here)
+    del at, begins
     other_key = same & (history.key[found] != history.key[row])
     if np.any(other_key):
         # One name was used for holds of several keys: sort them apart.
@@ -235,6 +242,7 @@ def promises(history: History, links: Links) -> Promises:
     if np.any(reentrant):
         from checker.reentrant import fold
 
+        lease, lost = lease.copy(), lost.copy()
         fold(history, links, reentrant[key], row, (lease, lost, release, outer))
     end = np.minimum(lease, lost)
     ended = release >= 0
@@ -269,7 +277,7 @@ def owners(history: History) -> Ints:
 def _leases(history: History, links: Links, row: Rows) -> Ints:
     valid_until = history.valid_until_ns
     if not has_values(valid_until):
-        return np.full(len(row), FOREVER, np.int64)
+        return forever(len(row))
     lease = valid_until[row]
     lease[lease == NULL] = FOREVER
     extends = links.under(rows_of(history, F.EXTEND, Type.OK))
@@ -284,11 +292,10 @@ def _leases(history: History, links: Links, row: Rows) -> Ints:
 
 
 def _losses(history: History, links: Links, row: Rows) -> Ints:
-    lost = np.full(len(row), FOREVER, np.int64)
     rows = links.under(rows_of(history, F.LOST))
     deaths = rows_of(history, F.DEATH)
     if len(rows) == 0 and len(deaths) == 0:
-        return lost
+        return forever(len(row))
     first = np.full(len(history), FOREVER, np.int64)
     np.minimum.at(first, links.acquire[rows], history.invoke_ns[rows])
     under_hold = links.under(deaths)
