@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -28,7 +29,7 @@ from bench.perf_histories import Load, lock_history, register_history
 from checker.calls import calls_of
 from checker.check import check
 from checker.models import model_of
-from checker.promises import link, promises
+from checker.promises import Rows, link, promises
 from checker.registers import Kernel, compiled, search_register
 from checker.search import search
 from checker.words import Case
@@ -93,7 +94,7 @@ def registers(porcupine: Path | None) -> Iterator[tuple[str, str, Sequence[float
         ]
         name = f"search, {BATCH} register histories, {unknown:.0%} unknown, ms in all"
         if kernel is not None:
-            search_register(batch[0], 0, None, kernel)  # compiles
+            search_register(batch[0], all_rows(batch[0]), None, kernel)  # compiles
             yield name, "≤ 3 times Porcupine", timed(lambda b=batch: compiled_search(b, kernel))  # type: ignore[misc]
         yield "  uncompiled, for any model", "", timed(lambda b=batch: plain_search(b))  # type: ignore[misc]
         if porcupine is not None:
@@ -138,7 +139,12 @@ def mutex_ms(history: History, rounds: int = ROUNDS) -> list[float]:
 def compiled_search(batch: Sequence[History], kernel: Kernel) -> None:
     """The register search, from the columns."""
     for history in batch:
-        assert search_register(history, 0, None, kernel) is not None
+        assert search_register(history, all_rows(history), None, kernel) is not None
+
+
+def all_rows(history: History) -> Rows:
+    """Every row: these histories have one key."""
+    return np.arange(len(history))
 
 
 def plain_search(batch: Sequence[History]) -> None:

@@ -25,9 +25,13 @@ LOCK_OPERATIONS: Final = frozenset({F.ACQUIRE, F.RELEASE, F.EXTEND})
 ENDS: Final = frozenset({F.LOST, F.DEATH})
 
 
-def calls_of(case: Case, links: Links, key: int, kind: str) -> tuple[list[Call], list[int]]:
-    """The calls on one key and the row each of them comes from."""
-    rows = np.flatnonzero(case.history.key == key)
+def calls_of(
+    case: Case, links: Links, key: int, kind: str, rows: Rows | None = None
+) -> tuple[list[Call], list[int]]:
+    """The calls on one key and the row each of them comes from. ``rows`` are those of the key, if
+    the caller has them."""
+    if rows is None:
+        rows = np.flatnonzero(case.history.key == key)
     if kind in RESOURCES:
         return _resource_calls(case, rows)
     return _lock_calls(case, links, rows, kind, key)

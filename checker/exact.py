@@ -53,6 +53,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from checker.intervals import up_to
 from checker.promises import (
     FOREVER,
     Bools,
@@ -164,12 +165,12 @@ def _proven_unknown(history: History, links: Links) -> Sections:
     return Sections(row, history.key[row], low, high, first >= last)
 
 
-def conflict(case: Case, found: Sections, key: int, kind: str) -> tuple[int, ...] | None:
-    """Rows of acquires whose smallest holds of one key cannot be together, or None."""
+def shared_conflict(
+    case: Case, found: Sections, mine: Rows, key: int, kind: str
+) -> tuple[int, ...] | None:
+    """Rows of acquires whose smallest holds cannot be together, or None. ``mine`` are the sections
+    of one key."""
     history = case.history
-    mine = np.flatnonzero(found.key == key)
-    if kind not in {"semaphore", "read-write"}:
-        return _mutex_conflict(found, mine)
     permits = history.object_of(history.keys[key]).permits or 1
     if kind == "semaphore":
         return _crowd(found, mine, permits)
@@ -194,13 +195,16 @@ def _mutex_conflict(found: Sections, mine: Rows) -> tuple[int, ...] | None:
     if len(wrong):
         first = wrong[np.argmin(begin[wrong])]
         return int(found.row[order[first]]), int(found.row[order[first + 1]])
-    for i in mine[found.floating[mine]].tolist():
-        # Cores are disjoint here, so only the last one that begins before can cover the window.
-        same = order[key == found.key[i]] if len(order) else order
-        at = int(np.searchsorted(found.begin[same], found.begin[i], side="left")) - 1
-        if at >= 0 and found.end[same[at]] > found.end[i]:
-            return int(found.row[same[at]]), int(found.row[i])
-    return None
+    instants = mine[found.floating[mine]]
+    if len(instants) == 0 or len(order) == 0:
+        return None
+    # Cores are disjoint here, so only the last one that begins before can cover the window.
+    before = up_to(key, found.begin[order], found.key[instants], found.begin[instants] - 1) - 1
+    last = order[np.maximum(before, 0)]
+    covers = (before >= 0) & (found.key[last] == found.key[instants])
+    covers &= found.end[last] > found.end[instants]
+    at = np.flatnonzero(covers)[:1]
+    return (int(found.row[last[at[0]]]), int(found.row[instants[at[0]]])) if len(at) else None
 
 
 def _writer_conflict(found: Sections, mine: Rows, readers: Bools) -> tuple[int, ...] | None:

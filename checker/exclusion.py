@@ -16,8 +16,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from checker.intervals import running_max, same_key_as_before
-from checker.kinds import kinds_of
+from checker.intervals import ByKey, running_max, same_key_as_before
+from checker.kinds import SHARED, kinds_of
 from checker.promises import FOREVER, Rows, rows_of
 from checker.verdict import Verdict
 from checker.words import EVIDENCE_MAX, Case, clock, during, faults_on, grant, many
@@ -38,9 +38,12 @@ def double_grant(case: Case) -> Verdict | None:
         owned = (kinds != "semaphore") & (kinds != "read-write")
         order = order[owned[case.promises.key[order]]]
     groups, count = _mutex_overlaps(case, order)
-    for key in np.flatnonzero((kinds == "semaphore") | (kinds == "read-write")):
-        mine = chosen[case.promises.key[chosen] == key]
-        for group in _shared_overlaps(case, mine, int(key), str(kinds[key])):
+    by_key = ByKey(case.promises.key[chosen]) if shared else None
+    for key in by_key.present() if by_key is not None else ():
+        if kinds[key] not in SHARED:
+            continue
+        assert by_key is not None
+        for group in _shared_overlaps(case, chosen[by_key[key]], key, str(kinds[key])):
             count += 1
             if len(groups) < EVIDENCE_MAX:
                 groups.append(group)

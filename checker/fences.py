@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from checker.intervals import running_max
+from checker.intervals import running_max, up_to
 from checker.kinds import OWNED, keys_of
 from checker.promises import Bools, Rows, by_key_and_time
 from checker.verdict import Verdict
 from checker.words import Case, clock, during, faults_on, grant, many
-from history.columns import Ids, Ints
+from history.columns import Ints
 from history.op import NULL, Mode
 
 
@@ -79,23 +79,7 @@ def _predecessor(
     order = grants[by_key_and_time(key[grants], ended[grants])]
     highest, where = running_max(key[order], fence[order])
     # The number of entries up to B's key and up to B's beginning within it.
-    last = _searchsorted(key[order], ended[order], key[grants], begins[grants]) - 1
+    last = up_to(key[order], ended[order], key[grants], begins[grants]) - 1
     inside = (last >= 0) & (key[order][np.maximum(last, 0)] == key[grants])
     wrong = np.flatnonzero(inside & (highest[np.maximum(last, 0)] >= fence[grants]))
     return [(int(order[where[last[w]]]), int(grants[w])) for w in wrong]
-
-
-def _searchsorted(keys: Ids, times: Ints, key: Ids, time: Ints) -> Rows:
-    """How many of the entries sorted by (keys, times) are at or before each (key, time)."""
-    if len(keys) and np.all(keys == keys[0]) and np.all(key == keys[0]):
-        return np.searchsorted(times, time, side="right")
-    # One stable sort of both: entries come before questions of the same key and time.
-    both_key = np.concatenate([keys, key]).astype(np.int64)
-    both_time = np.concatenate([times, time])
-    order = by_key_and_time(both_key.astype(np.int32), both_time)
-    is_entry = order < len(keys)
-    before = np.cumsum(is_entry)
-    result = np.empty(len(key), np.intp)
-    questions = order[~is_entry] - len(keys)
-    result[questions] = before[~is_entry]
-    return result

@@ -4,8 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from checker.promises import FOREVER, Bools, Rows
+from checker.promises import FOREVER, Bools, Rows, by_key_and_time, stable_order
 from history.columns import Ids, Ints
+
+
+class ByKey:
+    """The places of every key in a column of keys, by one sort however many keys there are."""
+
+    def __init__(self, key: Ids) -> None:
+        self._order = stable_order(key.astype(np.int64))
+        self._sorted = key[self._order]
+
+    def __getitem__(self, key: int) -> Rows:
+        """In increasing order."""
+        first, last = np.searchsorted(self._sorted, [key, key + 1])
+        return self._order[first:last]
+
+    def present(self) -> list[int]:
+        """Those that occur."""
+        return [int(key) for key in self._sorted[~same_key_as_before(self._sorted)]]
 
 
 def same_key_as_before(key: Ids) -> Bools:
@@ -36,3 +53,19 @@ def _compressed(values: Ints, segments: int) -> Ints:
     if (high - low + 2) * segments < FOREVER:
         return np.where(values < FOREVER, values - low, high - low + 1)
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
+
+
+def up_to(keys: Ids, times: Ints, key: Ids, time: Ints) -> Rows:
+    """How many of the entries sorted by (keys, times) are at or before each (key, time)."""
+    if len(keys) and np.all(keys == keys[0]) and np.all(key == keys[0]):
+        return np.searchsorted(times, time, side="right")
+    # One stable sort of both: entries come before questions of the same key and time.
+    both_key = np.concatenate([keys, key]).astype(np.int64)
+    both_time = np.concatenate([times, time])
+    order = by_key_and_time(both_key.astype(np.int32), both_time)
+    is_entry = order < len(keys)
+    before = np.cumsum(is_entry)
+    result = np.empty(len(key), np.intp)
+    questions = order[~is_entry] - len(keys)
+    result[questions] = before[~is_entry]
+    return result

@@ -35,11 +35,15 @@ MODELS: Final[Mapping[str, str]] = {
 
 def kinds_of(history: History) -> list[str]:
     """The kind of every key."""
+    if not history.objects:
+        return ["mutex"] * len(history.keys)
     return [history.object_of(key).kind for key in history.keys]
 
 
 def keys_of(history: History, kinds: frozenset[str]) -> NDArray[np.bool_]:
     """Which keys are of one of the kinds."""
+    if not history.objects:
+        return np.full(len(history.keys), "mutex" in kinds)
     return np.array([kind in kinds for kind in kinds_of(history)], np.bool_)
 
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from checker.calls import RESOURCE_OPERATIONS, calls_of
 from checker.contradictions import contradiction, unpaired
-from checker.exact import Sections, conflict, mutex_conflicts, sections
+from checker.exact import Sections, mutex_conflicts, sections, shared_conflict
+from checker.intervals import ByKey
 from checker.kinds import OWNED, OWNERLESS, RESOURCES, SHARED, keys_of, kinds_of
 from checker.models import model_of
 from checker.promises import Bools, Links, rows_of
@@ -56,8 +57,11 @@ def linearizable(case: Case, links: Links) -> Verdict | None:
         return _invalid(case, found.rows, found.reason)
     held = sections(case, links)
     rows = mutex_conflicts(held, keys_of(case.history, OWNED) & ~unsure)
-    for key in np.flatnonzero(locks & ~keys_of(case.history, OWNED) & ~unsure):
-        rows = rows or conflict(case, held, int(key), kinds[key])
+    shared = np.flatnonzero(keys_of(case.history, SHARED) & ~unsure).tolist()
+    mine = ByKey(held.key) if shared and rows is None else None
+    for key in shared:
+        if mine is not None and rows is None:
+            rows = shared_conflict(case, held, mine[key], key, kinds[key])
     if rows is not None:
         return _invalid(case, rows, "no order of effects explains these grants")
     unsure |= judged & locks & _refused_in_a_gap(case, links, held, kinds)
@@ -97,16 +101,20 @@ def _refused_in_a_gap(case: Case, links: Links, held: Sections, kinds: list[str]
     explains the refusals too.)"""
     history = case.history
     unsure = np.zeros(len(history.keys), np.bool_)
-    for key, name in enumerate(history.keys):
-        if not history.object_of(name).strict_try:
-            continue
-        refused = np.flatnonzero(links.held & (history.key == key) & (history.f == F.ACQUIRE))
+    strict = [k for k, name in enumerate(history.keys) if history.object_of(name).strict_try]
+    if not strict:
+        return unsure
+    rows = np.flatnonzero(links.held & (history.f == F.ACQUIRE))
+    refusals, sections_of = ByKey(history.key[rows]), ByKey(held.key)
+    for key in strict:
+        refused = rows[refusals[key]]
         if len(refused) == 0:
             continue
         if kinds[key] not in OWNED:
             unsure[key] = True
             continue
-        cores = np.flatnonzero((held.key == key) & ~held.floating & (held.begin < held.end))
+        cores = sections_of[key]
+        cores = cores[~held.floating[cores] & (held.begin[cores] < held.end[cores])]
         begin, end = np.sort(held.begin[cores]), np.sort(held.end[cores])
         # Disjoint cores: those that begin by the window's end, less those that ended before it.
         window_end = history.complete_ns[refused] + history.epsilon_ns
@@ -122,6 +130,9 @@ def _search(case: Case, links: Links, keys: Bools, kinds: list[str]) -> _Searche
     searched = _Searched()
     deadline = perf_counter() + SECONDS_MAX
     kernel = _kernel(case, keys, kinds)
+    if not np.any(keys):
+        return searched
+    places = ByKey(case.history.key)
     for key in np.flatnonzero(keys).tolist():
         name = case.history.keys[key]
         left = deadline - perf_counter()
@@ -130,14 +141,14 @@ def _search(case: Case, links: Links, keys: Bools, kinds: list[str]) -> _Searche
             continue
         given = case.history.object_of(name)
         if kernel is not None and kinds[key] in REGISTERS:
-            quick = search_register(case.history, key, given.initial, kernel)
+            quick = search_register(case.history, places[key], given.initial, kernel)
             if quick is not None:
                 searched.keys += 1
                 if quick.result == "invalid":
                     _note(case, searched, (quick.failed, *quick.open_then))
                     break
                 continue
-        calls, rows = calls_of(case, links, key, kinds[key])
+        calls, rows = calls_of(case, links, key, kinds[key], places[key])
         if len(calls) > CALLS_MAX:
             searched.undecided[name] = f"{len(calls)} operations are too many for the search"
             continue

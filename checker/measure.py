@@ -24,6 +24,8 @@ AIMED_ROLES: Final = frozenset({"contended", "aimed"})
 
 def keys_with(history: History, roles: frozenset[str]) -> Bools:
     """Which keys have one of the roles; all of them where no key has any."""
+    if not history.objects:
+        return np.ones(len(history.keys), np.bool_)
     found = [history.object_of(key).role for key in history.keys]
     if not any(found):
         return np.ones(len(history.keys), np.bool_)

@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from checker.promises import Rows
 from checker.search import Found
 from history.columns import History, Ints
 from history.op import NULL, F, Type
@@ -39,13 +40,14 @@ def compiled() -> Kernel | None:
 
 
 def search_register(
-    history: History, key: int, initial: int | None, kernel: Kernel
+    history: History, rows: Rows, initial: int | None, kernel: Kernel
 ) -> Found | None:
-    """Searches one key; None where the bounds were reached. The numbers in the answer are rows."""
-    known = history.type == Type.OK
-    writes = (history.f == F.WRITE) | (history.f == F.CAS)
-    chosen = ((history.f == F.READ) & known) | (writes & (known | (history.type == Type.INFO)))
-    rows = np.flatnonzero(chosen & (history.key == key))
+    """Searches the rows of one key; None where the bounds were reached. The numbers in the answer
+    are rows."""
+    f, known = history.f[rows], history.type[rows] == Type.OK
+    writes = (f == F.WRITE) | (f == F.CAS)
+    chosen = ((f == F.READ) & known) | (writes & (known | (history.type[rows] == Type.INFO)))
+    rows = rows[chosen]
     begin = history.invoke_ns[rows] - history.epsilon_ns
     done = history.complete_ns[rows]
     end = np.where(done == NULL, NULL, done + history.epsilon_ns)

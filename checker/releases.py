@@ -23,7 +23,7 @@ from typing import Final
 
 import numpy as np
 
-from checker.intervals import running_max
+from checker.intervals import ByKey, running_max
 from checker.kinds import OWNED, REENTRANT, keys_of
 from checker.promises import FOREVER, Links, Rows, by_key_and_time, rows_of
 from checker.verdict import Verdict
@@ -56,6 +56,7 @@ class Releases:
         self._grant_of[promises.row] = np.arange(len(promises))
         self._told = _first_not_held(case, links)
         self._timelines: dict[int, _Timeline] = {}
+        self._places: ByKey | None = None
         released = rows_of(history, F.RELEASE, Type.OK)
         self.judged = released[keys_of(history, OWNED)[history.key[released]]]
         self.wrong: list[tuple[int, int, int]] = []  # (release, grant ended, row that shows it)
@@ -238,13 +239,16 @@ class Releases:
 
     def _timeline(self, key: int) -> _Timeline:
         if key not in self._timelines:
-            self._timelines[key] = _timeline(self._case, key)
+            if self._places is None:
+                self._places = ByKey(self._case.promises.key)
+            self._timelines[key] = _timeline(self._case, self._places[key])
         return self._timelines[key]
 
 
-def _timeline(case: Case, key: int) -> _Timeline:
+def _timeline(case: Case, grants: Rows) -> _Timeline:
+    """Of the promises of one key."""
     history, promises = case.history, case.promises
-    grants = np.flatnonzero(promises.nonempty & (promises.key == key))
+    grants = grants[promises.nonempty[grants]]
     one_key: Ids = np.zeros(len(grants), np.int32)
     backwards = grants[::-1]
     _, earliest = running_max(one_key, -promises.start[backwards])

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from checker.intervals import ByKey
 from checker.kinds import RESOURCES, keys_of
 from checker.promises import FOREVER, Bools, Links, Rows, by_key_and_time
 from checker.verdict import Verdict
@@ -204,8 +205,11 @@ def _returns(case: Case, rows: Rows) -> Rows:
     versions = history.value[rows]
     writes = history.f[rows] == F.WRITE
     lost = np.zeros(len(rows), np.bool_)
-    for key in np.unique(history.key[rows[writes]]):
-        mine = np.flatnonzero(history.key[rows] == key)
+    if not np.any(writes):
+        return rows[lost]
+    places = ByKey(history.key[rows])
+    for key in places.present():
+        mine = places[key]
         lost[mine] = _behind(case, rows[mine], versions[mine])
     return rows[lost]
 

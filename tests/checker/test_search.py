@@ -71,12 +71,14 @@ def test_the_compiled_search_agrees_too() -> None:
     for _ in range(3000):
         history = random_register(dice)
         model, made = calls(history)
-        found = search_register(history, 0, history.object_of("r").initial, kernel)
+        found = search_register(
+            history, np.arange(len(history)), history.object_of("r").initial, kernel
+        )
         assert found is not None
         assert (found.result == "valid") == linearizable(model, made), made
     for seed in range(60):
         history = register_history(operations=150, seed=seed, wrong=seed % 2 == 0, unknown=0.04)
-        found = search_register(history, 0, None, kernel)
+        found = search_register(history, np.arange(len(history)), None, kernel)
         assert found is not None
         assert found.result == search(*calls(history)).result
 
@@ -89,7 +91,7 @@ def test_the_compiled_search_says_where_its_bounds_are() -> None:
     for client in range(70):
         scene.op(F.WRITE, client, 1, None, "info", value=client, named=False)
     scene.op(F.READ, 99, 2, 3, value=5, named=False)
-    assert search_register(scene.history(), 0, None, kernel) is None
+    assert search_register(scene.history(), np.arange(71), None, kernel) is None
     assert search(*calls(scene.history())).result == "valid"
 
 
