@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from history.columns import History, Ids, null_column
 from history.layout import HEADER_BYTES, MAGIC, NO_STRING, RECORD
-from history.op import NULL, Fault, Object, Type
+from history.op import NULL, F, Fault, Mode, Object, Type
 
 META = "meta.json"
 FAULTS = "faults.jsonl"
@@ -109,6 +109,7 @@ def read_recording(folder: Path) -> History:
     rows = np.concatenate(parts) if parts else np.empty(0, RECORD)
     key = np.concatenate(keys) if keys else np.empty(0, np.int32)
     said = np.concatenate(errors) if errors else np.empty(0, np.int32)
+    _verify(folder, rows, key)
     order = np.argsort(rows["invoke_ns"], kind="stable")
     rows, key, said = rows[order], key[order], said[order]
     names_by_id = tuple(strings)
@@ -148,6 +149,10 @@ def read_recording(folder: Path) -> History:
     )
 
 
+TIMES = ("invoke_ns", "complete_ns", "sent_ns", "valid_until_ns", "applied_ns")
+TIME_MAX = 2**61  # so that sums and differences stay within 64 bits
+
+
 def records_of(segment: Path, first: int) -> NDArray[np.void]:
     """The records from number ``first`` on that were begun so far: to look on while they come."""
     rows = np.fromfile(segment, RECORD, offset=HEADER_BYTES + first * RECORD.itemsize)
@@ -169,7 +174,7 @@ def _segment_number(path: Path) -> int:
 def _string_table(path: Path, strings: dict[str, int]) -> Ids:
     """Maps the string numbers of one worker to numbers of the whole recording."""
     table: list[int] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(_text_lines(path), 1):
         try:
             text = json.loads(line)
         except ValueError as error:
@@ -187,11 +192,35 @@ def _translate(numbers: NDArray[np.uint32], table: Ids, path: Path) -> Ids:
     return result
 
 
+def _text_lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise UnreadableHistory(f"{path}: not text in UTF-8 ({error.reason})") from error
+
+
+def _verify(folder: Path, rows: NDArray[np.void], key: Ids) -> None:
+    """Raises UnreadableHistory for records that no recorder writes: the files were damaged."""
+    done = (rows["type"] == Type.OK) | (rows["type"] == Type.FAIL)
+    times = np.stack([rows[name] for name in TIMES]) if len(rows) else np.empty((1, 0), np.int64)
+    for wrong, what in (
+        (rows["f"] > max(F), "an unknown operation"),
+        (rows["type"] > max(Type), "an unknown outcome"),
+        (rows["mode"] > max(Mode), "an unknown mode"),
+        (key < 0, "no key"),
+        (done & (rows["complete_ns"] < rows["invoke_ns"]), "an end before its beginning"),
+        (np.any((times != NULL) & (np.abs(times) > TIME_MAX), axis=0), "a time out of range"),
+    ):
+        if np.any(wrong):
+            place = int(np.flatnonzero(wrong)[0])
+            raise UnreadableHistory(f"{folder}: record {place} has {what}; the files are damaged")
+
+
 def _read_faults(path: Path) -> tuple[Fault, ...]:
     if not path.exists():
         return ()
     faults = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(_text_lines(path), 1):
         try:
             faults.append(fault_from_json(json.loads(line)))
         except (ValueError, KeyError, TypeError) as error:

@@ -1,0 +1,206 @@
+"""``lockbench check`` on whatever people may give it: a sentence that names file and line and exit
+code 254, or a verdict; never a traceback, never a hang."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+
+from bench.check import check
+from bench.errors import BadInput
+from history.jsonl import write_jsonl
+from history.op import F, Object, Type
+from history.recorder import Recorder
+from history.recording import write_meta
+from tests.checker.scenes import Scene
+from tests.checker.test_planted import one_nanosecond, touching
+
+
+def judge(*files: Path, **more: object) -> int:
+    options: dict[str, object] = {"model": None, "permits": None, "initial": None, "html": None}
+    return check(files, json=True, **(options | more))  # type: ignore[arg-type]
+
+
+def complaint(file: Path) -> str | None:
+    """What a file is refused for, or None where it gets a verdict."""
+    try:
+        assert judge(file) in {0, 1, 2}
+    except BadInput as error:
+        return str(error)
+    return None
+
+
+def saved(path: Path, plant: Callable[[Scene], None]) -> Path:
+    scene = Scene()
+    plant(scene)
+    write_jsonl(scene.history(), path)
+    return path
+
+
+def recording(folder: Path) -> Path:
+    with closing(Recorder(folder, 1)) as recorder:
+        for i in range(20):
+            handle = recorder.invoke(1, F.ACQUIRE, "k0", hold=i)
+            recorder.complete(handle, Type.OK)
+            recorder.complete(recorder.invoke(1, F.RELEASE, "k0", hold=i), Type.OK)
+    write_meta(folder, {"k0": Object()}, wall_minus_monotonic_ns=0)
+    return folder
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    found = json.loads(capsys.readouterr().out)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_the_exit_code_is_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good, bad = (
+        saved(tmp_path / "good.jsonl", touching),
+        saved(tmp_path / "bad.jsonl", one_nanosecond),
+    )
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text("")
+    for files, code, result in (
+        ([good], 0, "valid"),
+        ([bad], 1, "invalid"),
+        ([empty], 2, "unknown"),
+        ([good, bad], 1, "invalid"),
+        ([good, empty], 2, "unknown"),
+    ):
+        assert judge(*files) == code
+        document = printed(capsys)
+        assert document["result"] == result
+        assert {"operations", "grants", "verdicts", "measurements", "seconds"} <= set(document)
+
+
+def test_a_run_folder_a_case_and_a_recording(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for case in ("a", "b"):
+        recording(tmp_path / "run" / "cases" / case / "history")
+    for place in ("run", "run/cases/a", "run/cases/a/history"):
+        assert judge(tmp_path / place) == 0
+    capsys.readouterr()
+    judge(tmp_path / "run")
+    assert printed(capsys)["operations"] == 80
+
+
+@pytest.mark.parametrize("name", ["nothing", "empty", "run"])
+def test_what_is_no_history(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "run" / "cases" / "a").mkdir(parents=True)
+    with pytest.raises(BadInput, match=name):
+        judge(tmp_path / name)
+
+
+def test_damaged_recordings_are_named(tmp_path: Path) -> None:
+    """Every file of a recording, cut short, overwritten with noise, or emptied."""
+    dice = random.Random(1)
+    read = refused = 0
+    for number in range(120):
+        folder = recording(tmp_path / str(number))
+        victim = dice.choice(sorted(folder.iterdir()))
+        data = bytearray(victim.read_bytes())
+        kind = dice.randint(0, 2)
+        if kind == 0:
+            data = data[: dice.randint(0, len(data))]
+        else:
+            for _ in range(dice.randint(1, 40)):
+                data[dice.randrange(len(data))] = dice.randrange(256)
+        victim.write_bytes(data)
+        message = complaint(folder)
+        assert message is None or str(number) in message
+        read += message is None
+        refused += message is not None
+    assert read > 0
+    assert refused > 0
+
+
+def test_random_damage_to_files(tmp_path: Path) -> None:
+    dice = random.Random(2)
+    whole = saved(tmp_path / "h.jsonl", one_nanosecond).read_bytes()
+    for number in range(400):
+        data = bytearray(whole)
+        for _ in range(dice.randint(1, 4)):
+            at = dice.randrange(len(data))
+            if dice.randint(0, 1):
+                data[at] = dice.randrange(256)
+            else:
+                del data[at : at + dice.randint(1, 30)]
+        path = tmp_path / f"{number}.{dice.choice(('jsonl', 'edn'))}"
+        path.write_bytes(data)
+        message = complaint(path)
+        assert message is None or path.name in message
+
+
+def test_overlapping_times_of_one_process_get_a_verdict(tmp_path: Path) -> None:
+    def overlap(s: Scene) -> None:
+        for i in range(8):
+            s.acquire(1, i, i + 5, named=False).release(1, i + 0.5, i + 6, named=False)
+
+    assert judge(saved(tmp_path / "h.jsonl", overlap)) in {0, 1, 2}
+
+
+def test_very_many_keys(tmp_path: Path) -> None:
+    lines = [
+        json.dumps(
+            {"process": i % 9, "f": f, "key": f"k{i}", "type": "ok", "invoke_ns": 9 * i + at,
+             "complete_ns": 9 * i + at + 1}
+        )
+        for i in range(50_000)
+        for f, at in (("acquire", 0), ("release", 5))
+    ]  # fmt: skip
+    path = tmp_path / "h.jsonl"
+    path.write_text("\n".join(lines))
+    began = perf_counter()
+    assert judge(path) == 0
+    for model in ("semaphore", "reentrant", "read-write"):
+        assert judge(path, model=model) == 0
+    assert perf_counter() - began < 60
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"model": "x"}, {"permits": 2}, {"initial": "3"}, {"model": "semaphore", "permits": -1}],
+)
+def test_arguments_that_do_not_fit(tmp_path: Path, options: dict[str, object]) -> None:
+    with pytest.raises(BadInput, match="--"):
+        judge(saved(tmp_path / "h.jsonl", touching), **options)
+
+
+def test_a_drawing_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="--html"):
+        judge(saved(tmp_path / "h.jsonl", one_nanosecond), html=tmp_path / "no" / "such.html")
+
+
+def test_the_command_itself(tmp_path: Path) -> None:
+    """Through the installed entry point: codes, JSON alone on standard output, no traceback."""
+    bad = saved(tmp_path / "bad.jsonl", one_nanosecond)
+    noise = tmp_path / "noise.jsonl"
+    noise.write_bytes(b"\x00\xff\n")
+    drawing = tmp_path / "out.html"
+    for arguments, code in (
+        ([str(bad), "--json", "--html", str(drawing)], 1),
+        ([str(noise), "--json"], 254),
+        ([str(tmp_path / "none"), "--json"], 254),
+        ([str(bad), "--model", "door", "--json"], 254),
+    ):
+        script = "import sys; from bench.cli import main; sys.argv[0] = 'lockbench'; main()"
+        run = subprocess.run(
+            [sys.executable, "-c", script, "check", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert run.returncode == code, run.stderr
+        assert isinstance(json.loads(run.stdout), dict)
+        assert "Traceback" not in run.stderr
+    assert "<svg" in drawing.read_text()
