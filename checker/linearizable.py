@@ -25,6 +25,7 @@ from checker.registers import Kernel, compiled, search_register
 from checker.search import search
 from checker.verdict import Verdict
 from checker.words import EVIDENCE_MAX, Case, during, faults_on, many, operation
+from checker.zones import by_zones
 from history.op import F, Type
 
 SECONDS_MAX: Final = 60.0  # for all keys that need a search together
@@ -140,8 +141,10 @@ def _search(case: Case, links: Links, keys: Bools, kinds: list[str]) -> _Searche
             searched.undecided[name] = "the time for all keys was up"
             continue
         given = case.history.object_of(name)
-        if kernel is not None and kinds[key] in REGISTERS:
-            quick = search_register(case.history, places[key], given.initial, kernel)
+        if kinds[key] in REGISTERS:
+            quick = by_zones(case.history, places[key], given.initial)
+            if quick is None and kernel is not None:
+                quick = search_register(case.history, places[key], given.initial, kernel)
             if quick is not None:
                 searched.keys += 1
                 if quick.result == "invalid":

@@ -16,6 +16,7 @@ from checker.promises import link, promises
 from checker.registers import compiled, search_register
 from checker.search import Call, search
 from checker.words import Case
+from checker.zones import by_zones
 from history.builder import Builder
 from history.columns import History
 from history.op import NULL, F, Object, Type
@@ -42,6 +43,49 @@ def random_register(dice: random.Random, kind: str = "cas-register") -> History:
                 invoke_ns=begin, complete_ns=NULL if lost else now, numbers=numbers,
             )  # fmt: skip
     return builder.finish()
+
+
+def unique_register(dice: random.Random) -> History:
+    builder = Builder()
+    builder.objects["r"] = Object("register", initial=dice.choice((None, 0)))
+    written = 0
+    for process in range(dice.randint(1, 4)):
+        now = dice.randint(0, 3)
+        for _ in range(dice.randint(1, 3)):
+            begin = now + dice.randint(0, 3)
+            now = begin + dice.randint(0, 6)
+            f = dice.choice((F.READ, F.WRITE))
+            lost = f is F.WRITE and dice.random() < 0.3
+            written += f is F.WRITE
+            numbers = {"value": written if f is F.WRITE else dice.randint(0, 4)}
+            builder.add(
+                process=process, f=int(f), outcome=int(Type.INFO if lost else Type.OK), key="r",
+                invoke_ns=begin, complete_ns=NULL if lost else now, numbers=numbers,
+            )  # fmt: skip
+    return builder.finish()
+
+
+def test_zones_agree_where_values_are_unique() -> None:
+    dice = random.Random("zones")
+    valid = 0
+    for _ in range(4000):
+        history = unique_register(dice)
+        found = by_zones(history, np.arange(len(history)), history.object_of("r").initial)
+        assert found is not None
+        model, made = calls(history)
+        expected = linearizable(model, made)
+        valid += expected
+        assert found.result == ("valid" if expected else "invalid"), made
+    assert 400 < valid < 3600
+
+
+def test_zones_leave_repeated_values_and_compare_and_set_alone() -> None:
+    twice = Scene(key="r").kind("register").op(F.WRITE, 1, 0, 1, value=3, named=False)
+    twice.op(F.WRITE, 1, 2, 3, value=3, named=False)
+    swap = Scene(key="r").kind("register").op(F.CAS, 1, 0, 1, old=3, value=4, named=False)
+    for scene in (twice, swap):
+        history = scene.history()
+        assert by_zones(history, np.arange(len(history)), None) is None
 
 
 def calls(history: History) -> tuple[Model, list[Call]]:
