@@ -179,16 +179,21 @@ def shared_conflict(
     return _writer_conflict(found, mine, readers)
 
 
-def mutex_conflicts(found: Sections, keys: Bools) -> tuple[int, ...] | None:
+def mutex_conflicts(case: Case, found: Sections, keys: Bools) -> tuple[int, ...] | None:
     """The first pair of conflicting sections over all keys marked as owned by one at a time."""
-    mine = np.flatnonzero(keys[found.key])
-    return _mutex_conflict(found, mine)
-
-
-def _mutex_conflict(found: Sections, mine: Rows) -> tuple[int, ...] | None:
+    everything = bool(np.all(keys))
+    mine = np.arange(len(found.row)) if everything else np.flatnonzero(keys[found.key])
     cores = mine[~found.floating[mine]] if np.any(found.floating) else mine
-    order = cores[by_key_and_time(found.key[cores], found.begin[cores])]
-    del cores
+    if everything and len(cores) == len(found.row) and found.row is case.promises.row:
+        # Exactly the grants, each core beginning with its promise: they were sorted before.
+        order = case.promises.order
+    else:
+        order = cores[by_key_and_time(found.key[cores], found.begin[cores])]
+    return _mutex_conflict(found, mine, order)
+
+
+def _mutex_conflict(found: Sections, mine: Rows, order: Rows) -> tuple[int, ...] | None:
+    """Of sections of which ``order`` are the cores by key and beginning."""
     key = found.key[order]
     begin, end = found.begin[order[1:]], found.end[order[:-1]]
     wrong = np.flatnonzero((end > begin) & (key[:-1] == key[1:]))

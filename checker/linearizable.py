@@ -57,7 +57,7 @@ def linearizable(case: Case, links: Links) -> Verdict | None:
     if found is not None:
         return _invalid(case, found.rows, found.reason)
     held = sections(case, links)
-    rows = mutex_conflicts(held, keys_of(case.history, OWNED) & ~unsure)
+    rows = mutex_conflicts(case, held, keys_of(case.history, OWNED) & ~unsure)
     shared = np.flatnonzero(keys_of(case.history, SHARED) & ~unsure).tolist()
     mine = ByKey(held.key) if shared and rows is None else None
     for key in shared:

@@ -1,12 +1,12 @@
 """Registers whose written values are all different: linearizability in one sort.
 
 Gibbons and Korach, "Testing shared memories", SIAM J. Comput. 26 (1997): where every read says
-which write it saw (as it does when no value is written twice), group each write with its reads. A group's
-*zone* lies between the first end and the last beginning of its operations. If the end comes first
-(something ended before something else of the group began), the register held the value all through
-the zone: a forward zone. Otherwise any instant of the zone will do for the whole group: a backward
-zone. The history is linearizable if and only if no read ended before its write was called, no two
-forward zones overlap, and no backward zone lies inside a forward one.
+which write it saw (as it does when no value is written twice), group each write with its reads. A
+group's *zone* lies between the first end and the last beginning of its operations. If the end comes
+first (something ended before something else of the group began), the register held the value all
+through the zone: a forward zone. Otherwise any instant of the zone will do for the whole group: a
+backward zone. The history is linearizable if and only if no read ended before its write was called,
+no two forward zones overlap, and no backward zone lies inside a forward one.
 
 An unknown write counts only if its value was read, and then has no end. The initial value is a
 group written before everything. Windows are closed, so zones that only touch do not overlap.
