@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from checker.exposure import exposure
+from history.op import F
 from history.recorder import PROCESSES_PER_WORKER
 from tests.checker.scenes import Scene, ns
 
 VICTIM = 5 * PROCESSES_PER_WORKER
+OTHER = 3 * PROCESSES_PER_WORKER  # of another worker than client 1
+OTHER = PROCESSES_PER_WORKER + 2  # a client of another worker than clients 1 to 3
 
 
 def shared(scene: Scene) -> Scene:
@@ -86,8 +89,25 @@ def test_holder_frozen() -> None:
 )
 def test_hold_across(until: float, attempt: float, exposed: bool) -> None:
     scene = shared(Scene()).acquire(1, 0, 1, until=until)
-    scene.acquire(2, attempt, None, "info").fault("partition-drop", 3, 7, "hold-across")
+    scene.acquire(OTHER, attempt, None, "info").fault("partition-drop", 3, 7, "hold-across")
     assert seen(scene) is exposed
+
+
+def test_an_unknown_from_before_the_fault_is_no_attempt_during_it() -> None:
+    scene = shared(Scene()).acquire(1, 0, 1, until=9).acquire(OTHER, 0.1, None, "info")
+    assert not seen(scene.fault("partition-drop", 3, 7, "hold-across"))
+    waiting = shared(Scene()).acquire(1, 0, 1, until=9).acquire(OTHER, 0.1, 8, "fail")
+    assert seen(waiting.fault("partition-drop", 3, 7, "hold-across"))
+
+
+def test_the_holders_own_retry_is_no_attempt_by_others() -> None:
+    scene = shared(Scene()).acquire(1, 0, 1, until=9).acquire(2, 5, 6, "fail")
+    assert not seen(scene.fault("partition-drop", 3, 7, "hold-across"))
+
+
+def test_being_told_of_the_loss_is_not_acting() -> None:
+    scene = ruled(frozen(Scene())).acquire(2, 3, 5, until=15)
+    assert not seen(scene.op(F.LOST, VICTIM, 11, 11))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +129,7 @@ def test_leader_changed(facts: dict[str, Any], exposed: bool) -> None:
     ("until", "attempt", "exposed"), [(9, 6, True), (4, 6, False), (9, 3, False)]
 )
 def test_promise_outlives_restart(until: float, attempt: float, exposed: bool) -> None:
-    scene = shared(Scene()).acquire(1, 0, 1, until=until).acquire(2, attempt, attempt + 1)
+    scene = shared(Scene()).acquire(1, 0, 1, until=until).acquire(OTHER, attempt, attempt + 1)
     scene.fault("wipe", 2, 5, "promise-outlives-restart", restarted_ns=ns(5))
     assert seen(scene) is exposed
 
