@@ -10,6 +10,7 @@ import json
 import signal
 import sys
 import time
+import traceback
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -28,7 +29,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-INTERRUPTED = 255
+INTERRUPTED = FAILED = 255
 # Tables need room; what is not a terminal has no width of its own.
 WIDTH = None if sys.stdout.isatty() else 120
 out = Console(width=WIDTH)
@@ -58,7 +59,16 @@ def main() -> None:
         code = _fail(str(error), BAD_INPUT)
     except SystemExit as parsed:
         # The parser has said what is wrong; its 2 is our 254, and its 1 is an interruption.
-        code = {"0": 0, "None": 0, "1": INTERRUPTED}.get(str(parsed.code), BAD_INPUT)
+        code = {"0": 0, "None": 0, "1": INTERRUPTED, "130": INTERRUPTED}.get(
+            str(parsed.code), BAD_INPUT
+        )
+        if code and "--json" in sys.argv:
+            print(json.dumps({"error": "see standard error", "exit": code}))
+    except KeyboardInterrupt:
+        code = _fail("interrupted", INTERRUPTED)
+    except Exception as error:  # noqa: BLE001 - our own failure must not look like a lock's
+        traceback.print_exc()
+        code = _fail(f"the bench itself failed: {type(error).__name__}: {error}", FAILED)
     sys.exit(code)
 
 
@@ -94,7 +104,9 @@ def run(
     ],
     fault: Annotated[str, typer.Option(help="Faults, separated by commas.")] = "none",
     workload: Annotated[str, typer.Option(help="What the clients do.")] = plan.MUTEX,
-    clients: Annotated[int, typer.Option(help="Clients that contend for the keys.")] = 8,
+    clients: Annotated[
+        int | None, typer.Option(help="Clients that contend for the keys; 8 unless said.")
+    ] = None,
     keys: Annotated[int, typer.Option(help="Keys that they contend for.")] = 2,
     time_limit: Annotated[float, typer.Option(help="Seconds under load.")] = 20.0,
     seed: Annotated[int, typer.Option(help="Decides the schedule of the faults.")] = 0,
@@ -114,17 +126,19 @@ def run(
         for fault_name in _words(fault):
             case = plan.make_case(lock_name, fault_name, seed=seed, topology=topology)
             if workload == plan.PUBLISHED:
-                case = plan.published(lock_name, seed)
+                if fault_name != "none":
+                    raise BadInput(f"the workload {workload} knows no faults; leave --fault out")
+                case = plan.published(lock_name, seed, topology)
             case = replace(
                 case,
                 workload=workload,
-                clients=case.clients if workload == plan.PUBLISHED else clients,
+                clients=case.clients if clients is None else clients,
                 keys=keys,
                 time_limit_s=time_limit,
-                size=nodes or case.size,
+                size=case.size if nodes is None else nodes,
                 network=network,
                 pace=replace(case.pace, lease_ttl_s=ttl),
-                images=_images(image or []),
+                images=_images(image or [], [plan.topology_of(case).image]),
             )
             cases.append(plan.resolve(case))
     name = "-".join([*_words(lock), *_words(fault)])
@@ -232,12 +246,14 @@ def _words(text: str) -> list[str]:
     return words
 
 
-def _images(given: list[str]) -> tuple[tuple[str, str], ...]:
+def _images(given: list[str], used: list[str]) -> tuple[tuple[str, str], ...]:
     pairs = []
     for text in given:
         name, equals, reference = text.partition("=")
         if not equals or not name or not reference:
             raise BadInput(f"--image {text}: it is written NAME=REF, for example redis=redis:7.4")
+        if name not in used:
+            raise plan.unknown("image of these cases", name, used)
         pairs.append((name, reference))
     return tuple(pairs)
 

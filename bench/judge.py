@@ -6,7 +6,7 @@ did not is the bench's own failure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from bench.errors import Ending
@@ -16,7 +16,6 @@ from locks.base import VERDICTS, Expectation, System
 FOLLOWS = {
     "linearizable": ("double-grant", "wrong-release", "lost-update"),
     "false-release": ("wrong-release", "double-grant"),
-    "wrong-extend": (),
 }
 MAY = ("breaks", "may-break")
 
@@ -31,7 +30,8 @@ class Judgement:
 
 
 def expectation(system: System, fault: str, verdict: str) -> Expectation:
-    """What is expected of a lock, for verdicts that follow from others too."""
+    """What is expected of a lock, for verdicts that follow from others too: those may break where
+    a cause of theirs may."""
     for cause in FOLLOWS.get(verdict, ()):
         cause_expected = system.expectation(fault, cause)
         if cause_expected.expected in MAY:
@@ -41,7 +41,15 @@ def expectation(system: System, fault: str, verdict: str) -> Expectation:
 
 def expected_words(system: System, fault: str) -> dict[str, str]:
     """Verdict → what is expected, in one word, for a case's document."""
-    return {verdict: system.expectation(fault, verdict).expected for verdict in VERDICTS}
+    return {v: expectation(system, fault, v).expected for v in (*VERDICTS, *FOLLOWS)}
+
+
+def _excused(system: System, fault: str, verdict: str, broken: Collection[str]) -> bool:
+    """Whether a break was expected. One that follows from others is, only if one of them broke."""
+    if expectation(system, fault, verdict).expected not in MAY:
+        return False
+    causes = FOLLOWS.get(verdict)
+    return causes is None or any(cause in broken for cause in causes)
 
 
 def judge(
@@ -53,11 +61,13 @@ def judge(
     exposure: str,
     failure: str | None,
     shown_before: frozenset[str] = frozenset(),
+    required: Collection[str] = VERDICTS,
 ) -> Judgement:
     """``observed`` maps verdict → valid, invalid or unknown. ``failure`` says why the case itself
-    failed. ``shown_before`` are breaks that an earlier try of the same case showed."""
+    failed. ``shown_before`` are breaks that an earlier try of the same case showed. ``required``
+    are the verdicts that the load gives reason to reach, unless they are not applicable."""
     broken = [v for v, result in observed.items() if result == "invalid"]
-    worse = [v for v in broken if expectation(system, fault, v).expected not in MAY]
+    worse = [v for v in broken if not _excused(system, fault, v, broken)]
     if worse:
         return Judgement(
             Ending.SAFETY, "worse than expected", f"{', '.join(worse)}: expected to hold and broke"
@@ -76,11 +86,15 @@ def judge(
         return Judgement(Ending.INCONCLUSIVE, "not exposed", exposure)
     undecided = [
         v
-        for v, result in observed.items()
-        if result == "unknown" and expectation(system, fault, v).expected != "n/a"
+        for v in {*observed, *required}
+        # A verdict that had to be reached and is absent is as good as unknown.
+        if observed.get(v, "unknown") == "unknown"
+        and expectation(system, fault, v).expected != "n/a"
     ]
     if undecided:
-        return Judgement(Ending.INCONCLUSIVE, "undecided", f"{', '.join(undecided)}: undecided")
+        return Judgement(
+            Ending.INCONCLUSIVE, "undecided", f"{', '.join(sorted(undecided))}: undecided"
+        )
     if broken:
         return Judgement(Ending.OK, "as expected", f"{', '.join(broken)} broke, as expected")
     return Judgement(Ending.OK, "as expected", "every promise was kept")

@@ -115,10 +115,10 @@ def suite(name: str, seed: int) -> Suite:
     )
 
 
-def published(lock: str, seed: int) -> Case:
+def published(lock: str, seed: int, topology: str | None = None) -> Case:
     """The experiment of the table that articles cite: 5 nodes, 100 concurrent clients."""
     return replace(
-        make_case(lock, NONE, seed=seed),
+        make_case(lock, NONE, seed=seed, topology=topology),
         workload=PUBLISHED,
         size=5,
         clients=100,

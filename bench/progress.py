@@ -22,7 +22,6 @@ class Seen:
     """What is to be seen of a case right now."""
 
     phase: str = "starting"
-    faults: str = ""
     cycles_per_s: float = 0.0
     errors: int = 0
     left_s: float | None = None
@@ -39,6 +38,7 @@ class Progress:
         self._cycles: deque[tuple[float, int]] = deque()
         self._total = 0
         self.seen = Seen()
+        self.faults = ""  # written by the nemesis' thread
 
     def seconds(self) -> float:
         return time.monotonic() - self._began
@@ -51,7 +51,8 @@ class Progress:
             self._on_change(self)
 
     def fault(self, name: str) -> None:
-        self.seen = replace(self.seen, faults=name)
+        """Called when a fault begins (its name) and when it is over (empty)."""
+        self.faults = name
 
     def _look(self) -> None:
         """Reads only the records that were begun since the last look."""

@@ -26,6 +26,7 @@ from clusters.base import Cluster, ClusterError, ClusterPlan, Measurable
 from history.columns import History, Ints
 from history.op import Fault
 from history.recording import read_recording, write_faults, write_meta
+from locks.base import VERDICTS
 from nemesis.base import Arena
 from nemesis.conductor import Played, play
 from nemesis.registry import faults
@@ -55,11 +56,11 @@ class Timings:
 
 @dataclass
 class Outcome:
-    """What came of a case: the document for ``results.json``, and how it ended."""
+    """What came of a case: its document, how it ended, and verdict → result."""
 
     document: dict[str, object]
     ending: Ending
-    shown: frozenset[str]
+    observed: Mapping[str, str]
     before_ns: Mapping[str, Ints]  # see results.numbers.before; empty where there are no numbers
 
 
@@ -84,6 +85,8 @@ def run_case(
             _play_scene(scene, on_progress)
         except (ClusterError, LoadError) as error:
             failure = str(error)
+        except Exception as error:  # noqa: BLE001 - one case must not take the others with it
+            failure = f"{type(error).__name__}: {error}"
         document = _document(scene, failure or scene.failure, shown_before)
     finally:
         if scene.clearing is not None:
@@ -93,7 +96,7 @@ def run_case(
     return Outcome(
         document,
         Ending[str(document["ending"]).upper()],
-        frozenset(v for v, r in _observed(document).items() if r == "invalid"),
+        _observed(document),
         scene.before_ns,
     )
 
@@ -193,6 +196,8 @@ def _under_load(scene: _Scene, fleet: Fleet, cluster: Cluster, progress: Progres
         nemesis.join()
         scene.faults = [p.fault for p in played if p.fault is not None]
         scene.failure = next((p.failure for p in played if p.failure is not None), None)
+        if len(played) < len(case.injections):
+            scene.failure = scene.failure or "the nemesis ended before its faults did"
     drained = time.monotonic() + DRAIN_S
     while fleet.busy() and time.monotonic() < drained:
         time.sleep(POLL_S / 10)
@@ -245,6 +250,14 @@ def _document(
     system = case.system
     begun = time.monotonic()
     document: dict[str, object] = {
+        # What a case has whose load never ran.
+        "numbers": "void",
+        "verdicts": {},
+        "measurements": {},
+        "latency_ms": {},
+        "cycles_per_second": None,
+        "availability": None,
+        "recovery_seconds": None,
         "lock": system.name,
         "family": system.family,
         "fence": system.fence,
@@ -280,6 +293,7 @@ def _document(
         exposure="; ".join(seen.reasons),
         failure=failure,
         shown_before=shown_before,
+        required=_required(case),
     )
     timings.check_s = time.monotonic() - begun
     return document | {
@@ -296,6 +310,12 @@ def _document(
     }
 
 
+def _required(case: Case) -> tuple[str, ...]:
+    """Verdicts that need the guarded resource are not due where the load leaves it alone."""
+    resource = ("stale-holder", "lost-update")
+    return tuple(v for v in VERDICTS if case.pace.touch_resource or v not in resource)
+
+
 def _informational(report: Report) -> Exposure:
     """The published experiment has no contention to be exposed to; something must have happened."""
     return Exposure(report.grants > 0, (f"{report.grants} grants of keys that nobody shares",))
@@ -308,7 +328,7 @@ def _numbers(scene: _Scene, history: History) -> dict[str, object]:
     floor_end = start_ns + int(1e9 * phases.floor_s)
     own_end = floor_end + int(1e9 * phases.own_s)
     end = own_end + int(1e9 * phases.contended_s)
-    health = generator_health(folder / "logs", scene.faults, (floor_end, end))
+    health = generator_health(folder / "logs", scene.faults, (floor_end, end), WORKERS + 1)
     spans = Phases((start_ns, floor_end), (floor_end, own_end), (own_end, end))
     timeout_s = scene.case.pace.client_timeout_s
     numbers = measure(history, spans, unknown_after_s=timeout_s).to_json()

@@ -22,9 +22,11 @@ from clusters.reaper import reap
 from clusters.registry import topologies
 from locks.registry import systems
 from workloads.fleet import Fleet
-from workloads.load import ENVIRONMENT, Load
+from workloads.load import ENVIRONMENT, Load, Phases
 
 LINK_IMAGE = "toxiproxy"
+# Whoever drives it by hand comes to the contention soon and stays there for an hour.
+PHASES = Phases(floor_s=1.0, own_s=3.0, contended_s=3600.0)
 
 
 def stand(topology: str, lock: str | None, nodes: int | None, console: Console) -> None:
@@ -36,7 +38,7 @@ def stand(topology: str, lock: str | None, nodes: int | None, console: Console) 
     if lock is None and not fitting:
         raise BadInput(f"no lock runs on {topology}")
     case = plan.make_case(lock or fitting[0], "none", seed=0, topology=topology)
-    case = plan.resolve(replace(case, size=nodes or case.size, time_limit_s=3600.0))
+    case = plan.resolve(replace(case, size=case.size if nodes is None else nodes))
     try:
         images.ensure([known[topology].image, LINK_IMAGE], say=console.print)
         reap()
@@ -64,7 +66,7 @@ def stand(topology: str, lock: str | None, nodes: int | None, console: Console) 
                 solo=2,
                 rivals=2,
                 workers=plan.WORKERS,
-                phases=case.phases,
+                phases=PHASES,
                 pace=case.pace,
                 seed=0,
                 nodes=tuple(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ RUNS = Path("runs")
 DISK_FREE_MIN_BYTES = 2 * 2**30
 MEMORY_FREE_MIN_BYTES = 2 * 2**30
 LINK_IMAGE = "toxiproxy"
+UNDECIDED = Ending.INCONCLUSIVE
 
 
 @dataclass(frozen=True)
@@ -55,16 +56,16 @@ def run_cases(
         run = RunFolder.create(RUNS, name)
     except (StoreError, EngineError) as error:
         raise BadInput(str(error)) from error
-    run.write_plan({"name": name, "cases": [asdict(case) for case in cases]})
-    facts = machine.facts(run.path, engine=engine.version())
-    run.write_machine(facts)
-    run.write_versions(versions)
     run_id = uuid.uuid4().hex[:12]
     documents: list[dict[str, Any]] = []
     endings: list[Ending] = []
     undisturbed = Undisturbed()
-    ending = Ending.BENCH
+    done = False
+    results: dict[str, Any] = {}
     try:
+        run.write_plan({"name": name, "cases": [asdict(case) for case in cases]})
+        run.write_machine(machine.facts(run.path, engine=engine.version()))
+        run.write_versions(versions)
         with Nursery(run_id) as nursery, LiveView(len(cases), console) as live:
             for number, case in enumerate(cases, 1):
                 rest_s = sum(expected_s(later) for later in cases[number:])
@@ -81,14 +82,18 @@ def run_cases(
                 documents.append(outcome.document)
                 if outcome.before_ns:
                     undisturbed.add(outcome.document, outcome.before_ns)
-                if case.workload != PUBLISHED:
+                if case.workload != PUBLISHED or len(cases) == 1:
                     endings.append(outcome.ending)
                 _save(run, _results(name, documents, undisturbed, "running"))
-        ending = Ending.worst(endings) if endings else Ending.OK
+        done = True
     finally:
-        results = _results(name, documents, undisturbed, ending.word)
-        _save(run, results)
-        run.finish(ending.word)
+        # Cut short, it failed; a violation that was found stays found.
+        ending = Ending.worst(endings if done else [*endings, Ending.BENCH])
+        try:
+            results = _results(name, documents, undisturbed, ending.word)
+            _save(run, results)
+        finally:
+            run.finish(ending.word)
     return Finished(ending, run.path, results)
 
 
@@ -108,6 +113,7 @@ def _tries(
     shown: frozenset[str] = frozenset()
     earlier: list[dict[str, Any]] = []
     attempt = 1
+    decided = True
     while True:
         name = case.fault if case.workload != PUBLISHED else f"{case.fault}-{PUBLISHED}"
         again = "" if attempt == 1 else f"-try{attempt}"
@@ -118,7 +124,7 @@ def _tries(
             seen = progress.seen
             live.update(
                 phase=seen.phase,
-                faults_on=[seen.faults] if seen.faults else [],
+                faults_on=[progress.faults] if progress.faults else [],
                 cycles_per_s=seen.cycles_per_s,
                 errors=seen.errors,
                 seconds_left=None if seen.left_s is None else seen.left_s + rest_s,
@@ -133,7 +139,7 @@ def _tries(
             web_port=web_port,
             shown_before=shown,
         )
-        shown |= outcome.shown
+        shown |= {v for v, result in outcome.observed.items() if result == "invalid"}
         outcome.document |= {
             "run": str(run.path),
             "tries": attempt,
@@ -146,7 +152,9 @@ def _tries(
             f"{outcome.document['why']}"
         )
         if outcome.document["judgement"] != "did not show" or attempt >= tries:
-            return outcome
+            worst = outcome.ending if decided else Ending.worst([outcome.ending, UNDECIDED])
+            return replace(outcome, ending=worst)
+        decided = decided and "unknown" not in outcome.observed.values()
         earlier.append(
             {
                 "observed": outcome.document["observed"],

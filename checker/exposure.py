@@ -31,6 +31,8 @@ class Exposure:
 
 
 Answer = tuple[bool, str]
+# What a holder does. To be told that it lost the lock is not acting.
+ACTS: Final = (F.READ, F.WRITE, F.CAS, F.ADD, F.RELEASE)
 
 
 def exposure(history: History) -> Exposure:
@@ -129,7 +131,7 @@ def _holder_frozen(case: Case, fault: Fault) -> Answer:
             (history.complete_ns[under] >= thaw) & (history.invoke_ns[under] >= fault.begin_ns[0])
         )
         after |= history.applied_ns[under] >= thaw
-        acted += bool(np.any(after & (history.f[under] != F.ACQUIRE)))
+        acted += bool(np.any(after & np.isin(history.f[under], ACTS)))
     return acted > 0, (
         f"the frozen client held {many(len(frozen), 'lock')}; {granted} of them granted to another "
         f"before the thaw; it acted on {acted} of those afterwards"
@@ -147,10 +149,7 @@ def _hold_across(case: Case, fault: Fault) -> Answer:
     begin, end = _span(fault)
     for i in across:
         rows = _between(case, rows_of(history, F.ACQUIRE), begin, end)
-        others = (history.key[rows] == held.key[i]) & (
-            history.process[rows] != history.process[held.row[i]]
-        )
-        attempts += int(np.count_nonzero(others))
+        attempts += _by_others(case, rows, i)
     return attempts > 0, (
         f"{many(len(across), 'hold')} lasted beyond the beginning of the fault, "
         f"{many(attempts, 'attempt')} by others on those keys during it"
@@ -175,10 +174,7 @@ def _promise_outlives_restart(case: Case, fault: Fault) -> Answer:
     for i in lasting:
         until = min(int(held.end[i]), FOREVER - 1)
         rows = _between(case, rows_of(history, F.ACQUIRE), restarted, until)
-        others = (history.key[rows] == held.key[i]) & (
-            history.process[rows] != history.process[held.row[i]]
-        )
-        attempts += int(np.count_nonzero(others))
+        attempts += _by_others(case, rows, i)
     return attempts > 0, (
         f"{many(len(lasting), 'promise')} outlived the restart, {many(attempts, 'attempt')} by "
         f"others between the restart and the end of the promise"
@@ -196,10 +192,21 @@ def _span(fault: Fault) -> tuple[int, int]:
 
 def _between(case: Case, rows: Rows, begin: int, end: int) -> Rows:
     """Operations under way at some time of the interval: who waits in a queue is asking all along,
-    though it asked before."""
+    though it asked before. When an unknown ended is not known, so it must have been asked in it."""
     invoked, completed = case.history.invoke_ns[rows], case.history.complete_ns[rows]
-    under_way: Rows = rows[((completed == NULL) | (completed >= begin)) & (invoked <= end)]
+    asking = (invoked >= begin) | ((completed != NULL) & (completed >= begin))
+    under_way: Rows = rows[asking & (invoked <= end)]
     return under_way
+
+
+def _by_others(case: Case, rows: Rows, promise: int) -> int:
+    """How many of these operations ask for the key of a promise in another worker than its
+    holder's. A client takes a new process number after an unknown, so a process of the same worker
+    may be the holder itself."""
+    history, row = case.history, case.promises.row[promise]
+    worker = history.process // PROCESSES_PER_WORKER
+    others = (history.key[rows] == history.key[row]) & (worker[rows] != worker[row])
+    return int(np.count_nonzero(others))
 
 
 def _held_at(case: Case, fault: Fault) -> list[int]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
@@ -48,12 +47,11 @@ class Clients(Protocol):
 @dataclass(frozen=True, slots=True)
 class Injection:
     """One fault of a schedule, fully resolved: when it begins, in seconds after the start of the
-    contended phase, how long it lasts, and what the fault drew for itself from the seed."""
+    contended phase, how long it lasts, and the seed of its own draws."""
 
     fault: str
     begin_s: float
     duration_s: float
-    parameters: Mapping[str, object] = field(default_factory=dict)
     seed: int = 0
 
 
@@ -87,8 +85,6 @@ class Fault(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     rules: ClassVar[tuple[str, ...]]
-    # Whether the victim shall hold the lock when it strikes.
-    aimed: ClassVar[bool] = True
     # Whether the victim goes on holding after the heal, until its promise ends: what comes back
     # from a restart is only tested by a promise that outlives it.
     outlived: ClassVar[bool] = False
@@ -119,6 +115,3 @@ class Fault(ABC):
     @abstractmethod
     def recovered(self, arena: Arena) -> bool:
         """Whether what was broken serves again; asked repeatedly for a bounded time."""
-
-
-Clock = Callable[[], int]

@@ -47,8 +47,7 @@ def play(
     failure = None
     try:
         fault.aim(arena)
-        if fault.aimed:
-            _aim_at_a_fresh_hold(arena)
+        _aim_at_a_fresh_hold(arena)
         on_change(fault.name)
         first_ns = time.monotonic_ns()
         try:
@@ -101,16 +100,15 @@ def _aim_at_a_fresh_hold(arena: Arena) -> None:
 
 def _heal(fault: Fault, arena: Arena) -> tuple[tuple[int, int], bool, str]:
     first_ns = time.monotonic_ns()
-    trouble = "what was broken does not serve again"
+    healed_ns = None
     try:
         fault.heal(arena)
+        healed_ns = time.monotonic_ns()
+        # Not cut short by a stop: whether it healed must be known.
+        healed = _poll(lambda: fault.recovered(arena), RECOVERY_S, threading.Event())
     except Exception as error:  # noqa: BLE001 - a heal that fails voids the case, it says why
-        trouble = str(error)
-        return (first_ns, time.monotonic_ns()), False, trouble
-    healed_ns = time.monotonic_ns()
-    # Not cut short by a stop: whether it healed must be known.
-    healed = _poll(lambda: fault.recovered(arena), RECOVERY_S, threading.Event())
-    return (first_ns, healed_ns), healed, trouble
+        return (first_ns, healed_ns or time.monotonic_ns()), False, str(error)
+    return (first_ns, healed_ns), healed, "what was broken does not serve again"
 
 
 def _poll(condition: Callable[[], bool], limit_s: float, stop: threading.Event) -> bool:

@@ -47,8 +47,10 @@ class PartitionDrop(Fault):
         return not any(_serves(arena, node) for node in arena.targets)
 
     def heal(self, arena: Arena) -> None:
-        note_leader(arena, "leader_during")
-        _cuttable(arena).heal()
+        try:
+            note_leader(arena, "leader_during")
+        finally:
+            _cuttable(arena).heal()
 
     def recovered(self, arena: Arena) -> bool:
         return all(_serves(arena, node) for node in arena.targets)

@@ -38,8 +38,10 @@ class Pause(Fault):
         return not any(arena.cluster.serves(node, PROBE_S) for node in arena.targets)
 
     def heal(self, arena: Arena) -> None:
-        note_leader(arena, "leader_during")
-        _pausable(arena).unpause(arena.targets)
+        try:
+            note_leader(arena, "leader_during")
+        finally:
+            _pausable(arena).unpause(arena.targets)
 
     def recovered(self, arena: Arena) -> bool:
         return all(arena.cluster.serves(node, PROBE_S) for node in arena.targets)

@@ -11,8 +11,7 @@
 Every file appears whole or not at all (written beside, synced, renamed). ``ending`` is the last
 file of a run. A folder whose ending still says ``running`` is half-written: its bench is at work as
 long as somebody holds the lock on ``owner``, which the kernel drops when that process dies, however
-it dies. Case by case ``case.json`` appears when the case is done, so a half-written run can be
-resumed.
+it dies. Case by case ``case.json`` appears when the case is done.
 
 The wall clock is read here, for the name of the folder, and nowhere else.
 """
@@ -198,7 +197,7 @@ class RunFolder:
             remedy = (
                 "its bench is still at work: wait for it"
                 if self.is_alive()
-                else f"its bench died: `lockbench suite NAME --resume {self.path}`, or run it again"
+                else "its bench died: run it again"
             )
             raise NotARun(f"{self.path} is half-written; {remedy}")
         return self._read("results.json", "it ended before there were results; run it again")

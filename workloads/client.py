@@ -54,6 +54,11 @@ class Client:
             else:
                 keep(granted)
             self._release(granted.hold)
+        except Exception:
+            # The resource is out of every fault's reach, so this is the bench's own failure.
+            self._session.count_failed()
+            raise
+        else:
             return True
         finally:
             self._session.count_busy(-1)

@@ -92,7 +92,7 @@ class Control:
         self._set(WORKER_FIELDS + worker * WORKER_BYTES, users)
 
     def failed(self, worker: int) -> int:
-        """How many users of a worker could not connect."""
+        """How many users of a worker could not connect, or failed by the bench's own fault."""
         return self._get(WORKER_FIELDS + worker * WORKER_BYTES + 8)
 
     def set_failed(self, worker: int, users: int) -> None:

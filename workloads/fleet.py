@@ -19,6 +19,7 @@ from typing import Final
 
 import psutil
 
+from clusters.owner import is_dead
 from history.op import NULL
 from workloads.control import Control
 from workloads.load import ENVIRONMENT, Load
@@ -88,9 +89,6 @@ class Fleet:
         workers = range(self._workers + 1)
 
         def connected() -> bool:
-            failed = sum(self.control.failed(w) for w in workers)
-            if failed:
-                raise LoadError(f"{failed} clients could not connect; see {self.logs}")
             return sum(self.control.ready(w) for w in workers) >= load.users
 
         self._await(connected, READY_S, "not every client connected")
@@ -105,6 +103,9 @@ class Fleet:
         gone = [name for name, child in self._children.items() if not child.alive()]
         if self._server is not None and self._server.poll() is not None:
             gone.append("resource")
+        failed = sum(self.control.failed(w) for w in range(self._workers + 1))
+        if failed:
+            raise LoadError(f"{failed} clients failed; see {self.logs}")
         if gone:
             raise LoadError(
                 f"{gone[0]} ended during the load; its log ends: {self._last_line(gone[0])}"
@@ -229,6 +230,6 @@ def leftovers() -> list[psutil.Process]:
             mark = process.environ().get(RUN_ENVIRONMENT)
         except (psutil.Error, OSError):
             continue
-        if mark and not psutil.pid_exists(int(mark.rpartition(":")[2])):
+        if mark and is_dead(mark.partition("@")[2]):
             found.append(process)
     return found

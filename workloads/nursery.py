@@ -22,6 +22,8 @@ import traceback
 from pathlib import Path
 from typing import Any, Final
 
+from clusters.owner import me
+
 PR_SET_PDEATHSIG: Final = 1
 RUN_ENVIRONMENT: Final = "LOCKBENCH_RUN"
 MODULES: Final = ("workloads.master", "workloads.worker")
@@ -29,8 +31,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def run_mark(run_id: str) -> str:
-    """What the environment of our processes says: the run, and the process id of its bench."""
-    return f"{run_id}:{os.getpid()}"
+    """What the environment of our processes says: the run, and the bench that owns it."""
+    return f"{run_id}@{me()}"
 
 
 def die_with_parent() -> None:

@@ -1,7 +1,8 @@
 """What all users of one worker process share: the load, the recorder, the clock of the phases.
 
 ``Session.here`` builds it from the environment. Under plain ``locust -f`` there is no bench that
-says when to start, so the first phase begins when the session is made.
+says when to start, so the first phase begins when the session is made, and every start of Locust
+records into a folder of its own.
 """
 
 from __future__ import annotations
@@ -33,14 +34,17 @@ class Session:
         self.load = load
         self.worker = worker
         self.system = find(load.lock)
-        self.recorder = Recorder(Path(load.history), worker)
+        history = Path(load.history)
+        if not started_by_bench:
+            history = history / f"locust-{os.getpid()}"
+        self.recorder = Recorder(history, worker)
         self.control = Control(Path(load.control))
         self._numbers: dict[str, Iterator[int]] = {}
         self.busy = 0
         self.ready = 0
         self.failed = 0
         self.progress: dict[str, int] = {}
-        if not started_by_bench and self.control.start_ns == 0:
+        if not started_by_bench:
             self.control.start_ns = monotonic_ns()
 
     @classmethod

@@ -130,7 +130,9 @@ class ContendedUser(LockUser):
 
     def contended(self, end_ns: int) -> None:
         load = self.session.load
-        key = f"k{self.number // (load.workers + 1) % load.keys}"
+        # Numbers go worker by worker in steps; this counts the users of all workers in one row.
+        step = load.workers + 1
+        key = f"k{(self.number // step * load.workers + self.number % step - 1) % load.keys}"
         pace = self.session.load.pace
         while monotonic_ns() < end_ns:
             self.cycle(key, pace.hold_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,7 +49,9 @@ def verdict(
     ).ending
 
 
-ALL_VALID = {"double-grant": "valid", "stale-holder": "valid", "lost-update": "valid"}
+ALL_VALID = dict.fromkeys(
+    ("double-grant", "late-grant", "stale-holder", "wrong-release", "lost-update"), "valid"
+)
 
 
 def test_kept_promises_are_ok() -> None:
@@ -83,6 +86,14 @@ def test_unknown_and_unexposed_are_never_green() -> None:
     assert verdict(system(), ALL_VALID, exposed=False) is Ending.INCONCLUSIVE
 
 
+def test_a_verdict_that_was_due_and_is_absent_is_not_green() -> None:
+    observed = {v: r for v, r in ALL_VALID.items() if v != "late-grant"}
+    assert verdict(system(), observed) is Ending.INCONCLUSIVE
+    fenced = replace(system(), fence="revision")
+    assert verdict(fenced, ALL_VALID) is Ending.INCONCLUSIVE
+    assert verdict(fenced, ALL_VALID | {"fence-order": "valid"}) is Ending.OK
+
+
 def test_a_failure_is_the_bench() -> None:
     assert verdict(system(), ALL_VALID, failure="no leader") is Ending.BENCH
 
@@ -92,6 +103,13 @@ def test_what_follows_from_an_expected_break_is_expected() -> None:
     observed = ALL_VALID | {"double-grant": "invalid", "linearizable": "invalid"}
     assert verdict(declared, observed) is Ending.OK
     assert verdict(system(), ALL_VALID | {"linearizable": "invalid"}) is Ending.SAFETY
+
+
+def test_what_follows_is_excused_only_by_a_cause_that_broke() -> None:
+    declared = system(lost_update="may-break")
+    assert verdict(declared, ALL_VALID | {"linearizable": "invalid"}) is Ending.SAFETY
+    both = {"linearizable": "invalid", "lost-update": "invalid"}
+    assert verdict(declared, ALL_VALID | both) is Ending.OK
 
 
 @pytest.mark.parametrize(

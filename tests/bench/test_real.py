@@ -59,7 +59,7 @@ def processes(owner: int) -> list[int]:
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get(RUN_ENVIRONMENT, "").endswith(f":{owner}"):
+            if process.environ().get(RUN_ENVIRONMENT, "").partition("@")[2].startswith(f"{owner}:"):
                 found.append(process.pid)
         except psutil.Error:
             continue

@@ -1,0 +1,49 @@
+"""The watch over the load generator: voids numbers, names why, leaves fault seconds out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from bench.watch import generator_health
+from history.op import Fault
+
+S = 10**9
+
+
+def line(second: int, *, cpu: float = 20.0, lag: float = 1.0, **cycles: int) -> str:
+    return json.dumps(
+        {
+            "begin_ns": second * S,
+            "end_ns": (second + 1) * S,
+            "cpu_percent": cpu,
+            "lag_ms": [lag] * 50,
+            "cycles": cycles or {"contended-1": 5},
+        }
+    )
+
+
+def health(folder: Path, *lines: str, faults: tuple[Fault, ...] = (), expected: int = 1) -> object:
+    (folder / "worker-1.jsonl").write_text("\n".join(lines) + "\n{half a li")
+    return generator_health(folder, faults, (0, 10 * S), expected)["why"]
+
+
+def test_a_generator_with_room_is_healthy(tmp_path: Path) -> None:
+    assert health(tmp_path, line(1), line(2)) == []
+
+
+def test_a_busy_or_lagging_worker_voids_the_numbers(tmp_path: Path) -> None:
+    assert health(tmp_path, line(1, cpu=95), line(2, cpu=90)) == ["worker-1 used 92 % of a core"]
+    assert health(tmp_path, line(1, lag=80)) == ["worker-1's event loop lagged 80 ms (p99)"]
+
+
+def test_seconds_of_a_fault_do_not_count(tmp_path: Path) -> None:
+    fault = Fault("client-pause", (), (3 * S, 3 * S), (4 * S, 4 * S))
+    assert health(tmp_path, line(1), line(3, lag=900), faults=(fault,)) == []
+    assert health(tmp_path, line(1), line(3, lag=900)) != []
+
+
+def test_missing_workers_and_idle_users_are_named(tmp_path: Path) -> None:
+    assert health(tmp_path, line(1), expected=3) == ["2 of 3 workers are missing"]
+    idle = line(1, **{"contended-1": 0, "rival-1": 0})
+    assert health(tmp_path, idle) == ["1 users of worker-1 got nothing done: contended-1"]
