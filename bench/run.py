@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from bench.errors import Ending
 from bench.judge import expected_words, judge
@@ -338,24 +337,20 @@ def _numbers(scene: _Scene, history: History) -> dict[str, object]:
         numbers["cycles_per_second"] = numbers["own_cycles_per_second"]
     return {
         **numbers,
-        "floor": _floor(history, scene.floor_cpu_ns),
+        "floor": _floor(numbers, scene.floor_cpu_ns),
         "generator": health,
         "numbers": "valid" if health["ok"] else "void",
     }
 
 
-def _floor(history: History, cpu_ns: int) -> dict[str, object]:
+def _floor(numbers: Mapping[str, Any], cpu_ns: int) -> dict[str, object]:
     """What one client costs by itself: CPU of its process per cycle, and its acquire's latency."""
-    key = history.keys.index("floor") if "floor" in history.keys else -1
-    granted = (history.key == key) & (history.f == 0) & (history.type == 1)
-    cycles = int(np.count_nonzero(granted))
-    if cycles == 0:
-        return {"cycles": 0, "cpu_us_per_cycle": None, "acquire_ms_p50": None}
-    latency = history.complete_ns[granted] - history.invoke_ns[granted]
+    acquire = numbers["floor_acquire_ms"]
+    cycles = acquire["count"]
     return {
         "cycles": cycles,
-        "cpu_us_per_cycle": cpu_ns / 1e3 / cycles,
-        "acquire_ms_p50": float(np.median(latency)) / 1e6,
+        "cpu_us_per_cycle": cpu_ns / 1e3 / cycles if cycles else None,
+        "acquire_ms_p50": acquire["p50"],
     }
 
 

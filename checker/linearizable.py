@@ -23,6 +23,7 @@ from checker.promises import Bools, Links, rows_of
 from checker.reentrant import unbalanced
 from checker.registers import Kernel, compiled, search_register
 from checker.search import search
+from checker.shrink import smallest
 from checker.verdict import Verdict
 from checker.words import EVIDENCE_MAX, Case, during, faults_on, many, operation
 from checker.zones import by_zones
@@ -155,12 +156,14 @@ def _search(case: Case, links: Links, keys: Bools, kinds: list[str]) -> _Searche
         if len(calls) > CALLS_MAX:
             searched.undecided[name] = f"{len(calls)} operations are too many for the search"
             continue
-        found = search(model_of(kinds[key], given.permits, given.initial), calls, seconds_max=left)
+        model = model_of(kinds[key], given.permits, given.initial)
+        found = search(model, calls, seconds_max=left)
         searched.keys += 1
         if found.result == "unknown":
             searched.undecided[name] = found.reason
         elif found.result == "invalid":
-            _note(case, searched, (rows[found.failed], *(rows[i] for i in found.open_then)))
+            few = [rows[i] for i in smallest(model, calls, found)]
+            _note(case, searched, (rows[found.failed], *few))
             break
     return searched
 

@@ -49,12 +49,13 @@ class Call:
 @dataclass(frozen=True, slots=True)
 class Found:
     """``failed`` is the number of the operation that no configuration could explain, with those
-    under way when it returned."""
+    under way when it returned, and every state that was met."""
 
     result: Literal["valid", "invalid", "unknown"]
     reason: str
     failed: int = -1
     open_then: tuple[int, ...] = ()
+    states: tuple[State, ...] = ()
 
 
 class OverBudget(Exception):
@@ -67,16 +68,20 @@ def search(
     *,
     seconds_max: float = SECONDS_MAX,
     frontier_max: int = FRONTIER_MAX,
+    initials: Sequence[State] | None = None,
 ) -> Found:
-    """Whether the calls of one object can be linearized."""
+    """Whether the calls of one object can be linearized, from the model's initial state or from any
+    of those given."""
     run = _Search(model, calls, seconds_max, frontier_max)
     try:
-        failed = run.run()
+        failed = run.run(initials or (model.initial,))
     except OverBudget as bound:
         return Found("unknown", str(bound))
     if failed is None:
         return Found("valid", f"{len(calls)} operations linearized")
-    return Found("invalid", "no order of effects explains it", failed, tuple(run.under_way(failed)))
+    under_way = tuple(run.under_way(failed))
+    reason = "no order of effects explains it"
+    return Found("invalid", reason, failed, under_way, run.states())
 
 
 Config = tuple[int, int, int]  # state, operations under way that took effect, unknowns used up
@@ -114,9 +119,13 @@ class _Search:
             sorts.append(number)
         return sorts
 
-    def run(self) -> int | None:
+    def states(self) -> tuple[State, ...]:
+        """Every state that was met."""
+        return tuple(self._by_id)
+
+    def run(self, initials: Sequence[State]) -> int | None:
         """The first call that cannot be explained, or None."""
-        frontier: set[Config] = {(0, 0, 0)}
+        frontier: set[Config] = {(self._number(state), 0, 0) for state in initials}
         events = [(call.begin, 0, i) for i, call in enumerate(self._calls)]
         events += [(call.end, 1, i) for i, call in enumerate(self._calls) if call.end is not None]
         events.sort()

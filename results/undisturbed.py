@@ -56,7 +56,7 @@ class Undisturbed:
         if rate is not None:
             self._rates[lock].append(rate)
         floor = case.get("floor", {})
-        if floor.get("cycles"):
+        if floor.get("acquire_ms_p50") is not None:
             self._floors[lock].append((floor["acquire_ms_p50"], floor["cpu_us_per_cycle"]))
 
     def to_json(self) -> list[dict[str, Any]]:
