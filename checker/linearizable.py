@@ -162,7 +162,7 @@ def _search(case: Case, links: Links, keys: Bools, kinds: list[str]) -> _Searche
         if found.result == "unknown":
             searched.undecided[name] = found.reason
         elif found.result == "invalid":
-            few = [rows[i] for i in smallest(model, calls, found)]
+            few = [rows[i] for i in smallest(model, calls, found).numbers]
             _note(case, searched, (rows[found.failed], *few))
             break
     return searched
