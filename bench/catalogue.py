@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from clusters.registry import topologies
 from rich.console import Console
 from rich.table import Table
 
 from bench.plan import NETWORKS, SUITE_NAMES, WORKLOADS, suite
+from clusters.registry import topologies
 from locks.base import VERDICTS, System
 from locks.registry import systems
 from nemesis.registry import NONE, faults

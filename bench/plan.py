@@ -34,6 +34,7 @@ BEGIN_S = (2.0, 3.0)
 # What has to remain of the contended phase after the heal, for recovery and the numbers after it.
 AFTER_S = 3.0
 WORKERS = 2
+LINK_IMAGE = "toxiproxy"  # every cluster's links
 
 
 @dataclass(frozen=True)

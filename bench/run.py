@@ -29,15 +29,18 @@ from locks.base import VERDICTS
 from nemesis.base import Arena
 from nemesis.conductor import Played, play
 from nemesis.registry import faults
-from results.numbers import Phases, before, measure
+from results.numbers import Phases as Spans
+from results.numbers import before, measure
 from workloads.fleet import Fleet, LoadError
-from workloads.load import Load
+from workloads.load import Load, Phases
 from workloads.nursery import Nursery
 
 POLL_S = 0.1
 # How long clients may take to finish their last cycle.
 DRAIN_S = 2.0
 LINK_ROUNDS = 300
+# Solo clients and rivals beside the contending ones.
+EXTRAS = 2
 # More than a clock that is being slewed strays in a case.
 CLOCK_STEP_S_MAX = 0.1
 
@@ -89,7 +92,7 @@ def run_case(
         document = _document(scene, failure or scene.failure, shown_before)
     finally:
         if scene.clearing is not None:
-            scene.clearing.join()
+            _join(scene.clearing)
     timings.total_s = time.monotonic() - began
     document["seconds"] = asdict(timings)
     return Outcome(
@@ -139,7 +142,7 @@ def _play_scene(scene: _Scene, on_progress: Callable[[Progress], None]) -> None:
         cluster.start()
         try:
             timings.cluster_s = progress.seconds()
-            scene.load = load = _load(scene, fleet, cluster)
+            scene.load = load = load_of(case, fleet, cluster, case.phases, scene.web_port)
             wall_ns = time.time_ns() - time.monotonic_ns()
             write_meta(fleet.history, load.objects(), wall_minus_monotonic_ns=wall_ns)
             fleet.begin(load)
@@ -192,7 +195,7 @@ def _under_load(scene: _Scene, fleet: Fleet, cluster: Cluster, progress: Progres
             time.sleep(POLL_S)
     finally:
         stop.set()
-        nemesis.join()
+        _join(nemesis)
         scene.faults = [p.fault for p in played if p.fault is not None]
         scene.failure = next((p.failure for p in played if p.failure is not None), None)
         if len(played) < len(case.injections):
@@ -217,28 +220,38 @@ def _phase_at(elapsed_ns: int, case: Case) -> str:
     return "own keys" if elapsed_ns < (phases.floor_s + phases.own_s) * 1e9 else "contended"
 
 
-def _load(scene: _Scene, fleet: Fleet, cluster: Cluster) -> Load:
-    case = scene.case
-    nodes = tuple(tuple(cluster.addresses(group)) for group in range(1, WORKERS + 2))
-    extras = case.workload != "published"
+def load_of(
+    case: Case, fleet: Fleet, cluster: Cluster, phases: Phases, web_port: int | None = None
+) -> Load:
+    """The load of a case on a running cluster, ready to be handed to Locust's processes."""
+    extras = 0 if case.workload == PUBLISHED else EXTRAS
     return Load(
         lock=case.lock,
         keys=case.keys,
         clients=case.clients,
-        solo=2 if extras else 0,
-        rivals=2 if extras else 0,
+        solo=extras,
+        rivals=extras,
         workers=WORKERS,
-        phases=case.phases,
+        phases=phases,
         pace=case.pace,
         seed=case.seed,
-        nodes=nodes,
+        nodes=tuple(tuple(cluster.addresses(group)) for group in range(1, WORKERS + 2)),
         resource=fleet.resource,
         history=str(fleet.history.resolve()),
         logs=str(fleet.logs.resolve()),
         control=str(fleet.control_file.resolve()),
         master_port=fleet.master_port,
-        web_port=scene.web_port,
+        web_port=web_port,
     )
+
+
+def _join(thread: threading.Thread) -> None:
+    """An interruption does not cut off what heals or clears away; both are bounded in time."""
+    try:
+        thread.join()
+    except KeyboardInterrupt:
+        thread.join()
+        raise
 
 
 def _document(
@@ -328,7 +341,7 @@ def _numbers(scene: _Scene, history: History) -> dict[str, object]:
     own_end = floor_end + int(1e9 * phases.own_s)
     end = own_end + int(1e9 * phases.contended_s)
     health = generator_health(folder / "logs", scene.faults, (floor_end, end), WORKERS + 1)
-    spans = Phases((start_ns, floor_end), (floor_end, own_end), (own_end, end))
+    spans = Spans((start_ns, floor_end), (floor_end, own_end), (own_end, end))
     timeout_s = scene.case.pace.client_timeout_s
     numbers = measure(history, spans, unknown_after_s=timeout_s).to_json()
     if health["ok"] and scene.case.workload != PUBLISHED:

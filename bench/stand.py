@@ -15,6 +15,7 @@ from rich.console import Console
 
 from bench import plan
 from bench.errors import BadInput
+from bench.run import load_of
 from clusters import images
 from clusters.base import ClusterPlan
 from clusters.docker import EngineError
@@ -22,9 +23,8 @@ from clusters.reaper import reap
 from clusters.registry import topologies
 from locks.registry import systems
 from workloads.fleet import Fleet
-from workloads.load import ENVIRONMENT, Load, Phases
+from workloads.load import ENVIRONMENT, Phases
 
-LINK_IMAGE = "toxiproxy"
 # Whoever drives it by hand comes to the contention soon and stays there for an hour.
 PHASES = Phases(floor_s=1.0, own_s=3.0, contended_s=3600.0)
 
@@ -40,7 +40,7 @@ def stand(topology: str, lock: str | None, nodes: int | None, console: Console) 
     case = plan.make_case(lock or fitting[0], "none", seed=0, topology=topology)
     case = plan.resolve(replace(case, size=case.size if nodes is None else nodes))
     try:
-        images.ensure([known[topology].image, LINK_IMAGE], say=console.print)
+        images.ensure([known[topology].image, plan.LINK_IMAGE], say=console.print)
         reap()
     except EngineError as error:
         raise BadInput(str(error)) from error
@@ -59,25 +59,7 @@ def stand(topology: str, lock: str | None, nodes: int | None, console: Console) 
             known[topology].make(cluster_plan) as cluster,
         ):
             fleet.launch()
-            load = Load(
-                lock=case.lock,
-                keys=case.keys,
-                clients=case.clients,
-                solo=2,
-                rivals=2,
-                workers=plan.WORKERS,
-                phases=PHASES,
-                pace=case.pace,
-                seed=0,
-                nodes=tuple(
-                    tuple(cluster.addresses(group)) for group in range(1, plan.WORKERS + 2)
-                ),
-                resource=fleet.resource,
-                history=str(fleet.history),
-                logs=str(fleet.logs),
-                control=str(fleet.control_file),
-                master_port=fleet.master_port,
-            )
+            load = load_of(case, fleet, cluster, PHASES)
             load.save(fleet.load_file)
             console.print(f"{topology} with {case.size} nodes is up:", highlight=False)
             for node, (host, port) in zip(cluster.nodes, cluster.addresses(0), strict=True):

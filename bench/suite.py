@@ -16,7 +16,7 @@ import psutil
 from rich.console import Console
 
 from bench.errors import BadInput, Ending
-from bench.plan import PUBLISHED, Case, expected_s, topology_of
+from bench.plan import LINK_IMAGE, PUBLISHED, Case, expected_s, topology_of
 from bench.progress import Progress
 from bench.run import Outcome, run_case
 from clusters import images
@@ -33,7 +33,6 @@ from workloads.nursery import Nursery
 RUNS = Path("runs")
 DISK_FREE_MIN_BYTES = 2 * 2**30
 MEMORY_FREE_MIN_BYTES = 2 * 2**30
-LINK_IMAGE = "toxiproxy"
 UNDECIDED = Ending.INCONCLUSIVE
 
 

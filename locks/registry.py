@@ -56,6 +56,7 @@ def find(name: str) -> System:
     raise LockNotFoundError(f"unknown lock {name!r}: the locks are {', '.join(systems())}")
 
 
+@cache
 def load(spec: str) -> System:
     """A lock from a file outside this package."""
     path, _, attribute = spec.rpartition(":")
