@@ -226,10 +226,12 @@ def _writer_conflict(found: Sections, mine: Rows, readers: Bools) -> tuple[int, 
             last_reader = _later(found, last_reader, i)
         else:
             last_writer = _later(found, last_writer, i)
+    everybody = _Cores(found, np.array(cores, np.intp))
+    writers = _Cores(found, np.array([i for i in cores if not reads[i]], np.intp))
     for i in mine[found.floating[mine]].tolist():
-        rivals = [j for j in cores if not (reads[i] and reads[j])]
-        if not _has_instant(found, i, rivals, 1):
-            return int(found.row[i]), *_covering(found, i, rivals)[:1]
+        near = (writers if reads[i] else everybody).near(i)
+        if not _has_instant(found, i, near, 1):
+            return int(found.row[i]), *found.row[near[:1]].tolist()
     return None
 
 
@@ -248,27 +250,39 @@ def _crowd(found: Sections, mine: Rows, permits: int) -> tuple[int, ...] | None:
         now = begins[over[0]]
         crowd = [int(found.row[i]) for i in order[: over[0] + 1] if found.end[i] > now]
         return tuple(crowd[: permits + 1])
+    everybody = _Cores(found, order)
     for i in mine[found.floating[mine]].tolist():
-        if not _has_instant(found, i, order.tolist(), permits):
-            return int(found.row[i]), *_covering(found, i, order.tolist())[:permits]
+        near = everybody.near(i)
+        if not _has_instant(found, i, near, permits):
+            return int(found.row[i]), *found.row[near[:permits]].tolist()
     return None
 
 
-def _has_instant(found: Sections, i: int, rivals: list[int], permits: int) -> bool:
+class _Cores:
+    """Cores in the order of their beginning, to be asked which of them meet a window."""
+
+    def __init__(self, found: Sections, order: Rows) -> None:
+        self._found = found
+        self._order = order
+        self._begin = found.begin[order]
+        self._ended = np.maximum.accumulate(found.end[order])
+
+    def near(self, i: int) -> Rows:
+        """The cores that are strictly open at some instant of section ``i``, or all but."""
+        first = np.searchsorted(self._ended, self._found.begin[i], side="left")
+        last = np.searchsorted(self._begin, self._found.end[i], side="right")
+        some = self._order[first:last]
+        near: Rows = some[self._found.end[some] >= self._found.begin[i]]
+        return near
+
+
+def _has_instant(found: Sections, i: int, near: Rows, permits: int) -> bool:
     """Whether an instant of a floating section's window lies strictly inside fewer than ``permits``
-    rival cores. The number only falls where a core begins or ends, so those instants suffice."""
-    begin, end = found.begin[i], found.end[i]
-    near = [j for j in rivals if found.begin[j] <= end and found.end[j] >= begin]
-    edges = {int(begin), int(end)}
-    edges |= {int(t) for j in near for t in (found.begin[j], found.end[j]) if begin <= t <= end}
-    return any(
-        sum(1 for j in near if found.begin[j] < t < found.end[j]) < permits for t in sorted(edges)
-    )
-
-
-def _covering(found: Sections, i: int, rivals: list[int]) -> list[int]:
-    return [
-        int(found.row[j])
-        for j in rivals
-        if found.begin[j] < found.end[i] and found.end[j] > found.begin[i]
-    ]
+    of the cores near it. The number only falls where a core begins or ends, so those instants
+    suffice."""
+    begin, end = found.begin[near], found.end[near]
+    edges = np.concatenate([begin, end, found.begin[[i]], found.end[[i]]])
+    edges = np.unique(edges[(edges >= found.begin[i]) & (edges <= found.end[i])])
+    begun = np.searchsorted(np.sort(begin), edges, side="left")
+    over = np.searchsorted(np.sort(end), edges, side="right")
+    return bool(np.any(begun - over < permits))

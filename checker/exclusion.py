@@ -88,28 +88,37 @@ def _mutex_overlaps(case: Case, order: Rows) -> tuple[list[Rows], int]:
 
 def _shared_overlaps(case: Case, chosen: Rows, key: int, kind: str) -> Iterator[Rows]:
     """Groups that are together too many, one for each promise whose beginning makes it so."""
-    history, promises = case.history, case.promises
-    permits = history.object_of(history.keys[key]).permits or DEFAULT_PERMITS
+    order = chosen[np.argsort(case.promises.start[chosen], kind="stable")].tolist()
+    if kind == "read-write":
+        yield from _writer_overlaps(case, order)
+        return
+    permits = case.history.object_of(case.history.keys[key]).permits or DEFAULT_PERMITS
+    start, end = case.promises.start, case.promises.end
     active: list[tuple[int, int]] = []  # (end, grant)
-    for i in chosen[np.argsort(promises.start[chosen], kind="stable")].tolist():
-        while active and active[0][0] <= promises.start[i]:
+    for i in order:
+        while active and active[0][0] <= start[i]:
             heapq.heappop(active)
-        if kind == "semaphore":
-            if len(active) >= permits:
-                others = heapq.nlargest(permits, active)
-                yield np.array([*sorted(j for _, j in others), i])
-        else:
-            for _, j in active:
-                if _conflict(case, i, j):
-                    yield np.array([j, i])
-                    break
-        heapq.heappush(active, (int(promises.end[i]), i))
+        if len(active) >= permits:
+            yield np.array([*sorted(j for _, j in active[:permits]), i])
+        heapq.heappush(active, (int(end[i]), i))
 
 
-def _conflict(case: Case, i: int, j: int) -> bool:
+def _writer_overlaps(case: Case, order: list[int]) -> Iterator[Rows]:
+    """A writer against everybody of another owner, a reader against the writers. Of each sort the
+    two that end last are enough to look at, if their owners differ."""
     promises, mode = case.promises, case.history.mode
-    shared = mode[promises.row[i]] == Mode.READ and mode[promises.row[j]] == Mode.READ
-    return bool(promises.owner[i] != promises.owner[j] and not shared)
+    latest: dict[bool, list[int]] = {True: [], False: []}  # reads: grants
+    for i in order:
+        reads = bool(mode[promises.row[i]] == Mode.READ)
+        rivals = latest[False] if reads else [*latest[False], *latest[True]]
+        for j in rivals:
+            if promises.end[j] > promises.start[i] and promises.owner[j] != promises.owner[i]:
+                yield np.array([j, i])
+                break
+        others = [j for j in latest[reads] if promises.owner[j] != promises.owner[i]]
+        own = [j for j in latest[reads] if promises.owner[j] == promises.owner[i]]
+        mine = max([i, *own], key=lambda j: int(promises.end[j]))
+        latest[reads] = sorted([mine, *others], key=lambda j: -int(promises.end[j]))[:2]
 
 
 def _shared_from(case: Case, group: Rows) -> int:

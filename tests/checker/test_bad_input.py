@@ -204,3 +204,21 @@ def test_the_command_itself(tmp_path: Path) -> None:
         assert isinstance(json.loads(run.stdout), dict)
         assert "Traceback" not in run.stderr
     assert "<svg" in drawing.read_text()
+
+
+@pytest.mark.parametrize("model", ["read-write", "semaphore", "owner-mutex", "reentrant"])
+def test_locks_that_are_never_released_do_not_take_quadratic_time(
+    tmp_path: Path, model: str
+) -> None:
+    lines = [
+        json.dumps(
+            {"process": i, "f": "acquire", "key": "k", "type": "ok", "invoke_ns": 2 * i,
+             "complete_ns": 2 * i + 1, "mode": "read"}
+        )
+        for i in range(30_000)
+    ]  # fmt: skip
+    path = tmp_path / "h.jsonl"
+    path.write_text("\n".join(lines))
+    began = perf_counter()
+    assert judge(path, model=model) == (0 if model == "read-write" else 1)
+    assert perf_counter() - began < 20
