@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ def generator_health(
 
     Over the seconds of ``span_ns`` that no fault touches.
     """
-    workers = []
+    workers: list[dict[str, Any]] = []
     why: list[str] = []
     for path in sorted(logs.glob("worker-*.jsonl")):
         lines = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
@@ -42,8 +43,10 @@ def generator_health(
             if cycles == 0 and not user.startswith(("rival", "victim"))
         )
         cpu_mean, lag_p99 = float(cpu.mean()), float(np.quantile(lag, 0.99))
+        machine_percent = [line["machine_percent"] for line in counted if "machine_percent" in line]
         workers.append(
             {
+                "machine_percent": float(np.mean(machine_percent)) if machine_percent else None,
                 "name": path.stem,
                 "cpu_percent_mean": round(cpu_mean, 1),
                 "cpu_percent_max": round(float(cpu.max()), 1),
@@ -57,10 +60,18 @@ def generator_health(
             why.append(f"{path.stem}'s event loop lagged {lag_p99:.0f} ms (p99)")
         if idle:
             why.append(f"{len(idle)} users of {path.stem} got nothing done: {', '.join(idle[:3])}")
+    busy = [p for w in workers if (p := w.pop("machine_percent")) is not None]
     missing = expected - len(workers)
     if missing > 0:
         why.append(f"{missing} of {expected} workers are missing")
-    return {"ok": not why, "why": why, "workers": workers, "missing": missing}
+    return {
+        "ok": not why,
+        "why": why,
+        "workers": workers,
+        "missing": missing,
+        # Printed, not judged: servers, links and clients share the machine.
+        "machine_percent": max(busy, default=None),
+    }
 
 
 def _counts(line: dict[str, int], faults: Sequence[Fault], span_ns: tuple[int, int]) -> bool:

@@ -223,6 +223,9 @@ def _generator(cases: Sequence[Case]) -> list[str]:
     if lag is not None:
         parts.append(f"its loop's lag p99 at most {wording.ms(lag)} ms")
     parts.append(f"{wording.times(missing, 'worker')} missing")
+    machine = _largest([case["generator"] for case in checked], "machine_percent")
+    if machine is not None:
+        parts.append(f"the whole machine at most {machine:.0f} % busy (mean of a case)")
     return ["; ".join(parts) + "."]
 
 

@@ -52,7 +52,7 @@ class Pace:
     # Between two cycles on a shared key. Without it, whoever releases a polled lock takes it again
     # before anybody else asks, and the others starve.
     think_s: float = 0.01
-    own_period_s: float = 0.1  # 0: as fast as it can
+    own_period_s: float = 0.15  # 0: as fast as it can
     client_timeout_s: float = 1.0
     # After a refusal or an unknown outcome, so that a closed door is not hammered.
     retry_pause_s: float = 0.02

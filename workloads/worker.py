@@ -13,6 +13,7 @@ from pathlib import Path
 from time import monotonic_ns, process_time_ns
 
 import gevent
+import psutil
 from locust.env import Environment
 
 from workloads.session import Session
@@ -37,6 +38,8 @@ def watch(here: Session, path: Path) -> None:
                 "begin_ns": begin_ns,
                 "end_ns": now_ns,
                 "cpu_percent": 100 * (process_time_ns() - cpu_ns) / (now_ns - begin_ns),
+                # Of all cores, since the last line, whoever used them.
+                "machine_percent": psutil.cpu_percent(),
                 "lag_ms": [round(lag, 3) for lag in lags],
                 "cycles": dict(here.progress),
             }

@@ -11,12 +11,15 @@ from history.op import Fault
 S = 10**9
 
 
-def line(second: int, *, cpu: float = 20.0, lag: float = 1.0, **cycles: int) -> str:
+def line(
+    second: int, *, cpu: float = 20.0, lag: float = 1.0, machine: float = 50.0, **cycles: int
+) -> str:
     return json.dumps(
         {
             "begin_ns": second * S,
             "end_ns": (second + 1) * S,
             "cpu_percent": cpu,
+            "machine_percent": machine,
             "lag_ms": [lag] * 50,
             "cycles": cycles or {"contended-1": 5},
         }
@@ -35,6 +38,11 @@ def test_a_generator_with_room_is_healthy(tmp_path: Path) -> None:
 def test_a_busy_or_lagging_worker_voids_the_numbers(tmp_path: Path) -> None:
     assert health(tmp_path, line(1, cpu=95), line(2, cpu=90)) == ["worker-1 used 92 % of a core"]
     assert health(tmp_path, line(1, lag=80)) == ["worker-1's event loop lagged 80 ms (p99)"]
+
+
+def test_how_busy_the_machine_was_is_told(tmp_path: Path) -> None:
+    (tmp_path / "worker-1.jsonl").write_text(line(1, machine=90) + "\n" + line(2, machine=80))
+    assert generator_health(tmp_path, (), (0, 10 * S), 1)["machine_percent"] == 85.0
 
 
 def test_seconds_of_a_fault_do_not_count(tmp_path: Path) -> None:
