@@ -158,6 +158,8 @@ def _view(case: Case, links: Links, marked: Sequence[int]) -> _View:
         middle = int(np.median(np.searchsorted(rows, evidence)))
         first = max(0, min(middle - ROWS_MAX // 2, len(rows) - ROWS_MAX))
         rows = np.union1d(rows[first : first + ROWS_MAX], evidence)
+    # The holds under which something was done here, though they may have begun long before.
+    rows = np.union1d(rows, links.acquire[links.under(rows)])
     lanes = _lanes(history, rows, evidence)
     shown = np.isin(history.process[rows], np.array(list(lanes)))
     return _View(case, links, begin, end, rows[shown], lanes, frozenset(marked))

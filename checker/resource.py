@@ -26,7 +26,7 @@ from checker.intervals import ByKey
 from checker.kinds import RESOURCES, keys_of
 from checker.promises import FOREVER, Bools, Links, Rows, by_key_and_time
 from checker.verdict import Verdict
-from checker.words import EVIDENCE_MAX, Case, clock, faults_on, grant, many, operation
+from checker.words import EVIDENCE_MAX, Case, clock, during, faults_on, grant, many, operation
 from history.columns import Ints
 from history.op import NULL, F, Mode, Type
 
@@ -84,13 +84,14 @@ def stale_holder(case: Case, used: Uses) -> Verdict | None:
         return Verdict("valid", f"{many(under, 'operation')} under a hold, none after its promise")
     first = int(np.flatnonzero(used.stale)[0])
     row, held, later = int(used.row[first]), int(used.grant[first]), int(used.later[first])
-    applied = _applied(case, row)
+    applied, end_ns = _applied(case, row), int(promises.end[held])
     word = F(int(history.f[row])).word
     at, end, since = clock(history, [applied, int(promises.end[held]), int(promises.start[later])])
     reason = (
         f"{case.name(row)}'s {word} of {case.key(row)} was applied at {at} s; "
         f"its promise had ended at {end} s and {case.name(int(promises.row[later]))} had been "
-        f"granted the key at {since} s; {many(count, 'stale operation')}"
+        f"granted the key at {since} s{during(case, end_ns, applied)}; "
+        f"{many(count, 'stale operation')}"
     )
     evidence = (grant(case, held), grant(case, later), operation(case, row))
     begin = int(promises.start[held])
