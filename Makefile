@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench test lint perf lock clean
+.PHONY: help setup bench test fuzz lint perf lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 12
@@ -16,7 +16,10 @@ bench: setup ## run the quick suite on real clusters and write the report
 	@$(BIN)/lockbench suite quick
 
 test: lint ## every check and every test, the ones on real clusters included
-	$(BIN)/pytest
+	$(BIN)/pytest -m "not long"
+
+fuzz: setup ## hold the fast checks to an exhaustive reference on 210,000 random histories
+	$(BIN)/pytest -m long
 
 lint: setup ## style, types and the layers of imports
 	$(BIN)/ruff check

@@ -70,7 +70,7 @@ def test_agrees_on_seeded_histories_of_both_verdicts(shape: str) -> None:
     assert 15 <= found.count("invalid") <= 285
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_agrees_on_fifteen_thousand_histories(shape: str) -> None:

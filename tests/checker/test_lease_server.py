@@ -31,7 +31,7 @@ def test_a_correct_server_is_never_accused() -> None:
     no_false_alarm(simulate(3000))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_correct_server_is_never_accused_in_a_hundred_thousand_grants() -> None:
     history = simulate(100_000)
