@@ -145,10 +145,13 @@ def test_a_frozen_cluster_stops(tmp_path: Path, engine: Engine) -> None:
 
 
 OWNER = """
+import signal
 import sys
 from clusters.base import ClusterPlan
 from clusters.redis import RedisCluster
 cluster = RedisCluster(ClusterPlan("redis", 1, 1, sys.argv[1], 3.0, sys.argv[2]))
+# Whoever runs the tests in the background of a shell leaves it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 print("begin", flush=True)
 cluster.start()
 cluster.pause([1])
