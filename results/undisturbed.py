@@ -31,7 +31,8 @@ HEADINGS: Final = (
     "client floor",
 )
 CAPTION: Final = (
-    "All cases of a lock together, up to the first fault; ms, p50 / p99. Cycles per second of the "
+    "All cases of a lock together, up to the first fault; service time from the invocation, ms, "
+    "p50 / p99 (from the intended start: the table of every case). Cycles per second of the "
     "clients that contend: median over cases and range. Client floor: one client alone, acquire "
     "p50, and CPU of its own process per cycle."
 )
