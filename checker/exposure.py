@@ -148,8 +148,9 @@ def _hold_across(case: Case, fault: Fault) -> Answer:
     attempts = 0
     begin, end = _span(fault)
     for i in across:
-        rows = _between(case, rows_of(history, F.ACQUIRE), begin, end)
-        attempts += _by_others(case, rows, i)
+        asked = rows_of(history, F.ACQUIRE)
+        attempts += _by_others(case, _between(case, asked, begin, end), i)
+        attempts += _by_others(case, _lost_in(case, asked, int(held.start[i]), begin), i)
     return attempts > 0, (
         f"{many(len(across), 'hold')} lasted beyond the beginning of the fault, "
         f"{many(attempts, 'attempt')} by others on those keys during it"
@@ -197,6 +198,14 @@ def _between(case: Case, rows: Rows, begin: int, end: int) -> Rows:
     asking = (invoked >= begin) | ((completed != NULL) & (completed >= begin))
     under_way: Rows = rows[asking & (invoked <= end)]
     return under_way
+
+
+def _lost_in(case: Case, rows: Rows, granted: int, begin: int) -> Rows:
+    """Operations that were asked for under a promise, before the fault began, and never answered:
+    the fault took their answer."""
+    invoked, completed = case.history.invoke_ns[rows], case.history.complete_ns[rows]
+    lost: Rows = rows[(completed == NULL) & (invoked >= granted) & (invoked < begin)]
+    return lost
 
 
 def _by_others(case: Case, rows: Rows, promise: int) -> int:

@@ -96,6 +96,8 @@ def test_hold_across(until: float, attempt: float, exposed: bool) -> None:
 def test_an_unknown_from_before_the_fault_is_no_attempt_during_it() -> None:
     scene = shared(Scene()).acquire(1, 0, 1, until=9).acquire(OTHER, 0.1, None, "info")
     assert not seen(scene.fault("partition-drop", 3, 7, "hold-across"))
+    lost = shared(Scene()).acquire(1, 0, 1, until=9).acquire(OTHER, 2, None, "info")
+    assert seen(lost.fault("partition-drop", 3, 7, "hold-across"))
     waiting = shared(Scene()).acquire(1, 0, 1, until=9).acquire(OTHER, 0.1, 8, "fail")
     assert seen(waiting.fault("partition-drop", 3, 7, "hold-across"))
 
