@@ -30,6 +30,7 @@ PACE: Final = {
     "wait_s": "wait up to {} s",
     "client_timeout_s": "client timeout {} s",
     "aimed_hold_s": "aimed hold {} s",
+    "aimed_wait_s": "rivals ask for it for {} s at a time",
     "think_s": "pause between two cycles on a shared key {} s",
     "own_period_s": "own keys every {} s",
     "retry_pause_s": "pause after a refusal {} s",

@@ -40,12 +40,16 @@ class Client:
         self._resource = Resource(session.load.resource)
         self._lock = session.connect(self)
 
-    def cycle(self, key: str, keep: Keep, *, intended_ns: int = NULL) -> bool:
+    def cycle(
+        self, key: str, keep: Keep, *, intended_ns: int = NULL, wait_s: float | None = None
+    ) -> bool:
         """One cycle; returns whether the lock was granted. After a refusal or an unknown outcome it
         pauses for the declared time."""
         self._session.count_busy(+1)
         try:
-            granted = self._acquire(key, intended_ns)
+            granted = self._acquire(
+                key, intended_ns, self._pace.wait_s if wait_s is None else wait_s
+            )
             if granted is None:
                 gevent.sleep(self._pace.retry_pause_s)
                 return False
@@ -92,7 +96,7 @@ class Client:
         if hold.id in self._held:
             self._recorder.instant(self._process, F.LOST, hold.key, hold=hold.id)
 
-    def _acquire(self, key: str, intended_ns: int) -> Granted | None:
+    def _acquire(self, key: str, intended_ns: int, wait_s: float) -> Granted | None:
         hold_id = new_hold_id()
         began_ns = monotonic_ns()
         handle = self._recorder.invoke(
@@ -103,7 +107,7 @@ class Client:
         outcome: Acquired
         try:
             outcome = self._lock.acquire(
-                key, hold_id=hold_id, ttl_s=self._pace.lease_ttl_s, wait_s=self._pace.wait_s
+                key, hold_id=hold_id, ttl_s=self._pace.lease_ttl_s, wait_s=wait_s
             )
         except Exception as error:  # noqa: BLE001 - recorded as unknown, with its name
             outcome = _unexpected(error)

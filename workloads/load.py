@@ -49,6 +49,8 @@ class Pace:
     wait_s: float = 5.0
     hold_s: float = 0.005
     aimed_hold_s: float = 0.3
+    # Rivals ask anew this often, so that some attempt begins under every fault.
+    aimed_wait_s: float = 1.0
     # Between two cycles on a shared key. Without it, whoever releases a polled lock takes it again
     # before anybody else asks, and the others starve.
     think_s: float = 0.01

@@ -162,7 +162,8 @@ class RivalUser(LockUser):
             # unfair, and a fault that waits for luck has no time of its own.
             while control.aim and not control.held:
                 gevent.sleep(POLL_S)
-            self.cycle(AIMED_KEY, pace.aimed_hold_s)
+            hold = self.client.hold_for(pace.aimed_hold_s)
+            self.count(self.client.cycle(AIMED_KEY, hold, wait_s=pace.aimed_wait_s))
             gevent.sleep(pace.think_s)
 
 
