@@ -111,6 +111,7 @@ class Client:
             )
         except Exception as error:  # noqa: BLE001 - recorded as unknown, with its name
             outcome = _unexpected(error)
+        told = "acquire"
         error_text: str | None = None
         match outcome:
             case Granted(fence=fence, sent_ns=sent_ns, valid_until_ns=valid_until_ns):
@@ -123,13 +124,14 @@ class Client:
                 )
             case Denied(reason=reason):
                 del self._held[hold_id]
-                error_text = reason
+                # What a busy lock is supposed to answer: a line of its own, not a failure.
+                told = "acquire, refused"
                 ended_ns = self._recorder.complete(handle, Type.FAIL, error=reason)
             case Unknown(reason=reason):
                 del self._held[hold_id]
                 error_text = reason
                 ended_ns = self._unknown(handle, reason)
-        self._report("acquire", (ended_ns - began_ns) / 1e6, error_text)
+        self._report(told, (ended_ns - began_ns) / 1e6, error_text)
         return outcome if isinstance(outcome, Granted) else None
 
     def _use(self, granted: Granted, keep: Keep) -> None:
