@@ -26,8 +26,8 @@ from clusters.base import ClusterPlan
 from clusters.registry import topologies
 from history.op import F, Type
 from history.recorder import Recorder
-from workloads.fleet import WORKER_ENVIRONMENT, Fleet
-from workloads.load import ENVIRONMENT, Load
+from workloads.fleet import Fleet
+from workloads.load import ENVIRONMENT, WORKER_ENVIRONMENT, Load
 
 RECORD_ROUNDS, RECORDS = 9, 100_000
 STARTS = 5

@@ -22,10 +22,9 @@ import psutil
 from clusters.owner import is_dead
 from history.op import NULL
 from workloads.control import Control
-from workloads.load import ENVIRONMENT, Load
+from workloads.load import ENVIRONMENT, WORKER_ENVIRONMENT, Load
 from workloads.nursery import RUN_ENVIRONMENT, Child, Nursery, die_with_parent, run_mark
 
-WORKER_ENVIRONMENT: Final = "LOCKBENCH_WORKER"
 VICTIM: Final = 0
 POLL_S: Final = 0.005
 READY_S: Final = 60.0

@@ -21,9 +21,8 @@ from locks.base import Address, Observer
 from locks.base import Lock as LockClient
 from locks.registry import find
 from workloads.control import Control
-from workloads.load import ENVIRONMENT, Load
+from workloads.load import ENVIRONMENT, WORKER_ENVIRONMENT, Load
 
-WORKER: Final = "LOCKBENCH_WORKER"  # number of this worker process
 POLL_S: Final = 0.005
 
 
@@ -56,7 +55,7 @@ class Session:
                 f"{ENVIRONMENT} is not set: start a cluster with `lockbench break --topology T` "
                 "and use the line that it prints"
             )
-        worker = os.environ.get(WORKER)
+        worker = os.environ.get(WORKER_ENVIRONMENT)
         # The bench starts its processes before the addresses are known.
         while worker is not None and not Path(path).exists():
             gevent.sleep(POLL_S)
