@@ -7,19 +7,17 @@ else goes to standard error.
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import time
 import traceback
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from bench import plan
+from bench import interruption, plan
 from bench.errors import BAD_INPUT, BadInput
 
 app = typer.Typer(
@@ -48,8 +46,7 @@ class Done(Exception):
 
 def main() -> None:
     """The entry point: every ending has its exit code."""
-    signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGINT, _interrupt)
+    interruption.arm()
     code = 0
     try:
         app()
@@ -70,13 +67,6 @@ def main() -> None:
         traceback.print_exc()
         code = _fail(f"the bench itself failed: {type(error).__name__}: {error}", FAILED)
     sys.exit(code)
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    """Once: a second Ctrl-C must not cut off the clearing away, which is bounded in time."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 def _fail(sentence: str, code: int) -> int:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench import interruption
 from bench.errors import Ending
 from bench.judge import expected_words, judge
 from bench.plan import PUBLISHED, WORKERS, Case, topology_of
@@ -190,6 +191,7 @@ def _under_load(scene: _Scene, fleet: Fleet, cluster: Cluster, progress: Progres
     nemesis.start()
     try:
         while (now_ns := time.monotonic_ns()) < end_ns:
+            interruption.check()
             progress.phase(_phase_at(now_ns - start_ns, case), left_s=(end_ns - now_ns) / 1e9)
             fleet.check()
             time.sleep(POLL_S)

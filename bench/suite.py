@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 from rich.console import Console
 
+from bench import interruption
 from bench.errors import BadInput, Ending
 from bench.plan import LINK_IMAGE, PUBLISHED, Case, expected_s, topology_of
 from bench.progress import Progress
@@ -84,6 +85,7 @@ def run_cases(
                 if case.workload != PUBLISHED or len(cases) == 1:
                     endings.append(outcome.ending)
                 _save(run, _results(name, documents, undisturbed, "running"))
+                interruption.check()
         done = True
     finally:
         # Cut short, it failed; a violation that was found stays found.
