@@ -34,6 +34,26 @@ class Edge:
     target: int
 
 
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a link treats what crosses it. All zero: as fast as the machine."""
+
+    request_latency_ms: int = 0  # added to what the opener of a connection sends
+    reply_latency_ms: int = 0  # added to what it is answered
+    rate_kb_s: int = 0  # kilobytes a second in each direction; 0: no limit
+    slice_bytes: int = 0  # what crosses is cut into pieces of this size; 0: it is not
+    slice_delay_us: int = 0  # between two pieces
+
+
+# Base states of every link, by name. The numbers are round trips between zones of one region, and
+# between regions of one continent, as the large providers state them.
+NETWORKS: Mapping[str, Shape] = {
+    "loopback": Shape(),
+    "az": Shape(request_latency_ms=1),
+    "region": Shape(request_latency_ms=15, reply_latency_ms=15),
+}
+
+
 @dataclass(frozen=True)
 class Topology:
     """The declaration of a topology. ``settings`` are the server settings that decide verdicts or
@@ -59,6 +79,7 @@ class ClusterPlan:
     lease_ttl_s: float  # systems with sessions configure their bounds so that this fits
     log_dir: str
     images: Mapping[str, str] = field(default_factory=dict)  # overrides: image name → reference
+    network: str = "loopback"  # the base state of every link but the harness' own
 
 
 class Cluster(ABC):
@@ -137,7 +158,7 @@ class Wipeable(Protocol):
 
 @runtime_checkable
 class Cuttable(Protocol):
-    """Links can be broken one by one, in one direction each."""
+    """Links can be broken one by one, in both directions or in one."""
 
     def edges(self) -> Sequence[Edge]:
         """Every directed link between nodes, and from every client group to every node."""
@@ -145,8 +166,61 @@ class Cuttable(Protocol):
     def cut(self, edges: Iterable[Edge], how: Cut) -> None:
         """Cuts both streams of each link. Not atomic: callers record the interval."""
 
+    def cut_one_way(self, edges: Iterable[Edge], how: Cut) -> None:
+        """Cuts what ``source`` sends to ``target``, on connections that either side opened; what
+        ``target`` sends still arrives. Here either end may be a client group: ``Edge(3, -1)`` are
+        the replies of node 3 to group 1. ``reject`` has no direction: ClusterError."""
+
     def heal(self) -> None:
-        """Restores every link to its base state, verified empty; raises ClusterError otherwise."""
+        """Restores every link to its base state (``ClusterPlan.network``), and sees that Toxiproxy
+        says so; raises ClusterError otherwise."""
+
+
+@runtime_checkable
+class Shapable(Protocol):
+    """Links can be made slow. ``Cuttable.heal`` restores them."""
+
+    def shape(self, edges: Iterable[Edge], shape: Shape) -> None:
+        """Gives each link this shape in place of its base state. May be called again and again on
+        the same links: what changes is changed in place, connections stay open."""
+
+    def reset(self, edges: Iterable[Edge]) -> None:
+        """Ends every open connection of these links, abruptly (RST where the proxy can); new ones
+        are served. Returns when the old ones are closed."""
+
+
+@runtime_checkable
+class Clocked(Protocol):
+    """The wall clocks of servers can be moved, live; their monotonic clocks are not."""
+
+    def shift_clock(self, nodes: Iterable[int], offset_s: float) -> None:
+        """From now on these servers read the machine's wall clock plus ``offset_s`` (0: the truth
+        again). Survives a restart of the server."""
+
+    def clock_offset_s(self, node: int, timeout_s: float) -> float:
+        """How far a server's wall clock is ahead of the machine's, as the server itself tells when
+        asked over the harness' link. Raises ClusterError."""
+
+
+@runtime_checkable
+class Syncing(Protocol):
+    """It is known which bytes a server has synced, so that a loss of power can be told apart from
+    the death of a process."""
+
+    def lose_unsynced(self, nodes: Iterable[int]) -> Mapping[int, int]:
+        """Removes from the disk of killed nodes what was written after the last sync that had
+        returned. Answers the bytes lost, per node."""
+
+
+@runtime_checkable
+class Replicated(Protocol):
+    """One primary takes the writes and replicas follow it; they can take its place."""
+
+    def primary(self) -> int | None:
+        """The node that clients are sent to now, as they would find it, or None."""
+
+    def replicas(self) -> Sequence[int]:
+        """The nodes that follow the primary now."""
 
 
 @runtime_checkable
