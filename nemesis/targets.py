@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from clusters.base import Cluster, Led
+from clusters.base import Cluster, Led, Replicated
 from nemesis.base import Arena, NemesisError
 
 
 def decisive(arena: Arena) -> tuple[int, ...]:
-    """The fewest nodes whose loss matters at once: the leader where there is one, the node where
-    there is only one, else a majority drawn by the seed."""
+    """The fewest nodes whose loss matters at once: the leader or the primary where there is one, the
+    node where there is only one, else a majority drawn by the seed."""
     cluster = arena.cluster
     if isinstance(cluster, Led):
         leader = cluster.leader()
@@ -16,6 +16,12 @@ def decisive(arena: Arena) -> tuple[int, ...]:
             raise NemesisError("no leader to aim at: the cluster was not healthy before the fault")
         arena.facts["leader_before"] = leader
         return (leader,)
+    if isinstance(cluster, Replicated):
+        primary = cluster.primary()
+        if primary is None:
+            raise NemesisError("no primary to aim at: the cluster was not healthy before the fault")
+        arena.facts["primary_before"] = primary
+        return (primary,)
     return majority(cluster, arena)
 
 
