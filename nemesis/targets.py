@@ -7,8 +7,8 @@ from nemesis.base import Arena, NemesisError
 
 
 def decisive(arena: Arena) -> tuple[int, ...]:
-    """The fewest nodes whose loss matters at once: the leader or the primary where there is one, the
-    node where there is only one, else a majority drawn by the seed."""
+    """The fewest nodes whose loss matters at once: the leader or the primary where there is one,
+    the node where there is only one, else a majority drawn by the seed."""
     cluster = arena.cluster
     if isinstance(cluster, Led):
         leader = cluster.leader()
