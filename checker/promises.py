@@ -79,6 +79,13 @@ class Promises:
             return self.order
         return self.order[self.nonempty[self.order]]
 
+    @cached_property
+    def disjoint(self) -> bool:
+        """Whether no two non-empty promises of a key overlap."""
+        order = self.in_order
+        key, start, end = self.key[order], self.start[order], self.end[order]
+        return not np.any((end[:-1] > start[1:]) & (key[:-1] == key[1:]))
+
 
 @dataclass(frozen=True)
 class Sequences:
