@@ -25,7 +25,7 @@ from typing import Any, Final, Literal
 from results.cases import NO_FAULT, Case, has_numbers, number, quantile_ms
 from results.statistics import ALPHA, Effect, holm, needed_pairs, paired_effect
 
-Word = Literal["improved", "worse", "no difference shown", "too few pairs"]
+Word = Literal["improved", "worse", "no difference shown", "too few pairs", "not judged"]
 CHANGE_MIN: Final = 0.10
 # A slowdown has to show over so many times the declared pairs.
 CONFIRMED_BY: Final = 1.5
