@@ -6,10 +6,11 @@ unknown; without times the order of the file counts); ``:error`` of any shape; s
 ``[k v]`` values; nemesis events as faults.
 
 Writing: Jepsen allows one operation at a time and none after an unknown outcome to a process, so
-whatever breaks that gets a process of its own. What Jepsen has no field for (holds, fences,
-promises, the original process, ε, objects, faults) stands in keys ``:lockbench/…`` and in comments
-at the top. Reading our own file back gives the same verdicts, all of them; other tools see ``:f``
-and ``:value`` only, so of the verdicts they can reach ``linearizable`` alone, without leases.
+whatever breaks that gets a process of its own. Several keys are written as ``[k v]`` values. What
+Jepsen has no field for (holds, fences, promises, the original process, ε, objects, faults) stands
+in keys ``:lockbench/…`` and in comments at the top. Reading our own file back gives the same
+verdicts, all of them; other tools see ``:f`` and ``:value`` only, so of the verdicts they can reach
+``linearizable`` alone, and not that where a hold can end by itself (``plain``).
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import numpy as np
 
 from history.builder import (
     FUNCTIONS,
@@ -199,6 +202,8 @@ class _Reader:
                 value = value[1]
             if value is not None:
                 numbers["value"] = self._builder.values.number(_plain(value))
+        if extra.get("value") is not None:
+            numbers["value"] = _whole(extra["value"], "value")
         mode = extra.get("mode")
         self._builder.add(
             process=_plain(extra.get("process", event.process)),
@@ -260,6 +265,13 @@ def write_edn(history: History, path: Path) -> None:
         file.writelines(_events(history))
 
 
+def plain(history: History) -> bool:
+    """Whether a tool that knows Jepsen's own fields only is told everything that its verdict on
+    linearizability needs: no field of theirs says that a hold ended by itself."""
+    ends = np.isin(history.f, (F.LOST, F.DEATH)) | (history.valid_until_ns != NULL)
+    return not np.any(ends)
+
+
 def _events(history: History) -> Iterator[str]:
     """Invocations before completions of the same instant: they were concurrent."""
     events = [(int(t), 0, row) for row, t in enumerate(history.invoke_ns.tolist())]
@@ -310,12 +322,22 @@ def _event(
             number = int(getattr(history, name)[row])
             if number != NULL:
                 fields[OURS + name] = str(number)
+        if outcome is Type.INFO and f is F.READ and history.value[row] != NULL:
+            # Applied, though nobody was told: there is no completion that could carry the value.
+            fields[OURS + "value"] = str(int(history.value[row]))
     elif history.error[row] >= 0:
         fields["error"] = json.dumps(history.errors[int(history.error[row])], ensure_ascii=False)
     return "{" + ", ".join(f":{name} {value}" for name, value in fields.items()) + "}\n"
 
 
 def _value(history: History, row: int, f: F, *, completed: bool) -> str:
+    value = _own_value(history, row, f, completed=completed)
+    if len(history.keys) > 1:
+        return f"[{_edn(history.keys[int(history.key[row])])} {value}]"
+    return value
+
+
+def _own_value(history: History, row: int, f: F, *, completed: bool) -> str:
     if f in LOCK_OPERATIONS or (f is F.READ and not completed):
         return "nil"
     value = _edn(history.value_json(int(history.value[row])))
