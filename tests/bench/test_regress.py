@@ -13,10 +13,12 @@ import pytest
 from rich.console import Console
 
 from bench import regress as module
+from bench import sides
 from bench.errors import BadInput, Ending
 from bench.regress import BASE, NEW, Order, order, regress, turns
 from bench.run import Outcome
 from bench.sides import install, library_path, parse
+from results import machine
 from tests.results.measured_noise import case as case_of
 
 Play = Callable[[str, int], dict[str, Any]]
@@ -53,7 +55,7 @@ def played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Order, 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(module, "_ready", lambda *_: (SimpleNamespace(version=lambda: "1"), {}))
     monkeypatch.setattr(module, "Nursery", lambda _run_id: open(os.devnull))  # noqa: PTH123, SIM115
-    monkeypatch.setattr(module.machine, "facts", lambda *_, **__: {})
+    monkeypatch.setattr(machine, "facts", lambda *_, **__: {})
 
     def go(wanted: Order, play: Play) -> Any:
         count = {"base": 0, "new": 0}
@@ -219,14 +221,14 @@ def test_a_library_that_breaks_the_locks_is_refused(
     """What pip put there is imported as the workers would, before anything starts."""
     (tmp_path / "redis").mkdir()
     (tmp_path / "redis" / "__init__.py").write_text("raise ImportError('of another age')\n")
-    real = module.install.__globals__["_run"]
+    real = vars(sides)["_run"]
 
     def no_network(command: Any, environment: Any) -> Any:
         if "pip" in command:
             return SimpleNamespace(returncode=0, stderr="", stdout="")
         return real(command, environment)
 
-    monkeypatch.setitem(module.install.__globals__, "_run", no_network)
+    monkeypatch.setitem(vars(sides), "_run", no_network)
     with pytest.raises(BadInput, match="cannot be imported with it: ImportError: of another age"):
         install(parse("redis==8.0.1"), tmp_path)
 

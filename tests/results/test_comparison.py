@@ -178,7 +178,7 @@ def test_a_folder_of_runs_is_a_set(make: Make) -> None:
 
 
 def test_a_race_that_may_break_is_shown_and_no_alarm() -> None:
-    may = {"expected": {"double-grant": "may-break"}, "ending": "ok"}
+    may: dict[str, Any] = {"expected": {"double-grant": "may-break"}, "ending": "ok"}
     sides = {("redlock", "pause"): ([case(**may)], [case(BROKEN, **may)])}
     (change,) = verdict_changes(sides)
     assert (change.direction, change.base, change.new) == ("as may happen", "0 of 1", "1 of 1")
