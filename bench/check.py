@@ -12,6 +12,7 @@ from pathlib import Path
 from time import perf_counter
 
 from bench.errors import BadInput
+from bench.memory import available, bounded
 from checker.check import check as judge
 from checker.kinds import with_model
 from checker.load import find, load
@@ -37,7 +38,19 @@ def check(
     """Judges every history under ``files``, prints what it found and returns the exit code.
     ``write`` saves the history (there must be one only) as EDN or JSON Lines, by its ending. Raises
     BadInput for a file that is not a readable history, before anything is printed."""
-    judging = _Judging(model, permits, initial)
+    try:
+        with bounded():
+            return _check(files, _Judging(model, permits, initial), json, html, write)
+    except MemoryError:
+        raise BadInput(
+            "too large for the memory of this machine: "
+            f"{', '.join(str(file) for file in files)} ({available() >> 20} MB are free)"
+        ) from None
+
+
+def _check(
+    files: Sequence[Path], judging: _Judging, json: bool, html: Path | None, write: Path | None
+) -> int:
     reports: dict[str, Report] = {}
     drawn: list[tuple[str, History, Report]] = []
     paths = _histories(files)
@@ -170,8 +183,6 @@ def _read(path: Path) -> History:
         return load(path)
     except (UnreadableHistory, OSError) as error:
         raise BadInput(str(error)) from error
-    except MemoryError as error:
-        raise BadInput(f"{path}: too large for the memory of this machine") from error
 
 
 def _document(reports: Mapping[str, Report]) -> dict[str, object]:

@@ -56,7 +56,7 @@ class _Event:
     process: object
     time: int
     value: object
-    extra: dict[str, object]
+    extra: dict[str, object] | None  # the keys :lockbench/…
     outcome: Type = Type.INFO
     done: int = NULL
     error: str | None = None
@@ -133,7 +133,7 @@ class _Reader:
             f = FUNCTIONS.get(str(fields.get("f")))
             if f is None:
                 raise BadLine(f"unknown :f {fields.get('f')!r}")
-            event = _Event(line, f, process, time, fields.get("value"), fields)
+            event = _Event(line, f, process, time, fields.get("value"), _ours(fields))
             self._open[process] = event
             self._operations.append(event)
             return
@@ -152,7 +152,8 @@ class _Reader:
         if outcome is Type.OK and fields.get("value") is not None:
             opened.value = fields["value"]
         opened.error = _error(fields.get("error"))
-        opened.extra = opened.extra | fields
+        if extra := _ours(fields):
+            opened.extra = {**(opened.extra or {}), **extra}
 
     def _nemesis(self, fields: Mapping[str, object], time: int) -> None:
         """``start…`` begins a fault, ``stop…`` or ``heal…`` ends it; the rest is left out."""
@@ -172,7 +173,10 @@ class _Reader:
 
     def history(self) -> History:
         keyed = bool(self._operations) and all(_keyed(event) for event in self._operations)
-        for event in self._operations:
+        # Backwards, so that each can be let go as soon as it stands in the columns.
+        self._operations.reverse()
+        while self._operations:
+            event = self._operations.pop()
             self.line = event.line
             self._add(event, keyed=keyed)
         self._builder.faults.extend(self._faults.values())
@@ -183,7 +187,7 @@ class _Reader:
         if keyed:
             assert isinstance(value, list)
             key, value = str(_plain(value[0])), value[1]
-        extra = {k[len(OURS) :]: v for k, v in event.extra.items() if k.startswith(OURS)}
+        extra = event.extra or {}
         carried = value if isinstance(value, dict) else {}
         hold = extra.get("hold", carried.get("hold"))
         numbers = {
@@ -220,6 +224,12 @@ class _Reader:
 
 
 LOCK_OPERATIONS: Final = frozenset({F.ACQUIRE, F.RELEASE, F.EXTEND, F.LOST, F.DEATH})
+
+
+def _ours(fields: Mapping[str, object]) -> dict[str, object] | None:
+    """The fields that only Lockbench knows; None without any, as in every history of Jepsen's."""
+    found = {k[len(OURS) :]: v for k, v in fields.items() if k.startswith(OURS)}
+    return found or None
 
 
 def _keyed(event: _Event) -> bool:

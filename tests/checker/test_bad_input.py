@@ -167,6 +167,34 @@ def test_very_many_keys(tmp_path: Path) -> None:
     assert perf_counter() - began < 60
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "edn"])
+def test_more_than_the_memory_holds_is_an_error(tmp_path: Path, ending: str) -> None:
+    """In a process of its own, which is told that 40 MB are free."""
+    path = tmp_path / f"h.{ending}"
+    with path.open("w") as file:
+        for i in range(300_000):
+            fields = {"process": i, "key": f"key {i}", "f": "acquire"}
+            if ending == "jsonl":
+                line = json.dumps(fields | {"type": "info", "invoke_ns": i})
+            else:
+                line = f'{{:process {i}, :f :acquire, :type :invoke, :value ["key {i}" nil]}}'
+            file.write(line + "\n")
+    script = (
+        "import sys, bench.memory; bench.memory.available = lambda: 40 << 20; "
+        "from bench.cli import main; sys.argv[0] = 'lockbench'; main()"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script, "check", str(path), "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 254, run.stderr
+    assert "too large for the memory of this machine" in run.stderr + run.stdout
+    assert path.name in run.stderr + run.stdout
+    assert "Traceback" not in run.stderr
+
+
 @pytest.mark.parametrize(
     "options",
     [{"model": "x"}, {"permits": 2}, {"initial": "3"}, {"model": "semaphore", "permits": -1}],
