@@ -230,6 +230,28 @@ def regress(
     raise Done(command(asked, as_json=as_json, junit=junit, out=out, err=err))
 
 
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run's folder.")],
+) -> None:
+    """Write RUN/report.html and RUN/report.md, anew from what was recorded."""
+    from bench import reports
+
+    print(reports.report(folder))
+
+
+@app.command()
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run's folder.")],
+    form: Annotated[str, typer.Option("--format", help="csv, json, parquet or edn.")],
+    out_dir: Annotated[Path, typer.Option("--out", help="A folder, new or empty.")],
+) -> None:
+    """Write every table and every history of a run."""
+    from bench import reports
+
+    print(reports.export(folder, form, out_dir))
+
+
 @app.command("break")
 def break_(
     topology: Annotated[str, typer.Option(help="Which cluster to start.")],
@@ -262,6 +284,7 @@ def clean() -> None:
 
 
 def _run(cases: list[plan.Case], name: str, as_json: bool, *, web: bool) -> None:
+    from bench.reports import report_after
     from bench.suite import run_cases
     from results import tables
     from results.store import open_run
@@ -287,6 +310,7 @@ def _run(cases: list[plan.Case], name: str, as_json: bool, *, web: bool) -> None
             f"saved in {finished.folder} (report.md, results.json, *.csv)",
             highlight=False,
         )
+    console.print(report_after(finished.folder), highlight=False, markup=False, soft_wrap=True)
     raise Done(finished.ending.code)
 
 
