@@ -252,6 +252,35 @@ def export(
     print(reports.export(folder, form, out_dir))
 
 
+@app.command()
+def adr(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders of runs.")],
+    needs: Annotated[str | None, typer.Option(help="correctness or efficiency.")] = None,
+    p99_ms: Annotated[
+        float | None, typer.Option("--p99-ms", help="What an uncontended acquire may take.")
+    ] = None,
+    ops_per_second: Annotated[
+        float | None, typer.Option(help="Locks per second, all keys.")
+    ] = None,
+    already_have: Annotated[
+        str | None, typer.Option(help="What you run already, separated by commas.")
+    ] = None,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Put runs of other machines and versions together.")
+    ] = False,
+    output: Annotated[Path | None, typer.Option(help="Write the record into this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a decision record from stored runs; asks what is not answered, in a terminal."""
+    from bench.adr import adr as write
+    from bench.adr import answers
+
+    if sys.stdin.isatty() and not as_json:
+        needs = needs or typer.prompt("Is a double grant a disaster? correctness/efficiency")
+    asked = answers(needs, p99_ms, ops_per_second, already_have)
+    raise Done(write(runs, asked, anyway=anyway, output=output, as_json=as_json, out=out))
+
+
 @app.command("break")
 def break_(
     topology: Annotated[str, typer.Option(help="Which cluster to start.")],

@@ -210,18 +210,29 @@ class _Job:
 def _measure(job: _Job, nurseries: Sequence[Nursery], console: Console) -> None:
     """The declared pairs of every lock, then as many again of what looks slower."""
     asked = job.asked
-    total = 2 * asked.pairs * len(asked.cases)
-    with LiveView(total, console) as live:
-        for key in asked.cases:
-            _pairs(job, key, nurseries, live, first=0)
-        found = suspects(judge_pairs(job.whole(), asked.pairs))
-        for key in found:
-            live.note(f"{key[0]} under {key[1]} looks slower: {asked.pairs} more pairs decide")
-            _pairs(job, key, nurseries, live, first=asked.pairs)
+    _stage(job, list(asked.cases), nurseries, console, first=0)
+    found = suspects(judge_pairs(job.whole(), asked.pairs))
+    if found:
+        names = ", ".join(f"{lock} under {fault}" for lock, fault in found)
+        console.print(
+            f"{names}: slower at first sight; {asked.pairs} more pairs decide",
+            markup=False,
+            highlight=False,
+        )
+        _stage(job, found, nurseries, console, first=asked.pairs)
+
+
+def _stage(
+    job: _Job, keys: Sequence[Key], nurseries: Sequence[Nursery], console: Console, *, first: int
+) -> None:
+    done = len(job.documents)
+    with LiveView(2 * job.asked.pairs * len(keys), console) as live:
+        for key in keys:
+            _pairs(job, key, nurseries, live, first=first, done=done)
 
 
 def _pairs(
-    job: _Job, key: Key, nurseries: Sequence[Nursery], live: LiveView, *, first: int
+    job: _Job, key: Key, nurseries: Sequence[Nursery], live: LiveView, *, first: int, done: int
 ) -> None:
     asked = job.asked
     of = job.pairs.setdefault(key, {})
@@ -230,7 +241,11 @@ def _pairs(
         # Each pair meets a schedule of its own, the same for both of its runs.
         case = asked.cases[key][at]
         case = plan.resolve(replace(case, seed=asked.seed + pair, injections=()))
+        side = job.asked.sides[at]
+        name = f"{SIDES[at]} ({_short(side.ref)}) {_short(case.lock)}"
+        live.case_started(len(job.documents) - done + 1, name, case.fault)
         document = _one(job, case, at=at, pair=pair, nursery=nurseries[at], live=live)
+        live.note(f"pair {pair + 1}, {name} under {case.fault}: {document['judgement']}")
         of.setdefault(pair, [None, None])[at] = document
         job.documents.append(document)
         job.save("running", None)
@@ -241,8 +256,6 @@ def _one(
     job: _Job, case: Case, *, at: int, pair: int, nursery: Nursery, live: LiveView
 ) -> dict[str, Any]:
     number = len(job.documents) + 1
-    name = f"{SIDES[at]} {case.system.name}"
-    live.case_started(number, name, case.fault)
 
     def on_progress(progress: Progress) -> None:
         seen = progress.seen
@@ -268,7 +281,6 @@ def _one(
         "history_sha256": folder.history_sha256(),
     }
     folder.write_case(document)
-    live.note(f"pair {pair + 1}, {name} under {case.fault}: {document['judgement']}")
     return document
 
 
