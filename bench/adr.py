@@ -20,7 +20,7 @@ from results.adr import evidence_of, options
 from results.adr_text import record
 from results.adr_tree import Answers, Needs, decide
 from results.comparison import differences
-from results.evidence import Edited, Stored, stored_set
+from results.evidence import Edited, Stored, of_one_side, stored_set
 from results.store import NotARun, write_atomically
 
 OTHER_SUITE = "other suite"
@@ -73,6 +73,7 @@ def adr(
         raise BadInput(f"{output} exists; a record is never overwritten: name another file")
     try:
         runs = [run for path in paths for run in stored_set(path)]
+        of_one_side(runs)
     except (NotARun, Edited) as error:
         raise BadInput(str(error)) from error
     notes = _not_one_experiment(runs, anyway=anyway)
@@ -103,12 +104,6 @@ def adr(
 
 def _not_one_experiment(runs: Sequence[Stored], *, anyway: bool) -> list[str]:
     """Why the runs may not be put together; different cases are what one puts together."""
-    sided = [run for run in runs if any("side" in case for case in run.cases)]
-    if sided:
-        raise BadInput(
-            f"{sided[0].path} holds two sides of a change (`lockbench regress`); a record needs "
-            "runs of `lockbench run` or `suite`"
-        )
     found = list(
         dict.fromkeys(
             line
