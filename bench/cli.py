@@ -216,7 +216,8 @@ def regress(
     as_json: Json = False,
 ) -> None:
     """Measure both sides of a change in turn, and judge what got worse."""
-    from bench.regress import command, order
+    from bench.order import order
+    from bench.regress import command
 
     asked = order(
         base,

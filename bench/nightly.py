@@ -30,7 +30,8 @@ from rich.console import Console
 
 from bench import interruption, plan
 from bench.errors import BAD_INPUT, BadInput, Ending
-from bench.regress import Order, order, regress
+from bench.order import Order, order
+from bench.regress import regress
 from bench.suite import RUNS, Finished, run_cases
 from clusters import images
 from clusters.docker import Engine, EngineError
