@@ -2,9 +2,9 @@
 
 Guarantees for every run it returns: it is finished; each history is the one whose digest stands in
 the results; each case in ``results.json`` is the one that was written when the case ended; and
-today's checker reaches the stored verdicts from the stored history. So a verdict edited by hand
-shows. Does not guarantee that numbers or settings in both files were left alone by somebody who
-edits both in the same way.
+today's checker and today's arithmetic reach the stored verdicts, latencies and rates from the
+stored history. So a verdict or a number edited by hand shows. Does not guarantee that the settings
+and what else cannot be computed again were left alone by somebody who edits both files alike.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from checker.check import check
 from history.columns import History
 from history.recording import UnreadableHistory, read_recording
-from results.cases import Case, lock_of, results_of
-from results.numbers import Phases, before
+from results.cases import Case, is_published, lock_of, results_of
+from results.numbers import Phases, before, measure
 from results.store import CaseFolder, NotARun, RunFolder, open_run
 
 NS_PER_S: Final = 1e9
+AGAIN: Final = "take the folder as it was, or run it again"
 
 
 class Edited(Exception):
@@ -96,17 +97,22 @@ def history_of(found: Stored, case: Case) -> History:
 def samples_ns(found: Stored, case: Case) -> dict[str, NDArray[np.int64]]:
     """Kind → latencies before any fault, in nanoseconds and in the order of the recording; empty
     where the case has no load."""
+    spans = _spans(case)
+    return {} if spans is None else before(history_of(found, case), spans)
+
+
+def _spans(case: Case) -> Phases | None:
+    """When the load of a case did what, from what its document says."""
     phases, series = case.get("phases_s"), case.get("series")
     if not isinstance(phases, Mapping) or not isinstance(series, Mapping):
-        return {}
+        return None
     contended = int(series["start_ns"])
     own = contended - int(phases["own_s"] * NS_PER_S)
-    spans = Phases(
+    return Phases(
         floor=(own - int(phases["floor_s"] * NS_PER_S), own),
         own=(own, contended),
         contended=(contended, contended + int(phases["contended_s"] * NS_PER_S)),
     )
-    return before(history_of(found, case), spans)
 
 
 def _verify(run: RunFolder, case: Case) -> None:
@@ -117,9 +123,7 @@ def _verify(run: RunFolder, case: Case) -> None:
     except NotARun as error:
         raise Edited(str(error)) from error
     if written is None:
-        raise Edited(
-            f"{name}: its case.json is missing; take the folder as it was, or run it again"
-        )
+        raise Edited(f"{name}: its case.json is missing; {AGAIN}")
     recorded = case.get("history_sha256")
     if not isinstance(recorded, Mapping) or not recorded:
         raise Edited(f"{name}: no digest of its history was recorded; run it again")
@@ -135,20 +139,44 @@ def _verify(run: RunFolder, case: Case) -> None:
     if not results_of(case):
         return
     try:
-        today = {v: r.result for v, r in check(read_recording(folder.history)).verdicts.items()}
+        history = read_recording(folder.history)
+        today = {v: r.result for v, r in check(history).verdicts.items()}
     except (OSError, UnreadableHistory) as error:
         raise Edited(f"{name}: the history cannot be read: {error}") from error
-    stored_ = results_of(case)
+    again = f"the results were edited, or another version wrote them: {AGAIN}"
+    told = results_of(case)
     # A check that did not exist then says nothing about the file, unless it finds a break.
-    wrong = sorted(v for v in stored_ if today.get(v) != stored_[v])
-    wrong += sorted(v for v in today if v not in stored_ and today[v] == "invalid")
-    if wrong:
-        verdict = wrong[0]
+    wrong = sorted(v for v in told if today.get(v) != told[v])
+    wrong += sorted(v for v in today if v not in told and today[v] == "invalid")
+    for verdict in wrong:
         raise Edited(
-            f"{name}: {verdict} is stored as {stored_.get(verdict)}, and the history is judged "
-            f"{today.get(verdict)}: the results were edited, or an older checker wrote them "
-            f"(`lockbench check {folder.history}` judges anew)"
+            f"{name}: {verdict} is stored as {told.get(verdict)}, and the history is judged "
+            f"{today.get(verdict)}: {again} (`lockbench check {folder.history}` judges anew)"
         )
+    number = _other_number(case, history)
+    if number is not None:
+        raise Edited(f"{name}: {number} is not what its history gives: {again}")
+
+
+def _other_number(case: Case, history: History) -> str | None:
+    """The first stored latency or rate that the history does not give."""
+    spans = _spans(case)
+    if spans is None or is_published(case):
+        return None
+    timeout_s = float((case.get("settings") or {}).get("client_timeout_s", 0.0))
+    today = measure(history, spans, unknown_after_s=timeout_s).to_json()
+    if case.get("cycles_per_second") != today["cycles_per_second"]:
+        return "cycles_per_second"
+    return next(
+        (
+            f"latency_ms.{kind}.{phase}.{statistic}"
+            for kind, by_phase in (case.get("latency_ms") or {}).items()
+            for phase, cell in by_phase.items()
+            for statistic, value in cell.items()
+            if today["latency_ms"].get(kind, {}).get(phase, {}).get(statistic) != value
+        ),
+        None,
+    )
 
 
 def _folder(run: RunFolder, case: Case) -> CaseFolder:

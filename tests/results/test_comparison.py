@@ -141,6 +141,31 @@ def test_an_edited_verdict_is_refused(make: Make) -> None:
         stored(path)
 
 
+def test_a_number_that_was_edited_in_both_files_is_refused(make: Make) -> None:
+    """Four grants in one second, and nothing that carries a quantile."""
+    timed = {
+        "phases_s": {"floor_s": 0.0, "own_s": 0.0, "contended_s": 1.0},
+        "series": {"start_ns": 0},
+        "latency_ms": {"wait": {"before": {"p50": None, "max": 1.0, "count": 4}}},
+        "cycles_per_second": 4.0,
+    }
+    path = make("a", case=timed)
+    assert stored(path).cases[0]["cycles_per_second"] == 4.0
+    for name, old, new in (
+        ("cycles_per_second", '"cycles_per_second": 4.0', '"cycles_per_second": 5.0'),
+        ("latency_ms.wait.before.max", '"max": 1.0', '"max": 0.5'),
+    ):
+        files = (path / "results.json", path / "cases" / "01-etcd-none" / "case.json")
+        before = [file.read_text() for file in files]
+        for file, text in zip(files, before, strict=True):
+            assert old in text
+            file.write_text(text.replace(old, new))
+        with pytest.raises(Edited, match=f"{name} is not what its history gives"):
+            stored(path)
+        for file, text in zip(files, before, strict=True):
+            file.write_text(text)
+
+
 def test_a_verdict_that_was_cut_out_is_missed(make: Make) -> None:
     path = make("a", twice=True)
     for file in (path / "results.json", path / "cases" / "01-etcd-none" / "case.json"):
