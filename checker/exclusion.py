@@ -77,9 +77,9 @@ def _mutex_overlaps(case: Case, order: Rows) -> tuple[list[Rows], int]:
     """Pairs of promises that overlap (one pair for each promise that begins inside another), of
     promises in the order of key and start."""
     promises = case.promises
-    key, start, end = promises.key[order], promises.start[order], promises.end[order]
-    if not np.any((end[:-1] > start[1:]) & (key[:-1] == key[1:])):
+    if promises.disjoint:
         return [], 0
+    key, start, end = promises.key[order], promises.start[order], promises.end[order]
     highest, where = running_max(key, end)
     inside = np.flatnonzero(same_key_as_before(key)[1:] & (highest[:-1] > start[1:]))
     pairs = [order[[where[i], i + 1]] for i in inside[:EVIDENCE_MAX]]

@@ -31,7 +31,7 @@ from history.op import F, Type
 
 SECONDS_MAX: Final = 60.0  # for all keys that need a search together
 CALLS_MAX: Final = 2_000_000  # calls of one key that a search is given at all
-COMPILED_FROM: Final = 50_000  # operations; below, loading the compiled search takes longer
+COMPILED_FROM: Final = 20_000  # operations; below, loading the compiled search takes longer
 REGISTERS: Final = frozenset({"register", "cas-register"})
 
 

@@ -79,6 +79,13 @@ class Promises:
             return self.order
         return self.order[self.nonempty[self.order]]
 
+    @cached_property
+    def disjoint(self) -> bool:
+        """Whether no two non-empty promises of a key overlap."""
+        order = self.in_order
+        key, start, end = self.key[order], self.start[order], self.end[order]
+        return not np.any((end[:-1] > start[1:]) & (key[:-1] == key[1:]))
+
 
 @dataclass(frozen=True)
 class Sequences:
@@ -127,14 +134,22 @@ def forever(size: int) -> Ints:
 
 
 def rows_of(history: History, f: F, *types: Type) -> Rows:
-    """The rows of one function, of the given types (none given: all)."""
+    """The rows of one function, of the given types (none given: all). Kept with the history, because
+    every check asks for the same few: not to be written into."""
+    asked = (int(f), *map(int, types))
+    known = history.rows_found.get(asked)
+    if known is not None:
+        return known
     chosen = history.f == f
-    if types:
+    if types and np.any(chosen):
         allowed = history.type == types[0]
         for more in types[1:]:
             allowed |= history.type == more
         chosen &= allowed
-    return np.flatnonzero(chosen)
+    rows = np.flatnonzero(chosen)
+    rows.flags.writeable = False
+    history.rows_found[asked] = rows
+    return rows
 
 
 def link(history: History) -> Links:
@@ -150,7 +165,9 @@ def link(history: History) -> Links:
     if not by_hold or np.any(lock_row):
         rows = np.flatnonzero(lock_row | (history.f == F.ACQUIRE))
         linked_by_hold = acquire[rows] if by_hold else None
-        sequences["process"] = _link_within(history, acquire, rows, _process_and_key(history))
+        sequences["process"] = _link_within(
+            history, acquire, rows, _process_and_key(history), one_key=True
+        )
         if linked_by_hold is not None:
             acquire[rows] = np.where(linked_by_hold >= 0, linked_by_hold, acquire[rows])
     return Links(
@@ -204,22 +221,30 @@ def by_key_and_time(key: Ids, time: Ints) -> Rows:
     return order[stable_order(key[order].astype(np.int64))]
 
 
-def _link_within(history: History, acquire: Rows, rows: Rows, group: Ints) -> Sequences:
-    """Sets ``acquire[rows]`` to the last acquire at or before each row in its group and key."""
-    row = rows[stable_order(group[rows])]
-    here = group[row]
-    begins = (history.f[row] == F.ACQUIRE) & (history.type[row] != Type.FAIL)
+def _link_within(
+    history: History, acquire: Rows, rows: Rows, group: Ints, *, one_key: bool = False
+) -> Sequences:
+    """Sets ``acquire[rows]`` to the last acquire at or before each row in its group and key.
+    ``one_key`` where no group has rows of several keys."""
+    everything = len(rows) == len(history)
+    mine = group if everything else group[rows]
+    order = stable_order(mine)
+    row, here = order if everything else rows[order], mine[order]
+    begins = ((history.f == F.ACQUIRE) & (history.type != Type.FAIL))[row]
     at = np.where(begins, np.arange(len(row)), -1)
     np.maximum.accumulate(at, out=at)
+    same = (here[at] == here) & (at >= 0)
     found = row[at]
-    same = (at >= 0) & (group[found] == here)
     del at, begins
-    other_key = same & (history.key[found] != history.key[row])
-    if np.any(other_key):
-        # One name was used for holds of several keys: sort them apart.
-        apart = np.unique(np.stack([group, history.key]), axis=1, return_inverse=True)[1]
-        return _link_within(history, acquire, rows, apart.reshape(-1).astype(np.int64))
-    acquire[row] = np.where(same, found, -1)
+    if not one_key and len(history.keys) > 1:
+        other_key = same & (history.key[found] != history.key[row])
+        if np.any(other_key):
+            # One name was used for holds of several keys: sort them apart.
+            apart = np.unique(np.stack([group, history.key]), axis=1, return_inverse=True)[1]
+            group = apart.reshape(-1).astype(np.int64)
+            return _link_within(history, acquire, rows, group, one_key=True)
+    found[~same] = -1
+    acquire[row] = found
     same[1:] = here[1:] == here[:-1]
     same[:1] = False
     return Sequences(row, same)

@@ -8,7 +8,7 @@ takes half a second, so it is used only where that pays.
 One more reduction than there: an unknown operation that a write follows at once, with nothing that
 saw its value in between, might as well not have happened, so no configuration goes that way.
 
-Bounds: 62 operations under way at once, unknown ones included (those never end), and 2,048
+Bounds: 62 operations under way at once, unknown ones included (those never end), and some 4,000
 configurations at one return.
 """
 
@@ -30,10 +30,10 @@ Kernel = Callable[[Ints, int], int]
 
 
 def compiled() -> Kernel | None:
-    """The compiled search, or None where numba is not installed."""
+    """The compiled search, or None where numba is not installed or has nowhere to keep it."""
     try:
         from checker.kernel import explore
-    except ImportError:
+    except (ImportError, RuntimeError):
         return None
     kernel: Kernel = explore
     return kernel

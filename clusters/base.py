@@ -224,6 +224,16 @@ class Replicated(Protocol):
 
 
 @runtime_checkable
+class Promotable(Replicated, Protocol):
+    """A replica can be made the primary, by the system's own mechanism or as an operator would."""
+
+    def promote(self, node: int, timeout_s: float) -> None:
+        """Returns when clients are sent to this replica, by an election already under way or by
+        the operator's command for a primary that is gone. What had not been replicated is lost. No
+        error where it is the primary already. Raises ClusterError."""
+
+
+@runtime_checkable
 class Led(Protocol):
     """Has one leader, agreed by a quorum."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +66,11 @@ class History:
 
     def __len__(self) -> int:
         return len(self.invoke_ns)
+
+    @cached_property
+    def rows_found(self) -> dict[tuple[int, ...], NDArray[np.intp]]:
+        """Rows by function and types, as far as somebody asked for them: for ``rows_of``."""
+        return {}
 
     def object_of(self, key: str) -> Object:
         """What a key names; every key that nothing was said about is an owned mutex."""

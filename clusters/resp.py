@@ -1,0 +1,68 @@
+"""Redis' protocol for probes: one command, one answer of any shape, one time limit.
+
+See ``clusters.wire`` for why no client library. Beside it stand the probes that every topology of
+Redis servers shares.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from clusters.wire import Address, Line, ProbeFailed
+
+Answer = str | int | list["Answer"] | None
+
+PROBE_KEY_TTL_MS = 10_000
+
+
+def ask(line: Line, *words: str) -> Answer:
+    """One command; an error that the server answers raises ProbeFailed."""
+    parts = [f"*{len(words)}\r\n", *(f"${len(word)}\r\n{word}\r\n" for word in words)]
+    line.send("".join(parts).encode())
+    return _read(line)
+
+
+def ask_once(address: Address, limit_s: float, *words: str) -> Answer:
+    """One command on a connection of its own. Raises OSError or ProbeFailed."""
+    with Line(address, limit_s) as line:
+        return ask(line, *words)
+
+
+def items(answer: Answer) -> list[Answer]:
+    """An answer that has to be a list."""
+    if not isinstance(answer, list):
+        raise ProbeFailed(f"expected a list, got {answer!r}")
+    return answer
+
+
+def mapping(answer: Answer) -> dict[str, str]:
+    """An answer that alternates names and values."""
+    flat = [str(item) for item in items(answer)]
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def write_and_delete(line: Line, *, tag: str = "", read: bool, replicas: int = 0) -> None:
+    """Write a key (with ``tag`` in its name), wait for replicas, read it back, delete it."""
+    key, value = f"lockbench:probe:{tag}{secrets.token_hex(8)}", secrets.token_hex(8)
+    # It also ends by itself, should the delete be lost.
+    ask(line, "SET", key, value, "PX", str(PROBE_KEY_TTL_MS))
+    if replicas and (reached := ask(line, "WAIT", str(replicas), "500")) != replicas:
+        raise ProbeFailed(f"a write reached {reached} of {replicas} replicas")
+    if read and (found := ask(line, "GET", key)) != value:
+        raise ProbeFailed(f"wrote {value} and read {found}")
+    ask(line, "DEL", key)
+
+
+def _read(line: Line) -> Answer:
+    head = line.until(b"\r\n").decode()
+    kind, rest = head[:1], head[1:]
+    if kind == "-":
+        raise ProbeFailed(head)
+    if kind == ":":
+        return int(rest)
+    if kind == "$":
+        size = int(rest)
+        return None if size < 0 else line.exactly(size + 2)[:-2].decode()
+    if kind == "*":
+        return None if int(rest) < 0 else [_read(line) for _ in range(int(rest))]
+    return rest

@@ -1,0 +1,297 @@
+"""Redis with a replica, watched by three Sentinels that promote it when they miss the primary.
+
+Nodes 1 and 2 are the Redis servers, nodes 3 to 5 the Sentinels (``DATA_NODES``, ``SENTINELS``).
+Every node announces 127.0.0.1 and its one port, to which clients and other nodes go alike, so what
+a Sentinel answers is right everywhere. Replication is asynchronous.
+
+The Sentinels know each other and the replica from their first start, as they would after a restart.
+Until everything is verified they wait for a long time before they call the primary down. Then
+``down-after-milliseconds`` is set to what is declared; they write that into their own files.
+
+What serving means: a primary completes a write, a replica a read, a Sentinel says who the primary
+is. A primary that was replaced is made a replica about ten seconds after it is back. Until then it
+takes writes, and they are lost.
+
+A Sentinel that did not run for two seconds distrusts its clock for the next thirty (TILT): it
+answers and promotes nobody. https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from clusters import resp
+from clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
+from clusters.launch import POLL_S, START_LIMIT_S, Server
+from clusters.links import PeerPort
+from clusters.pods import PROBE_LIMIT_S, PodCluster
+from clusters.redis import CONFIG, DATA
+from clusters.redis import SETTINGS as REDIS_SETTINGS
+from clusters.resp import ask_once
+from clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
+
+MASTER_NAME = "lockbench"
+DATA_NODES = (1, 2)
+SENTINELS = (3, 4, 5)
+QUORUM = len(SENTINELS) // 2 + 1
+
+ASK_LIMIT_S = 0.5
+# While the cluster comes up, nothing is failed over.
+PATIENT_MS = 30_000
+
+DATA_SETTINGS = {
+    **REDIS_SETTINGS,
+    "repl-diskless-sync-delay": "0",
+    "repl-ping-replica-period": "1",
+    "repl-timeout": "5",
+}
+SENTINEL_SETTINGS = {
+    "down-after-milliseconds": "1000",
+    "failover-timeout": "5000",
+    "parallel-syncs": "1",
+}
+SETTINGS = {
+    "nodes": "1 and 2 are Redis, 3 to 5 Sentinels",
+    "replication": "asynchronous",
+    **DATA_SETTINGS,
+    "quorum": str(QUORUM),
+    **SENTINEL_SETTINGS,
+}
+
+
+class SentinelCluster(PodCluster):
+    """Two Redis servers and three Sentinels."""
+
+    kind = "redis"
+    peers = (PeerPort("redis"),)
+
+    def __init__(self, plan: ClusterPlan) -> None:
+        super().__init__(plan)
+        self._first = DATA_NODES[0]  # the primary that a node without data is told of
+
+    def node_name(self, node: int) -> str:
+        """For people: ``redis-1``, ``sentinel-3``."""
+        return f"{'sentinel' if node in SENTINELS else 'redis'}-{node}"
+
+    def peer_port(self, which: int, node: int) -> int:
+        """The client port: Redis has no other."""
+        return self.port(node)
+
+    def server(self, node: int) -> Server:
+        """A Redis server or a Sentinel, whose configuration it rewrites itself from then on."""
+        if node in SENTINELS:
+            text = self._sentinel_config(node)
+            command = ["redis-server", CONFIG, "--sentinel"]
+        else:
+            text = self._data_config(node)
+            command = ["redis-server", CONFIG]
+        files = {CONFIG: text.encode(), f"{DATA}/.keep": b""}
+        return Server(command, files=files)
+
+    def before_linking(self, peer: PeerPort) -> None:
+        """When all answer, so that nobody is hung up on."""
+
+        def await_answer(node: int) -> None:
+            at = self._peer_address(0, node)
+            self._poll(
+                lambda: self.check_answer(at, PROBE_LIMIT_S),
+                START_LIMIT_S,
+                f"{self.node_name(node)} does not answer",
+            )
+
+        self._each(self.nodes, await_answer)
+
+    def wipe(self, nodes: Iterable[int]) -> None:
+        """Remove the data of killed nodes. A Redis server comes back in the role it had."""
+        self._first = self.primary() or self._first
+        self._each(list(nodes), self._replace)
+
+    # --- roles ---
+
+    def primary(self) -> int | None:
+        """Where most Sentinels send clients."""
+        votes = Counter(self._each(SENTINELS, self._sent_to))
+        node, count = votes.most_common(1)[0]
+        return node if count >= QUORUM else None
+
+    def replicas(self) -> Sequence[int]:
+        """The Redis servers that were told to follow the primary, connected to it or not."""
+        primary = self.primary()
+        if primary is None:
+            return []
+        return [node for node in DATA_NODES if self._follows(node, primary)]
+
+    def promote(self, node: int, timeout_s: float) -> None:
+        """Wait for the Sentinels' failover, and tell one to begin it where none is under way."""
+        if node not in DATA_NODES:
+            raise ClusterError(f"{self.node_name(node)} carries no data")
+        until = time.monotonic() + timeout_s
+        complaint = "no Sentinel answers"
+        while self.primary() != node:
+            try:
+                ask_once(self.address(HARNESS, SENTINELS[0]), ASK_LIMIT_S, *_sentinel("failover"))
+            except PROBE_FAILURES as error:
+                complaint = str(error)  # as a rule: one is under way
+            if time.monotonic() > until:
+                raise ClusterError(
+                    f"{self.node_name(node)} was not promoted in {timeout_s} s: {complaint}"
+                )
+            time.sleep(POLL_S)
+
+    # --- probes ---
+
+    def check_link(self, address: Address, limit_s: float) -> None:
+        """As ``check_write``, and a primary's write is read back."""
+        self._check(address, limit_s, read=True)
+
+    def check_write(self, address: Address, limit_s: float) -> None:
+        """A primary's write, a replica's read, a Sentinel's word on the primary."""
+        self._check(address, limit_s, read=False)
+
+    def check_answer(self, address: Address, limit_s: float) -> None:
+        """A pong, which is refused for as long as data is being loaded."""
+        ask_once(address, limit_s, "PING")
+
+    @contextmanager
+    def pinger(self, address: Address) -> Iterator[Callable[[], None]]:
+        """PING."""
+        with Line(address, limit_s=2.0) as line:
+
+            def ping() -> None:
+                line.renew(2.0)
+                resp.ask(line, "PING")
+
+            yield ping
+
+    def _check(self, address: Address, limit_s: float, *, read: bool) -> None:
+        with Line(address, limit_s) as line:
+            role = resp.items(resp.ask(line, "ROLE"))[0]
+            if role == "master":
+                resp.write_and_delete(line, read=read)
+            elif role == "slave":
+                resp.ask(line, "GET", "lockbench:probe")
+            else:
+                resp.items(resp.ask(line, *_sentinel("get-master-addr-by-name")))
+
+    # --- verifying ---
+
+    def _verify(self, limit_s: float) -> None:
+        super()._verify(limit_s)
+        self._poll(self._verify_replication, limit_s, "no replication")
+        self._each(
+            SENTINELS,
+            lambda node: self._poll(
+                lambda: self._verify_sentinel(node),
+                limit_s,
+                f"{self.node_name(node)} does not see everybody",
+            ),
+        )
+        for node in SENTINELS:
+            for name, value in SENTINEL_SETTINGS.items():
+                at = self.address(HARNESS, node)
+                ask_once(at, PROBE_LIMIT_S, *_sentinel("set"), name, value)
+
+    def _verify_replication(self) -> None:
+        primary = self.primary()
+        if primary is None:
+            raise ProbeFailed("the Sentinels do not agree on a primary")
+        with Line(self.address(HARNESS, primary), PROBE_LIMIT_S) as line:
+            resp.write_and_delete(line, read=True, replicas=len(DATA_NODES) - 1)
+
+    def _verify_sentinel(self, node: int) -> None:
+        """It is connected to the primary, to the replica and to the other Sentinels."""
+        with Line(self.address(HARNESS, node), PROBE_LIMIT_S) as line:
+            seen = [
+                resp.mapping(resp.ask(line, *_sentinel("master"))),
+                *map(resp.mapping, resp.items(resp.ask(line, *_sentinel("replicas")))),
+                *map(resp.mapping, resp.items(resp.ask(line, *_sentinel("sentinels")))),
+            ]
+        flags = sorted(one.get("flags", "") for one in seen)
+        if flags != ["master", "sentinel", "sentinel", "slave"]:
+            raise ProbeFailed(f"it sees {', '.join(flags)}")
+
+    # --- asking ---
+
+    def _sent_to(self, sentinel: int) -> int | None:
+        """Which node this Sentinel sends clients to; None when it does not answer."""
+        at = self.address(HARNESS, sentinel)
+        try:
+            answer = ask_once(at, ASK_LIMIT_S, *_sentinel("get-master-addr-by-name"))
+            port = int(str(resp.items(answer)[1]))
+        except PROBE_FAILURES:
+            return None
+        return next((node for node in DATA_NODES if self.port(node) == port), None)
+
+    def _follows(self, node: int, primary: int) -> bool:
+        try:
+            role = resp.items(ask_once(self.address(HARNESS, node), ASK_LIMIT_S, "ROLE"))
+        except PROBE_FAILURES:
+            return False
+        return role[0] == "slave" and role[2] == self.port(primary)
+
+    # --- configuration ---
+
+    def _data_config(self, node: int) -> str:
+        config = {
+            "port": str(self.port(node)),
+            "bind": "0.0.0.0",  # noqa: S104 - in its own namespace, for the pod's Toxiproxy
+            "protected-mode": "no",
+            "dir": DATA,
+            "replica-announce-ip": "127.0.0.1",
+            "replica-announce-port": str(self.port(node)),
+            **DATA_SETTINGS,
+        }
+        if node != self._first:
+            config["replicaof"] = f"127.0.0.1 {self.port(self._first)}"
+        return _lines(config.items())
+
+    def _sentinel_config(self, node: int) -> str:
+        (replica,) = (other for other in DATA_NODES if other != self._first)
+        words = [
+            ("myid", self._sentinel_id(node)),
+            ("monitor", f"{MASTER_NAME} 127.0.0.1 {self.port(self._first)} {QUORUM}"),
+            ("down-after-milliseconds", f"{MASTER_NAME} {PATIENT_MS}"),
+            ("known-replica", f"{MASTER_NAME} 127.0.0.1 {self.port(replica)}"),
+            ("announce-ip", "127.0.0.1"),
+            ("announce-port", str(self.port(node))),
+        ]
+        for other in SENTINELS:
+            if other != node:
+                known = f"{MASTER_NAME} 127.0.0.1 {self.port(other)} {self._sentinel_id(other)}"
+                words.append(("known-sentinel", known))
+        return _lines(
+            [
+                ("port", str(self.port(node))),
+                ("bind", "0.0.0.0"),  # noqa: S104 - as above
+                ("protected-mode", "no"),
+                ("dir", DATA),
+                *((f"sentinel {name}", value) for name, value in words),
+            ]
+        )
+
+    def _sentinel_id(self, node: int) -> str:
+        """Forty digits, as a Sentinel draws them itself."""
+        return hashlib.sha1(f"{self.id}-{node}".encode(), usedforsecurity=False).hexdigest()
+
+
+def _sentinel(command: str) -> tuple[str, ...]:
+    return ("SENTINEL", command, MASTER_NAME)
+
+
+def _lines(config: Iterable[tuple[str, str]]) -> str:
+    return "".join(f"{name} {value}\n" for name, value in config)
+
+
+TOPOLOGY = Topology(
+    name="sentinel",
+    sizes=(len(DATA_NODES) + len(SENTINELS),),
+    default_size=len(DATA_NODES) + len(SENTINELS),
+    image="redis",
+    settings=SETTINGS,
+    make=SentinelCluster,
+    quorum=False,
+)
