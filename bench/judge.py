@@ -19,6 +19,7 @@ FOLLOWS = {
     "false-release": ("wrong-release", "double-grant"),
 }
 MAY = ("breaks", "may-break")
+LOOSEST_FIRST = (*MAY, "holds", "n/a")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Expected:
         found = [self.system.expectation(fault, verdict) for fault in self.faults or (NONE,)]
         if self.exact:
             return found[0]
-        loosest = min(found, key=lambda e: ("breaks", "may-break", "holds", "n/a").index(e.expected))
+        loosest = min(found, key=lambda e: LOOSEST_FIRST.index(e.expected))
         if loosest.expected == "breaks":
             return Expectation("may-break", loosest.source, loosest.kind)
         return loosest
@@ -108,8 +109,7 @@ def judge(
         v
         for v in {*observed, *required}
         # A verdict that had to be reached and is absent is as good as unknown.
-        if observed.get(v, "unknown") == "unknown"
-        and expected.of(v).expected != "n/a"
+        if observed.get(v, "unknown") == "unknown" and expected.of(v).expected != "n/a"
     ]
     if undecided:
         return Judgement(

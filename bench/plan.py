@@ -74,7 +74,6 @@ class Case:
         own = OWN_SHARE * self.time_limit_s
         return Phases(FLOOR_S, own, self.time_limit_s - FLOOR_S - own)
 
-
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Case:
         """A case as ``asdict`` wrote it into a plan. Raises KeyError, TypeError or ValueError."""

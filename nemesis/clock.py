@@ -11,7 +11,7 @@ By default they strike what decides: one jumped node of five independent ones br
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, Final
+from typing import Final
 
 from clusters.base import Clocked, Cluster
 from nemesis.base import CLOCKS, Arena, Asked, Fault, NemesisError, Parameter

@@ -36,7 +36,7 @@ class Failover(Fault):
     parameters: ClassVar[dict[str, Parameter]] = {}
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
-        if not isinstance(cluster, Replicated) or not isinstance(cluster, Promotable):
+        if not isinstance(cluster, Promotable):
             return "it has no primary that a replica could replace"
         if not isinstance(cluster, Killable) or not isinstance(cluster, Cuttable):
             return "its servers cannot be killed or its links not be cut"

@@ -1,4 +1,4 @@
-"""``latency``: every link is slower by a fixed time, half on the way there, half on the way back."""
+"""``latency``: every link is slower by a fixed time, half of it on the way there, half back."""
 
 from __future__ import annotations
 

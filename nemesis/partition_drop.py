@@ -1,4 +1,4 @@
-"""``partition-drop``: bytes are lost, connections hang, new ones open and hang; healing closes them.
+"""``partition-drop``: bytes are lost; connections, new ones too, hang until the heal closes them.
 
 A partition that outlives TCP's and the application's time limits.
 """

@@ -7,6 +7,8 @@ server has synced. A system that syncs before it answers loses nothing that it a
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from clusters.base import Cluster, Syncing
 from nemesis.base import Arena, Asked, NemesisError
 from nemesis.kill import Kill
@@ -17,7 +19,12 @@ class PowerLoss(Kill):
 
     name = "power-loss"
     summary = "SIGKILL of servers, restarted at once without what they had not synced"
-    rules: ClassVar = ("proven", "grants-around", "promise-outlives-restart", "unsynced-lost")
+    rules: ClassVar[tuple[str, ...]] = (
+        "proven",
+        "grants-around",
+        "promise-outlives-restart",
+        "unsynced-lost",
+    )
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
         if not isinstance(cluster, Syncing):

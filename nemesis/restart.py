@@ -7,6 +7,8 @@ section on crash recovery).
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from nemesis.base import Arena, Asked
 from nemesis.kill import Kill
 from nemesis.targets import note_due, resolve
@@ -17,7 +19,7 @@ class Restart(Kill):
 
     name = "restart"
     summary = "SIGKILL of servers, restarted with their data after more than a lease"
-    rules: ClassVar = ("proven", "grants-around", "hold-across", "leader-changed")
+    rules: ClassVar[tuple[str, ...]] = ("proven", "grants-around", "hold-across", "leader-changed")
     outlived = False
 
     def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:

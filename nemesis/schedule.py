@@ -1,10 +1,10 @@
 """Schedules: what was asked for in words, and what it is once every draw is made.
 
 A fault is written ``name`` or ``name:parameter=value:…``. ``a+b`` are two that begin together,
-``a then b`` two that follow each other. Every fault takes three parameters more: ``at`` (seconds
-after the start of the contended phase; else drawn, or after the step before), ``for`` (seconds; else
-the fault's own), ``times`` and ``every`` (so often, so many seconds from one begin to the next).
-``random`` stands for faults drawn from the seed: ``random:count=5``.
+``a then b`` two that follow each other. Every fault takes four parameters more: ``at`` (seconds
+after the start of the contended phase; else drawn, or after the step before), ``for`` (seconds;
+else the fault's own), ``times`` and ``every`` (so often, so many seconds from one begin to the
+next). ``random`` stands for faults drawn from the seed: ``random:count=5``.
 
 Pure: a schedule knows what a cluster offers, but touches nothing. The same seed makes the same
 schedule; it does not make processes interleave the same.
@@ -50,6 +50,14 @@ class Wanted:
     for_s: float | None = None
     times: int = 1
     every_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnFrom:
+    """What a random schedule is drawn from: the faults that apply to the cluster, by weight."""
+
+    cluster: Cluster
+    weights: Mapping[str, float]
 
 
 # Steps follow each other; the faults of one step begin together.
@@ -143,7 +151,8 @@ def resolve(
             # Drawn for each in turn, whatever the others are.
             own = random.Random(rng.getrandbits(64))
             if one.name == RANDOM:
-                made = _random(one, begin_s, own, lease_ttl_s, cluster, weights or {})
+                drawn_from = DrawnFrom(cluster, weights or {})
+                made = _random(one, begin_s, own, lease_ttl_s, drawn_from)
             else:
                 made = _repeated(one, begin_s, own, lease_ttl_s)
             found += made
@@ -183,11 +192,11 @@ def _random(
     begin_s: float,
     rng: random.Random,
     lease_ttl_s: float,
-    cluster: Cluster,
-    weights: Mapping[str, float],
+    drawn_from: DrawnFrom,
 ) -> list[Injection]:
     """Faults one after the other, drawn from those that apply, with parameters of their own."""
-    fitting = candidates(cluster, weights)
+    cluster = drawn_from.cluster
+    fitting = candidates(cluster, drawn_from.weights)
     if not fitting:
         raise ScheduleError(f"no fault that could be drawn applies to {cluster.plan.topology}")
     made: list[Injection] = []

@@ -109,5 +109,6 @@ def _known(path: Path, where: str, found: Mapping[str, Any], known: set[str]) ->
     extra = sorted(found.keys() - known)
     if extra:
         raise ScheduleError(
-            f"{path}: {where} has the unknown key {extra[0]!r}; known are {', '.join(sorted(known))}"
+            f"{path}: {where} has the unknown key {extra[0]!r}; "
+            f"known are {', '.join(sorted(known))}"
         )

@@ -54,8 +54,8 @@ def server_side(shape: str, nodes: Sequence[int], leader: int | None, rng: rando
     others = rng.sample([n for n in nodes if n != leader], len(nodes) - (leader is not None))
     order = ([] if leader is None else [leader]) + others
     # A minority that the leader is not in, or the whole majority away from the leader's rest.
-    small = others[: minority(nodes)] if shape == MINORITY else order[: len(nodes) - majority(nodes)]
-    away = sorted(small)
+    rest = order[: len(nodes) - majority(nodes)]
+    away = sorted(others[: minority(nodes)] if shape == MINORITY else rest)
     return Sides(tuple(away), split(away, (n for n in nodes if n not in away)))
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from clusters.base import Shape
-from nemesis.base import Arena, Parameter
 from nemesis.bandwidth import PROBE_BYTES
+from nemesis.base import Arena, Parameter
 from nemesis.slow import ON, Slow
 
 
