@@ -14,10 +14,10 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from rich.console import Console
 
@@ -151,7 +151,7 @@ def _say_where(cluster: Cluster, case: plan.Case, console: Console) -> None:
 def _serve(prompt: Prompt, console: Console) -> None:
     """Answers the terminal and the socket until the end of either's wish."""
     with _listening() as listener:
-        sources: list[object] = [listener]
+        sources: list[socket.socket | TextIO] = [listener]
         if sys.stdin.isatty():
             sources.append(sys.stdin)
         while True:
@@ -160,10 +160,7 @@ def _serve(prompt: Prompt, console: Console) -> None:
             ready, _, _ = select.select(sources, [], [])
             if listener in ready:
                 with listener.accept()[0] as line:
-                    line.settimeout(ANSWER_S)
-                    said = prompt.answer(line.makefile("r", encoding="utf-8").readline())
-                    line.sendall((("the cluster goes" if said is None else said) + "\n").encode())
-                    if said is None:
+                    if not _answer(prompt, line):
                         return
             if sys.stdin in ready:
                 typed = sys.stdin.readline()
@@ -171,6 +168,18 @@ def _serve(prompt: Prompt, console: Console) -> None:
                 if said is None:
                     return
                 console.print(said, highlight=False, markup=False)
+
+
+def _answer(prompt: Prompt, line: socket.socket) -> bool:
+    """One command from another terminal; whether the cluster stays."""
+    line.settimeout(ANSWER_S)
+    said: str | None = ""
+    with suppress(OSError):
+        asked = line.makefile("r", encoding="utf-8").readline()
+        # Whoever only looks whether somebody listens asks nothing.
+        said = prompt.answer(asked) if asked else ""
+        line.sendall((("the cluster goes" if said is None else said) + "\n").encode())
+    return said is not None
 
 
 @contextmanager
