@@ -199,6 +199,22 @@ def check(
     )
 
 
+@app.command()
+def compare(
+    base: Annotated[Path, typer.Argument(help="A run folder, or a folder of runs.")],
+    new: Annotated[Path, typer.Argument(help="The same, of what is new.")],
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Compare what is not the same experiment too.")
+    ] = False,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML into this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what changed between stored runs; verdicts count, numbers inform."""
+    from bench.compare import compare as compare_runs
+
+    raise Done(compare_runs(base, new, anyway=anyway, as_json=as_json, junit=junit, out=out))
+
+
 @app.command("break")
 def break_(
     topology: Annotated[str | None, typer.Option(help="Which cluster to start.")] = None,

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from bench.errors import Ending
-from locks.base import VERDICTS, Expectation, System
+from locks.base import NAMED_VERDICTS, VERDICTS, Expectation, System
 from nemesis.registry import NONE
 
 # Verdicts that follow from another one are expected where that one is.
@@ -95,7 +95,7 @@ def judge(
         )
     if failure is not None:
         return Judgement(Ending.BENCH, "failed", failure)
-    due = [v for v in VERDICTS if expected.of(v).expected == "breaks"]
+    due = [v for v in NAMED_VERDICTS if expected.of(v).expected == "breaks"]
     missing = [v for v in due if v not in broken and v not in shown_before]
     if missing:
         return Judgement(

@@ -13,8 +13,8 @@ A write is a lost update in a replay when it is applied although the replay's ve
 since the hold last read (or wrote) the key in the replay. Stale operations are the real ones: which
 promise had ended does not depend on what the resource refuses.
 
-Operations whose reply was lost are not in the history as applied; where versions show that one is
-missing, an anonymous write that nobody refuses stands in its place.
+Operations whose reply was lost are in the history as applied where the resource's log was joined;
+where versions show that one is missing, an anonymous write that nobody refuses stands in its place.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from checker.intervals import running_max
 from checker.promises import FOREVER, Bools, Links, Rows, by_key_and_time, owners, rows_of
 from checker.words import Case
 from history.columns import History, Ints
+from history.joining import killed_worker
 from history.op import NULL, F, Fault, Type
 from history.recorder import PROCESSES_PER_WORKER
 
@@ -136,7 +137,7 @@ def _leaks(case: Case, links: Links) -> list[dict[str, object]]:
         for held in np.flatnonzero(mine & promises.outer & (promises.release < 0)):
             ends.setdefault(int(held), died)
     for fault in history.faults:
-        if fault.facts.get("killed") is True or fault.name == "client-kill":
+        if killed_worker(fault) is not None:
             for i in held_by(case, fault):
                 ends.setdefault(i, fault.begin_ns[0])
     found = []

@@ -4,15 +4,16 @@ The resource lies outside the faults' reach and checks nothing: it applies every
 of arrival and counts the writes of each key in a version. A read returns the version found
 (``value``); a write names the version that had been read (``version``) and returns the version it
 made (``value``). ``applied_ns`` says when the resource applied it; without it an operation counts
-as late only if all of its window was late.
+as late only if all of its window was late. An operation whose outcome its client never learned, but
+of which the resource's log says when it was applied, counts as applied then.
 
 ``stale-holder``: an operation was applied after its hold's promise had ended and after a later
 grant had completed, even if that one was already released. The service did nothing wrong; this is
 what a client that was frozen or slow does to everybody else.
 
-``lost-update``: an acknowledged write did not build on the state that it replaced, so somebody's
+``lost-update``: an applied write did not build on the state that it replaced, so somebody's
 update is gone: it made a version that is not the successor of the one that had been read, or two
-acknowledged writes build on the same version, or a version was seen again after a later one had
+applied writes build on the same version, or a version was seen again after a later one had
 been acknowledged.
 """
 
@@ -33,7 +34,7 @@ from history.op import NULL, F, Mode, Type
 
 @dataclass(frozen=True)
 class Uses:
-    """The acknowledged operations on guarded resources.
+    """The operations that guarded resources applied.
 
     ``row``       in the history, in the order of invocation
     ``grant``     the hold's grant, -1 where the acquire is unknown or missing
@@ -51,7 +52,8 @@ def uses(case: Case, links: Links) -> Uses:
     """All reads and writes on lock keys, with what is known of their holds."""
     history, promises = case.history, case.promises
     guarded = ~keys_of(history, RESOURCES)
-    chosen = ((history.f == F.READ) | (history.f == F.WRITE)) & (history.type == Type.OK)
+    done = (history.type == Type.OK) | ((history.type == Type.INFO) & (history.applied_ns != NULL))
+    chosen = ((history.f == F.READ) | (history.f == F.WRITE)) & done
     row = np.flatnonzero(chosen)
     row = row[guarded[history.key[row]]]
     grant_of = np.full(len(history) + 1, -1, np.intp)
@@ -99,7 +101,7 @@ def stale_holder(case: Case, used: Uses) -> Verdict | None:
 
 
 def lost_update(case: Case, used: Uses) -> Verdict | None:
-    """Absent when no acknowledged write says on which version it builds."""
+    """Absent when no applied write says on which version it builds."""
     history = case.history
     writes = used.row[history.f[used.row] == F.WRITE]
     writes = writes[(history.version[writes] != NULL) & (history.value[writes] != NULL)]
@@ -119,14 +121,14 @@ def lost_update(case: Case, used: Uses) -> Verdict | None:
         if made == read + 1:
             what = (
                 f"{case.name(row)}'s write of {case.key(row)} was made from version {read}, from "
-                f"which another acknowledged write had been made already"
+                f"which another write had been made already"
             )
         evidence = _competitors(case, writes, row)
     else:
         row = int(returned[0])
         what = (
             f"{case.name(row)}'s {F(int(history.f[row])).word} of {case.key(row)} met version "
-            f"{int(history.value[row])} after a later one had been acknowledged"
+            f"{int(history.value[row])} after a later one had been there"
         )
         evidence = [operation(case, row)]
     at = clock(history, [_applied(case, row)])[0]
@@ -170,7 +172,7 @@ def _successors(case: Case) -> Rows:
 
 
 def _forks(case: Case, writes: Rows) -> Rows:
-    """Acknowledged writes that do not build on what they replaced."""
+    """Writes that do not build on what they replaced."""
     history = case.history
     read, made = history.version[writes], history.value[writes]
     skipped = made != read + 1
@@ -217,8 +219,10 @@ def _returns(case: Case, rows: Rows) -> Rows:
 
 def _behind(case: Case, rows: Rows, versions: Ints) -> Bools:
     history = case.history
-    by_end = np.argsort(history.complete_ns[rows], kind="stable")
-    ended = history.complete_ns[rows][by_end] + history.epsilon_ns
+    done = history.complete_ns[rows]
+    done = np.where(done == NULL, history.applied_ns[rows], done)
+    by_end = np.argsort(done, kind="stable")
+    ended = done[by_end] + history.epsilon_ns
     highest = np.maximum.accumulate(versions[by_end])
     before = np.searchsorted(ended, history.invoke_ns[rows] - history.epsilon_ns, side="left") - 1
     return (before >= 0) & (highest[np.maximum(before, 0)] > versions)

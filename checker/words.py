@@ -91,7 +91,12 @@ def operation(case: Case, row: int, remark: str = "") -> dict[str, object]:
     kind = Type(int(history.type[row]))
     begin, end = int(history.invoke_ns[row]), int(history.complete_ns[row])
     error = history.errors[int(history.error[row])] if history.error[row] >= 0 else None
-    if end == NULL:
+    applied = int(history.applied_ns[row])
+    if end == NULL and applied != NULL:
+        window = "from {} s on, applied at {} s, reply never seen".format(
+            *clock(history, [begin, applied])
+        )
+    elif end == NULL:
         window = f"from {clock(history, [begin])[0]} s on, outcome unknown"
     else:
         window = "from {} to {} s".format(*clock(history, [begin, end]))

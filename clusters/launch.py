@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from clusters import images, links, owner, ports
-from clusters.base import ClusterError, ClusterPlan
+from clusters.base import HARNESS, ClusterError, ClusterPlan
 from clusters.docker import Container, Engine, EngineError, Network
 from clusters.links import PeerPort
 from clusters.toxiproxy import LinkServer, Listen
@@ -83,6 +83,7 @@ class Pods(ABC):
         if not 1 <= plan.size <= NODES_MAX:
             raise ClusterError(f"{plan.topology}: {plan.size} nodes; 1 to {NODES_MAX} are possible")
         self.plan = plan
+        self._base = links.base(plan.network)
         self.id = f"{re.sub(r'[^A-Za-z0-9_.]', '-', plan.run_id)}-{secrets.token_hex(3)}"
         self._engine: Engine
         self._block: ports.Block
@@ -166,7 +167,12 @@ class Pods(ABC):
         pod.links.wait_until_up(START_LIMIT_S)
         here = f"{ports.LOOPBACK}:{self.port(node)}"
         pod.links.populate(
-            Listen(links.client_link(group), f"0.0.0.0:{CLIENT_PORTS + group}", here)
+            Listen(
+                links.client_link(group),
+                f"0.0.0.0:{CLIENT_PORTS + group}",
+                here,
+                links.Link() if group == HARNESS else self._base,
+            )
             for group in self._groups
         )
 
@@ -176,6 +182,7 @@ class Pods(ABC):
                 links.peer_link(self.peers[which], other),
                 f"{ports.LOOPBACK}:{self.peer_port(which, other)}",
                 "{}:{}".format(*self._peer_address(which, other)),
+                self._base,
             )
             for other in self.nodes
             if other != node

@@ -6,22 +6,26 @@ nodes sits in the pod of the node it starts from, so that nothing a node sends g
 *drop*: connections hang, what is sent is lost, new connections are accepted and hang; healing
 closes them all. *stall*: the same, but what is sent is kept and delivered after the heal.
 *reject*: connections are closed, new ones refused (through a published port: closed at once).
+
+One way, the kernel still acknowledges and connections still open: only what programs say is lost. A
+drop ends the connections at the heal, both ways, since a stream with a hole must not go on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from clusters.base import HARNESS, ClusterError, Cut, Edge
-
-HOUR_MS = 3_600_000
+from clusters.base import HARNESS, NETWORKS, ClusterError, Cut, Edge, Shape
 
 # How the names of links begin whose refused dials are tried again, and how Toxiproxy is told.
 PATIENT = "patient-"
 PATIENT_ENV = {"LOCKBENCH_PATIENT_LINKS": PATIENT}
-STREAMS = ("upstream", "downstream")
+
+# Of a connection: what its opener sends, and what it is answered.
+Direction = Literal["upstream", "downstream"]
+BOTH: Sequence[Direction] = ("upstream", "downstream")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,28 +43,61 @@ class PeerPort:
 
 
 @dataclass(frozen=True, slots=True)
-class Toxic:
-    """One toxic on one stream. Always applied to every connection, always with exact figures:
-    Toxiproxy's own randomness cannot be seeded."""
+class Stream:
+    """What one direction of a link suffers. The fields are those of our toxic
+    (``images/toxiproxy/link_toxic.go``); all empty: nothing."""
 
-    type: str
-    stream: str
-    attributes: Mapping[str, int]
+    cut: Literal["", "drop", "stall"] = ""
+    latency_ms: int = 0
+    rate_kb_s: int = 0
+    slice_bytes: int = 0
+    slice_delay_us: int = 0
 
-    @property
-    def name(self) -> str:
-        """Unique within a proxy."""
-        return f"{self.type}_{self.stream}"
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What a link is to be. ``streams`` is empty for the harness' own: nothing is put there."""
+
+    enabled: bool = True
+    streams: Mapping[Direction, Stream] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyCut:
-    """What to do to one proxy: disable it, or add these toxics in this order."""
+    """What to cut of one proxy: refuse connections, or cut these streams."""
 
     pod: int
     proxy: str
-    toxics: Sequence[Toxic]
-    disable: bool = False
+    how: Cut
+    streams: Sequence[Direction] = BOTH
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """Where a link is."""
+
+    pod: int
+    name: str
+
+
+def shaped(shape: Shape) -> Link:
+    """Say what a link of this shape is. ClusterError: a figure is negative."""
+    common = (shape.rate_kb_s, shape.slice_bytes, shape.slice_delay_us)
+    if min(shape.request_latency_ms, shape.reply_latency_ms, *common) < 0:
+        raise ClusterError(f"no figure of a link's shape may be negative: {shape}")
+    return Link(
+        streams={
+            "upstream": Stream("", shape.request_latency_ms, *common),
+            "downstream": Stream("", shape.reply_latency_ms, *common),
+        }
+    )
+
+
+def base(network: str) -> Link:
+    """Say what a link is while nothing is wrong with it. ClusterError: no such network."""
+    if network not in NETWORKS:
+        raise ClusterError(f"no network is called {network}; there are {', '.join(NETWORKS)}")
+    return shaped(NETWORKS[network])
 
 
 def client_link(group: int) -> str:
@@ -79,50 +116,48 @@ def edges(nodes: Sequence[int], groups: int, peers: Sequence[PeerPort]) -> list[
     return between + [Edge(-g, j) for g in range(1, groups + 1) for j in nodes]
 
 
-def cut_plan(
-    edges_: Iterable[Edge], how: Cut, peers: Sequence[PeerPort], paused: Iterable[int] = ()
-) -> list[ProxyCut]:
-    """Say what cutting these links means.
+def proxies(edge: Edge, peers: Sequence[PeerPort]) -> list[tuple[Proxy, PeerPort | None]]:
+    """List the proxies of a link, with the port that each leads to. ClusterError: the harness'."""
+    if HARNESS in {edge.source, edge.target}:
+        node = max(edge.source, edge.target)
+        raise ClusterError(f"the harness' own link to node {node} is never cut or slowed")
+    if edge.target < 0:
+        raise ClusterError(f"no link starts at node {edge.source} and leads to a client group")
+    if edge.source < 0:
+        return [(Proxy(edge.target, client_link(-edge.source)), None)]
+    return [(Proxy(edge.source, peer_link(port, edge.target)), port) for port in peers]
 
-    ClusterError: an edge of the harness, or a link to be disabled that leads to a paused node.
 
-    Disabling waits for dials under way, and a paused node may never answer one; Toxiproxy's whole
-    API then hangs. A drop towards a paused node therefore drops on every port.
+def cut_plan(edges_: Iterable[Edge], how: Cut, peers: Sequence[PeerPort]) -> list[ProxyCut]:
+    """Say what cutting these links both ways means. ClusterError: an edge of the harness."""
+    return [
+        ProxyCut(proxy.pod, proxy.name, port.drop_as if port and how == "drop" else how)
+        for edge in edges_
+        for proxy, port in proxies(edge, peers)
+    ]
+
+
+def one_way_plan(edges_: Iterable[Edge], how: Cut, peers: Sequence[PeerPort]) -> list[ProxyCut]:
+    """Say what cutting all that ``source`` sends to ``target`` means.
+
+    That is the requests on the link from one to the other, and the replies on the link back. A port
+    that a silent connection blocks is cut like the others: refusing would cut both ways.
+    ClusterError: *reject*, which has no direction, or an edge of the harness.
     """
-    frozen = set(paused)
+    if how == "reject":
+        raise ClusterError("a refusal has no direction: only drop and stall cut one way")
     plan = []
     for edge in edges_:
-        if edge.source == HARNESS:
-            raise ClusterError(f"the harness' own link to node {edge.target} is never cut")
-        if how == "reject" and edge.target in frozen:
-            raise ClusterError(
-                f"node {edge.target} is paused: unpause it before refusing links to it"
-            )
-        if edge.source < 0:
-            plan.append(_proxy_cut(edge.target, client_link(-edge.source), how))
-            continue
-        for port in peers:
-            way = port.drop_as if how == "drop" and edge.target not in frozen else how
-            plan.append(_proxy_cut(edge.source, peer_link(port, edge.target), way))
+        if edge.source < 0 and edge.target < 0:
+            raise ClusterError(f"client groups have no links between them: {edge}")
+        ways: list[tuple[Edge, Direction]] = []
+        if edge.target >= 0:
+            ways.append((edge, "upstream"))
+        if edge.source >= 0:
+            ways.append((Edge(edge.target, edge.source), "downstream"))
+        plan += [
+            ProxyCut(proxy.pod, proxy.name, how, (direction,))
+            for link, direction in ways
+            for proxy, _ in proxies(link, peers)
+        ]
     return plan
-
-
-def toxics(how: Cut) -> list[Toxic]:
-    """Return the toxics of a cut, in order: what keeps the closing back comes first for a drop,
-    or the end of a connection would slip through before bytes are dropped.
-
-    A stall holds bytes by an hour of latency. A bandwidth of zero would do too, but cannot be let
-    go safely: Toxiproxy crashes when the rate changes at the wrong moment.
-    """
-    kept_open = {"slow_close": {"delay": HOUR_MS}}
-    if how == "drop":
-        order = kept_open | {"timeout": {"timeout": 0}}
-    elif how == "stall":
-        order = {"latency": {"latency": HOUR_MS}} | kept_open
-    else:
-        return []
-    return [Toxic(kind, stream, what) for stream in STREAMS for kind, what in order.items()]
-
-
-def _proxy_cut(pod: int, proxy: str, how: Cut) -> ProxyCut:
-    return ProxyCut(pod, proxy, toxics(how), disable=how == "reject")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 
 from clusters import links
-from clusters.base import HARNESS, Cluster, ClusterError, Cut, Edge, Led
+from clusters.base import HARNESS, Cluster, ClusterError, Cut, Edge, Led, Shape
 from clusters.docker import EngineError
 from clusters.launch import START_LIMIT_S, Pods
 from clusters.links import ProxyCut
@@ -130,20 +130,45 @@ class PodCluster(Pods, Cluster):
         return links.edges(self.nodes, self.plan.groups, self.peers)
 
     def cut(self, edges: Iterable[Edge], how: Cut) -> None:
-        """Cut both streams of each link, the pods at once, the links of one pod after another."""
-        by_pod: dict[int, list[ProxyCut]] = defaultdict(list)
-        for cut in links.cut_plan(edges, how, self.peers, self._paused):
-            by_pod[cut.pod].append(cut)
+        """Cut both streams of each link; one call per pod, the pods at once."""
+        self._cut(links.cut_plan(edges, how, self.peers))
 
-        def cut_pod(pod: int) -> None:
-            for cut in by_pod[pod]:
-                self._pods[pod].links.apply(cut)
+    def cut_one_way(self, edges: Iterable[Edge], how: Cut) -> None:
+        """Cut what ``source`` sends to ``target``, on connections that either opened."""
+        self._cut(links.one_way_plan(edges, how, self.peers))
 
-        self._each(by_pod, cut_pod)
+    def shape(self, edges: Iterable[Edge], shape: Shape) -> None:
+        """Give links a shape in place of the base state, open connections included."""
+        link = links.shaped(shape)
+        found = self._proxies(edges)
+        self._each(found, lambda pod: self._pods[pod].links.shape(found[pod], link))
+
+    def reset(self, edges: Iterable[Edge]) -> None:
+        """Reset every open connection of these links, at both ends."""
+        found = self._proxies(edges)
+        self._each(found, lambda pod: self._pods[pod].links.reset(found[pod]))
 
     def heal(self) -> None:
-        """Restore every link, and see that Toxiproxy says so."""
+        """Restore every link to its base state, and see that Toxiproxy says so."""
         self._each(self.nodes, lambda node: self._pods[node].links.heal())
+
+    def _cut(self, plan: Iterable[ProxyCut]) -> None:
+        by_pod: dict[int, list[ProxyCut]] = defaultdict(list)
+        for cut in plan:
+            by_pod[self._known(cut.pod)].append(cut)
+        self._each(by_pod, lambda pod: self._pods[pod].links.cut(by_pod[pod]))
+
+    def _proxies(self, edges: Iterable[Edge]) -> dict[int, list[str]]:
+        by_pod: dict[int, list[str]] = defaultdict(list)
+        for edge in edges:
+            for proxy, _ in links.proxies(edge, self.peers):
+                by_pod[self._known(proxy.pod)].append(proxy.name)
+        return by_pod
+
+    def _known(self, node: int) -> int:
+        if node not in self._pods:
+            raise ClusterError(f"{self.plan.topology} has no running node {node}")
+        return node
 
     # --- processes ---
 

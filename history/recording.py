@@ -1,25 +1,28 @@
 """Reads and completes a recording: the folder that recorders, nemesis and bench write into.
 
 Works on a folder whose writers were killed: segments are read up to the last record that was begun,
-and operations without an outcome become ``info``.
+and operations without an outcome become ``info``; what others saw of them is joined in
+(``history.joining``). A file that is missing or damaged is an error, never a shorter history.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from history.columns import History, Ids, null_column
+from history.joining import unanswered, with_applied, with_deaths
 from history.layout import HEADER_BYTES, MAGIC, NO_STRING, RECORD
 from history.op import NULL, F, Fault, Mode, Object, Type
 
 META = "meta.json"
 FAULTS = "faults.jsonl"
+RESOURCE = "resource"  # the folder of the guarded resource's log
 
 
 class UnreadableHistory(Exception):
@@ -88,20 +91,36 @@ def is_recording(folder: Path) -> bool:
 
 
 def read_recording(folder: Path) -> History:
-    """All workers of one case merged, in the order of invocation. Raises UnreadableHistory."""
+    """All workers of one case merged, in the order of invocation, with what the guarded resource's
+    log and the faults say of operations and holds whose client was killed. Raises
+    UnreadableHistory."""
     try:
         meta = json.loads((folder / META).read_text(encoding="utf-8"))
         objects = {key: Object(**o) for key, o in meta["objects"].items()}
         epsilon_ns = int(meta["epsilon_ns"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UnreadableHistory(f"{folder / META}: {error}") from error
+    history = replace(
+        _read_workers(folder),
+        objects=objects,
+        faults=_read_faults(folder / FAULTS),
+        epsilon_ns=epsilon_ns,
+    )
+    if (folder / RESOURCE).is_dir() and len(unanswered(history)):
+        history = with_applied(history, _read_workers(folder / RESOURCE))
+    return with_deaths(history)
+
+
+def _read_workers(folder: Path) -> History:
+    """The records of every worker in a folder, in the order of invocation."""
     strings: dict[str, int] = {}
     parts: list[NDArray[np.void]] = []
     keys: list[Ids] = []
     errors: list[Ids] = []
-    for names in sorted(folder.glob("*.strings")):
-        table = _string_table(names, strings)
-        for segment in sorted(folder.glob(f"{names.stem}.*.ops"), key=_segment_number):
+    for worker, segments in _segments(folder).items():
+        names = folder / f"{worker}.strings"
+        table = _string_table(names, strings) if names.exists() else np.empty(0, np.int32)
+        for segment in segments:
             part = _read_segment(segment)
             parts.append(part)
             keys.append(_translate(part["key"], table, segment))
@@ -114,7 +133,11 @@ def read_recording(folder: Path) -> History:
     rows, key, said = rows[order], key[order], said[order]
     names_by_id = tuple(strings)
     ended = rows["type"].copy()
-    ended[ended == Type.OPEN] = Type.INFO
+    # A writer killed while it completed a record may have left half of the answer: no answer.
+    open_ = ended == Type.OPEN
+    ended[open_] = Type.INFO
+    for name in ANSWER:
+        rows[name][open_] = NULL
 
     def column(name: str) -> NDArray[np.int64]:
         values = rows[name]
@@ -132,9 +155,6 @@ def read_recording(folder: Path) -> History:
         invoke_ns=np.ascontiguousarray(rows["invoke_ns"]),
         keys=names_by_id,
         errors=names_by_id,
-        objects=objects,
-        faults=_read_faults(folder / FAULTS),
-        epsilon_ns=epsilon_ns,
         intended_ns=column("intended_ns"),
         complete_ns=column("complete_ns"),
         hold=column("hold"),
@@ -149,6 +169,24 @@ def read_recording(folder: Path) -> History:
     )
 
 
+def _segments(folder: Path) -> dict[int, list[Path]]:
+    """The segments of every worker, none of them missing. Raises UnreadableHistory."""
+    found: dict[int, list[Path]] = {}
+    for path in folder.glob("*.ops"):
+        try:
+            worker, _ = (int(part) for part in path.stem.split("."))
+        except ValueError:
+            raise UnreadableHistory(f"{path}: not named <worker>.<number>.ops") from None
+        found.setdefault(worker, []).append(path)
+    for worker, paths in found.items():
+        paths.sort(key=_segment_number)
+        missing = set(range(len(paths))) - {_segment_number(path) for path in paths}
+        if missing:
+            raise UnreadableHistory(f"{folder}: {worker}.{min(missing)}.ops is missing")
+    return dict(sorted(found.items()))
+
+
+ANSWER = ("complete_ns", "value", "fence", "sent_ns", "valid_until_ns", "applied_ns")
 TIMES = ("invoke_ns", "complete_ns", "sent_ns", "valid_until_ns", "applied_ns")
 TIME_MAX = 2**61  # so that sums and differences stay within 64 bits
 
@@ -162,8 +200,14 @@ def records_of(segment: Path, first: int) -> NDArray[np.void]:
 
 def _read_segment(path: Path) -> NDArray[np.void]:
     with path.open("rb") as file:
-        if file.read(len(MAGIC)) != MAGIC:
-            raise UnreadableHistory(f"{path}: not a recorded segment")
+        magic = file.read(len(MAGIC))
+    if magic != MAGIC:
+        if not np.any(np.fromfile(path, np.uint8)):
+            # Its writer was killed before it had set the file up.
+            return np.empty(0, RECORD)
+        raise UnreadableHistory(f"{path}: not a recorded segment")
+    if (path.stat().st_size - HEADER_BYTES) % RECORD.itemsize:
+        raise UnreadableHistory(f"{path}: ends in the middle of a record")
     return records_of(path, 0)
 
 

@@ -15,6 +15,7 @@ time. Timeouts are explicit and retries are zero, so that one call is one attemp
 
 from __future__ import annotations
 
+import math
 import random
 import secrets
 import time
@@ -100,6 +101,14 @@ class Extendable(Protocol):
         """Lets the hold live ``ttl_s`` from now, if it is still this client's."""
 
 
+@runtime_checkable
+class Shareable(Protocol):
+    """A lock that many readers may hold together, but none of them beside a writer."""
+
+    def acquire_shared(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
+        """As ``Lock.acquire``, which asks to write; this asks to read."""
+
+
 class Observer(Protocol):
     """Where a lock reports what happens to a hold in the background.
 
@@ -138,6 +147,7 @@ class Connect(Protocol):
 
 Verdict = Literal["holds", "breaks", "may-break", "n/a"]
 Kind = Literal["documented-limit", "defect", "control"]
+LockKind = Literal["mutex", "reentrant", "read-write", "semaphore"]
 
 # The verdicts that every lock is judged by (see ``checker``).
 VERDICTS = (
@@ -148,6 +158,8 @@ VERDICTS = (
     "fence-order",
     "lost-update",
 )
+# Those that a lock may be expected to break, though not every load gives reason to reach them.
+NAMED_VERDICTS = (*VERDICTS, "wrong-extend")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +182,12 @@ class Expectation:
 @dataclass(frozen=True)
 class System:
     """The declaration of a lock. ``expectations`` maps fault → verdict → what is expected; whatever
-    is not listed is expected to hold, on the word of ``source``."""
+    is not listed is expected to hold, on the word of ``source``.
+
+    ``parameters`` are what may be written behind the name (``redis-token:backoff=fixed``): their
+    values, the default first; ``connect`` takes them as keywords. ``pace`` changes the load where a
+    lock shows what it is only under another one (see ``workloads.load.Pace``).
+    """
 
     name: str
     topologies: tuple[str, ...]
@@ -181,6 +198,11 @@ class System:
     connect: Connect
     outcomes: Mapping[str, str]  # error of the client → outcome, the table a test holds it to
     expectations: Mapping[str, Mapping[str, Expectation]] = field(default_factory=dict)
+    kind: LockKind = "mutex"
+    permits: int | None = None  # of a semaphore
+    limited: bool = True  # whether every grant has a ``valid_until_ns``
+    parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    pace: Mapping[str, float] = field(default_factory=dict)
 
     def expectation(self, fault: str, verdict: str) -> Expectation:
         """``fault`` is the fault's name without parameters."""
@@ -222,18 +244,31 @@ class Deadline:
         return time.monotonic_ns() >= self.at_ns
 
 
+BackoffStyle = Literal["jitter", "exponential", "fixed"]
+BACKOFFS: tuple[BackoffStyle, ...] = ("jitter", "exponential", "fixed")
+
+
 class Backoff:
-    """Growing, jittered pauses between the tries of one wait: each is drawn between ``min_s`` and a
-    ceiling that doubles from twice ``min_s`` to ``max_s``."""
+    """Pauses between the tries of one wait, up to a ceiling that doubles from twice ``min_s`` to
+    ``max_s``. ``jitter`` draws each between ``min_s`` and the ceiling, ``exponential`` takes the
+    ceiling itself, ``fixed`` always the geometric mean of ``min_s`` and ``max_s``."""
 
-    __slots__ = ("_ceiling_s", "max_s", "min_s")
+    __slots__ = ("_ceiling_s", "_style", "max_s", "min_s")
 
-    def __init__(self, min_s: float, max_s: float) -> None:
+    def __init__(self, min_s: float, max_s: float, style: BackoffStyle = "jitter") -> None:
         self.min_s = min_s
         self.max_s = max_s
+        self._style = style
         self._ceiling_s = min_s
 
     def pause(self, limit_s: float) -> None:
         """Sleeps for the next pause, but never longer than ``limit_s``."""
+        time.sleep(max(0.0, min(limit_s, self._next_s())))
+
+    def _next_s(self) -> float:
+        if self._style == "fixed":
+            return math.sqrt(self.min_s * self.max_s)
         self._ceiling_s = min(self.max_s, 2 * self._ceiling_s)
-        time.sleep(max(0.0, min(limit_s, _jitter.uniform(self.min_s, self._ceiling_s))))
+        if self._style == "exponential":
+            return self._ceiling_s
+        return _jitter.uniform(self.min_s, self._ceiling_s)

@@ -23,15 +23,17 @@ from locks.base import Address
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A Lua script with one key, and the name under which a server remembers it."""
+    """A Lua script, the name under which a server remembers it, and how many keys it takes."""
 
     text: str
     sha: str
+    keys: int
 
     @classmethod
-    def of(cls, text: str) -> Script:
+    def of(cls, text: str, keys: int = 1) -> Script:
         """SHA-1 is what EVALSHA asks for; nothing rests on its strength."""
-        return cls(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+        sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+        return cls(text, sha, keys)
 
 
 # https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
@@ -86,13 +88,20 @@ class Link:
         self._connection.send_command(*command)
         return self._connection.read_response()
 
-    def run(self, script: Script, key: str, *arguments: str | int) -> Any:
-        """Runs a script by its name. NOSCRIPT is a refusal, so sending the text is no retry of
-        anything that might have happened."""
+    def run(self, script: Script, *words: str | int) -> Any:
+        """Runs a script by its name; ``words`` are its keys and then its arguments. NOSCRIPT is a
+        refusal, so sending the text is no retry of anything that might have happened."""
         try:
-            return self.call("EVALSHA", script.sha, 1, key, *arguments)
+            return self.call("EVALSHA", script.sha, script.keys, *words)
         except NoScriptError:
-            return self.call("EVAL", script.text, 1, key, *arguments)
+            return self.call("EVAL", script.text, script.keys, *words)
+
+    def heard(self, limit_s: float) -> Any:
+        """What the server says unasked, or None if it says nothing for ``limit_s``. Raises
+        RedisError when the connection has ended."""
+        if not self._connection.can_read(max(0.0, limit_s)):
+            return None
+        return self._connection.read_response()
 
     def close(self) -> None:
         """Never raises."""

@@ -55,8 +55,8 @@ from locks.base import (
     Unknown,
     token_of,
 )
+from locks.redis_expectations import CONSEQUENCE, KLEPPMANN, LOCK_DOC, PERSISTENCE_DOC
 from locks.redis_link import DELETE_OWN, EXTEND_OWN, Script
-from locks.redis_token import CONSEQUENCE, KLEPPMANN, LOCK_DOC, PERSISTENCE_DOC
 from locks.redlock_nodes import Nodes, Question
 
 POLL_MIN_S = 0.002

@@ -2,6 +2,8 @@
 
 A lock from elsewhere joins by ``path.py:Name``, where Name is a System or a class that can be
 called like ``Connect``.
+
+A lock with parameters is also found under ``name:parameter=value:…``, and is then called so.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ import importlib.util
 import inspect
 import pkgutil
 import sys
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -48,12 +51,36 @@ def collected(modules: Iterable[ModuleType]) -> dict[str, System]:
 
 
 def find(name: str) -> System:
-    """A lock by its name, or by ``path.py:Name``."""
-    if name in systems():
-        return systems()[name]
+    """A lock by its name, with or without parameters, or by ``path.py:Name``."""
+    plain, *settings = name.split(":")
+    if plain in systems():
+        return _with_parameters(systems()[plain], name, settings)
     if ":" in name:
         return load(name)
     raise LockNotFoundError(f"unknown lock {name!r}: the locks are {', '.join(systems())}")
+
+
+def _with_parameters(system: System, spec: str, settings: Sequence[str]) -> System:
+    """The lock as ``spec`` wants it: the same declaration, another way to connect."""
+    if not settings:
+        return system
+    chosen: dict[str, str] = {}
+    for setting in settings:
+        parameter, _, value = setting.partition("=")
+        if parameter not in system.parameters:
+            known = ", ".join(system.parameters) or "none"
+            raise LockNotFoundError(
+                f"lock {spec!r}: {system.name} has no parameter {parameter!r}; its parameters: "
+                f"{known}"
+            )
+        if value not in system.parameters[parameter]:
+            raise LockNotFoundError(
+                f"lock {spec!r}: {parameter} is one of {', '.join(system.parameters[parameter])}"
+            )
+        chosen[parameter] = value
+    connect: Any = system.connect  # the keywords are the lock's own, beyond the contract
+    permits = int(chosen["permits"]) if "permits" in chosen else system.permits
+    return replace(system, name=spec, connect=partial(connect, **chosen), permits=permits)
 
 
 @cache

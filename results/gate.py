@@ -24,8 +24,9 @@ from typing import Any, Final, Literal
 
 from results.cases import NO_FAULT, Case, has_numbers, number, quantile_ms
 from results.statistics import ALPHA, Effect, holm, needed_pairs, paired_effect
+from results.wording import NONE
 
-Word = Literal["improved", "worse", "no difference shown", "too few pairs"]
+Word = Literal["improved", "worse", "no difference shown", "too few pairs", "not judged"]
 CHANGE_MIN: Final = 0.10
 # A slowdown has to show over so many times the declared pairs.
 CONFIRMED_BY: Final = 1.5
@@ -228,3 +229,19 @@ def _cell(
 
 def _percent(change: float | None) -> float | None:
     return None if change is None else 100 * change
+
+
+def change_words(cell: Cell) -> str:
+    """``etcd hand-over, p50 +31 % (+22 to +40 %), n = 20``."""
+    metric = METRICS[cell.metric]
+    where = "" if cell.fault == "none" else f" under {cell.fault}"
+    return f"{cell.lock}{where} {metric.words} {change(cell)}, n = {cell.pairs}"
+
+
+def change(cell: Cell) -> str:
+    """``+31 % (+22 to +40 %)``, a dash where there is none."""
+    if cell.change is None:
+        return NONE
+    if cell.low is None or cell.high is None:
+        return f"{100 * cell.change:+.0f} %"
+    return f"{100 * cell.change:+.0f} % ({100 * cell.low:+.0f} to {100 * cell.high:+.0f} %)"

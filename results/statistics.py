@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ ALPHA: Final = 0.05
 Floats = NDArray[np.float64]
 # A block bootstrap of fewer blocks gives intervals that are far too narrow.
 BLOCKS_MIN: Final = 10
+BLOCKS: Final = 20
 RESAMPLES: Final = 2000
 
 
@@ -66,7 +67,7 @@ class Effect:
     pairs: int
 
 
-def paired_effect(base: Sequence[float], new: Sequence[float]) -> Effect | None:
+def paired_effect(base: Sequence[float] | Floats, new: Sequence[float] | Floats) -> Effect | None:
     """From pairs of positive values; None without any."""
     if len(base) == 0:
         return None
@@ -82,7 +83,7 @@ def paired_effect(base: Sequence[float], new: Sequence[float]) -> Effect | None:
     )
 
 
-def _signed_rank(differences: Floats, alternative: str) -> float:
+def _signed_rank(differences: Floats, alternative: Literal["greater", "less"]) -> float:
     from scipy import stats
 
     if not np.any(differences):
@@ -167,10 +168,6 @@ def _resampled_medians(blocks: Sequence[Floats], rng: np.random.Generator) -> Fl
     return medians
 
 
-def blocks_of(at_ns: NDArray[np.int64], values: Floats, count: int) -> list[Floats]:
-    """Cuts a run into ``count`` blocks of equal time, by when each value was measured."""
-    if len(at_ns) == 0:
-        return []
-    begin, end = int(at_ns.min()), int(at_ns.max()) + 1
-    number = (at_ns - begin) * count // (end - begin)
-    return [values[number == block] for block in range(count)]
+def blocks_of(values: Floats, count: int = BLOCKS) -> list[Floats]:
+    """Cuts the values of a run, in the order of time, into ``count`` blocks."""
+    return list(np.array_split(values, count))

@@ -144,7 +144,7 @@ def test_ensure_does_nothing_when_all_is_there(engine: Engine) -> None:
 def test_images_are_described_with_the_versions_inside(engine: Engine) -> None:
     described = images.describe(["etcd", "redis", "toxiproxy", "zookeeper"], engine=engine)
     assert described["etcd"].versions == {"etcd": images.pins()["etcd"]}
-    toxiproxy = f"{images.pins()['toxiproxy']}+lockbench"  # one function of it is ours
+    toxiproxy = f"{images.pins()['toxiproxy']}+lockbench2"  # some of it is ours
     assert described["toxiproxy"].versions == {"toxiproxy": toxiproxy}
     assert described["redis"].versions["redis-server"].startswith("5:8.")
     assert set(described["zookeeper"].versions) == {"libzookeeper-java", "openjdk-21-jre-headless"}

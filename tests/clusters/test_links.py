@@ -1,25 +1,24 @@
 import pytest
 
 from clusters import links
-from clusters.base import ClusterError, Edge
+from clusters.base import ClusterError, Edge, Shape
 from clusters.links import (
-    HOUR_MS,
+    BOTH,
     PATIENT,
     PATIENT_ENV,
+    Link,
     PeerPort,
     ProxyCut,
-    Toxic,
+    Stream,
+    base,
     cut_plan,
     edges,
-    toxics,
+    one_way_plan,
+    shaped,
 )
 
 QUORUM = PeerPort("quorum")
 ELECTION = PeerPort("election", drop_as="reject")
-
-
-def flat(cuts: list[ProxyCut]) -> list[tuple[int, str, list[str], bool]]:
-    return [(c.pod, c.proxy, [t.name for t in c.toxics], c.disable) for c in cuts]
 
 
 def test_edges_join_every_pair_both_ways_and_every_group_to_every_node() -> None:
@@ -35,66 +34,85 @@ def test_nodes_that_do_not_talk_have_no_edges_between_them() -> None:
     assert edges((1, 2), 1, ()) == [Edge(-1, 1), Edge(-1, 2)]
 
 
-def test_a_drop_keeps_the_end_back_before_it_drops() -> None:
-    assert toxics("drop") == [
-        Toxic("slow_close", "upstream", {"delay": HOUR_MS}),
-        Toxic("timeout", "upstream", {"timeout": 0}),
-        Toxic("slow_close", "downstream", {"delay": HOUR_MS}),
-        Toxic("timeout", "downstream", {"timeout": 0}),
-    ]
-
-
-def test_a_stall_holds_the_bytes_and_then_the_end() -> None:
-    assert [(t.type, t.stream, dict(t.attributes)) for t in toxics("stall")] == [
-        ("latency", "upstream", {"latency": HOUR_MS}),
-        ("slow_close", "upstream", {"delay": HOUR_MS}),
-        ("latency", "downstream", {"latency": HOUR_MS}),
-        ("slow_close", "downstream", {"delay": HOUR_MS}),
-    ]
-
-
 def test_a_link_between_nodes_is_cut_where_it_starts() -> None:
-    (cut,) = cut_plan([Edge(2, 3)], "drop", (QUORUM,))
-    assert (cut.pod, cut.proxy, cut.disable) == (2, "quorum-3", False)
-    assert list(cut.toxics) == toxics("drop")
+    assert cut_plan([Edge(2, 3)], "drop", (QUORUM,)) == [ProxyCut(2, "quorum-3", "drop", BOTH)]
 
 
 def test_a_client_link_is_cut_where_it_ends() -> None:
-    (cut,) = cut_plan([Edge(-4, 3)], "stall", (QUORUM,))
-    assert (cut.pod, cut.proxy) == (3, "client-4")
-    assert list(cut.toxics) == toxics("stall")
+    assert cut_plan([Edge(-4, 3)], "stall", (QUORUM,)) == [ProxyCut(3, "client-4", "stall", BOTH)]
 
 
-def test_a_reject_disables_every_port_and_adds_nothing() -> None:
+def test_a_reject_refuses_on_every_port() -> None:
     cuts = cut_plan([Edge(1, 2)], "reject", (ELECTION, QUORUM))
-    assert flat(cuts) == [(1, "election-2", [], True), (1, "quorum-2", [], True)]
+    assert cuts == [ProxyCut(1, "election-2", "reject"), ProxyCut(1, "quorum-2", "reject")]
 
 
 def test_a_port_that_a_silent_connection_would_block_refuses_when_dropped() -> None:
-    election, quorum = cut_plan([Edge(1, 2)], "drop", (ELECTION, QUORUM))
-    assert election.disable
-    assert not election.toxics
-    assert not quorum.disable
-    assert list(quorum.toxics) == toxics("drop")
+    cuts = cut_plan([Edge(1, 2)], "drop", (ELECTION, QUORUM))
+    assert [cut.how for cut in cuts] == ["reject", "drop"]
+    cuts = cut_plan([Edge(1, 2)], "stall", (ELECTION, QUORUM))
+    assert [cut.how for cut in cuts] == ["stall", "stall"]
 
 
-def test_a_stall_holds_that_port_too() -> None:
-    election, _ = cut_plan([Edge(1, 2)], "stall", (ELECTION, QUORUM))
-    assert list(election.toxics) == toxics("stall")
+def test_one_way_between_nodes_is_the_requests_there_and_the_replies_back() -> None:
+    assert one_way_plan([Edge(1, 2)], "drop", (ELECTION, QUORUM)) == [
+        ProxyCut(1, "election-2", "drop", ("upstream",)),
+        ProxyCut(1, "quorum-2", "drop", ("upstream",)),
+        ProxyCut(2, "election-1", "drop", ("downstream",)),
+        ProxyCut(2, "quorum-1", "drop", ("downstream",)),
+    ]
 
 
-def test_nothing_towards_a_paused_node_is_disabled() -> None:
-    election, _ = cut_plan([Edge(1, 2)], "drop", (ELECTION, QUORUM), paused=[2])
-    assert not election.disable
-    assert list(election.toxics) == toxics("drop")
-    with pytest.raises(ClusterError, match="node 2 is paused"):
-        cut_plan([Edge(1, 2)], "reject", (QUORUM,), paused=[2])
-    assert cut_plan([Edge(1, 2)], "reject", (QUORUM,), paused=[1])
+def test_both_one_way_cuts_of_a_pair_are_both_two_way_cuts() -> None:
+    pair = [Edge(1, 2), Edge(2, 1)]
+    one_way = {
+        (cut.proxy, way) for cut in one_way_plan(pair, "stall", (QUORUM,)) for way in cut.streams
+    }
+    two_way = {
+        (cut.proxy, way) for cut in cut_plan(pair, "stall", (QUORUM,)) for way in cut.streams
+    }
+    assert one_way == two_way
 
 
-def test_the_link_of_the_harness_is_never_cut() -> None:
-    with pytest.raises(ClusterError, match="never cut"):
-        cut_plan([Edge(0, 1)], "drop", ())
+def test_one_way_with_a_client_group_is_its_requests_or_its_replies() -> None:
+    plan = one_way_plan([Edge(-2, 3), Edge(3, -2)], "stall", (QUORUM,))
+    assert plan == [
+        ProxyCut(3, "client-2", "stall", ("upstream",)),
+        ProxyCut(3, "client-2", "stall", ("downstream",)),
+    ]
+
+
+@pytest.mark.parametrize("edge", [Edge(0, 1), Edge(1, 0)])
+def test_the_link_of_the_harness_is_never_cut(edge: Edge) -> None:
+    with pytest.raises(ClusterError, match="own link to node 1 is never cut"):
+        cut_plan([edge], "drop", ())
+    with pytest.raises(ClusterError, match="own link to node 1 is never cut"):
+        one_way_plan([edge], "drop", ())
+
+
+def test_what_has_no_meaning_is_refused() -> None:
+    with pytest.raises(ClusterError, match="a refusal has no direction"):
+        one_way_plan([Edge(1, 2)], "reject", (QUORUM,))
+    with pytest.raises(ClusterError, match="no links between them"):
+        one_way_plan([Edge(-1, -2)], "drop", (QUORUM,))
+    with pytest.raises(ClusterError, match="no link starts at node 1"):
+        cut_plan([Edge(1, -1)], "drop", (QUORUM,))
+
+
+def test_a_shape_is_latency_by_direction_and_the_rest_for_both() -> None:
+    assert shaped(Shape(3, 4, 5, 6, 7)) == Link(
+        streams={"upstream": Stream("", 3, 5, 6, 7), "downstream": Stream("", 4, 5, 6, 7)}
+    )
+    with pytest.raises(ClusterError, match="negative"):
+        shaped(Shape(rate_kb_s=-1))
+
+
+def test_the_networks_are_what_they_are_called() -> None:
+    nothing = Link(streams={"upstream": Stream(), "downstream": Stream()})
+    assert base("loopback") == nothing
+    assert base("region").streams["downstream"].latency_ms == 15
+    with pytest.raises(ClusterError, match="no network is called wan; there are loopback, az"):
+        base("wan")
 
 
 def test_only_the_links_of_a_patient_port_are_called_so() -> None:

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from clusters import toxiproxy
-from clusters.base import ClusterError
-from clusters.links import ProxyCut, Toxic, toxics
+from clusters.base import ClusterError, Shape
+from clusters.links import Direction, Link, ProxyCut, base, shaped
 from clusters.toxiproxy import LinkError, LinkServer, Listen
+
+UP: Direction = "upstream"
 
 
 class Fake(ThreadingHTTPServer):
@@ -23,6 +25,7 @@ class Fake(ThreadingHTTPServer):
         self.asked: list[tuple[str, str, Any]] = []
         self.connections: set[int] = set()
         self.answers: dict[str, tuple[int, Any]] = {}
+        self.links: dict[str, Any] = {}
         self.hang = threading.Event()
 
 
@@ -35,11 +38,14 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(size)) if size else None
         self.server.asked.append((self.command, self.path, body))
         self.server.connections.add(self.client_address[1])
-        if self.path == "/hang":
+        if self.path == "/version" and not self.server.answers:
             self.server.hang.wait(10)
         status, found = self.server.answers.get(self.path, (200, {}))
         if self.path == "/populate" and isinstance(body, list) and not found:
             found = {"proxies": body}
+        if self.path == "/links" and body and not found:
+            self.server.links |= {name: _state(order) for name, order in body.items()}
+            found = self.server.links
         content = json.dumps(found).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
@@ -49,6 +55,13 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_DELETE = answer  # noqa: N815 - the names that the base class looks for
 
     def log_message(self, *_: object) -> None: ...
+
+
+def _state(order: dict[str, Any]) -> dict[str, Any]:
+    """A proxy as Toxiproxy shows it after an order."""
+    streams = {way: state for way, state in order.items() if way != "enabled"}
+    toxics = [{"name": f"link_{way}", "attributes": state} for way, state in streams.items()]
+    return {"enabled": order["enabled"], "toxics": toxics}
 
 
 @contextmanager
@@ -67,18 +80,57 @@ def serving(name: str) -> Iterator[tuple[Fake, LinkServer]]:
         fake.server_close()
 
 
-PEER = Listen("peer-2", "127.0.0.1:1", "10.0.0.2:1")
-CLEAN = {"peer-2": {"enabled": True, "toxics": []}}
+PEER = Listen("peer-2", "127.0.0.1:1", "10.0.0.2:1", base("az"))
+OTHER = Listen("peer-3", "127.0.0.1:2", "10.0.0.3:1", base("az"))
+HARNESS = Listen("client-0", "0.0.0.0:9000", "127.0.0.1:1")
 
 
-def test_toxics_are_always_certain_and_in_order() -> None:
+def test_many_links_are_cut_in_one_call_and_keep_their_shape() -> None:
+    with serving("a") as (fake, links):
+        links.populate([PEER, OTHER, HARNESS])
+        del fake.asked[:]
+        links.cut([ProxyCut(1, "peer-2", "drop", (UP,)), ProxyCut(1, "peer-3", "stall")])
+        ((_, path, body),) = fake.asked
+        assert path == "/links"
+        ways = {name: [order["upstream"], order["downstream"]] for name, order in body.items()}
+        assert [state["cut"] for state in ways["peer-2"]] == ["drop", ""]
+        assert [state["cut"] for state in ways["peer-3"]] == ["stall", "stall"]
+        assert {states[0]["latency_ms"] for states in ways.values()} == {1}
+
+
+def test_cuts_of_one_link_add_up() -> None:
     with serving("a") as (fake, links):
         links.populate([PEER])
-        links.apply(ProxyCut(1, "peer-2", toxics("drop")))
-        sent = [body for _, path, body in fake.asked if path == "/proxies/peer-2/toxics"]
-        assert [body["name"] for body in sent] == [toxic.name for toxic in toxics("drop")]
-        assert {body["toxicity"] for body in sent} == {1.0}
-        assert not any("jitter" in body["attributes"] for body in sent)
+        links.cut([ProxyCut(1, "peer-2", "drop", ("upstream",))])
+        links.cut([ProxyCut(1, "peer-2", "stall", ("downstream",))])
+        links.cut([ProxyCut(1, "peer-2", "reject")])
+        order = fake.asked[-1][2]["peer-2"]
+        assert (order["upstream"]["cut"], order["downstream"]["cut"]) == ("drop", "stall")
+        assert not order["enabled"]
+
+
+def test_a_shape_is_set_in_place_and_leaves_a_cut_alone() -> None:
+    with serving("a") as (fake, links):
+        links.populate([PEER])
+        links.cut([ProxyCut(1, "peer-2", "stall", (UP,))])
+        links.shape(["peer-2"], shaped(Shape(7, 8, 9)))
+        order = fake.asked[-1][2]["peer-2"]
+        assert (order["upstream"]["cut"], order["downstream"]["cut"]) == ("stall", "")
+        assert (order["upstream"]["latency_ms"], order["downstream"]["latency_ms"]) == (7, 8)
+        assert order["upstream"]["rate_kb_s"] == order["downstream"]["rate_kb_s"] == 9
+
+
+def test_a_heal_restores_the_base_and_not_nothing() -> None:
+    with serving("a") as (fake, links):
+        links.populate([PEER, HARNESS])
+        whole = dict(fake.links)
+        links.cut([ProxyCut(1, "peer-2", "drop"), ProxyCut(1, "peer-2", "reject")])
+        links.heal()
+        assert fake.links == whole
+        assert fake.links["client-0"] == {"enabled": True, "toxics": []}
+        assert fake.links["peer-2"]["toxics"][0]["attributes"]["latency_ms"] == 1
+        fake.answers["/proxies"] = (200, fake.links)
+        assert links.broken() == []
 
 
 def test_two_servers_in_one_process_do_not_mix_and_keep_their_connections() -> None:
@@ -87,17 +139,17 @@ def test_two_servers_in_one_process_do_not_mix_and_keep_their_connections() -> N
             links.populate([PEER])
         together = threading.Barrier(2)
 
-        def add(links: LinkServer, count: int) -> None:
+        def cut(links: LinkServer, count: int) -> None:
             together.wait()
-            for number in range(count):
-                links.add("peer-2", Toxic(f"t{number}", "upstream", {}))
+            for _ in range(count):
+                links.cut([ProxyCut(1, "peer-2", "drop")])
 
-        threads = [threading.Thread(target=add, args=(x, n)) for x, n in ((a, 30), (b, 20))]
+        threads = [threading.Thread(target=cut, args=(x, n)) for x, n in ((a, 30), (b, 20))]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert (len(one.asked), len(two.asked)) == (31, 21)
+        assert (len(one.asked), len(two.asked)) == (32, 22)
         assert len(one.connections) == len(two.connections) == 1
 
 
@@ -105,18 +157,17 @@ def test_two_servers_in_one_process_do_not_mix_and_keep_their_connections() -> N
 def test_no_failure_is_swallowed(status: int) -> None:
     with serving("pod-7") as (fake, links):
         links.populate([PEER])
-        fake.answers["/proxies/peer-2/toxics"] = (status, {"error": "no such thing"})
+        fake.answers["/links"] = (status, {"error": "no such thing"})
         with pytest.raises(LinkError, match=r"pod-7.*no such thing"):
-            links.add("peer-2", Toxic("timeout", "upstream", {"timeout": 0}))
-        fake.answers["/reset"] = (status, {"error": "no such thing"})
-        with pytest.raises(ClusterError):
+            links.cut([ProxyCut(1, "peer-2", "drop")])
+        with pytest.raises(ClusterError, match="no such thing"):
             links.heal()
 
 
 def test_a_server_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toxiproxy, "CALL_TIMEOUT_S", 0.1)
     with serving("pod-7") as (_, links), pytest.raises(LinkError, match="does not answer"):
-        links._call(lambda: toxiproxy._Transport.get("/hang"))
+        links.wait_until_up(0.0)
 
 
 def test_nobody_there_is_an_error_after_the_limit() -> None:
@@ -133,44 +184,35 @@ def test_a_link_that_does_not_listen_is_an_error() -> None:
             {"proxies": [{"name": "peer-2", "listen": "", "upstream": "", "enabled": False}]},
         )
         with pytest.raises(LinkError, match=r"do not listen: \['peer-2', 'peer-3'\]"):
-            links.populate([PEER, Listen("peer-3", "", "")])
+            links.populate([PEER, OTHER])
 
 
-def test_a_heal_that_leaves_something_is_an_error() -> None:
+def test_what_is_not_as_ordered_is_an_error_that_names_the_link() -> None:
     with serving("a") as (fake, links):
-        links.populate([PEER])
-        fake.answers["/proxies"] = (200, CLEAN)
-        links.heal()
-        left = {"type": "timeout", "name": "timeout_upstream"}
-        fake.answers["/proxies"] = (200, {"peer-2": {"enabled": False, "toxics": [left]}})
-        with pytest.raises(LinkError, match="peer-2: disabled; peer-2: timeout_upstream"):
-            links.heal()
-        fake.answers["/proxies"] = (200, {})
-        with pytest.raises(LinkError, match="peer-2: missing"):
-            links.heal()
-
-
-def test_a_stall_is_let_go_before_it_is_removed() -> None:
-    with serving("a") as (fake, links):
-        links.populate([PEER])
-        held = [{"type": t.type, "name": t.name} for t in toxics("stall")]
-        fake.answers["/proxies"] = (200, {"peer-2": {"enabled": True, "toxics": held}})
-        with pytest.raises(LinkError):
-            links.heal()  # the fake forgets nothing
-        paths = [path.rpartition("/")[2] for method, path, _ in fake.asked if method == "POST"]
-        assert paths == [
-            "populate",
-            "latency_upstream",
-            "latency_downstream",
-            "slow_close_upstream",
-            "slow_close_downstream",
-            "reset",
-        ]
+        links.populate([PEER, HARNESS])
+        whole = dict(fake.links)
+        with_cut = _state({"enabled": True, "upstream": {"cut": "drop"}})
+        for found, complaint in (
+            (whole | {"peer-2": with_cut}, "peer-2: upstream is {'cut': 'drop'}"),
+            (whole | {"peer-2": {**whole["peer-2"], "enabled": False}}, "peer-2: disabled"),
+            (whole | {"client-0": {"enabled": True, "toxics": [{"name": "x"}]}}, "client-0: x"),
+            ({"client-0": whole["client-0"]}, "peer-2: missing"),
+        ):
+            fake.answers = {"/links": (200, found), "/proxies": (200, found)}
+            with pytest.raises(LinkError, match="not healed: ") as failed:
+                links.heal()
+            assert complaint in str(failed.value)
+            assert links.broken()
+        fake.answers = {"/links": (200, whole)}
+        with pytest.raises(LinkError, match="not as ordered: peer-2: "):
+            links.cut([ProxyCut(1, "peer-2", "drop")])
 
 
 def test_an_unknown_link_is_named() -> None:
-    with (
-        serving("pod-7") as (_, links),
-        pytest.raises(LinkError, match="pod-7 has no link called nix"),
-    ):
-        links.apply(ProxyCut(1, "nix", [], disable=True))
+    with serving("pod-7") as (_, links):
+        with pytest.raises(LinkError, match="pod-7 has no link called nix"):
+            links.cut([ProxyCut(1, "nix", "reject")])
+        with pytest.raises(LinkError, match="pod-7 has no link called nix"):
+            links.shape(["nix"], Link())
+        with pytest.raises(LinkError, match="pod-7 has no link called nix"):
+            links.reset(["nix"])

@@ -8,7 +8,8 @@ from types import ModuleType
 import pytest
 
 from locks import registry
-from locks.base import VERDICTS, System
+from locks.base import NAMED_VERDICTS, Address, NoObserver, System
+from locks.redis_token import RedisToken
 from locks.registry import LockNotFoundError
 
 OUTSIDE = """
@@ -45,7 +46,7 @@ def test_every_declaration_is_complete(system: System) -> None:
     assert system.source
     assert set(system.outcomes.values()) >= {"Unknown"}
     for verdicts in system.expectations.values():
-        assert set(verdicts) <= set(VERDICTS)
+        assert set(verdicts) <= set(NAMED_VERDICTS)
     assert (system.expectation("none", "fence-order").expected == "n/a") == (system.fence is None)
 
 
@@ -54,6 +55,29 @@ def test_a_break_names_its_kind(system: System) -> None:
     for verdicts in system.expectations.values():
         for expectation in verdicts.values():
             assert (expectation.kind is None) == (expectation.expected in {"holds", "n/a"})
+
+
+def test_parameters_stand_behind_the_name() -> None:
+    system = registry.find("redis-token:backoff=fixed")
+    assert system.name == "redis-token:backoff=fixed"
+    assert registry.find("redis-token").name == "redis-token"
+    lock = system.connect([Address("127.0.0.1", 9)], timeout_s=1, ttl_s=1, observer=NoObserver())
+    assert isinstance(lock, RedisToken)
+    assert lock._backoff == "fixed"
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ("redis-token:pause=1", "redis-token has no parameter 'pause'; its parameters: backoff"),
+        ("redis-token:backoff=none", "backoff is one of jitter, exponential, fixed"),
+        ("redis-token:backoff", "backoff is one of jitter, exponential, fixed"),
+        ("etcd:backoff=fixed", "etcd has no parameter 'backoff'; its parameters: none"),
+    ],
+)
+def test_wrong_parameters_are_one_sentence(spec: str, sentence: str) -> None:
+    with pytest.raises(LockNotFoundError, match=sentence):
+        registry.find(spec)
 
 
 def test_two_locks_of_one_name_are_an_error() -> None:

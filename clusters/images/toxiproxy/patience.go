@@ -1,6 +1,7 @@
 package toxiproxy
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -20,14 +21,30 @@ const (
 	pause        = 100 * time.Millisecond
 )
 
+// A proxy that is being stopped waits for the dial under way, with its lock held. A frozen server
+// may never answer one, so stopping also ends the dial.
 func (proxy *Proxy) dial() (net.Conn, error) {
+	dialing, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-proxy.tomb.Dying():
+			cancel()
+		case <-dialing.Done():
+		}
+	}()
 	beginning := os.Getenv(patientLinks)
 	patient := beginning != "" && strings.HasPrefix(proxy.Name, beginning)
+	var dialer net.Dialer
 	for try := 1; ; try++ {
-		upstream, err := net.Dial("tcp", proxy.Upstream)
+		upstream, err := dialer.DialContext(dialing, "tcp", proxy.Upstream)
 		if !patient || try == tries || !errors.Is(err, syscall.ECONNREFUSED) {
 			return upstream, err
 		}
-		time.Sleep(pause)
+		select {
+		case <-time.After(pause):
+		case <-dialing.Done():
+			return nil, err
+		}
 	}
 }

@@ -1,0 +1,98 @@
+"""First come, first served: ``redis-token`` with a queue on the server.
+
+A try takes the key only if the key is free and nobody is before it in the queue; else it joins the
+queue, if it means to wait. The queue is a sorted set of tokens by their number of arrival. A second
+one says when each was last seen: who has not polled for PATIENCE_MS is dropped, so a client that
+died while waiting holds up the others for no longer. As Redisson's fair lock
+(https://redisson.pro/docs/data-and-services/locks-and-synchronizers/).
+
+Does not guarantee: what ``redis-token`` does not; and its order only among clients that keep
+polling: whoever is cut off, or frozen, or waits through a jump of the server's clock loses its
+place.
+
+Errors mean what ``locks.redis_recipe`` says for scripts. Leaving the queue may fail without harm:
+the place is dropped like that of the dead.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+from redis.exceptions import RedisError
+
+from locks import redis_token
+from locks.base import Acquired, Denied, token_of
+from locks.redis_link import NotSent, Script
+from locks.redis_recipe import SCRIPT_OUTCOMES, SCRIPT_REFUSED, Taken
+from locks.redis_token import RedisToken
+
+PATIENCE_MS = 500  # ten of the longest pauses between two polls
+
+# Keys: the lock, the queue, who was last seen when. Arguments: token, ttl, patience, whether to
+# stay.
+TAKE = Script.of(
+    """
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+for _, gone in ipairs(redis.call('zrangebyscore', KEYS[3], '-inf', now - ARGV[3])) do
+  redis.call('zrem', KEYS[2], gone)
+  redis.call('zrem', KEYS[3], gone)
+end
+local first = redis.call('zrange', KEYS[2], 0, 0)[1]
+if not first or first == ARGV[1] then
+  if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+    redis.call('zrem', KEYS[2], ARGV[1])
+    redis.call('zrem', KEYS[3], ARGV[1])
+    return 1
+  end
+end
+if ARGV[4] == '1' then
+  local last = redis.call('zrange', KEYS[2], -1, -1, 'WITHSCORES')[2] or 0
+  redis.call('zadd', KEYS[2], 'NX', last + 1, ARGV[1])
+  redis.call('zadd', KEYS[3], now, ARGV[1])
+end
+return 0
+""",
+    keys=3,
+)
+LEAVE = Script.of(
+    "redis.call('zrem', KEYS[1], ARGV[1]) return redis.call('zrem', KEYS[2], ARGV[1])", keys=2
+)
+
+
+class RedisFair(RedisToken):
+    """One client of the lock."""
+
+    refused = SCRIPT_REFUSED
+    _waits = False  # the acquire that is under way
+
+    def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
+        """Queues for the key, and leaves the queue when the wait is over."""
+        self._waits = wait_s > 0
+        answer = super().acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=wait_s)
+        if self._waits and isinstance(answer, Denied):
+            with suppress(NotSent, RedisError):
+                self._link.open()
+                self._link.run(LEAVE, *_queue(key), token_of(hold_id))
+        return answer
+
+    def take(self, key: str, token: str, ttl_ms: int) -> Taken | None:
+        """Sets the key if it is free and nobody was there before."""
+        stays = int(self._waits)
+        taken = self._link.run(TAKE, key, *_queue(key), token, ttl_ms, PATIENCE_MS, stays)
+        return Taken() if taken else None
+
+
+def _queue(key: str) -> tuple[str, str]:
+    return f"{key}:queue", f"{key}:seen"
+
+
+SYSTEM = replace(
+    redis_token.SYSTEM,
+    name="redis-fair",
+    connect=RedisFair,
+    waits_by=f"a queue, and {redis_token.SYSTEM.waits_by}",
+    source="https://redisson.pro/docs/data-and-services/locks-and-synchronizers/ (fair lock)",
+    outcomes=SCRIPT_OUTCOMES,
+)

@@ -1,0 +1,65 @@
+"""A control: the fence is drawn before the lock is taken, as articles show it.
+
+``INCR key:fence`` once, then ``SET key fence NX PX ttl`` until it succeeds. Whoever draws first
+need not be granted first: a client that waited comes out with a smaller fence than its predecessor,
+and a resource that checks fences refuses the rightful holder. Contention alone shows it.
+
+Errors mean what ``locks.redis_recipe`` says. Those of INCR come before anything was taken: no
+effect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from redis.exceptions import RedisError
+
+from locks import redis_fence
+from locks.base import Acquired, Denied, Expectation
+from locks.redis_expectations import KLEPPMANN, LEASE, everywhere
+from locks.redis_link import NotSent
+from locks.redis_recipe import OUTCOMES, Taken, named
+from locks.redis_token import RedisToken
+
+
+class RedisFenceIncrFirst(RedisToken):
+    """One client of the lock."""
+
+    _drawn = 0  # by the acquire that is under way
+
+    def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
+        """Draws a fence, then polls until the key is free."""
+        try:
+            self._link.open()
+            self._drawn = int(self._link.call("INCR", f"{key}:fence"))
+        except (NotSent, RedisError) as error:
+            return Denied(f"no-effect: INCR: {named(error)}")
+        return super().acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=wait_s)
+
+    def take(self, key: str, token: str, ttl_ms: int) -> Taken | None:
+        """Sets the key unless it is there; the fence is older than the grant. The defect."""
+        taken = super().take(key, token, ttl_ms)
+        return taken and Taken(self._drawn)
+
+
+_DEFECT = (
+    f"{KLEPPMANN}: a fencing token is 'a number that increases … every time a client acquires the "
+    "lock'; this one increases every time a client asks"
+)
+
+SYSTEM = replace(
+    redis_fence.SYSTEM,
+    name="redis-fence-incr-first",
+    connect=RedisFenceIncrFirst,
+    fence="INCR before SET",
+    source=_DEFECT,
+    outcomes={
+        **OUTCOMES,
+        "drawing: ResponseError": "Denied: no-effect",
+        "drawing: TimeoutError": "Denied: no-effect",
+        "drawing: ConnectionError": "Denied: no-effect",
+    },
+    expectations=everywhere(
+        LEASE, {"fence-order": Expectation("breaks", _DEFECT, "control", tries=3)}, "none"
+    ),
+)

@@ -1,0 +1,178 @@
+"""What the recipes on one Redis share: waiting by polling, and what the errors of a try mean.
+
+A recipe says which commands take the lock (``take``) and which give it back (``free``).
+
+The promise starts when the first command was sent: Redis starts the time to live when it runs it,
+which is later. Nothing is subtracted for drift, because client and server of a bench share one
+clock.
+
+What each error means (``OUTCOMES`` and ``SCRIPT_OUTCOMES`` hold the same as data):
+
+- No connection, or no answer to the PING on a new one: the command was never sent. An acquire is
+  certainly without effect and, within its wait, tried again. A release has no such answer to give,
+  so it is Unknown.
+- An error reply (OOM, LOADING, READONLY, MISCONF): Redis refused to run a command. No effect. Not
+  so for a script, which may fail half way: Unknown.
+- Timeout, broken connection, nonsense after the command was sent: it may have run, or may yet.
+  Unknown, and no clean-up: a delete on a new connection can be overtaken by it.
+- The reply comes after the promise has ended: given back, Denied when that is confirmed.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from redis.exceptions import BusyLoadingError, RedisError, ResponseError
+
+from locks.base import (
+    BACKOFFS,
+    Acquired,
+    Address,
+    Backoff,
+    BackoffStyle,
+    Deadline,
+    Denied,
+    Freed,
+    Granted,
+    Hold,
+    NotHeld,
+    Observer,
+    Released,
+    Unknown,
+    token_of,
+)
+from locks.redis_link import Link, NotSent
+
+POLL_MIN_S = 0.002
+POLL_MAX_S = 0.050
+WAITS_BY = f"polling, pauses of {POLL_MIN_S * 1e3:g} to {POLL_MAX_S * 1e3:g} ms"
+PARAMETERS: Mapping[str, tuple[str, ...]] = {"backoff": BACKOFFS}
+
+COMMAND_REFUSED = (NotSent, BusyLoadingError, ResponseError)  # these say: it was not run
+SCRIPT_REFUSED = (NotSent, BusyLoadingError)  # said before a script begins
+
+
+class Taken(NamedTuple):
+    """A grant as the recipe's commands made it; it is the handle of the hold."""
+
+    fence: int | None = None
+    of: Any = None  # what the recipe itself needs to give it back
+
+
+class RedisRecipe(ABC):
+    """One client of a lock on one Redis."""
+
+    refused: tuple[type[Exception], ...] = COMMAND_REFUSED  # no effect, if ``take`` raises them
+    limited = True  # whether a grant ends by itself
+
+    def __init__(
+        self,
+        nodes: Sequence[Address],
+        *,
+        timeout_s: float,
+        ttl_s: float,  # each grant names its own
+        observer: Observer,  # nothing happens in the background
+        backoff: BackoffStyle = "jitter",
+    ) -> None:
+        (address,) = nodes
+        self._link = Link(address, timeout_s=timeout_s)
+        self._backoff: BackoffStyle = backoff
+
+    @abstractmethod
+    def take(self, key: str, token: str, ttl_ms: int) -> Taken | None:
+        """One try; None: somebody else has it. Raises RedisError."""
+
+    @abstractmethod
+    def free(self, hold: Hold) -> bool:
+        """Whether there was something to give back. Raises RedisError."""
+
+    def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
+        """Polls until the key is free, the wait is over or the outcome is unknown."""
+        deadline = Deadline(wait_s)
+        backoff = Backoff(POLL_MIN_S, POLL_MAX_S, self._backoff)
+        while True:
+            left_s = deadline.left_s()
+            answer = self._try(key, hold_id, ttl_s)
+            if not isinstance(answer, Denied) or wait_s <= 0:
+                return answer
+            if left_s <= 0:
+                return Denied(f"gave-up: {answer.reason}")
+            backoff.pause(deadline.left_s())
+
+    def release(self, hold: Hold) -> Freed:
+        """Gives the hold back."""
+        try:
+            self._link.open()
+            freed = self.free(hold)
+        except (NotSent, RedisError) as error:
+            return Unknown(f"release: {named(error)}")
+        return Released() if freed else NotHeld()
+
+    def close(self) -> None:
+        """Drops the connection."""
+        self._link.close()
+
+    def _try(self, key: str, hold_id: int, ttl_s: float) -> Acquired:
+        ttl_ms = milliseconds(ttl_s)
+        try:
+            self._link.open()
+            sent_ns = time.monotonic_ns()
+            taken = self.take(key, token_of(hold_id), ttl_ms)
+        except self.refused as error:
+            return Denied(f"no-effect: {named(error)}")
+        except RedisError as error:
+            return Unknown(f"acquire: {named(error)}")
+        if taken is None:
+            return Denied("held")
+        hold = Hold(hold_id, key, taken)
+        if not self.limited:
+            return Granted(hold, taken.fence, sent_ns, None)
+        valid_until_ns = sent_ns + ttl_ms * 1_000_000
+        if time.monotonic_ns() >= valid_until_ns:
+            return self._too_late(hold)
+        return Granted(hold, taken.fence, sent_ns, valid_until_ns)
+
+    def _too_late(self, hold: Hold) -> Acquired:
+        freed = self.release(hold)
+        if isinstance(freed, Unknown):
+            return freed
+        return Denied("gave-up: granted, but the answer came after the time to live")
+
+
+def milliseconds(ttl_s: float) -> int:
+    """As Redis counts."""
+    return int(ttl_s * 1000)
+
+
+def named(error: Exception) -> str:
+    """An error in words."""
+    return str(error) if isinstance(error, NotSent) else f"{type(error).__name__}: {error}"
+
+
+_EITHER_WAY = {
+    "acquire: no connection": "Denied: no-effect",
+    "acquire: BusyLoadingError": "Denied: no-effect",
+    "acquire: TimeoutError": "Unknown",
+    "acquire: ConnectionError": "Unknown",
+    "acquire: InvalidResponse": "Unknown",
+    "acquire: granted too late": "Denied: gave-up",
+    "release: no connection": "Unknown",
+    "release: BusyLoadingError": "Unknown",
+    "release: ResponseError": "Unknown",
+    "release: TimeoutError": "Unknown",
+    "release: ConnectionError": "Unknown",
+    "release: InvalidResponse": "Unknown",
+}
+# Where plain commands take it and give it back.
+COMMAND_OUTCOMES = {**_EITHER_WAY, "acquire: ResponseError": "Denied: no-effect"}
+# Where a command takes it and a script gives it back.
+OUTCOMES = {**COMMAND_OUTCOMES, "release: NoScriptError": "Released"}
+# Where scripts do both.
+SCRIPT_OUTCOMES = {
+    **OUTCOMES,
+    "acquire: ResponseError": "Unknown",
+    "acquire: NoScriptError": "Granted",
+}

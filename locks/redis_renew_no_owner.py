@@ -1,0 +1,57 @@
+"""A control: ``redis-watchdog`` whose renewal is a bare ``PEXPIRE``.
+
+It does not look whose key it is. A watchdog that wakes after the time to live prolongs its
+successor's key, is told that it succeeded, and the old holder believes to hold on. The bench must
+catch this; a run that does not has lost its teeth.
+
+Errors mean what they mean for ``redis-token``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from locks import redis_watchdog
+from locks.base import Expectation, Hold
+from locks.redis_expectations import LEASE, LOCK_DOC, but
+from locks.redis_token import RedisToken
+
+
+class PlainExpire(RedisToken):
+    """A watchdog's connection."""
+
+    def lengthen(self, hold: Hold, ttl_ms: int) -> bool:
+        """Starts the key's time to live again, whoever holds it. This is the defect."""
+        return bool(self._link.call("PEXPIRE", hold.key, ttl_ms))
+
+
+class RedisRenewNoOwner(redis_watchdog.RedisWatchdog):
+    """One client of the lock."""
+
+    renews_with = PlainExpire
+
+
+EXTENSION_DOC = (
+    f"{LOCK_DOC}#making-the-algorithm-more-reliable-extending-the-lock: 'by extending the TTL of "
+    "the key if the key exists and its value is still the random value the client assigned'"
+)
+_MAY = Expectation("may-break", EXTENSION_DOC, "control")
+_BELIEVES = {"wrong-extend": _MAY, "double-grant": _MAY}
+
+SYSTEM = replace(
+    redis_watchdog.SYSTEM,
+    name="redis-renew-no-owner",
+    connect=RedisRenewNoOwner,
+    expectations=but(
+        LEASE,
+        # The watchdog's round is due when the process wakes, if the holder has not let go by then.
+        client_pause=_BELIEVES,
+        kill=_BELIEVES,
+        power_loss=_BELIEVES,
+        wipe=_BELIEVES,
+        clock_jump=_BELIEVES,
+        pause=_BELIEVES,
+        partition_drop=_BELIEVES,
+        partition_stall=_BELIEVES,
+    ),
+)

@@ -1,0 +1,70 @@
+"""``SETNX key token`` and ``DEL key``: the first lock that everybody writes.
+
+The key has no time to live. A holder keeps the lock for as long as it likes, so freezing it harms
+nobody; a holder that dies, or an acquire whose answer was lost, locks the key for ever.
+https://redis.io/docs/latest/commands/setnx/#design-pattern-locking-with-setnx
+
+Does not guarantee: that the lock is ever free again; anything once the server has lost its data.
+
+Errors mean what ``locks.redis_recipe`` says. After an Unknown acquire nobody may ever get the key.
+"""
+
+from __future__ import annotations
+
+from locks.base import Expectation, Hold, System
+from locks.redis_expectations import LOCK_DOC, PERSISTENCE_DOC, SHUTDOWN_DOC, WIPED
+from locks.redis_recipe import COMMAND_OUTCOMES, PARAMETERS, WAITS_BY, RedisRecipe, Taken
+
+
+class RedisSetnx(RedisRecipe):
+    """One client of the lock."""
+
+    limited = False
+
+    def take(self, key: str, token: str, ttl_ms: int) -> Taken | None:
+        """Sets the key unless it is there; nothing will remove it but its holder."""
+        return Taken() if self._link.call("SETNX", key, token) else None
+
+    def free(self, hold: Hold) -> bool:
+        """Deletes the key. Nobody else can hold it, unless the server forgot it."""
+        return bool(self._link.call("DEL", hold.key))
+
+
+SETNX_DOC = "https://redis.io/docs/latest/commands/setnx/#design-pattern-locking-with-setnx"
+_NEVER_ENDS = f"{SETNX_DOC}: without a time to live a hold ends by its release alone"
+_HOLDS = {"double-grant": Expectation("holds", _NEVER_ENDS)}
+_MAY_FORGET = {
+    "double-grant": Expectation("may-break", PERSISTENCE_DOC, "documented-limit"),
+    "lost-update": Expectation("may-break", LOCK_DOC, "documented-limit"),
+}
+
+SYSTEM = System(
+    name="redis-setnx",
+    topologies=("redis",),
+    family="redis",
+    fence=None,
+    waits_by=WAITS_BY,
+    source=SETNX_DOC,
+    connect=RedisSetnx,
+    outcomes={r: o for r, o in COMMAND_OUTCOMES.items() if r != "acquire: granted too late"},
+    expectations={
+        **dict.fromkeys(
+            (
+                "client-pause",
+                "client-kill",
+                "pause",
+                "partition-drop",
+                "partition-stall",
+                "reply-lost",
+                "clock-jump",
+            ),
+            _HOLDS,
+        ),
+        "restart": {"double-grant": Expectation("holds", SHUTDOWN_DOC)},
+        "kill": _MAY_FORGET,
+        "power-loss": _MAY_FORGET,
+        "wipe": WIPED,
+    },
+    limited=False,
+    parameters=PARAMETERS,
+)

@@ -1,0 +1,264 @@
+"""What crosses the links of real clusters: one way, slowly, late, or never. A Redis is behind the
+links of client groups that are looked at, etcd where nodes talk to each other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from clusters import redis
+from clusters.base import ClusterError, ClusterPlan, Edge, Led, Shape
+from clusters.pods import PodCluster
+from clusters.redis import RedisCluster
+from clusters.wire import Line, ProbeFailed
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
+
+Start = Callable[[str, int], PodCluster]
+PROBE_S = 0.5
+SET_LATE = b"*3\r\n$3\r\nSET\r\n$4\r\nlate\r\n$1\r\n1\r\n"
+REQUESTS, REPLIES = Edge(-1, 1), Edge(1, -1)
+
+
+@pytest.fixture(scope="module")
+def started_redis(start: Start) -> PodCluster:
+    return start("redis", 1)
+
+
+@pytest.fixture
+def one(started_redis: PodCluster) -> Iterator[PodCluster]:
+    """A Redis whose links are whole before and after the test."""
+    ask(started_redis, 2, "DEL", "late")
+    yield started_redis
+    started_redis.heal()
+    assert [pod.links.broken() for pod in started_redis._pods.values()] == [[]]
+    assert ask(started_redis, 1, "PING") == "PONG"
+
+
+@pytest.fixture(scope="module")
+def three_etcd(start: Start) -> PodCluster:
+    return start("etcd", 3)
+
+
+def ask(cluster: PodCluster, group: int, *words: str) -> str | None:
+    with Line(cluster.address(group, 1), PROBE_S) as line:
+        return redis._ask(line, *words)
+
+
+def soon(what: Callable[[], object], limit_s: float = 20.0) -> bool:
+    until = time.monotonic() + limit_s
+    while not what():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def median_ms(cluster: PodCluster, rounds: int = 5) -> float:
+    with Line(cluster.address(1, 1), 10.0) as line:
+        redis._ask(line, "PING")
+        times = []
+        for _ in range(rounds):
+            began = time.monotonic()
+            redis._ask(line, "PING")
+            times.append(time.monotonic() - began)
+    return 1000 * sorted(times)[rounds // 2]
+
+
+def test_lost_replies_leave_the_request_applied(one: PodCluster) -> None:
+    with Line(one.address(1, 1), PROBE_S) as line:
+        redis._ask(line, "PING")
+        one.cut_one_way([REPLIES], "drop")
+        line.send(SET_LATE)
+        assert soon(lambda: ask(one, 2, "GET", "late") == "1", 2.0)
+        with pytest.raises(TimeoutError):
+            line.until(b"\r\n")
+        one.heal()
+        line.renew(2.0)
+        with pytest.raises((ProbeFailed, ConnectionError)):
+            line.until(b"\r\n")
+
+
+def test_lost_requests_are_never_applied(one: PodCluster) -> None:
+    with Line(one.address(1, 1), 5.0) as line:
+        redis._ask(line, "PING")
+        one.cut_one_way([REQUESTS], "drop")
+        line.send(SET_LATE)
+        time.sleep(0.1)  # whether something does not happen
+        one.heal()
+        with pytest.raises((ProbeFailed, ConnectionError)):
+            line.until(b"\r\n")
+    assert ask(one, 2, "GET", "late") is None
+
+
+def test_replies_that_are_held_back_arrive_after_the_heal(one: PodCluster) -> None:
+    with Line(one.address(1, 1), 5.0) as line:
+        redis._ask(line, "PING")
+        one.cut_one_way([REPLIES], "stall")
+        line.send(SET_LATE)
+        assert soon(lambda: ask(one, 2, "GET", "late") == "1", 2.0)
+        one.heal()
+        assert line.until(b"\r\n") == b"+OK"
+        assert redis._ask(line, "PING") == "PONG"
+
+
+def test_requests_that_are_held_back_are_applied_after_the_heal(one: PodCluster) -> None:
+    with Line(one.address(1, 1), 5.0) as line:
+        redis._ask(line, "PING")
+        one.cut_one_way([REQUESTS], "stall")
+        line.send(SET_LATE)
+        time.sleep(0.1)  # whether something does not happen
+        assert ask(one, 2, "GET", "late") is None
+        one.heal()
+        assert line.until(b"\r\n") == b"+OK"
+
+
+def test_a_connection_that_was_open_during_a_short_drop_ends(one: PodCluster) -> None:
+    with Line(one.address(1, 1), 5.0) as line:
+        redis._ask(line, "PING")
+        one.cut([REQUESTS], "drop")
+        one.heal()
+        with pytest.raises((ProbeFailed, ConnectionError)):
+            line.until(b"\r\n")
+
+
+def test_latency_is_added_per_direction_and_changed_in_place(one: PodCluster) -> None:
+    before = median_ms(one)
+    with Line(one.address(1, 1), 10.0) as line:
+        redis._ask(line, "PING")
+        for latency_ms in (40, 5, 80):
+            one.shape([REQUESTS], Shape(request_latency_ms=latency_ms, reply_latency_ms=20))
+            began = time.monotonic()
+            redis._ask(line, "PING")
+            took_ms = 1000 * (time.monotonic() - began)
+            assert took_ms >= latency_ms + 20
+        one.heal()
+        assert median_ms(one) < 20 + before
+        assert redis._ask(line, "PING") == "PONG"
+
+
+def test_what_is_on_its_way_does_not_overtake_when_the_latency_changes(one: PodCluster) -> None:
+    count = 60
+    with Line(one.address(1, 1), 10.0) as line:
+        for number in range(count):
+            if number % 3 == 0:
+                one.shape([REQUESTS], Shape(request_latency_ms=(number * 7) % 50))
+            line.send(f"ECHO {number}\r\n".encode())
+        for number in range(count):
+            size = line.until(b"\r\n")
+            assert size == b"$%d" % len(str(number))
+            assert line.until(b"\r\n") == str(number).encode()
+
+
+def test_a_rate_limits_each_direction_and_its_changes_do_not_hurt(one: PodCluster) -> None:
+    one.shape([REQUESTS], Shape(rate_kb_s=100))
+    data = "x" * 40_000
+    with Line(one.address(1, 1), 10.0) as line:
+        began = time.monotonic()
+        redis._ask(line, "SET", "late", data)
+        there_s = time.monotonic() - began
+        assert there_s >= 0.4
+        for rate in range(10, 400, 5):  # live, while the reply is on its way
+            if rate == 10:
+                line.send(b"*2\r\n$3\r\nGET\r\n$4\r\nlate\r\n")
+            one.shape([REQUESTS], Shape(rate_kb_s=rate))
+        assert line.until(b"\r\n") == b"$40000"
+        assert line.exactly(40_002)[:-2] == data.encode()
+
+
+def test_slices_arrive_in_pieces_and_whole(one: PodCluster) -> None:
+    ask(one, 2, "SET", "late", "x" * 100)
+    one.shape([REQUESTS], Shape(slice_bytes=10, slice_delay_us=5_000))
+    with Line(one.address(1, 1), 5.0) as line:
+        began = time.monotonic()
+        assert redis._ask(line, "GET", "late") == "x" * 100
+        assert time.monotonic() - began >= 10 * 0.005
+
+
+def test_a_cut_keeps_the_shape_and_a_shape_keeps_the_cut(one: PodCluster) -> None:
+    with Line(one.address(1, 1), 5.0) as line:
+        redis._ask(line, "PING")
+        one.cut([REQUESTS], "stall")
+        line.send(SET_LATE)
+        for latency_ms in range(1, 20):
+            one.shape([REQUESTS], Shape(request_latency_ms=latency_ms))
+        time.sleep(0.1)  # whether something does not happen
+        assert ask(one, 2, "GET", "late") is None
+        one.heal()
+        assert line.until(b"\r\n") == b"+OK"
+
+
+def test_a_reset_ends_what_is_open_and_serves_what_is_new(one: PodCluster) -> None:
+    with Line(one.address(1, 1), 5.0) as mine, Line(one.address(2, 1), 5.0) as other:
+        redis._ask(mine, "PING")
+        redis._ask(other, "PING")
+        one.reset([REQUESTS])
+        assert ask(one, 1, "PING") == "PONG"
+        with pytest.raises((ProbeFailed, ConnectionError)):
+            mine.until(b"\r\n")
+        assert redis._ask(other, "PING") == "PONG"
+
+
+def test_a_frozen_server_with_a_full_backlog_can_be_refused_and_healed(one: PodCluster) -> None:
+    lines = []
+    one.pause([1])
+    try:
+        lines = [Line(one.address(1, 1), 5.0) for _ in range(700)]
+        began = time.monotonic()
+        one.cut([REQUESTS], "reject")
+        one.heal()
+        one.cut([REQUESTS], "drop")
+        one.heal()
+        assert time.monotonic() - began < 2.0, "a call is given up after two seconds"
+    finally:
+        one.unpause([1])
+        for line in lines:
+            line.close()
+
+
+def test_nothing_else_is_taken(one: PodCluster) -> None:
+    with pytest.raises(ClusterError, match="a refusal has no direction"):
+        one.cut_one_way([REPLIES], "reject")
+    for what in (one.reset, lambda edges: one.shape(edges, Shape())):
+        with pytest.raises(ClusterError, match="the harness' own link to node 1"):
+            what([Edge(0, 1)])
+        with pytest.raises(ClusterError, match="no link called client-9"):
+            what([Edge(-9, 1)])
+        with pytest.raises(ClusterError, match="no running node 7"):
+            what([Edge(-1, 7)])
+
+
+def test_a_network_is_the_base_that_is_healed_back_to(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    logs = str(tmp_path_factory.mktemp("region"))
+    one = RedisCluster(ClusterPlan("redis", 1, 1, "test-region", 3.0, logs, {}, "region"))
+    with one:
+        assert median_ms(one) >= 30
+        one.shape([REQUESTS], Shape())
+        assert median_ms(one) < 30
+        one.cut([REQUESTS], "stall")
+        one.heal()
+        assert median_ms(one) >= 30
+        assert one._pods[1].links.broken() == []
+        # The harness looks past it.
+        began = time.monotonic()
+        assert one.serves(1, PROBE_S)
+        assert time.monotonic() - began < 0.030
+
+
+def test_a_leader_that_cannot_speak_is_replaced(three_etcd: PodCluster) -> None:
+    assert isinstance(three_etcd, Led)
+    old = three_etcd.leader()
+    assert old is not None
+    others = [node for node in three_etcd.nodes if node != old]
+    three_etcd.cut_one_way([Edge(old, other) for other in others], "drop")
+    try:
+        assert soon(lambda: three_etcd.leader() in others)
+        assert soon(lambda: all(three_etcd.serves(node, PROBE_S) for node in others))
+    finally:
+        three_etcd.heal()
+    assert soon(lambda: all(three_etcd.serves(node, PROBE_S) for node in three_etcd.nodes))
+    three_etcd.verify()
