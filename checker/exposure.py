@@ -193,6 +193,7 @@ def _waiter_frozen(case: Case, fault: Fault) -> Answer:
     waiting = mine[(history.invoke_ns[mine] <= frozen_ns) & ((done == NULL) | (done >= thaw))]
     granted = _aimed_acquires(case, Type.OK)
     other = history.process[granted] // PROCESSES_PER_WORKER != _worker(fault)
+    other &= np.isin(history.key[granted], history.key[waiting])
     meanwhile = (history.complete_ns[granted] > frozen_ns) & (history.complete_ns[granted] < thaw)
     others = int(np.count_nonzero(other & meanwhile))
     return len(waiting) > 0 and others > 0, (
