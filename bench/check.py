@@ -6,17 +6,20 @@ Exit codes by verdict: 0 valid, 1 invalid, 2 unknown; 254 for what cannot be rea
 from __future__ import annotations
 
 import json as json_format
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
 from bench.errors import BadInput
+from bench.memory import available, bounded
 from checker.check import check as judge
 from checker.kinds import with_model
 from checker.load import find, load
 from checker.verdict import RANK, Report, Verdict, worst
 from history.columns import History
+from history.edn import plain, write_edn
+from history.jsonl import write_jsonl
 from history.recording import UnreadableHistory
 
 EXIT: Mapping[str, int] = {"valid": 0, "invalid": 1, "unknown": 2}
@@ -30,24 +33,49 @@ def check(
     initial: str | None,
     json: bool,
     html: Path | None,
+    write: Path | None = None,
 ) -> int:
-    """Judges every history under ``files``, prints what it found and returns the exit code. Raises
+    """Judges every history under ``files``, prints what it found and returns the exit code.
+    ``write`` saves the history (there must be one only) as EDN or JSON Lines, by its ending. Raises
     BadInput for a file that is not a readable history, before anything is printed."""
-    judging = _Judging(model, permits, initial)
+    try:
+        with bounded():
+            return _check(files, _Judging(model, permits, initial), json, html, write)
+    except MemoryError:
+        raise BadInput(
+            "too large for the memory of this machine: "
+            f"{', '.join(str(file) for file in files)} ({available() >> 20} MB are free)"
+        ) from None
+
+
+def _check(
+    files: Sequence[Path], judging: _Judging, json: bool, html: Path | None, write: Path | None
+) -> int:
     reports: dict[str, Report] = {}
     drawn: list[tuple[str, History, Report]] = []
-    for path in _histories(files):
+    paths = _histories(files)
+    written: _Written | None = None
+    if write is not None:
+        _may_write(write, paths)
+    for path in paths:
         history, report = _report(path, judging)
         reports[str(path)] = report
         if html is not None and report.result != "valid":
             drawn.append((str(path), history, report))
+        if write is not None:
+            written = _write(write, history, report)
     if html is not None:
         _draw(html, drawn)
     if json:
-        print(json_format.dumps(_document(reports), indent=1))
+        document = _document(reports)
+        if written is not None:
+            document["written"] = asdict(written)
+        print(json_format.dumps(document, indent=1))
     else:
         for name, report in reports.items():
             _say(name, report)
+        if written is not None:
+            print(written.sentence())
     return EXIT[worst(report.result for report in reports.values())]
 
 
@@ -85,6 +113,62 @@ def _report(path: Path, judging: _Judging) -> tuple[History, Report]:
     return history, replace(report, seconds={"read": read, **report.seconds})
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A history that was saved. ``kept`` and ``lost``: the verdicts that come out the same when it
+    is read again here, and the others; ``elsewhere``: those that a tool can reach which knows only
+    Jepsen's own fields (None for our own format)."""
+
+    path: str
+    kept: tuple[str, ...]
+    lost: tuple[str, ...]
+    elsewhere: tuple[str, ...] | None
+
+    def sentence(self) -> str:
+        kept = "every verdict" if not self.lost else ", ".join(self.kept) or "no verdict"
+        lost = f" but not {', '.join(self.lost)}" if self.lost else ""
+        said = f"{self.path}: written; read again here it keeps {kept}{lost}"
+        if self.elsewhere is None:
+            return said
+        others = [name for name in self.kept if name not in self.elsewhere]
+        return (
+            f"{said}. Other tools see Jepsen's own fields only: they can reach "
+            f"{', '.join(self.elsewhere) or 'no verdict'}"
+            + (f", not {', '.join(others)}" if others else "")
+        )
+
+
+WRITERS: Mapping[str, Callable[[History, Path], None]] = {".edn": write_edn, ".jsonl": write_jsonl}
+
+
+def _may_write(target: Path, sources: Sequence[Path]) -> None:
+    if target.suffix not in WRITERS:
+        raise BadInput(f"--write {target}: the name must end in {' or '.join(WRITERS)}")
+    if len(sources) != 1:
+        raise BadInput(f"--write {target}: one history can be written, not {len(sources)}")
+    if target.exists() and target.samefile(sources[0]):
+        raise BadInput(f"--write {target}: that is the history itself")
+
+
+def _write(target: Path, history: History, report: Report) -> _Written:
+    """Saves a history and judges what was saved, to say what was kept."""
+    try:
+        WRITERS[target.suffix](history, target)
+    except OSError as error:
+        raise BadInput(f"--write {target}: {error.strerror}") from error
+    again = judge(_read(target), only=tuple(report.verdicts)).verdicts
+    kept = tuple(
+        name
+        for name, verdict in report.verdicts.items()
+        if name in again and again[name].result == verdict.result
+    )
+    elsewhere = None
+    if target.suffix == ".edn":
+        elsewhere = tuple(name for name in kept if name == "linearizable" and plain(history))
+    lost = tuple(name for name in report.verdicts if name not in kept)
+    return _Written(str(target), kept, lost, elsewhere)
+
+
 def _draw(html: Path, drawn: Sequence[tuple[str, History, Report]]) -> None:
     from checker.drawing import page
 
@@ -99,8 +183,6 @@ def _read(path: Path) -> History:
         return load(path)
     except (UnreadableHistory, OSError) as error:
         raise BadInput(str(error)) from error
-    except MemoryError as error:
-        raise BadInput(f"{path}: too large for the memory of this machine") from error
 
 
 def _document(reports: Mapping[str, Report]) -> dict[str, object]:

@@ -189,13 +189,24 @@ def check(
     permits: Annotated[int | None, typer.Option(help="Of a semaphore.")] = None,
     initial: Annotated[str | None, typer.Option(help="First value of a register.")] = None,
     html: Annotated[Path | None, typer.Option(help="Draw what is wrong into this file.")] = None,
+    write: Annotated[
+        Path | None, typer.Option(help="Save the history as this .edn or .jsonl file.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Judge any saved history; needs no Docker."""
     from bench.check import check as check_files
 
     raise Done(
-        check_files(files, model=model, permits=permits, initial=initial, json=as_json, html=html)
+        check_files(
+            files,
+            model=model,
+            permits=permits,
+            initial=initial,
+            json=as_json,
+            html=html,
+            write=write,
+        )
     )
 
 
@@ -213,6 +224,40 @@ def compare(
     from bench.compare import compare as compare_runs
 
     raise Done(compare_runs(base, new, anyway=anyway, as_json=as_json, junit=junit, out=out))
+
+
+@app.command()
+def regress(
+    base: Annotated[
+        str,
+        typer.Option(
+            help="current, redis=redis:7.4, redis==8.0.1, topology:NAME, path.py:Class or a lock."
+        ),
+    ],
+    new: Annotated[str, typer.Option(help="The same, of what is new.")],
+    lock: Annotated[str | None, typer.Option(help="Locks, separated by commas.")] = None,
+    fault: Annotated[str, typer.Option(help="Faults, separated by commas.")] = "none",
+    pairs: Annotated[
+        int | None, typer.Option(help="Runs of each side per case; 10 or more unless said.")
+    ] = None,
+    time_limit: Annotated[float, typer.Option(help="Seconds under load of each run.")] = 8.0,
+    seed: Annotated[int, typer.Option(help="Decides the order and the faults.")] = 0,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML into this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure both sides of a change in turn, and judge what got worse."""
+    from bench.regress import command, order
+
+    asked = order(
+        base,
+        new,
+        locks=_words(lock) if lock else [],
+        faults=_words(fault),
+        pairs=pairs,
+        time_limit_s=time_limit,
+        seed=seed,
+    )
+    raise Done(command(asked, as_json=as_json, junit=junit, out=out, err=err))
 
 
 @app.command("break")

@@ -155,7 +155,9 @@ def make_case(lock: str, fault: str, *, seed: int, topology: str | None = None) 
             f"{system.name} does not run on {name}; it runs on {', '.join(system.topologies)}"
         )
     steps_of(fault)
-    return Case(lock, name, known[name].default_size, fault, seed=seed)
+    # The lock may ask for another load, written as the pace's own fields.
+    pace = replace(Pace(), **system.pace)  # type: ignore[arg-type]
+    return Case(lock, name, known[name].default_size, fault, seed=seed, pace=pace)
 
 
 def steps_of(fault: str) -> Steps:
@@ -180,14 +182,12 @@ def expected_of(case: Case) -> Expected:
 
 def find_system(name: str) -> System:
     """A lock by name or ``path.py:Class``. Raises BadInput."""
-    if ".py:" in name:
-        try:
-            return find(name)
-        except Exception as error:
-            raise BadInput(str(error)) from error
-    if name not in systems():
+    if ".py:" not in name and name.partition(":")[0] not in systems():
         raise unknown("lock", name, systems())
-    return systems()[name]
+    try:
+        return find(name)
+    except Exception as error:
+        raise BadInput(str(error)) from error
 
 
 def unfit(case: Case) -> str | None:

@@ -6,10 +6,11 @@ unknown; without times the order of the file counts); ``:error`` of any shape; s
 ``[k v]`` values; nemesis events as faults.
 
 Writing: Jepsen allows one operation at a time and none after an unknown outcome to a process, so
-whatever breaks that gets a process of its own. What Jepsen has no field for (holds, fences,
-promises, the original process, ε, objects, faults) stands in keys ``:lockbench/…`` and in comments
-at the top. Reading our own file back gives the same verdicts, all of them; other tools see ``:f``
-and ``:value`` only, so of the verdicts they can reach ``linearizable`` alone, without leases.
+whatever breaks that gets a process of its own. Several keys are written as ``[k v]`` values. What
+Jepsen has no field for (holds, fences, promises, the original process, ε, objects, faults) stands
+in keys ``:lockbench/…`` and in comments at the top. Reading our own file back gives the same
+verdicts, all of them; other tools see ``:f`` and ``:value`` only, so of the verdicts they can reach
+``linearizable`` alone, and not that where a hold can end by itself (``plain``).
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import numpy as np
 
 from history.builder import (
     FUNCTIONS,
@@ -53,7 +56,7 @@ class _Event:
     process: object
     time: int
     value: object
-    extra: dict[str, object]
+    extra: dict[str, object] | None  # the keys :lockbench/…
     outcome: Type = Type.INFO
     done: int = NULL
     error: str | None = None
@@ -130,7 +133,7 @@ class _Reader:
             f = FUNCTIONS.get(str(fields.get("f")))
             if f is None:
                 raise BadLine(f"unknown :f {fields.get('f')!r}")
-            event = _Event(line, f, process, time, fields.get("value"), fields)
+            event = _Event(line, f, process, time, fields.get("value"), _ours(fields))
             self._open[process] = event
             self._operations.append(event)
             return
@@ -149,7 +152,8 @@ class _Reader:
         if outcome is Type.OK and fields.get("value") is not None:
             opened.value = fields["value"]
         opened.error = _error(fields.get("error"))
-        opened.extra = opened.extra | fields
+        if extra := _ours(fields):
+            opened.extra = {**(opened.extra or {}), **extra}
 
     def _nemesis(self, fields: Mapping[str, object], time: int) -> None:
         """``start…`` begins a fault, ``stop…`` or ``heal…`` ends it; the rest is left out."""
@@ -169,7 +173,10 @@ class _Reader:
 
     def history(self) -> History:
         keyed = bool(self._operations) and all(_keyed(event) for event in self._operations)
-        for event in self._operations:
+        # Backwards, so that each can be let go as soon as it stands in the columns.
+        self._operations.reverse()
+        while self._operations:
+            event = self._operations.pop()
             self.line = event.line
             self._add(event, keyed=keyed)
         self._builder.faults.extend(self._faults.values())
@@ -180,7 +187,7 @@ class _Reader:
         if keyed:
             assert isinstance(value, list)
             key, value = str(_plain(value[0])), value[1]
-        extra = {k[len(OURS) :]: v for k, v in event.extra.items() if k.startswith(OURS)}
+        extra = event.extra or {}
         carried = value if isinstance(value, dict) else {}
         hold = extra.get("hold", carried.get("hold"))
         numbers = {
@@ -199,6 +206,8 @@ class _Reader:
                 value = value[1]
             if value is not None:
                 numbers["value"] = self._builder.values.number(_plain(value))
+        if extra.get("value") is not None:
+            numbers["value"] = _whole(extra["value"], "value")
         mode = extra.get("mode")
         self._builder.add(
             process=_plain(extra.get("process", event.process)),
@@ -215,6 +224,12 @@ class _Reader:
 
 
 LOCK_OPERATIONS: Final = frozenset({F.ACQUIRE, F.RELEASE, F.EXTEND, F.LOST, F.DEATH})
+
+
+def _ours(fields: Mapping[str, object]) -> dict[str, object] | None:
+    """The fields that only Lockbench knows; None without any, as in every history of Jepsen's."""
+    found = {k[len(OURS) :]: v for k, v in fields.items() if k.startswith(OURS)}
+    return found or None
 
 
 def _keyed(event: _Event) -> bool:
@@ -258,6 +273,13 @@ def write_edn(history: History, path: Path) -> None:
         file.write(HEADER + json.dumps(header_to_json(history)) + "\n")
         file.writelines(FAULT + json.dumps(fault_to_json(fault)) + "\n" for fault in history.faults)
         file.writelines(_events(history))
+
+
+def plain(history: History) -> bool:
+    """Whether a tool that knows Jepsen's own fields only is told everything that its verdict on
+    linearizability needs: no field of theirs says that a hold ended by itself."""
+    ends = np.isin(history.f, (F.LOST, F.DEATH)) | (history.valid_until_ns != NULL)
+    return not np.any(ends)
 
 
 def _events(history: History) -> Iterator[str]:
@@ -310,12 +332,22 @@ def _event(
             number = int(getattr(history, name)[row])
             if number != NULL:
                 fields[OURS + name] = str(number)
+        if outcome is Type.INFO and f is F.READ and history.value[row] != NULL:
+            # Applied, though nobody was told: there is no completion that could carry the value.
+            fields[OURS + "value"] = str(int(history.value[row]))
     elif history.error[row] >= 0:
         fields["error"] = json.dumps(history.errors[int(history.error[row])], ensure_ascii=False)
     return "{" + ", ".join(f":{name} {value}" for name, value in fields.items()) + "}\n"
 
 
 def _value(history: History, row: int, f: F, *, completed: bool) -> str:
+    value = _own_value(history, row, f, completed=completed)
+    if len(history.keys) > 1:
+        return f"[{_edn(history.keys[int(history.key[row])])} {value}]"
+    return value
+
+
+def _own_value(history: History, row: int, f: F, *, completed: bool) -> str:
     if f in LOCK_OPERATIONS or (f is F.READ and not completed):
         return "nil"
     value = _edn(history.value_json(int(history.value[row])))

@@ -160,6 +160,12 @@ VERDICTS = (
 )
 # Those that a lock may be expected to break, though not every load gives reason to reach them.
 NAMED_VERDICTS = (*VERDICTS, "wrong-extend")
+# Where several hold at once, nobody's release can be told to have ended another's grant. And a
+# semaphore guards no resource: its holders would overwrite each other as they should.
+NOT_JUDGED: Mapping[LockKind, tuple[str, ...]] = {
+    "read-write": ("wrong-release",),
+    "semaphore": ("wrong-release", "stale-holder", "lost-update"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +212,8 @@ class System:
 
     def expectation(self, fault: str, verdict: str) -> Expectation:
         """``fault`` is the fault's name without parameters."""
+        if verdict in NOT_JUDGED.get(self.kind, ()):
+            return Expectation("n/a", f"it does not apply to a {self.kind} lock")
         listed = self.expectations.get(fault, {}).get(verdict)
         if listed is not None:
             return listed

@@ -340,7 +340,25 @@ _FRESH_LEASES = (
     "a new leader starts leases afresh (server/lease/lessor.go, Promote), and an old one may not "
     "revoke any (https://github.com/etcd-io/etcd/issues/15247)"
 )
+_SYNCED = (
+    "https://etcd.io/docs/v3.6/learning/api_guarantees/#durability: 'Any completed operations are "
+    "durable'"
+)
 _HOLDS = {"double-grant": Expectation("holds", f"{_GUARANTEES}; {_FRESH_LEASES}")}
+EXPECTATIONS = {
+    "client-pause": {
+        "stale-holder": Expectation("breaks", _LEASES_END, "documented-limit", tries=3),
+        "lost-update": Expectation("may-break", _LEASES_END, "documented-limit"),
+    },
+    "client-kill": _HOLDS,
+    "pause": _HOLDS,
+    "kill": _HOLDS,
+    "restart": _HOLDS,
+    "power-loss": {"double-grant": Expectation("holds", _SYNCED)},
+    "partition-drop": _HOLDS,
+    "partition-stall": _HOLDS,
+    "reply-lost": _HOLDS,
+}
 
 SYSTEM = System(
     name="etcd",
@@ -370,13 +388,5 @@ SYSTEM = System(
         "lease/revoke: JSONDecodeError": "Unknown",
         "lease/revoke: lease not found": "NotHeld",
     },
-    expectations={
-        "client-pause": {
-            "stale-holder": Expectation("breaks", _LEASES_END, "documented-limit", tries=3),
-            "lost-update": Expectation("may-break", _LEASES_END, "documented-limit"),
-        },
-        "pause": _HOLDS,
-        "kill": _HOLDS,
-        "partition-drop": _HOLDS,
-    },
+    expectations=EXPECTATIONS,
 )

@@ -41,6 +41,7 @@ from locks.base import (
     Acquired,
     Address,
     Backoff,
+    BackoffStyle,
     Deadline,
     Denied,
     Expectation,
@@ -55,12 +56,11 @@ from locks.base import (
     Unknown,
     token_of,
 )
-from locks.redis_expectations import CONSEQUENCE, KLEPPMANN, LOCK_DOC, PERSISTENCE_DOC
+from locks.redis_expectations import LEASE, LOCK_DOC, but
 from locks.redis_link import DELETE_OWN, EXTEND_OWN, Script
+from locks.redis_recipe import PARAMETERS, POLL_MAX_S, POLL_MIN_S, WAITS_BY
 from locks.redlock_nodes import Nodes, Question
 
-POLL_MIN_S = 0.002
-POLL_MAX_S = 0.050
 NODE_TIMEOUT_SHARE = 0.1  # of the ttl: how long nodes are waited for, if a majority needs them
 
 
@@ -81,7 +81,9 @@ class Redlock:
         timeout_s: float,
         ttl_s: float,
         observer: Observer,  # nothing happens in the background
+        backoff: BackoffStyle = "jitter",
     ) -> None:
+        self._backoff: BackoffStyle = backoff
         self._limit_s = min(timeout_s, NODE_TIMEOUT_SHARE * ttl_s)
         self._all = set(range(len(nodes)))
         self._quorum = len(nodes) // 2 + 1
@@ -91,7 +93,7 @@ class Redlock:
     def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
         """Tries until a majority grants or the wait is over."""
         deadline = Deadline(wait_s)
-        backoff = Backoff(POLL_MIN_S, POLL_MAX_S)
+        backoff = Backoff(POLL_MIN_S, POLL_MAX_S, self._backoff)
         unsure: Unknown | None = None
         tries = 0
         while True:
@@ -226,12 +228,18 @@ _RESTARTS = (
     "it away again, unless restarts are delayed by more than the ttl"
 )
 
+EXPECTATIONS = but(
+    LEASE,
+    # The same races as for one Redis; they must be lost on enough nodes at once.
+    wipe={"double-grant": Expectation("breaks", _RESTARTS, "documented-limit", tries=3)},
+)
+
 SYSTEM = System(
     name="redlock",
     topologies=("redlock",),
     family="redis",
     fence=None,
-    waits_by=f"polling, pauses of {POLL_MIN_S * 1e3:g} to {POLL_MAX_S * 1e3:g} ms",
+    waits_by=WAITS_BY,
     source=f"{LOCK_DOC}#the-redlock-algorithm",
     connect=Redlock,
     outcomes={
@@ -249,19 +257,6 @@ SYSTEM = System(
         "release: majority has forgotten": "NotHeld",
         "release: minority silent": "Released",
     },
-    expectations={
-        "client-pause": {
-            "stale-holder": Expectation("breaks", KLEPPMANN, "documented-limit", tries=3),
-            "lost-update": Expectation("may-break", KLEPPMANN, "documented-limit"),
-        },
-        # The same race as for one Redis; it must be lost on enough nodes at once.
-        "kill": {
-            "double-grant": Expectation("may-break", PERSISTENCE_DOC, "documented-limit"),
-            "lost-update": Expectation("may-break", CONSEQUENCE, "documented-limit"),
-        },
-        "wipe": {
-            "double-grant": Expectation("breaks", _RESTARTS, "documented-limit", tries=3),
-            "lost-update": Expectation("may-break", CONSEQUENCE, "documented-limit"),
-        },
-    },
+    expectations=EXPECTATIONS,
+    parameters=PARAMETERS,
 )

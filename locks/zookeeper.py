@@ -86,6 +86,7 @@ class Place:
 
     parent: str
     token: str
+    mark: str = MARK
     sent: bool = False  # whether a create was ever handed to kazoo
     node: str | None = None  # name of our node, once known
     czxid: int = 0
@@ -94,13 +95,26 @@ class Place:
         """Our node's name among these."""
         return next((child for child in children if child.startswith(self.token)), None)
 
+    @property
+    def fence(self) -> int | None:
+        """The fence of the grant."""
+        return self.czxid
+
+    def hinders(self, child: str) -> bool:
+        """Whether a node with a lower number keeps us from the lock."""
+        return MARK in child
+
     def before(self, children: Sequence[str]) -> str | None:
-        """The path of the node before ours, None when ours is first."""
+        """The path of the node to wait for, None when it is our turn."""
+        lower = self.lower(children)
+        return f"{self.parent}/{max(lower, key=number_of)}" if lower else None
+
+    def lower(self, children: Sequence[str]) -> list[str]:
+        """The nodes that are before ours."""
         if self.node is None or self.node not in children:
             raise NodeGoneError
-        mine = _number(self.node)
-        lower = [child for child in children if MARK in child and _number(child) < mine]
-        return f"{self.parent}/{max(lower, key=_number)}" if lower else None
+        mine = number_of(self.node)
+        return [child for child in children if number_of(child) < mine and self.hinders(child)]
 
 
 class ZooKeeper:
@@ -124,23 +138,8 @@ class ZooKeeper:
         wait_s: float,
     ) -> Acquired:
         """Queues for the key and waits for its turn."""
-        deadline = Deadline(wait_s)
-        place = Place(f"{ROOT}/{quote(key, safe='')}", token_of(hold_id))
-        reason = "held" if wait_s <= 0 else "gave-up: others were before it"
-        while True:
-            last = deadline.over()
-            try:
-                ahead = self._look(place, max(self._timeout_s, deadline.left_s()))
-                if ahead is None:
-                    return self._turn_has_come(place, key, hold_id)
-                if last:
-                    return self._withdraw(place, reason)
-                self._watch(ahead, deadline)
-            except (NodeGoneError, SessionExpiredError):
-                return Denied("gave-up: the session expired while waiting")
-            except UNSURE as error:
-                if deadline.over():
-                    return self._withdraw(place, f"gave-up: {_named(error)}")
+        place = self._place(f"{ROOT}/{quote(key, safe='')}", token_of(hold_id))
+        return self._queue(place, key, hold_id, wait_s)
 
     def release(self, hold: Hold) -> Freed:
         """Deletes the hold's node."""
@@ -162,6 +161,27 @@ class ZooKeeper:
         self._session.dispose().join(self._timeout_s)
 
     # The queue.
+
+    def _place(self, parent: str, token: str) -> Place:
+        return Place(parent, token)
+
+    def _queue(self, place: Place, key: str, hold_id: int, wait_s: float) -> Acquired:
+        deadline = Deadline(wait_s)
+        reason = "held" if wait_s <= 0 else "gave-up: others were before it"
+        while True:
+            last = deadline.over()
+            try:
+                ahead = self._look(place, max(self._timeout_s, deadline.left_s()))
+                if ahead is None:
+                    return self._turn_has_come(place, key, hold_id)
+                if last:
+                    return self._withdraw(place, reason)
+                self._watch(place, ahead, deadline)
+            except (NodeGoneError, SessionExpiredError):
+                return Denied("gave-up: the session expired while waiting")
+            except UNSURE as error:
+                if deadline.over():
+                    return self._withdraw(place, f"gave-up: {_named(error)}")
 
     def _look(self, place: Place, connect_limit_s: float) -> str | None:
         """The node before ours. None: there is none, and ours was there at that moment."""
@@ -195,7 +215,7 @@ class ZooKeeper:
     def _create_and_list(self, place: Place) -> list[Any]:
         return self._request(
             self._zk.create_async(
-                f"{place.parent}/{place.token}{MARK}",
+                f"{place.parent}/{place.token}{place.mark}",
                 ephemeral=True,
                 sequence=True,
                 include_data=True,
@@ -203,7 +223,7 @@ class ZooKeeper:
             self._zk.get_children_async(place.parent),
         )
 
-    def _watch(self, ahead: str, deadline: Deadline) -> None:
+    def _watch(self, place: Place, ahead: str, deadline: Deadline) -> None:
         """Returns when that node changed, the connection did, or the wait is over."""
         gone = self._zk.handler.event_object()
         (stat,) = self._request(self._zk.exists_async(ahead, watch=lambda _: gone.set()))
@@ -217,7 +237,7 @@ class ZooKeeper:
             return self._withdraw(place, "gave-up: its turn came after its session")
         hold = Hold(hold_id, key, Handle(f"{place.parent}/{place.node}", session.id))
         self._holds[hold_id] = hold
-        return Granted(hold, place.czxid, sent_ns, valid_until_ns)
+        return Granted(hold, place.fence, sent_ns, valid_until_ns)
 
     def _withdraw(self, place: Place, reason: str) -> Acquired:
         if not place.sent:
@@ -297,25 +317,51 @@ class ZooKeeper:
                 self._observer.lost(hold)
 
 
-def _number(child: str) -> int:
-    return int(child.rpartition(MARK)[2])
+def number_of(child: str) -> int:
+    """The number that the server gave a node."""
+    return int(child.rpartition("-")[2])
 
 
 def _named(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".rstrip(": ")
 
 
-_RECIPE = "https://zookeeper.apache.org/doc/current/recipes.html#sc_recipes_Locks"
+RECIPE = "https://zookeeper.apache.org/doc/current/recipes.html#sc_recipes_Locks"
 _GUARANTEES = (
     "https://zookeeper.apache.org/doc/current/zookeeperInternals.html#sc_consistency (writes are "
     "linearizable, a client's requests keep their order)"
 )
 _FRESH_SESSIONS = "a new leader starts every session's timeout afresh"
+_SYNCED = (
+    "https://zookeeper.apache.org/doc/current/zookeeperAdmin.html (forceSync: 'requires updates to "
+    "be synced to media of the transaction log before finishing processing the update')"
+)
+_ELAPSED = (
+    "https://issues.apache.org/jira/browse/ZOOKEEPER-1366: sessions are counted in elapsed time, "
+    "not by the wall clock"
+)
 _SESSIONS_END = (
     "https://zookeeper.apache.org/doc/current/zookeeperProgrammers.html#ch_zkSessions: a client "
     "learns that its session expired only when it reconnects; until then it acts as a holder"
 )
 _HOLDS = {"double-grant": Expectation("holds", f"{_GUARANTEES}; {_FRESH_SESSIONS}")}
+EXPECTATIONS = {
+    "client-pause": {
+        "stale-holder": Expectation("breaks", _SESSIONS_END, "documented-limit", tries=3),
+        "lost-update": Expectation("may-break", _SESSIONS_END, "documented-limit"),
+    },
+    "client-kill": _HOLDS,
+    "pause": _HOLDS,
+    "kill": _HOLDS,
+    "restart": _HOLDS,
+    "power-loss": {"double-grant": Expectation("holds", _SYNCED)},
+    "clock-jump": {"double-grant": Expectation("holds", _ELAPSED)},
+    "partition-drop": _HOLDS,
+    "partition-stall": _HOLDS,
+    "reply-lost": {
+        "double-grant": Expectation("holds", "https://issues.apache.org/jira/browse/ZOOKEEPER-1262")
+    },
+}
 
 OUTCOMES = {
     "acquire: not connected": "Denied: no-effect",
@@ -338,16 +384,8 @@ SYSTEM = System(
     family="zookeeper",
     fence="czxid of the holder's node",
     waits_by="watch on the node just before",
-    source=_RECIPE,
+    source=RECIPE,
     connect=ZooKeeper,
     outcomes=OUTCOMES,
-    expectations={
-        "client-pause": {
-            "stale-holder": Expectation("breaks", _SESSIONS_END, "documented-limit", tries=3),
-            "lost-update": Expectation("may-break", _SESSIONS_END, "documented-limit"),
-        },
-        "pause": _HOLDS,
-        "kill": _HOLDS,
-        "partition-drop": _HOLDS,
-    },
+    expectations=EXPECTATIONS,
 )

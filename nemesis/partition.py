@@ -107,7 +107,7 @@ class Partition(Fault):
 
     def took_effect(self, arena: Arena) -> bool:
         if arena.word("shape") in EVERYBODY_SERVES:
-            return cuttable_of(arena).links_cut() >= int(str(arena.facts["links_cut"]))
+            return len(cuttable_of(arena).broken_links()) >= int(str(arena.facts["links_cut"]))
         return silent(arena, arena.targets, _probe_group(arena))
 
     def heal(self, arena: Arena) -> None:

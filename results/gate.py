@@ -240,8 +240,11 @@ def change_words(cell: Cell) -> str:
 
 def change(cell: Cell) -> str:
     """``+31 % (+22 to +40 %)``, a dash where there is none."""
-    if cell.change is None:
+    if cell.change is None or cell.base is None or cell.new is None:
         return NONE
+    metric = METRICS[cell.metric]
+    if cell.word == "not judged" and abs(cell.new - cell.base) < metric.floor:
+        return f"less than {metric.floor:g} {metric.unit}"
     if cell.low is None or cell.high is None:
         return f"{100 * cell.change:+.0f} %"
     return f"{100 * cell.change:+.0f} % ({100 * cell.low:+.0f} to {100 * cell.high:+.0f} %)"

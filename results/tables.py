@@ -167,7 +167,7 @@ def verdict_matrix(cases: Sequence[Case]) -> pd.DataFrame:
     shown = [case for case in cases if not is_published(case) or broken(case)]
     if not shown:
         return pd.DataFrame()
-    labels = _labels(shown)
+    labels = row_labels(shown)
     faults = in_order(fault_of(case) for case in shown)
     rows: dict[str, dict[str, list[Case]]] = {}
     for label, case in zip(labels, shown, strict=True):
@@ -182,7 +182,7 @@ def verdict_matrix(cases: Sequence[Case]) -> pd.DataFrame:
 def latency_table(cases: Sequence[Case], made: Frames) -> pd.DataFrame:
     """One row per case and phase, faults together so that systems can be compared."""
     shown = [(n, case) for n, case in enumerate(cases, 1) if not is_published(case)]
-    labels = dict(zip([n for n, _ in shown], _labels([c for _, c in shown]), strict=True))
+    labels = dict(zip([n for n, _ in shown], row_labels([c for _, c in shown]), strict=True))
     order = in_order(fault_of(case) for _, case in shown)
     shown.sort(key=lambda item: order.index(fault_of(item[1])))
     numbers = {row["case"]: row for row in made.cases.to_dict("records")}
@@ -296,7 +296,7 @@ def _counted(lines: Sequence[str]) -> list[str]:
     ]
 
 
-def _labels(cases: Sequence[Case]) -> list[str]:
+def row_labels(cases: Sequence[Case]) -> list[str]:
     """The lock's name, with whatever else tells two of its cases apart."""
 
     def distinct(case: Case, field: str) -> bool:

@@ -3,17 +3,20 @@
 A cycle is: acquire, read the guarded resource, hold, write the resource on top of what was read,
 release. The write does not check whether the hold is still good: whether a lock kept its word must
 show at the resource, not in the care of its user.
+
+Half of the cycles of a lock that can be shared only read. A semaphore guards no resource.
 """
 
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable
 from time import monotonic_ns
 
 import gevent
 
-from history.op import NULL, F, Type
+from history.op import NULL, F, Mode, Type
 from locks.base import (
     Acquired,
     Denied,
@@ -23,9 +26,11 @@ from locks.base import (
     Hold,
     NotHeld,
     Released,
+    Shareable,
     Unknown,
     new_hold_id,
 )
+from workloads.load import AIMED_KEY, FLOOR_KEY
 from workloads.resource import Resource
 from workloads.session import Session
 
@@ -35,6 +40,7 @@ log = logging.getLogger("lockbench.client")
 Report = Callable[[str, float, str | None], None]
 # Spends the time of a hold.
 Keep = Callable[[Granted], None]
+READ_SHARE = 0.5
 
 
 class Client:
@@ -50,6 +56,9 @@ class Client:
         self._held: dict[int, str] = {}
         self._resource = Resource(session.load.resource)
         self._lock = session.connect(self)
+        self._shareable = self._lock if isinstance(self._lock, Shareable) else None
+        self._guards = self._pace.touch_resource and session.system.kind != "semaphore"
+        self._draws = random.Random(f"{session.load.seed} {self._process}")
 
     def cycle(
         self, key: str, keep: Keep, *, intended_ns: int = NULL, wait_s: float | None = None
@@ -57,15 +66,16 @@ class Client:
         """One cycle; returns whether the lock was granted. After a refusal or an unknown outcome it
         pauses for the declared time."""
         self._session.count_busy(+1)
+        reads = self._only_reads(key)
         try:
             granted = self._acquire(
-                key, intended_ns, self._pace.wait_s if wait_s is None else wait_s
+                key, intended_ns, self._pace.wait_s if wait_s is None else wait_s, reads=reads
             )
             if granted is None:
                 gevent.sleep(self._pace.retry_pause_s)
                 return False
-            if self._pace.touch_resource:
-                self._use(granted, keep)
+            if self._guards:
+                self._use(granted, keep, reads=reads)
             else:
                 keep(granted)
             self._release(granted.hold)
@@ -107,19 +117,34 @@ class Client:
         if hold.id in self._held:
             self._recorder.instant(self._process, F.LOST, hold.key, hold=hold.id)
 
-    def _acquire(self, key: str, intended_ns: int, wait_s: float) -> Granted | None:
+    def _only_reads(self, key: str) -> bool:
+        """Drawn for each cycle. What a fault is aimed at is held alone."""
+        if self._shareable is None or key in {AIMED_KEY, FLOOR_KEY}:
+            return False
+        return self._draws.random() < READ_SHARE
+
+    def _acquire(self, key: str, intended_ns: int, wait_s: float, *, reads: bool) -> Granted | None:
+        ask, mode = self._lock.acquire, Mode.NONE
+        if self._shareable is not None:
+            mode = Mode.READ if reads else Mode.WRITE
+            if reads:
+                ask = self._shareable.acquire_shared
         hold_id = new_hold_id()
         began_ns = monotonic_ns()
         handle = self._recorder.invoke(
-            self._process, F.ACQUIRE, key, hold=hold_id, intended_ns=intended_ns, invoke_ns=began_ns
+            self._process,
+            F.ACQUIRE,
+            key,
+            hold=hold_id,
+            mode=mode,
+            intended_ns=intended_ns,
+            invoke_ns=began_ns,
         )
         # Known before it is granted: a heartbeat may be acknowledged before this greenlet runs.
         self._held[hold_id] = key
         outcome: Acquired
         try:
-            outcome = self._lock.acquire(
-                key, hold_id=hold_id, ttl_s=self._pace.lease_ttl_s, wait_s=wait_s
-            )
+            outcome = ask(key, hold_id=hold_id, ttl_s=self._pace.lease_ttl_s, wait_s=wait_s)
         except Exception as error:  # noqa: BLE001 - recorded as unknown, with its name
             outcome = _unexpected(error)
         told = "acquire"
@@ -169,12 +194,14 @@ class Client:
             case Unknown(reason=reason):
                 self._unknown(handle, reason)
 
-    def _use(self, granted: Granted, keep: Keep) -> None:
+    def _use(self, granted: Granted, keep: Keep, *, reads: bool) -> None:
         hold, key = granted.hold, granted.hold.key
         handle = self._recorder.invoke(self._process, F.READ, key, hold=hold.id)
         version, applied_ns = self._resource.read(key, hold.id)
         self._recorder.complete(handle, Type.OK, value=version, applied_ns=applied_ns)
         keep(granted)
+        if reads:
+            return
         handle = self._recorder.invoke(self._process, F.WRITE, key, hold=hold.id, version=version)
         made, applied_ns = self._resource.write(key, hold.id, version, granted.fence)
         self._recorder.complete(

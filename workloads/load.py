@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from history.op import Object
+from locks.registry import find
 
 AIMED_KEY = "aimed"
 VICTIM = 0  # the number of the victim's worker
@@ -108,14 +109,18 @@ class Load:
         return self.clients + self.solo + self.rivals + 1
 
     def objects(self) -> dict[str, Object]:
-        """Every key of the load with its role."""
+        """Every key of the load with its role, of the kind that the lock is."""
+        system = find(self.lock)
         roles = {f"k{k}": "contended" for k in range(self.keys)}
         for kind, users in (("contended", self.clients), ("solo", self.solo)):
             # Users are numbered in steps of the number of worker processes.
             numbers = range(users * (self.workers + 1))
             roles |= {own_key(f"{kind}-{n}"): "own" for n in numbers}
         roles |= {AIMED_KEY: "aimed", FLOOR_KEY: "floor"}
-        return {key: Object(role=role) for key, role in roles.items()}
+        return {
+            key: Object(kind=system.kind, permits=system.permits, role=role)
+            for key, role in roles.items()
+        }
 
     def save(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")

@@ -1,1 +1,48 @@
-"""The report of a run, as one HTML page and as Markdown with pictures."""
+"""The report of a run: ``report.html``, which loads nothing, and ``report.md`` with its pictures.
+
+``write`` makes both from the run folder alone and touches no other file. Everything is read, judged
+again and drawn before the first file is written, and each file appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from results.report.content import content
+from results.report.markdown import IMAGES, markdown
+from results.report.page import html
+from results.report.source import read
+from results.store import RunFolder, write_atomically
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Where the report is."""
+
+    html: Path
+    markdown: Path
+    images: int
+
+
+def write(run: RunFolder) -> Written:
+    """Raises NotARun for a run that is not finished or was changed, OSError where the folder cannot
+    be written."""
+    found = content(read(run))
+    drawn = {
+        (section.number, chart.name): chart.svg()
+        for section in found.sections
+        for chart in section.charts
+    }
+    page = html(found, drawn)
+    text, images = markdown(found, drawn)
+    folder = run.path / IMAGES
+    folder.mkdir(exist_ok=True)
+    for stale in folder.glob("*.svg"):
+        if stale.name not in images:
+            stale.unlink()
+    for name, svg in images.items():
+        write_atomically(folder / name, svg)
+    return Written(
+        run.write_text("report.html", page), run.write_text("report.md", text), len(images)
+    )

@@ -167,6 +167,34 @@ def test_very_many_keys(tmp_path: Path) -> None:
     assert perf_counter() - began < 60
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "edn"])
+def test_more_than_the_memory_holds_is_an_error(tmp_path: Path, ending: str) -> None:
+    """In a process of its own, which is told that 40 MB are free."""
+    path = tmp_path / f"h.{ending}"
+    with path.open("w") as file:
+        for i in range(300_000):
+            fields = {"process": i, "key": f"key {i}", "f": "acquire"}
+            if ending == "jsonl":
+                line = json.dumps(fields | {"type": "info", "invoke_ns": i})
+            else:
+                line = f'{{:process {i}, :f :acquire, :type :invoke, :value ["key {i}" nil]}}'
+            file.write(line + "\n")
+    script = (
+        "import sys, bench.memory; bench.memory.available = lambda: 40 << 20; "
+        "from bench.cli import main; sys.argv[0] = 'lockbench'; main()"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script, "check", str(path), "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 254, run.stderr
+    assert "too large for the memory of this machine" in run.stderr + run.stdout
+    assert path.name in run.stderr + run.stdout
+    assert "Traceback" not in run.stderr
+
+
 @pytest.mark.parametrize(
     "options",
     [{"model": "x"}, {"permits": 2}, {"initial": "3"}, {"model": "semaphore", "permits": -1}],
@@ -179,6 +207,75 @@ def test_arguments_that_do_not_fit(tmp_path: Path, options: dict[str, object]) -
 def test_a_drawing_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="--html"):
         judge(saved(tmp_path / "h.jsonl", one_nanosecond), html=tmp_path / "no" / "such.html")
+
+
+@pytest.mark.parametrize("ending", ["edn", "jsonl"])
+def test_a_history_is_saved_and_keeps_its_verdicts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ending: str
+) -> None:
+    given = saved(tmp_path / "h.jsonl", one_nanosecond)
+    target = tmp_path / f"out.{ending}"
+    assert judge(given, write=target) == 1
+    before = printed(capsys)
+    assert judge(target) == 1
+    after = printed(capsys)
+    results = [
+        {name: verdict["result"] for name, verdict in found["verdicts"].items()}  # type: ignore[attr-defined]
+        for found in (before, after)
+    ]
+    assert results[0] == results[1]
+    written = before["written"]
+    assert isinstance(written, dict)
+    assert set(written["kept"]) == set(results[0])
+    assert written["lost"] == []
+    # Its holds have leases, for which Jepsen has no field.
+    assert written["elsewhere"] == ([] if ending == "edn" else None)
+
+
+def test_what_other_tools_can_reach_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def without_a_lease(s: Scene) -> None:
+        s.acquire(1, 0, 1).release(1, 2, 3)
+
+    given = saved(tmp_path / "h.jsonl", without_a_lease)
+    target = tmp_path / "h.edn"
+    check([given], model=None, permits=None, initial=None, html=None, json=False, write=target)
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert "it keeps every verdict" in said
+    assert "they can reach linearizable, not double-grant" in said
+
+
+@pytest.mark.parametrize("name", ["h.jsonl", "out.txt", "no/such.edn"])
+def test_a_history_that_cannot_be_saved_there(tmp_path: Path, name: str) -> None:
+    given = saved(tmp_path / "h.jsonl", touching)
+    before = given.read_bytes()
+    with pytest.raises(BadInput, match="--write"):
+        judge(given, write=tmp_path / name)
+    assert given.read_bytes() == before
+
+
+def test_several_histories_are_not_saved_as_one(tmp_path: Path) -> None:
+    files = [saved(tmp_path / name, touching) for name in ("a.jsonl", "b.jsonl")]
+    with pytest.raises(BadInput, match="one history can be written, not 2"):
+        judge(*files, write=tmp_path / "out.edn")
+
+
+@pytest.mark.parametrize(
+    ("text", "operations"),
+    [
+        ("; a comment\n[ #op{:type :invoke :f :acquire :process 0}]", 1),
+        ("{:type :invoke, :f :acquire, :process 0}\n", 1),
+        ('{"process":0,"f":"acquire","key":"k","type":"info","invoke_ns":1}\n', 1),
+    ],
+)
+def test_without_an_ending_the_beginning_tells_the_format(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, operations: int
+) -> None:
+    path = tmp_path / "history"
+    path.write_text(text)
+    judge(path)
+    assert printed(capsys)["operations"] == operations
 
 
 def test_the_command_itself(tmp_path: Path) -> None:

@@ -1,0 +1,390 @@
+"""``lockbench regress``: both sides of a change, measured in turn in one job, and the gate.
+
+The runs of a lock alternate in blocks of two pairs, base-new-new-base or the reverse, by a coin
+from the seed: a drift of the machine hits both sides alike. A lock that looks slower is measured
+again with as many pairs before anything is said of it (``results.gate``).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shlex
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from bench import interruption, plan
+from bench.compare import show, write_junit
+from bench.errors import BadInput, Ending
+from bench.plan import LINK_IMAGE, Case, expected_s, topology_of
+from bench.progress import Progress
+from bench.run import run_case
+from bench.sides import Side, check_image_is_used, install, library_path, locks_of, parse
+from bench.suite import RUNS, Finished, check_room
+from clusters import images
+from clusters.docker import Engine, EngineError
+from clusters.reaper import reap
+from results import comparison_text, machine
+from results.comparison import (
+    Comparison,
+    ending_of_verdicts,
+    headline,
+    verdict_changes,
+    worst,
+)
+from results.gate import Cell, judge_pairs, metrics_of, suspects
+from results.live import LiveView
+from results.statistics import needed_pairs
+from results.store import RunFolder, StoreError
+from workloads.nursery import Nursery
+
+BASE, NEW = 0, 1
+SIDES: Final = ("base", "new")
+# Fewer are allowed where the cells need fewer, but say less.
+PAIRS: Final = 10
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Order:
+    """What was asked for, checked."""
+
+    sides: tuple[Side, Side]
+    cases: Mapping[Key, tuple[Case, Case]]  # (lock, fault) → the case of each side
+    pairs: int
+    seed: int
+    repeat: str
+
+    @property
+    def needed(self) -> int:
+        """Pairs without which no number can be judged."""
+        return needed_pairs(sum(len(metrics_of(fault)) for _, fault in self.cases))
+
+    @property
+    def expected_s(self) -> float:
+        """Without any suspicion."""
+        return self.pairs * sum(expected_s(case) for both in self.cases.values() for case in both)
+
+
+def order(
+    base: str,
+    new: str,
+    *,
+    locks: Sequence[str],
+    faults: Sequence[str],
+    pairs: int | None,
+    time_limit_s: float,
+    seed: int,
+) -> Order:
+    """Raises BadInput for anything that cannot be done."""
+    sides = parse(base), parse(new)
+    if sides[BASE] == sides[NEW] and sides[BASE].lock is None and base != "current":
+        raise BadInput(f"base and new are both {base}: there is nothing to compare")
+    for side, other in (sides, sides[::-1]):
+        if side.lock is not None and other.lock is None and len(locks) != 1:
+            raise BadInput(f"{side.ref} is a lock: name the one lock it stands against, or --lock")
+    cases: dict[Key, tuple[Case, Case]] = {}
+    of_sides = [locks_of(side, locks) for side in sides]
+    for lock_base, lock_new in zip(*of_sides, strict=True):
+        for fault in faults:
+            made = [
+                _case(side, lock, fault, time_limit_s, seed)
+                for side, lock in zip(sides, (lock_base, lock_new), strict=True)
+            ]
+            names = [lock_base, lock_new]
+            label = names[0] if names[0] == names[1] else " → ".join(map(_short, names))
+            cases[label, fault] = (made[0], made[1])
+    for at, side in enumerate(sides):
+        check_image_is_used(side, [both[at] for both in cases.values()])
+    draft = Order(sides, cases, 0, seed, "")
+    chosen = max(PAIRS, draft.needed) if pairs is None else pairs
+    if chosen < 1:
+        raise BadInput(f"--pairs is {pairs}; it has to be more than 0")
+    words = ["lockbench", "regress", "--base", base, "--new", new]
+    words += ["--lock", ",".join(locks)] if locks else []
+    words += [] if list(faults) == ["none"] else ["--fault", ",".join(faults)]
+    words += ["--pairs", str(chosen), "--time-limit", f"{time_limit_s:g}", "--seed", str(seed)]
+    return replace(draft, pairs=chosen, repeat=shlex.join(words))
+
+
+def _case(side: Side, lock: str, fault: str, time_limit_s: float, seed: int) -> Case:
+    case = plan.make_case(lock, fault, seed=seed, topology=side.topology)
+    return plan.resolve(side.apply(replace(case, time_limit_s=time_limit_s)))
+
+
+def _short(lock: str) -> str:
+    """A lock of one's own by its file's name and class."""
+    return (
+        Path(lock.rpartition(":")[0]).name + ":" + lock.rpartition(":")[2]
+        if ".py:" in lock
+        else lock
+    )
+
+
+def turns(pairs: int, seed: int) -> list[tuple[int, int]]:
+    """(pair, side) in the order of their runs: every two pairs a block of ABBA or BAAB."""
+    coin = random.Random(f"{seed} order")
+    found: list[tuple[int, int]] = []
+    first = BASE
+    for pair in range(pairs):
+        first = coin.choice((BASE, NEW)) if pair % 2 == 0 else 1 - first
+        found += [(pair, first), (pair, 1 - first)]
+    return found
+
+
+def regress(asked: Order, console: Console) -> tuple[Finished, Comparison]:
+    """Runs everything and judges it. Raises BadInput before anything is started."""
+    with ExitStack() as stack:
+        folders = [
+            Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lockbench-")))
+            for _ in SIDES
+        ]
+        engine, versions = _ready(asked, folders, console)
+        try:
+            run = RunFolder.create(RUNS, "regress-" + "-".join(lock for lock, _ in asked.cases))
+        except StoreError as error:
+            raise BadInput(str(error)) from error
+        job = _Job(asked, run, uuid.uuid4().hex[:12])
+        try:
+            run.write_plan(_plan(asked))
+            run.write_machine(machine.facts(run.path, engine=engine.version()))
+            run.write_versions(versions)
+            nurseries = []
+            for side, folder in zip(asked.sides, folders, strict=True):
+                with library_path(side, folder):
+                    nurseries.append(stack.enter_context(Nursery(job.run_id)))
+            _measure(job, nurseries, console)
+            made = _judged(job)
+        except BaseException:
+            job.save("bench", None)
+            run.finish("bench")
+            raise
+        results = job.save(made.ending, made)
+        run.finish(made.ending)
+    return Finished(Ending[made.ending.upper()], run.path, results), made
+
+
+@dataclass
+class _Job:
+    asked: Order
+    run: RunFolder
+    run_id: str
+    pairs: dict[Key, dict[int, list[dict[str, Any] | None]]] = field(default_factory=dict)
+    documents: list[dict[str, Any]] = field(default_factory=list)
+
+    def whole(self) -> dict[Key, list[tuple[dict[str, Any], dict[str, Any]]]]:
+        """The pairs of which both runs are there."""
+        return {
+            key: [(base, new) for base, new in of.values() if base and new]
+            for key, of in self.pairs.items()
+        }
+
+    def sides(self) -> dict[Key, tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
+        """(lock, fault) → all cases of base, all of new."""
+        return {key: ([b for b, _ in of], [n for _, n in of]) for key, of in self.whole().items()}
+
+    def save(self, ending: str, made: Comparison | None) -> dict[str, Any]:
+        results: dict[str, Any] = {
+            "name": "regress",
+            "cases": self.documents,
+            # Nothing is taken together over two sides.
+            "undisturbed": [],
+            "comparison": None if made is None else made.to_json(),
+            "ending": ending,
+        }
+        self.run.write_results(results)
+        if made is not None:
+            self.run.write_text("report.md", comparison_text.markdown(made))
+            cells = comparison_text.cell_grid(made.cells)
+            self.run.write_text("comparison.csv", cells.to_csv(index=False))
+        return results
+
+
+def _measure(job: _Job, nurseries: Sequence[Nursery], console: Console) -> None:
+    """The declared pairs of every lock, then as many again of what looks slower."""
+    asked = job.asked
+    total = 2 * asked.pairs * len(asked.cases)
+    with LiveView(total, console) as live:
+        for key in asked.cases:
+            _pairs(job, key, nurseries, live, first=0)
+        found = suspects(judge_pairs(job.whole(), asked.pairs))
+        for key in found:
+            live.note(f"{key[0]} under {key[1]} looks slower: {asked.pairs} more pairs decide")
+            _pairs(job, key, nurseries, live, first=asked.pairs)
+
+
+def _pairs(
+    job: _Job, key: Key, nurseries: Sequence[Nursery], live: LiveView, *, first: int
+) -> None:
+    asked = job.asked
+    of = job.pairs.setdefault(key, {})
+    for turn, at in turns(asked.pairs, asked.seed + first):
+        pair = first + turn
+        # Each pair meets a schedule of its own, the same for both of its runs.
+        case = asked.cases[key][at]
+        case = plan.resolve(replace(case, seed=asked.seed + pair, injections=()))
+        document = _one(job, case, at=at, pair=pair, nursery=nurseries[at], live=live)
+        of.setdefault(pair, [None, None])[at] = document
+        job.documents.append(document)
+        job.save("running", None)
+        interruption.check()
+
+
+def _one(
+    job: _Job, case: Case, *, at: int, pair: int, nursery: Nursery, live: LiveView
+) -> dict[str, Any]:
+    number = len(job.documents) + 1
+    name = f"{SIDES[at]} {case.system.name}"
+    live.case_started(number, name, case.fault)
+
+    def on_progress(progress: Progress) -> None:
+        seen = progress.seen
+        live.update(
+            phase=seen.phase,
+            faults_on=progress.faults,
+            cycles_per_s=seen.cycles_per_s,
+            errors=seen.errors,
+            seconds_left=seen.left_s,
+        )
+
+    folder = job.run.case(number, SIDES[at], f"{_short(case.lock)}-{case.fault}")
+    outcome = run_case(
+        case, folder.path, run_id=job.run_id, nursery=nursery, on_progress=on_progress
+    )
+    document: dict[str, Any] = outcome.document | {
+        "side": SIDES[at],
+        "ref": job.asked.sides[at].ref,
+        "pair": pair + 1,
+        "run": str(job.run.path),
+        "tries": 1,
+        "earlier_tries": [],
+        "history_sha256": folder.history_sha256(),
+    }
+    folder.write_case(document)
+    live.note(f"pair {pair + 1}, {name} under {case.fault}: {document['judgement']}")
+    return document
+
+
+def _judged(job: _Job) -> Comparison:
+    asked = job.asked
+    sides = job.sides()
+    cells = judge_pairs(job.whole(), asked.pairs)
+    changes = verdict_changes(sides)
+    ending = worst([ending_of_verdicts(sides), *_endings(cells)])
+    return Comparison(
+        kind="regress",
+        base=asked.sides[BASE].ref,
+        new=asked.sides[NEW].ref,
+        ending=ending,
+        headline=headline(ending, changes, cells, sides),
+        changes=changes,
+        cells=cells,
+        notes=_notes(job, cells),
+        repeat=asked.repeat,
+    )
+
+
+def _endings(cells: Sequence[Cell]) -> Iterator[str]:
+    for cell in cells:
+        if cell.word == "worse":
+            yield "regression"
+        elif cell.word == "too few pairs":
+            yield "inconclusive"
+
+
+def _notes(job: _Job, cells: Sequence[Cell]) -> list[str]:
+    notes = [
+        f"{2 * len(of)} runs of {lock} under {fault}, base and new in turn (ABBA), "
+        f"{job.asked.cases[lock, fault][BASE].time_limit_s:g} s each"
+        for (lock, fault), of in job.whole().items()
+    ]
+    void = [d for d in job.documents if d.get("numbers") != "valid"]
+    if void:
+        notes.append(f"the numbers of {len(void)} of {len(job.documents)} runs are void")
+    if any(cell.word == "no difference shown" for cell in cells):
+        notes.append("no difference shown is no proof that there is none: read the intervals")
+    return notes
+
+
+def _plan(asked: Order) -> dict[str, Any]:
+    return {
+        "name": "regress",
+        "base": asked.sides[BASE].ref,
+        "new": asked.sides[NEW].ref,
+        "pairs": asked.pairs,
+        "seed": asked.seed,
+        "repeat": asked.repeat,
+        "cases": [
+            {"side": side} | asdict(case)
+            for both in asked.cases.values()
+            for side, case in zip(SIDES, both, strict=True)
+        ],
+    }
+
+
+def _ready(
+    asked: Order, folders: Sequence[Path], console: Console
+) -> tuple[Engine, dict[str, Any]]:
+    """Everything that has to be there before the first run. Raises BadInput."""
+    check_room(Path.cwd())
+    cases = [case for both in asked.cases.values() for case in both]
+
+    def say(line: str) -> None:
+        console.print(line, highlight=False)
+
+    try:
+        engine = Engine()
+        reap(say, engine=engine)
+        swapped = [{name for name, _ in case.images} for case in cases]
+        wanted = {
+            name
+            for case, without in zip(cases, swapped, strict=True)
+            for name in {topology_of(case).image, LINK_IMAGE} - without
+        }
+        images.ensure(sorted(wanted), engine=engine, say=say)
+        refs = sorted({*wanted, *(ref for case in cases for _, ref in case.images)})
+        described = images.describe(refs, engine=engine)
+    except EngineError as error:
+        raise BadInput(str(error)) from error
+    libraries = machine.versions()
+    for side, folder in zip(asked.sides, folders, strict=True):
+        install(side, folder)
+    versions = {
+        "libraries": libraries,
+        "images": {name: asdict(found) for name, found in described.items()},
+        "engine": engine.version(),
+        "sides": {
+            name: {"ref": side.ref} | ({"library": "==".join(side.library)} if side.library else {})
+            for name, side in zip(SIDES, asked.sides, strict=True)
+        },
+    }
+    return engine, versions
+
+
+def command(asked: Order, *, as_json: bool, junit: Path | None, out: Console, err: Console) -> int:
+    """The whole command; returns the exit code."""
+    console = err if as_json else out
+    console.print(
+        f"{asked.pairs} pairs of {len(asked.cases)} cases, about {asked.expected_s / 60:.0f} "
+        f"minutes, more for what looks slower; numbers need {asked.needed} pairs",
+        highlight=False,
+    )
+    if asked.pairs < asked.needed:
+        console.print("too few pairs for any number: this can only end inconclusive")
+    finished, made = regress(asked, console)
+    if as_json:
+        found = {**finished.results, "run": str(finished.folder)}
+        print(json.dumps(found, indent=1))
+    else:
+        show(made, out)
+        out.print(f"saved in {finished.folder} (report.md, results.json)", highlight=False)
+    if junit is not None:
+        write_junit(made, junit)
+    return finished.ending.code

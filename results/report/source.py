@@ -1,0 +1,185 @@
+"""Reads a run for its report, and holds what stands in it against what was recorded.
+
+A report is made of a finished run only, whose histories have the digests that the results name and
+whose results say what the cases said when they were done; anything else raises NotARun. Every
+history is judged again: where that is worse than what is stored, the worse counts and is said.
+Histories are read one after the other; what is kept of each is what is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from checker.check import check
+from checker.drawing import figure
+from checker.verdict import RANK, Report
+from history.columns import History
+from history.recording import UnreadableHistory, is_recording, read_recording
+from results import tables
+from results.cases import Case, broken, expected_of, results_of
+from results.report.facts import mapping
+from results.report.timeline import Timeline, timeline
+from results.store import CaseFolder, NotARun, RunFolder
+
+Windows = tuple[tuple[float, float, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a case's history shows. ``figures`` maps verdict → the checker's drawing in HTML;
+    ``windows`` are (begin s, end s, grants) of every second on contended keys."""
+
+    number: int
+    case: Case
+    line: Timeline | None
+    windows: Windows
+    figures: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A run as it is reported. ``seen`` is in the order of the cases."""
+
+    run: RunFolder
+    results: Mapping[str, Any]
+    seen: tuple[Seen, ...]
+    machine: Mapping[str, Any]
+    versions: Mapping[str, Any]
+
+    @property
+    def cases(self) -> list[Case]:
+        """The cases, with the worse of the stored and the new verdicts."""
+        return [seen.case for seen in self.seen]
+
+
+def read(run: RunFolder) -> Source:
+    """Raises NotARun for a run that is not finished or was changed."""
+    results = run.results()
+    tables.stored(run, results)
+    cases = results["cases"]
+    folders = {folder.path.name: folder for folder in run.cases()}
+    return Source(
+        run=run,
+        results=results,
+        seen=tuple(_seen(n, case, folders, run) for n, case in enumerate(cases, 1)),
+        machine=run.machine(),
+        versions=run.versions(),
+    )
+
+
+def histories(run: RunFolder) -> Iterator[tuple[str, Case, History]]:
+    """(folder name, case, history) of every case that has one, checked like the report's. Raises
+    NotARun."""
+    results = run.results()
+    folders = {folder.path.name: folder for folder in run.cases()}
+    for n, case in enumerate(results["cases"], 1):
+        folder = _verified(n, case, folders, run)
+        history = None if folder is None else _history(folder)
+        if folder is not None and history is not None:
+            yield folder.path.name, case, history
+
+
+def _seen(n: int, case: Case, folders: Mapping[str, CaseFolder], run: RunFolder) -> Seen:
+    notes = []
+    folder = _verified(n, case, folders, run)
+    history = None if folder is None else _history(folder)
+    if "history_sha256" not in case:
+        notes.append("No digest of the history was stored; that it is unchanged is not known.")
+    if history is None:
+        notes.append("There is no history of this case; nothing of it can be drawn.")
+        return Seen(n, case, None, (), {}, tuple(notes))
+    report = check(history)
+    judged, differences = judged_again(case, report)
+    drawn = {name: figure(history, name, verdict) for name, verdict in report.verdicts.items()}
+    return Seen(
+        number=n,
+        case=judged,
+        line=timeline(history),
+        windows=_windows(case, history),
+        figures={name: svg for name, svg in drawn.items() if svg},
+        notes=(*notes, *differences),
+    )
+
+
+def judged_again(case: Case, report: Report) -> tuple[Case, list[str]]:
+    """The case with the worse of both verdicts, and a sentence where they differ. A case whose load
+    never ran has no verdict to compare."""
+    stored = results_of(case)
+    if not stored and case.get("judgement") == "failed":
+        return case, []
+    worse: dict[str, Any] = {}
+    notes = []
+    for name, verdict in report.verdicts.items():
+        was = stored.get(name)
+        if was == verdict.result:
+            continue
+        notes.append(
+            f"{name}: the results say {was or 'nothing'}, the history judged again says "
+            f"{verdict.result} ({verdict.reason}). The worse of the two counts here."
+        )
+        if RANK[verdict.result] > max((RANK[r] for r in RANK if r == was), default=-1):
+            worse[name] = verdict.to_json()
+    surprising = [v for v in broken(case) if expected_of(case, v) == "holds"]
+    excused = surprising and case.get("judgement") != "worse than expected"
+    if excused:
+        notes.append(
+            f"{', '.join(surprising)} was expected to hold; the stored judgement hides it."
+        )
+    if not worse and not excused:
+        return case, notes
+    broke = excused or any(found["result"] == "invalid" for found in worse.values())
+    return {
+        **case,
+        "verdicts": {**mapping(case.get("verdicts")), **worse},
+        "judgement": "worse than expected" if broke else "undecided",
+        "why": "; ".join(notes),
+    }, notes
+
+
+def _verified(
+    n: int, case: Case, folders: Mapping[str, CaseFolder], run: RunFolder
+) -> CaseFolder | None:
+    """The folder of a case that nobody has touched; None where the case never had one."""
+    name = str(case.get("folder"))
+    folder = folders.get(name)
+    if folder is None:
+        if case.get("history_sha256"):
+            raise NotARun(f"{run.path / 'cases' / name} of case {n} is missing; run it again")
+        return None
+    recorded = case.get("history_sha256")
+    if isinstance(recorded, Mapping):
+        changed = folder.history_differs(recorded)
+        if changed:
+            raise NotARun(
+                f"{changed[0]} since case {n} was judged"
+                f"{f' (and {len(changed) - 1} more)' if len(changed) > 1 else ''}; "
+                "what the results say cannot be shown: restore the files or run it again"
+            )
+    said = folder.read_case()
+    if said is not None and said != case:
+        raise NotARun(
+            f"case {n} of {run.path / 'results.json'} is not what {folder.path / 'case.json'} "
+            "says; one of them was changed: restore it or run it again"
+        )
+    return folder
+
+
+def _history(folder: CaseFolder) -> History | None:
+    if not is_recording(folder.history):
+        return None
+    try:
+        return read_recording(folder.history)
+    except (UnreadableHistory, OSError) as error:
+        raise NotARun(f"{error}; run it again") from error
+
+
+def _windows(case: Case, history: History) -> Windows:
+    series = mapping(case.get("series"))
+    start, grants = series.get("start_ns"), series.get("grants")
+    if not isinstance(start, int) or not isinstance(grants, list) or len(history) == 0:
+        return ()
+    first = (start - int(history.invoke_ns[0])) / 1e9
+    return tuple((first + i, first + i + 1, int(count)) for i, count in enumerate(grants))

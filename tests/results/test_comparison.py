@@ -1,0 +1,255 @@
+"""Stored runs side by side: what is refused, what counts, what only informs."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from history.op import F, Object, Type
+from history.recorder import Recorder
+from history.recording import write_faults, write_meta
+from results.comparison import (
+    Comparison,
+    compare_stored,
+    differences,
+    ending_of_verdicts,
+    verdict_changes,
+    worst,
+)
+from results.comparison_text import junit, markdown
+from results.evidence import Edited, stored, stored_set
+from results.gate import Cell
+from results.store import NotARun, RunFolder
+
+HELD, BROKEN = "valid", "invalid"
+MS = 1_000_000
+
+
+def recorded(folder: Path, *, twice: bool) -> None:
+    """A history of one key: held by one after the other, or by two at a time."""
+    write_meta(folder, {"k0": Object(role="contended")}, wall_minus_monotonic_ns=5)
+    write_faults(folder, [])
+    recorder = Recorder(folder, 0)
+    for n in range(4):
+        process = recorder.new_process()
+        begin = n * 100 * MS
+        end = begin + (150 if twice else 50) * MS
+        grant = recorder.invoke(process, F.ACQUIRE, "k0", hold=n + 1, invoke_ns=begin + MS)
+        recorder.complete(
+            grant,
+            Type.OK,
+            sent_ns=begin + MS,
+            valid_until_ns=begin + 3000 * MS,
+            complete_ns=begin + 2 * MS,
+        )
+        given_back = recorder.invoke(process, F.RELEASE, "k0", hold=n + 1, invoke_ns=end)
+        recorder.complete(given_back, Type.OK, complete_ns=end + MS)
+    recorder.close()
+
+
+def case(result: str = HELD, **changes: Any) -> dict[str, Any]:
+    return {
+        "lock": "etcd",
+        "fault": "none",
+        "workload": "mutex",
+        "numbers": "valid",
+        "exposed": True,
+        "ending": "ok" if result == HELD else "safety",
+        "judgement": "as expected" if result == HELD else "worse than expected",
+        "why": "",
+        "expected": {"double-grant": "holds"},
+        "verdicts": {"double-grant": {"result": result, "reason": "", "evidence": []}},
+        "latency_ms": {"acquire": {"before": {"p50": 1.0}}, "handover": {"before": {"p50": 3.0}}},
+        "cycles_per_second": 200.0,
+    } | changes
+
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """Stores a finished run of one case whose history breaks or holds."""
+
+    def made(name: str, *, twice: bool = False, **changes: Any) -> Path:
+        from checker.check import check
+        from history.recording import read_recording
+
+        run = RunFolder.create(tmp_path / "runs", name)
+        folder = run.case(1, "etcd", "none")
+        recorded(folder.history, twice=twice)
+        verdicts = check(read_recording(folder.history)).to_json()["verdicts"]
+        document = case(BROKEN if twice else HELD) | {
+            "folder": folder.path.name,
+            "history_sha256": folder.history_sha256(),
+            "verdicts": verdicts,
+        }
+        document |= changes.pop("case", {})
+        folder.write_case(document)
+        run.write_machine({"cpu": "A", "memory_bytes": 2**33} | changes.pop("machine", {}))
+        run.write_versions({"libraries": {"redis": "8.1.0"}} | changes.pop("versions", {}))
+        run.write_results({"cases": [document], "ending": document["ending"]})
+        run.finish(str(document["ending"]))
+        return run.path
+
+    return made
+
+
+def compared(base: Path, new: Path, *, anyway: bool = False) -> tuple[Comparison, list[str]]:
+    return compare_stored(stored_set(base), stored_set(new), anyway=anyway, repeat="again")
+
+
+def test_the_same_twice_is_ok(make: Make) -> None:
+    made, differs = compared(make("a"), make("b"))
+    assert (made.ending, differs, list(made.changes)) == ("ok", [], [])
+    assert {cell.word for cell in made.cells} == {"not judged"}
+
+
+def test_a_verdict_that_got_worse_counts_although_numbers_do_not(make: Make) -> None:
+    slow = {"cycles_per_second": 50.0}
+    assert compared(make("a"), make("b", case=slow))[0].ending == "ok"
+    made, _ = compared(make("c"), make("d", twice=True))
+    assert made.ending == "safety"
+    assert "double-grant" in {c.verdict for c in made.changes if c.direction == "worse"}
+    assert made.headline.startswith("Safety:")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"machine": {"cpu": "B"}}, "other machine: cpu A and B"),
+        ({"versions": {"libraries": {"redis": "8.0.1"}}}, "library redis 8.1.0 and 8.0.1"),
+        ({"case": {"fault": "kill"}}, "other suite: only base has etcd under none"),
+        ({"case": {"clients": 9}}, "other settings of the same cases: clients None and 9"),
+    ],
+)
+def test_other_experiments_are_named(make: Make, changes: dict[str, Any], said: str) -> None:
+    base, new = stored_set(make("a")), stored_set(make("b", **changes))
+    assert said in " ".join(differences(base, new)).replace("8.0.1 and 8.1.0", "8.1.0 and 8.0.1")
+
+
+def test_an_edited_verdict_is_refused(make: Make) -> None:
+    path = make("a", twice=True)
+    for file in (path / "results.json", path / "cases" / "01-etcd-none" / "case.json"):
+        file.write_text(file.read_text().replace('"result": "invalid"', '"result": "valid"'))
+    with pytest.raises(Edited, match="is stored as valid, and the history is judged invalid"):
+        stored(path)
+
+
+def test_results_that_were_edited_alone_are_refused(make: Make) -> None:
+    path = make("a")
+    file = path / "results.json"
+    file.write_text(file.read_text().replace("200.0", "900.0"))
+    with pytest.raises(Edited, match=r"disagree on cycles_per_second"):
+        stored(path)
+
+
+def test_an_edited_history_is_refused(make: Make) -> None:
+    path = make("a")
+    (file,) = (path / "cases" / "01-etcd-none" / "history").glob("0.0.ops")
+    file.write_bytes(file.read_bytes()[:-1] + b"\x01")
+    with pytest.raises(Edited, match=r"the history is not the one that was judged: .* was changed"):
+        stored(path)
+    file.unlink()
+    with pytest.raises(Edited, match="is missing"):
+        stored(path)
+
+
+def test_a_half_written_run_and_an_empty_folder_are_refused(make: Make, tmp_path: Path) -> None:
+    path = make("a")
+    (path / "ending").write_text("running\n")
+    with pytest.raises(NotARun, match="half-written; its bench died: run it again"):
+        stored(path)
+    with pytest.raises(NotARun, match="neither a run folder nor a folder of runs"):
+        stored_set(tmp_path)
+    with pytest.raises(NotARun, match="does not exist"):
+        stored_set(tmp_path / "nowhere")
+
+
+def test_a_folder_of_runs_is_a_set(make: Make) -> None:
+    make("a")
+    folder = make("b").parent
+    assert len(stored_set(folder)) == 2
+
+
+def test_a_race_that_may_break_is_shown_and_no_alarm() -> None:
+    may: dict[str, Any] = {"expected": {"double-grant": "may-break"}, "ending": "ok"}
+    sides = {("redlock", "pause"): ([case(**may)], [case(BROKEN, **may)])}
+    (change,) = verdict_changes(sides)
+    assert (change.direction, change.base, change.new) == ("as may happen", "0 of 1", "1 of 1")
+    assert ending_of_verdicts(sides) == "ok"
+
+
+def test_what_is_no_longer_decided_is_never_green() -> None:
+    unknown = case("unknown", ending="inconclusive")
+    sides = {("etcd", "none"): ([case()], [unknown])}
+    (change,) = verdict_changes(sides)
+    assert (change.direction, change.words) == ("open", "no longer decided")
+    assert ending_of_verdicts(sides) == "inconclusive"
+
+
+def test_a_run_that_was_not_exposed_is_a_try_less_and_not_the_end() -> None:
+    missed = case(exposed=False, ending="inconclusive")
+    assert ending_of_verdicts({("etcd", "kill"): ([case()], [case(), missed])}) == "ok"
+    assert ending_of_verdicts({("etcd", "kill"): ([case()], [missed])}) == "inconclusive"
+
+
+def test_what_broke_before_and_holds_now_is_better() -> None:
+    sides = {("etcd", "none"): ([case(BROKEN)], [case()])}
+    (change,) = verdict_changes(sides)
+    assert change.direction == "better"
+    assert ending_of_verdicts(sides) == "ok"
+
+
+def test_one_ending_beats_another() -> None:
+    assert worst(["regression", "inconclusive", "bench", "safety"]) == "safety"
+    assert worst(["regression", "inconclusive", "bench"]) == "bench"
+    assert worst(["regression", "inconclusive"]) == "inconclusive"
+    assert worst(["ok", "regression"]) == "regression"
+    assert worst([]) == "ok"
+
+
+def judged(ending: str, *cells: Cell) -> Comparison:
+    return Comparison("regress", "a|b", "<b>", ending, "head <i>", [], cells, ["note"], "again x")
+
+
+def test_junit_fails_for_worse_and_errs_for_too_few() -> None:
+    text = junit(
+        judged(
+            "inconclusive",
+            Cell("etcd", "none", "throughput", "worse", 20, 200.0, 100.0, -0.5, -0.6, -0.4),
+            Cell("etcd", "none", "acquire-p50", "too few pairs", 3, needed=6),
+            Cell("et<cd", "none", "handover-p50", "no difference shown", 20, 1.0, 1.0, 0.0),
+        )
+    )
+    suite = ET.fromstring(text)
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors")} == {
+        "tests": "4",
+        "failures": "1",
+        "errors": "2",
+    }
+    failure = suite.find(".//failure")
+    assert failure is not None
+    assert "cycles per second" in str(failure.get("message"))
+    assert failure.text == "again x"
+
+
+def test_markdown_escapes_and_says_how_to_repeat_it() -> None:
+    text = markdown(judged("ok", Cell("<x>", "none", "throughput", "improved", 9, 1.0, 2.0, 1.0)))
+    assert "<b>" not in text
+    assert "<x>" not in text
+    assert "<i>" not in text
+    assert "again x" in text
+    assert "▲ improved" in text
+
+
+def test_the_json_is_json(make: Make) -> None:
+    made, _ = compared(make("a"), make("b"))
+    found = json.loads(json.dumps(made.to_json(), allow_nan=False))
+    assert found["cells"][0]["verdict"] == "not judged"
+    assert found["ending"] == "ok"
