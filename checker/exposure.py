@@ -231,9 +231,15 @@ def _reply_lost(case: Case, fault: Fault) -> Answer:
     rows = rows_of(history, f)
     mine = rows[history.process[rows] // PROCESSES_PER_WORKER == _worker(fault)]
     asked = mine[(history.invoke_ns[mine] >= begin) & (history.invoke_ns[mine] <= end)]
-    lost = asked[(history.type[asked] == Type.INFO) | (history.type[asked] == Type.FAIL)]
+    # Nothing is answered before the heal; a client that asks again may find out afterwards.
+    healed = FOREVER if fault.heal_ns is None else fault.heal_ns[0]
+    done = history.complete_ns[asked]
+    unanswered = (history.type[asked] != Type.OK) | (done == NULL) | (done >= healed)
+    lost = asked[unanswered]
     if len(lost) == 0:
         return False, f"no {f.name.lower()} of the victim was left without its answer"
+    if history.type[lost[0]] == Type.OK:
+        return True, f"the victim's {f.name.lower()} was answered only when it asked again"
     seen = _effect_seen(case, int(lost[0]), f)
     return seen is not None, (
         f"the victim's {f.name.lower()} was left without its answer, and "
