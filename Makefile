@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench test fuzz lint perf lock clean
+.PHONY: help setup bench test fuzz lint perf nightly lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 12
@@ -29,6 +29,9 @@ lint: setup ## style, types and the layers of imports
 
 perf: setup ## measure the bench itself against its anchors
 	@$(BIN)/python -m bench.perf
+
+nightly: setup ## the night's suite and the comparison with the baseline; NIGHTLY="--base REF --new REF"
+	@$(BIN)/python -m bench.nightly $(NIGHTLY)
 
 lock: setup ## resolve pyproject.toml into requirements.lock again
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev \

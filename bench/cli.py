@@ -246,7 +246,8 @@ def regress(
     as_json: Json = False,
 ) -> None:
     """Measure both sides of a change in turn, and judge what got worse."""
-    from bench.regress import command, order
+    from bench.order import order
+    from bench.regress import command
 
     asked = order(
         base,
@@ -258,6 +259,57 @@ def regress(
         seed=seed,
     )
     raise Done(command(asked, as_json=as_json, junit=junit, out=out, err=err))
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run's folder.")],
+) -> None:
+    """Write RUN/report.html and RUN/report.md, anew from what was recorded."""
+    from bench import reports
+
+    print(reports.report(folder))
+
+
+@app.command()
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run's folder.")],
+    form: Annotated[str, typer.Option("--format", help="csv, json, parquet or edn.")],
+    out_dir: Annotated[Path, typer.Option("--out", help="A folder, new or empty.")],
+) -> None:
+    """Write every table and every history of a run."""
+    from bench import reports
+
+    print(reports.export(folder, form, out_dir))
+
+
+@app.command()
+def adr(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders of runs.")],
+    needs: Annotated[str | None, typer.Option(help="correctness or efficiency.")] = None,
+    p99_ms: Annotated[
+        float | None, typer.Option("--p99-ms", help="What an uncontended acquire may take.")
+    ] = None,
+    ops_per_second: Annotated[
+        float | None, typer.Option(help="Locks per second, all keys.")
+    ] = None,
+    already_have: Annotated[
+        str | None, typer.Option(help="What you run already, separated by commas.")
+    ] = None,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Put runs of other machines and versions together.")
+    ] = False,
+    output: Annotated[Path | None, typer.Option(help="Write the record into this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a decision record from stored runs; asks what is not answered, in a terminal."""
+    from bench.adr import adr as write
+    from bench.adr import answers
+
+    if sys.stdin.isatty() and not as_json:
+        needs = needs or typer.prompt("Is a double grant a disaster? correctness/efficiency")
+    asked = answers(needs, p99_ms, ops_per_second, already_have)
+    raise Done(write(runs, asked, anyway=anyway, output=output, as_json=as_json, out=out))
 
 
 @app.command("break")
@@ -348,18 +400,22 @@ def _uninterrupted(work: Callable[[], T]) -> T:
 
 
 def _show(finished: Finished, cases: int, took_s: float, as_json: bool) -> None:
+    from bench.reports import report_after
     from results import tables
     from results.store import open_run
 
     if as_json:
         print(json.dumps(finished.results, indent=1))
-        return
-    tables.show(open_run(finished.folder), finished.results, out)
-    out.print(
-        f"\n{finished.ending.word}: {cases} case{'s' * (cases != 1)} in {took_s / 60:.1f} minutes, "
-        f"saved in {finished.folder} (report.md, results.json, *.csv)",
-        highlight=False,
-    )
+    else:
+        tables.show(open_run(finished.folder), finished.results, out)
+        count = f"{cases} case{'s' * (cases != 1)}"
+        out.print(
+            f"\n{finished.ending.word}: {count} in {took_s / 60:.1f} minutes, "
+            f"saved in {finished.folder} (report.md, results.json, *.csv)",
+            highlight=False,
+        )
+    console = err if as_json else out
+    console.print(report_after(finished.folder), highlight=False, markup=False, soft_wrap=True)
 
 
 def _words(text: str) -> list[str]:

@@ -16,7 +16,7 @@ from rich.markup import escape
 from bench.errors import BadInput, Ending
 from results import comparison_text
 from results.comparison import Comparison, compare_stored
-from results.evidence import Edited, stored_set
+from results.evidence import Edited, of_one_side, stored_set
 from results.store import NotARun, write_atomically
 
 
@@ -26,6 +26,7 @@ def compare(
     """Returns the exit code. Raises BadInput."""
     try:
         sets = stored_set(base), stored_set(new)
+        of_one_side([*sets[0], *sets[1]])
     except (NotARun, Edited) as error:
         raise BadInput(str(error)) from error
     repeat = f"lockbench compare {shlex.quote(str(base))} {shlex.quote(str(new))}"

@@ -8,25 +8,24 @@ again with as many pairs before anything is said of it (``results.gate``).
 from __future__ import annotations
 
 import json
-import random
-import shlex
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from rich.console import Console
 
 from bench import interruption, plan
 from bench.compare import show, write_junit
 from bench.errors import BadInput, Ending
-from bench.plan import LINK_IMAGE, Case, expected_s, topology_of
+from bench.order import BASE, NEW, SIDES, Key, Order, short, turns
+from bench.plan import LINK_IMAGE, Case, topology_of
 from bench.progress import Progress
 from bench.run import run_case
-from bench.sides import Side, check_image_is_used, install, library_path, locks_of, parse
+from bench.sides import install, library_path
 from bench.suite import RUNS, Finished, check_room
 from clusters import images
 from clusters.docker import Engine, EngineError
@@ -39,104 +38,10 @@ from results.comparison import (
     verdict_changes,
     worst,
 )
-from results.gate import Cell, judge_pairs, metrics_of, suspects
+from results.gate import Cell, judge_pairs, suspects
 from results.live import LiveView
-from results.statistics import needed_pairs
 from results.store import RunFolder, StoreError
 from workloads.nursery import Nursery
-
-BASE, NEW = 0, 1
-SIDES: Final = ("base", "new")
-# Fewer are allowed where the cells need fewer, but say less.
-PAIRS: Final = 10
-Key = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class Order:
-    """What was asked for, checked."""
-
-    sides: tuple[Side, Side]
-    cases: Mapping[Key, tuple[Case, Case]]  # (lock, fault) → the case of each side
-    pairs: int
-    seed: int
-    repeat: str
-
-    @property
-    def needed(self) -> int:
-        """Pairs without which no number can be judged."""
-        return needed_pairs(sum(len(metrics_of(fault)) for _, fault in self.cases))
-
-    @property
-    def expected_s(self) -> float:
-        """Without any suspicion."""
-        return self.pairs * sum(expected_s(case) for both in self.cases.values() for case in both)
-
-
-def order(
-    base: str,
-    new: str,
-    *,
-    locks: Sequence[str],
-    faults: Sequence[str],
-    pairs: int | None,
-    time_limit_s: float,
-    seed: int,
-) -> Order:
-    """Raises BadInput for anything that cannot be done."""
-    sides = parse(base), parse(new)
-    if sides[BASE] == sides[NEW] and sides[BASE].lock is None and base != "current":
-        raise BadInput(f"base and new are both {base}: there is nothing to compare")
-    for side, other in (sides, sides[::-1]):
-        if side.lock is not None and other.lock is None and len(locks) != 1:
-            raise BadInput(f"{side.ref} is a lock: name the one lock it stands against, or --lock")
-    cases: dict[Key, tuple[Case, Case]] = {}
-    of_sides = [locks_of(side, locks) for side in sides]
-    for lock_base, lock_new in zip(*of_sides, strict=True):
-        for fault in faults:
-            made = [
-                _case(side, lock, fault, time_limit_s, seed)
-                for side, lock in zip(sides, (lock_base, lock_new), strict=True)
-            ]
-            names = [lock_base, lock_new]
-            label = names[0] if names[0] == names[1] else " → ".join(map(_short, names))
-            cases[label, fault] = (made[0], made[1])
-    for at, side in enumerate(sides):
-        check_image_is_used(side, [both[at] for both in cases.values()])
-    draft = Order(sides, cases, 0, seed, "")
-    chosen = max(PAIRS, draft.needed) if pairs is None else pairs
-    if chosen < 1:
-        raise BadInput(f"--pairs is {pairs}; it has to be more than 0")
-    words = ["lockbench", "regress", "--base", base, "--new", new]
-    words += ["--lock", ",".join(locks)] if locks else []
-    words += [] if list(faults) == ["none"] else ["--fault", ",".join(faults)]
-    words += ["--pairs", str(chosen), "--time-limit", f"{time_limit_s:g}", "--seed", str(seed)]
-    return replace(draft, pairs=chosen, repeat=shlex.join(words))
-
-
-def _case(side: Side, lock: str, fault: str, time_limit_s: float, seed: int) -> Case:
-    case = plan.make_case(lock, fault, seed=seed, topology=side.topology)
-    return plan.resolve(side.apply(replace(case, time_limit_s=time_limit_s)))
-
-
-def _short(lock: str) -> str:
-    """A lock of one's own by its file's name and class."""
-    return (
-        Path(lock.rpartition(":")[0]).name + ":" + lock.rpartition(":")[2]
-        if ".py:" in lock
-        else lock
-    )
-
-
-def turns(pairs: int, seed: int) -> list[tuple[int, int]]:
-    """(pair, side) in the order of their runs: every two pairs a block of ABBA or BAAB."""
-    coin = random.Random(f"{seed} order")
-    found: list[tuple[int, int]] = []
-    first = BASE
-    for pair in range(pairs):
-        first = coin.choice((BASE, NEW)) if pair % 2 == 0 else 1 - first
-        found += [(pair, first), (pair, 1 - first)]
-    return found
 
 
 def regress(asked: Order, console: Console) -> tuple[Finished, Comparison]:
@@ -163,8 +68,10 @@ def regress(asked: Order, console: Console) -> tuple[Finished, Comparison]:
             _measure(job, nurseries, console)
             made = _judged(job)
         except BaseException:
-            job.save("bench", None)
-            run.finish("bench")
+            # Cut short, it failed; a violation that was found stays found.
+            cut = worst(["bench", *(str(d["ending"]) for d in job.documents if d["side"] == "new")])
+            job.save(cut, None)
+            run.finish(cut)
             raise
         results = job.save(made.ending, made)
         run.finish(made.ending)
@@ -210,18 +117,29 @@ class _Job:
 def _measure(job: _Job, nurseries: Sequence[Nursery], console: Console) -> None:
     """The declared pairs of every lock, then as many again of what looks slower."""
     asked = job.asked
-    total = 2 * asked.pairs * len(asked.cases)
-    with LiveView(total, console) as live:
-        for key in asked.cases:
-            _pairs(job, key, nurseries, live, first=0)
-        found = suspects(judge_pairs(job.whole(), asked.pairs))
-        for key in found:
-            live.note(f"{key[0]} under {key[1]} looks slower: {asked.pairs} more pairs decide")
-            _pairs(job, key, nurseries, live, first=asked.pairs)
+    _stage(job, list(asked.cases), nurseries, console, first=0)
+    found = suspects(judge_pairs(job.whole(), asked.pairs))
+    if found:
+        names = ", ".join(f"{lock} under {fault}" for lock, fault in found)
+        console.print(
+            f"{names}: slower at first sight; {asked.pairs} more pairs decide",
+            markup=False,
+            highlight=False,
+        )
+        _stage(job, found, nurseries, console, first=asked.pairs)
+
+
+def _stage(
+    job: _Job, keys: Sequence[Key], nurseries: Sequence[Nursery], console: Console, *, first: int
+) -> None:
+    done = len(job.documents)
+    with LiveView(2 * job.asked.pairs * len(keys), console) as live:
+        for key in keys:
+            _pairs(job, key, nurseries, live, first=first, done=done)
 
 
 def _pairs(
-    job: _Job, key: Key, nurseries: Sequence[Nursery], live: LiveView, *, first: int
+    job: _Job, key: Key, nurseries: Sequence[Nursery], live: LiveView, *, first: int, done: int
 ) -> None:
     asked = job.asked
     of = job.pairs.setdefault(key, {})
@@ -230,7 +148,11 @@ def _pairs(
         # Each pair meets a schedule of its own, the same for both of its runs.
         case = asked.cases[key][at]
         case = plan.resolve(replace(case, seed=asked.seed + pair, injections=()))
+        side = job.asked.sides[at]
+        name = f"{SIDES[at]} ({short(side.ref)}) {short(case.lock)}"
+        live.case_started(len(job.documents) - done + 1, name, case.fault)
         document = _one(job, case, at=at, pair=pair, nursery=nurseries[at], live=live)
+        live.note(f"pair {pair + 1}, {name} under {case.fault}: {document['judgement']}")
         of.setdefault(pair, [None, None])[at] = document
         job.documents.append(document)
         job.save("running", None)
@@ -241,8 +163,6 @@ def _one(
     job: _Job, case: Case, *, at: int, pair: int, nursery: Nursery, live: LiveView
 ) -> dict[str, Any]:
     number = len(job.documents) + 1
-    name = f"{SIDES[at]} {case.system.name}"
-    live.case_started(number, name, case.fault)
 
     def on_progress(progress: Progress) -> None:
         seen = progress.seen
@@ -254,7 +174,7 @@ def _one(
             seconds_left=seen.left_s,
         )
 
-    folder = job.run.case(number, SIDES[at], f"{_short(case.lock)}-{case.fault}")
+    folder = job.run.case(number, SIDES[at], f"{short(case.lock)}-{case.fault}")
     outcome = run_case(
         case, folder.path, run_id=job.run_id, nursery=nursery, on_progress=on_progress
     )
@@ -268,7 +188,6 @@ def _one(
         "history_sha256": folder.history_sha256(),
     }
     folder.write_case(document)
-    live.note(f"pair {pair + 1}, {name} under {case.fault}: {document['judgement']}")
     return document
 
 

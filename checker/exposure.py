@@ -122,9 +122,12 @@ def _holder_frozen(case: Case, fault: Fault) -> Answer:
             & (held.start < thaw)
             & (history.process[held.row] // PROCESSES_PER_WORKER != _worker(fault))
         )
-        if not np.any(others):
+        granted += bool(np.any(others))
+        # Nothing ends a hold without limit, so nobody is to be granted it; but they have to ask.
+        asked = _between(case, rows_of(history, F.ACQUIRE), fault.begin_ns[0], thaw)
+        endless = held.lease[i] >= FOREVER and _by_others(case, asked, i) > 0
+        if not np.any(others) and not endless:
             continue
-        granted += 1
         under = np.flatnonzero(links.acquire == held.row[i])
         after = (history.invoke_ns[under] >= thaw) | (
             # An operation under way when the process froze ends after the thaw.

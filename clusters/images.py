@@ -93,11 +93,13 @@ def recipes() -> dict[str, Recipe]:
     # Toxiproxy's clients choose the API by the version it reports, which only the linker sets.
     toxiproxy = "github.com/Shopify/toxiproxy/v2"
     version_flag = f"-X {toxiproxy}.Version={pin['toxiproxy'].removeprefix('v')}"
+    postgres = {"PACKAGES": f"postgresql-{pin['postgres']}", "MAJOR": pin["postgres"]}
     found = [
         Recipe("golang", "golang", "base", {"GO_SUITE": pin["go_suite"]}),
         go("toxiproxy", f"{toxiproxy}/cmd/server", version_flag, folder="toxiproxy"),
         go("etcd", "go.etcd.io/etcd/server/v3"),
         debian("redis", "redis-server"),
+        Recipe("postgres", "postgres", "base", postgres),
         # Not Debian's `zookeeper` package, which pulls in a desktop toolkit.
         debian("zookeeper", "libzookeeper-java openjdk-21-jre-headless"),
     ]

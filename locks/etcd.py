@@ -237,7 +237,7 @@ class Etcd:
         claim.written = True
         name = encoded(claim.name)
         put = {"key": name, "lease": claim.lease}
-        last_two = {**_by_creation(claim.prefix), "limit": 2}
+        last_two = {**by_creation(claim.prefix), "limit": 2}
         answer = self._post(
             "kv/txn",
             {
@@ -250,15 +250,15 @@ class Etcd:
         claim.revision = int(found[0]["create_revision"])
         if not answer.get("succeeded"):  # an earlier write of ours had run, its answer was lost
             return self._look_again(claim, claim.revision)
-        return _ahead(found[1:], answer)
+        return ahead_of(found[1:], answer)
 
     def _look_again(self, claim: Claim, revision: int) -> Ahead | None:
         mine = {"key": encoded(claim.name), "target": "CREATE", "create_revision": revision}
-        before = {**_by_creation(claim.prefix), "limit": 1, "max_create_revision": revision - 1}
+        before = {**by_creation(claim.prefix), "limit": 1, "max_create_revision": revision - 1}
         answer = self._post("kv/txn", {"compare": [mine], "success": [{"request_range": before}]})
         if not answer.get("succeeded"):
             raise LeaseGoneError
-        return _ahead(answer["responses"][0]["response_range"].get("kvs", []), answer)
+        return ahead_of(answer["responses"][0]["response_range"].get("kvs", []), answer)
 
     def _watch(self, claim: Claim, ahead: Ahead, deadline: Deadline) -> None:
         """Returns when the key is gone, the wait over or the lease due for renewal."""
@@ -305,11 +305,12 @@ class Etcd:
         self._at = (self._at + 1) % len(self._clients)
 
 
-def _ahead(found: Sequence[Any], answer: Any) -> Ahead | None:
+def ahead_of(found: Sequence[Any], answer: Any) -> Ahead | None:
+    """The first of the keys found."""
     return Ahead(found[0]["key"], int(answer["header"]["revision"])) if found else None
 
 
-def _by_creation(prefix: str) -> dict[str, Any]:
+def by_creation(prefix: str) -> dict[str, Any]:
     """A range over the prefix, created last first. The prefix ends in a slash, and the byte after
     the slash is zero's."""
     return {

@@ -43,8 +43,9 @@ class RedisFenceIncrFirst(RedisToken):
 
 
 _DEFECT = (
-    f"{KLEPPMANN}: a fencing token is 'a number that increases … every time a client acquires the "
-    "lock'; this one increases every time a client asks"
+    "https://computingseries.com/s/book3/ch23_distributed_locks/how-it-works ('token = "
+    "atomic_increment(…)', then 'set_if_absent'), against "
+    f"{KLEPPMANN}: a fencing token increases with every grant; this one with every request"
 )
 
 SYSTEM = replace(

@@ -53,12 +53,25 @@ class Stored:
 def stored(path: Path) -> Stored:
     """A run that can be argued with. Raises NotARun or Edited."""
     run = open_run(path)
-    found = Stored(run, run.results(), run.machine(), run.versions())
+    results = run.results()
+    if parts := results.get("parts"):
+        raise NotARun(f"{path} sums up a night; give one of its runs: {', '.join(parts)}")
+    found = Stored(run, results, run.machine(), run.versions())
     if not found.cases:
         raise NotARun(f"{path} holds no case: it ended before one was done; run it again")
     for case in found.cases:
         _verify(run, case)
     return found
+
+
+def of_one_side(runs: Sequence[Stored]) -> None:
+    """Raises NotARun for a run that holds both sides of a change, which cannot be taken as one."""
+    for run in runs:
+        if any("side" in case for case in run.cases):
+            raise NotARun(
+                f"{run.path} holds both sides of a change (`lockbench regress`, judged in its "
+                "report.md); give runs of `lockbench run` or `suite`"
+            )
 
 
 def stored_set(path: Path) -> list[Stored]:
@@ -126,7 +139,9 @@ def _verify(run: RunFolder, case: Case) -> None:
     except (OSError, UnreadableHistory) as error:
         raise Edited(f"{name}: the history cannot be read: {error}") from error
     stored_ = results_of(case)
-    wrong = sorted(v for v in {*today, *stored_} if today.get(v) != stored_.get(v))
+    # A check that did not exist then says nothing about the file, unless it finds a break.
+    wrong = sorted(v for v in stored_ if today.get(v) != stored_[v])
+    wrong += sorted(v for v in today if v not in stored_ and today[v] == "invalid")
     if wrong:
         verdict = wrong[0]
         raise Edited(

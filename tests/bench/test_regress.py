@@ -15,7 +15,8 @@ from rich.console import Console
 from bench import regress as module
 from bench import sides
 from bench.errors import BadInput, Ending
-from bench.regress import BASE, NEW, Order, order, regress, turns
+from bench.order import BASE, NEW, Order, order, turns
+from bench.regress import regress
 from bench.run import Outcome
 from bench.sides import install, library_path, parse
 from results import machine
@@ -148,6 +149,17 @@ def test_an_interruption_leaves_an_ending(played: Any, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         played(asked(), play)
     assert (tmp_path / "runs" / "latest" / "ending").read_text().strip() == "bench"
+
+
+def test_an_interruption_does_not_hide_a_violation(played: Any, tmp_path: Path) -> None:
+    def play(side: str, n: int) -> dict[str, Any]:
+        if n == 3:
+            raise KeyboardInterrupt
+        return document(1.0, ending="safety" if side == "new" else "ok")
+
+    with pytest.raises(KeyboardInterrupt):
+        played(asked(), play)
+    assert (tmp_path / "runs" / "latest" / "ending").read_text().strip() == "safety"
 
 
 def test_sides_take_turns_and_neither_is_always_first() -> None:

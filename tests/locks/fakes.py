@@ -7,6 +7,7 @@ It runs SET NX PX, DEL, PING and the two scripts of the recipes, in threads of i
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
 import threading
 import time
@@ -155,6 +156,11 @@ class FakeRedis:
                     return None
                 self.keys[key] = (value, time.monotonic() + int(ttl_ms) / 1e3)
                 return "OK"
+            case (b"SETNX", key, value):
+                if self._get(key) is not None:
+                    return 0
+                self.keys[key] = (value, math.inf)
+                return 1
             case (b"DEL", key):
                 held = self._get(key) is not None
                 self.keys.pop(key, None)
@@ -177,6 +183,29 @@ class FakeRedis:
         else:
             self.keys[key] = (rest[0], time.monotonic() + int(rest[1]) / 1e3)
         return 1
+
+
+class Relay(FakeRedis):
+    """In front of a real server, which runs what is not failed here. One client at a time."""
+
+    def __init__(self, server: Address) -> None:
+        super().__init__()
+        self._server = socket.create_connection(server, timeout=5)
+
+    def _run(self, command: tuple[bytes, ...]) -> bytes:
+        with self._mutex:
+            self.log.append(command)
+            self._server.sendall(hiredis.pack_command(command))  # type: ignore[arg-type]
+            reader, answer = hiredis.Reader(), b""
+            while True:
+                answer += (data := self._server.recv(65536))
+                reader.feed(data)
+                if reader.gets() is not False:
+                    return answer
+
+    def stop(self) -> None:
+        super().stop()
+        self._server.close()
 
 
 def hang_up(connection: socket.socket) -> None:

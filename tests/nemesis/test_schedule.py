@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench import plan
+from bench.errors import BadInput
 from clusters.base import Cluster
 from nemesis import schedule
 from nemesis.base import Injection
@@ -196,7 +197,7 @@ def test_a_wrong_file_is_named_with_what_is_wrong(tmp_path: Path, text: str, sai
 
 def test_a_schedule_longer_than_the_run_is_refused() -> None:
     case = plan.make_case("etcd", "pause:at=18", seed=0)
-    with pytest.raises(plan.BadInput, match="too short for pause:at=18"):
+    with pytest.raises(BadInput, match="too short for pause:at=18"):
         plan.resolve(case)
     assert plan.resolve(plan.roomy(case)).time_limit_s >= 18 + 2 * case.pace.lease_ttl_s
 

@@ -22,7 +22,7 @@ from results.comparison import (
     worst,
 )
 from results.comparison_text import junit, markdown
-from results.evidence import Edited, stored, stored_set
+from results.evidence import Edited, of_one_side, stored, stored_set
 from results.gate import Cell
 from results.store import NotARun, RunFolder
 
@@ -139,6 +139,22 @@ def test_an_edited_verdict_is_refused(make: Make) -> None:
         file.write_text(file.read_text().replace('"result": "invalid"', '"result": "valid"'))
     with pytest.raises(Edited, match="is stored as valid, and the history is judged invalid"):
         stored(path)
+
+
+def test_a_verdict_that_was_cut_out_is_missed(make: Make) -> None:
+    path = make("a", twice=True)
+    for file in (path / "results.json", path / "cases" / "01-etcd-none" / "case.json"):
+        document = json.loads(file.read_text())
+        holder = document["cases"][0] if "cases" in document else document
+        del holder["verdicts"]["double-grant"]
+        file.write_text(json.dumps(document))
+    with pytest.raises(Edited, match="double-grant is stored as None"):
+        stored(path)
+
+
+def test_both_sides_of_a_change_are_no_one_run(make: Make) -> None:
+    with pytest.raises(NotARun, match="holds both sides of a change"):
+        of_one_side([stored(make("a", case={"side": "new"}))])
 
 
 def test_results_that_were_edited_alone_are_refused(make: Make) -> None:
