@@ -7,7 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.plan import NETWORKS, SUITE_NAMES, WORKLOADS, suite
+from bench.plan import SUITE_NAMES, WORKLOADS, suite
+from clusters.base import NETWORKS
 from clusters.registry import topologies
 from locks.base import VERDICTS, System
 from locks.registry import systems
@@ -33,7 +34,15 @@ def catalogue() -> dict[str, Any]:
         + [
             {
                 "name": fault.name,
-                "parameters": [],
+                "parameters": [
+                    {
+                        "name": name,
+                        "summary": parameter.summary,
+                        "default": parameter.default,
+                        "choices": list(parameter.choices),
+                    }
+                    for name, parameter in fault.parameters.items()
+                ],
                 "summary": fault.summary,
                 "applies_to": _applies_to(fault.name),
             }
@@ -64,8 +73,14 @@ def show(console: Console) -> None:
     console.print(locks)
     faults_table = Table("fault", "does", "applies to", title="Faults", title_justify="left")
     for fault in found["faults"]:
+        parameters = [
+            f"{p['name']}={'|'.join(p['choices']) or format(p['default'], 'g')}"
+            for p in fault["parameters"]
+        ]
         faults_table.add_row(
-            fault["name"], fault.get("summary", "nothing"), ", ".join(fault["applies_to"])
+            "\n".join([fault["name"], *(f"  :{text}" for text in parameters)]),
+            fault.get("summary", "nothing"),
+            ", ".join(fault["applies_to"]),
         )
     console.print(faults_table)
     rest = Table("kind", "name", "what", title="Everything else", title_justify="left")

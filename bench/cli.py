@@ -10,9 +10,10 @@ import json
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -20,6 +21,10 @@ from rich.console import Console
 from bench import interruption, plan
 from bench.errors import BAD_INPUT, BadInput
 
+if TYPE_CHECKING:
+    from bench.suite import Finished
+
+T = TypeVar("T")
 app = typer.Typer(
     name="lockbench",
     help="Find out what distributed locks promise and keep, on real clusters.",
@@ -90,15 +95,23 @@ def list_(as_json: Json = False) -> None:
 @app.command()
 def run(
     lock: Annotated[
-        str, typer.Option(help="Locks, separated by commas; or path.py:Class for your own.")
-    ],
-    fault: Annotated[str, typer.Option(help="Faults, separated by commas.")] = "none",
+        str | None, typer.Option(help="Locks, separated by commas; or path.py:Class for your own.")
+    ] = None,
+    fault: Annotated[
+        str,
+        typer.Option(
+            help="Faults, separated by commas; name:parameter=value, a+b together, 'a then b' one "
+            "after the other, random:count=N, or a schedule file.toml."
+        ),
+    ] = "none",
     workload: Annotated[str, typer.Option(help="What the clients do.")] = plan.MUTEX,
     clients: Annotated[
         int | None, typer.Option(help="Clients that contend for the keys; 8 unless said.")
     ] = None,
     keys: Annotated[int, typer.Option(help="Keys that they contend for.")] = 2,
-    time_limit: Annotated[float, typer.Option(help="Seconds under load.")] = 20.0,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Seconds under load; as many as the faults need, or 20.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Decides the schedule of the faults.")] = 0,
     topology: Annotated[
         str | None, typer.Option(help="The cluster, where a lock runs on several.")
@@ -108,9 +121,23 @@ def run(
     network: Annotated[str, typer.Option(help="Base state of every link.")] = "loopback",
     image: Annotated[list[str] | None, typer.Option(help="NAME=REF: another server image.")] = None,
     web: Annotated[bool, typer.Option("--web", help="Keep Locust's own page open.")] = False,
+    replay: Annotated[
+        Path | None, typer.Option(help="Play the schedule of this stored run again.")
+    ] = None,
+    times: Annotated[int, typer.Option(help="How often it is played again.")] = 1,
+    shrink: Annotated[
+        bool, typer.Option("--shrink", help="Drop faults while the violation still shows.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run one or more cases: every lock under every fault that is named."""
+    if replay is not None:
+        if lock is not None:
+            raise BadInput("--replay says which lock is run; leave --lock out")
+        _replay(replay, times, shrink, as_json)
+    if lock is None or shrink or times != 1:
+        missing = "--lock is missing" if lock is None else "--times and --shrink need --replay RUN"
+        raise BadInput(f"{missing}: see lockbench run --help")
     cases = []
     for lock_name in _words(lock):
         for fault_name in _words(fault):
@@ -124,12 +151,15 @@ def run(
                 workload=workload,
                 clients=case.clients if clients is None else clients,
                 keys=keys,
-                time_limit_s=time_limit,
+                time_limit_s=plan.TIME_LIMIT_S if time_limit is None else time_limit,
                 size=case.size if nodes is None else nodes,
                 network=network,
                 pace=replace(case.pace, lease_ttl_s=ttl),
                 images=_images(image or [], [plan.topology_of(case).image]),
             )
+            if time_limit is None:
+                plan.check(case)
+                case = plan.roomy(case)
             cases.append(plan.resolve(case))
     name = "-".join([*_words(lock), *_words(fault)])
     _run(cases, name, as_json, web=web)
@@ -284,17 +314,27 @@ def adr(
 
 @app.command("break")
 def break_(
-    topology: Annotated[str, typer.Option(help="Which cluster to start.")],
+    topology: Annotated[str | None, typer.Option(help="Which cluster to start.")] = None,
     lock: Annotated[str | None, typer.Option(help="For the line that starts Locust.")] = None,
     nodes: Annotated[int | None, typer.Option(help="Size of the cluster.")] = None,
+    do: Annotated[
+        str | None, typer.Option(help="Send a command to the cluster that stands.")
+    ] = None,
 ) -> None:
-    """Start a cluster, say where it is and how plain Locust drives it; Ctrl-C removes it."""
-    from bench.stand import stand
+    """Start a cluster to use and to break by hand, at a prompt; Ctrl-C removes it."""
+    from bench import stand
 
+    if (do is None) == (topology is None):
+        raise BadInput("give either --topology T, or --do COMMAND for the cluster that stands")
+    if do is not None:
+        out.print(stand.tell(do).rstrip(), highlight=False, markup=False)
+        return
+    assert topology is not None
     try:
-        stand(topology, lock, nodes, out)
+        stand.stand(topology, lock, nodes, out)
     except KeyboardInterrupt:
-        out.print("the cluster is gone")
+        out.print()
+    out.print("the cluster is gone")
 
 
 @app.command()
@@ -314,10 +354,7 @@ def clean() -> None:
 
 
 def _run(cases: list[plan.Case], name: str, as_json: bool, *, web: bool) -> None:
-    from bench.reports import report_after
     from bench.suite import run_cases
-    from results import tables
-    from results.store import open_run
     from workloads.fleet import free_port
 
     console = err if as_json else out
@@ -325,23 +362,60 @@ def _run(cases: list[plan.Case], name: str, as_json: bool, *, web: bool) -> None
     if web_port is not None:
         console.print(f"Locust's page: http://127.0.0.1:{web_port}/ while the load runs")
     began = time.monotonic()
+    finished = _uninterrupted(lambda: run_cases(cases, name, console, web_port=web_port))
+    _show(finished, len(cases), time.monotonic() - began, as_json)
+    raise Done(finished.ending.code)
+
+
+def _replay(folder: Path, times: int, shrink: bool, as_json: bool) -> NoReturn:
+    from bench import replay
+    from bench.suite import run_cases
+
+    console = err if as_json else out
+
+    def play(cases: list[plan.Case], name: str) -> Finished:
+        return run_cases(cases, name, console)
+
+    began = time.monotonic()
+    if shrink:
+        finished, case = _uninterrupted(lambda: replay.shrink(folder, play, console))
+        _show(finished, 1, time.monotonic() - began, as_json)
+        console.print(
+            f"what is left of the schedule: --fault '{replay.schedule_words(case)}'",
+            highlight=False,
+            soft_wrap=True,
+        )
+        raise Done(finished.ending.code)
+    finished = _uninterrupted(lambda: replay.replay(folder, times, play))
+    _show(finished, len(finished.results["cases"]), time.monotonic() - began, as_json)
+    replay.say(finished.results, console)
+    raise Done(finished.ending.code)
+
+
+def _uninterrupted(work: Callable[[], T]) -> T:
     try:
-        finished = run_cases(cases, name, console, web_port=web_port)
+        return work()
     except KeyboardInterrupt:
         raise Done(_fail("interrupted; everything that was started is gone", INTERRUPTED)) from None
-    took_s = time.monotonic() - began
+
+
+def _show(finished: Finished, cases: int, took_s: float, as_json: bool) -> None:
+    from bench.reports import report_after
+    from results import tables
+    from results.store import open_run
+
     if as_json:
         print(json.dumps(finished.results, indent=1))
     else:
         tables.show(open_run(finished.folder), finished.results, out)
-        count = f"{len(cases)} case{'s' * (len(cases) != 1)}"
+        count = f"{cases} case{'s' * (cases != 1)}"
         out.print(
             f"\n{finished.ending.word}: {count} in {took_s / 60:.1f} minutes, "
             f"saved in {finished.folder} (report.md, results.json, *.csv)",
             highlight=False,
         )
+    console = err if as_json else out
     console.print(report_after(finished.folder), highlight=False, markup=False, soft_wrap=True)
-    raise Done(finished.ending.code)
 
 
 def _words(text: str) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from bench.errors import Ending
 from locks.base import NAMED_VERDICTS, VERDICTS, Expectation, System
+from nemesis.registry import NONE
 
 # Verdicts that follow from another one are expected where that one is.
 FOLLOWS = {
@@ -18,6 +19,7 @@ FOLLOWS = {
     "false-release": ("wrong-release", "double-grant"),
 }
 MAY = ("breaks", "may-break")
+LOOSEST_FIRST = (*MAY, "holds", "n/a")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,32 +31,51 @@ class Judgement:
     why: str
 
 
-def expectation(system: System, fault: str, verdict: str) -> Expectation:
-    """What is expected of a lock, for verdicts that follow from others too: those may break where
-    a cause of theirs may."""
-    for cause in FOLLOWS.get(verdict, ()):
-        cause_expected = system.expectation(fault, cause)
-        if cause_expected.expected in MAY:
-            return Expectation("may-break", cause_expected.source, cause_expected.kind)
-    return system.expectation(fault, verdict)
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What is expected of a lock under the faults of a case, named without their parameters.
 
+    ``exact``: one fault as the expectations were written for it. Of anything else (parameters, a
+    combination, a random schedule) nothing has to break, but everything may that one of the faults
+    may break.
+    """
 
-def expected_words(system: System, fault: str) -> dict[str, str]:
-    """Verdict → what is expected, in one word, for a case's document."""
-    return {v: expectation(system, fault, v).expected for v in (*VERDICTS, *FOLLOWS)}
+    system: System
+    faults: tuple[str, ...]
+    exact: bool = True
 
+    def of(self, verdict: str) -> Expectation:
+        """For verdicts that follow from others too: those may break where a cause of theirs may."""
+        for cause in FOLLOWS.get(verdict, ()):
+            found = self._declared(cause)
+            if found.expected in MAY:
+                return Expectation("may-break", found.source, found.kind)
+        return self._declared(verdict)
 
-def _excused(system: System, fault: str, verdict: str, broken: Collection[str]) -> bool:
-    """Whether a break was expected. One that follows from others is, only if one of them broke."""
-    if expectation(system, fault, verdict).expected not in MAY:
-        return False
-    causes = FOLLOWS.get(verdict)
-    return causes is None or any(cause in broken for cause in causes)
+    def words(self) -> dict[str, str]:
+        """Verdict → what is expected, in one word, for a case's document."""
+        return {v: self.of(v).expected for v in (*VERDICTS, *FOLLOWS)}
+
+    def excuses(self, verdict: str, broken: Collection[str]) -> bool:
+        """Whether a break was expected. One that follows from others is, only if one of them
+        broke."""
+        if self.of(verdict).expected not in MAY:
+            return False
+        causes = FOLLOWS.get(verdict)
+        return causes is None or any(cause in broken for cause in causes)
+
+    def _declared(self, verdict: str) -> Expectation:
+        found = [self.system.expectation(fault, verdict) for fault in self.faults or (NONE,)]
+        if self.exact:
+            return found[0]
+        loosest = min(found, key=lambda e: LOOSEST_FIRST.index(e.expected))
+        if loosest.expected == "breaks":
+            return Expectation("may-break", loosest.source, loosest.kind)
+        return loosest
 
 
 def judge(
-    system: System,
-    fault: str,
+    expected: Expected,
     observed: Mapping[str, str],
     *,
     exposed: bool,
@@ -67,14 +88,14 @@ def judge(
     failed. ``shown_before`` are breaks that an earlier try of the same case showed. ``required``
     are the verdicts that the load gives reason to reach, unless they are not applicable."""
     broken = [v for v, result in observed.items() if result == "invalid"]
-    worse = [v for v in broken if not _excused(system, fault, v, broken)]
+    worse = [v for v in broken if not expected.excuses(v, broken)]
     if worse:
         return Judgement(
             Ending.SAFETY, "worse than expected", f"{', '.join(worse)}: expected to hold and broke"
         )
     if failure is not None:
         return Judgement(Ending.BENCH, "failed", failure)
-    due = [v for v in NAMED_VERDICTS if system.expectation(fault, v).expected == "breaks"]
+    due = [v for v in NAMED_VERDICTS if expected.of(v).expected == "breaks"]
     missing = [v for v in due if v not in broken and v not in shown_before]
     if missing:
         return Judgement(
@@ -88,8 +109,7 @@ def judge(
         v
         for v in {*observed, *required}
         # A verdict that had to be reached and is absent is as good as unknown.
-        if observed.get(v, "unknown") == "unknown"
-        and expectation(system, fault, v).expected != "n/a"
+        if observed.get(v, "unknown") == "unknown" and expected.of(v).expected != "n/a"
     ]
     if undecided:
         return Judgement(

@@ -6,17 +6,22 @@ from __future__ import annotations
 
 import difflib
 import math
-import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 from bench.errors import BadInput
-from clusters.base import ClusterPlan, Topology
+from bench.judge import Expected
+from clusters.base import NETWORKS, Cluster, ClusterPlan, Topology
 from clusters.registry import topologies
-from locks.base import System
+from locks.base import Extendable, System
 from locks.registry import find, systems
+from nemesis import schedule
 from nemesis.base import Injection
 from nemesis.registry import NONE, faults
+from nemesis.schedule import ScheduleError, Steps, end_s, parse
+from nemesis.schedule_file import read_file, read_weights
 from workloads.load import Pace, Phases
 
 MUTEX = "mutex"
@@ -25,12 +30,10 @@ WORKLOADS = {
     MUTEX: "clients contend for a few keys: acquire, read-modify-write a guarded resource, release",
     PUBLISHED: "the experiment that articles cite: 100 clients, 5 nodes, own keys, no pauses",
 }
-NETWORKS = ("loopback",)
 FLOOR_S = 1.0
 OWN_SHARE = 0.2
 TIME_LIMIT_S_MIN = 8.0
-# When a fault begins, after the start of the contended phase: drawn from the seed in between.
-BEGIN_S = (2.0, 3.0)
+TIME_LIMIT_S = 20.0
 # What has to remain of the contended phase after the heal, for recovery and the numbers after it.
 AFTER_S = 3.0
 WORKERS = 2
@@ -49,7 +52,7 @@ class Case:
     network: str = "loopback"
     clients: int = 8
     keys: int = 2
-    time_limit_s: float = 20.0
+    time_limit_s: float = TIME_LIMIT_S
     seed: int = 0
     pace: Pace = field(default_factory=Pace)
     images: tuple[tuple[str, str], ...] = ()
@@ -70,6 +73,18 @@ class Case:
             return Phases(FLOOR_S, self.time_limit_s - FLOOR_S, 0.0)
         own = OWN_SHARE * self.time_limit_s
         return Phases(FLOOR_S, own, self.time_limit_s - FLOOR_S - own)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Case:
+        """A case as ``asdict`` wrote it into a plan. Raises KeyError, TypeError or ValueError."""
+        fields = dict(data)
+        fields["pace"] = Pace(**fields["pace"])
+        fields["images"] = tuple((str(name), str(ref)) for name, ref in fields["images"])
+        fields["injections"] = tuple(
+            Injection(**{**i, "parameters": tuple((k, v) for k, v in i["parameters"])})
+            for i in fields["injections"]
+        )
+        return cls(**fields)
 
 
 @dataclass(frozen=True)
@@ -93,6 +108,7 @@ def expected_s(case: Case) -> float:
 
 CASE_OVERHEAD_S = 6.0
 SUITE_NAMES = ("quick",)
+QUICK_FAULTS = (NONE, "client-pause", "pause", "partition-drop", "kill", "wipe")
 FIRST_LOCKS = ("redis-token", "redlock", "zookeeper", "etcd")
 
 
@@ -103,7 +119,7 @@ def suite(name: str, seed: int) -> Suite:
     cases = [
         case
         for lock in FIRST_LOCKS
-        for fault in (NONE, *faults())
+        for fault in QUICK_FAULTS
         if unfit(case := make_case(lock, fault, seed=seed)) is None
     ]
     cases.append(make_case("redis-no-owner", "client-pause", seed=seed))
@@ -138,13 +154,30 @@ def make_case(lock: str, fault: str, *, seed: int, topology: str | None = None) 
         raise BadInput(
             f"{system.name} does not run on {name}; it runs on {', '.join(system.topologies)}"
         )
-    if fault != NONE and fault.partition(":")[0] not in faults():
-        raise unknown("fault", fault.partition(":")[0], (NONE, *faults()))
-    if ":" in fault:
-        raise BadInput(f"{fault}: the fault {fault.partition(':')[0]} takes no parameters")
+    steps_of(fault)
     # The lock may ask for another load, written as the pace's own fields.
     pace = replace(Pace(), **system.pace)  # type: ignore[arg-type]
     return Case(lock, name, known[name].default_size, fault, seed=seed, pace=pace)
+
+
+def steps_of(fault: str) -> Steps:
+    """The steps that a case's fault stands for: words, or a schedule file. Raises BadInput."""
+    try:
+        return read_file(Path(fault)) if fault.endswith(".toml") else parse(fault)
+    except ScheduleError as error:
+        raise BadInput(str(error)) from error
+
+
+def expected_of(case: Case) -> Expected:
+    """What is expected of the case's lock under the case's faults."""
+    names = tuple(dict.fromkeys(injection.fault for injection in case.injections))
+    exact = case.fault == NONE
+    if len(case.injections) == 1:
+        (one,) = case.injections
+        fault = faults()[one.fault]
+        usual_s = fault.duration_s(case.pace.lease_ttl_s, fault.defaults())
+        exact = dict(one.parameters) == fault.defaults() and one.duration_s == round(usual_s, 6)
+    return Expected(case.system, names or (NONE,), exact)
 
 
 def find_system(name: str) -> System:
@@ -158,20 +191,35 @@ def find_system(name: str) -> System:
 
 
 def unfit(case: Case) -> str | None:
-    """Why a case's fault cannot be applied to its cluster, or None."""
-    if case.fault == NONE:
-        return None
-    never_started = topology_of(case).make(
-        ClusterPlan(
-            topology=case.topology,
-            size=case.size,
-            groups=WORKERS + 1,
-            run_id="plan",
-            lease_ttl_s=case.pace.lease_ttl_s,
-            log_dir="",
-        )
+    """Why a case's faults cannot be applied to its cluster or its lock, or None."""
+    steps = steps_of(case.fault)
+    reason = schedule.unfit(steps, never_started(case))
+    if reason is not None or not case.lock:
+        return reason
+    for one in (one for step in steps for one in step if one.name in faults()):
+        aimed = faults()[one.name].needs_extend(dict(one.parameters))
+        if aimed and not extendable(case.system):
+            return f"{one.name} is aimed at an extend, and {case.lock} has none"
+    return None
+
+
+def extendable(system: System) -> bool:
+    """Whether a lock's promise can be lengthened by its holder."""
+    return isinstance(system.connect, type) and issubclass(system.connect, Extendable)
+
+
+def never_started(case: Case) -> Cluster:
+    """The case's cluster as a thing that can be asked what it offers."""
+    plan = ClusterPlan(
+        topology=case.topology,
+        size=case.size,
+        groups=WORKERS + 1,
+        run_id="plan",
+        lease_ttl_s=case.pace.lease_ttl_s,
+        log_dir="",
+        images=dict(case.images),
     )
-    return faults()[case.fault].unfit(never_started)
+    return topology_of(case).make(plan)
 
 
 def fits(fault: str, topology: str) -> bool:
@@ -216,33 +264,57 @@ def check(case: Case) -> None:
         )
     reason = unfit(case)
     if reason is not None:
-        raise BadInput(f"{case.fault} does not apply to {case.topology}: {reason}")
-    least = TIME_LIMIT_S_MIN
-    if case.fault != NONE:
-        contended = BEGIN_S[1] + faults()[case.fault].duration_s(pace.lease_ttl_s) + AFTER_S
-        least = max(least, math.ceil((contended + FLOOR_S) / (1 - OWN_SHARE)))
+        raise BadInput(reason)
+    if case.time_limit_s < TIME_LIMIT_S_MIN:
+        raise BadInput(
+            f"--time-limit {case.time_limit_s:g} s is too short: "
+            f"a case takes at least {TIME_LIMIT_S_MIN:g} s"
+        )
+
+
+def needed_s(injections: Sequence[Injection]) -> float:
+    """The time limit that these faults need, with what is before and after them."""
+    if not injections:
+        return TIME_LIMIT_S_MIN
+    return math.ceil((end_s(injections) + AFTER_S + FLOOR_S) / (1 - OWN_SHARE))
+
+
+def roomy(case: Case) -> Case:
+    """The case with as much time as its schedule needs, and no less than is usual."""
+    return replace(case, time_limit_s=max(case.time_limit_s, needed_s(draw(case))))
+
+
+def draw(case: Case) -> tuple[Injection, ...]:
+    """The schedule of a case, drawn from its seed. Raises BadInput."""
+    steps = steps_of(case.fault)
+    try:
+        return schedule.resolve(
+            steps,
+            seed=case.seed,
+            lease_ttl_s=case.pace.lease_ttl_s,
+            cluster=never_started(case),
+            weights=weights_of(case.fault),
+        )
+    except ScheduleError as error:
+        raise BadInput(str(error)) from error
+
+
+def weights_of(fault: str) -> Mapping[str, float]:
+    """What a schedule file says about how often faults are drawn."""
+    return read_weights(Path(fault)) if fault.endswith(".toml") else {}
+
+
+def resolve(case: Case) -> Case:
+    """The case with its schedule drawn from its seed. Raises BadInput."""
+    check(case)
+    injections = draw(case)
+    least = needed_s(injections)
     if case.time_limit_s < least:
         raise BadInput(
             f"--time-limit {case.time_limit_s:g} s is too short for {case.fault}: "
             f"before, during and after it take at least {least:g} s"
         )
-
-
-def resolve(case: Case) -> Case:
-    """The case with its schedule drawn from its seed."""
-    check(case)
-    if case.fault == NONE:
-        return case
-    # A string seeds the same draws on every machine; the lock is left out, so that all locks meet
-    # the same schedule.
-    rng = random.Random(f"{case.seed} {case.fault}")
-    injection = Injection(
-        fault=case.fault,
-        begin_s=round(rng.uniform(*BEGIN_S), 3),
-        duration_s=faults()[case.fault].duration_s(case.pace.lease_ttl_s),
-        seed=rng.getrandbits(32),
-    )
-    return replace(case, injections=(injection,))
+    return replace(case, injections=injections)
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> BadInput:

@@ -38,7 +38,7 @@ class Progress:
         self._cycles: deque[tuple[float, int]] = deque()
         self._total = 0
         self.seen = Seen()
-        self.faults = ""  # written by the nemesis' thread
+        self.faults: tuple[str, ...] = ()  # replaced by the nemesis' threads
 
     def seconds(self) -> float:
         return time.monotonic() - self._began
@@ -50,9 +50,10 @@ class Progress:
             self._look()
             self._on_change(self)
 
-    def fault(self, name: str) -> None:
-        """Called when a fault begins (its name) and when it is over (empty)."""
-        self.faults = name
+    def fault(self, fault: str, name: str) -> None:
+        """Called when a fault begins (with its name) and when it is over (with nothing)."""
+        on = [*self.faults, fault] if name else [f for f in self.faults if f != fault]
+        self.faults = tuple(on)
 
     def _look(self) -> None:
         """Reads only the records that were begun since the last look."""

@@ -168,7 +168,7 @@ def _one(
         seen = progress.seen
         live.update(
             phase=seen.phase,
-            faults_on=[progress.faults] if progress.faults else [],
+            faults_on=progress.faults,
             cycles_per_s=seen.cycles_per_s,
             errors=seen.errors,
             seconds_left=seen.left_s,

@@ -10,13 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench import interruption
 from bench.errors import Ending
-from bench.judge import expected_words, judge
-from bench.plan import PUBLISHED, WORKERS, Case, topology_of
+from bench.judge import judge
+from bench.plan import PUBLISHED, WORKERS, Case, expected_of, topology_of
 from bench.progress import Progress
 from bench.watch import generator_health
 from checker.check import check
@@ -27,8 +28,8 @@ from history.columns import History, Ints
 from history.op import Fault
 from history.recording import read_recording, write_faults, write_meta
 from locks.base import VERDICTS
-from nemesis.base import Arena
-from nemesis.conductor import Played, play
+from nemesis.base import Arena, Injection
+from nemesis.conductor import Grip, Played, play
 from nemesis.registry import faults
 from results.numbers import Phases as Spans
 from results.numbers import before, measure
@@ -134,6 +135,7 @@ def _play_scene(scene: _Scene, on_progress: Callable[[Progress], None]) -> None:
         lease_ttl_s=case.pace.lease_ttl_s,
         log_dir=str(folder / "logs"),
         images=dict(case.images),
+        network=case.network,
     )
     progress = Progress(folder / "history", on_progress)
     progress.phase("starting")
@@ -174,21 +176,24 @@ def _under_load(scene: _Scene, fleet: Fleet, cluster: Cluster, progress: Progres
     stop = threading.Event()
     played: list[Played] = []
 
-    def conduct() -> None:
-        for injection in case.injections:
-            arena = Arena(cluster, fleet, injection, case.pace.lease_ttl_s)
-            played.append(
-                play(
-                    faults()[injection.fault],
-                    arena,
-                    start_ns=contended_ns,
-                    on_change=progress.fault,
-                    stop=stop,
-                )
-            )
+    grip = Grip(fleet)
 
-    nemesis = threading.Thread(target=conduct, name="nemesis")
-    nemesis.start()
+    def conduct(injection: Injection) -> None:
+        played.append(
+            play(
+                faults()[injection.fault],
+                Arena(cluster, fleet, injection, case.pace.lease_ttl_s),
+                start_ns=contended_ns,
+                on_change=partial(progress.fault, injection.fault),
+                stop=stop,
+                grip=grip,
+            )
+        )
+
+    # One thread each: faults may overlap.
+    nemesis = [threading.Thread(target=conduct, args=(i,), name=i.fault) for i in case.injections]
+    for thread in nemesis:
+        thread.start()
     try:
         while (now_ns := time.monotonic_ns()) < end_ns:
             interruption.check()
@@ -197,8 +202,9 @@ def _under_load(scene: _Scene, fleet: Fleet, cluster: Cluster, progress: Progres
             time.sleep(POLL_S)
     finally:
         stop.set()
-        _join(nemesis)
-        scene.faults = [p.fault for p in played if p.fault is not None]
+        _join(*nemesis)
+        happened = [p.fault for p in played if p.fault is not None]
+        scene.faults = sorted(happened, key=lambda fault: fault.begin_ns)
         scene.failure = next((p.failure for p in played if p.failure is not None), None)
         if len(played) < len(case.injections):
             scene.failure = scene.failure or "the nemesis ended before its faults did"
@@ -247,12 +253,14 @@ def load_of(
     )
 
 
-def _join(thread: threading.Thread) -> None:
+def _join(*threads: threading.Thread) -> None:
     """An interruption does not cut off what heals or clears away; both are bounded in time."""
     try:
-        thread.join()
+        for thread in threads:
+            thread.join()
     except KeyboardInterrupt:
-        thread.join()
+        for thread in threads:
+            thread.join()
         raise
 
 
@@ -261,7 +269,7 @@ def _document(
 ) -> dict[str, object]:
     """The case as it stands in ``results.json`` (contract: DESIGN, `lockbench run --json`)."""
     case, folder, timings = scene.case, scene.folder, scene.timings
-    system = case.system
+    system, expected = case.system, expected_of(case)
     begun = time.monotonic()
     document: dict[str, object] = {
         # What a case has whose load never ran.
@@ -283,7 +291,8 @@ def _document(
         "seed": case.seed,
         "clients": case.clients,
         "keys": case.keys,
-        "expected": expected_words(system, case.fault),
+        "expected": expected.words(),
+        "injections": [asdict(injection) for injection in case.injections],
         "settings": {**topology_of(case).settings, **asdict(case.pace)},
         "phases_s": asdict(case.phases),
         "link_us": scene.link_us,
@@ -300,8 +309,7 @@ def _document(
         document |= _availability(report)
     observed = {} if report is None else {v: r.result for v, r in report.verdicts.items()}
     judgement = judge(
-        system,
-        case.fault,
+        expected,
         observed,
         exposed=seen.exposed,
         exposure="; ".join(seen.reasons),
@@ -319,7 +327,9 @@ def _document(
         "ending": judgement.ending.name.lower(),
         "consensus": topology_of(case).quorum,
         "control": any(
-            e.kind == "control" for e in system.expectations.get(case.fault, {}).values()
+            e.kind == "control"
+            for name in expected.faults
+            for e in system.expectations.get(name, {}).values()
         ),
     }
 

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from bench import interruption
 from bench.errors import BadInput, Ending
-from bench.plan import LINK_IMAGE, PUBLISHED, Case, expected_s, topology_of
+from bench.plan import LINK_IMAGE, PUBLISHED, Case, expected_of, expected_s, topology_of
 from bench.progress import Progress
 from bench.run import Outcome, run_case
 from clusters import images
@@ -110,7 +110,9 @@ def _tries(
     web_port: int | None,
 ) -> Outcome:
     """One case, repeated while a declared break did not show and tries are left."""
-    tries = max((e.tries for v in VERDICTS if (e := _due(case, v)) is not None), default=1)
+    expected = expected_of(case)
+    due = [e for v in VERDICTS if (e := expected.of(v)).expected == "breaks"]
+    tries = max((e.tries for e in due), default=1)
     shown: frozenset[str] = frozenset()
     earlier: list[dict[str, Any]] = []
     attempt = 1
@@ -125,7 +127,7 @@ def _tries(
             seen = progress.seen
             live.update(
                 phase=seen.phase,
-                faults_on=[progress.faults] if progress.faults else [],
+                faults_on=progress.faults,
                 cycles_per_s=seen.cycles_per_s,
                 errors=seen.errors,
                 seconds_left=None if seen.left_s is None else seen.left_s + rest_s,
@@ -164,11 +166,6 @@ def _tries(
             }
         )
         attempt += 1
-
-
-def _due(case: Case, verdict: str) -> Any:
-    expected = case.system.expectation(case.fault, verdict)
-    return expected if expected.expected == "breaks" else None
 
 
 def _results(

@@ -185,6 +185,149 @@ def _promise_outlives_restart(case: Case, fault: Fault) -> Answer:
     )
 
 
+def _waiter_frozen(case: Case, fault: Fault) -> Answer:
+    """An acquire of the frozen worker was under way as it froze, and it slept for a lease."""
+    history = case.history
+    rows = _aimed_acquires(case)
+    mine = rows[history.process[rows] // PROCESSES_PER_WORKER == _worker(fault)]
+    frozen_ns = fault.begin_ns[1]
+    done = history.complete_ns[mine]
+    thaw = FOREVER if fault.heal_ns is None else fault.heal_ns[0]
+    waiting = mine[(history.invoke_ns[mine] <= frozen_ns) & ((done == NULL) | (done >= thaw))]
+    granted = _aimed_acquires(case, Type.OK)
+    other = history.process[granted] // PROCESSES_PER_WORKER != _worker(fault)
+    other &= np.isin(history.key[granted], history.key[waiting])
+    meanwhile = (history.complete_ns[granted] > frozen_ns) & (history.complete_ns[granted] < thaw)
+    others = int(np.count_nonzero(other & meanwhile))
+    return len(waiting) > 0 and others > 0, (
+        f"{many(len(waiting), 'acquire')} of the frozen client under way as it froze and until it "
+        f"woke; {many(others, 'grant')} to others meanwhile"
+    )
+
+
+def _holder_killed(case: Case, fault: Fault) -> Answer:
+    """The killed worker held a key that others asked for before its promise could have ended."""
+    history, held = case.history, case.promises
+    before = [i for i in range(len(held.row)) if held.start[i] < fault.begin_ns[1]]
+    killed = [
+        i
+        for i in before
+        if history.process[held.row[i]] // PROCESSES_PER_WORKER == _worker(fault)
+        and held.end[i] >= fault.begin_ns[0]
+    ]
+    attempts = 0
+    for i in killed:
+        until = min(int(held.lease[i]), FOREVER - 1)
+        rows = _between(case, rows_of(history, F.ACQUIRE), fault.begin_ns[0], until)
+        attempts += _by_others(case, rows, i)
+    return attempts > 0, (
+        f"the killed client held {many(len(killed), 'lock')}, {many(attempts, 'attempt')} by "
+        f"others before the lease was over"
+    )
+
+
+def _reply_lost(case: Case, fault: Fault) -> Answer:
+    """The victim's request ended without an answer, and its effect was seen at the service."""
+    history = case.history
+    f = {"acquire": F.ACQUIRE, "extend": F.EXTEND, "release": F.RELEASE}[str(fault.facts["of"])]
+    begin, end = fault.begin_ns[0], FOREVER if fault.heal_ns is None else fault.heal_ns[1]
+    rows = rows_of(history, f)
+    mine = rows[history.process[rows] // PROCESSES_PER_WORKER == _worker(fault)]
+    asked = mine[(history.invoke_ns[mine] >= begin) & (history.invoke_ns[mine] <= end)]
+    # Nothing is answered before the heal; a client that asks again may find out afterwards.
+    healed = FOREVER if fault.heal_ns is None else fault.heal_ns[0]
+    done = history.complete_ns[asked]
+    unanswered = (history.type[asked] != Type.OK) | (done == NULL) | (done >= healed)
+    lost = asked[unanswered]
+    if len(lost) == 0:
+        return False, f"no {f.name.lower()} of the victim was left without its answer"
+    if history.type[lost[0]] == Type.OK:
+        return True, f"the victim's {f.name.lower()} was answered only when it asked again"
+    seen = _effect_seen(case, int(lost[0]), f)
+    return seen is not None, (
+        f"the victim's {f.name.lower()} was left without its answer, and "
+        f"{seen or 'nothing showed that it was applied'}"
+    )
+
+
+# Rivals hold the aimed key for a third of a second: a key that nobody gets for this long is kept.
+KEPT_NS: Final = 600_000_000
+
+
+def _effect_seen(case: Case, row: int, f: F) -> str | None:
+    """What shows that an unanswered request was applied, or None."""
+    history, held = case.history, case.promises
+    granted = rows_of(history, F.ACQUIRE, Type.OK)
+    granted = granted[history.key[granted] == history.key[row]]
+    done = np.sort(history.complete_ns[granted])
+    asked_ns = int(history.invoke_ns[row])
+    after = done[done > asked_ns]
+    if f == F.RELEASE:
+        mine = link(history).acquire[row]
+        own = np.flatnonzero(held.row == mine)
+        lease = int(held.lease[own[0]]) if len(own) else asked_ns
+        freed = len(after) > 0 and int(after[0]) < lease
+        return "the key was granted again before its lease was over" if freed else None
+    asking = rows_of(history, F.ACQUIRE)
+    asking = asking[(history.key[asking] == history.key[row]) & (asking != row)]
+    refused = _between(case, asking, asked_ns, asked_ns + KEPT_NS)
+    gap_ns = int(after[0]) - asked_ns if len(after) else FOREVER
+    if len(refused) > 0 and gap_ns > KEPT_NS:
+        return f"{many(len(refused), 'attempt')} of others found the key taken meanwhile"
+    return None
+
+
+def _held_back(case: Case, fault: Fault) -> Answer:
+    """Something was sent during the cut whose answer came after the heal, or never."""
+    history = case.history
+    begin = fault.begin_ns[1]
+    end = FOREVER if fault.heal_ns is None else fault.heal_ns[0]
+    asked = (history.invoke_ns >= begin) & (history.invoke_ns <= end)
+    late = asked & ((history.complete_ns == NULL) | (history.complete_ns >= end))
+    count = int(np.count_nonzero(late))
+    return (
+        count > 0,
+        f"{many(count, 'request')} sent during the cut and not answered before its end",
+    )
+
+
+def _clock_beyond_lease(case: Case, fault: Fault) -> Answer:
+    """The clocks moved further than a promise that was held had left, while others asked."""
+    history, held = case.history, case.promises
+    offset = fault.facts.get("offset_s")
+    if not isinstance(offset, int | float):
+        return False, "how far the clocks moved is not known"
+    moved_ns = abs(offset) * 1e9
+    lasting = [
+        i
+        for i in _held_at(case, fault)
+        if held.lease[i] == FOREVER or held.lease[i] - fault.begin_ns[0] < moved_ns
+    ]
+    attempts = 0
+    for i in lasting:
+        until = min(int(held.lease[i]), FOREVER - 1)
+        rows = _between(case, rows_of(history, F.ACQUIRE), fault.begin_ns[0], until)
+        attempts += _by_others(case, rows, i)
+    return attempts > 0, (
+        f"the clocks moved by up to {offset:+.3g} s, further than {many(len(lasting), 'promise')} "
+        f"that was held had left; {many(attempts, 'attempt')} by others before its end"
+    )
+
+
+def _unsynced_lost(_case: Case, fault: Fault) -> Answer:
+    lost = fault.facts.get("bytes_lost")
+    if not isinstance(lost, Mapping):
+        return False, "what was lost is not known"
+    total = sum(int(bytes_) for bytes_ in lost.values())
+    return total > 0, f"{total:,} bytes were lost that had not been synced"
+
+
+def _promoted(_case: Case, fault: Fault) -> Answer:
+    before, during = fault.facts.get("primary_before"), fault.facts.get("primary_during")
+    met = before is not None and during is not None and before != during
+    return met, f"primary before {before}, during {during}"
+
+
 def _proven(_case: Case, fault: Fault) -> Answer:
     proven = fault.facts.get("proven") is True
     return proven, "its effect was proven" if proven else "its effect was not proven"
@@ -242,4 +385,11 @@ RULES: Final[Mapping[str, Callable[[Case, Fault], Answer]]] = {
     "leader-changed": _leader_changed,
     "promise-outlives-restart": _promise_outlives_restart,
     "proven": _proven,
+    "waiter-frozen": _waiter_frozen,
+    "holder-killed": _holder_killed,
+    "reply-lost": _reply_lost,
+    "held-back": _held_back,
+    "clock-beyond-lease": _clock_beyond_lease,
+    "unsynced-lost": _unsynced_lost,
+    "promoted": _promoted,
 }

@@ -171,6 +171,9 @@ class Cuttable(Protocol):
         ``target`` sends still arrives. Here either end may be a client group: ``Edge(3, -1)`` are
         the replies of node 3 to group 1. ``reject`` has no direction: ClusterError."""
 
+    def broken_links(self) -> Sequence[str]:
+        """What is not in its base state, as Toxiproxy says: a line each."""
+
     def heal(self) -> None:
         """Restores every link to its base state (``ClusterPlan.network``), and sees that Toxiproxy
         says so; raises ClusterError otherwise."""

@@ -148,6 +148,11 @@ class PodCluster(Pods, Cluster):
         found = self._proxies(edges)
         self._each(found, lambda pod: self._pods[pod].links.reset(found[pod]))
 
+    def broken_links(self) -> Sequence[str]:
+        """Say what is not in its base state, node by node."""
+        lines = self._each(self.nodes, lambda node: self._pods[node].links.broken())
+        return [line for found in lines for line in found]
+
     def heal(self) -> None:
         """Restore every link to its base state, and see that Toxiproxy says so."""
         self._each(self.nodes, lambda node: self._pods[node].links.heal())

@@ -7,20 +7,59 @@ and clients, never a system's or a lock's name.
 
 from __future__ import annotations
 
+import math
 import random
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from clusters.base import Cluster
+
+Word = str | float
+# A fault's parameters, every one with its value.
+Asked = Mapping[str, Word]
+
+# What a fault takes hold of. Two faults that overlap must not take hold of the same.
+LINKS, SERVERS, CLOCKS = "links", "servers", "clocks"
+VICTIM, WORKERS = "the victim", "the workers"
 
 
 class NemesisError(Exception):
     """A fault could not be injected or healed; the message says which and where."""
 
 
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One thing that can be said of a fault: one of ``choices``, or a number between two bounds."""
+
+    summary: str
+    default: Word
+    choices: tuple[str, ...] = ()
+    least: float = -math.inf
+    most: float = math.inf
+
+    def read(self, text: str) -> Word:
+        """Raises ValueError that says what would do."""
+        if self.choices:
+            if text not in self.choices:
+                raise ValueError(f"it is one of {', '.join(self.choices)}")
+            return text
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not self.least <= number <= self.most or not math.isfinite(number):
+            raise ValueError(f"it is a number{self._bounds()}")
+        return number
+
+    def _bounds(self) -> str:
+        low = f" from {self.least:g}" if math.isfinite(self.least) else ""
+        return low + (f" to {self.most:g}" if math.isfinite(self.most) else "")
+
+
 class Clients(Protocol):
-    """What can be done to the load's clients."""
+    """What can be done to the load's clients. The victim is one client in a process of its own."""
 
     def hold(self, timeout_s: float) -> int | None:
         """Makes the victim keep its next grant until ``let_go`` or shortly before its promise ends.
@@ -29,30 +68,73 @@ class Clients(Protocol):
     def promise_left_s(self) -> float:
         """How long the kept hold is still promised; 0 when nothing is kept."""
 
-    def let_go(self) -> None: ...
+    def let_go(self) -> None:
+        """The victim does what it would have done: it writes, releases and goes on."""
+
+    def stand(self, timeout_s: float) -> bool:
+        """Makes the victim stop before its next acquire. Whether it stands there in time."""
+
+    def go_on(self) -> None:
+        """Lets the victim ask."""
+
+    def asking(self) -> bool:
+        """Whether an acquire of the victim is under way."""
+
+    def occupy(self, timeout_s: float) -> bool:
+        """Makes a rival keep the aimed key until ``vacate`` or shortly before its promise ends.
+        Whether one holds it in time."""
+
+    def vacate(self) -> None: ...
+
+    def extend(self) -> None:
+        """Tells the victim to extend the hold that it keeps, once."""
 
     @property
     def victim_worker(self) -> int:
         """Number of the worker process that client faults are aimed at."""
 
-    def freeze(self) -> None:
-        """Stops the victim's process (SIGSTOP)."""
+    @property
+    def other_workers(self) -> Sequence[int]:
+        """Numbers of the worker processes that hold all the other clients."""
 
-    def thaw(self) -> None: ...
+    def group(self, worker: int) -> int:
+        """The client group whose links a worker uses."""
 
-    def frozen(self) -> bool:
+    def freeze(self, workers: Sequence[int]) -> None:
+        """Stops processes (SIGSTOP)."""
+
+    def thaw(self, workers: Sequence[int]) -> None: ...
+
+    def frozen(self, worker: int) -> bool:
         """Whether the kernel says that it is stopped."""
+
+    def kill(self, workers: Sequence[int]) -> None:
+        """SIGKILL, for the rest of the case; returns when they are gone, their deaths recorded."""
+
+    def killed(self, worker: int) -> bool:
+        """Whether it is gone because it was killed."""
+
+    def shift_clock(self, offset_s: float) -> None:
+        """The victim's process reads the wall clock with this offset from now on."""
+
+    def clock_offset_s(self) -> float:
+        """By how much the victim's own reading of the wall clock is off, as it says itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Injection:
     """One fault of a schedule, fully resolved: when it begins, in seconds after the start of the
-    contended phase, how long it lasts, and the seed of its own draws."""
+    contended phase, how long it lasts, the seed of its own draws, and all of its parameters."""
 
     fault: str
     begin_s: float
     duration_s: float
     seed: int = 0
+    parameters: tuple[tuple[str, Word], ...] = ()
+
+    @property
+    def end_s(self) -> float:
+        return self.begin_s + self.duration_s
 
 
 @dataclass
@@ -65,11 +147,26 @@ class Arena:
     lease_ttl_s: float
     facts: dict[str, object] = field(default_factory=dict)
     targets: tuple[int, ...] = ()
+    begun_ns: int = 0  # set once ``begin`` has returned
+
+    def __post_init__(self) -> None:
+        # The same draws whenever the schedule is played again.
+        self.rng = random.Random(self.injection.seed)
 
     @property
-    def rng(self) -> random.Random:
-        """The same draws whenever the schedule is played again."""
-        return random.Random(self.injection.seed)
+    def asked(self) -> Asked:
+        return dict(self.injection.parameters)
+
+    def word(self, parameter: str) -> str:
+        return str(self.asked[parameter])
+
+    def number(self, parameter: str) -> float:
+        return float(self.asked[parameter])
+
+    @property
+    def heal_due_ns(self) -> int:
+        """When the heal is to begin."""
+        return self.begun_ns + int(self.injection.duration_s * 1e9)
 
     def names(self) -> tuple[str, ...]:
         return tuple(self.cluster.node_name(node) for node in self.targets)
@@ -85,21 +182,38 @@ class Fault(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     rules: ClassVar[tuple[str, ...]]
+    touches: ClassVar[frozenset[str]]
+    parameters: ClassVar[Mapping[str, Parameter]] = {}
     # Whether the victim goes on holding after the heal, until its promise ends: what comes back
     # from a restart is only tested by a promise that outlives it.
     outlived: ClassVar[bool] = False
+    # Whether a case can go on as before once it is over: what a random schedule may draw.
+    repeatable: ClassVar[bool] = True
+    # How often ``tick`` is called while the fault is on; None: never.
+    period_s: ClassVar[float | None] = None
 
     @abstractmethod
-    def unfit(self, cluster: Cluster) -> str | None:
+    def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
         """Why this fault cannot be applied to the cluster, or None."""
 
+    def needs_extend(self, asked: Asked) -> bool:
+        """Whether it is aimed at an extend, which not every lock has."""
+        del asked
+        return False
+
     @abstractmethod
-    def duration_s(self, lease_ttl_s: float) -> float:
+    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
         """How long it lasts by default."""
 
     @abstractmethod
     def aim(self, arena: Arena) -> None:
         """Resolves ``arena.targets`` now, when roles are known."""
+
+    def stage(self, arena: Arena) -> None:
+        """Brings the victim where the fault is to strike it. Raises NemesisError."""
+        from nemesis.staging import fresh_hold
+
+        fresh_hold(arena)
 
     @abstractmethod
     def begin(self, arena: Arena) -> None: ...
@@ -108,6 +222,10 @@ class Fault(ABC):
     def took_effect(self, arena: Arena) -> bool:
         """The probe: True only while the fault is on."""
 
+    def tick(self, arena: Arena) -> None:
+        """Called every ``period_s`` while the fault is on."""
+        del arena
+
     @abstractmethod
     def heal(self, arena: Arena) -> None:
         """Undoes it; safe to call whether or not ``begin`` got through."""
@@ -115,3 +233,16 @@ class Fault(ABC):
     @abstractmethod
     def recovered(self, arena: Arena) -> bool:
         """Whether what was broken serves again; asked repeatedly for a bounded time."""
+
+    def rules_for(self, asked: Asked) -> tuple[str, ...]:
+        """The rules of exposure, where they depend on the parameters."""
+        del asked
+        return self.rules
+
+    def holds_of(self, asked: Asked) -> frozenset[str]:
+        """What it takes hold of, where that depends on the parameters."""
+        del asked
+        return self.touches
+
+    def defaults(self) -> dict[str, Word]:
+        return {name: parameter.default for name, parameter in self.parameters.items()}

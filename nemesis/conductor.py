@@ -1,7 +1,8 @@
 """Plays one injection: waits for its time, aims, injects, proves, waits, heals, proves again.
 
 The fault is recorded as an interval at both ends because toxics, signals and container calls are
-not atomic. Healing happens in ``finally``: on an exception and on Ctrl-C as well.
+not atomic. Healing happens in ``finally``: on an exception and on Ctrl-C as well. Injections that
+overlap are played by one thread each; they share the victim's hold through one ``Grip``.
 """
 
 from __future__ import annotations
@@ -9,15 +10,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
 from history import op
-from nemesis.base import Arena, Fault, NemesisError
+from nemesis.base import Arena, Clients, Fault
 
-AIM_S: Final = 6.0  # within which the victim must have got a grant
-# A hold is only fit to be aimed at while this share of the lease is still promised.
-FRESH: Final = 0.8
 PROOF_S: Final = 1.0
 RECOVERY_S: Final = 20.0
 POLL_S: Final = 0.01
@@ -32,6 +31,28 @@ class Played:
     failure: str | None
 
 
+class Grip:
+    """The victim is let go when the last of the faults that hold on to it is over."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._users = 0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Grip:
+        with self._lock:
+            self._users += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._clients.let_go()
+                self._clients.vacate()
+                self._clients.go_on()
+
+
 def play(
     fault: Fault,
     arena: Arena,
@@ -39,76 +60,102 @@ def play(
     start_ns: int,
     on_change: Callable[[str], None],
     stop: threading.Event,
+    grip: Grip,
 ) -> Played:
     """``start_ns`` is the start of the contended phase. Once ``stop`` is set it heals."""
     if _sleep_until(start_ns + int(arena.injection.begin_s * 1e9), stop):
         return Played(None, "stopped before the fault began")
-    first_ns = begun_ns = None
+    with grip:
+        return _play(fault, arena, on_change, stop)
+
+
+def _play(
+    fault: Fault, arena: Arena, on_change: Callable[[str], None], stop: threading.Event
+) -> Played:
+    first_ns = None
     failure = None
-    try:
-        fault.aim(arena)
-        _aim_at_a_fresh_hold(arena)
-        on_change(fault.name)
-        first_ns = time.monotonic_ns()
+    effect = False
+    with ThreadPoolExecutor(1, thread_name_prefix="proof") as prover:
         try:
-            fault.begin(arena)
+            fault.aim(arena)
+            fault.stage(arena)
+            on_change(fault.name)
+            first_ns = time.monotonic_ns()
+            try:
+                fault.begin(arena)
+            finally:
+                arena.begun_ns = time.monotonic_ns()
+            # Beside the waiting, so that a short fault is not lengthened by its probe.
+            proof = prover.submit(_poll, lambda: fault.took_effect(arena), PROOF_S, stop)
+            _last(fault, arena, stop)
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, heal and say so
+            failure = f"{fault.name} could not be injected: {error}"
         finally:
-            begun_ns = time.monotonic_ns()
-        arena.facts["took_effect"] = _poll(lambda: fault.took_effect(arena), PROOF_S, stop)
-        _sleep_until(begun_ns + int(arena.injection.duration_s * 1e9), stop)
-    except Exception as error:  # noqa: BLE001 - whatever went wrong, heal and say so
-        failure = f"{fault.name} could not be injected: {error}"
-    finally:
-        heal_ns, healed, trouble = _heal(fault, arena)
-        if fault.outlived:
-            _poll(lambda: arena.clients.promise_left_s() <= 0, arena.lease_ttl_s, stop)
-        arena.clients.let_go()
-        on_change("")
-    arena.facts["healed"] = healed
-    arena.facts["proven"] = bool(arena.facts.get("took_effect")) and healed
-    if not healed:
+            heal_ns, trouble = _heal(fault, arena)
+            on_change("")
+        if failure is None:
+            try:
+                effect = proof.result()
+            except Exception as error:  # noqa: BLE001 - a probe that failed proves nothing
+                arena.facts["probe"] = str(error)
+    # Not cut short by a stop: whether it healed must be known.
+    trouble = trouble or _recover(fault, arena)
+    if fault.outlived:
+        _poll(lambda: arena.clients.promise_left_s() <= 0, arena.lease_ttl_s, stop)
+    arena.facts |= {
+        "took_effect": effect,
+        "healed": trouble is None,
+        "proven": effect and trouble is None,
+    }
+    if trouble is not None:
         failure = failure or f"{fault.name} did not heal: {trouble}"
-    if first_ns is None or begun_ns is None:
+    if first_ns is None or arena.begun_ns == 0:
         return Played(None, failure)
+    return Played(_happened(fault, arena, first_ns, heal_ns), failure)
+
+
+def _happened(fault: Fault, arena: Arena, first_ns: int, heal_ns: tuple[int, int]) -> op.Fault:
     arena.facts["declared_s"] = arena.injection.duration_s
-    arena.facts["measured_s"] = (heal_ns[0] - begun_ns) / 1e9
-    happened = op.Fault(
+    arena.facts["measured_s"] = (heal_ns[0] - arena.begun_ns) / 1e9
+    if arena.injection.parameters:
+        arena.facts["parameters"] = dict(arena.injection.parameters)
+    return op.Fault(
         name=fault.name,
         targets=arena.names(),
-        begin_ns=(first_ns, begun_ns),
+        begin_ns=(first_ns, arena.begun_ns),
         heal_ns=heal_ns,
-        rules=fault.rules,
+        rules=fault.rules_for(arena.asked),
         facts=dict(arena.facts),
     )
-    return Played(happened, failure)
 
 
-def _aim_at_a_fresh_hold(arena: Arena) -> None:
-    """Waits until the victim holds with most of its lease before it."""
-    end = time.monotonic() + AIM_S
-    while time.monotonic() < end:
-        held = arena.clients.hold(end - time.monotonic())
-        if held is None:
-            break
-        if arena.clients.promise_left_s() >= FRESH * arena.lease_ttl_s:
-            arena.facts["hold"] = f"{held:x}"
-            return
-        arena.clients.let_go()
-        time.sleep(POLL_S)
-    raise NemesisError(f"the victim was not granted the lock within {AIM_S:.0f} s")
+def _last(fault: Fault, arena: Arena, stop: threading.Event) -> None:
+    """Waits until the heal is due; ticks where the fault wants it."""
+    if fault.period_s is not None:
+        period_ns = int(fault.period_s * 1e9)
+        at_ns = arena.begun_ns + period_ns
+        while at_ns < arena.heal_due_ns and not _sleep_until(at_ns, stop):
+            fault.tick(arena)
+            at_ns = max(at_ns + period_ns, time.monotonic_ns())
+    _sleep_until(arena.heal_due_ns, stop)
 
 
-def _heal(fault: Fault, arena: Arena) -> tuple[tuple[int, int], bool, str]:
+def _heal(fault: Fault, arena: Arena) -> tuple[tuple[int, int], str | None]:
     first_ns = time.monotonic_ns()
-    healed_ns = None
+    trouble = None
     try:
         fault.heal(arena)
-        healed_ns = time.monotonic_ns()
-        # Not cut short by a stop: whether it healed must be known.
-        healed = _poll(lambda: fault.recovered(arena), RECOVERY_S, threading.Event())
     except Exception as error:  # noqa: BLE001 - a heal that fails voids the case, it says why
-        return (first_ns, healed_ns or time.monotonic_ns()), False, str(error)
-    return (first_ns, healed_ns), healed, "what was broken does not serve again"
+        trouble = str(error) or type(error).__name__
+    return (first_ns, time.monotonic_ns()), trouble
+
+
+def _recover(fault: Fault, arena: Arena) -> str | None:
+    try:
+        healed = _poll(lambda: fault.recovered(arena), RECOVERY_S, threading.Event())
+    except Exception as error:  # noqa: BLE001 - as above
+        return str(error) or type(error).__name__
+    return None if healed else "what was broken does not serve again"
 
 
 def _poll(condition: Callable[[], bool], limit_s: float, stop: threading.Event) -> bool:

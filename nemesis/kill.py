@@ -1,54 +1,58 @@
-"""``kill``: SIGKILL of the decisive servers, and a restart with their data.
+"""``kill``: SIGKILL of servers, and a restart with their data.
 
 SIGKILL keeps the page cache: what was written is there again, synced or not, so this is a crash of
-the process and not of the machine. Verified by a write that must fail; healed by the restart
-itself. Can hurt only if a promise outlives the restart while others try.
+the process and not of the machine (that is ``power-loss``). Verified by a write that must fail;
+healed by the restart itself. Can hurt only if a promise outlives the restart while others try, so
+by default the servers are down for a tenth of a lease; ``restart`` waits longer than the lease.
 """
 
 from __future__ import annotations
 
 from time import monotonic_ns
+from typing import ClassVar
 
-from clusters.base import Cluster, Killable, Led
-from nemesis.base import Arena, Fault, NemesisError
-from nemesis.targets import decisive, note_leader
-
-PROBE_S = 0.4
+from clusters.base import Cluster, Killable
+from nemesis.base import SERVERS, Arena, Asked, Fault, NemesisError
+from nemesis.probes import serving, silent
+from nemesis.targets import nobody, note_head, resolve, who
 
 
 class Kill(Fault):
     """See the module."""
 
     name = "kill"
-    summary = "SIGKILL of the leader, the only node, or a majority of independent nodes; data kept"
-    rules = ("proven", "grants-around", "promise-outlives-restart")
+    summary = "SIGKILL of servers, restarted at once with their data"
+    rules: ClassVar[tuple[str, ...]] = ("proven", "grants-around", "promise-outlives-restart")
     outlived = True
+    touches = frozenset({SERVERS})
+    parameters: ClassVar = {"who": who()}
 
-    def unfit(self, cluster: Cluster) -> str | None:
-        return None if isinstance(cluster, Killable) else "its servers cannot be killed"
+    def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
+        if not isinstance(cluster, Killable):
+            return "its servers cannot be killed"
+        return nobody(cluster, str(asked["who"]))
 
-    def duration_s(self, lease_ttl_s: float) -> float:
+    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
         """Short: the promise has to outlive the restart, which takes a good part of a second."""
         return 0.1 * lease_ttl_s
 
     def aim(self, arena: Arena) -> None:
-        arena.targets = decisive(arena)
+        arena.targets = resolve(arena, arena.word("who"))
         arena.facts["leader_due"] = False
 
     def begin(self, arena: Arena) -> None:
         killable(arena).kill(arena.targets)
 
     def took_effect(self, arena: Arena) -> bool:
-        return not any(arena.cluster.serves(node, PROBE_S) for node in arena.targets)
+        return silent(arena, arena.targets)
 
     def heal(self, arena: Arena) -> None:
         killable(arena).restart(arena.targets)
         arena.facts["restarted_ns"] = monotonic_ns()
 
     def recovered(self, arena: Arena) -> bool:
-        if isinstance(arena.cluster, Led):
-            note_leader(arena, "leader_during")
-        return all(arena.cluster.serves(node, PROBE_S) for node in arena.targets)
+        note_head(arena, "during")
+        return serving(arena, arena.targets)
 
 
 def killable(arena: Arena) -> Killable:

@@ -1,4 +1,4 @@
-"""``pause``: the decisive servers are frozen (cgroup freezer), as a stalled host would be.
+"""``pause``: servers are frozen (cgroup freezer), as a stalled host would be.
 
 Their sockets stay open, the kernel goes on to acknowledge bytes, their clocks and TTLs run. Applies
 to every cluster whose servers can be paused. Verified by a write that the frozen node must not
@@ -7,44 +7,51 @@ answer; healed by unpausing.
 
 from __future__ import annotations
 
-from clusters.base import Cluster, Led, Pausable
-from nemesis.base import Arena, Fault, NemesisError
-from nemesis.targets import decisive, note_leader
+from typing import ClassVar
 
-PROBE_S = 0.4
+from clusters.base import Cluster, Pausable
+from nemesis.base import SERVERS, Arena, Asked, Fault, NemesisError
+from nemesis.probes import serving, silent
+from nemesis.targets import nobody, note_due, note_head, resolve, who
 
 
 class Pause(Fault):
     """See the module."""
 
     name = "pause"
-    summary = "freezes the leader, the only node, or a majority of independent nodes"
+    summary = "freezes servers for a while"
     rules = ("proven", "grants-around", "hold-across", "leader-changed")
+    touches = frozenset({SERVERS})
+    parameters: ClassVar = {"who": who()}
 
-    def unfit(self, cluster: Cluster) -> str | None:
-        return None if isinstance(cluster, Pausable) else "its servers cannot be paused"
+    def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
+        if not isinstance(cluster, Pausable):
+            return "its servers cannot be paused"
+        return nobody(cluster, str(asked["who"]))
 
-    def duration_s(self, lease_ttl_s: float) -> float:
+    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
         return 2.0 * lease_ttl_s
 
     def aim(self, arena: Arena) -> None:
-        arena.targets = decisive(arena)
-        arena.facts["leader_due"] = isinstance(arena.cluster, Led)
+        arena.targets = resolve(arena, arena.word("who"))
+        note_due(arena)
+        if arena.word("who") == "all":
+            arena.facts["leader_due"] = False
 
     def begin(self, arena: Arena) -> None:
         _pausable(arena).pause(arena.targets)
 
     def took_effect(self, arena: Arena) -> bool:
-        return not any(arena.cluster.serves(node, PROBE_S) for node in arena.targets)
+        return silent(arena, arena.targets)
 
     def heal(self, arena: Arena) -> None:
         try:
-            note_leader(arena, "leader_during")
+            note_head(arena, "during")
         finally:
             _pausable(arena).unpause(arena.targets)
 
     def recovered(self, arena: Arena) -> bool:
-        return all(arena.cluster.serves(node, PROBE_S) for node in arena.targets)
+        return serving(arena, arena.targets)
 
 
 def _pausable(arena: Arena) -> Pausable:

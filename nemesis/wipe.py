@@ -6,23 +6,24 @@ independent nodes that can be wiped; a majority of them is, because a minority b
 
 from __future__ import annotations
 
-from clusters.base import Cluster, Led, Wipeable
-from nemesis.base import Arena, NemesisError
+from clusters.base import Cluster, Wipeable
+from nemesis.base import Arena, Asked, NemesisError
 from nemesis.kill import Kill
+from nemesis.targets import headed
 
 
 class Wipe(Kill):
     """See the module."""
 
     name = "wipe"
-    summary = "SIGKILL of the only node or a majority of independent nodes, restarted without data"
+    summary = "SIGKILL of servers, restarted at once without their data"
 
-    def unfit(self, cluster: Cluster) -> str | None:
+    def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
         if not isinstance(cluster, Wipeable):
             return "its data cannot be wiped"
-        if isinstance(cluster, Led):
-            return "its nodes replicate: wiping the leader alone is what consensus is made for"
-        return super().unfit(cluster)
+        if headed(cluster):
+            return "its nodes replicate: wiping the leader alone is what replication is made for"
+        return super().unfit(cluster, asked)
 
     def begin(self, arena: Arena) -> None:
         super().begin(arena)

@@ -20,6 +20,8 @@ from history.op import NULL, F, Mode, Type
 from locks.base import (
     Acquired,
     Denied,
+    Extendable,
+    Extended,
     Granted,
     Hold,
     NotHeld,
@@ -167,6 +169,30 @@ class Client:
                 ended_ns = self._unknown(handle, reason)
         self._report(told, (ended_ns - began_ns) / 1e6, error_text)
         return outcome if isinstance(outcome, Granted) else None
+
+    def extend(self, hold: Hold) -> None:
+        """Extends a hold by a whole lease, once; records what came of it. Nothing happens where the
+        lock has no extend."""
+        if not isinstance(self._lock, Extendable):
+            return
+        handle = self._recorder.invoke(self._process, F.EXTEND, hold.key, hold=hold.id)
+        outcome: Extended
+        try:
+            outcome = self._lock.extend(hold, self._pace.lease_ttl_s)
+        except Exception as error:  # noqa: BLE001 - recorded as unknown, with its name
+            outcome = _unexpected(error)
+        match outcome:
+            case Granted(sent_ns=sent_ns, valid_until_ns=valid_until_ns):
+                self._recorder.complete(
+                    handle,
+                    Type.OK,
+                    sent_ns=sent_ns,
+                    valid_until_ns=NULL if valid_until_ns is None else valid_until_ns,
+                )
+            case NotHeld():
+                self._recorder.complete(handle, Type.FAIL, error="not-held")
+            case Unknown(reason=reason):
+                self._unknown(handle, reason)
 
     def _use(self, granted: Granted, keep: Keep, *, reads: bool) -> None:
         hold, key = granted.hold, granted.hold.key

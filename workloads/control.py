@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 PAGE: Final = 4096
-WORKER_FIELDS: Final = 64  # byte offset at which the per-worker fields begin
+WORKER_FIELDS: Final = 256  # byte offset at which the per-worker fields begin
 WORKER_BYTES: Final = 32
 _INT: Final = struct.Struct("<q")
 
@@ -62,7 +62,81 @@ class Control:
     def aim(self, value: bool) -> None:
         self._set(16, int(value))
 
+    @property
+    def gate(self) -> bool:
+        """The victim stops before its next acquire until this is false again."""
+        return self._get(48) != 0
+
+    @gate.setter
+    def gate(self, value: bool) -> None:
+        self._set(48, int(value))
+
+    @property
+    def occupy(self) -> bool:
+        """A rival's next grant is to be held until this is false again."""
+        return self._get(56) != 0
+
+    @occupy.setter
+    def occupy(self, value: bool) -> None:
+        self._set(56, int(value))
+
+    @property
+    def extends(self) -> int:
+        """How often the victim has been told to extend the hold that it keeps."""
+        return self._get(64)
+
+    @extends.setter
+    def extends(self, value: int) -> None:
+        self._set(64, value)
+
+    @property
+    def clock_offset_ns(self) -> int:
+        """How far the victim's wall clock is to be ahead."""
+        return self._get(72)
+
+    @clock_offset_ns.setter
+    def clock_offset_ns(self, value: int) -> None:
+        self._set(72, value)
+
+    # Written by a rival.
+
+    @property
+    def occupied(self) -> int:
+        """The id of the hold that a rival keeps because it was told to, or 0."""
+        return self._get(80)
+
+    @occupied.setter
+    def occupied(self, value: int) -> None:
+        self._set(80, value)
+
     # Written by the victim.
+
+    @property
+    def standing(self) -> bool:
+        """It has stopped before its next acquire."""
+        return self._get(88) != 0
+
+    @standing.setter
+    def standing(self, value: bool) -> None:
+        self._set(88, int(value))
+
+    @property
+    def asking(self) -> bool:
+        """Its acquire is under way."""
+        return self._get(96) != 0
+
+    @asking.setter
+    def asking(self, value: bool) -> None:
+        self._set(96, int(value))
+
+    @property
+    def clock_read_ns(self) -> int:
+        """How far its own reading of the wall clock is ahead."""
+        return self._get(104)
+
+    @clock_read_ns.setter
+    def clock_read_ns(self, value: int) -> None:
+        self._set(104, value)
 
     @property
     def held(self) -> int:

@@ -13,22 +13,25 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 import psutil
 
 from clusters.owner import is_dead
-from history.op import NULL
+from history.op import NULL, F, Type
+from history.recorder import Recorder
+from history.recording import records_of
 from workloads.control import Control
-from workloads.load import ENVIRONMENT, WORKER_ENVIRONMENT, Load
+from workloads.load import AIMED_KEY, ENVIRONMENT, VICTIM, WORKER_ENVIRONMENT, Load
 from workloads.nursery import RUN_ENVIRONMENT, Child, Nursery, die_with_parent, run_mark
 
-VICTIM: Final = 0
 POLL_S: Final = 0.005
 READY_S: Final = 60.0
 END_S: Final = 5.0
+# The bench records the deaths of worker w as worker DEATHS + w.
+DEATHS: Final = 1024
 
 
 class LoadError(Exception):
@@ -51,6 +54,7 @@ class Fleet:
         self._nursery = nursery
         self._children: dict[str, Child] = {}
         self._server: subprocess.Popen[bytes] | None = None
+        self._killed: set[int] = set()
         self.history = folder / "history"
         self.logs = folder / "logs"
         self.load_file = folder / "load.json"
@@ -99,7 +103,11 @@ class Fleet:
 
     def check(self) -> None:
         """Raises LoadError when a process ended that should not have."""
-        gone = [name for name, child in self._children.items() if not child.alive()]
+        gone = [
+            name
+            for name, child in self._children.items()
+            if not child.alive() and name not in {f"worker-{w}" for w in self._killed}
+        ]
         if self._server is not None and self._server.poll() is not None:
             gone.append("resource")
         failed = sum(self.control.failed(w) for w in range(self._workers + 1))
@@ -112,14 +120,14 @@ class Fleet:
 
     def busy(self) -> int:
         """How many clients are in the middle of a cycle."""
-        return sum(self.control.busy(w) for w in range(self._workers + 1))
+        workers = set(range(self._workers + 1)) - self._killed
+        return sum(self.control.busy(w) for w in workers)
 
     def stop(self) -> None:
         """Ends every process. Never raises."""
         self.control.stop = True
-        victim = self._children.get(f"worker-{VICTIM}")
-        if victim is not None:
-            victim.send_signal(signal.SIGCONT)
+        for child in self._children.values():
+            child.send_signal(signal.SIGCONT)
         for child in self._children.values():
             if not child.wait(END_S):
                 child.send_signal(signal.SIGKILL)
@@ -140,12 +148,8 @@ class Fleet:
     def hold(self, timeout_s: float) -> int | None:
         """Makes the victim keep its next grant. Returns the hold's id once it is held."""
         self.control.aim = True
-        end = time.monotonic() + timeout_s
-        while time.monotonic() < end:
-            if self.control.held:
-                return self.control.held
-            time.sleep(POLL_S)
-        return None
+        held = _until(lambda: self.control.held != 0, timeout_s)
+        return self.control.held if held else None
 
     def promise_left_s(self) -> float:
         """How long the kept hold's promise still lasts; infinite without limit, 0 without hold."""
@@ -157,22 +161,88 @@ class Fleet:
     def let_go(self) -> None:
         self.control.aim = False
 
+    def stand(self, timeout_s: float) -> bool:
+        """Makes the victim stop before its next acquire."""
+        self.control.gate = True
+        return _until(lambda: self.control.standing, timeout_s)
+
+    def go_on(self) -> None:
+        self.control.gate = False
+
+    def asking(self) -> bool:
+        """Whether an acquire of the victim is under way."""
+        return self.control.asking
+
+    def occupy(self, timeout_s: float) -> bool:
+        """Makes a rival keep its next grant."""
+        self.control.occupy = True
+        return _until(lambda: self.control.occupied != 0, timeout_s)
+
+    def vacate(self) -> None:
+        self.control.occupy = False
+
+    def extend(self) -> None:
+        """Tells the victim to extend the hold that it keeps."""
+        self.control.extends += 1
+
     @property
     def victim_worker(self) -> int:
         return VICTIM
 
-    def freeze(self) -> None:
-        self._victim().send_signal(signal.SIGSTOP)
+    @property
+    def other_workers(self) -> Sequence[int]:
+        return range(1, self._workers + 1)
 
-    def thaw(self) -> None:
-        self._victim().send_signal(signal.SIGCONT)
+    def group(self, worker: int) -> int:
+        """Worker w is client group w + 1 (``workloads.load``)."""
+        return worker + 1
 
-    def frozen(self) -> bool:
-        """Whether the kernel says that the victim is stopped."""
-        return psutil.Process(self._victim().pid).status() == psutil.STATUS_STOPPED
+    def freeze(self, workers: Sequence[int]) -> None:
+        for worker in workers:
+            self._worker(worker).send_signal(signal.SIGSTOP)
 
-    def _victim(self) -> Child:
-        return self._children[f"worker-{VICTIM}"]
+    def thaw(self, workers: Sequence[int]) -> None:
+        for worker in workers:
+            self._worker(worker).send_signal(signal.SIGCONT)
+
+    def frozen(self, worker: int) -> bool:
+        """Whether the kernel says that it is stopped."""
+        child = self._worker(worker)
+        return child.alive() and psutil.Process(child.pid).status() == psutil.STATUS_STOPPED
+
+    def kill(self, workers: Sequence[int]) -> None:
+        """SIGKILL; the deaths are recorded in the history by this process."""
+        for worker in workers:
+            # Before the signal: a service may let go of what the dead held at once.
+            died_ns = time.monotonic_ns()
+            self._killed.add(worker)
+            self._worker(worker).send_signal(signal.SIGKILL)
+            if not self._worker(worker).wait(END_S):
+                raise LoadError(f"worker {worker} does not die")
+            self._record_deaths(worker, died_ns)
+
+    def killed(self, worker: int) -> bool:
+        return worker in self._killed and not self._worker(worker).alive()
+
+    def shift_clock(self, offset_s: float) -> None:
+        self.control.clock_offset_ns = int(1e9 * offset_s)
+
+    def clock_offset_s(self) -> float:
+        """As the victim itself reads it."""
+        return self.control.clock_read_ns / 1e9
+
+    def _worker(self, worker: int) -> Child:
+        return self._children[f"worker-{worker}"]
+
+    def _record_deaths(self, worker: int, died_ns: int) -> None:
+        """A death for every client of a worker that is gone, in a recording of its own."""
+        segments = self.history.glob(f"{worker}.*.ops")
+        clients = {int(p) for segment in segments for p in records_of(segment, 0)["process"]}
+        recorder = Recorder(self.history, DEATHS + worker)
+        for client in sorted(clients):
+            handle = recorder.invoke(client, F.DEATH, AIMED_KEY, invoke_ns=died_ns)
+            recorder.complete(handle, Type.OK, complete_ns=died_ns)
+        recorder.close()
 
     def _start_resource(self, port_file: Path, log_folder: Path) -> None:
         with (self.logs / "resource.log").open("wb") as log:
@@ -211,6 +281,15 @@ class Fleet:
     def _last_line(self, name: str) -> str:
         lines = (self.logs / f"{name}.log").read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "(empty)"
+
+
+def _until(condition: Callable[[], bool], timeout_s: float) -> bool:
+    end = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(POLL_S)
+    return True
 
 
 def free_port() -> int:

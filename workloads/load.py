@@ -20,6 +20,7 @@ from history.op import Object
 from locks.registry import find
 
 AIMED_KEY = "aimed"
+VICTIM = 0  # the number of the victim's worker
 FLOOR_KEY = "floor"
 WORKER_ENVIRONMENT = "LOCKBENCH_WORKER"  # the number of a worker process
 ENVIRONMENT = "LOCKBENCH_LOAD"  # names the JSON file of the load for Locust's processes

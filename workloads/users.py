@@ -6,6 +6,7 @@ They work under Lockbench's own master and workers and under plain ``locust -f``
 from __future__ import annotations
 
 import resource as rusage
+from collections.abc import Callable
 from functools import cache
 from time import monotonic_ns
 
@@ -162,9 +163,17 @@ class RivalUser(LockUser):
             # unfair, and a fault that waits for luck has no time of its own.
             while control.aim and not control.held:
                 gevent.sleep(POLL_S)
-            hold = self.client.hold_for(pace.aimed_hold_s)
-            self.count(self.client.cycle(AIMED_KEY, hold, wait_s=pace.aimed_wait_s))
+            self.count(self.client.cycle(AIMED_KEY, self._keep, wait_s=pace.aimed_wait_s))
             gevent.sleep(pace.think_s)
+
+    def _keep(self, granted: Granted) -> None:
+        control, pace = self.session.control, self.session.load.pace
+        if not control.occupy:
+            gevent.sleep(pace.aimed_hold_s)
+            return
+        control.occupied = granted.hold.id
+        _while_promised(lambda: control.occupy, granted)
+        control.occupied = 0
 
 
 class VictimUser(LockUser):
@@ -180,20 +189,46 @@ class VictimUser(LockUser):
 
     def contended(self, end_ns: int) -> None:
         while monotonic_ns() < end_ns:
+            self._stand()
+            self.session.control.asking = True
             self.count(self.client.cycle(AIMED_KEY, self._keep))
+            self.session.control.asking = False
+
+    def _stand(self) -> None:
+        control = self.session.control
+        while control.gate:
+            control.standing = True
+            gevent.sleep(POLL_S)
+        control.standing = False
 
     def _keep(self, granted: Granted) -> None:
         control, pace = self.session.control, self.session.load.pace
+        control.asking = False
         if not control.aim:
             gevent.sleep(pace.aimed_hold_s)
             return
         until_ns = granted.valid_until_ns or 0
         control.held_until_ns = until_ns
         control.held = granted.hold.id
-        limit_ns = until_ns - int(RELEASE_BEFORE_END_S * 1e9)
-        while control.aim and (until_ns == 0 or monotonic_ns() < limit_ns):
-            gevent.sleep(POLL_S)
+        extends = control.extends
+
+        def kept() -> bool:
+            nonlocal extends
+            if control.extends != extends:
+                extends = control.extends
+                self.client.extend(granted.hold)
+            return control.aim
+
+        _while_promised(kept, granted)
         control.held = 0
+
+
+def _while_promised(kept: Callable[[], bool], granted: Granted) -> None:
+    """Returns when it is not to be kept any longer, or shortly before the promise ends."""
+    until_ns = granted.valid_until_ns
+    limit_ns = None if until_ns is None else until_ns - int(RELEASE_BEFORE_END_S * 1e9)
+    while kept() and (limit_ns is None or monotonic_ns() < limit_ns):
+        gevent.sleep(POLL_S)
 
 
 def no_hold(_: Granted) -> None:

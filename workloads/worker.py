@@ -16,6 +16,8 @@ import gevent
 import psutil
 from locust.env import Environment
 
+from workloads import wallclock
+from workloads.load import VICTIM
 from workloads.session import Session
 from workloads.users import USERS, session
 
@@ -33,6 +35,8 @@ def watch(here: Session, path: Path) -> None:
                 before = monotonic_ns()
                 gevent.sleep(TICK_S)
                 lags.append((monotonic_ns() - before) / 1e6 - TICK_S * 1e3)
+                if here.worker == VICTIM:
+                    here.control.clock_read_ns = wallclock.read_off_ns()
             now_ns = monotonic_ns()
             line = {
                 "begin_ns": begin_ns,
@@ -52,6 +56,8 @@ def main() -> None:
     # A frozen worker must not resign when it wakes up.
     runners.MASTER_HEARTBEAT_TIMEOUT = 3600
     here = session()
+    if here.worker == VICTIM:
+        wallclock.install(here.control)
     environment = Environment(user_classes=list(USERS))
     runner = environment.create_worker_runner("127.0.0.1", here.load.master_port)
     runner.send_message("lockbench-worker", {"number": here.worker})

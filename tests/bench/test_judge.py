@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench.errors import Ending
-from bench.judge import judge
+from bench.judge import Expected, judge
 from locks.base import Expectation, System
 
 
@@ -39,8 +39,7 @@ def verdict(
     shown: frozenset[str] = frozenset(),
 ) -> Any:
     return judge(
-        declared,
-        "wipe",
+        Expected(declared, ("wipe",)),
         observed,
         exposed=exposed,
         exposure="seen",
@@ -130,3 +129,16 @@ def test_one_beats_255_beats_two_beats_three(endings: list[Ending], worst: Endin
 def test_an_expectation_needs_a_source() -> None:
     with pytest.raises(ValueError, match="source"):
         Expectation("holds", "  ")
+
+
+def test_of_what_no_expectation_was_written_for_nothing_has_to_break() -> None:
+    declared = system(double_grant="breaks")
+    exact = Expected(declared, ("wipe",))
+    assert exact.of("double-grant").expected == "breaks"
+    for other in (
+        Expected(declared, ("wipe",), exact=False),
+        Expected(declared, ("pause", "wipe"), exact=False),
+    ):
+        assert other.of("double-grant").expected == "may-break"
+        assert other.of("stale-holder").expected == "holds"
+    assert Expected(declared, ("pause", "kill"), exact=False).of("double-grant").expected == "holds"

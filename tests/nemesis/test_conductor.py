@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import pytest
 
 from clusters.base import Cluster
-from nemesis import conductor
-from nemesis.base import Arena, Fault, Injection
-from nemesis.conductor import Played, play
+from nemesis import conductor, staging
+from nemesis.base import Arena, Asked, Fault, Injection
+from nemesis.conductor import Grip, Played, play
 
 
 @dataclass
 class FakeClients:
-    """A victim that holds as soon as it is asked to."""
+    """A victim that holds as soon as it is asked to, and does whatever it is told."""
 
     left_s: float = 3.0
     grants: bool = True
     let_go_calls: int = 0
+    stopped: set[int] = field(default_factory=set)
+    dead: set[int] = field(default_factory=set)
+    offset_s: float = 0.0
     victim_worker: int = 0
+    other_workers: Sequence[int] = (1, 2)
 
     def hold(self, timeout_s: float) -> int | None:
         return 7 if self.grants else None
@@ -33,12 +38,44 @@ class FakeClients:
     def let_go(self) -> None:
         self.let_go_calls += 1
 
-    def freeze(self) -> None: ...
+    def stand(self, timeout_s: float) -> bool:
+        return True
 
-    def thaw(self) -> None: ...
+    def go_on(self) -> None: ...
 
-    def frozen(self) -> bool:
-        return False
+    def asking(self) -> bool:
+        return True
+
+    def occupy(self, timeout_s: float) -> bool:
+        return True
+
+    def vacate(self) -> None: ...
+
+    def extend(self) -> None: ...
+
+    def group(self, worker: int) -> int:
+        return worker + 1
+
+    def freeze(self, workers: Sequence[int]) -> None:
+        self.stopped |= set(workers)
+
+    def thaw(self, workers: Sequence[int]) -> None:
+        self.stopped -= set(workers)
+
+    def frozen(self, worker: int) -> bool:
+        return worker in self.stopped
+
+    def kill(self, workers: Sequence[int]) -> None:
+        self.dead |= set(workers)
+
+    def killed(self, worker: int) -> bool:
+        return worker in self.dead
+
+    def shift_clock(self, offset_s: float) -> None:
+        self.offset_s = offset_s
+
+    def clock_offset_s(self) -> float:
+        return self.offset_s
 
 
 @dataclass
@@ -52,16 +89,17 @@ class Script(Fault):
     name: ClassVar[str] = "script"
     summary: ClassVar[str] = "does as told"
     rules: ClassVar[tuple[str, ...]] = ("proven",)
+    touches: ClassVar[frozenset[str]] = frozenset()
 
     def _note(self, step: str) -> None:
         self.diary.append(step)
         if step == self.breaks_at:
             raise RuntimeError(f"{step} went wrong")
 
-    def unfit(self, cluster: Cluster) -> str | None:
+    def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
         return None
 
-    def duration_s(self, lease_ttl_s: float) -> float:
+    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
         return 0.05
 
     def aim(self, arena: Arena) -> None:
@@ -89,13 +127,15 @@ class Nothing:
 
 @pytest.fixture(autouse=True)
 def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for limit in ("AIM_S", "PROOF_S", "RECOVERY_S"):
+    for limit in ("PROOF_S", "RECOVERY_S"):
         monkeypatch.setattr(conductor, limit, 0.1)
+    monkeypatch.setattr(staging, "STAGE_S", 0.1)
 
 
 def played(fault: Script, clients: FakeClients | None = None, *, stop: bool = False) -> Played:
     injection = Injection("script", begin_s=0.01, duration_s=0.05)
-    arena = Arena(Nothing(), clients or FakeClients(), injection, 3.0)  # type: ignore[arg-type]
+    victims = clients or FakeClients()
+    arena = Arena(Nothing(), victims, injection, 3.0)  # type: ignore[arg-type]
     stopped = threading.Event()
     if stop:
         stopped.set()
@@ -105,6 +145,7 @@ def played(fault: Script, clients: FakeClients | None = None, *, stop: bool = Fa
         start_ns=time.monotonic_ns(),
         on_change=lambda _: None,
         stop=stopped,
+        grip=Grip(victims),
     )
 
 

@@ -1,0 +1,32 @@
+"""``bandwidth``: links carry few bytes a second, as a saturated network does."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from clusters.base import Shape
+from nemesis.base import Arena, Parameter
+from nemesis.slow import ON, Slow
+
+# The shortest probe writes some forty bytes and is answered with five.
+PROBE_BYTES = 40
+
+
+class Bandwidth(Slow):
+    """See the module."""
+
+    name = "bandwidth"
+    summary = "links carry only so many kilobytes a second"
+    parameters: ClassVar = {
+        "on": ON,
+        "kb_s": Parameter("kilobytes a second in each direction", 1.0, least=1, most=100_000),
+    }
+
+    def shape(self, arena: Arena) -> Shape:
+        return Shape(rate_kb_s=round(arena.number("kb_s")))
+
+    def cost_s(self, arena: Arena) -> float:
+        return PROBE_BYTES / (1000 * arena.number("kb_s"))
+
+
+FAULT = Bandwidth()

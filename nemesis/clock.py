@@ -1,0 +1,83 @@
+"""What the faults of the servers' wall clocks share.
+
+They apply to systems whose wall clock can be moved from outside (``Clocked``): those that read it
+through the C library. Go programs read it without, so a cluster of them is not Clocked and these
+faults do not apply to it. Monotonic clocks are never moved. Verified by the time that the server
+itself tells; healed by moving the clock back to the machine's, which is a jump, too.
+
+By default they strike what decides: one jumped node of five independent ones breaks nothing.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Final
+
+from clusters.base import Clocked, Cluster
+from nemesis.base import CLOCKS, Arena, Asked, Fault, NemesisError, Parameter
+from nemesis.targets import nobody, resolve, who
+
+CLOSE_S: Final = 0.25
+ASK_S: Final = 0.5
+BY: Final = Parameter("seconds ahead; behind if negative", 10.0, least=-1e9, most=1e9)
+
+
+class ClockFault(Fault):
+    """See the module."""
+
+    rules = ("proven", "grants-around", "clock-beyond-lease")
+    touches = frozenset({CLOCKS})
+
+    def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
+        if not isinstance(cluster, Clocked):
+            return "its servers' wall clocks cannot be moved"
+        return nobody(cluster, str(asked["who"]))
+
+    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
+        return 1.0 * lease_ttl_s
+
+    def aim(self, arena: Arena) -> None:
+        arena.targets = resolve(arena, arena.word("who"))
+        arena.facts |= {"leader_due": False, "offset_s": 0.0}
+
+    @abstractmethod
+    def offset_s(self, arena: Arena, elapsed_s: float) -> float:
+        """How far the clock is ahead, so long after the beginning."""
+
+    def begin(self, arena: Arena) -> None:
+        self.shift(arena, self.offset_s(arena, 0.0))
+
+    def shift(self, arena: Arena, offset_s: float) -> None:
+        clocked(arena).shift_clock(arena.targets, offset_s)
+        furthest = arena.facts["offset_s"]
+        assert isinstance(furthest, float)
+        arena.facts["offset_s"] = max(furthest, offset_s, key=abs)
+
+    def took_effect(self, arena: Arena) -> bool:
+        seen = arena.facts.setdefault("read_off_s", {})
+        assert isinstance(seen, dict)
+        for node in arena.targets:
+            off_s = clocked(arena).clock_offset_s(node, ASK_S)
+            # A clock that strobes is not off at every moment.
+            if abs(off_s) > CLOSE_S:
+                seen.setdefault(arena.cluster.node_name(node), round(off_s, 3))
+        return len(seen) == len(arena.targets)
+
+    def heal(self, arena: Arena) -> None:
+        if isinstance(arena.cluster, Clocked):
+            arena.cluster.shift_clock(arena.targets, 0.0)
+
+    def recovered(self, arena: Arena) -> bool:
+        return all(
+            abs(clocked(arena).clock_offset_s(node, ASK_S)) < CLOSE_S for node in arena.targets
+        )
+
+
+def clocked(arena: Arena) -> Clocked:
+    """The cluster as one whose clocks can be moved. Raises NemesisError."""
+    if not isinstance(arena.cluster, Clocked):
+        raise NemesisError("the cluster's wall clocks cannot be moved")
+    return arena.cluster
+
+
+PARAMETERS: Final[dict[str, Parameter]] = {"by_s": BY, "who": who()}

@@ -1,0 +1,44 @@
+"""``clock-drift``: the wall clocks of servers run too fast or too slow while the fault is on.
+
+``rate`` is how many seconds they gain on each true one, in steps of 50 ms. Leases that are counted
+by the wall clock then end early (or late) by the same share.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar
+
+from nemesis.base import Arena, Asked, Parameter
+from nemesis.clock import CLOSE_S, ClockFault
+from nemesis.targets import who
+
+
+class ClockDrift(ClockFault):
+    """See the module."""
+
+    name = "clock-drift"
+    summary = "the wall clocks of servers run too fast or too slow"
+    parameters: ClassVar = {
+        "rate": Parameter("seconds gained on each true one", 2.0, least=-0.9, most=1000),
+        "who": who(),
+    }
+    period_s: ClassVar = 0.05
+
+    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
+        return 1.5 * lease_ttl_s
+
+    def offset_s(self, arena: Arena, elapsed_s: float) -> float:
+        return arena.number("rate") * elapsed_s
+
+    def tick(self, arena: Arena) -> None:
+        elapsed_s = time.monotonic() - arena.begun_ns / 1e9
+        self.shift(arena, self.offset_s(arena, elapsed_s))
+
+    def begin(self, arena: Arena) -> None:
+        # At once as far off as can be told from the truth.
+        rate = arena.number("rate")
+        self.shift(arena, 1.5 * CLOSE_S * (1 if rate > 0 else -1))
+
+
+FAULT = ClockDrift()

@@ -1,0 +1,31 @@
+"""``clock-strobe``: the wall clocks of servers jump there and back, many times a second.
+
+As a clock that is fought over by two time services. Each jump is drawn by the seed, up to ``by_s``.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from nemesis.base import Arena, Parameter
+from nemesis.clock import PARAMETERS, ClockFault
+
+
+class ClockStrobe(ClockFault):
+    """See the module."""
+
+    name = "clock-strobe"
+    summary = "the wall clocks of servers jump there and back, many times a second"
+    parameters: ClassVar[dict[str, Parameter]] = PARAMETERS
+    period_s: ClassVar = 0.05
+
+    def offset_s(self, arena: Arena, elapsed_s: float) -> float:
+        return arena.number("by_s")
+
+    def tick(self, arena: Arena) -> None:
+        arena.facts["there"] = not arena.facts.get("there", True)
+        share = arena.rng.uniform(0.5, 1.0)
+        self.shift(arena, share * arena.number("by_s") if arena.facts["there"] else 0.0)
+
+
+FAULT = ClockStrobe()

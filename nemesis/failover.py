@@ -1,0 +1,104 @@
+"""``failover``: the primary dies before replication has caught up, and a replica takes its place.
+
+Replication from the primary is cut first, then the victim is granted the lock, then the primary is
+killed and the replica promoted, by the system's own mechanism. A lock that waits for its replica
+before it trusts a grant is not granted while replication is cut; then the links are healed before
+the kill, and the fault says so (``lagged``).
+
+Applies to clusters with a primary and replicas. Verified by who is primary afterwards; healed by
+starting the old primary, which must come back as a replica.
+"""
+
+from __future__ import annotations
+
+from time import monotonic_ns
+from typing import ClassVar, Final
+
+from clusters.base import Cluster, Cuttable, Edge, Killable, Promotable, Replicated
+from nemesis.base import LINKS, SERVERS, Arena, Asked, Fault, NemesisError, Parameter
+from nemesis.kill import killable
+from nemesis.probes import serving
+from nemesis.staging import fresh_hold
+
+PROMOTION_S: Final = 15.0
+# A lock that is not granted in this time waits for its replica.
+LAG_S: Final = 1.5
+
+
+class Failover(Fault):
+    """See the module."""
+
+    name = "failover"
+    summary = "the primary dies before replication has caught up, and a replica takes its place"
+    rules = ("proven", "grants-around", "promoted", "promise-outlives-restart")
+    touches = frozenset({SERVERS, LINKS})
+    outlived = True
+    parameters: ClassVar[dict[str, Parameter]] = {}
+
+    def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
+        if not isinstance(cluster, Promotable):
+            return "it has no primary that a replica could replace"
+        if not isinstance(cluster, Killable) or not isinstance(cluster, Cuttable):
+            return "its servers cannot be killed or its links not be cut"
+        return None
+
+    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
+        return 1.0 * lease_ttl_s
+
+    def aim(self, arena: Arena) -> None:
+        primary, replica = _pair(arena)
+        arena.targets = (primary,)
+        arena.facts |= {
+            "leader_due": False,
+            "primary_before": arena.cluster.node_name(primary),
+            "replica": replica,
+        }
+
+    def stage(self, arena: Arena) -> None:
+        cluster = arena.cluster
+        assert isinstance(cluster, Cuttable)
+        primary, replica = arena.targets[0], int(str(arena.facts["replica"]))
+        lag = {Edge(primary, replica), Edge(replica, primary)}
+        cluster.cut([edge for edge in cluster.edges() if edge in lag], "drop")
+        arena.facts["lagged"] = arena.clients.hold(LAG_S) is not None
+        if arena.facts["lagged"]:
+            # Whoever was granted before the cut lets go, so that the newest grant is unreplicated.
+            arena.clients.let_go()
+        else:
+            cluster.heal()
+        fresh_hold(arena)
+
+    def begin(self, arena: Arena) -> None:
+        assert isinstance(arena.cluster, Promotable)
+        killable(arena).kill(arena.targets)
+        arena.cluster.promote(int(str(arena.facts["replica"])), PROMOTION_S)
+        arena.facts["restarted_ns"] = monotonic_ns()
+
+    def took_effect(self, arena: Arena) -> bool:
+        assert isinstance(arena.cluster, Replicated)
+        primary = arena.cluster.primary()
+        if primary is None or primary in arena.targets:
+            return False
+        arena.facts["primary_during"] = arena.cluster.node_name(primary)
+        return True
+
+    def heal(self, arena: Arena) -> None:
+        killable(arena).restart(arena.targets)
+        if isinstance(arena.cluster, Cuttable):
+            arena.cluster.heal()
+
+    def recovered(self, arena: Arena) -> bool:
+        return serving(arena, arena.cluster.nodes)
+
+
+def _pair(arena: Arena) -> tuple[int, int]:
+    cluster = arena.cluster
+    if not isinstance(cluster, Replicated):
+        raise NemesisError("the cluster has no primary")
+    primary, replicas = cluster.primary(), sorted(cluster.replicas())
+    if primary is None or not replicas:
+        raise NemesisError("the cluster has no primary with a replica: it was not healthy")
+    return primary, arena.rng.choice(replicas)
+
+
+FAULT = Failover()

@@ -1,0 +1,39 @@
+"""``jitter``: the latency of every link changes ten times a second, as drawn by our seed.
+
+Not by the proxy's own jitter: Toxiproxy ignores its seed. Drawn evenly between 2 ms and ``ms``.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from clusters.base import Shape
+from nemesis.base import Arena, Parameter
+from nemesis.slow import ON, Slow, shapable
+
+LEAST_MS = 2
+
+
+class Jitter(Slow):
+    """See the module."""
+
+    name = "jitter"
+    summary = "links answer later by a time that changes ten times a second"
+    parameters: ClassVar = {
+        "on": ON,
+        "ms": Parameter("the most that is added to a round trip", 200.0, least=4, most=60_000),
+    }
+    period_s: ClassVar = 0.1
+
+    def shape(self, arena: Arena) -> Shape:
+        half = round(arena.rng.uniform(LEAST_MS, arena.number("ms")) / 2)
+        return Shape(request_latency_ms=half, reply_latency_ms=half)
+
+    def cost_s(self, arena: Arena) -> float:
+        return 0.9 * LEAST_MS / 1e3
+
+    def tick(self, arena: Arena) -> None:
+        shapable(arena).shape(self.edges(arena), self.shape(arena))
+
+
+FAULT = Jitter()

@@ -1,0 +1,30 @@
+"""``latency``: every link is slower by a fixed time, half of it on the way there, half back."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from clusters.base import Shape
+from nemesis.base import Arena, Parameter
+from nemesis.slow import ON, Slow
+
+
+class Latency(Slow):
+    """See the module."""
+
+    name = "latency"
+    summary = "links answer later by a fixed time"
+    parameters: ClassVar = {
+        "on": ON,
+        "ms": Parameter("added to a round trip", 200.0, least=2, most=60_000),
+    }
+
+    def shape(self, arena: Arena) -> Shape:
+        half = round(arena.number("ms") / 2)
+        return Shape(request_latency_ms=half, reply_latency_ms=half)
+
+    def cost_s(self, arena: Arena) -> float:
+        return 0.9 * arena.number("ms") / 1e3
+
+
+FAULT = Latency()

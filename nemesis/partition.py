@@ -1,0 +1,191 @@
+"""What the three partitions share: shapes, directions, proof and heal.
+
+*drop*, *stall* and *reject* are different faults; see ``clusters.links`` for what each does to a
+connection. ``shape`` says who no longer hears whom:
+
+``decisive``    the leader or primary cut from the other servers (its clients still reach it: the
+                dangerous side to be on); of independent nodes a majority, from every client;
+``leader``      the same for the leader or primary, by name;
+``minority``    fewer than half of the servers, the leader not among them, from the rest;
+``majority``    a majority of the servers from the leader and whoever is left with it;
+``bridge``      two halves that share one server;
+``ring``        every server hears a majority, no two hear the same one;
+``clients``     every client from the decisive nodes;
+``group``       the victim's client group from everything;
+``group-node``  the victim's client group from one node (the decisive one, else a drawn one).
+
+For independent nodes ``minority`` and ``majority`` are cut from every client. ``way`` cuts only
+what the struck side sends (``out``) or only what is sent to it (``in``).
+
+Proof: a write that the struck node must not complete, sent from the side that it was cut from; of
+``bridge`` and ``ring``, in which every server still reaches a majority, the proxies' own word that
+every link is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar, Final
+
+from clusters.base import HARNESS, Cluster, Cut, Cuttable, Edge
+from nemesis import shapes
+from nemesis.base import LINKS, Arena, Asked, Fault, NemesisError, Parameter
+from nemesis.probes import serving, silent
+from nemesis.targets import (
+    DECISIVE,
+    head_of,
+    headed,
+    majority,
+    minority,
+    note_due,
+    note_head,
+    resolve,
+)
+
+BOTH, OUT, IN = "both", "out", "in"
+SHAPES: Final = (DECISIVE, *shapes.BETWEEN_SERVERS, *shapes.OF_CLIENTS)
+EVERYBODY_SERVES: Final = (shapes.BRIDGE, shapes.RING)
+
+
+class Partition(Fault):
+    """See the module. ``how`` is the kind of cut."""
+
+    how: ClassVar[Cut]
+    touches = frozenset({LINKS})
+    rules = ("proven", "grants-around", "hold-across", "leader-changed")
+    parameters: ClassVar = {
+        "shape": Parameter("who no longer hears whom", DECISIVE, SHAPES),
+        "way": Parameter(
+            "both ways, only what the struck side sends, or only what is sent to it",
+            BOTH,
+            (BOTH, OUT, IN),
+        ),
+    }
+
+    def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
+        if not isinstance(cluster, Cuttable):
+            return "its links cannot be cut"
+        shape, way = str(asked["shape"]), asked["way"]
+        if way != BOTH and self.how == "reject":
+            return "a refusal has no direction"
+        if way != BOTH and shape in EVERYBODY_SERVES:
+            return f"a {shape} has no struck side"
+        if shape not in shapes.BETWEEN_SERVERS:
+            return None
+        joined = any(edge.source > 0 for edge in cluster.edges())
+        if not joined and shape not in (shapes.MINORITY, shapes.MAJORITY):
+            return "its nodes do not talk to each other"
+        if shape == shapes.LEADER and not headed(cluster):
+            return "it has no leader"
+        least = shapes.NODES_MIN[shape]
+        if len(cluster.nodes) < least:
+            return f"a {shape} takes {least} nodes"
+        return None
+
+    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
+        return 2.0 * lease_ttl_s
+
+    def aim(self, arena: Arena) -> None:
+        _, arena.targets = _cut_pairs(arena)
+        note_due(arena)
+        if arena.word("shape") in (*EVERYBODY_SERVES, shapes.MINORITY, *shapes.OF_CLIENTS):
+            arena.facts["leader_due"] = False
+
+    def begin(self, arena: Arena) -> None:
+        cuttable = cuttable_of(arena)
+        pairs, _ = _cut_pairs(arena)
+        way = arena.word("way")
+        if way == BOTH:
+            edges = [edge for edge in cuttable.edges() if edge in pairs]
+            arena.facts["links_cut"] = len(edges)
+            cuttable.cut(edges, self.how)
+            return
+        struck = _struck(arena)
+        edges = [pair for pair in pairs if (pair.source in struck) == (way == OUT)]
+        arena.facts["links_cut"] = len(edges)
+        cuttable.cut_one_way(edges, self.how)
+
+    def took_effect(self, arena: Arena) -> bool:
+        if arena.word("shape") in EVERYBODY_SERVES:
+            return len(cuttable_of(arena).broken_links()) >= int(str(arena.facts["links_cut"]))
+        return silent(arena, arena.targets, _probe_group(arena))
+
+    def heal(self, arena: Arena) -> None:
+        try:
+            note_head(arena, "during")
+        finally:
+            cuttable_of(arena).heal()
+
+    def recovered(self, arena: Arena) -> bool:
+        return serving(arena, arena.targets, _probe_group(arena))
+
+    def rules_for(self, asked: Asked) -> tuple[str, ...]:
+        late = ("held-back",) if self.how == "stall" else ()
+        if asked["shape"] in (shapes.GROUP, shapes.GROUP_NODE):
+            # The victim alone is cut off; what matters is what others are granted meanwhile.
+            return ("proven", "grants-around", "hold-across", *late)
+        return (*self.rules, *late)
+
+
+def cuttable_of(arena: Arena) -> Cuttable:
+    """The cluster as one whose links can be cut. Raises NemesisError."""
+    if not isinstance(arena.cluster, Cuttable):
+        raise NemesisError("the cluster's links cannot be cut")
+    return arena.cluster
+
+
+def _cut_pairs(arena: Arena) -> tuple[frozenset[Edge], tuple[int, ...]]:
+    """Who no longer hears whom, and the nodes that the fault is aimed at. Resolved once."""
+    known = arena.facts.get("pairs")
+    if known is None:
+        pairs, targets = _resolve(arena)
+        arena.facts["pairs"] = sorted((edge.source, edge.target) for edge in pairs)
+        return pairs, targets
+    assert isinstance(known, list)
+    return frozenset(Edge(a, b) for a, b in known), arena.targets
+
+
+def _resolve(arena: Arena) -> tuple[frozenset[Edge], tuple[int, ...]]:
+    cluster, shape = arena.cluster, arena.word("shape")
+    nodes = list(cluster.nodes)
+    groups = sorted({-e.source for e in cuttable_of(arena).edges() if e.source < 0})
+    if shape in shapes.OF_CLIENTS:
+        mine = [arena.clients.group(arena.clients.victim_worker)]
+        chosen = groups if shape == shapes.CLIENTS else mine
+        if shape == shapes.GROUP_NODE:
+            targets = resolve(arena, DECISIVE if headed(cluster) else "one")
+        else:
+            targets = tuple(nodes) if shape == shapes.GROUP else resolve(arena, DECISIVE)
+        return shapes.client_side(targets, chosen), targets
+    joined = any(edge.source > 0 for edge in cuttable_of(arena).edges())
+    if not joined:
+        count = minority(nodes) if shape == shapes.MINORITY else majority(nodes)
+        targets = tuple(sorted(arena.rng.sample(nodes, count)))
+        return shapes.client_side(targets, groups), targets
+    note_head(arena, "before")
+    head = head_of(cluster)
+    shape = shapes.LEADER if shape == DECISIVE else shape
+    if head is None and headed(cluster):
+        raise NemesisError("no leader to aim at: the cluster was not healthy before the fault")
+    sides = shapes.server_side(shape, nodes, head, arena.rng)
+    return sides.pairs, sides.targets
+
+
+def _struck(arena: Arena) -> frozenset[int]:
+    """The side that ``way`` is told from: the cut-off nodes, or the cut-off clients."""
+    if arena.word("shape") in shapes.OF_CLIENTS:
+        return frozenset(a for a, _ in _ends(arena) if a < 0)
+    return frozenset(arena.targets)
+
+
+def _ends(arena: Arena) -> Iterable[tuple[int, int]]:
+    known = arena.facts["pairs"]
+    assert isinstance(known, list)
+    return known
+
+
+def _probe_group(arena: Arena) -> int:
+    """The client group that the targets were cut from, or the harness, whose link is never cut,
+    where they were cut from other servers."""
+    cut_off = [-a for a, _ in _ends(arena) if a < 0]
+    return min(cut_off) if cut_off else HARNESS

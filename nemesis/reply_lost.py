@@ -1,0 +1,83 @@
+"""``reply-lost``: the victim's request is applied, the answer never arrives.
+
+The ambiguous outcome that most lock libraries get wrong: they report a failure while their own key
+lives, or try again and find themselves locked out. Only the replies to the victim's client group
+are dropped, so its request is served. ``of`` says which request: it stands before that request when
+the link is cut, and makes it then.
+
+Verified by a write over the victim's link, whose answer must not come. Exposed only if the victim's
+request ended unknown or refused during the fault and its effect was seen (``checker.exposure``).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from clusters.base import Cluster, Cuttable, Edge
+from nemesis.base import LINKS, VICTIM, Arena, Asked, Fault, Parameter
+from nemesis.partition import cuttable_of
+from nemesis.probes import serving, silent
+from nemesis.staging import about_to_ask, fresh_hold
+from nemesis.targets import DECISIVE, headed, resolve
+
+ACQUIRE, EXTEND, RELEASE = "acquire", "extend", "release"
+
+
+class ReplyLost(Fault):
+    """See the module."""
+
+    name = "reply-lost"
+    summary = "the victim's request is applied, its answer never arrives"
+    rules = ("proven", "grants-around", "reply-lost")
+    touches = frozenset({LINKS, VICTIM})
+    parameters: ClassVar = {
+        "of": Parameter("whose answer is lost", ACQUIRE, (ACQUIRE, EXTEND, RELEASE)),
+    }
+
+    def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
+        return None if isinstance(cluster, Cuttable) else "its links cannot be cut"
+
+    def needs_extend(self, asked: Asked) -> bool:
+        return asked["of"] == EXTEND
+
+    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
+        """Until the client has given up, and well within the lease that it does not know of."""
+        return 0.5 * lease_ttl_s
+
+    def aim(self, arena: Arena) -> None:
+        arena.targets = resolve(arena, DECISIVE if headed(arena.cluster) else "all")
+        worker = arena.clients.victim_worker
+        arena.facts |= {"leader_due": False, "worker": worker, "of": arena.word("of")}
+
+    def stage(self, arena: Arena) -> None:
+        if arena.word("of") == ACQUIRE:
+            about_to_ask(arena)
+        else:
+            fresh_hold(arena)
+
+    def begin(self, arena: Arena) -> None:
+        group = self._group(arena)
+        replies = [Edge(node, -group) for node in arena.cluster.nodes]
+        cuttable_of(arena).cut_one_way(replies, "drop")
+        if arena.word("of") == ACQUIRE:
+            arena.clients.go_on()
+        elif arena.word("of") == EXTEND:
+            arena.clients.extend()
+        else:
+            arena.clients.let_go()
+
+    def took_effect(self, arena: Arena) -> bool:
+        return silent(arena, arena.targets, self._group(arena))
+
+    def heal(self, arena: Arena) -> None:
+        cuttable_of(arena).heal()
+
+    def recovered(self, arena: Arena) -> bool:
+        return serving(arena, arena.targets, self._group(arena))
+
+    @staticmethod
+    def _group(arena: Arena) -> int:
+        return arena.clients.group(arena.clients.victim_worker)
+
+
+FAULT = ReplyLost()

@@ -1,0 +1,80 @@
+"""``reset``: open connections are ended abruptly, again and again; new ones are served.
+
+What a proxy or a firewall does that is restarted or forgets its state. Verified by a connection of
+our own over the same link, which must be closed from the other side.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import ClassVar
+
+from clusters.base import Cluster, Cuttable, Shapable
+from nemesis.base import LINKS, Arena, Asked, Fault, Parameter
+from nemesis.probes import PROBE_S, serving
+from nemesis.slow import CLIENTS, EVERYTHING, ON, SERVERS, shapable
+from nemesis.targets import DECISIVE, headed, resolve
+
+
+class Reset(Fault):
+    """See the module."""
+
+    name = "reset"
+    summary = "ends every open connection, again and again"
+    rules = ("proven", "grants-around", "attempts-during")
+    touches = frozenset({LINKS})
+    parameters: ClassVar = {
+        "on": Parameter(ON.summary, CLIENTS, ON.choices),
+    }
+    period_s: ClassVar = 0.5
+
+    def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
+        if not isinstance(cluster, Shapable) or not isinstance(cluster, Cuttable):
+            return "its connections cannot be ended from outside"
+        if asked["on"] == SERVERS and not any(edge.source > 0 for edge in cluster.edges()):
+            return "its nodes do not talk to each other"
+        return None
+
+    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
+        return 1.0 * lease_ttl_s
+
+    def aim(self, arena: Arena) -> None:
+        arena.targets = resolve(arena, DECISIVE if headed(arena.cluster) else "all")
+        arena.facts |= {"leader_due": False, "ended": False}
+
+    def begin(self, arena: Arena) -> None:
+        self.tick(arena)
+
+    def tick(self, arena: Arena) -> None:
+        cluster, on = arena.cluster, arena.word("on")
+        found = cluster.edges() if isinstance(cluster, Cuttable) else ()
+        edges = [e for e in found if on == EVERYTHING or (e.source > 0) == (on == SERVERS)]
+        if on == SERVERS:
+            shapable(arena).reset(edges)
+            arena.facts["ended"] = True
+            return
+        group = arena.clients.group(arena.clients.victim_worker)
+        at = cluster.addresses(group)[arena.targets[0] - 1]
+        with socket.create_connection(at, PROBE_S) as ours:
+            shapable(arena).reset(edges)
+            ours.settimeout(PROBE_S)
+            try:
+                ended = ours.recv(1) == b""
+            except TimeoutError:
+                ended = False
+            except OSError:
+                ended = True
+        arena.facts["ended"] = arena.facts["ended"] or ended
+
+    def took_effect(self, arena: Arena) -> bool:
+        return arena.facts["ended"] is True
+
+    def heal(self, arena: Arena) -> None:
+        if isinstance(arena.cluster, Cuttable):
+            arena.cluster.heal()
+
+    def recovered(self, arena: Arena) -> bool:
+        return serving(arena, arena.targets)
+
+
+FAULT = Reset()

@@ -1,0 +1,35 @@
+"""``restart``: servers are killed and come back with their data after more than a lease.
+
+The counterpart of ``kill``, which restarts within the lease: every promise of before is over when
+they are back. What delayed restarts are recommended for (Redis, "Distributed Locks with Redis",
+section on crash recovery).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from nemesis.base import Arena, Asked
+from nemesis.kill import Kill
+from nemesis.targets import note_due, resolve
+
+
+class Restart(Kill):
+    """See the module."""
+
+    name = "restart"
+    summary = "SIGKILL of servers, restarted with their data after more than a lease"
+    rules: ClassVar[tuple[str, ...]] = ("proven", "grants-around", "hold-across", "leader-changed")
+    outlived = False
+
+    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
+        return 1.5 * lease_ttl_s
+
+    def aim(self, arena: Arena) -> None:
+        arena.targets = resolve(arena, arena.word("who"))
+        note_due(arena)
+        if arena.word("who") in ("all", "majority"):
+            arena.facts["leader_due"] = False
+
+
+FAULT = Restart()

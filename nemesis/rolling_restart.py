@@ -1,0 +1,70 @@
+"""``rolling-restart``: every server in turn is killed and started again, as an upgrade does it.
+
+The next one follows when the last one serves again. Verified for each by its answers: silent after
+the kill, serving after the restart. Healed by starting whatever is down.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from clusters.base import Cluster, Killable
+from nemesis.base import SERVERS, Arena, Asked, Fault
+from nemesis.kill import killable
+from nemesis.probes import PROBE_S, serving
+from nemesis.staging import until
+
+BACK_S = 10.0
+
+
+class RollingRestart(Fault):
+    """See the module."""
+
+    name = "rolling-restart"
+    summary = "every server in turn is killed and started again"
+    rules = ("proven", "grants-around", "attempts-during")
+    touches = frozenset({SERVERS})
+    period_s: ClassVar = 0.5
+
+    def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
+        return None if isinstance(cluster, Killable) else "its servers cannot be killed"
+
+    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
+        return 3.0 * lease_ttl_s
+
+    def aim(self, arena: Arena) -> None:
+        arena.targets = tuple(arena.cluster.nodes)
+        arena.facts |= {"leader_due": False, "restarted": [], "was_silent": True}
+
+    def begin(self, arena: Arena) -> None:
+        self.tick(arena)
+
+    def tick(self, arena: Arena) -> None:
+        done = arena.facts["restarted"]
+        assert isinstance(done, list)
+        left = [node for node in arena.targets if node not in done]
+        if not left:
+            return
+        node = left[0]
+        killable(arena).kill([node])
+        if arena.cluster.serves(node, PROBE_S):
+            arena.facts["was_silent"] = False
+        killable(arena).restart([node])
+        done.append(node)
+        until(lambda: arena.cluster.serves(node, PROBE_S), BACK_S)
+
+    def took_effect(self, arena: Arena) -> bool:
+        return bool(arena.facts["restarted"]) and arena.facts["was_silent"] is True
+
+    def heal(self, arena: Arena) -> None:
+        if isinstance(arena.cluster, Killable):
+            arena.cluster.restart(arena.targets)
+
+    def recovered(self, arena: Arena) -> bool:
+        done = arena.facts["restarted"]
+        assert isinstance(done, list)
+        arena.facts["all_restarted"] = len(done) == len(arena.targets)
+        return serving(arena, arena.targets)
+
+
+FAULT = RollingRestart()

@@ -1,0 +1,273 @@
+"""Schedules: what was asked for in words, and what it is once every draw is made.
+
+A fault is written ``name`` or ``name:parameter=value:…``. ``a+b`` are two that begin together,
+``a then b`` two that follow each other. Every fault takes four parameters more: ``at`` (seconds
+after the start of the contended phase; else drawn, or after the step before), ``for`` (seconds;
+else the fault's own), ``times`` and ``every`` (so often, so many seconds from one begin to the
+next). ``random`` stands for faults drawn from the seed: ``random:count=5``.
+
+Pure: a schedule knows what a cluster offers, but touches nothing. The same seed makes the same
+schedule; it does not make processes interleave the same.
+"""
+
+from __future__ import annotations
+
+import difflib
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from clusters.base import Cluster
+from nemesis.base import Injection, Parameter, Word
+from nemesis.registry import NONE, faults
+
+# When the first fault begins, drawn from the seed in between.
+BEGIN_S: Final = (2.0, 3.0)
+# Between the heal of one step and the begin of the next: the cluster recovers, the victim holds.
+BETWEEN_S: Final = (2.0, 3.0)
+RANDOM: Final = "random"
+COUNT: Final = Parameter("how many are drawn", 3.0, least=1, most=1000)
+TIMING: Final[Mapping[str, Parameter]] = {
+    "at": Parameter("when it begins", 0.0, least=0),
+    "for": Parameter("how long it lasts", 0.0, least=0.001),
+    "times": Parameter("how often", 1.0, least=1, most=1000),
+    "every": Parameter("from one begin to the next", 0.0, least=0.001),
+}
+
+
+class ScheduleError(Exception):
+    """A schedule that cannot be: one sentence that names the fault and what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One fault as it was asked for, checked against its declaration. Seconds."""
+
+    name: str
+    parameters: tuple[tuple[str, Word], ...] = ()
+    at_s: float | None = None
+    for_s: float | None = None
+    times: int = 1
+    every_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnFrom:
+    """What a random schedule is drawn from: the faults that apply to the cluster, by weight."""
+
+    cluster: Cluster
+    weights: Mapping[str, float]
+
+
+# Steps follow each other; the faults of one step begin together.
+Steps = tuple[tuple[Wanted, ...], ...]
+
+
+def parse(text: str) -> Steps:
+    """Reads the words of a command line. Raises ScheduleError."""
+    if text == NONE:
+        return ()
+    return tuple(
+        tuple(wanted(*_words(part)) for part in step.split("+")) for step in text.split(" then ")
+    )
+
+
+def _words(text: str) -> tuple[str, dict[str, str]]:
+    name, *rest = text.strip().split(":")
+    said: dict[str, str] = {}
+    for word in rest:
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise ScheduleError(f"{text}: {word!r} is not parameter=value")
+        if key in said:
+            raise ScheduleError(f"{text}: {key} is said twice")
+        said[key] = value
+    return name, said
+
+
+def wanted(name: str, said: Mapping[str, str]) -> Wanted:
+    """Checks a fault's name and parameters. Raises ScheduleError."""
+    known = faults()
+    if name not in known and name != RANDOM:
+        close = difflib.get_close_matches(name, [*known, RANDOM, NONE], n=1)
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+        raise ScheduleError(f"no fault is called {name!r}; {hint}")
+    own = {"count": COUNT} if name == RANDOM else known[name].parameters
+    values: dict[str, Word] = {key: parameter.default for key, parameter in own.items()}
+    timing: dict[str, float] = {}
+    for key, text in said.items():
+        parameter = own.get(key) or TIMING.get(key)
+        if parameter is None:
+            raise ScheduleError(
+                f"{name} has no parameter {key!r}; it takes {', '.join([*own, *TIMING])}"
+            )
+        try:
+            value = parameter.read(text)
+        except ValueError as error:
+            raise ScheduleError(f"{name}:{key}={text}: {error}") from error
+        if key in own:
+            values[key] = value
+        else:
+            timing[key] = float(value)
+    return Wanted(
+        name,
+        tuple(values.items()),
+        at_s=timing.get("at"),
+        for_s=timing.get("for"),
+        times=round(timing.get("times", 1)),
+        every_s=timing.get("every"),
+    )
+
+
+def unfit(steps: Steps, cluster: Cluster) -> str | None:
+    """Why a schedule cannot be played on a (never started) cluster, or None."""
+    for one in (one for step in steps for one in step if one.name != RANDOM):
+        reason = faults()[one.name].unfit(cluster, dict(one.parameters))
+        if reason is not None:
+            return f"{one.name} does not apply to {cluster.plan.topology}: {reason}"
+    return None
+
+
+def resolve(
+    steps: Steps,
+    *,
+    seed: int,
+    lease_ttl_s: float,
+    cluster: Cluster,
+    weights: Mapping[str, float] | None = None,
+) -> tuple[Injection, ...]:
+    """Draws whatever is left open. Raises ScheduleError for faults that contradict each other."""
+    # A string seeds the same draws on every machine. Locks and topologies are left out of it, so
+    # that all of them meet the same schedule.
+    rng = random.Random(f"{seed} {steps!r}")
+    found: list[Injection] = []
+    after_s = 0.0
+    for number, step in enumerate(steps):
+        low, high = BEGIN_S if number == 0 else BETWEEN_S
+        begin_s = after_s + round(rng.uniform(low, high), 3)
+        ends = [after_s]
+        for one in step:
+            # Drawn for each in turn, whatever the others are.
+            own = random.Random(rng.getrandbits(64))
+            if one.name == RANDOM:
+                drawn_from = DrawnFrom(cluster, weights or {})
+                made = _random(one, begin_s, own, lease_ttl_s, drawn_from)
+            else:
+                made = _repeated(one, begin_s, own, lease_ttl_s)
+            found += made
+            ends += [injection.end_s for injection in made]
+        after_s = max(ends)
+    found.sort(key=lambda injection: injection.begin_s)
+    _no_contradictions(found)
+    return tuple(found)
+
+
+def _repeated(
+    one: Wanted, begin_s: float, rng: random.Random, lease_ttl_s: float
+) -> list[Injection]:
+    asked = dict(one.parameters)
+    usual_s = faults()[one.name].duration_s(lease_ttl_s, asked)
+    lasts_s = usual_s if one.for_s is None else one.for_s
+    every_s = lasts_s + BETWEEN_S[1] if one.every_s is None else one.every_s
+    if one.times > 1 and every_s <= lasts_s:
+        raise ScheduleError(
+            f"{one.name} lasts {lasts_s:g} s and is to begin anew every {every_s:g} s"
+        )
+    first_s = begin_s if one.at_s is None else one.at_s
+    return [
+        Injection(
+            fault=one.name,
+            begin_s=round(first_s + turn * every_s, 3),
+            duration_s=round(lasts_s, 6),
+            seed=rng.getrandbits(32),
+            parameters=one.parameters,
+        )
+        for turn in range(one.times)
+    ]
+
+
+def _random(
+    one: Wanted,
+    begin_s: float,
+    rng: random.Random,
+    lease_ttl_s: float,
+    drawn_from: DrawnFrom,
+) -> list[Injection]:
+    """Faults one after the other, drawn from those that apply, with parameters of their own."""
+    cluster = drawn_from.cluster
+    fitting = candidates(cluster, drawn_from.weights)
+    if not fitting:
+        raise ScheduleError(f"no fault that could be drawn applies to {cluster.plan.topology}")
+    made: list[Injection] = []
+    at_s = begin_s if one.at_s is None else one.at_s
+    for _ in range(round(float(dict(one.parameters)["count"]))):
+        name = rng.choices(list(fitting), list(fitting.values()))[0]
+        asked = _drawn_parameters(name, rng, cluster)
+        usual_s = faults()[name].duration_s(lease_ttl_s, asked)
+        lasts_s = usual_s * rng.uniform(0.3, 1.0) if one.for_s is None else one.for_s
+        injection = Injection(
+            fault=name,
+            begin_s=round(at_s, 3),
+            duration_s=round(lasts_s, 3),
+            seed=rng.getrandbits(32),
+            parameters=tuple(asked.items()),
+        )
+        made.append(injection)
+        at_s = injection.end_s + rng.uniform(*BETWEEN_S)
+    return made
+
+
+def candidates(cluster: Cluster, weights: Mapping[str, float]) -> dict[str, float]:
+    """The faults that apply and come back: name → weight. Those that end the victim for good, or
+    need what not every lock has, are asked for by name."""
+    found = {}
+    for name, fault in faults().items():
+        weight = weights.get(name, 0.0 if weights else 1.0)
+        asked = fault.defaults()
+        if weight > 0 and fault.repeatable and fault.unfit(cluster, asked) is None:
+            found[name] = weight
+    return found
+
+
+def _drawn_parameters(name: str, rng: random.Random, cluster: Cluster) -> dict[str, Word]:
+    """Words are drawn from their choices, numbers keep their default."""
+    fault = faults()[name]
+    options = list(_variants(name, cluster))
+    return dict(rng.choice(options)) if options else fault.defaults()
+
+
+def _variants(name: str, cluster: Cluster) -> Iterable[dict[str, Word]]:
+    """Every combination of words that applies to the cluster and needs nothing of the lock."""
+    fault = faults()[name]
+    combinations: list[dict[str, Word]] = [{}]
+    for key, parameter in fault.parameters.items():
+        values: Sequence[Word] = parameter.choices or (parameter.default,)
+        combinations = [{**known, key: value} for known in combinations for value in values]
+    for asked in combinations:
+        if fault.unfit(cluster, asked) is None and not fault.needs_extend(asked):
+            yield asked
+
+
+def _no_contradictions(injections: Sequence[Injection]) -> None:
+    for i, first in enumerate(injections):
+        for second in injections[i + 1 :]:
+            if second.begin_s >= first.end_s:
+                continue
+            a, b = faults()[first.fault], faults()[second.fault]
+            if shared := a.holds_of(dict(first.parameters)) & b.holds_of(dict(second.parameters)):
+                raise ScheduleError(
+                    f"{first.fault} and {second.fault} overlap "
+                    f"({second.begin_s:g} to {min(first.end_s, second.end_s):g} s) "
+                    f"and both take hold of {', '.join(sorted(shared))}"
+                )
+
+
+def end_s(injections: Iterable[Injection]) -> float:
+    """When the last of them is healed."""
+    return max((injection.end_s for injection in injections), default=0.0)
+
+
+def without(injections: Sequence[Injection], index: int) -> tuple[Injection, ...]:
+    """The schedule without one of its faults; the others keep their times."""
+    return tuple(injection for i, injection in enumerate(injections) if i != index)

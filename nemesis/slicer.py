@@ -1,0 +1,39 @@
+"""``slicer``: what crosses a link arrives in small pieces with a pause between them.
+
+Finds clients and servers that take one read for one message, and timeouts that start anew with
+every byte.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from clusters.base import Shape
+from nemesis.bandwidth import PROBE_BYTES
+from nemesis.base import Arena, Parameter
+from nemesis.slow import ON, Slow
+
+
+class Slicer(Slow):
+    """See the module."""
+
+    name = "slicer"
+    summary = "what crosses a link arrives in small pieces"
+    parameters: ClassVar = {
+        "on": ON,
+        "bytes": Parameter("size of a piece", 10.0, least=1, most=65_536),
+        "pause_ms": Parameter("between two pieces", 5.0, least=0.1, most=10_000),
+    }
+
+    def shape(self, arena: Arena) -> Shape:
+        return Shape(
+            slice_bytes=round(arena.number("bytes")),
+            slice_delay_us=round(1000 * arena.number("pause_ms")),
+        )
+
+    def cost_s(self, arena: Arena) -> float:
+        pieces = PROBE_BYTES // round(arena.number("bytes"))
+        return max(0.0005, 0.5 * pieces * arena.number("pause_ms") / 1e3)
+
+
+FAULT = Slicer()
