@@ -8,16 +8,17 @@ lock away then, later, or never. Windows are widened by ε, and leases end earli
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 
 from checker.kinds import OWNERLESS, RESOURCES
 from checker.models import Answer, Operation
-from checker.promises import FOREVER, Links, Rows, lease_ends, owners
+from checker.promises import FOREVER, Links, Rows, lease_ends, owners, rows_of
 from checker.search import Call
 from checker.words import Case
+from history.columns import Ints
 from history.op import NULL, F, Mode, Type
 
 RESOURCE_OPERATIONS: Final = frozenset({F.READ, F.WRITE, F.CAS, F.ADD})
@@ -25,16 +26,73 @@ LOCK_OPERATIONS: Final = frozenset({F.ACQUIRE, F.RELEASE, F.EXTEND})
 ENDS: Final = frozenset({F.LOST, F.DEATH})
 
 
-def calls_of(
-    case: Case, links: Links, key: int, kind: str, rows: Rows | None = None
-) -> tuple[list[Call], list[int]]:
-    """The calls on one key and the row each of them comes from. ``rows`` are those of the key, if
-    the caller has them."""
-    if rows is None:
-        rows = np.flatnonzero(case.history.key == key)
-    if kind in RESOURCES:
-        return _resource_calls(case, rows)
-    return _lock_calls(case, links, rows, kind, key)
+def calls_of(case: Case, links: Links, key: int, kind: str) -> tuple[list[Call], list[int]]:
+    """The calls on one key and the row each of them comes from."""
+    return Calls(case, links).key(key, kind, np.flatnonzero(case.history.key == key))
+
+
+class Calls:
+    """Makes the calls of many keys. What is the same for all of them is worked out once."""
+
+    def __init__(self, case: Case, links: Links) -> None:
+        self._case = case
+        self._links = links
+
+    def key(self, key: int, kind: str, rows: Rows) -> tuple[list[Call], list[int]]:
+        """The calls on one key, given its rows, and the row each of them comes from."""
+        if kind in RESOURCES:
+            return _resource_calls(self._case, rows)
+        return self._lock_calls(rows, kind, key)
+
+    @cached_property
+    def _owners(self) -> Ints:
+        return owners(self._case.history)
+
+    @cached_property
+    def _ends(self) -> Ints:
+        """For every row that is an acquire: from when on its hold may be taken away."""
+        history, promises = self._case.history, self._case.promises
+        acquires = rows_of(history, F.ACQUIRE, Type.OK, Type.INFO)
+        ends = np.full(len(history), FOREVER, np.int64)
+        ends[acquires] = lease_ends(history, self._links, acquires)
+        # A reentrant hold lasts as long as the last acknowledgement of any level of it.
+        ends[promises.row] = np.where(
+            promises.outer, np.minimum(promises.lease, promises.lost), FOREVER
+        )
+        return ends
+
+    def _lock_calls(self, rows: Rows, kind: str, key: int) -> tuple[list[Call], list[int]]:
+        case, links, history = self._case, self._links, self._case.history
+        strict = history.object_of(history.keys[key]).strict_try
+        names: dict[tuple[str, int], int] = {}
+
+        def who(row: int) -> int | None:
+            if kind == OWNERLESS:
+                return None
+            hold = int(history.hold[row])
+            by_owner = kind == "reentrant" or hold == NULL
+            name = ("owner", int(self._owners[row])) if by_owner else ("hold", hold)
+            return names.setdefault(name, len(names))
+
+        calls, where = [], []
+        for row in rows.tolist():
+            f = F(int(history.f[row]))
+            if f not in LOCK_OPERATIONS:
+                continue
+            answer = _answer(case, links, row, f, strict=strict)
+            if answer is None:
+                continue
+            acquires = f is F.ACQUIRE
+            fence = _number(int(history.fence[row])) if kind == "fenced" and acquires else None
+            shared = bool(history.mode[row] == Mode.READ) and acquires
+            operation = Operation(f.word, answer, who(row), fence=fence, shared=shared)
+            calls.append(_call(case, row, operation))
+            where.append(row)
+            if acquires and kind != OWNERLESS and self._ends[row] < FOREVER:
+                at = int(self._ends[row]) - history.epsilon_ns
+                calls.append(Call(Operation("expire", "expire", who(row)), at, None))
+                where.append(row)
+        return calls, where
 
 
 def _resource_calls(case: Case, rows: Rows) -> tuple[list[Call], list[int]]:
@@ -56,44 +114,6 @@ def _resource_calls(case: Case, rows: Rows) -> tuple[list[Call], list[int]]:
     return calls, where
 
 
-def _lock_calls(
-    case: Case, links: Links, rows: Rows, kind: str, key: int
-) -> tuple[list[Call], list[int]]:
-    history = case.history
-    strict = history.object_of(history.keys[key]).strict_try
-    names: dict[tuple[str, int], int] = {}
-    everyone = owners(history)
-
-    def who(row: int) -> int | None:
-        if kind == OWNERLESS:
-            return None
-        hold = int(history.hold[row])
-        by_owner = kind == "reentrant" or hold == NULL
-        name = ("owner", int(everyone[row])) if by_owner else ("hold", hold)
-        return names.setdefault(name, len(names))
-
-    calls, where = [], []
-    for row in rows.tolist():
-        f = F(int(history.f[row]))
-        if f not in LOCK_OPERATIONS:
-            continue
-        answer = _answer(case, links, row, f, strict=strict)
-        if answer is None:
-            continue
-        fence = _number(int(history.fence[row])) if kind == "fenced" and f is F.ACQUIRE else None
-        shared = bool(history.mode[row] == Mode.READ) and f is F.ACQUIRE
-        operation = Operation(f.word, answer, who(row), fence=fence, shared=shared)
-        calls.append(_call(case, row, operation))
-        where.append(row)
-    if kind != OWNERLESS:
-        for row, at in _ends(case, links, rows).items():
-            calls.append(
-                Call(Operation("expire", "expire", who(row)), at - history.epsilon_ns, None)
-            )
-            where.append(row)
-    return calls, where
-
-
 def _answer(case: Case, links: Links, row: int, f: F, *, strict: bool) -> Answer | None:
     """How a lock operation is judged; None where it says nothing."""
     outcome = int(case.history.type[row])
@@ -104,20 +124,6 @@ def _answer(case: Case, links: Links, row: int, f: F, *, strict: bool) -> Answer
     if links.not_held[row] and f is not F.ACQUIRE:
         return "not-held"
     return "refused" if strict and links.held[row] and f is F.ACQUIRE else None
-
-
-def _ends(case: Case, links: Links, rows: Rows) -> Mapping[int, int]:
-    """For every acquire whose hold may be taken away at some time: from when on."""
-    history = case.history
-    acquires = rows[(history.f[rows] == F.ACQUIRE) & (history.type[rows] != Type.FAIL)]
-    ends = dict(zip(acquires.tolist(), lease_ends(history, links, acquires).tolist(), strict=True))
-    # A reentrant hold lasts as long as the last acknowledgement of any level of it.
-    promises = case.promises
-    mine = np.flatnonzero(np.isin(promises.row, acquires))
-    for i in mine.tolist():
-        end = min(int(promises.lease[i]), int(promises.lost[i]))
-        ends[int(promises.row[i])] = end if promises.outer[i] else FOREVER
-    return {row: end for row, end in ends.items() if end < FOREVER}
 
 
 def _call(case: Case, row: int, operation: Operation) -> Call:

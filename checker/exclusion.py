@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from checker.intervals import ByKey, running_max, same_key_as_before
-from checker.kinds import SHARED, kinds_of
+from checker.kinds import SHARED
 from checker.promises import FOREVER, Rows, rows_of
 from checker.verdict import Verdict
 from checker.words import EVIDENCE_MAX, Case, clock, during, faults_on, grant, many
@@ -30,7 +30,7 @@ def double_grant(case: Case) -> Verdict | None:
     """Absent when nothing was ever granted."""
     if len(case.promises) == 0:
         return None
-    kinds = np.array(kinds_of(case.history), dtype=object)
+    kinds = np.array(case.history.kinds, dtype=object)
     chosen = np.flatnonzero(case.promises.nonempty)
     shared = np.any((kinds == "semaphore") | (kinds == "read-write"))
     order = case.promises.in_order

@@ -14,11 +14,14 @@ class ByKey:
     def __init__(self, key: Ids) -> None:
         self._order = stable_order(key.astype(np.int64))
         self._sorted = key[self._order]
+        keys = int(self._sorted[-1]) + 1 if len(key) else 0
+        self._first = np.searchsorted(self._sorted, np.arange(keys + 1, dtype=key.dtype))
 
     def __getitem__(self, key: int) -> Rows:
         """In increasing order."""
-        first, last = np.searchsorted(self._sorted, [key, key + 1])
-        return self._order[first:last]
+        if key + 1 >= len(self._first):
+            return self._order[:0]
+        return self._order[self._first[key] : self._first[key + 1]]
 
     def present(self) -> list[int]:
         """Those that occur."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from history.builder import NAMES_FROM
 from history.columns import History
+from history.op import Object
 
 OWNED: Final = frozenset({"mutex", "owner-mutex", "lease", "fenced", "reentrant"})
 SHARED: Final = frozenset({"read-write", "semaphore"})
@@ -33,18 +34,11 @@ MODELS: Final[Mapping[str, str]] = {
 }
 
 
-def kinds_of(history: History) -> list[str]:
-    """The kind of every key."""
-    if not history.objects:
-        return ["mutex"] * len(history.keys)
-    return [history.object_of(key).kind for key in history.keys]
-
-
 def keys_of(history: History, kinds: frozenset[str]) -> NDArray[np.bool_]:
     """Which keys are of one of the kinds."""
     if not history.objects:
         return np.full(len(history.keys), "mutex" in kinds)
-    return np.array([kind in kinds for kind in kinds_of(history)], np.bool_)
+    return np.array([kind in kinds for kind in history.kinds], np.bool_)
 
 
 def with_model(
@@ -61,15 +55,18 @@ def with_model(
         raise ValueError("only a register or a counter has an initial value")
     names = dict(history.value_names or {})
     first = None if initial is None else _value(initial, names)
+    made: dict[Object, Object] = {}  # millions of keys share a few
     objects = {}
     for key in history.keys:
         known = history.object_of(key)
-        objects[key] = replace(
-            known,
-            kind=kind,
-            permits=known.permits if permits is None else permits,
-            initial=known.initial if first is None else first,
-        )
+        if known not in made:
+            made[known] = replace(
+                known,
+                kind=kind,
+                permits=known.permits if permits is None else permits,
+                initial=known.initial if first is None else first,
+            )
+        objects[key] = made[known]
     return replace(history, objects=objects, value_names=names or None)
 
 

@@ -13,11 +13,11 @@ from typing import Final
 
 import numpy as np
 
-from checker.calls import RESOURCE_OPERATIONS, calls_of
+from checker.calls import RESOURCE_OPERATIONS, Calls
 from checker.contradictions import contradiction, unpaired
 from checker.exact import Sections, mutex_conflicts, sections, shared_conflict
 from checker.intervals import ByKey
-from checker.kinds import OWNED, OWNERLESS, RESOURCES, SHARED, keys_of, kinds_of
+from checker.kinds import OWNED, OWNERLESS, RESOURCES, SHARED, keys_of
 from checker.models import model_of
 from checker.promises import Bools, Links, rows_of
 from checker.reentrant import unbalanced
@@ -32,6 +32,7 @@ from history.op import F, Type
 SECONDS_MAX: Final = 60.0  # for all keys that need a search together
 CALLS_MAX: Final = 2_000_000  # calls of one key that a search is given at all
 COMPILED_FROM: Final = 20_000  # operations; below, loading the compiled search takes longer
+HANDFUL: Final = 32
 REGISTERS: Final = frozenset({"register", "cas-register"})
 
 
@@ -46,7 +47,7 @@ class _Searched:
 
 def linearizable(case: Case, links: Links) -> Verdict | None:
     """Absent when the history has no operations of an object with a model."""
-    kinds = kinds_of(case.history)
+    kinds = case.history.kinds
     judged = _judged(case)
     if not np.any(judged):
         return None
@@ -134,7 +135,7 @@ def _search(case: Case, links: Links, keys: Bools, kinds: list[str]) -> _Searche
     kernel = _kernel(case, keys, kinds)
     if not np.any(keys):
         return searched
-    places = ByKey(case.history.key)
+    places, calls_of = ByKey(case.history.key), Calls(case, links)
     for key in np.flatnonzero(keys).tolist():
         name = case.history.keys[key]
         left = deadline - perf_counter()
@@ -142,7 +143,8 @@ def _search(case: Case, links: Links, keys: Bools, kinds: list[str]) -> _Searche
             searched.undecided[name] = "the time for all keys was up"
             continue
         given = case.history.object_of(name)
-        if kinds[key] in REGISTERS:
+        # A handful of operations is searched faster than it is sorted.
+        if kinds[key] in REGISTERS and len(places[key]) > HANDFUL:
             quick = by_zones(case.history, places[key], given.initial)
             if quick is None and kernel is not None:
                 quick = search_register(case.history, places[key], given.initial, kernel)
@@ -152,7 +154,7 @@ def _search(case: Case, links: Links, keys: Bools, kinds: list[str]) -> _Searche
                     _note(case, searched, (quick.failed, *quick.open_then))
                     break
                 continue
-        calls, rows = calls_of(case, links, key, kinds[key], places[key])
+        calls, rows = calls_of.key(key, kinds[key], places[key])
         if len(calls) > CALLS_MAX:
             searched.undecided[name] = f"{len(calls)} operations are too many for the search"
             continue

@@ -72,6 +72,13 @@ class History:
         """Rows by function and types, as far as somebody asked for them: for ``rows_of``."""
         return {}
 
+    @cached_property
+    def kinds(self) -> list[str]:
+        """The kind of every key."""
+        if not self.objects:
+            return [MUTEX.kind] * len(self.keys)
+        return [self.object_of(key).kind for key in self.keys]
+
     def object_of(self, key: str) -> Object:
         """What a key names; every key that nothing was said about is an owned mutex."""
         return self.objects.get(key, MUTEX)
