@@ -161,6 +161,10 @@ class FakeRedis:
                     return 0
                 self.keys[key] = (value, math.inf)
                 return 1
+            case (b"INCR", key):
+                count = int(self.keys.get(key, (b"0", 0.0))[0]) + 1
+                self.keys[key] = (str(count).encode(), math.inf)
+                return count
             case (b"DEL", key):
                 held = self._get(key) is not None
                 self.keys.pop(key, None)
