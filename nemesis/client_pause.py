@@ -16,7 +16,7 @@ process; healed by SIGCONT. ``when`` says what the victim does as it freezes:
 from __future__ import annotations
 
 import time
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from clusters.base import Cluster, Cuttable, Edge
 from nemesis.base import LINKS, VICTIM, WORKERS, Arena, Asked, Fault, Parameter
