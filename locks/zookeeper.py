@@ -350,14 +350,24 @@ EXPECTATIONS = {
         "stale-holder": Expectation("breaks", _SESSIONS_END, "documented-limit", tries=3),
         "lost-update": Expectation("may-break", _SESSIONS_END, "documented-limit"),
     },
+    "client-gc": {
+        "stale-holder": Expectation("may-break", _SESSIONS_END, "documented-limit"),
+        "lost-update": Expectation("may-break", _SESSIONS_END, "documented-limit"),
+    },
     "client-kill": _HOLDS,
     "pause": _HOLDS,
     "kill": _HOLDS,
     "restart": _HOLDS,
+    "rolling-restart": _HOLDS,
+    "reset": _HOLDS,
     "power-loss": {"double-grant": Expectation("holds", _SYNCED)},
-    "clock-jump": {"double-grant": Expectation("holds", _ELAPSED)},
+    **dict.fromkeys(
+        ("clock-jump", "clock-drift", "clock-strobe"),
+        {"double-grant": Expectation("holds", _ELAPSED)},
+    ),
     "partition-drop": _HOLDS,
     "partition-stall": _HOLDS,
+    "partition-reject": _HOLDS,
     "reply-lost": {
         "double-grant": Expectation("holds", "https://issues.apache.org/jira/browse/ZOOKEEPER-1262")
     },
