@@ -109,7 +109,7 @@ class _Job:
         }
         self.run.write_results(results)
         if made is not None:
-            self.run.write_text("report.md", comparison_text.markdown(made))
+            self.run.write_text("comparison.md", comparison_text.markdown(made))
             cells = comparison_text.cell_grid(made.cells)
             self.run.write_text("comparison.csv", cells.to_csv(index=False))
         return results
@@ -312,7 +312,7 @@ def command(asked: Order, *, as_json: bool, junit: Path | None, out: Console, er
         print(json.dumps(found, indent=1))
     else:
         show(made, out)
-        out.print(f"saved in {finished.folder} (report.md, results.json)", highlight=False)
+        out.print(f"saved in {finished.folder} (comparison.md, results.json)", highlight=False)
     if junit is not None:
         write_junit(made, junit)
     return finished.ending.code

@@ -71,7 +71,7 @@ def played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Order, 
         finished, made = regress(wanted, Console(quiet=True))
         stored = json.loads((finished.folder / "results.json").read_text())
         assert stored["ending"] == made.ending == (finished.folder / "ending").read_text().strip()
-        assert (finished.folder / "report.md").read_text().startswith("### Lockbench regress")
+        assert (finished.folder / "comparison.md").read_text().startswith("### Lockbench regress")
         return made, stored, count
 
     return go
