@@ -224,7 +224,8 @@ def test_what_is_no_finished_run_is_named(tmp_path: Path) -> None:
 def test_a_case_that_failed_before_its_load_is_shown(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     folder = run.case(2, "etcd", "kill")
-    case = {"lock": "etcd", "fault": "kill", "judgement": "failed", "why": "no cluster"}
+    case: dict[str, Any] = {"lock": "etcd", "fault": "kill", "judgement": "failed"}
+    case["why"] = "no cluster"
     case |= {"folder": folder.path.name, "numbers": "void", "history_sha256": {}}
     folder.write_case(case)
     edit(run.path / "results.json", lambda document: document["cases"].append(case))
