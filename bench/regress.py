@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import tempfile
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -31,6 +31,7 @@ from clusters import images
 from clusters.docker import Engine, EngineError
 from clusters.reaper import reap
 from results import comparison_text, machine
+from results.cases import has_numbers
 from results.comparison import (
     Comparison,
     ending_of_verdicts,
@@ -108,42 +109,50 @@ class _Job:
         }
         self.run.write_results(results)
         if made is not None:
-            self.run.write_text("report.md", comparison_text.markdown(made))
+            self.run.write_text("comparison.md", comparison_text.markdown(made))
             cells = comparison_text.cell_grid(made.cells)
             self.run.write_text("comparison.csv", cells.to_csv(index=False))
         return results
 
 
 def _measure(job: _Job, nurseries: Sequence[Nursery], console: Console) -> None:
-    """The declared pairs of every lock, then as many again of what looks slower."""
-    asked = job.asked
-    _stage(job, list(asked.cases), nurseries, console, first=0)
-    found = suspects(judge_pairs(job.whole(), asked.pairs))
+    """The declared pairs of every lock, once more those that are void, then as many again of what
+    looks slower."""
+    pairs = job.asked.pairs
+    _stage(job, dict.fromkeys(job.asked.cases, pairs), nurseries, console)
+    void = {key: n for key, of in job.whole().items() if (n := sum(map(_is_void, of)))}
+    if void:
+        console.print(f"{sum(void.values())} pairs are void and measured again", highlight=False)
+        _stage(job, void, nurseries, console)
+    found = suspects(judge_pairs(job.whole(), pairs))
     if found:
         names = ", ".join(f"{lock} under {fault}" for lock, fault in found)
-        console.print(
-            f"{names}: slower at first sight; {asked.pairs} more pairs decide",
-            markup=False,
-            highlight=False,
-        )
-        _stage(job, found, nurseries, console, first=asked.pairs)
+        line = f"{names}: slower at first sight; {pairs} more pairs decide"
+        console.print(line, markup=False, highlight=False)
+        _stage(job, dict.fromkeys(found, pairs), nurseries, console)
+
+
+def _is_void(pair: tuple[Mapping[str, Any], Mapping[str, Any]]) -> bool:
+    return not all(map(has_numbers, pair))
 
 
 def _stage(
-    job: _Job, keys: Sequence[Key], nurseries: Sequence[Nursery], console: Console, *, first: int
+    job: _Job, counts: Mapping[Key, int], nurseries: Sequence[Nursery], console: Console
 ) -> None:
+    """So many more pairs of each case."""
     done = len(job.documents)
-    with LiveView(2 * job.asked.pairs * len(keys), console) as live:
-        for key in keys:
-            _pairs(job, key, nurseries, live, first=first, done=done)
+    with LiveView(2 * sum(counts.values()), console) as live:
+        for key, count in counts.items():
+            _pairs(job, key, nurseries, live, count=count, done=done)
 
 
 def _pairs(
-    job: _Job, key: Key, nurseries: Sequence[Nursery], live: LiveView, *, first: int, done: int
+    job: _Job, key: Key, nurseries: Sequence[Nursery], live: LiveView, *, count: int, done: int
 ) -> None:
     asked = job.asked
     of = job.pairs.setdefault(key, {})
-    for turn, at in turns(asked.pairs, asked.seed + first):
+    first = len(of)
+    for turn, at in turns(count, asked.seed + first):
         pair = first + turn
         # Each pair meets a schedule of its own, the same for both of its runs.
         case = asked.cases[key][at]
@@ -303,7 +312,7 @@ def command(asked: Order, *, as_json: bool, junit: Path | None, out: Console, er
         print(json.dumps(found, indent=1))
     else:
         show(made, out)
-        out.print(f"saved in {finished.folder} (report.md, results.json)", highlight=False)
+        out.print(f"saved in {finished.folder} (comparison.md, results.json)", highlight=False)
     if junit is not None:
         write_junit(made, junit)
     return finished.ending.code

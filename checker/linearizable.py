@@ -7,7 +7,7 @@ the general search, which is bounded: a key that it gives up on is unknown, with
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Final
 
@@ -16,13 +16,14 @@ import numpy as np
 from checker.calls import RESOURCE_OPERATIONS, Calls
 from checker.contradictions import contradiction, unpaired
 from checker.exact import Sections, mutex_conflicts, sections, shared_conflict
+from checker.explain import whole_sections
 from checker.intervals import ByKey
 from checker.kinds import OWNED, OWNERLESS, RESOURCES, SHARED, keys_of
 from checker.models import model_of
-from checker.promises import Bools, Links, rows_of
+from checker.promises import Bools, Links, Rows, rows_of
 from checker.reentrant import unbalanced
 from checker.registers import Kernel, compiled, search_register
-from checker.search import search
+from checker.search import Call, Found, search
 from checker.shrink import smallest
 from checker.verdict import Verdict
 from checker.words import EVIDENCE_MAX, Case, during, faults_on, many, operation
@@ -57,7 +58,7 @@ def linearizable(case: Case, links: Links) -> Verdict | None:
     unsure = judged & (~locks | _unsure(case, links, kinds))
     found = contradiction(case, links, locks & ~unsure)
     if found is not None:
-        return _invalid(case, found.rows, found.reason)
+        return _invalid(case, whole_sections(case, links, found.rows), found.reason)
     held = sections(case, links)
     rows = mutex_conflicts(case, held, keys_of(case.history, OWNED) & ~unsure)
     shared = np.flatnonzero(keys_of(case.history, SHARED) & ~unsure).tolist()
@@ -66,6 +67,7 @@ def linearizable(case: Case, links: Links) -> Verdict | None:
         if mine is not None and rows is None:
             rows = shared_conflict(case, held, mine[key], key, kinds[key])
     if rows is not None:
+        rows = whole_sections(case, links, rows)
         return _invalid(case, rows, "no order of effects explains these grants")
     unsure |= judged & locks & _refused_in_a_gap(case, links, held, kinds)
     searched = _search(case, links, unsure, kinds)
@@ -145,13 +147,11 @@ def _search(case: Case, links: Links, keys: Bools, kinds: list[str]) -> _Searche
         given = case.history.object_of(name)
         # A handful of operations is searched faster than it is sorted.
         if kinds[key] in REGISTERS and len(places[key]) > HANDFUL:
-            quick = by_zones(case.history, places[key], given.initial)
-            if quick is None and kernel is not None:
-                quick = search_register(case.history, places[key], given.initial, kernel)
-            if quick is not None:
+            found = by_zones(case.history, places[key], given.initial)
+            if found is not None:
                 searched.keys += 1
-                if quick.result == "invalid":
-                    _note(case, searched, (quick.failed, *quick.open_then))
+                if found.result == "invalid":
+                    _note(case, searched, (found.failed, *found.open_then))
                     break
                 continue
         calls, rows = calls_of.key(key, kinds[key], places[key])
@@ -159,7 +159,11 @@ def _search(case: Case, links: Links, keys: Bools, kinds: list[str]) -> _Searche
             searched.undecided[name] = f"{len(calls)} operations are too many for the search"
             continue
         model = model_of(kinds[key], given.permits, given.initial)
-        found = search(model, calls, seconds_max=left)
+        found = None
+        if kernel is not None and kinds[key] in REGISTERS:
+            found = _compiled(case, places[key], (calls, rows), kernel, given.initial)
+        if found is None:
+            found = search(model, calls, seconds_max=left)
         searched.keys += 1
         if found.result == "unknown":
             searched.undecided[name] = found.reason
@@ -168,6 +172,22 @@ def _search(case: Case, links: Links, keys: Bools, kinds: list[str]) -> _Searche
             _note(case, searched, (rows[found.failed], *few))
             break
     return searched
+
+
+def _compiled(
+    case: Case,
+    places: Rows,
+    made: tuple[list[Call], list[int]],
+    kernel: Kernel,
+    initial: int | None,
+) -> Found | None:
+    """What the compiled search says, in numbers of calls, with every state there can have been."""
+    found = search_register(case.history, places, initial, kernel)
+    if found is None or found.result == "valid":
+        return found
+    calls, rows = made
+    states = {call.operation.value for call in calls} | {initial}
+    return replace(found, failed=rows.index(found.failed), open_then=(), states=tuple(states))
 
 
 def _kernel(case: Case, keys: Bools, kinds: list[str]) -> Kernel | None:

@@ -66,7 +66,9 @@ def _judge(  # noqa: PLR0917 - the columns of one register
     early = np.flatnonzero(~write & (end < called[number]))
     if len(early):
         row = int(rows[early[0]])
-        return Found("invalid", "a read saw what nobody had begun to write", row)
+        late = rows[write & (number == number[early[0]])]
+        reason = "a read saw what nobody had begun to write"
+        return Found("invalid", reason, row, tuple(int(other) for other in late))
     first_end = np.full(groups, FOREVER, np.int64)
     np.minimum.at(first_end, number, end)
     first_end[first] = NEVER
@@ -81,13 +83,22 @@ def _judge(  # noqa: PLR0917 - the columns of one register
     clash = _clash(found, np.flatnonzero(counts))
     if clash is None:
         return Found("valid", f"{len(rows)} operations in zones")
-    involved = rows[np.isin(number, clash)]
+    involved = _fewest(found, np.flatnonzero(np.isin(number, clash)), begin, end, write)
     return Found(
         "invalid",
         "two values were both in the register",
-        int(involved[0]),
-        tuple(int(row) for row in involved[1:]),
+        int(rows[involved[-1]]),
+        tuple(int(row) for row in rows[involved[:-1]]),
     )
+
+
+def _fewest(found: _Group, places: Rows, begin: Ints, end: Ints, write: np.ndarray) -> Rows:
+    """Of the operations on two values, the writes and the ends of the zones: they clash as well."""
+    chosen: set[int] = set(places[write[places]].tolist())
+    for group in np.unique(found.number[places]).tolist():
+        mine = places[found.number[places] == group]
+        chosen |= {int(mine[np.argmin(end[mine])]), int(mine[np.argmax(begin[mine])])}
+    return np.array(sorted(chosen), np.intp)
 
 
 def _clash(found: _Group, groups: Rows) -> tuple[int, int] | None:

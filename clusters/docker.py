@@ -93,6 +93,10 @@ class ContainerOptions(TypedDict, total=False):
     """The network it is in (the engine's default bridge otherwise)."""
     network_of: Container | None
     """Joins the network namespace of this container, which alone can publish ports."""
+    shares_memory: bool
+    """Others may join its /dev/shm."""
+    memory_of: Container | None
+    """Joins the /dev/shm of this container."""
     ports: Ports | None
     labels: Labels | None
     env: Mapping[str, str] | None
@@ -295,9 +299,12 @@ class Engine:
         mode = network.name if network else f"container:{owner.id}" if owner else None
         nofile = options.get("nofile", NOFILE)
         entrypoint = options.get("entrypoint")
+        memory_of = options.get("memory_of")
+        memory = "shareable" if options.get("shares_memory") else None
         with self._asking(f"create container {name}") as api:
             host = api.create_host_config(
                 network_mode=mode,
+                ipc_mode=f"container:{memory_of.id}" if memory_of else memory,
                 port_bindings={f"{port}/tcp": list(where) for port, where in ports.items()},
                 binds=[f"{source}:{to}" for source, to in (options.get("volumes") or {}).items()],
                 tmpfs=dict(options.get("tmpfs") or {}),
@@ -447,6 +454,21 @@ class Engine:
         """Read one file out of a container, running or not; None when it is not there."""
         with self._asking(f"read {path} of container {container.name}") as api:
             return _read(api, container.id, path)
+
+    def read_folder(self, container: Container, path: str) -> dict[str, bytes]:
+        """Read every file below a folder of a container, by absolute path; none is no error."""
+        with self._asking(f"read {path} of container {container.name}") as api:
+            try:
+                chunks, _ = api.get_archive(container.id, path)
+            except NotFound:
+                return {}
+            packed = io.BytesIO(b"".join(chunks))
+        files = {}
+        with tarfile.open(fileobj=packed) as archive:
+            for member in archive.getmembers():
+                if content := archive.extractfile(member):
+                    files[str(Path(path).parent / member.name)] = content.read()
+        return files
 
     # --- lifetime ---
 

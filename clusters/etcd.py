@@ -30,7 +30,11 @@ SETTINGS = {
 
 
 class EtcdCluster(PodCluster):
-    """Members that talk to each other through one peer port."""
+    """Members that talk to each other through one peer port.
+
+    Neither ``Clocked`` nor ``Syncing``: a Go program reads the clock and syncs its files without
+    the C library, where ``clusters.shim`` stands. Leases are measured by the monotonic clock.
+    """
 
     kind = "etcd"
     peers = (PeerPort("peer"),)

@@ -32,6 +32,7 @@ FINGERPRINT = "lockbench.fingerprint"
 VERSIONS = "lockbench.versions"
 VERSIONS_FILE = "/etc/lockbench-versions"
 HOST_CA = "host-ca.crt"
+BUILDERS = ("golang", "compiler")
 BUILDS_AT_ONCE = 2
 DISK_NEEDED_BYTES = 3_000_000_000
 DEBIAN_MIRROR = "http://deb.debian.org/debian"
@@ -88,7 +89,7 @@ def recipes() -> dict[str, Recipe]:
         return Recipe(name, folder, "golang", made_of)
 
     def debian(name: str, packages: str) -> Recipe:
-        return Recipe(name, "debian", "base", {"PACKAGES": packages})
+        return Recipe(name, "debian", "compiler", {"PACKAGES": packages})
 
     # Toxiproxy's clients choose the API by the version it reports, which only the linker sets.
     toxiproxy = "github.com/Shopify/toxiproxy/v2"
@@ -96,6 +97,7 @@ def recipes() -> dict[str, Recipe]:
     postgres = {"PACKAGES": f"postgresql-{pin['postgres']}", "MAJOR": pin["postgres"]}
     found = [
         Recipe("golang", "golang", "base", {"GO_SUITE": pin["go_suite"]}),
+        Recipe("compiler", "compiler", "base"),
         go("toxiproxy", f"{toxiproxy}/cmd/server", version_flag, folder="toxiproxy"),
         go("etcd", "go.etcd.io/etcd/server/v3"),
         debian("redis", "redis-server"),
@@ -108,7 +110,7 @@ def recipes() -> dict[str, Recipe]:
 
 def server_names() -> list[str]:
     """Return the names of the images that run in clusters."""
-    return [name for name in recipes() if name != "golang"]
+    return [name for name in recipes() if name not in BUILDERS]
 
 
 def fingerprint(name: str) -> str:

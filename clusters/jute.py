@@ -27,6 +27,7 @@ class Session:
 
     def __init__(self, address: Address, limit_s: float, *, session_ms: int) -> None:
         self._xid = 0
+        self.id = 0
         self._line = Line(address, limit_s)
         try:
             self._open(session_ms)
@@ -75,7 +76,7 @@ class Session:
         # Protocol 0, no zxid seen, the timeout, no earlier session, its password, no read-only.
         ask = struct.pack(">iqiq", 0, 0, session_ms, 0) + _buffer(NO_PASSWORD) + b"\0"
         self._line.send(_buffer(ask))
-        _, agreed_ms = struct.unpack_from(">ii", self._frame())
+        _, agreed_ms, self.id = struct.unpack_from(">iiq", self._frame())
         if agreed_ms <= 0:
             raise ProbeFailed("the server refused the session")
 

@@ -37,6 +37,10 @@ LOG_LINES = 8
 API_PORT = 8474
 CLIENT_PORTS = 9000  # a client group g enters at 9000 + g
 
+# What the containers of a pod share, and the library of our images that uses it (clusters.shim).
+SHARED_ENV = {"LOCKBENCH_SHARED": "/dev/shm/lockbench"}  # noqa: S108 - in the pod's own memory
+PRELOAD_ENV = {**SHARED_ENV, "LD_PRELOAD": "/usr/local/lib/lockbench-shim.so"}
+
 # Offsets within the cluster's block of ports; 0 marks the block, nodes count from 1.
 CLIENT = 0
 API = 10
@@ -76,6 +80,9 @@ class Pods(ABC):
 
     peers: tuple[PeerPort, ...] = ()
     """The ports on which servers talk to each other."""
+
+    preloaded: bool = False
+    """Whether the servers run with our library (``clusters.shim``). Only our own images have it."""
 
     plan: ClusterPlan
 
@@ -194,8 +201,9 @@ class Pods(ABC):
             self._image("toxiproxy"),
             self._name(f"{self.node_name(node)}-link"),
             entrypoint=["toxiproxy", "-host=0.0.0.0", f"-port={API_PORT}"],
-            env=links.PATIENT_ENV,
+            env={**links.PATIENT_ENV, **SHARED_ENV},
             network=self._network,
+            shares_memory=True,
             ports={**published, API_PORT: [(ports.LOOPBACK, self._block.base + API + node)]},
             labels=self._labels(),
         )
@@ -207,8 +215,9 @@ class Pods(ABC):
             self._name(self.node_name(node)),
             entrypoint=runs.command,
             network_of=self._pods[node].link,
+            memory_of=self._pods[node].link,
             files=runs.files,
-            env=runs.env,
+            env={**runs.env, **(PRELOAD_ENV if self.preloaded else {})},
             user="0:0",
             labels=self._labels(),
         )
@@ -219,6 +228,7 @@ class Pods(ABC):
             raise ClusterError(f"{self.node_name(node)} runs: kill it before it is wiped")
         pod = self._pods[node]
         self._bury(self._server(node))
+        pod.links.forget_synced()
         pod.server = None
         pod.server = self._create_server(node)
 

@@ -1,19 +1,22 @@
 """Redis nodes that know nothing of each other: one for a plain lock, five for Redlock.
 
 Persistence is an append-only file, written before each answer and synced once a second, no
-snapshots. A killed node therefore keeps what it acknowledged (the page cache survives); a wiped one
-has lost everything.
+snapshots. A killed node therefore keeps what it acknowledged (the page cache survives); one that
+lost its power has lost about the last second; a wiped one has lost everything. The variants called
+``-fsync`` sync before they answer, and lose nothing with the power.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from clusters.base import Topology
+from clusters.base import ClusterPlan, Topology
 from clusters.launch import Server
 from clusters.pods import PodCluster
+from clusters.resp import ask_once, items
+from clusters.shim import ClockedPods, SyncingPods
 from clusters.wire import Address, Line, ProbeFailed
 
 CONFIG = "/lockbench/redis.conf"
@@ -26,12 +29,17 @@ SETTINGS = {
     "save": '""',
     "maxmemory-policy": "noeviction",
 }
+FSYNC_SETTINGS = {**SETTINGS, "appendfsync": "always"}
 
 
 class RedisCluster(PodCluster):
     """Independent nodes, each a Redis of its own."""
 
     kind = "redis"
+
+    def __init__(self, plan: ClusterPlan, settings: Mapping[str, str] = SETTINGS) -> None:
+        super().__init__(plan)
+        self._settings = settings
 
     def server(self, node: int) -> Server:
         """A server with the declared settings, its data in a plain directory."""
@@ -40,7 +48,7 @@ class RedisCluster(PodCluster):
             "bind": "0.0.0.0",  # noqa: S104 - in its own namespace, for the pod's Toxiproxy
             "protected-mode": "no",
             "dir": DATA,
-            **SETTINGS,
+            **self._settings,
         }
         text = "".join(f"{name} {value}\n" for name, value in config.items())
         return Server(
@@ -80,6 +88,36 @@ class RedisCluster(PodCluster):
             yield ping
 
 
+class PreloadedRedis(ClockedPods, SyncingPods):
+    """What our own image adds to Redis servers, whatever their roles."""
+
+    data = DATA
+
+    def read_clock_s(self, node: int, address: Address, limit_s: float) -> float:
+        """TIME."""
+        seconds, microseconds = items(ask_once(address, limit_s, "TIME"))
+        return int(str(seconds)) + int(str(microseconds)) / 1_000_000
+
+
+class OurRedisCluster(PreloadedRedis, RedisCluster):
+    """Independent nodes of our own image."""
+
+
+def make(plan: ClusterPlan) -> RedisCluster:
+    """Make a cluster that can do what its image can."""
+    return _make(plan, SETTINGS)
+
+
+def make_fsync(plan: ClusterPlan) -> RedisCluster:
+    """Make a cluster that syncs before it answers."""
+    return _make(plan, FSYNC_SETTINGS)
+
+
+def _make(plan: ClusterPlan, settings: Mapping[str, str]) -> RedisCluster:
+    kind = RedisCluster if RedisCluster.kind in plan.images else OurRedisCluster
+    return kind(plan, settings)
+
+
 def _write_and_delete(line: Line, *, read: bool) -> None:
     key, value = f"lockbench:probe:{secrets.token_hex(8)}", secrets.token_hex(8)
     # It also ends by itself, should the delete be lost.
@@ -102,23 +140,21 @@ def _ask(line: Line, *words: str) -> str | None:
     return head[1:]
 
 
+def _topology(name: str, sizes: tuple[int, ...], default_size: int, *, fsync: bool) -> Topology:
+    return Topology(
+        name=name,
+        sizes=sizes,
+        default_size=default_size,
+        image="redis",
+        settings=FSYNC_SETTINGS if fsync else SETTINGS,
+        make=make_fsync if fsync else make,
+        quorum=False,
+    )
+
+
 TOPOLOGIES = (
-    Topology(
-        name="redis",
-        sizes=(1, 3, 5),
-        default_size=1,
-        image="redis",
-        settings=SETTINGS,
-        make=RedisCluster,
-        quorum=False,
-    ),
-    Topology(
-        name="redlock",
-        sizes=(3, 5, 7),
-        default_size=5,
-        image="redis",
-        settings=SETTINGS,
-        make=RedisCluster,
-        quorum=False,
-    ),
+    _topology("redis", (1, 3, 5), 1, fsync=False),
+    _topology("redis-fsync", (1, 3, 5), 1, fsync=True),
+    _topology("redlock", (3, 5, 7), 5, fsync=False),
+    _topology("redlock-fsync", (3, 5, 7), 5, fsync=True),
 )

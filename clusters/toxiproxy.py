@@ -133,6 +133,22 @@ class LinkServer:
         """Return what is not in its base state, as Toxiproxy itself tells: one line each."""
         return self._differing(self._base, self._send("GET", "/proxies"))
 
+    # --- what the pod's containers share (``clusters.shim``) ---
+
+    def set_clock(self, offset_ns: int) -> None:
+        """Move the wall clock of the pod's server, if it runs with our library."""
+        self._send("POST", "/clock", {"offset_ns": offset_ns})
+
+    def synced(self) -> Mapping[str, int]:
+        """Return the bytes that are synced of each file, by absolute path in the server's
+        container. A file that was never synced is not there. Certain once the server is dead."""
+        found: Mapping[str, int] = self._send("GET", "/synced")
+        return found
+
+    def forget_synced(self) -> None:
+        """Forget all files: their container is gone."""
+        self._send("DELETE", "/synced")
+
     def close(self) -> None:
         """Close the connection; Toxiproxy itself runs on."""
         self._session.close()

@@ -11,6 +11,7 @@ come back that late after a heal. It is held to two seconds here.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ from clusters.base import HARNESS, ClusterPlan, Topology
 from clusters.launch import START_LIMIT_S, Server
 from clusters.links import PeerPort
 from clusters.pods import PodCluster
+from clusters.shim import ClockedPods
 from clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
 
 CONFIG = "/lockbench/zoo.cfg"
@@ -93,7 +95,7 @@ class ZooKeeperCluster(PodCluster):
             "maxClientCnxns": "0",
             "quorumListenOnAllIPs": "true",
             "admin.enableServer": "false",
-            "4lw.commands.whitelist": "srvr,mntr,ruok",
+            "4lw.commands.whitelist": "srvr,mntr,ruok,cons",
         }
         for j in self.nodes:
             config[f"server.{j}"] = f"127.0.0.1:{self.peer_port(1, j)}:{self.peer_port(0, j)}"
@@ -182,6 +184,30 @@ class ZooKeeperCluster(PodCluster):
         return Report(leads, epoch, synced)
 
 
+class OurZooKeeperCluster(ClockedPods, ZooKeeperCluster):
+    """An ensemble of our own image, whose wall clock can be moved: times of nodes, certificates,
+    logs. Sessions and elections are measured by the monotonic clock. Not ``Syncing``: the log is
+    written into space that was allocated before, so its length does not tell what is synced."""
+
+    def read_clock_s(self, node: int, address: Address, limit_s: float) -> float:
+        """Open a session and ask when its connection began, which this server notes by itself; the
+        time of a znode would be the leader's. Takes a quorum."""
+        with jute.Session(address, limit_s, session_ms=self._session_ms) as session:
+            said = jute.four_letters(address, "cons", limit_s)
+            session.end()
+        mine = f"sid={session.id % 2**64:#x}"
+        for line in said.splitlines():
+            if mine in line:
+                return int(re.split(r"[,)]", _after(line, "est="))[0]) / 1000
+        raise ProbeFailed("it does not list the session")
+
+
+def make(plan: ClusterPlan) -> ZooKeeperCluster:
+    """Make an ensemble that can do what its image can."""
+    kind = ZooKeeperCluster if ZooKeeperCluster.kind in plan.images else OurZooKeeperCluster
+    return kind(plan)
+
+
 def _after(text: str, label: str) -> str:
     """The word after a label; ValueError where there is none."""
     if label not in text:
@@ -195,6 +221,6 @@ TOPOLOGY = Topology(
     default_size=3,
     image="zookeeper",
     settings=SETTINGS,
-    make=ZooKeeperCluster,
+    make=make,
     quorum=True,
 )

@@ -214,6 +214,8 @@ class System:
         """``fault`` is the fault's name without parameters."""
         if verdict in NOT_JUDGED.get(self.kind, ()):
             return Expectation("n/a", f"it does not apply to a {self.kind} lock")
+        if verdict == "late-grant" and not self.limited:
+            return Expectation("n/a", "its grants have no limit")
         listed = self.expectations.get(fault, {}).get(verdict)
         if listed is not None:
             return listed

@@ -351,13 +351,20 @@ EXPECTATIONS = {
         "stale-holder": Expectation("breaks", _LEASES_END, "documented-limit", tries=3),
         "lost-update": Expectation("may-break", _LEASES_END, "documented-limit"),
     },
+    "client-gc": {
+        "stale-holder": Expectation("may-break", _LEASES_END, "documented-limit"),
+        "lost-update": Expectation("may-break", _LEASES_END, "documented-limit"),
+    },
     "client-kill": _HOLDS,
     "pause": _HOLDS,
     "kill": _HOLDS,
     "restart": _HOLDS,
+    "rolling-restart": _HOLDS,
+    "reset": _HOLDS,
     "power-loss": {"double-grant": Expectation("holds", _SYNCED)},
     "partition-drop": _HOLDS,
     "partition-stall": _HOLDS,
+    "partition-reject": _HOLDS,
     "reply-lost": _HOLDS,
 }
 

@@ -16,9 +16,13 @@ PERSISTENCE_DOC = (
     "the last second of writes; while a background fsync runs, Redis also holds back write() to "
     "the file, so that a SIGKILL can lose what the page cache never saw)"
 )
-SHUTDOWN_DOC = (
-    "https://redis.io/docs/latest/commands/shutdown/: 'Flush the Append Only File if AOF is "
-    "enabled', before it exits"
+FSYNC_DOC = (
+    f"{LOCK_DOC}#performance-crash-recovery-and-fsync: 'if we want to guarantee the lock safety in "
+    "the face of any kind of instance restart, we need to enable fsync=always'"
+)
+DELAY_DOC = (
+    f"{LOCK_DOC}#performance-crash-recovery-and-fsync: a server that comes back after more than "
+    "the time to live has nothing left to forget"
 )
 KLEPPMANN = "https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html"
 CLOCK_DOC = (
@@ -61,18 +65,37 @@ CLOCK_JUMPED = {
     "lost-update": Expectation("may-break", CONSEQUENCE, "documented-limit"),
 }
 
+# A clock that runs wrong may reach the end of the time to live too early.
+CLOCK_WRONG = {
+    "double-grant": Expectation("may-break", CLOCK_DOC, "documented-limit"),
+    "lost-update": Expectation("may-break", CONSEQUENCE, "documented-limit"),
+}
+# Short sleeps make a holder late only near the end of its time to live.
+NAPPING_HOLDER = {
+    "stale-holder": Expectation("may-break", KLEPPMANN, "documented-limit"),
+    "lost-update": Expectation("may-break", KLEPPMANN, "documented-limit"),
+}
+_MONOTONIC = "promises are counted by the monotonic clock, which nobody sets (locks.base)"
+
 LEASE: Faults = {
     "client-pause": PAUSED_HOLDER,
+    "client-gc": NAPPING_HOLDER,
+    "client-clock-jump": {"double-grant": Expectation("holds", _MONOTONIC)},
     "client-kill": {"double-grant": Expectation("holds", LEFT_BEHIND)},
     "pause": {"double-grant": Expectation("holds", LATE)},
     "partition-drop": {"double-grant": Expectation("holds", LATE)},
     "partition-stall": {"double-grant": Expectation("holds", LATE)},
+    "partition-reject": {"double-grant": Expectation("holds", LATE)},
+    "reset": {"double-grant": Expectation("holds", LATE)},
     "reply-lost": {"double-grant": Expectation("holds", LEFT_BEHIND)},
     "kill": KILLED,
     "power-loss": KILLED,
-    "restart": {"double-grant": Expectation("holds", SHUTDOWN_DOC)},
+    "rolling-restart": KILLED,
+    "restart": {"double-grant": Expectation("holds", DELAY_DOC)},
     "wipe": WIPED,
     "clock-jump": CLOCK_JUMPED,
+    "clock-drift": CLOCK_WRONG,
+    "clock-strobe": CLOCK_WRONG,
 }
 
 

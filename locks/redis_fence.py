@@ -52,6 +52,8 @@ SYSTEM = replace(
         LEASE,
         kill={"fence-order": MAY_FORGET},
         power_loss={"fence-order": MAY_FORGET},
+        restart={"fence-order": MAY_FORGET},
+        rolling_restart={"fence-order": MAY_FORGET},
         wipe={"fence-order": Expectation("breaks", FORGETS, "documented-limit", tries=3)},
     ),
 )

@@ -46,7 +46,11 @@ SYSTEM = replace(
         LEASE,
         # The watchdog's round is due when the process wakes, if the holder has not let go by then.
         client_pause=_BELIEVES,
+        client_gc=_BELIEVES,
+        clock_drift=_BELIEVES,
+        clock_strobe=_BELIEVES,
         kill=_BELIEVES,
+        rolling_restart=_BELIEVES,
         power_loss=_BELIEVES,
         wipe=_BELIEVES,
         clock_jump=_BELIEVES,

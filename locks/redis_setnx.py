@@ -12,7 +12,7 @@ Errors mean what ``locks.redis_recipe`` says. After an Unknown acquire nobody ma
 from __future__ import annotations
 
 from locks.base import Expectation, Hold, System
-from locks.redis_expectations import LOCK_DOC, PERSISTENCE_DOC, SHUTDOWN_DOC, WIPED
+from locks.redis_expectations import LOCK_DOC, PERSISTENCE_DOC, WIPED
 from locks.redis_recipe import COMMAND_OUTCOMES, PARAMETERS, WAITS_BY, RedisRecipe, Taken
 
 
@@ -51,17 +51,23 @@ SYSTEM = System(
         **dict.fromkeys(
             (
                 "client-pause",
+                "client-gc",
                 "client-kill",
                 "pause",
                 "partition-drop",
                 "partition-stall",
+                "partition-reject",
+                "reset",
                 "reply-lost",
                 "clock-jump",
+                "clock-drift",
+                "clock-strobe",
             ),
             _HOLDS,
         ),
-        "restart": {"double-grant": Expectation("holds", SHUTDOWN_DOC)},
         "kill": _MAY_FORGET,
+        "restart": _MAY_FORGET,
+        "rolling-restart": _MAY_FORGET,
         "power-loss": _MAY_FORGET,
         "wipe": WIPED,
     },

@@ -61,6 +61,8 @@ SYSTEM = replace(
         redlock.EXPECTATIONS,
         kill={"fence-order": _MAY_FORGET},
         power_loss={"fence-order": _MAY_FORGET},
+        restart={"fence-order": _MAY_FORGET},
+        rolling_restart={"fence-order": _MAY_FORGET},
         # Only if the node that counts is among those that lose their data.
         wipe={"fence-order": Expectation("may-break", _NO_NUMBER, "documented-limit")},
     ),

@@ -345,19 +345,29 @@ _SESSIONS_END = (
     "learns that its session expired only when it reconnects; until then it acts as a holder"
 )
 _HOLDS = {"double-grant": Expectation("holds", f"{_GUARANTEES}; {_FRESH_SESSIONS}")}
+_BY_ELAPSED_TIME = {"double-grant": Expectation("holds", _ELAPSED)}
 EXPECTATIONS = {
     "client-pause": {
         "stale-holder": Expectation("breaks", _SESSIONS_END, "documented-limit", tries=3),
+        "lost-update": Expectation("may-break", _SESSIONS_END, "documented-limit"),
+    },
+    "client-gc": {
+        "stale-holder": Expectation("may-break", _SESSIONS_END, "documented-limit"),
         "lost-update": Expectation("may-break", _SESSIONS_END, "documented-limit"),
     },
     "client-kill": _HOLDS,
     "pause": _HOLDS,
     "kill": _HOLDS,
     "restart": _HOLDS,
+    "rolling-restart": _HOLDS,
+    "reset": _HOLDS,
     "power-loss": {"double-grant": Expectation("holds", _SYNCED)},
-    "clock-jump": {"double-grant": Expectation("holds", _ELAPSED)},
+    "clock-jump": _BY_ELAPSED_TIME,
+    "clock-drift": _BY_ELAPSED_TIME,
+    "clock-strobe": _BY_ELAPSED_TIME,
     "partition-drop": _HOLDS,
     "partition-stall": _HOLDS,
+    "partition-reject": _HOLDS,
     "reply-lost": {
         "double-grant": Expectation("holds", "https://issues.apache.org/jira/browse/ZOOKEEPER-1262")
     },

@@ -215,7 +215,7 @@ def _row(o: Option) -> list[str]:
         _performance(o) + refs,
         _operations(o) + refs,
         _fairness(o) + quiet,
-        _use(o),
+        _use(o) + refs,
     ]
 
 

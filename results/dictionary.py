@@ -10,7 +10,6 @@ from typing import Final
 MEANING: Final[dict[str, str]] = {
     # What a row is about.
     "case": "number of the case in the run, from 1",
-    "folder": "folder of the case under cases/",
     "lock": "the lock that was tried",
     "fault": "the fault of the case as it was asked for, parameters included; none without one",
     "topology": "the cluster that served it",

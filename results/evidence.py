@@ -71,7 +71,7 @@ def of_one_side(runs: Sequence[Stored]) -> None:
         if any("side" in case for case in run.cases):
             raise NotARun(
                 f"{run.path} holds both sides of a change (`lockbench regress`, judged in its "
-                "report.md); give runs of `lockbench run` or `suite`"
+                "comparison.md); give runs of `lockbench run` or `suite`"
             )
 
 

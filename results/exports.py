@@ -107,7 +107,7 @@ def _histories(run: RunFolder, form: str, folder: Path) -> dict[str, pd.DataFram
         line = timeline(history)
         identity = {"case": n, "lock": lock_of(case), "fault": fault_of(case)}
         if line is not None:
-            bins.append(line.bins.assign(**identity))
+            bins.append(_identified(line.bins, identity))
             for shade, fault in zip(line.shades, history.faults, strict=True):
                 faults.append(
                     identity
@@ -117,10 +117,15 @@ def _histories(run: RunFolder, form: str, folder: Path) -> dict[str, pd.DataFram
                 )
     found = {"faults": pd.DataFrame(faults, columns=list(FAULTS))}
     if bins:
-        whole = pd.concat([part for part in bins if not part.empty] or bins[:1])
-        first = ["case", "lock", "fault"]
-        found["timeline"] = whole[[*first, *(c for c in whole.columns if c not in first)]]
+        found["timeline"] = pd.concat([part for part in bins if not part.empty] or bins[:1])
     return found
+
+
+def _identified(frame: pd.DataFrame, identity: Mapping[str, Any]) -> pd.DataFrame:
+    made = frame.copy()
+    for place, (name, value) in enumerate(identity.items()):
+        made.insert(place, name, value)
+    return made
 
 
 def _numbered(run: RunFolder) -> Iterator[tuple[int, tuple[str, Case, History]]]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from results.report.content import content
-from results.report.markdown import IMAGES, markdown
-from results.report.page import html
+from results.report.content import compose
+from results.report.markdown import IMAGES, to_markdown
+from results.report.page import to_html
 from results.report.source import read
 from results.store import RunFolder, write_atomically
 
@@ -28,14 +28,14 @@ class Written:
 def write(run: RunFolder) -> Written:
     """Raises NotARun for a run that is not finished or was changed, OSError where the folder cannot
     be written."""
-    found = content(read(run))
+    found = compose(read(run))
     drawn = {
         (section.number, chart.name): chart.svg()
         for section in found.sections
         for chart in section.charts
     }
-    page = html(found, drawn)
-    text, images = markdown(found, drawn)
+    page = to_html(found, drawn)
+    text, images = to_markdown(found, drawn)
     folder = run.path / IMAGES
     folder.mkdir(exist_ok=True)
     for stale in folder.glob("*.svg"):

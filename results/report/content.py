@@ -14,7 +14,7 @@ from results.cases import Case, broken, fault_of, is_published, lock_of, phases_
 from results.report.charts import HOW_TO_READ, Chart, charts
 from results.report.facts import ID, facts, mapping
 from results.report.grid import Grid, grid
-from results.report.source import Seen, Source
+from results.report.source import Seen, Source, understood
 from results.store import NotARun
 from results.tables import (
     BROKE,
@@ -140,18 +140,13 @@ class Content:
     footnotes: tuple[str, ...]
 
 
-def content(source: Source) -> Content:
+def compose(source: Source) -> Content:
     """Raises NotARun where the results have another shape than ours."""
-    try:
-        return _content(source)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise NotARun(
-            f"{source.run.path / 'results.json'} is not as `lockbench` writes it "
-            f"({type(error).__name__}: {error}); restore it or run it again"
-        ) from error
+    with understood(source.run):
+        return _composed(source)
 
 
-def _content(source: Source) -> Content:
+def _composed(source: Source) -> Content:
     cases = source.cases
     undisturbed = source.results.get("undisturbed", ())
     made = tables(cases, machine=source.machine, versions=source.versions, undisturbed=undisturbed)

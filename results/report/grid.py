@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 
 from results import wording
@@ -99,7 +100,7 @@ def cell(column: str, value: Any) -> Cell:
     """A value as it is read in a column of this name."""
     if value is None or wording.is_missing(value):
         return Cell(NONE)
-    if isinstance(value, bool):
+    if isinstance(value, bool | np.bool_):
         return Cell("yes" if value else "no")
     if isinstance(value, Integral) or (isinstance(value, float) and _counts(column, value)):
         return Cell(f"{int(value):,}", str(int(value)))

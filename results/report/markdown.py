@@ -18,7 +18,9 @@ IMAGES: Final = "report"
 SVG: Final = re.compile(r"<svg .*?</svg>", re.DOTALL)
 
 
-def markdown(content: Content, drawn: Mapping[tuple[int, str], str]) -> tuple[str, dict[str, str]]:
+def to_markdown(
+    content: Content, drawn: Mapping[tuple[int, str], str]
+) -> tuple[str, dict[str, str]]:
     """The text, and file name → SVG of what it shows from the folder ``IMAGES``."""
     images: dict[str, str] = {}
     parts = [

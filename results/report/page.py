@@ -20,7 +20,7 @@ from results.report.content import Content
 Drawn = Mapping[tuple[int, str], str]
 
 
-def html(content: Content, drawn: Drawn) -> str:
+def to_html(content: Content, drawn: Drawn) -> str:
     """``drawn`` maps (number of the case, name of the chart) → SVG on white paper."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     template = environment.from_string(_asset("page.html.j2"))

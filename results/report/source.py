@@ -9,6 +9,7 @@ Histories are read one after the other; what is kept of each is what is shown.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,16 +59,24 @@ class Source:
 def read(run: RunFolder) -> Source:
     """Raises NotARun for a run that is not finished or was changed."""
     results = run.results()
-    tables.stored(run, results)
-    cases = results["cases"]
-    folders = {folder.path.name: folder for folder in run.cases()}
-    return Source(
-        run=run,
-        results=results,
-        seen=tuple(_seen(n, case, folders, run) for n, case in enumerate(cases, 1)),
-        machine=run.machine(),
-        versions=run.versions(),
-    )
+    with understood(run):
+        tables.stored(run, results)
+        folders = {folder.path.name: folder for folder in run.cases()}
+        cases = enumerate(results["cases"], 1)
+        seen = tuple(_seen(n, case, folders, run) for n, case in cases)
+    return Source(run, results, seen, run.machine(), run.versions())
+
+
+@contextmanager
+def understood(run: RunFolder) -> Iterator[None]:
+    """Raises NotARun where reading the results trips over their shape."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise NotARun(
+            f"{run.path / 'results.json'} is not as `lockbench` writes it "
+            f"({type(error).__name__}: {error}); restore it or run it again"
+        ) from error
 
 
 def histories(run: RunFolder) -> Iterator[tuple[str, Case, History]]:

@@ -6,7 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+import typer
 
+from bench import adr
+from bench.errors import BadInput
+from results.adr_tree import Answers
 from results.store import RunFolder
 from tests.bench.test_cli import lockbench
 
@@ -44,6 +48,19 @@ def test_what_is_no_evidence_is_refused(
 def test_with_json_even_a_refusal_is_json(tmp_path: Path) -> None:
     ended = lockbench("compare", str(tmp_path / "a"), str(tmp_path / "b"), "--json")
     assert json.loads(ended.stdout)["exit"] == 254
+
+
+def test_at_a_terminal_it_asks_for_what_was_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = iter(["disaster", "20", ""])
+    monkeypatch.setattr(typer, "prompt", lambda *_, **__: next(told))
+    asked = adr.asked_for(Answers(already_have=("redis",)))
+    assert asked == Answers("correctness", 20.0, None, ("redis",))
+    told = iter(["perhaps", "", "", ""])
+    with pytest.raises(BadInput, match="it is correctness or efficiency"):
+        adr.asked_for(Answers())
+    told = iter(["nuisance", "fast", "", ""])
+    with pytest.raises(BadInput, match="a number was asked for"):
+        adr.asked_for(Answers())
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,19 @@ def test_holder_frozen() -> None:
     assert not seen(held_nothing)
 
 
+def test_a_frozen_hold_without_a_limit_only_has_to_be_asked_for() -> None:
+    """Nobody may be granted it, so a grant cannot be the condition."""
+
+    def endless() -> Scene:
+        return ruled(shared(Scene()).acquire(VICTIM, 0, 1)).write(VICTIM, 11, 0, 1)
+
+    assert seen(endless().acquire(OTHER, 3, 5, "fail"))
+    assert not seen(endless())
+    assert not seen(endless().acquire(OTHER, 12, 13, "fail"))
+    limited = ruled(frozen(Scene())).write(VICTIM, 11, 0, 1)
+    assert not seen(limited.acquire(OTHER, 3, 5, "fail"))
+
+
 @pytest.mark.parametrize(
     ("until", "attempt", "exposed"), [(9, 5, True), (2.5, 5, False), (9, 9, False)]
 )

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
-from bench.perf_histories import register_history
+import numpy as np
+import pytest
+
+from bench.perf_histories import Load, lock_history, register_history
 from checker.check import check
+from checker.contradictions import unpaired
 from checker.models import Operation, model_of, register
+from checker.promises import link, promises
+from checker.registers import compiled
 from checker.search import Call, search
 from checker.shrink import smallest
+from checker.verdict import Verdict
+from checker.words import Case
+from history.columns import History
+from history.jsonl import to_lines
+from history.op import F
 from tests.checker.random_histories import SHAPES, random_history
 from tests.checker.reference import linearizable
+from tests.checker.scenes import Scene
 from tests.checker.test_search import calls, random_register
 
 
@@ -59,3 +72,81 @@ def test_lock_explanations_too() -> None:
         if verdict is not None and verdict.result == "invalid":
             assert 1 <= len(verdict.evidence) <= len(history)
     assert model_of("mutex", None, None).initial is None
+
+
+def without_others(history: History, verdict: Verdict) -> History:
+    """The operations of the evidence alone."""
+    rows = sorted({int(str(e["row"])) for e in verdict.evidence if "row" in e})
+    columns: dict[str, Any] = {
+        name: column[rows]
+        for name, column in vars(history).items()
+        if isinstance(column, np.ndarray)
+    }
+    return replace(history, **columns)
+
+
+@pytest.mark.parametrize("shape", ["plain", "holds", "lease", "semaphore", "read-write-lease"])
+def test_the_evidence_of_the_smallest_holds_is_invalid_by_itself(shape: str) -> None:
+    dice = random.Random(f"evidence {shape}")
+    looked = 0
+    for _ in range(400):
+        history = random_history(dice, SHAPES[shape])
+        links = link(history)
+        if len(unpaired(Case(history, promises(history, links)), links)):
+            continue
+        verdict = check(history).verdicts.get("linearizable")
+        if verdict is None or verdict.result != "invalid":
+            continue
+        looked += 1
+        again = check(without_others(history, verdict)).verdicts["linearizable"]
+        assert again.result == "invalid", (verdict.reason, list(to_lines(history)))
+    assert looked > 40
+
+
+def test_a_double_grant_among_thousands_is_explained_by_its_two_sections() -> None:
+    history = lock_history(Load(20_000, double_grants=1))
+    verdict = check(history).verdicts["linearizable"]
+    assert [e["f"] for e in verdict.evidence] == ["acquire", "acquire", "release", "release"]
+    assert len({e["process"] for e in verdict.evidence}) == 2
+
+
+def test_values_that_clash_far_in_are_explained_by_a_few_operations() -> None:
+    """Unique values: two values read in turns, each by many."""
+    scene = Scene(key="r").kind("register")
+    for i in range(100):
+        scene.op(F.WRITE, 1, 10 * i, 10 * i + 1, value=i, named=False)
+        for reader in range(5):
+            scene.op(F.READ, 2 + reader, 10 * i + 2, 10 * i + 3, value=i, named=False)
+    scene.op(F.READ, 9, 995.5, 996, value=98, named=False)
+    history = scene.history()
+    verdict = check(history).verdicts["linearizable"]
+    assert verdict.result == "invalid"
+    assert len(verdict.evidence) <= 6
+    assert check(without_others(history, verdict)).verdicts["linearizable"].result == "invalid"
+
+
+def test_what_the_compiled_search_finds_is_explained_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    if compiled() is None:
+        pytest.skip("numba is not installed")
+    monkeypatch.setattr("checker.linearizable.COMPILED_FROM", 0)
+    scene = Scene(key="r").kind("cas-register", initial=0)
+    for i in range(2000):
+        scene.op(F.CAS, i % 5, 10 * i, 10 * i + 5, old=i % 7, value=(i + 1) % 7, named=False)
+    scene.op(F.READ, 9, 20_020, 20_021, value=3, named=False)
+    verdict = check(scene.history()).verdicts["linearizable"]
+    assert verdict.result == "invalid"
+    assert [e["f"] for e in verdict.evidence] == ["cas", "read"]
+
+
+def test_bystanders_of_a_search_are_left_out() -> None:
+    """Held by somebody else while a process number is used twice; fifty others came before."""
+    scene = Scene()
+    for client in range(10, 60):
+        t = 2 * (client - 10)
+        scene.acquire(client, t, t + 0.5, named=False).release(client, t + 1, t + 1.5, named=False)
+    scene.acquire(1, 100, None, "info", named=False).acquire(1, 101, 102, named=False)
+    scene.acquire(2, 101, 103, named=False).release(2, 104, 105, named=False)
+    scene.release(1, 104, 105, named=False)
+    verdict = check(scene.history()).verdicts["linearizable"]
+    assert verdict.result == "invalid"
+    assert {e["process"] for e in verdict.evidence} <= {"1", "2"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import time
@@ -52,7 +53,7 @@ class Browser:
         raise TimeoutError(method)
 
     def open(self, url: str) -> None:
-        """Returns when the page has been loaded."""
+        """Returns when the page has been loaded; not for another place in the same page."""
         self._events.clear()
         self.call("Page.navigate", url=url)
         until = time.monotonic() + REPLY_S_MAX
@@ -105,6 +106,8 @@ class Browser:
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
+            ready, _, _ = select.select([self._from], [], [], REPLY_S_MAX)
+            assert ready, "the browser says nothing"
             part = os.read(self._from, 1 << 20)
             assert part, "the browser is gone"
             self._rest += part

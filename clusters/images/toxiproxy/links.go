@@ -25,6 +25,7 @@ type linkOrder struct {
 
 func (server *ApiServer) linkRoutes(routes *mux.Router) {
 	routes.HandleFunc("/links", server.linksSet).Methods("POST").Name("LinksSet")
+	server.sharedRoutes(routes)
 	routes.HandleFunc("/links/reset", server.linksReset).Methods("POST").Name("LinksReset")
 }
 

@@ -1,0 +1,83 @@
+"""The library that is preloaded into servers of our own images (``images/debian/shim.c``).
+
+It moves the wall clock that a server reads, and notes how much of each of its files is synced. The
+containers of a pod share a file in memory (``/dev/shm``; the link container's program makes it and
+outlives the server), so nothing is mounted from the host and nothing is left there. Only what asks
+the C library is moved: not Go, and not the kernel, which decides about absolute waits and the times
+of files.
+
+A topology whose image is swapped has no library in it: it then offers neither capability.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+
+from clusters.base import HARNESS, ClusterError
+from clusters.pods import PodCluster
+from clusters.wire import PROBE_FAILURES, Address
+
+NS = 1_000_000_000
+OFFSET_S_MAX = 100 * 365 * 86400
+
+
+class ClockedPods(PodCluster):
+    """Servers that read a clock which can be moved. ``Clocked``."""
+
+    preloaded = True
+
+    @abstractmethod
+    def read_clock_s(self, node: int, address: Address, limit_s: float) -> float:
+        """The server's wall clock in seconds since 1970, as it was at a moment during this call.
+        Raises OSError or ProbeFailed."""
+
+    def shift_clock(self, nodes: Iterable[int], offset_s: float) -> None:
+        """One write into shared memory per node, all at once; the next reading sees it."""
+        if not abs(offset_s) <= OFFSET_S_MAX:
+            raise ClusterError(f"a clock cannot be moved by {offset_s} s")
+        offset_ns = round(offset_s * NS)
+        chosen = [self._known(node) for node in nodes]
+        self._each(chosen, lambda node: self._pods[node].links.set_clock(offset_ns))
+
+    def clock_offset_s(self, node: int, timeout_s: float) -> float:
+        """As exact as half the time that the question took."""
+        self._known(node)
+        try:
+            before = time.time()
+            found = self.read_clock_s(node, self.address(HARNESS, node), timeout_s)
+            after = time.time()
+        except PROBE_FAILURES as error:
+            raise ClusterError(f"{self.node_name(node)} does not tell its time: {error}") from error
+        return found - (before + after) / 2
+
+
+class SyncingPods(PodCluster):
+    """Servers that append to files below one folder and sync them through the C library.
+    ``Syncing``."""
+
+    preloaded = True
+
+    data: str
+    """The folder, in the server's container."""
+
+    def lose_unsynced(self, nodes: Iterable[int]) -> Mapping[int, int]:
+        """Cut every file of killed nodes back to what was in it when the last sync began that had
+        returned; a file that was never synced becomes empty. Names are taken as synced."""
+        chosen = list(nodes)
+        for node in chosen:
+            if node not in self._killed:
+                raise ClusterError(f"{self.node_name(node)} runs: kill it before it loses power")
+        return dict(zip(chosen, self._each(chosen, self._lose_unsynced), strict=True))
+
+    def _lose_unsynced(self, node: int) -> int:
+        server, synced = self._server(node), self._pods[node].links.synced()
+        files = self._engine.read_folder(server, self.data)
+        kept = {
+            path: content[: synced.get(path, 0)]
+            for path, content in files.items()
+            if len(content) > synced.get(path, 0)
+        }
+        self._engine.put_files(server, kept)
+        return sum(len(files[path]) - len(content) for path, content in kept.items())

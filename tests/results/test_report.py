@@ -1,0 +1,304 @@
+"""The report: what is on it, what is never green, what it refuses, what it leaves alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from history.op import NULL, F, Type
+from history.recording import read_recording
+from results.report import write
+from results.report.content import Content, compose
+from results.report.grid import cell, heading
+from results.report.source import read
+from results.report.timeline import timeline
+from results.store import NotARun, RunFolder, open_run
+from tests.results.made_run import make_run, record
+
+EVIL = "<img src=x onerror=alert(1)>\"'</script><b>|`"
+
+
+def composed(run: RunFolder) -> Content:
+    return compose(read(run))
+
+
+def kinds(run: RunFolder) -> list[str]:
+    matrix = composed(run).matrix
+    assert matrix is not None
+    return [cell.kind for _, cells in matrix.rows for cell in cells]
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def edit(path: Path, change: Any) -> None:
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+def test_a_report_loads_nothing_and_touches_nothing_else(tmp_path: Path) -> None:
+    run = make_run(tmp_path, double=True, faults={"none": False, "pause": True})
+    before = digests(run.path)
+    (run.path / "report").mkdir()
+    (run.path / "report" / "09-stale.svg").write_text("<svg/>")
+    written = write(run)
+    page = written.html.read_text()
+    for word in ("http://", "https://", "src=", "@import", "url(", "<link", "<iframe"):
+        assert word not in page.replace('xmlns="http://www.w3.org/2000/svg"', "").replace(
+            "'http://www.w3.org/2000/svg'", ""
+        ), word
+    after = digests(run.path)
+    assert {name: after[name] for name in before} == before
+    new = set(after) - set(before)
+    assert all(name.startswith("report") for name in new)
+    assert "report/09-stale.svg" not in new
+    shown = re.findall(r"\]\((report/[^)]+)\)", written.markdown.read_text())
+    assert sorted(shown) == sorted(name for name in new if name.startswith("report/"))
+    assert written.images == len(shown) >= 2 * 4
+    assert all("<svg" in (run.path / name).read_text() for name in shown)
+
+
+def test_everything_that_is_asked_for_is_there(tmp_path: Path) -> None:
+    run = make_run(tmp_path, double=True)
+    page = write(run).html.read_text()
+    for words in (
+        "Verdicts, lock by fault", "Side by side", "Latency by outcome, own keys",
+        "Latency by outcome, contended keys", "Quantiles over time", "Rate and availability",
+        "Fairness", "Error classes", "Load generator", "Link overhead and client floor",
+        "double-grant: invalid.", 'class="lanes"', "both held it",
+    ):  # fmt: skip
+        assert words in page, words
+    section = composed(run).sections[0]
+    latency = next(grid for grid in section.grids if grid.title == "Latency by phase")
+    assert {"p50, ms", "p99, ms", "IQR, ms", "n"} <= set(latency.headings)
+    assert any(
+        "2 acquire" in chart.caption or "granted" in chart.caption for chart in section.charts
+    )
+    assert section.command.startswith("lockbench run --lock etcd --fault pause")
+
+
+@pytest.mark.parametrize(
+    ("judgement", "exposed", "kind"),
+    [
+        ("as expected", True, "kept"),
+        ("not exposed", False, "open"),
+        ("undecided", True, "open"),
+        ("failed", True, "failed"),
+        ("did not show", True, "open"),
+        (None, True, "open"),
+    ],
+)
+def test_only_what_was_kept_is_green(
+    tmp_path: Path, judgement: str | None, exposed: bool, kind: str
+) -> None:
+    run = make_run(tmp_path, change=lambda case: case.update(judgement=judgement, exposed=exposed))
+    assert kinds(run) == [kind]
+    page = write(run).html.read_text()
+    assert ('<td class="kept">' in page) == (kind == "kept")
+
+
+def test_a_cell_of_several_cases_is_as_green_as_its_worst(tmp_path: Path) -> None:
+    seen = iter(["as expected", "not exposed"])
+    run = make_run(
+        tmp_path,
+        faults={"pause": True, "kill": True},
+        change=lambda case: case.update(fault="pause", judgement=next(seen)),
+    )
+    assert kinds(run) == ["open"]
+
+
+def test_html_in_names_and_messages_stays_text(tmp_path: Path) -> None:
+    def change(case: dict[str, Any]) -> None:
+        case.update(lock=f"toy{EVIL}", fault=EVIL, why=EVIL, judgement="worse than expected")
+        case["errors"] = {"before": {EVIL: 3}}
+        case["generator"]["why"] = [EVIL]
+        case["verdicts"]["double-grant"]["reason"] = EVIL
+
+    run = make_run(tmp_path, change=change, injected=EVIL, double=True)
+    written = write(run)
+    page = written.html.read_text()
+    assert "<img" not in page
+    assert "<b>|" not in page
+    assert "&lt;img src=x onerror=alert(1)&gt;" in page
+    assert page.count("<script>") == page.count("</script>") == 2
+    text = written.markdown.read_text()
+    assert "<img" not in text.replace("`lockbench run", "`").split("Again:")[0]
+    for image in (run.path / "report").glob("*.svg"):
+        assert "<img" not in image.read_text(), image
+    again = next(line for line in text.splitlines() if line.startswith("Again:"))
+    assert again.count("`") == 2
+
+
+def test_a_run_without_a_fault_leaves_those_columns_empty(tmp_path: Path) -> None:
+    run = make_run(tmp_path, faults={"none": False})
+    found = composed(run)
+    assert found.every is not None
+    assert {row[found.every.headings.index("phase")].text for row in found.every.rows} == {"before"}
+    assert 'stroke-dasharray="2,3"' not in found.sections[0].charts[0].svg()
+    write(run)
+
+
+def test_a_changed_history_is_refused_and_the_old_report_stays(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    write(run)
+    before = digests(run.path)
+    segment = next(run.cases()[0].history.glob("*.ops"))
+    data = bytearray(segment.read_bytes())
+    data[100] ^= 1
+    segment.write_bytes(data)
+    with pytest.raises(NotARun, match="was changed since case 1 was judged"):
+        write(open_run(run.path))
+    segment.unlink()
+    with pytest.raises(NotARun, match="is missing"):
+        write(run)
+    left = {name: digest for name, digest in before.items() if not name.endswith(".ops")}
+    assert {name: digests(run.path)[name] for name in left} == left
+
+
+def test_results_edited_by_hand_are_refused(tmp_path: Path) -> None:
+    run = make_run(tmp_path, double=True)
+
+    def whiten(document: dict[str, Any]) -> None:
+        case = document["cases"][0]
+        case["verdicts"]["double-grant"]["result"] = "valid"
+
+    edit(run.path / "results.json", whiten)
+    with pytest.raises(NotARun, match=r"is not what .*case\.json"):
+        write(run)
+    assert not (run.path / "report.html").exists()
+
+
+def test_results_edited_everywhere_are_not_believed(tmp_path: Path) -> None:
+    """The history stays the evidence: judged again, it says what the results no longer say."""
+    run = make_run(tmp_path, double=True)
+
+    def whiten(case: dict[str, Any]) -> None:
+        for name in ("double-grant", "linearizable"):
+            case["verdicts"][name]["result"] = "valid"
+
+    edit(run.path / "results.json", lambda document: whiten(document["cases"][0]))
+    edit(run.cases()[0].path / "case.json", whiten)
+    assert kinds(run) == ["broke"] or kinds(run) == ["worse"]
+    page = write(run).html.read_text()
+    assert "judged again says invalid" in page
+    assert '<td class="kept">' not in page
+
+
+def test_a_judgement_that_hides_a_break_is_not_believed(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path, double=True, change=lambda case: case.update(expected={"double-grant": "holds"})
+    )
+    assert kinds(run) == ["worse"]
+    assert "(NOT expected)" in write(run).html.read_text()
+
+
+def test_what_is_no_finished_run_is_named(tmp_path: Path) -> None:
+    half = RunFolder.create(tmp_path, "half")
+    half.let_go()
+    with pytest.raises(NotARun, match="half-written"):
+        write(half)
+    assert not (half.path / "report.html").exists()
+    run = make_run(tmp_path)
+    (run.path / "results.json").write_text('{"cases": [')
+    with pytest.raises(NotARun, match="cannot be read"):
+        write(run)
+    (run.path / "results.json").write_text('{"cases": [{"lock": 3, "latency_ms": [1]}]}')
+    write(run)
+    (run.path / "results.json").write_text('{"cases": [{"earlier_tries": [4]}]}')
+    with pytest.raises(NotARun, match="not as `lockbench` writes it"):
+        write(run)
+
+
+def test_a_case_that_failed_before_its_load_is_shown(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    folder = run.case(2, "etcd", "kill")
+    case: dict[str, Any] = {"lock": "etcd", "fault": "kill", "judgement": "failed"}
+    case["why"] = "no cluster"
+    case |= {"folder": folder.path.name, "numbers": "void", "history_sha256": {}}
+    folder.write_case(case)
+    edit(run.path / "results.json", lambda document: document["cases"].append(case))
+    section = composed(run).sections[1]
+    assert (section.kind, section.charts) == ("failed", ())
+    assert "no history" in section.notes[0]
+    assert "no cluster" in write(run).html.read_text()
+
+
+def test_folders_outside_the_run_are_never_read(tmp_path: Path) -> None:
+    def change(case: dict[str, Any]) -> None:
+        case["folder"] = "../../other"
+
+    run = make_run(tmp_path, change=change)
+    with pytest.raises(NotARun, match="is missing"):
+        write(run)
+
+
+def test_thinning_keeps_every_operation_and_every_extreme(tmp_path: Path) -> None:
+    """Held against the plain columns of the history."""
+    record(tmp_path, 4000)
+    history = read_recording(tmp_path)
+    line = timeline(history)
+    assert line is not None
+    start = np.where(history.intended_ns == NULL, history.invoke_ns, history.intended_ns)
+    for role in ("own", "contended"):
+        key = history.keys.index(f"{role}-0")
+        acquires = (history.f == F.ACQUIRE) & (history.key == key)
+        for outcome, type_ in (
+            ("granted", Type.OK),
+            ("refused", Type.FAIL),
+            ("unknown", Type.INFO),
+        ):
+            picked = acquires & (history.type == type_)
+            for frame in (line.bins, line.fine):
+                bins = frame[(frame["role"] == role) & (frame["outcome"] == outcome)]
+                assert bins["count"].sum() == np.count_nonzero(picked)
+                if type_ is not Type.INFO and np.any(picked):
+                    took = (history.complete_ns[picked] - start[picked]) / 1e6
+                    assert bins["max_ms"].max() == pytest.approx(took.max(), abs=1e-9)
+                    assert bins["min_ms"].min() == pytest.approx(took.min(), abs=1e-9)
+    assert len(line.fine) <= 60 * 6
+
+
+def test_a_quantile_of_a_bin_needs_its_n(tmp_path: Path) -> None:
+    record(tmp_path, 4000)
+    line = timeline(read_recording(tmp_path))
+    assert line is not None
+    for frame in (line.bins, line.fine):
+        for column, least in (("p50_ms", 20), ("p90_ms", 100), ("p99_ms", 1000)):
+            granted = frame[frame["outcome"] == "granted"]
+            assert (granted[column].notna() == (granted["count"] >= least)).all(), column
+    assert line.bins["p90_ms"].notna().any()
+
+
+def test_one_slow_operation_among_thousands_reaches_the_picture(tmp_path: Path) -> None:
+    """A range of one bin ends at it, whatever its neighbours are."""
+    run = make_run(tmp_path, faults={"none": False})
+    line = read(run).seen[0].line
+    assert line is not None
+    slowest = line.fine.loc[line.fine["role"] == "own", "max_ms"].max()
+    chart = composed(run).sections[0].charts[0]
+    drawn = [
+        row["v"] for layer in chart.spec["layer"] for row in layer["data"]["values"] if row.get("v")
+    ]
+    assert max(drawn) == slowest
+
+
+def test_numbers_are_written_with_their_unit() -> None:
+    assert heading("wait_p99_ms") == "wait p99, ms"
+    assert heading("count") == "n"
+    assert cell("p50_ms", 1.23456).text == "1.23"
+    assert cell("p50_ms", 1.23456).value == "1.23456"
+    assert cell("p99_ms", None).value is None
+    assert cell("count", 12345.0).text == "12,345"
+    assert cell("healthy", np.bool_(True)).text == "yes"
