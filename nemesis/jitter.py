@@ -1,6 +1,6 @@
 """``jitter``: the latency of every link changes ten times a second, as drawn by our seed.
 
-Not by the proxy's own jitter: Toxiproxy ignores its seed. Drawn evenly between a tenth of ``ms`` and ``ms``.
+Not by the proxy's own jitter: Toxiproxy ignores its seed. Drawn evenly from a tenth of ``ms`` up.
 """
 
 from __future__ import annotations
