@@ -31,7 +31,7 @@ from typing import ClassVar, Final
 from clusters.base import HARNESS, Cluster, Cut, Cuttable, Edge, Led, Replicated
 from nemesis import shapes
 from nemesis.base import LINKS, Arena, Asked, Fault, NemesisError, Parameter
-from nemesis.probes import serving, silent
+from nemesis.probes import note_usual, serving, silent
 from nemesis.targets import (
     DECISIVE,
     head_of,
@@ -89,6 +89,8 @@ class Partition(Fault):
     def aim(self, arena: Arena) -> None:
         _, arena.targets = _cut_pairs(arena)
         note_due(arena)
+        if self.how == "stall":
+            note_usual(arena, arena.targets, _probe_group(arena))
         if arena.word("shape") in (*EVERYBODY_SERVES, shapes.MINORITY, *shapes.OF_CLIENTS):
             arena.facts["leader_due"] = False
 

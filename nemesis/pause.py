@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from clusters.base import Cluster, Pausable
 from nemesis.base import SERVERS, Arena, Asked, Fault, NemesisError
-from nemesis.probes import serving, silent
+from nemesis.probes import note_usual, serving, silent
 from nemesis.targets import nobody, note_due, note_head, resolve, who
 
 
@@ -35,6 +35,7 @@ class Pause(Fault):
     def aim(self, arena: Arena) -> None:
         arena.targets = resolve(arena, arena.word("who"))
         note_due(arena)
+        note_usual(arena, arena.targets)
         if arena.word("who") == "all":
             arena.facts["leader_due"] = False
 

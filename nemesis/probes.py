@@ -11,19 +11,41 @@ from clusters.base import HARNESS
 from nemesis.base import Arena
 
 PROBE_S: Final = 0.4
+ROUNDS: Final = 3
+SLOWER: Final = 1.5
 
 
 def silent(arena: Arena, nodes: Iterable[int], group: int = HARNESS) -> bool:
     """Whether none of these nodes completes a write sent over the group's link while the fault is
-    on. An answer that came only after the heal was due was kept back, too: a fault that is shorter
-    than the probe's patience shows so."""
+    on. Where ``note_usual`` was called before, an answer that came only after the heal was due, and
+    later than usual, was kept back: what a fault does that is shorter than the probe's patience."""
+    usual_s = arena.facts.get("usual_s")
 
     def keeps_still(node: int) -> bool:
         asked_ns = monotonic_ns()
         served = arena.cluster.serves(node, PROBE_S, group)
-        return not served or asked_ns < arena.heal_due_ns <= monotonic_ns()
+        done_ns = monotonic_ns()
+        if not served:
+            return True
+        if not isinstance(usual_s, float):
+            return False
+        across = asked_ns < arena.heal_due_ns <= done_ns
+        return across and (done_ns - asked_ns) / 1e9 > SLOWER * usual_s
 
     return all(_at_once(keeps_still, nodes))
+
+
+def note_usual(arena: Arena, nodes: Iterable[int], group: int = HARNESS) -> None:
+    """Before a fault that is too short for a probe to run out of patience, and after which what was
+    sent is answered: how long the slowest of a few probes takes while nothing is wrong."""
+    if arena.injection.duration_s > PROBE_S:
+        return
+    slowest = 0.0
+    for node in [*nodes] * ROUNDS:
+        asked_ns = monotonic_ns()
+        arena.cluster.serves(node, PROBE_S, group)
+        slowest = max(slowest, (monotonic_ns() - asked_ns) / 1e9)
+    arena.facts["usual_s"] = slowest
 
 
 def serving(arena: Arena, nodes: Iterable[int], group: int = HARNESS) -> bool:

@@ -52,7 +52,7 @@ class Slow(Fault):
     def aim(self, arena: Arena) -> None:
         arena.targets = resolve(arena, DECISIVE if headed(arena.cluster) else "all")
         arena.facts["leader_due"] = False
-        arena.facts["took_s_before"] = _fastest_s(arena)
+        arena.facts["took_s_before"] = min(_took_s(arena) for _ in range(ROUNDS))
 
     def begin(self, arena: Arena) -> None:
         edges = self.edges(arena)
@@ -87,8 +87,15 @@ def shapable(arena: Arena) -> Shapable:
 
 
 def _fastest_s(arena: Arena) -> float:
-    """The fastest of a few, before as well as during: a busy machine slows single ones down."""
-    return min(_took_s(arena) for _ in range(ROUNDS))
+    """The fastest of a few, because a busy machine slows single ones down. Only the first may end
+    after the heal was due: a heal lets go of what was held back."""
+    fastest = _took_s(arena)
+    for _ in range(ROUNDS - 1):
+        took = _took_s(arena)
+        if time.monotonic_ns() >= arena.heal_due_ns:
+            break
+        fastest = min(fastest, took)
+    return fastest
 
 
 def _took_s(arena: Arena) -> float:
