@@ -89,8 +89,7 @@ class Partition(Fault):
     def aim(self, arena: Arena) -> None:
         _, arena.targets = _cut_pairs(arena)
         note_due(arena)
-        if self.how == "stall":
-            note_usual(arena, arena.targets, _probe_group(arena))
+        note_usual(arena, arena.targets, _probe_group(arena))
         if arena.word("shape") in (*EVERYBODY_SERVES, shapes.MINORITY, *shapes.OF_CLIENTS):
             arena.facts["leader_due"] = False
 
