@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench test fuzz lint perf nightly lock clean
+.PHONY: help setup bench test fuzz lint soak perf nightly lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 12
@@ -26,6 +26,9 @@ lint: setup ## style, types and the layers of imports
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+soak: setup ## play 200 random schedules of faults in a row; everything must be healed after each
+	@$(BIN)/python -m bench.soak
 
 perf: setup ## measure the bench itself against its anchors
 	@$(BIN)/python -m bench.perf

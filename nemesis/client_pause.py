@@ -16,7 +16,7 @@ process; healed by SIGCONT. ``when`` says what the victim does as it freezes:
 from __future__ import annotations
 
 import time
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from clusters.base import Cluster, Cuttable, Edge
 from nemesis.base import LINKS, VICTIM, WORKERS, Arena, Asked, Fault, Parameter
@@ -25,8 +25,6 @@ from nemesis.staging import ASKED_S, STAGE_S, about_to_ask, fresh_hold, in_line,
 
 HOLDING, ASKING, QUEUED = "holding", "asking", "queued"
 THE_VICTIM, HALF = "victim", "half"
-# What a held-back reply needs to reach the sleeper.
-ARRIVES_S: Final = 0.1
 
 
 class ClientPause(Fault):
@@ -76,14 +74,15 @@ class ClientPause(Fault):
         until(arena.clients.asking, STAGE_S)
         time.sleep(ASKED_S)
         arena.clients.freeze(self._workers(arena))
-        links.heal()
-        time.sleep(ARRIVES_S)
 
     def took_effect(self, arena: Arena) -> bool:
         frozen = all(arena.clients.frozen(worker) for worker in self._workers(arena))
         if frozen and arena.word("when") == QUEUED:
             # Only now: its turn has to come while it sleeps.
             arena.clients.vacate()
+        if frozen and arena.word("when") == ASKING:
+            # Likewise the reply.
+            cuttable_of(arena).heal()
         return frozen
 
     def heal(self, arena: Arena) -> None:

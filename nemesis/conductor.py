@@ -86,7 +86,7 @@ def _play(
             finally:
                 arena.begun_ns = time.monotonic_ns()
             # Beside the waiting, so that a short fault is not lengthened by its probe.
-            proof = prover.submit(_poll, lambda: fault.took_effect(arena), PROOF_S, stop)
+            proof = prover.submit(_asked, lambda: fault.took_effect(arena), PROOF_S, stop)
             _last(fault, arena, stop)
         except Exception as error:  # noqa: BLE001 - whatever went wrong, heal and say so
             failure = f"{fault.name} could not be injected: {error}"
@@ -94,14 +94,13 @@ def _play(
             heal_ns, trouble = _heal(fault, arena)
             on_change("")
         if failure is None:
-            try:
-                effect = proof.result()
-            except Exception as error:  # noqa: BLE001 - a probe that failed proves nothing
-                arena.facts["probe"] = str(error)
+            effect, said = proof.result()
+            if said:
+                arena.facts["probe"] = said
     # Not cut short by a stop: whether it healed must be known.
     trouble = trouble or _recover(fault, arena)
     if fault.outlived:
-        _poll(lambda: arena.clients.promise_left_s() <= 0, arena.lease_ttl_s, stop)
+        _asked(lambda: arena.clients.promise_left_s() <= 0, arena.lease_ttl_s, stop)
     arena.facts |= {
         "took_effect": effect,
         "healed": trouble is None,
@@ -151,20 +150,25 @@ def _heal(fault: Fault, arena: Arena) -> tuple[tuple[int, int], str | None]:
 
 
 def _recover(fault: Fault, arena: Arena) -> str | None:
-    try:
-        healed = _poll(lambda: fault.recovered(arena), RECOVERY_S, threading.Event())
-    except Exception as error:  # noqa: BLE001 - as above
-        return str(error) or type(error).__name__
-    return None if healed else "what was broken does not serve again"
+    healed, said = _asked(lambda: fault.recovered(arena), RECOVERY_S, threading.Event())
+    return None if healed else said or "what was broken does not serve again"
 
 
-def _poll(condition: Callable[[], bool], limit_s: float, stop: threading.Event) -> bool:
+def _asked(
+    condition: Callable[[], bool], limit_s: float, stop: threading.Event
+) -> tuple[bool, str]:
+    """Polls; whether the condition came true, and the last error of asking. An error is no answer:
+    another fault may be on that keeps the servers from giving one."""
     end = time.monotonic() + limit_s
     while True:
-        if condition():
-            return True
+        said = ""
+        try:
+            if condition():
+                return True, ""
+        except Exception as error:  # noqa: BLE001 - as above
+            said = str(error) or type(error).__name__
         if time.monotonic() > end or stop.is_set():
-            return False
+            return False, said
         time.sleep(POLL_S)
 
 

@@ -1,6 +1,6 @@
 """``jitter``: the latency of every link changes ten times a second, as drawn by our seed.
 
-Not by the proxy's own jitter: Toxiproxy ignores its seed. Drawn evenly between 2 ms and ``ms``.
+Not by the proxy's own jitter: Toxiproxy ignores its seed. Drawn evenly between a tenth of ``ms`` and ``ms``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from clusters.base import Shape
 from nemesis.base import Arena, Parameter
 from nemesis.slow import ON, Slow, shapable
 
-LEAST_MS = 2
+LEAST_SHARE = 0.1
 
 
 class Jitter(Slow):
@@ -21,16 +21,16 @@ class Jitter(Slow):
     summary = "links answer later by a time that changes ten times a second"
     parameters: ClassVar = {
         "on": ON,
-        "ms": Parameter("the most that is added to a round trip", 200.0, least=4, most=60_000),
+        "ms": Parameter("the most that is added to a round trip", 200.0, least=20, most=60_000),
     }
     period_s: ClassVar = 0.1
 
     def shape(self, arena: Arena) -> Shape:
-        half = round(arena.rng.uniform(LEAST_MS, arena.number("ms")) / 2)
+        half = round(arena.rng.uniform(LEAST_SHARE, 1) * arena.number("ms") / 2)
         return Shape(request_latency_ms=half, reply_latency_ms=half)
 
     def cost_s(self, arena: Arena) -> float:
-        return 0.9 * LEAST_MS / 1e3
+        return 0.9 * LEAST_SHARE * arena.number("ms") / 1e3
 
     def tick(self, arena: Arena) -> None:
         shapable(arena).shape(self.edges(arena), self.shape(arena))

@@ -17,9 +17,10 @@ connection. ``shape`` says who no longer hears whom:
 For independent nodes ``minority`` and ``majority`` are cut from every client. ``way`` cuts only
 what the struck side sends (``out``) or only what is sent to it (``in``).
 
-Proof: a write that the struck node must not complete, sent from the side that it was cut from; of
-``bridge`` and ``ring``, in which every server still reaches a majority, the proxies' own word that
-every link is cut.
+Proof: a write that the struck node must not complete, sent from the side that it was cut from.
+Where it completes writes all the same (in ``bridge`` and ``ring`` every server still reaches a
+majority; a primary with asynchronous replicas asks nobody), the proxies' own word that every link
+is cut.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar, Final
 
-from clusters.base import HARNESS, Cluster, Cut, Cuttable, Edge
+from clusters.base import HARNESS, Cluster, Cut, Cuttable, Edge, Led, Replicated
 from nemesis import shapes
 from nemesis.base import LINKS, Arena, Asked, Fault, NemesisError, Parameter
 from nemesis.probes import serving, silent
@@ -106,7 +107,7 @@ class Partition(Fault):
         cuttable.cut_one_way(edges, self.how)
 
     def took_effect(self, arena: Arena) -> bool:
-        if arena.word("shape") in EVERYBODY_SERVES:
+        if _goes_on_serving(arena):
             return len(cuttable_of(arena).broken_links()) >= int(str(arena.facts["links_cut"]))
         return silent(arena, arena.targets, _probe_group(arena))
 
@@ -176,6 +177,14 @@ def _struck(arena: Arena) -> frozenset[int]:
     if arena.word("shape") in shapes.OF_CLIENTS:
         return frozenset(a for a, _ in _ends(arena) if a < 0)
     return frozenset(arena.targets)
+
+
+def _goes_on_serving(arena: Arena) -> bool:
+    """Whether the struck nodes complete writes all the same: they still reach a majority, or they
+    never asked for one, as a primary whose replicas follow in their own time."""
+    between_servers = _probe_group(arena) == HARNESS
+    alone = isinstance(arena.cluster, Replicated) and not isinstance(arena.cluster, Led)
+    return arena.word("shape") in EVERYBODY_SERVES or (between_servers and alone)
 
 
 def _ends(arena: Arena) -> Iterable[tuple[int, int]]:

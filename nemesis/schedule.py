@@ -58,6 +58,7 @@ class DrawnFrom:
 
     cluster: Cluster
     weights: Mapping[str, float]
+    between_s: tuple[float, float]
 
 
 # Steps follow each other; the faults of one step begin together.
@@ -136,6 +137,7 @@ def resolve(
     lease_ttl_s: float,
     cluster: Cluster,
     weights: Mapping[str, float] | None = None,
+    between_s: tuple[float, float] = BETWEEN_S,
 ) -> tuple[Injection, ...]:
     """Draws whatever is left open. Raises ScheduleError for faults that contradict each other."""
     # A string seeds the same draws on every machine. Locks and topologies are left out of it, so
@@ -144,14 +146,14 @@ def resolve(
     found: list[Injection] = []
     after_s = 0.0
     for number, step in enumerate(steps):
-        low, high = BEGIN_S if number == 0 else BETWEEN_S
+        low, high = BEGIN_S if number == 0 else between_s
         begin_s = after_s + round(rng.uniform(low, high), 3)
         ends = [after_s]
         for one in step:
             # Drawn for each in turn, whatever the others are.
             own = random.Random(rng.getrandbits(64))
             if one.name == RANDOM:
-                drawn_from = DrawnFrom(cluster, weights or {})
+                drawn_from = DrawnFrom(cluster, weights or {}, between_s)
                 made = _random(one, begin_s, own, lease_ttl_s, drawn_from)
             else:
                 made = _repeated(one, begin_s, own, lease_ttl_s)
@@ -159,7 +161,7 @@ def resolve(
             ends += [injection.end_s for injection in made]
         after_s = max(ends)
     found.sort(key=lambda injection: injection.begin_s)
-    _no_contradictions(found)
+    check_contradictions(found)
     return tuple(found)
 
 
@@ -214,7 +216,7 @@ def _random(
             parameters=tuple(asked.items()),
         )
         made.append(injection)
-        at_s = injection.end_s + rng.uniform(*BETWEEN_S)
+        at_s = injection.end_s + rng.uniform(*drawn_from.between_s)
     return made
 
 
@@ -249,7 +251,8 @@ def _variants(name: str, cluster: Cluster) -> Iterable[dict[str, Word]]:
             yield asked
 
 
-def _no_contradictions(injections: Sequence[Injection]) -> None:
+def check_contradictions(injections: Sequence[Injection]) -> None:
+    """Raises ScheduleError where two faults overlap that take hold of the same."""
     for i, first in enumerate(injections):
         for second in injections[i + 1 :]:
             if second.begin_s >= first.end_s:

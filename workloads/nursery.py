@@ -74,6 +74,7 @@ class Nursery:
     hangs on."""
 
     def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
         self._process = subprocess.Popen(
             [sys.executable, "-m", "workloads.nursery"],
             # Children show the environment that this process was started with.

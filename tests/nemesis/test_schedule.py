@@ -214,3 +214,8 @@ def test_an_extend_is_asked_only_of_a_lock_that_has_one() -> None:
 def test_a_plan_is_read_back_as_it_was() -> None:
     case = plan.resolve(plan.roomy(plan.make_case("etcd", "random:count=4", seed=9)))
     assert plan.Case.from_json(json.loads(json.dumps(asdict(case)))) == case
+
+
+def test_the_documentation_names_every_fault_and_parameter() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "nemesis.md").read_text(encoding="utf-8")
+    assert [name for name in faults() if f"`{name}`" not in text] == []
