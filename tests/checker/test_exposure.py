@@ -152,7 +152,7 @@ def test_promise_outlives_restart(until: float, attempt: float, exposed: bool) -
 def test_a_delayed_restart_only_has_to_meet_a_hold() -> None:
     """No promise can outlive it; without the delay such a restart shows nothing."""
 
-    def restarted(**facts: object) -> Scene:
+    def restarted(**facts: Any) -> Scene:
         scene = shared(Scene()).acquire(1, 0, 1, until=4).acquire(OTHER, 3, 3.5, "fail")
         rule = "promise-outlives-restart"
         return scene.fault("wipe", 2, 8, rule, restarted_ns=ns(7), **facts)
