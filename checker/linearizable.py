@@ -20,7 +20,7 @@ from checker.counters import by_sweep, fewest_reads
 from checker.exact import Sections, mutex_conflicts, sections, shared_conflict
 from checker.explain import whole_sections
 from checker.intervals import ByKey
-from checker.kinds import OWNED, OWNERLESS, RESOURCES, SHARED, keys_of
+from checker.kinds import OWNED, OWNERLESS, REENTRANT, RESOURCES, SHARED, keys_of
 from checker.models import model_of
 from checker.promises import Bools, Links, Rows, rows_of
 from checker.reentrant import unbalanced
@@ -117,7 +117,8 @@ def _refused_in_a_gap(case: Case, links: Links, held: Sections, kinds: list[str]
         refused = rows[refusals[key]]
         if len(refused) == 0:
             continue
-        if kinds[key] not in OWNED:
+        if kinds[key] not in OWNED - REENTRANT:
+            # A reentrant lock is never refused to its holder, whose own core would be touched.
             unsure[key] = True
             continue
         cores = sections_of[key]
