@@ -15,7 +15,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from redis.exceptions import ClusterDownError, RedisError, ResponseError
+from redis.exceptions import ClusterDownError, MovedError, RedisError, ResponseError
 
 from clusters.redis_cluster import slot_of
 from locks.base import Address
@@ -57,17 +57,15 @@ class ClusterLink(Link):
         for _ in range(REDIRECTIONS_MAX):
             try:
                 return self._owner().call(*command)
-            except ResponseError as error:
-                moved = _moved_to(error)
-                if moved not in self._links:
-                    if _is_down(error):
-                        self._owners.pop(self._slot, None)
+            except MovedError as error:
+                if error.port not in self._links:
                     raise
-                self._owners[self._slot] = moved
+                self._owners[self._slot] = error.port
                 self.open()
-            except RedisError:
-                # Perhaps it is no longer the owner.
-                self._owners.pop(self._slot, None)
+            except RedisError as error:
+                # After an error reply the connection is good; else perhaps it is not the owner.
+                if isinstance(error, ClusterDownError) or not isinstance(error, ResponseError):
+                    self._owners.pop(self._slot, None)
                 raise
         raise NotSent("redirected in circles")
 
@@ -100,15 +98,3 @@ class ClusterLink(Link):
                 guide.close()
             self._guides.append(self._guides.pop(self._guides.index(guide)))
         raise NotSent(f"no node knows an owner: {failed}")
-
-
-def _moved_to(error: ResponseError) -> int | None:
-    """``MOVED 3999 127.0.0.1:6381``: the port."""
-    words = str(error).split()
-    if len(words) < 3 or words[0] != "MOVED":
-        return None
-    return int(words[2].rpartition(":")[2])
-
-
-def _is_down(error: ResponseError) -> bool:
-    return isinstance(error, ClusterDownError) or str(error).startswith("CLUSTERDOWN")
