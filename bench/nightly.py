@@ -61,6 +61,7 @@ class Night:
     comparisons: list[Comparison] = field(default_factory=list)
     parts: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    undone: list[str] = field(default_factory=list)  # comparisons that no time was left for
 
     def minutes_left(self) -> float:
         """Until the time is over that a night may take."""
@@ -70,7 +71,7 @@ class Night:
     def ending(self) -> str:
         """Of cases and comparisons together."""
         judged = [str(c.get("ending")) for c in self.cases if c.get("workload") != plan.PUBLISHED]
-        if not judged:
+        if self.undone or not judged:
             judged.append("inconclusive")
         return worst([*judged, *(made.ending for made in self.comparisons)])
 
@@ -81,6 +82,7 @@ class Night:
             if case.get("ending") not in {"ok", None} and case.get("workload") != plan.PUBLISHED:
                 what = f"{lock_of(case)} under {fault_of(case)}: {case.get('why')}"
                 found.append((str(case["ending"]), what, command_of(case, planned.images)))
+        found += [("inconclusive", "no time was left to compare", again) for again in self.undone]
         found += [(m.ending, m.headline, m.repeat) for m in self.comparisons if m.ending != "ok"]
         return found
 
@@ -126,7 +128,7 @@ def run_night(
     _retry(night, console)
     for asked in compared:
         if asked.expected_s / 60 > night.minutes_left():
-            night.notes.append(f"no time was left for: {asked.repeat}")
+            night.undone.append(asked.repeat)
             continue
         finished, made = regress(asked, console)
         night.comparisons.append(made)
@@ -210,7 +212,7 @@ def report(night: Night, *, earlier: Sequence[str], code: int) -> str:
     if night.ending in OPEN:
         parts.append(f"{nights} nights in a row decided nothing; {OPEN_NIGHTS_MAX} are a failure.")
     parts += [markdown(made) for made in night.comparisons]
-    if not night.comparisons:
+    if not night.comparisons and not night.undone:
         parts.append("No image differs from its baseline: nothing to compare in turn.")
     parts += [escape_markdown(note) + "." for note in night.notes]
     parts.append("Runs: " + ", ".join(night.parts) + f". Exit code {code}.")

@@ -69,7 +69,9 @@ class Calls:
         def who(row: int) -> int | None:
             if kind == OWNERLESS:
                 return None
-            hold = int(history.hold[row])
+            # What was done without a hold's name belongs to the acquire that it was done under.
+            acquire = int(links.acquire[row])
+            hold = int(history.hold[row if acquire < 0 else acquire])
             by_owner = kind == "reentrant" or hold == NULL
             name = ("owner", int(self._owners[row])) if by_owner else ("hold", hold)
             return names.setdefault(name, len(names))

@@ -117,7 +117,8 @@ def unpaired(case: Case, links: Links) -> Ints:
     An unknown release directly followed by a granted acquire of the same identity is not spare: the
     new grant proves that it took effect. Further: operations of one identity whose windows overlap
     or touch, and so may have taken effect in either order (except extends under a hold id, which
-    run in the background, once the acquire has completed); an unknown acquire while the identity
+    run in the background, once the acquire has completed); operations of one key of which some name
+    their hold and some do not; an unknown acquire while the identity
     may still hold from before; and an unknown acquire under which both ok and not-held were
     answered.
     """
@@ -125,6 +126,11 @@ def unpaired(case: Case, links: Links) -> Ints:
     says = (history.type != Type.FAIL) | links.not_held
     paired = ((history.f == F.ACQUIRE) | (history.f == F.RELEASE)) & says
     bad: list[int] = []
+    if links.by_hold is not None:
+        named = history.hold != NULL
+        if not np.all(named):
+            used = (paired | (history.f == F.EXTEND)) & says
+            bad += np.intersect1d(history.key[used & named], history.key[used & ~named]).tolist()
     if links.by_hold is not None:
         sequences = links.by_hold.only(paired)
         bad += _touching(history, sequences) + _spare(history, sequences)

@@ -1,8 +1,9 @@
 """``linearizable``: whether some order of instantaneous effects explains every answer.
 
 Locks are decided by the minimal hold rule (``checker.exact``) wherever it is exact, in one sort for
-all keys; registers with unique values by their zones (``checker.zones``). Every other key goes to
-the general search, which is bounded: a key that it gives up on is unknown, with the reason.
+all keys; registers with unique values by their zones (``checker.zones``), counters of equal amounts
+by one sweep (``checker.counters``). Every other key goes to the general search, which is bounded: a
+key that it gives up on is unknown, with the reason.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import numpy as np
 
 from checker.calls import RESOURCE_OPERATIONS, Calls
 from checker.contradictions import contradiction, unpaired
+from checker.counters import by_sweep, fewest_reads
 from checker.exact import Sections, mutex_conflicts, sections, shared_conflict
 from checker.explain import whole_sections
 from checker.intervals import ByKey
-from checker.kinds import OWNED, OWNERLESS, RESOURCES, SHARED, keys_of
+from checker.kinds import OWNED, OWNERLESS, REENTRANT, RESOURCES, SHARED, keys_of
 from checker.models import model_of
 from checker.promises import Bools, Links, Rows, rows_of
 from checker.reentrant import unbalanced
@@ -28,7 +30,7 @@ from checker.shrink import smallest
 from checker.verdict import Verdict
 from checker.words import EVIDENCE_MAX, Case, during, faults_on, many, operation
 from checker.zones import by_zones
-from history.op import F, Type
+from history.op import NULL, F, Type
 
 SECONDS_MAX: Final = 60.0  # for all keys that need a search together
 CALLS_MAX: Final = 2_000_000  # calls of one key that a search is given at all
@@ -115,7 +117,8 @@ def _refused_in_a_gap(case: Case, links: Links, held: Sections, kinds: list[str]
         refused = rows[refusals[key]]
         if len(refused) == 0:
             continue
-        if kinds[key] not in OWNED:
+        if kinds[key] not in OWNED - REENTRANT:
+            # A reentrant lock is never refused to its holder, whose own core would be touched.
             unsure[key] = True
             continue
         cores = sections_of[key]
@@ -146,20 +149,20 @@ def _search(case: Case, links: Links, keys: Bools, kinds: list[str]) -> _Searche
             continue
         given = case.history.object_of(name)
         # A handful of operations is searched faster than it is sorted.
-        if kinds[key] in REGISTERS and len(places[key]) > HANDFUL:
-            found = by_zones(case.history, places[key], given.initial)
-            if found is not None:
-                searched.keys += 1
-                if found.result == "invalid":
-                    _note(case, searched, (found.failed, *found.open_then))
-                    break
-                continue
+        found = None
+        if kinds[key] in RESOURCES and len(places[key]) > HANDFUL:
+            found = _sorted(case, places[key], kinds[key], given.initial)
+        if found is not None:
+            searched.keys += 1
+            if found.result == "invalid":
+                _note(case, searched, (found.failed, *found.open_then))
+                break
+            continue
         calls, rows = calls_of.key(key, kinds[key], places[key])
         if len(calls) > CALLS_MAX:
             searched.undecided[name] = f"{len(calls)} operations are too many for the search"
             continue
         model = model_of(kinds[key], given.permits, given.initial)
-        found = None
         if kernel is not None and kinds[key] in REGISTERS:
             found = _compiled(case, places[key], (calls, rows), kernel, given.initial)
         if found is None:
@@ -172,6 +175,22 @@ def _search(case: Case, links: Links, keys: Bools, kinds: list[str]) -> _Searche
             _note(case, searched, (rows[found.failed], *few))
             break
     return searched
+
+
+def _sorted(case: Case, places: Rows, kind: str, initial: int | None) -> Found | None:
+    """What sorting says of a resource, where it can: in rows, and few where it is invalid."""
+    if kind != "counter":
+        return by_zones(case.history, places, initial)
+    found = by_sweep(case.history, places, initial)
+    if found is None or found.result == "valid":
+        return found
+    reads = fewest_reads(case.history, places, initial, found.failed)
+    begin = int(case.history.invoke_ns[reads].min())
+    end = int(case.history.complete_ns[found.failed])
+    adds = places[case.history.f[places] == F.ADD]
+    done = case.history.complete_ns[adds]
+    beside = adds[(case.history.invoke_ns[adds] <= end) & ((done == NULL) | (done >= begin))]
+    return replace(found, open_then=(*reads, *beside.tolist()))
 
 
 def _compiled(
@@ -218,9 +237,10 @@ def _verdict(case: Case, judged: Bools, searched: _Searched) -> Verdict:
 
 
 def _invalid(case: Case, rows: tuple[int, ...], why: str) -> Verdict:
+    """The rows are given in the order of their importance and told in the order of time."""
     history = case.history
-    rows = tuple(sorted(set(rows)))
-    evidence = [operation(case, row) for row in rows[:EVIDENCE_MAX]]
+    rows = tuple(sorted(list(dict.fromkeys(rows))[:EVIDENCE_MAX]))
+    evidence = [operation(case, row) for row in rows]
     begin, end = int(history.invoke_ns[rows[0]]), int(history.invoke_ns[rows[-1]])
     told = "; ".join(str(item["text"]) for item in evidence[:3])
     reason = f"{why}: {told}{during(case, begin, end)}"

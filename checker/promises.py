@@ -153,7 +153,8 @@ def rows_of(history: History, f: F, *types: Type) -> Rows:
 
 
 def link(history: History) -> Links:
-    """By hold id where there is one, else to the last acquire of the same process and key."""
+    """By hold id where there is one, else to the last acquire of the same owner (the process, where
+    no owner was recorded) and key."""
     acquire = np.full(len(history), -1, np.intp)
     by_hold = has_values(history.hold)
     sequences: dict[str, Sequences] = {}
@@ -166,7 +167,7 @@ def link(history: History) -> Links:
         rows = np.flatnonzero(lock_row | (history.f == F.ACQUIRE))
         linked_by_hold = acquire[rows] if by_hold else None
         sequences["process"] = _link_within(
-            history, acquire, rows, _process_and_key(history), one_key=True
+            history, acquire, rows, _owner_and_key(history), one_key=True
         )
         if linked_by_hold is not None:
             acquire[rows] = np.where(linked_by_hold >= 0, linked_by_hold, acquire[rows])
@@ -195,8 +196,8 @@ def failed_with(history: History, word: str) -> Bools:
     return result
 
 
-def _process_and_key(history: History) -> Ints:
-    process = history.process
+def _owner_and_key(history: History) -> Ints:
+    process = owners(history)
     keys = max(1, len(history.keys))
     if len(process) and (process.min() < 0 or int(process.max()) >= FOREVER // keys):
         process = np.unique(process, return_inverse=True)[1].astype(np.int64)

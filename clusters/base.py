@@ -149,6 +149,15 @@ class Killable(Protocol):
 
 
 @runtime_checkable
+class Delaying(Protocol):
+    """Killed servers are kept away on purpose, until every lease of before is over."""
+
+    @property
+    def restart_delay_s(self) -> float:
+        """How long a killed server stays away at least."""
+
+
+@runtime_checkable
 class Wipeable(Protocol):
     """A killed node can lose its data before it is restarted."""
 

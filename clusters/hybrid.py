@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from clusters import images, redis, zookeeper
 from clusters.base import HARNESS, Cluster, ClusterPlan, Topology
-from clusters.redis import RedisCluster
 from clusters.zookeeper import ZooKeeperCluster
 
 REDIS_NODES = 5
@@ -24,7 +23,7 @@ class HybridCluster(Cluster):
 
     def __init__(self, plan: ClusterPlan) -> None:
         self.plan = plan
-        self._redis = RedisCluster(replace(plan, topology="redlock", size=REDIS_NODES))
+        self._redis = redis.make(replace(plan, topology="redlock", size=REDIS_NODES))
         self._zookeeper = ZooKeeperCluster(
             replace(plan, topology="zookeeper", size=ZOOKEEPER_NODES)
         )

@@ -36,7 +36,8 @@ class Renewals:
             self._thread.start()
 
     def discard(self, hold: Hold) -> None:
-        """Not renewed any more; what is under way is not reported."""
+        """Not renewed any more. A renewal that is under way is still reported if it is acknowledged,
+        for it has happened; a loss is not, for the holder has let go."""
         self._holds.pop(hold.id, None)
 
     def close(self, limit_s: float) -> None:
@@ -49,12 +50,11 @@ class Renewals:
     def _rounds(self) -> None:
         while not self._closed.wait(self._period_s):
             for hold in list(self._holds.values()):
-                self._renew_one(hold)
+                if hold.id in self._holds:  # the one before took its time
+                    self._renew_one(hold)
 
     def _renew_one(self, hold: Hold) -> None:
         answer = self._renew(hold)
-        if hold.id not in self._holds:
-            return
         if isinstance(answer, Granted) and answer.valid_until_ns is not None:
             self._observer.extended(
                 hold,
@@ -62,6 +62,5 @@ class Renewals:
                 acknowledged_ns=time.monotonic_ns(),
                 valid_until_ns=answer.valid_until_ns,
             )
-        elif isinstance(answer, NotHeld):
-            self.discard(hold)
+        elif isinstance(answer, NotHeld) and self._holds.pop(hold.id, None) is not None:
             self._observer.lost(hold)

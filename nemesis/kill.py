@@ -11,7 +11,7 @@ from __future__ import annotations
 from time import monotonic_ns
 from typing import ClassVar
 
-from clusters.base import Cluster, Killable
+from clusters.base import Cluster, Delaying, Killable
 from nemesis.base import SERVERS, Arena, Asked, Fault, NemesisError
 from nemesis.probes import serving, silent
 from nemesis.targets import nobody, note_head, resolve, who
@@ -47,6 +47,8 @@ class Kill(Fault):
         return silent(arena, arena.targets)
 
     def heal(self, arena: Arena) -> None:
+        if isinstance(arena.cluster, Delaying):
+            arena.facts["restart_delay_s"] = arena.cluster.restart_delay_s
         killable(arena).restart(arena.targets)
         arena.facts["restarted_ns"] = monotonic_ns()
 

@@ -32,6 +32,7 @@ from results.gate import Cell, change_words, metrics_of, value_of
 from results.statistics import blocks_of, bootstrap_ratio
 
 Key = tuple[str, str]
+IMAGE: Final = "image "
 Sides = Mapping[Key, tuple[Sequence[Case], Sequence[Case]]]
 Direction = Literal["worse", "better", "as may happen", "open"]
 # Kinds of latency behind the metrics that blocks of a single run give an interval for.
@@ -233,6 +234,11 @@ def _differing(
     parts = []
     for name in in_order(name for facts in (*base, *new) for name in facts):
         old, now = ({facts.get(name, "none") for facts in side} for side in (base, new))
+        if name.startswith(IMAGE):
+            # A run of other locks has other images; that is no other version of one.
+            old, now = old - {"none"}, now - {"none"}
+            if not old or not now:
+                continue
         if old != now or len(old) > 1:
             parts.append(f"{name} {'/'.join(sorted(old))} and {'/'.join(sorted(now))}")
     return [f"other {what}: {'; '.join(parts)}"] if parts else []
@@ -247,10 +253,14 @@ def _machine(run: Stored) -> dict[str, str]:
 def _versions(run: Stored) -> dict[str, str]:
     found = {f"library {n}": str(v) for n, v in (run.versions.get("libraries") or {}).items()}
     found["engine"] = str(run.versions.get("engine"))
+    planned = run.run.plan().get("cases") or ()
+    instead = {ref: name for case in planned for name, ref in case.get("images") or ()}
     for name, image in (run.versions.get("images") or {}).items():
         inside = ", ".join(f"{n} {v}" for n, v in sorted((image.get("versions") or {}).items()))
         # An image that we did not build says nothing of its inside but its identity.
-        found[f"image {name}"] = inside or str(image.get("digest") or image.get("id"))
+        found[f"{IMAGE}{instead.get(name, name)}"] = inside or str(
+            image.get("digest") or image.get("id")
+        )
     return found
 
 

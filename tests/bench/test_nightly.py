@@ -154,6 +154,16 @@ def test_the_endings_are_told_apart_and_name_a_command(
     assert "    again with this" in report
 
 
+def test_what_there_was_no_time_for_is_not_green(
+    night: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Night, "minutes_left", lambda _: 0.5)
+    ending, code, report = ending_of(night(lambda *_: "ok", "ok"), tmp_path)
+    assert (ending, code) == ("inconclusive", 0)
+    assert "no time was left to compare" in report
+    assert "    lockbench regress --base redis=x:1 --new current" in report
+
+
 def test_three_nights_without_an_answer_are_red(night: Any, tmp_path: Path) -> None:
     codes = [ending_of(night(lambda *_: "inconclusive"), tmp_path)[1] for _ in range(3)]
     assert codes == [0, 0, 2]

@@ -149,6 +149,18 @@ def test_promise_outlives_restart(until: float, attempt: float, exposed: bool) -
     assert seen(scene) is exposed
 
 
+def test_a_delayed_restart_only_has_to_meet_a_hold() -> None:
+    """No promise can outlive it; without the delay such a restart shows nothing."""
+
+    def restarted(**facts: Any) -> Scene:
+        scene = shared(Scene()).acquire(1, 0, 1, until=4).acquire(OTHER, 3, 3.5, "fail")
+        rule = "promise-outlives-restart"
+        return scene.fault("wipe", 2, 8, rule, restarted_ns=ns(7), **facts)
+
+    assert seen(restarted(restart_delay_s=4.0))
+    assert not seen(restarted())
+
+
 def test_proven() -> None:
     assert seen(shared(Scene()).acquire(1, 0, 1).fault("clock", 3, 7, "proven", proven=True))
     assert not seen(shared(Scene()).acquire(1, 0, 1).fault("clock", 3, 7, "proven", proven=1))

@@ -10,6 +10,7 @@ import pytest
 from bench.perf_histories import register_history
 from checker.calls import calls_of
 from checker.check import check
+from checker.counters import by_sweep, fewest_reads
 from checker.kinds import MODELS, with_model
 from checker.models import Model, Operation, counter, model_of, register
 from checker.promises import link, promises
@@ -86,6 +87,75 @@ def test_zones_leave_repeated_values_and_compare_and_set_alone() -> None:
     for scene in (twice, swap):
         history = scene.history()
         assert by_zones(history, np.arange(len(history)), None) is None
+
+
+def equal_counter(dice: random.Random) -> History:
+    builder = Builder()
+    initial, step = dice.choice((None, 0, 2)), dice.choice((1, 2, -1))
+    builder.objects["r"] = Object("counter", initial=initial)
+    for process in range(dice.randint(1, 4)):
+        now = dice.randint(0, 3)
+        for _ in range(dice.randint(1, 3)):
+            begin = now + dice.randint(0, 3)
+            now = begin + dice.randint(0, 6)
+            f = dice.choice((F.READ, F.ADD))
+            lost = f is F.ADD and dice.random() < 0.25
+            value = step if f is F.ADD else (initial or 0) + step * dice.randint(0, 4)
+            numbers = {} if f is F.READ and dice.random() < 0.1 else {"value": value}
+            builder.add(
+                process=process, f=int(f), outcome=int(Type.INFO if lost else Type.OK), key="r",
+                invoke_ns=begin, complete_ns=NULL if lost else now, numbers=numbers,
+            )  # fmt: skip
+    return builder.finish()
+
+
+def test_the_sweep_agrees_where_amounts_are_equal() -> None:
+    dice = random.Random("sweep")
+    valid = 0
+    for _ in range(4000):
+        history = equal_counter(dice)
+        rows, initial = np.arange(len(history)), history.object_of("r").initial
+        found = by_sweep(history, rows, initial)
+        assert found is not None
+        model, made = calls(history)
+        expected = linearizable(model, made)
+        valid += expected
+        assert found.result == ("valid" if expected else "invalid"), made
+        if not expected:
+            few = fewest_reads(history, rows, initial, found.failed)
+            kept = rows[(history.f == F.ADD) | np.isin(rows, few)]
+            assert not linearizable(model, [made[i] for i in _numbers(history, kept)])
+    assert 400 < valid < 3600
+
+
+def _numbers(history: History, rows: np.ndarray) -> list[int]:
+    """The places of rows among the calls, which leave out reads without an answer."""
+    where = calls_of(Case(history, promises(history, link(history))), link(history), 0, "counter")[
+        1
+    ]
+    return [where.index(row) for row in rows.tolist() if row in where]
+
+
+def test_the_sweep_leaves_different_amounts_alone() -> None:
+    scene = Scene(key="r").kind("counter").op(F.ADD, 1, 0, 1, value=3, named=False)
+    history = scene.op(F.ADD, 1, 2, 3, value=4, named=False).history()
+    assert by_sweep(history, np.arange(2), None) is None
+
+
+def test_a_long_counter_is_decided_in_one_sweep() -> None:
+    """Twenty adds are always under way: a search would try their subsets."""
+    for wrong in (False, True):
+        scene = Scene(key="c").kind("counter")
+        for i in range(3000):
+            scene.op(F.ADD, i % 20, i, i + 20.5, value=1, named=False)
+            if i % 10 == 0:
+                seen = max(0, i - 10)
+                scene.op(F.READ, 30, i + 0.1, i + 0.2, value=seen, named=False)
+        # All adds are over by then.
+        scene.op(F.READ, 31, 4000, 4001, value=2999 if wrong else 3000, named=False)
+        verdict = check(scene.history()).verdicts["linearizable"]
+        assert verdict.result == ("invalid" if wrong else "valid")
+        assert wrong == any(e["process"] == "31" for e in verdict.evidence)
 
 
 def calls(history: History) -> tuple[Model, list[Call]]:

@@ -91,6 +91,7 @@ def make(tmp_path: Path) -> Make:
         }
         document |= changes.pop("case", {})
         folder.write_case(document)
+        run.write_plan({"cases": [{"images": changes.pop("images", [])}]})
         run.write_machine({"cpu": "A", "memory_bytes": 2**33} | changes.pop("machine", {}))
         run.write_versions({"libraries": {"redis": "8.1.0"}} | changes.pop("versions", {}))
         run.write_results({"cases": [document], "ending": document["ending"]})
@@ -131,6 +132,20 @@ def test_a_verdict_that_got_worse_counts_although_numbers_do_not(make: Make) -> 
 def test_other_experiments_are_named(make: Make, changes: dict[str, Any], said: str) -> None:
     base, new = stored_set(make("a")), stored_set(make("b", **changes))
     assert said in " ".join(differences(base, new)).replace("8.0.1 and 8.1.0", "8.1.0 and 8.0.1")
+
+
+def image(version: str) -> dict[str, Any]:
+    return {"versions": {"redis-server": version}}
+
+
+def test_another_image_is_another_version_and_one_more_is_not(make: Make) -> None:
+    old = {"libraries": {}, "images": {"redis": image("8.0")}}
+    swapped = {"libraries": {}, "images": {"redis:7.4": {"id": "sha256:abc"}}}
+    more = {"libraries": {}, "images": {"redis": image("8.0"), "etcd": image("3.6")}}
+    base = stored_set(make("a", versions=old))
+    other = stored_set(make("b", versions=swapped, images=[["redis", "redis:7.4"]]))
+    assert "image redis redis-server 8.0 and sha256:abc" in " ".join(differences(base, other))
+    assert differences(base, stored_set(make("c", versions=more))) == []
 
 
 def test_an_edited_verdict_is_refused(make: Make) -> None:

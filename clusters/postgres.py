@@ -1,0 +1,252 @@
+"""PostgreSQL: a primary and one streaming replica, asynchronous (``postgres``) or not
+(``postgres-sync``: a commit waits until the replica has it on disk).
+
+Node 1 begins as the primary. Every node has one port, for clients and for replication, and is known
+everywhere as 127.0.0.1 and that port. Clients try the nodes in order and keep the first that takes
+writes, as libpq does with ``target_session_attrs=read-write``.
+
+Nothing is failed over by itself. ``promote`` is the operator's ``pg_promote``; it does not stop the
+old primary, which takes writes for as long as it runs. When it is reached again, by a heal or a
+restart, it is rebuilt as a replica of the new one from a base backup, as failover managers do. It
+needs its links for that, so heal before you restart.
+
+What serving means: a primary commits a transaction, a replica answers a query.
+
+Needs our own image, which carries the data directory that both nodes start from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
+from clusters.launch import START_LIMIT_S, Server
+from clusters.links import PeerPort
+from clusters.pgwire import USER, Session
+from clusters.pods import PROBE_LIMIT_S, PodCluster
+from clusters.wire import PROBE_FAILURES, Address, ProbeFailed
+
+CONFIG = "/lockbench/postgresql.conf"
+ACCESS = "/lockbench/pg_hba.conf"
+DATA = "/lockbench/data"
+ASK_LIMIT_S = 0.5
+
+ANYBODY = "host all all 0.0.0.0/0 trust\nhost replication all 0.0.0.0/0 trust\n"
+# PostgreSQL refuses to run as root.
+AS_POSTGRES = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups")
+
+SETTINGS = {
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "synchronous_standby_names": "",
+    "wal_retrieve_retry_interval": "200ms",
+    "wal_receiver_timeout": "5s",
+    "wal_sender_timeout": "5s",
+    "shared_buffers": "32MB",
+    "max_connections": "300",
+}
+SYNC_SETTINGS = {**SETTINGS, "synchronous_standby_names": "*"}
+
+
+class PostgresCluster(PodCluster):
+    """Two servers."""
+
+    kind = "postgres"
+    peers = (PeerPort("postgres"),)
+    settings: Mapping[str, str] = SETTINGS
+
+    def __init__(self, plan: ClusterPlan) -> None:
+        super().__init__(plan)
+        self._leads = 1  # the last node that was made the primary
+        self._deposed: set[int] = set()  # was primary and may still think so
+
+    def peer_port(self, which: int, node: int) -> int:
+        """The client port: PostgreSQL has no other."""
+        return self.port(node)
+
+    def server(self, node: int) -> Server:
+        """A primary, a replica from the image's own data, or one from a base backup."""
+        config = {
+            **self.settings,
+            "hba_file": ACCESS,
+            "listen_addresses": "*",
+            "unix_socket_directories": "",
+            "port": str(self.port(node)),
+            "hot_standby": "on",
+            "primary_conninfo": (
+                f"host=127.0.0.1 port={self.port(self._leads)} user={USER} "
+                f"application_name={self.node_name(node)}"
+            ),
+        }
+        text = "".join(f"{name} = '{value}'\n" for name, value in config.items())
+        files = {CONFIG: text.encode(), ACCESS: ANYBODY.encode()}
+        command = ["postgres", "-D", DATA, "-c", f"config_file={CONFIG}"]
+        if node in self._deposed:
+            source = f"--host=127.0.0.1 --port={self.port(self._leads)} --username={USER}"
+            backup = f"pg_basebackup {source} --pgdata={DATA} --checkpoint=fast"
+            ready = f"rm -rf {DATA} && {backup} && touch {DATA}/standby.signal"
+            command = ["sh", "-c", f"{ready} && exec {' '.join(command)}"]
+        elif node != self._leads:
+            files[f"{DATA}/standby.signal"] = b""
+        return Server([*AS_POSTGRES, *command], files=files)
+
+    def before_linking(self, peer: PeerPort) -> None:
+        """When all answer, so that nobody is hung up on."""
+
+        def await_answer(node: int) -> None:
+            at = self._peer_address(0, node)
+            self._poll(
+                lambda: self.check_answer(at, PROBE_LIMIT_S),
+                START_LIMIT_S,
+                f"{self.node_name(node)} does not answer",
+            )
+
+        self._each(self.nodes, await_answer)
+
+    # --- roles ---
+
+    def primary(self) -> int | None:
+        """Of the nodes that take writes, the one that was promoted last."""
+        lines = dict(zip(self.nodes, self._each(self.nodes, self._timeline), strict=True))
+        writable = {node: line for node, line in lines.items() if line}
+        return max(writable, key=lambda node: writable[node]) if writable else None
+
+    def replicas(self) -> Sequence[int]:
+        """The nodes that only replay."""
+        lines = dict(zip(self.nodes, self._each(self.nodes, self._timeline), strict=True))
+        return [node for node, line in lines.items() if line == 0]
+
+    def promote(self, node: int, timeout_s: float) -> None:
+        """``pg_promote`` on the replica."""
+        if self.primary() == node:
+            return
+        try:
+            with Session(self.address(HARNESS, node), timeout_s) as session:
+                done = session.query(f"SELECT pg_promote(true, {max(1, round(timeout_s))})")
+        except PROBE_FAILURES as error:
+            raise ClusterError(f"{self.node_name(node)} was not promoted: {error}") from error
+        if done != [["t"]]:
+            raise ClusterError(f"{self.node_name(node)} was not promoted in {timeout_s} s")
+        self._deposed.add(self._leads)
+        self._deposed.discard(node)
+        self._leads = node
+
+    # --- what comes back ---
+
+    def heal(self) -> None:
+        """Restore every link; an old primary that still runs is rebuilt as a replica."""
+        super().heal()
+        back = self._deposed - self._killed
+        if back:
+            self.unpause(back & self._paused)
+            self.kill(back)
+            self.restart(back)
+
+    def restart(self, nodes: Iterable[int]) -> None:
+        """Start killed nodes; an old primary is rebuilt as a replica."""
+        chosen = list(nodes)
+        self._each([node for node in chosen if node in self._deposed], self._replace)
+        super().restart(chosen)
+        self._deposed.difference_update(chosen)
+
+    # --- probes ---
+
+    def check_link(self, address: Address, limit_s: float) -> None:
+        """A primary's transaction that is then found committed; a replica's answer."""
+        with Session(address, limit_s) as session:
+            if (written := _write(session)) is None:
+                return
+            found = session.query(f"SELECT pg_xact_status('{written}'::xid8)")
+            if found != [["committed"]]:
+                raise ProbeFailed(f"transaction {written} is {found}")
+
+    def check_write(self, address: Address, limit_s: float) -> None:
+        """A primary's transaction, a replica's answer."""
+        with Session(address, limit_s) as session:
+            _write(session)
+
+    def check_answer(self, address: Address, limit_s: float) -> None:
+        """A session is accepted, which is refused while data is being recovered."""
+        with Session(address, limit_s):
+            pass
+
+    @contextmanager
+    def pinger(self, address: Address) -> Iterator[Callable[[], None]]:
+        """The empty query."""
+        with Session(address, 2.0) as session:
+
+            def ping() -> None:
+                session.renew(2.0)
+                session.query("")
+
+            yield ping
+
+    # --- verifying ---
+
+    def _verify(self, limit_s: float) -> None:
+        super()._verify(limit_s)
+        self._poll(self._verify_replication, limit_s, "no replication")
+
+    def _verify_replication(self) -> None:
+        """Everybody else follows the primary as declared, and has what it wrote."""
+        primary, replicas = self.primary(), self.replicas()
+        if primary is None or len(replicas) != self.plan.size - 1:
+            raise ProbeFailed(f"primary {primary}, replicas {replicas}")
+        way = "sync" if self.settings["synchronous_standby_names"] else "async"
+        with Session(self.address(HARNESS, primary), PROBE_LIMIT_S) as session:
+            _write(session)
+            ((end,),) = session.query("SELECT pg_current_wal_lsn()")
+            seen = session.query(
+                "SELECT application_name, state, sync_state FROM pg_stat_replication ORDER BY 1"
+            )
+        if seen != [[self.node_name(node), "streaming", way] for node in replicas]:
+            raise ProbeFailed(f"{self.node_name(primary)} is followed by {seen}")
+        for node in replicas:
+            with Session(self.address(HARNESS, node), PROBE_LIMIT_S) as session:
+                behind = f"SELECT pg_last_wal_replay_lsn() >= '{end}'"
+                if session.query(behind) != [["t"]]:
+                    raise ProbeFailed(f"{self.node_name(node)} has not replayed {end}")
+
+    def _timeline(self, node: int) -> int | None:
+        """Of a node that takes writes, its timeline; 0: it only replays; None: no answer."""
+        try:
+            with Session(self.address(HARNESS, node), ASK_LIMIT_S) as session:
+                ((replays,),) = session.query("SELECT pg_is_in_recovery()")
+                if replays == "t":
+                    return 0
+                ((name,),) = session.query("SELECT pg_walfile_name(pg_current_wal_lsn())")
+        except PROBE_FAILURES:
+            return None
+        return int(str(name)[:8], 16)
+
+
+class SyncPostgresCluster(PostgresCluster):
+    """Two servers; a commit waits for the replica."""
+
+    settings = SYNC_SETTINGS
+
+
+def _write(session: Session) -> str | None:
+    """Commit something on a primary and return the transaction's id; on a replica, do nothing."""
+    if session.query("SELECT pg_is_in_recovery()") == [["t"]]:
+        return None
+    # It assigns an id and writes to the log, and so waits for disk and replica as any commit does.
+    ((written, _),) = session.query(
+        "SELECT pg_current_xact_id(), pg_logical_emit_message(true, 'lockbench', 'probe')"
+    )
+    return written
+
+
+TOPOLOGIES = tuple(
+    Topology(
+        name=name,
+        sizes=(2,),
+        default_size=2,
+        image="postgres",
+        settings={"nodes": "primary and streaming replica", **made.settings},
+        make=made,
+        quorum=False,
+    )
+    for name, made in (("postgres", PostgresCluster), ("postgres-sync", SyncPostgresCluster))
+)

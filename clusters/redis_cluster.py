@@ -1,0 +1,324 @@
+"""Redis Cluster: three primaries that share the slots, and a replica of each.
+
+Nodes 1 to 3 begin as primaries, 4 to 6 as their replicas. Every node announces 127.0.0.1, a port
+for clients and replication, and a port for the cluster bus; both have links. Replication is
+asynchronous.
+
+The nodes know each other, their roles and their slots from the first start (``nodes.conf``), as
+they would after a restart. Until everything is verified they wait for a long time before they call
+anybody down. Then ``cluster-node-timeout`` is set to what is declared and written into their
+configuration.
+
+There is a primary for each third of the slots. ``primary`` and ``replicas`` are those of the slot
+of the key that faults are aimed at, ``AIMED_KEY``.
+
+What serving means: a primary completes a write to one of its own slots, a replica a read.
+https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import itertools
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from clusters import resp
+from clusters.base import HARNESS, ClusterError, Topology
+from clusters.launch import POLL_S, START_LIMIT_S, Server
+from clusters.links import PeerPort
+from clusters.pods import PROBE_LIMIT_S, PodCluster
+from clusters.redis import CONFIG, DATA
+from clusters.redis import SETTINGS as REDIS_SETTINGS
+from clusters.resp import ask_once
+from clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
+
+AIMED_KEY = "aimed"  # the load's, which this layer does not know; a test holds them together
+PRIMARIES = 3
+SIZE = 2 * PRIMARIES
+SLOTS = 16384
+ASK_LIMIT_S = 0.5
+# While the cluster comes up, nothing is failed over.
+PATIENT_MS = 30_000
+TIMEOUT = "cluster-node-timeout"
+
+REPLICATION_SETTINGS = {
+    "repl-diskless-sync-delay": "0",
+    "repl-ping-replica-period": "1",
+    "repl-timeout": "5",
+}
+SETTINGS = {
+    "nodes": "1 to 3 begin as primaries, 4 to 6 as their replicas",
+    "replication": "asynchronous",
+    **REDIS_SETTINGS,
+    **REPLICATION_SETTINGS,
+    TIMEOUT: "1000",
+    "cluster-require-full-coverage": "yes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A node as another one, or itself, describes it (one line of CLUSTER NODES)."""
+
+    id: str
+    port: int
+    flags: frozenset[str]
+    primary: str  # of a replica, the id of its primary
+    slots: tuple[range, ...]
+
+    @classmethod
+    def read(cls, line: str) -> Seen:
+        """ValueError for what is no such line."""
+        id_, address, flags, primary, _, _, _, _, *slots = line.split()
+        port = address.partition("@")[0].rpartition(":")[2]
+        ranges = tuple(map(_range, (slot for slot in slots if not slot.startswith("["))))
+        return cls(id_, int(port), frozenset(flags.split(",")), primary, ranges)
+
+
+class RedisClusterCluster(PodCluster):
+    """Six servers."""
+
+    kind = "redis"
+    peers = (PeerPort("redis"), PeerPort("bus"))
+
+    def peer_port(self, which: int, node: int) -> int:
+        """The client port, which replication uses too, or the bus."""
+        return self.port(node) if which == 0 else super().peer_port(which, node)
+
+    def server(self, node: int) -> Server:
+        """A server that knows the cluster."""
+        config = {
+            "port": str(self.port(node)),
+            "bind": "0.0.0.0",  # noqa: S104 - in its own namespace, for the pod's Toxiproxy
+            "protected-mode": "no",
+            "dir": DATA,
+            "cluster-enabled": "yes",
+            "cluster-config-file": "nodes.conf",
+            "cluster-port": str(self.peer_port(1, node)),
+            "cluster-announce-ip": "127.0.0.1",
+            "cluster-announce-port": str(self.port(node)),
+            "cluster-announce-bus-port": str(self.peer_port(1, node)),
+            "cluster-require-full-coverage": SETTINGS["cluster-require-full-coverage"],
+            TIMEOUT: str(PATIENT_MS),
+            **REDIS_SETTINGS,
+            **REPLICATION_SETTINGS,
+        }
+        text = "".join(f"{name} {value}\n" for name, value in config.items())
+        known = "".join(self._described(other, myself=other == node) for other in self.nodes)
+        known += f"vars currentEpoch {PRIMARIES} lastVoteEpoch 0\n"
+        files = {CONFIG: text.encode(), f"{DATA}/nodes.conf": known.encode()}
+        return Server(["redis-server", CONFIG], files=files)
+
+    def before_linking(self, peer: PeerPort) -> None:
+        """When all answer, so that nobody is hung up on."""
+
+        def await_answer(node: int) -> None:
+            at = self._peer_address(0, node)
+            self._poll(
+                lambda: self.check_answer(at, PROBE_LIMIT_S),
+                START_LIMIT_S,
+                f"{self.node_name(node)} does not answer",
+            )
+
+        self._each(self.nodes, await_answer)
+
+    # --- roles ---
+
+    def primary(self) -> int | None:
+        """Whom most nodes that answer call the owner of the aimed key's slot."""
+        views = [view for view in self._each(self.nodes, self._view) if view]
+        owners = Counter(_owner(view, slot_of(AIMED_KEY)) for view in views)
+        if not owners:
+            return None
+        owner, count = owners.most_common(1)[0]
+        return self._node_at(owner) if count > len(views) // 2 else None
+
+    def replicas(self) -> Sequence[int]:
+        """The nodes that follow this primary, as it says itself."""
+        primary = self.primary()
+        view = self._view(primary) if primary is not None else []
+        mine = [seen.id for seen in view if "myself" in seen.flags]
+        found = [self._node_at(seen.port) for seen in view if seen.primary in mine]
+        return sorted(node for node in found if node is not None)
+
+    def promote(self, node: int, timeout_s: float) -> None:
+        """``CLUSTER FAILOVER TAKEOVER`` on the replica, unless it was elected before."""
+        until = time.monotonic() + timeout_s
+        complaint = "most nodes do not see it as the primary"
+        while self.primary() != node:
+            try:
+                at = self.address(HARNESS, node)
+                role = resp.items(ask_once(at, ASK_LIMIT_S, "ROLE"))[0]
+                if role == "slave":
+                    ask_once(at, ASK_LIMIT_S, "CLUSTER", "FAILOVER", "TAKEOVER")
+            except PROBE_FAILURES as error:
+                complaint = str(error)
+            if time.monotonic() > until:
+                raise ClusterError(
+                    f"{self.node_name(node)} was not promoted in {timeout_s} s: {complaint}"
+                )
+            time.sleep(POLL_S)
+
+    # --- probes ---
+
+    def check_link(self, address: Address, limit_s: float) -> None:
+        """As ``check_write``, and a primary's write is read back."""
+        with Line(address, limit_s) as line:
+            _check(line, read=True)
+
+    def check_write(self, address: Address, limit_s: float) -> None:
+        """A primary's write to one of its slots, a replica's read."""
+        with Line(address, limit_s) as line:
+            _check(line, read=False)
+
+    def check_answer(self, address: Address, limit_s: float) -> None:
+        """A pong, which is refused for as long as data is being loaded."""
+        ask_once(address, limit_s, "PING")
+
+    @contextmanager
+    def pinger(self, address: Address) -> Iterator[Callable[[], None]]:
+        """PING."""
+        with Line(address, limit_s=2.0) as line:
+
+            def ping() -> None:
+                line.renew(2.0)
+                resp.ask(line, "PING")
+
+            yield ping
+
+    # --- verifying ---
+
+    def _verify(self, limit_s: float) -> None:
+        self._each(
+            self.nodes,
+            lambda node: self._poll(
+                lambda: self._verify_state(node),
+                limit_s,
+                f"{self.node_name(node)} does not see a whole cluster",
+            ),
+        )
+        super()._verify(limit_s)
+        self._each(
+            self.nodes,
+            lambda node: self._poll(
+                lambda: self._verify_replication(node),
+                limit_s,
+                f"no replication from {self.node_name(node)}",
+            ),
+        )
+        for node in self.nodes:
+            at = self.address(HARNESS, node)
+            ask_once(at, PROBE_LIMIT_S, "CONFIG", "SET", TIMEOUT, SETTINGS[TIMEOUT])
+            ask_once(at, PROBE_LIMIT_S, "CONFIG", "REWRITE")
+
+    def _verify_state(self, node: int) -> None:
+        """It calls the cluster whole and is connected to everybody."""
+        at = self.address(HARNESS, node)
+        state = str(ask_once(at, PROBE_LIMIT_S, "CLUSTER", "INFO")).split()
+        for line in (
+            "cluster_state:ok",
+            f"cluster_slots_ok:{SLOTS}",
+            f"cluster_known_nodes:{SIZE}",
+        ):
+            if line not in state:
+                raise ProbeFailed(f"it does not say {line}")
+        nodes = str(ask_once(at, PROBE_LIMIT_S, "CLUSTER", "NODES")).splitlines()
+        away = [line for line in nodes if line.split()[7] != "connected" or "fail" in line]
+        if away:
+            raise ProbeFailed(f"it is not connected to all: {away[0]}")
+
+    def _verify_replication(self, node: int) -> None:
+        with Line(self.address(HARNESS, node), PROBE_LIMIT_S) as line:
+            if resp.items(resp.ask(line, "ROLE"))[0] == "master":
+                _check(line, read=True, replicas=1)
+
+    # --- asking ---
+
+    def _view(self, node: int) -> list[Seen]:
+        """The cluster as a node sees it; nothing when it does not answer."""
+        try:
+            said = ask_once(self.address(HARNESS, node), ASK_LIMIT_S, "CLUSTER", "NODES")
+            return [Seen.read(line) for line in str(said).splitlines()]
+        except PROBE_FAILURES:
+            return []
+
+    def _node_at(self, port: int | None) -> int | None:
+        return next((node for node in self.nodes if self.port(node) == port), None)
+
+    # --- configuration ---
+
+    def _described(self, node: int, *, myself: bool) -> str:
+        """A line of nodes.conf."""
+        shard = (node - 1) % PRIMARIES
+        leads = node <= PRIMARIES
+        at = f"127.0.0.1:{self.port(node)}@{self.peer_port(1, node)},"
+        at += f",tls-port=0,shard-id={self._id(f'shard-{shard}')}"
+        flags = ("myself," if myself else "") + ("master" if leads else "slave")
+        primary = "-" if leads else self._id(str(shard + 1))
+        slots = f" {_first(shard)}-{_first(shard + 1) - 1}" if leads else ""
+        return f"{self._id(str(node))} {at} {flags} {primary} 0 0 {shard + 1} connected{slots}\n"
+
+    def _id(self, what: str) -> str:
+        """Forty digits, as a node draws them itself."""
+        return hashlib.sha1(f"{self.id}-{what}".encode(), usedforsecurity=False).hexdigest()
+
+
+def slot_of(key: str) -> int:
+    """The slot of a key; of ``{tag}`` in it, where it has one."""
+    before, opened, rest = key.partition("{")
+    tag, closed, _ = rest.partition("}")
+    hashed = tag if opened and closed and tag else key
+    del before
+    return binascii.crc_hqx(hashed.encode(), 0) % SLOTS
+
+
+def _check(line: Line, *, read: bool, replicas: int = 0) -> None:
+    view = [Seen.read(text) for text in str(resp.ask(line, "CLUSTER", "NODES")).splitlines()]
+    (myself,) = (seen for seen in view if "myself" in seen.flags)
+    if "master" in myself.flags:
+        if myself.slots:
+            tag = f"{{{_tag_in(myself.slots)}}}"
+            resp.write_and_delete(line, tag=tag, read=read, replicas=replicas)
+        return
+    (primary,) = (seen for seen in view if seen.id == myself.primary)
+    resp.ask(line, "READONLY")
+    resp.ask(line, "GET", f"lockbench:probe:{{{_tag_in(primary.slots)}}}")
+
+
+def _tag_in(slots: Sequence[range]) -> str:
+    """A tag whose slot is one of these."""
+    if not slots:
+        raise ProbeFailed("its primary has no slots")
+    tags = map(str, itertools.count())
+    return next(tag for tag in tags if any(slot_of(tag) in part for part in slots))
+
+
+def _owner(view: Sequence[Seen], slot: int) -> int | None:
+    """The port of the node that owns a slot in this view."""
+    owners = (seen.port for seen in view if any(slot in part for part in seen.slots))
+    return next(owners, None)
+
+
+def _range(text: str) -> range:
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def _first(shard: int) -> int:
+    return shard * SLOTS // PRIMARIES
+
+
+TOPOLOGY = Topology(
+    name="redis-cluster",
+    sizes=(SIZE,),
+    default_size=SIZE,
+    image="redis",
+    settings=SETTINGS,
+    make=RedisClusterCluster,
+    quorum=False,
+)

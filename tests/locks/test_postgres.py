@@ -1,0 +1,334 @@
+"""The PostgreSQL locks against a scripted server: every error, and what it must mean.
+
+What the server itself does (queues, rows, sequences) is held to by the conformance tests.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+
+import pytest
+
+from locks import postgres_advisory, postgres_for_update
+from locks.base import (
+    Address,
+    Denied,
+    Granted,
+    Hold,
+    NoObserver,
+    NotHeld,
+    Observer,
+    Released,
+    System,
+    Unknown,
+    new_hold_id,
+)
+from locks.postgres_recipe import PostgresRecipe
+from tests.locks.fakes import closed_port, hang_up
+from tests.locks.test_redis_token import said
+
+TIMEOUT_S = 0.2
+
+SYSTEMS = [postgres_advisory.SYSTEM, postgres_for_update.SYSTEM]
+ROWS = [(system, row) for system in SYSTEMS for row in system.outcomes]
+
+# What a client sends first when it takes the lock, and when it gives it back.
+TAKES = r"pg_try_advisory_lock|pg_advisory_lock|FOR UPDATE"
+GIVES_BACK = r"pg_advisory_unlock|COMMIT"
+
+
+@dataclass(frozen=True)
+class Error:
+    """An error reply; the session goes on unless it ends it."""
+
+    code: str
+    ends: bool = False
+
+
+class Silent:
+    """No answer, ever."""
+
+
+class Close:
+    """The connection breaks before the answer."""
+
+
+class Nonsense:
+    """Bytes that are no message."""
+
+
+Action = Error | Silent | Close | Nonsense
+
+LOCKED = Error("55P03")
+TERMINATED = Error("57P01", ends=True)
+FULL = Error("53300", ends=True)
+OUT_OF_MEMORY = Error("53200")
+
+ACTIONS: dict[str, Action] = {
+    "lock not available": LOCKED,
+    "error reply": OUT_OF_MEMORY,
+    "silent": Silent(),
+    "closes": Close(),
+    "nonsense": Nonsense(),
+    "terminated": TERMINATED,
+}
+
+
+class FakePostgres:
+    """It grants every lock. ``on(pattern, action)`` replaces the next answer to such a query."""
+
+    def __init__(self) -> None:
+        self.replays = False
+        self.queries: list[str] = []
+        self.connections: list[socket.socket] = []
+        self._fence = 0
+        self._planned: dict[str, deque[Action]] = {}
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = Address(*self._listener.getsockname())
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def on(self, pattern: str, action: Action) -> None:
+        self._planned.setdefault(pattern, deque()).append(action)
+
+    def stop(self) -> None:
+        self._listener.close()
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        for connection in self.connections:
+            hang_up(connection)
+        self.connections.clear()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                self.connections.append(connection)
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with suppress(OSError, struct.error), connection, connection.makefile("rb") as stream:
+            (size,) = struct.unpack("!i", stream.read(4))
+            stream.read(size - 4)
+            if self._plan("startup") is not None:
+                connection.sendall(_error(FULL))
+                return
+            connection.sendall(_message(b"R", struct.pack("!i", 0)) + _ready())
+            while head := stream.read(5):
+                kind, size = struct.unpack("!ci", head)
+                text = stream.read(size - 4).rstrip(b"\0").decode()
+                if kind != b"Q" or not self._answer(connection, text):
+                    return
+
+    def _plan(self, sql: str) -> Action | None:
+        for pattern, actions in self._planned.items():
+            if actions and re.search(pattern, sql):
+                return actions.popleft()
+        return None
+
+    def _answer(self, connection: socket.socket, sql: str) -> bool:
+        self.queries.append(sql)
+        match self._plan(sql):
+            case Error(ends=ends) as error:
+                connection.sendall(_error(error) + (b"" if ends else _ready()))
+                return not ends
+            case Silent():
+                while connection.recv(4096):
+                    pass
+                return False
+            case Close():
+                return False
+            case Nonsense():
+                connection.sendall(b"\x00\x00\x00\x00\x00nonsense")
+                return True
+        connection.sendall(self._rows(sql) + _message(b"C", b"SELECT 1\0") + _ready())
+        return True
+
+    def _rows(self, sql: str) -> bytes:
+        if "nextval" in sql:
+            self._fence += 1
+            return _row(20, str(self._fence))
+        if "pg_is_in_recovery" in sql:
+            return _row(16, "t" if self.replays else "f")
+        return _row(16, "t") if sql.startswith("SELECT") or "SELECT" in sql else b""
+
+
+def _message(kind: bytes, body: bytes) -> bytes:
+    return kind + struct.pack("!i", 4 + len(body)) + body
+
+
+def _ready() -> bytes:
+    return _message(b"Z", b"I")
+
+
+def _error(error: Error) -> bytes:
+    fields = {"S": "FATAL" if error.ends else "ERROR", "C": error.code, "M": "as planned"}
+    return _message(b"E", "".join(f"{k}{v}\0" for k, v in fields.items()).encode() + b"\0")
+
+
+def _row(oid: int, value: str) -> bytes:
+    column = b"x\0" + struct.pack("!ihihih", 0, 0, oid, -1, -1, 0)
+    data = struct.pack("!hi", 1, len(value)) + value.encode()
+    return _message(b"T", struct.pack("!h", 1) + column) + _message(b"D", data)
+
+
+@pytest.fixture
+def server() -> Iterator[FakePostgres]:
+    fake = FakePostgres()
+    yield fake
+    fake.stop()
+
+
+def connect(system: System, *nodes: Address, observer: Observer | None = None) -> PostgresRecipe:
+    lock = system.connect(nodes, timeout_s=TIMEOUT_S, ttl_s=3.0, observer=observer or NoObserver())
+    assert isinstance(lock, PostgresRecipe)
+    return lock
+
+
+def take(lock: PostgresRecipe, *, wait_s: float = 0.0) -> object:
+    return lock.acquire("k", hold_id=new_hold_id(), ttl_s=3.0, wait_s=wait_s)
+
+
+def granted(lock: PostgresRecipe) -> Granted:
+    answer = take(lock)
+    assert isinstance(answer, Granted), answer
+    return answer
+
+
+def soon(what: Callable[[], object], limit_s: float = 5.0) -> bool:
+    until = time.monotonic() + limit_s
+    while not what():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+@pytest.mark.parametrize(("system", "row"), ROWS, ids=[f"{s.name}-{row}" for s, row in ROWS])
+def test_every_error_means_what_the_table_says(
+    server: FakePostgres, system: System, row: str
+) -> None:
+    call, _, error = row.partition(": ")
+    at = closed_port() if error == "no server" else server.address
+    with closing(connect(system, at)) as lock:
+        if call == "acquire":
+            answer = _acquire(server, lock, error)
+        else:
+            answer = _release(server, lock, error)
+    assert said(answer) == system.outcomes[row]
+
+
+def _acquire(server: FakePostgres, lock: PostgresRecipe, error: str) -> object:
+    if error == "nobody takes writes":
+        server.replays = True
+    elif error == "session refused":
+        server.on("startup", FULL)
+    elif error != "no server":
+        server.on(TAKES, ACTIONS[error])
+    return take(lock)
+
+
+def _release(server: FakePostgres, lock: PostgresRecipe, error: str) -> object:
+    hold = granted(lock).hold
+    if error == "session gone":
+        server.hang_up()
+        assert soon(hold.handle.gone)
+    else:
+        server.on(GIVES_BACK, ACTIONS[error])
+    return lock.release(hold)
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.losses: list[Hold] = []
+
+    def extended(
+        self, hold: Hold, *, sent_ns: int, acknowledged_ns: int, valid_until_ns: int
+    ) -> None:
+        raise AssertionError("nothing is extended")
+
+    def lost(self, hold: Hold) -> None:
+        self.losses.append(hold)
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+def test_a_lost_session_is_noticed_once_and_the_hold_is_over(
+    server: FakePostgres, system: System
+) -> None:
+    listener = Listener()
+    with closing(connect(system, server.address, observer=listener)) as lock:
+        first = granted(lock).hold
+        server.hang_up()
+        assert soon(lambda: listener.losses == [first])
+        assert isinstance(lock.release(first), NotHeld)
+        second = granted(lock).hold
+        assert isinstance(lock.release(second), Released)
+        assert isinstance(lock.release(second), NotHeld)
+    assert listener.losses == [first]
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+def test_a_released_session_serves_the_next_hold(server: FakePostgres, system: System) -> None:
+    with closing(connect(system, server.address)) as lock:
+        first = granted(lock).hold
+        assert isinstance(lock.release(first), Released)
+        assert granted(lock).hold.handle is first.handle
+        assert len(server.connections) == 1
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+def test_each_hold_has_a_session_of_its_own(server: FakePostgres, system: System) -> None:
+    with closing(connect(system, server.address)) as lock:
+        assert granted(lock).hold.handle is not granted(lock).hold.handle
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+def test_it_goes_to_the_first_node_that_takes_writes(server: FakePostgres, system: System) -> None:
+    replica = FakePostgres()
+    replica.replays = True
+    with closing(connect(system, closed_port(), replica.address, server.address)) as lock:
+        granted(lock)
+    assert replica.queries == ["SELECT pg_is_in_recovery()"]
+    replica.stop()
+
+
+def test_a_wait_is_the_servers_with_its_limit(server: FakePostgres) -> None:
+    for system, limit in zip(SYSTEMS, ("SET lock_timeout", "SET LOCAL lock_timeout"), strict=True):
+        with closing(connect(system, server.address)) as lock:
+            assert isinstance(take(lock, wait_s=1), Granted)
+            (asked,) = [sql for sql in server.queries if limit in sql]
+            limit_ms = int(re.findall(r"lock_timeout = (\d+)", asked)[0])
+            assert 500 < limit_ms <= 1000
+            server.on(TAKES, LOCKED)
+            assert take(lock, wait_s=1) == Denied("gave-up: held")
+        server.queries.clear()
+
+
+def test_waiting_outlives_a_server_that_is_away(server: FakePostgres) -> None:
+    server.on("startup", FULL)
+    with closing(connect(postgres_advisory.SYSTEM, server.address)) as lock:
+        assert isinstance(take(lock, wait_s=2), Granted)
+
+
+def test_a_refused_row_lock_leaves_no_transaction_open(server: FakePostgres) -> None:
+    with closing(connect(postgres_for_update.SYSTEM, server.address)) as lock:
+        server.on(TAKES, LOCKED)
+        assert take(lock) == Denied("held")
+        assert server.queries[-1] == "ROLLBACK"
+
+
+def test_a_broken_request_does_not_count_as_held(server: FakePostgres) -> None:
+    listener = Listener()
+    with closing(connect(postgres_advisory.SYSTEM, server.address, observer=listener)) as lock:
+        server.on(TAKES, Close())
+        assert isinstance(take(lock), Unknown)
+        granted(lock)
+    assert listener.losses == []

@@ -1,0 +1,164 @@
+"""redis-cluster against scripted servers: whom it asks, what it follows, what errors mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from clusters.redis_cluster import slot_of
+from locks import redis_cluster
+from locks.base import Granted, NoObserver, Released, Unknown, new_hold_id
+from locks.redis_cluster import SYSTEM, RedisClusterLock
+from tests.locks.fakes import Close, FakeRedis, Late, Reply
+from tests.locks.test_redis_token import ACTIONS, said
+
+TTL_S = 0.5
+TIMEOUT_S = 0.2
+CLUSTERDOWN = Reply(b"-CLUSTERDOWN The cluster is down\r\n")
+LAST_SLOT = 16383
+
+
+class FakeNode(FakeRedis):
+    """A Redis that says who owns all slots."""
+
+    owner_port = 0
+
+    def _run(self, command: tuple[bytes, ...]) -> bytes:
+        if command != (b"CLUSTER", b"SLOTS"):
+            return super()._run(command)
+        self.log.append(command)
+        # An address of its own: a client has to go by the port.
+        owner = b"*3\r\n$9\r\n10.9.9.99\r\n:%d\r\n$2\r\nid\r\n" % self.owner_port
+        return b"*1\r\n*3\r\n:0\r\n:%d\r\n%s" % (LAST_SLOT, owner)
+
+
+class Site:
+    """Three nodes, the first of which owns everything."""
+
+    def __init__(self) -> None:
+        self.nodes = [FakeNode() for _ in range(3)]
+        self.addresses = [node.address for node in self.nodes]
+        self.give_to(self.nodes[0])
+
+    def give_to(self, owner: FakeNode) -> None:
+        for node in self.nodes:
+            node.owner_port = owner.address.port
+
+    def move(self, key: str, source: FakeNode, target: FakeNode, command: str = "SET") -> None:
+        answer = f"-MOVED {slot_of(key)} 10.9.9.99:{target.address.port}\r\n"
+        source.on(command, Reply(answer.encode()))
+
+    def connect(self) -> RedisClusterLock:
+        lock = SYSTEM.connect(
+            self.addresses, timeout_s=TIMEOUT_S, ttl_s=TTL_S, observer=NoObserver()
+        )
+        assert isinstance(lock, RedisClusterLock)
+        return lock
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    site = Site()
+    yield site
+    for node in site.nodes:
+        node.stop()
+
+
+def take(lock: RedisClusterLock, *, key: str = "k", ttl_s: float = TTL_S) -> object:
+    return lock.acquire(key, hold_id=new_hold_id(), ttl_s=ttl_s, wait_s=0)
+
+
+def granted(lock: RedisClusterLock, key: str = "k") -> Granted:
+    answer = take(lock, key=key)
+    assert isinstance(answer, Granted), answer
+    return answer
+
+
+@pytest.mark.parametrize("row", SYSTEM.outcomes)
+def test_every_error_means_what_the_table_says(site: Site, row: str) -> None:
+    call, _, error = row.partition(": ")
+    with closing(site.connect()) as lock:
+        answer = _acquire(site, lock, error) if call == "acquire" else _release(site, lock, error)
+    assert said(answer) == SYSTEM.outcomes[row]
+
+
+def _acquire(site: Site, lock: RedisClusterLock, error: str) -> object:
+    owner, other, _ = site.nodes
+    if error == "no connection":
+        # First as a guide, then as the owner.
+        owner.on("PING", Close(), Close())
+    elif error == "nobody knows the owner":
+        for node in site.nodes:
+            node.on("CLUSTER", CLUSTERDOWN)
+    elif error == "CLUSTERDOWN":
+        owner.on("SET", CLUSTERDOWN)
+    elif error == "MOVED":
+        site.move("k", owner, other)
+    elif error == "MOVED in circles":
+        for _ in range(9):
+            site.move("k", owner, other)
+            site.move("k", other, owner)
+    elif error == "granted too late":
+        owner.on("SET", Late(0.1))
+        return take(lock, ttl_s=0.05)
+    else:
+        owner.on("SET", ACTIONS[error])
+    return take(lock)
+
+
+def _release(site: Site, lock: RedisClusterLock, error: str) -> object:
+    hold = granted(lock).hold
+    owner = site.nodes[0]
+    if error == "no connection":
+        lock.close()
+        owner.on("PING", Close())
+    else:
+        owner.on("EVALSHA", ACTIONS[error])
+    return lock.release(hold)
+
+
+def test_what_moved_is_remembered_and_nothing_is_sent_twice(site: Site) -> None:
+    owner, other, _ = site.nodes
+    site.move("k", owner, other)
+    with closing(site.connect()) as lock:
+        hold = granted(lock).hold
+        assert isinstance(lock.release(hold), Released)
+    assert [name for name in other.names() if name != "CLUSTER"] == ["SET", "EVALSHA"]
+    assert "SET" not in owner.names()
+
+
+def test_each_key_goes_to_its_own_owner(site: Site) -> None:
+    owner, other, _ = site.nodes
+    with closing(site.connect()) as lock:
+        first = granted(lock, "k").hold
+        site.give_to(other)
+        second = granted(lock, "another").hold
+        assert isinstance(lock.release(first), Released)
+        assert isinstance(lock.release(second), Released)
+    assert owner.value("another") is None
+    assert [name for name in other.names() if name != "CLUSTER"] == ["SET", "EVALSHA"]
+
+
+def test_after_a_broken_request_the_owner_is_looked_for_again(site: Site) -> None:
+    owner, other, _ = site.nodes
+    with closing(site.connect()) as lock:
+        owner.on("SET", Close())
+        assert isinstance(take(lock), Unknown)
+        site.give_to(other)
+        granted(lock)
+    assert "SET" in other.names()
+
+
+def test_a_guide_that_does_not_answer_is_passed_over(site: Site) -> None:
+    for _ in range(3):
+        for node in site.nodes[1:]:
+            node.on("CLUSTER", CLUSTERDOWN)
+        with closing(site.connect()) as lock:
+            hold = granted(lock).hold
+            assert isinstance(lock.release(hold), Released)
+
+
+def test_the_declaration_says_where_it_runs() -> None:
+    assert redis_cluster.SYSTEM.topologies == ("redis-cluster",)
