@@ -21,8 +21,8 @@ class Slicer(Slow):
     summary = "what crosses a link arrives in small pieces"
     parameters: ClassVar = {
         "on": ON,
-        "bytes": Parameter("size of a piece", 10.0, least=1, most=65_536),
-        "pause_ms": Parameter("between two pieces", 5.0, least=0.1, most=10_000),
+        "bytes": Parameter("size of a piece", 4.0, least=1, most=65_536),
+        "pause_ms": Parameter("between two pieces", 10.0, least=0.1, most=10_000),
     }
 
     def shape(self, arena: Arena) -> Shape:

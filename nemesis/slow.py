@@ -16,7 +16,7 @@ from nemesis.targets import DECISIVE, headed, resolve
 
 CLIENTS, SERVERS, EVERYTHING = "clients", "servers", "all"
 PATIENCE_S: Final = 5.0
-ROUNDS: Final = 3
+ROUNDS: Final = 5
 ON: Final = Parameter(
     "which links: from clients, between servers, or all",
     EVERYTHING,
