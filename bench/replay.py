@@ -19,7 +19,7 @@ from bench.errors import BadInput
 from bench.plan import Case, check
 from bench.suite import Finished
 from nemesis.schedule import without
-from results.store import StoreError, open_run
+from results.store import NotARun, open_run
 
 # How often a smaller schedule may be tried before its violation counts as gone.
 SHRINK_TRIES = 3
@@ -35,7 +35,7 @@ def stored_cases(folder: Path) -> list[Case]:
     try:
         plan = open_run(folder).plan()
         cases = [Case.from_json(entry) for entry in plan["cases"]]
-    except (StoreError, OSError, KeyError, TypeError, ValueError) as error:
+    except (NotARun, OSError, KeyError, TypeError, ValueError) as error:
         raise BadInput(f"{folder} holds no plan that can be played again: {error}") from error
     if not cases:
         raise BadInput(f"{folder}: its plan holds no case")
@@ -137,7 +137,7 @@ def _broken(folder: Path) -> set[str]:
     try:
         results = open_run(folder).results()
         broken = {v for d in results["cases"] for v, r in d["observed"].items() if r == "invalid"}
-    except (StoreError, OSError, KeyError, ValueError) as error:
+    except (NotARun, OSError, KeyError, ValueError) as error:
         raise BadInput(f"{folder} has no results: {error}") from error
     if not broken:
         raise BadInput(f"nothing broke in {folder}: there is nothing to shrink")

@@ -8,7 +8,9 @@ from typing import Final
 
 from nemesis.base import Arena, NemesisError
 
-STAGE_S: Final = 6.0  # within which the victim must stand where it is wanted
+# Within which the victim must stand where it is wanted. A rival that was frozen by another fault
+# may hold the key until its session is over.
+STAGE_S: Final = 10.0
 # A hold is only fit to be aimed at while this share of the lease is still promised.
 FRESH: Final = 0.8
 POLL_S: Final = 0.01
