@@ -87,11 +87,16 @@ class Sections:
 def sections(case: Case, links: Links) -> Sections:
     """The smallest holds of a history, by the rules above."""
     history = case.history
+    epsilon = history.epsilon_ns
     row, end = _granted_ends(case, links)
     done = history.complete_ns[row]
+    if epsilon:
+        # Windows are widened at both ends, so what lies between them shrinks.
+        done = done + epsilon
+        end = np.where(end < FOREVER, end - epsilon, end)
     floating = end <= done
     if np.any(floating):
-        begin = np.where(floating, np.clip(end, history.invoke_ns[row], done), done)
+        begin = np.where(floating, np.clip(end, history.invoke_ns[row] - epsilon, done), done)
         end = np.where(floating, done, end)
     else:
         begin = done
@@ -103,13 +108,6 @@ def sections(case: Case, links: Links) -> Sections:
         floating = np.concatenate([floating, unknown.floating])
         order = np.argsort(row, kind="stable")
         row, begin, end, floating = row[order], begin[order], end[order], floating[order]
-    if history.epsilon_ns:
-        shrink = np.where(floating, -history.epsilon_ns, history.epsilon_ns)
-        end = np.where(end < FOREVER, end - shrink, end)
-        begin = begin + shrink
-        # Cores that ε leaves empty could have been anywhere: they constrain nothing any more.
-        there = floating | (begin <= end)
-        row, begin, end, floating = row[there], begin[there], end[there], floating[there]
     return Sections(row, history.key[row], begin, end, floating)
 
 
@@ -160,6 +158,8 @@ def _proven_unknown(history: History, links: Links) -> Sections:
     extended = np.isin(row, proven[1])
     if np.any(extended):
         last[extended] = np.maximum(last, promised_ends(history, links, row))[extended]
+    first += history.epsilon_ns
+    last[last < FOREVER] -= history.epsilon_ns
     # A single confirmation was invoked before it completed: its window holds the instant.
     low, high = np.minimum(first, last), np.maximum(first, last)
     return Sections(row, history.key[row], low, high, first >= last)
