@@ -35,8 +35,12 @@ Contradictions inside one section: a release answered ok twice, a release or ext
 without any acquire, and not-held answered while nothing can have ended the hold (before any release
 of unknown outcome, and within the promise).
 
-Identities are holds where the history has hold ids, else the processes, which must then be
-sequential: their operations alternate, so a release belongs to the acquire before it. Process
+With an ε the windows of operations are widened at both ends, so cores shrink. Where nothing is left
+of a core, the section held at some instant between its shrunken end and its shrunken beginning, and
+needs one there as an unknown acquire does.
+
+Identities are holds where the history has hold ids, else the owners, else the processes, which must
+then be sequential: their operations alternate, so a release belongs to the acquire before it. Process
 numbers that are used again after an unknown outcome are covered by the same pairing, as long as the
 operations of the process still do not overlap; an unknown acquire is then the last acquire before
 the release, exactly as if it had been granted.
