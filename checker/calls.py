@@ -76,6 +76,7 @@ class Calls:
             name = ("owner", int(self._owners[row])) if by_owner else ("hold", hold)
             return names.setdefault(name, len(names))
 
+        ending = kind != OWNERLESS and bool(np.any(self._ends[rows] < FOREVER))
         calls, where = [], []
         for row in rows.tolist():
             f = F(int(history.f[row]))
@@ -87,12 +88,13 @@ class Calls:
             acquires = f is F.ACQUIRE
             fence = _number(int(history.fence[row])) if kind == "fenced" and acquires else None
             shared = bool(history.mode[row] == Mode.READ) and acquires
-            operation = Operation(f.word, answer, who(row), fence=fence, shared=shared)
+            grant = row if ending and acquires else None
+            operation = Operation(f.word, answer, who(row), fence=fence, grant=grant, shared=shared)
             calls.append(_call(case, row, operation))
             where.append(row)
-            if acquires and kind != OWNERLESS and self._ends[row] < FOREVER:
+            if acquires and ending and self._ends[row] < FOREVER:
                 at = int(self._ends[row]) - history.epsilon_ns
-                calls.append(Call(Operation("expire", "expire", who(row)), at, None))
+                calls.append(Call(Operation("expire", "expire", who(row), grant=row), at, None))
                 where.append(row)
         return calls, where
 

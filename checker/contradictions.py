@@ -36,10 +36,14 @@ def contradiction(case: Case, links: Links, chosen: Bools) -> Contradiction | No
     releases = _on(history, rows_of(history, F.RELEASE, Type.OK), chosen)
     extends = _on(history, rows_of(history, F.EXTEND, Type.OK), chosen)
     proofs = np.concatenate([releases, extends]) if len(extends) else releases
-    homeless = proofs[links.acquire[proofs] < 0]
+    # Who holds a reentrant lock may name any of its levels.
+    homeless = proofs[
+        (links.acquire[proofs] < 0) & ~keys_of(history, REENTRANT)[history.key[proofs]]
+    ]
     if len(homeless):
         return Contradiction((int(homeless[0]),), "answered ok without any hold")
     plain = ~keys_of(history, REENTRANT)
+    proofs = links.under(proofs)
     releases, proofs = _on(history, releases, plain), _on(history, proofs, plain)
     last = np.full(len(history), -1, np.intp)
     last[links.acquire[releases]] = releases

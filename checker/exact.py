@@ -35,8 +35,12 @@ Contradictions inside one section: a release answered ok twice, a release or ext
 without any acquire, and not-held answered while nothing can have ended the hold (before any release
 of unknown outcome, and within the promise).
 
-Identities are holds where the history has hold ids, else the processes, which must then be
-sequential: their operations alternate, so a release belongs to the acquire before it. Process
+With an ε the windows of operations are widened at both ends, so cores shrink. Where nothing is left
+of a core, the section held at some instant between its shrunken end and its shrunken beginning, and
+needs one there as an unknown acquire does.
+
+Identities are holds where the history has hold ids, else the owners, else the processes, which must
+then be sequential: their operations alternate, so a release belongs to the acquire before it. Process
 numbers that are used again after an unknown outcome are covered by the same pairing, as long as the
 operations of the process still do not overlap; an unknown acquire is then the last acquire before
 the release, exactly as if it had been granted.
@@ -87,11 +91,16 @@ class Sections:
 def sections(case: Case, links: Links) -> Sections:
     """The smallest holds of a history, by the rules above."""
     history = case.history
+    epsilon = history.epsilon_ns
     row, end = _granted_ends(case, links)
     done = history.complete_ns[row]
+    if epsilon:
+        # Windows are widened at both ends, so what lies between them shrinks.
+        done = done + epsilon
+        end = np.where(end < FOREVER, end - epsilon, end)
     floating = end <= done
     if np.any(floating):
-        begin = np.where(floating, np.clip(end, history.invoke_ns[row], done), done)
+        begin = np.where(floating, np.clip(end, history.invoke_ns[row] - epsilon, done), done)
         end = np.where(floating, done, end)
     else:
         begin = done
@@ -103,13 +112,6 @@ def sections(case: Case, links: Links) -> Sections:
         floating = np.concatenate([floating, unknown.floating])
         order = np.argsort(row, kind="stable")
         row, begin, end, floating = row[order], begin[order], end[order], floating[order]
-    if history.epsilon_ns:
-        shrink = np.where(floating, -history.epsilon_ns, history.epsilon_ns)
-        end = np.where(end < FOREVER, end - shrink, end)
-        begin = begin + shrink
-        # Cores that ε leaves empty could have been anywhere: they constrain nothing any more.
-        there = floating | (begin <= end)
-        row, begin, end, floating = row[there], begin[there], end[there], floating[there]
     return Sections(row, history.key[row], begin, end, floating)
 
 
@@ -160,6 +162,8 @@ def _proven_unknown(history: History, links: Links) -> Sections:
     extended = np.isin(row, proven[1])
     if np.any(extended):
         last[extended] = np.maximum(last, promised_ends(history, links, row))[extended]
+    first += history.epsilon_ns
+    last[last < FOREVER] -= history.epsilon_ns
     # A single confirmation was invoked before it completed: its window holds the instant.
     low, high = np.minimum(first, last), np.maximum(first, last)
     return Sections(row, history.key[row], low, high, first >= last)

@@ -4,7 +4,9 @@
 answered as it was; none if it cannot. States are hashable values. An unknown operation is asked for
 its effect only: that it may also never happen is the search's affair.
 
-Owner-aware models take the identity that the history offers (a hold id, an owner, a process).
+Owner-aware models take the identity that the history offers (a hold id, an owner, a process), and
+beside it the number of the grant, where grants end by themselves: the end of one must not be taken
+for that of a later one of the same identity. A holder is a pair of both.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 State = Hashable
+Holder = tuple[int, int | None]  # identity, number of the grant
 Answer = Literal["ok", "info", "refused", "not-held", "expire"]
 
 
@@ -29,7 +32,13 @@ class Operation:
     value: int | None = None
     old: int | None = None
     fence: int | None = None
+    grant: int | None = None
     shared: bool = False
+
+    @property
+    def holder(self) -> Holder:
+        """Who holds after it."""
+        return (-1 if self.who is None else self.who, self.grant)
 
     @property
     def observes(self) -> bool:
@@ -66,15 +75,17 @@ def owner_mutex() -> Model:
     """A mutex that only its holder can release; with ``expire``, a lease."""
 
     def step(state: State, op: Operation) -> tuple[State, ...]:
+        holder: Holder | None = state  # type: ignore[assignment]
+        mine = holder is not None and holder[0] == op.who
         if op.f == "acquire":
             if op.answer == "refused":
-                return _when(state is not None, state)
-            return _when(state is None, op.who)
+                return _when(holder is not None, state)
+            return _when(holder is None, op.holder)
         if op.answer == "not-held":
-            return _when(state != op.who, state)
-        if op.f == "release" or op.answer == "expire":
-            return _when(state == op.who, None)
-        return _when(state == op.who, state)  # an extend proves the hold
+            return _when(not mine, state)
+        if op.answer == "expire":
+            return _when(holder == op.holder, None)
+        return _when(mine, None if op.f == "release" else state)  # an extend proves the hold
 
     return Model("owner-mutex", None, step)
 
@@ -98,20 +109,22 @@ def reentrant() -> Model:
     """An owner-aware mutex that its holder can acquire again; released as often as acquired."""
 
     def step(state: State, op: Operation) -> tuple[State, ...]:
+        holder: Holder | None
         holder, depth = state  # type: ignore[misc]
-        mine = holder == op.who  # type: ignore[has-type]
+        mine = holder is not None and holder[0] == op.who
         if op.f == "acquire":
             if op.answer == "refused":
-                return _when(holder is not None and not mine, state)  # type: ignore[has-type]
-            free = holder is None  # type: ignore[has-type]
-            return _when(free or mine, (op.who, depth + 1))  # type: ignore[has-type]
+                return _when(holder is not None and not mine, state)
+            return _when(holder is None or mine, (holder or op.holder, depth + 1))  # type: ignore[has-type]
         if op.answer == "not-held":
             return _when(not mine, state)
         if op.answer == "expire":
-            return _when(mine, (None, 0))
+            # Any level of this hold, none of an earlier one.
+            over = holder is not None and mine and (op.grant or 0) >= (holder[1] or 0)
+            return _when(over, (None, 0))
         if op.f == "release":
             left = depth - 1  # type: ignore[has-type]
-            return _when(mine, (op.who, left) if left else (None, 0))
+            return _when(mine, (holder, left) if left else (None, 0))
         return _when(mine, state)
 
     return Model("reentrant", (None, 0), step)
@@ -121,17 +134,17 @@ def semaphore(permits: int) -> Model:
     """``permits`` holders at once; an identity may hold several."""
 
     def step(state: State, op: Operation) -> tuple[State, ...]:
-        holders: tuple[int, ...] = state  # type: ignore[assignment]
-        who = -1 if op.who is None else op.who
+        holders: tuple[Holder, ...] = state  # type: ignore[assignment]
+        mine = any(who == op.who for who, _ in holders)
         if op.f == "acquire":
             if op.answer == "refused":
                 return _when(len(holders) >= permits, state)
-            return _when(len(holders) < permits, tuple(sorted((*holders, who))))
+            return _when(len(holders) < permits, tuple(sorted((*holders, op.holder), key=str)))
         if op.answer == "not-held":
-            return _when(who not in holders, state)
+            return _when(not mine, state)
         if op.f == "release" or op.answer == "expire":
-            return (_without(holders, who),) if who in holders else ()
-        return _when(who in holders, state)
+            return tuple(_without(holders, op))
+        return _when(mine, state)
 
     return Model("semaphore", (), step)
 
@@ -140,21 +153,23 @@ def read_write() -> Model:
     """Readers together, or one writer. The state is the writer's identity or the readers'."""
 
     def step(state: State, op: Operation) -> tuple[State, ...]:
+        writer: Holder | None
+        readers: tuple[Holder, ...]
         writer, readers = state  # type: ignore[misc]
-        who = -1 if op.who is None else op.who
-        mine = writer == who or who in readers  # type: ignore[has-type]
+        mine = any(who == op.who for who, _ in (*readers, *((writer,) if writer else ())))
         if op.f == "acquire":
-            taken = writer is not None or (bool(readers) and not op.shared)  # type: ignore[has-type]
+            taken = writer is not None or (bool(readers) and not op.shared)
             if op.answer == "refused":
                 return _when(taken, state)
-            joined = (None, tuple(sorted((*readers, who)))) if op.shared else (who, ())  # type: ignore[has-type]
-            return _when(not taken, joined)
+            joined = tuple(sorted((*readers, op.holder), key=str))
+            return _when(not taken, (None, joined) if op.shared else (op.holder, ()))
         if op.answer == "not-held":
             return _when(not mine, state)
         if op.f == "release" or op.answer == "expire":
-            if writer == who:  # type: ignore[has-type]
-                return ((None, ()),)
-            return _when(mine, (None, _without(readers, who)))  # type: ignore[has-type]
+            if writer is not None:
+                over = writer == op.holder if op.answer == "expire" else writer[0] == op.who
+                return _when(over, (None, ()))
+            return tuple((None, left) for left in _without(readers, op))
         return _when(mine, state)
 
     return Model("read-write", (None, ()), step)
@@ -190,9 +205,13 @@ def _when(possible: bool, state: State) -> tuple[State, ...]:
     return (state,) if possible else ()
 
 
-def _without(holders: tuple[int, ...], who: int) -> tuple[int, ...]:
-    at = holders.index(who) if who in holders else len(holders)
-    return holders[:at] + holders[at + 1 :]
+def _without(holders: tuple[Holder, ...], op: Operation) -> set[tuple[Holder, ...]]:
+    """What is left when one of the operation's holds ends: the very one, where it is its end."""
+    return {
+        holders[:at] + holders[at + 1 :]
+        for at, holder in enumerate(holders)
+        if (holder == op.holder if op.answer == "expire" else holder[0] == op.who)
+    }
 
 
 def model_of(kind: str, permits: int | None, initial: int | None) -> Model:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from checker.kinds import REENTRANT, keys_of
 from checker.promises import FOREVER, Links, Rows, owners, rows_of
 from history.columns import History, Ints
-from history.op import F, Type
+from history.op import NULL, F, Type
 
 
 @dataclass(slots=True)
@@ -76,7 +76,11 @@ def unbalanced(history: History, links: Links) -> list[int]:
     events = np.flatnonzero(reentrant[history.key] & ((history.type != Type.FAIL) | links.not_held))
     everyone = owners(history)
     levels: dict[tuple[int, int], int] = {}
-    bad: set[int] = set()
+    # Of grants with a limit and grants without one, which belongs to which hold is not certain.
+    granted = events[(history.f[events] == F.ACQUIRE) & (history.type[events] == Type.OK)]
+    limited = history.valid_until_ns[granted] != NULL
+    mixed = np.intersect1d(history.key[granted[limited]], history.key[granted[~limited]])
+    bad: set[int] = set(mixed.tolist())
     for event in events.tolist():
         f, known = history.f[event], history.type[event] == Type.OK
         who = (int(history.key[event]), int(everyone[event]))

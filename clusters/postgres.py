@@ -8,7 +8,8 @@ writes, as libpq does with ``target_session_attrs=read-write``.
 Nothing is failed over by itself. ``promote`` is the operator's ``pg_promote``; it does not stop the
 old primary, which takes writes for as long as it runs. When it is reached again, by a heal or a
 restart, it is rebuilt as a replica of the new one from a base backup, as failover managers do. It
-needs its links for that, so heal before you restart.
+needs its links for that, so heal before you restart. A synchronous primary that was promoted
+confirms no commit until then.
 
 What serving means: a primary commits a transaction, a replica answers a query.
 
@@ -139,7 +140,6 @@ class PostgresCluster(PodCluster):
         super().heal()
         back = self._deposed - self._killed
         if back:
-            self.unpause(back & self._paused)
             self.kill(back)
             self.restart(back)
 

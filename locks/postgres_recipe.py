@@ -201,12 +201,12 @@ FAILED_OVER = {
     "stale-holder": Expectation("may-break", FAILOVER_DOC, _LIMIT),
     "lost-update": Expectation("may-break", CONSEQUENCE, _LIMIT),
 }
-# Nobody is let in while a client sleeps: its session stays.
+# A session stays while its client sleeps or the server does, and ends when the client dies.
 HELD_ON = {"double-grant": Expectation("holds", SESSION_DOC)}
 
 EXPECTATIONS = {
     "client-pause": HELD_ON,
-    "client-kill": SESSION_ENDED,
+    "client-kill": HELD_ON,
     "pause": HELD_ON,
     "partition-drop": SESSION_ENDED,
     "partition-stall": SESSION_ENDED,

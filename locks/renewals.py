@@ -36,8 +36,8 @@ class Renewals:
             self._thread.start()
 
     def discard(self, hold: Hold) -> None:
-        """Not renewed any more. A renewal that is under way is still reported if it is acknowledged,
-        for it has happened; a loss is not, for the holder has let go."""
+        """Not renewed any more. A renewal under way is still told if it is acknowledged, for it has
+        happened; a loss is not, for the holder has let go."""
         self._holds.pop(hold.id, None)
 
     def close(self, limit_s: float) -> None:

@@ -83,9 +83,10 @@ class Failover(Fault):
         return True
 
     def heal(self, arena: Arena) -> None:
-        killable(arena).restart(arena.targets)
+        # First the links: who comes back may have to copy everything from the new primary.
         if isinstance(arena.cluster, Cuttable):
             arena.cluster.heal()
+        killable(arena).restart(arena.targets)
 
     def recovered(self, arena: Arena) -> bool:
         return serving(arena, arena.cluster.nodes)

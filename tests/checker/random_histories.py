@@ -120,3 +120,81 @@ def _outcome(dice: Dice, shape: Shape, f: F) -> tuple[Type, str | None]:
             return Type.FAIL, "held"
         return Type.FAIL, ("not-held", "no-effect")[dice.randint(0, 1)]
     return Type.OK, None
+
+
+KINDS = ("mutex", "lease", "reentrant", "semaphore", "read-write", "fenced", "ownerless")
+
+
+@dataclass(frozen=True, slots=True)
+class Wild:
+    """What a wild history may have beside everything else; chances are in tenths."""
+
+    kind: str
+    keys: int
+    leases: bool
+    named: int  # operations that name their hold
+    owners: bool
+    ends: bool  # losses and deaths, at any time and of anybody
+
+
+def wild_history(dice: Dice) -> History:
+    """One or two locks as no recorder of ours writes them: clock bounds, hold names used twice or
+    by half of the operations, owners beside processes, losses and deaths out of nowhere."""
+    wild = Wild(
+        kind=KINDS[dice.randint(0, len(KINDS) - 1)],
+        keys=dice.randint(1, 2),
+        leases=dice.randint(0, 1) == 0,
+        named=(0, 5, 10)[dice.randint(0, 2)],
+        owners=dice.randint(0, 4) == 0,
+        ends=dice.randint(0, 2) == 0,
+    )
+    builder = Builder()
+    builder.epsilon_ns = max(0, dice.randint(-2, 2))
+    strict, permits = dice.randint(0, 3) == 0, dice.randint(1, 2)
+    for number in range(wild.keys):
+        builder.objects[f"k{number}"] = Object(wild.kind, permits=permits, strict_try=strict)
+    for client in range(dice.randint(2, 3)):
+        _wild_client(builder, dice, wild, client)
+    return builder.finish()
+
+
+def _wild_client(builder: Builder, dice: Dice, wild: Wild, client: int) -> None:
+    now, process, hold, holding = dice.randint(0, 5), client, "x", ""
+    for number in range(dice.randint(1, 4)):
+        begin = now + dice.randint(0, 3)
+        now = begin + dice.randint(0, 4)
+        f, key = F.ACQUIRE, f"k{dice.randint(0, wild.keys - 1)}"
+        if holding and dice.randint(0, 9) < 8:
+            f, key = (F.RELEASE, F.RELEASE, F.EXTEND)[dice.randint(0, 2)], holding
+        elif dice.randint(0, 9) == 0:
+            last = 3 if wild.ends else 1
+            f = (F.RELEASE, F.EXTEND, F.LOST, F.DEATH)[dice.randint(0, last)]
+        if f is F.ACQUIRE:
+            hold, holding = f"h{client}{number if dice.randint(0, 4) else 0}", key
+        outcome, error = _outcome(dice, Shape(unknown=2), f)
+        if f in {F.LOST, F.DEATH}:
+            outcome, error, now = Type.OK, None, begin
+        if f is F.RELEASE or (f is F.ACQUIRE and outcome is Type.FAIL):
+            holding = ""
+        numbers: dict[str, int] = {}
+        if wild.leases and outcome is Type.OK and f in {F.ACQUIRE, F.EXTEND} and dice.randint(0, 9):
+            numbers["valid_until_ns"] = begin + dice.randint(0, 9)
+        if wild.kind == "fenced" and f is F.ACQUIRE and outcome is Type.OK:
+            numbers["fence"] = begin + dice.randint(-1, 1)
+        if wild.owners:
+            numbers["owner"] = client if dice.randint(0, 3) else 9
+        builder.add(
+            process=process,
+            f=int(f),
+            outcome=int(outcome),
+            key=key,
+            invoke_ns=begin,
+            complete_ns=NULL if outcome is Type.INFO else now,
+            mode=int(Mode.READ if wild.kind == "read-write" and dice.randint(0, 1) else Mode.NONE),
+            hold=hold if dice.randint(0, 9) < wild.named else None,
+            error=error,
+            numbers=numbers,
+        )
+        if f is F.DEATH:
+            return
+        process += 100 if outcome is Type.INFO and dice.randint(0, 1) else 0

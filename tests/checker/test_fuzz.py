@@ -16,7 +16,7 @@ from checker.search import search
 from checker.words import Case
 from history.columns import History
 from history.jsonl import to_lines
-from tests.checker.random_histories import SHAPES, Shape, random_history
+from tests.checker.random_histories import SHAPES, Shape, random_history, wild_history
 from tests.checker.reference import linearizable as exhaustively
 
 
@@ -68,6 +68,40 @@ def test_agrees_on_seeded_histories_of_both_verdicts(shape: str) -> None:
     found = [agree(random_history(dice, SHAPES[shape])) for _ in range(300)]
     # A generator that makes only one sort of history would test half of the rule.
     assert 15 <= found.count("invalid") <= 285
+
+
+def agree_on_wild_ones(seed: str, count: int) -> tuple[int, int]:
+    """Numbers of valid and invalid histories."""
+    dice = random.Random(seed)
+    valid = judged = 0
+    for _ in range(count):
+        history = wild_history(dice)
+        links = link(history)
+        case = Case(history, promises(history, links))
+        fast = linearizable(case, links)
+        if fast is None:
+            continue
+        judged += 1
+        slow = True
+        for key, name in enumerate(history.keys):
+            given_object = history.object_of(name)
+            model = model_of(given_object.kind, given_object.permits, given_object.initial)
+            slow &= exhaustively(model, calls_of(case, links, key, given_object.kind)[0])
+        valid += slow
+        assert fast.result == ("valid" if slow else "invalid"), list(to_lines(history))
+    return valid, judged - valid
+
+
+def test_agrees_on_histories_that_nobody_records() -> None:
+    valid, invalid = agree_on_wild_ones("wild", 1500)
+    assert valid > 300
+    assert invalid > 300
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_agrees_on_fifteen_thousand_histories_that_nobody_records() -> None:
+    agree_on_wild_ones("slow wild", 15_000)
 
 
 @pytest.mark.long

@@ -1,0 +1,135 @@
+"""Redis Cluster: slots and roles, what is verified, and what becomes of a primary."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from clusters import redis_cluster
+from clusters.base import ClusterError, Edge, Led, Promotable
+from clusters.pods import PodCluster
+from clusters.redis_cluster import AIMED_KEY, RedisClusterCluster, Seen, slot_of
+from clusters.resp import ask_once
+from workloads import load
+
+LIMIT_S = 20.0
+PROBE_S = 0.5
+
+
+def test_the_aimed_key_is_the_loads() -> None:
+    assert load.AIMED_KEY == AIMED_KEY
+
+
+def test_slots_are_those_of_the_specification() -> None:
+    """CRC16 of "123456789" is 0x31C3, says appendix A; tags are hashed alone."""
+    assert slot_of("123456789") == 0x31C3 % 16384
+    assert slot_of("a{123456789}b") == slot_of("123456789")
+    assert slot_of("{}123456789") != slot_of("123456789")
+    assert slot_of("foo{{bar}}zap") == slot_of("{bar")
+    assert slot_of("foo{bar}{zap}") == slot_of("bar")
+
+
+def test_a_line_of_cluster_nodes_is_read() -> None:
+    line = "abc 127.0.0.1:7001@17001,,shard-id=x myself,master - 0 1 2 connected 0-5 7 [8->-def]"
+    seen = Seen.read(line)
+    assert (seen.id, seen.port) == ("abc", 7001)
+    assert seen.flags == {"myself", "master"}
+    assert seen.slots == (range(6), range(7, 8))
+    with pytest.raises(ValueError, match="not enough values"):
+        Seen.read("abc")
+
+
+@pytest.fixture(scope="module")
+def cluster(start: Callable[[str, int], PodCluster]) -> RedisClusterCluster:
+    cluster = start("redis-cluster", 6)
+    assert isinstance(cluster, RedisClusterCluster)
+    return cluster
+
+
+def soon(what: Callable[[], object], limit_s: float = LIMIT_S) -> bool:
+    until = time.monotonic() + limit_s
+    while not what():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def roles(cluster: RedisClusterCluster) -> tuple[int, int]:
+    assert soon(lambda: cluster.primary() is not None and len(cluster.replicas()) == 1)
+    primary = cluster.primary()
+    (replica,) = cluster.replicas()
+    assert primary is not None
+    return primary, replica
+
+
+def around(cluster: PodCluster, node: int) -> list[Edge]:
+    return [e for e in cluster.edges() if e.source > 0 and node in {e.source, e.target}]
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+def test_it_is_up_as_declared(cluster: RedisClusterCluster) -> None:
+    assert isinstance(cluster, Promotable)
+    assert not isinstance(cluster, Led)
+    primary, replica = roles(cluster)
+    assert primary in {1, 2, 3}
+    assert replica == primary + 3
+    assert all(cluster.serves(node, PROBE_S) for node in cluster.nodes)
+    for node in cluster.nodes:
+        said = ask_once(cluster.address(1, node), PROBE_S, "CONFIG", "GET", redis_cluster.TIMEOUT)
+        assert said == [redis_cluster.TIMEOUT, redis_cluster.SETTINGS[redis_cluster.TIMEOUT]]
+    key = ask_once(cluster.address(1, 1), PROBE_S, "CLUSTER", "KEYSLOT", AIMED_KEY)
+    assert key == slot_of(AIMED_KEY)
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+def test_verifying_notices_broken_replication(cluster: RedisClusterCluster) -> None:
+    primary, replica = roles(cluster)
+    ends = {primary, replica}
+    cluster.cut([e for e in cluster.edges() if {e.source, e.target} == ends], "drop")
+    try:
+        with pytest.raises(ClusterError, match=r"no replication|not connected to all"):
+            cluster._verify(1.5)
+    finally:
+        cluster.heal()
+    assert soon(lambda: roles(cluster))
+    cluster.verify()
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+def test_what_was_not_replicated_is_lost_by_a_promotion(cluster: RedisClusterCluster) -> None:
+    old, new = roles(cluster)
+    ends = {old, new}
+    cluster.cut([e for e in cluster.edges() if {e.source, e.target} == ends], "drop")
+    try:
+        ask_once(cluster.address(1, old), PROBE_S, "SET", AIMED_KEY, "1")
+        cluster.kill([old])
+        cluster.promote(new, LIMIT_S)
+        assert cluster.primary() == new
+        at = cluster.address(1, new)
+        assert soon(lambda: cluster.serves(new, PROBE_S))
+        assert ask_once(at, PROBE_S, "GET", AIMED_KEY) is None
+    finally:
+        cluster.heal()
+        cluster.restart([old])
+    assert soon(lambda: list(cluster.replicas()) == [old])
+    cluster.verify()
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+def test_a_primary_that_is_cut_off_stops_and_is_replaced(cluster: RedisClusterCluster) -> None:
+    old, new = roles(cluster)
+    cluster.cut(around(cluster, old), "drop")
+    try:
+        assert soon(lambda: cluster.primary() == new)
+        assert soon(lambda: not cluster.serves(old, PROBE_S))
+    finally:
+        cluster.heal()
+    assert soon(lambda: list(cluster.replicas()) == [old])
+    cluster.verify()
