@@ -109,7 +109,7 @@ def _soak_one(
             for seed in seeds:
                 interruption.check()
                 injections = _drawn(seed, cluster)
-                wrong = _play(injections, cluster, fleet, tally)
+                wrong = _play(injections, cluster, fleet, tally, console)
                 tally.schedules += 1
                 what = ", ".join(i.fault for i in injections)
                 console.print(
@@ -138,7 +138,11 @@ def _drawn(seed: int, cluster: Cluster) -> tuple[Injection, ...]:
 
 
 def _play(
-    injections: Sequence[Injection], cluster: Cluster, fleet: Fleet, tally: Tally
+    injections: Sequence[Injection],
+    cluster: Cluster,
+    fleet: Fleet,
+    tally: Tally,
+    console: Console,
 ) -> list[str]:
     """One schedule; what was not healed after it."""
     played: list[Played] = []
@@ -159,7 +163,8 @@ def _play(
         played.append(found)
         tally.played[injection.fault] += 1
         if found.failure is None and found.fault and not found.fault.facts["proven"]:
-            tally.unproven[injection.fault] += 1
+            tally.unproven[f"{injection.fault} on {cluster.plan.topology}"] += 1
+            console.print(f"  {injection.fault}: no effect seen: {found.fault.facts}")
 
     threads = [threading.Thread(target=partial(conduct, i)) for i in injections]
     for thread in threads:
