@@ -1,0 +1,30 @@
+"""``partition-47ms``: the network is gone for 47 ms in the middle of somebody's work.
+
+Too short for any timeout, long enough for what was sent to arrive late and for an answer to be
+waited for in vain. What is sent meanwhile is held back and delivered, as kernels that retransmit
+do. The victim holds the lock as it begins, between its read and its write.
+"""
+
+from __future__ import annotations
+
+from nemesis.base import Asked
+from nemesis.partition_stall import PartitionStall
+
+SECONDS = 0.047
+
+
+class Partition47ms(PartitionStall):
+    """See the module."""
+
+    name = "partition-47ms"
+    summary = "cuts links for 47 ms in the middle of a hold; what is sent arrives late"
+
+    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
+        return SECONDS
+
+    def rules_for(self, asked: Asked) -> tuple[str, ...]:
+        """What was sent in 47 ms is on its way; nobody has to have been refused meanwhile."""
+        return ("proven", "grants-around", "held-back")
+
+
+FAULT = Partition47ms()
