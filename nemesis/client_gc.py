@@ -12,6 +12,7 @@ from typing import ClassVar, Final
 
 from clusters.base import Cluster
 from nemesis.base import VICTIM, Arena, Asked, Fault, Parameter
+from nemesis.staging import until
 
 LEAST_MS: Final = 20.0
 
@@ -52,7 +53,7 @@ class ClientGc(Fault):
         began = time.monotonic()
         arena.clients.freeze(workers)
         try:
-            if arena.clients.frozen(workers[0]):
+            if until(lambda: arena.clients.frozen(workers[0]), pause_ms / 1e3):
                 arena.facts["frozen"] = True
             time.sleep(max(0.0, began + pause_ms / 1e3 - time.monotonic()))
         finally:

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from history import op
-from nemesis.base import Arena, Clients, Fault
+from nemesis.base import Arena, Clients, Fault, NemesisError
 
+AIM_S: Final = 10.0
 PROOF_S: Final = 1.0
 RECOVERY_S: Final = 20.0
 POLL_S: Final = 0.01
@@ -77,7 +78,7 @@ def _play(
     effect = False
     with ThreadPoolExecutor(1, thread_name_prefix="proof") as prover:
         try:
-            fault.aim(arena)
+            _aim(fault, arena)
             fault.stage(arena)
             on_change(fault.name)
             first_ns = time.monotonic_ns()
@@ -111,6 +112,18 @@ def _play(
     if first_ns is None or arena.begun_ns == 0:
         return Played(None, failure)
     return Played(_happened(fault, arena, first_ns, heal_ns), failure)
+
+
+def _aim(fault: Fault, arena: Arena) -> None:
+    """Waits for the roles that are aimed at: another fault may just have unseated who had them."""
+    end = time.monotonic() + AIM_S
+    while True:
+        try:
+            return fault.aim(arena)
+        except NemesisError:
+            if time.monotonic() > end:
+                raise
+        time.sleep(POLL_S)
 
 
 def _happened(fault: Fault, arena: Arena, first_ns: int, heal_ns: tuple[int, int]) -> op.Fault:

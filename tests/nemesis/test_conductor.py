@@ -11,7 +11,7 @@ import pytest
 
 from clusters.base import Cluster
 from nemesis import conductor, staging
-from nemesis.base import Arena, Asked, Fault, Injection
+from nemesis.base import Arena, Asked, Fault, Injection, NemesisError
 from nemesis.conductor import Grip, Played, play
 from tests.nemesis.fakes import FakeClients
 
@@ -65,7 +65,7 @@ class Nothing:
 
 @pytest.fixture(autouse=True)
 def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for limit in ("PROOF_S", "RECOVERY_S"):
+    for limit in ("AIM_S", "PROOF_S", "RECOVERY_S"):
         monkeypatch.setattr(conductor, limit, 0.1)
     monkeypatch.setattr(staging, "STAGE_S", 0.1)
 
@@ -158,3 +158,23 @@ def test_a_stop_before_the_fault_injects_nothing() -> None:
     assert script.diary == []
     assert result.fault is None
     assert "stopped" in (result.failure or "")
+
+
+class Unseated(Script):
+    """Its target has no role at first, as after another fault."""
+
+    missing: int = 2
+
+    def aim(self, arena: Arena) -> None:
+        self.diary.append("aim")
+        if self.diary.count("aim") <= self.missing:
+            raise NemesisError("no leader to aim at")
+
+
+def test_a_role_that_is_vacant_is_waited_for() -> None:
+    script = Unseated()
+    assert played(script).failure is None
+    assert script.diary.count("aim") == 3
+    script = Unseated()
+    script.missing = 10**9
+    assert "no leader to aim at" in (played(script).failure or "")
