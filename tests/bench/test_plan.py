@@ -71,6 +71,7 @@ def test_the_quick_suite_is_what_it_says() -> None:
         for fault in (NONE, "client-pause", "pause", "partition-drop", "kill"):
             assert f"{lock}-{fault}" in names
     assert {"redis-token-wipe", "redlock-wipe", "redis-no-owner-client-pause"} <= names
+    assert "redis-sentinel-failover" in names
     assert "etcd-wipe" not in names
     assert sum(c.workload == plan.PUBLISHED for c in cases) == 2
     assert all(c.injections for c in cases if c.fault != NONE)
