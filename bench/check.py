@@ -181,8 +181,10 @@ def _draw(html: Path, drawn: Sequence[tuple[str, History, Report]]) -> None:
 def _read(path: Path) -> History:
     try:
         return load(path)
-    except (UnreadableHistory, OSError) as error:
+    except UnreadableHistory as error:
         raise BadInput(str(error)) from error
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror or error}") from error
 
 
 def _document(reports: Mapping[str, Report]) -> dict[str, object]:

@@ -65,6 +65,9 @@ def read_lines(lines: Iterable[bytes], name: str) -> History:
             raise UnreadableHistory(
                 f"{name}:{number}: not text in UTF-8 ({error.reason})"
             ) from None
+        except json.JSONDecodeError as error:
+            what = f"not JSON: {error.msg}, at character {error.pos}"
+            raise UnreadableHistory(f"{name}:{number}: {what}") from None
         except RecursionError:
             raise UnreadableHistory(f"{name}:{number}: nested too deeply") from None
         except (BadLine, ValueError, TypeError, OverflowError) as error:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 
@@ -77,12 +79,22 @@ def test_a_long_history_shows_its_neighbourhood_only() -> None:
     assert html.count(">client ") <= LANES_MAX * 3
 
 
+def long() -> History:
+    return lock_history(Load(100_000, double_grants=1))
+
+
+# Turns the wheel over the first drawing, as somebody who looks closer.
+WHEEL = """<script>document.querySelector('svg.lanes').dispatchEvent(new WheelEvent('wheel',
+{deltaY:-400,clientX:600,clientY:60,cancelable:true}))</script>"""
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-def test_in_a_real_browser(tmp_path: Path) -> None:
-    """The script runs (it marks what it has set up) and the picture has the colours of a promise, a
-    violation and a fault in it."""
+@pytest.mark.parametrize("make", [stale, long])
+def test_in_a_real_browser(tmp_path: Path, make: Callable[[], History]) -> None:
+    """The script runs (it marks what it has set up), the wheel zooms, and the picture has the
+    colours of a promise and of a violation in it; also for a hundred thousand operations."""
     path = tmp_path / "check.html"
-    path.write_text(drawn(stale()), encoding="utf-8")
+    path.write_text(drawn(make()) + WHEEL, encoding="utf-8")
     assert CHROMIUM is not None
     browser = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
     browser += [f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1280,900"]
@@ -94,6 +106,9 @@ def test_in_a_real_browser(tmp_path: Path) -> None:
         check=True,
     ).stdout
     assert dom.count('data-ready="yes"') == dom.count("<figure>") > 0
+    first = re.search(r'class="plot" transform="matrix\(([\d.]+),', dom)
+    assert first is not None
+    assert float(first[1]) == pytest.approx(math.e, rel=1e-3)  # exp(400 / 400)
     picture = tmp_path / "check.png"
     subprocess.run(
         [*browser, f"--screenshot={picture}", path.as_uri()],

@@ -81,6 +81,15 @@ def test_tables_sort_by_number_with_what_is_missing_last(page: Browser) -> None:
     assert page.errors == []
 
 
+def test_counts_sort_as_numbers_and_not_as_texts(page: Browser) -> None:
+    column = position(page, "acquire n")
+    known = sorted(values(page, column), key=int)
+    assert known != sorted(known), "a sort of texts would pass as well"
+    page.click(f"{TABLE} th:nth-child({column + 1}) button")
+    until(page, f"document.querySelector('{TABLE} th[aria-sort=ascending]') !== null")
+    assert values(page, column) == known
+
+
 def test_a_table_is_downloaded_with_exact_numbers(page: Browser, tmp_path: Path) -> None:
     page.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
     column = position(page, "acquire p50, ms")
