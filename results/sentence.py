@@ -41,6 +41,11 @@ WHEN: Final = {
     "partition-drop": "under a partition",
     "kill": "when servers were killed",
     "wipe": "when nodes lost their data",
+    "failover": "when the primary died before replication had caught up",
+    "power-loss": "when servers lost what they had not synced",
+    "clock-jump": "when servers' clocks jumped",
+    "partition-stall": "under a partition that delivered late",
+    "reply-lost": "when a reply was lost",
 }
 # What a lock did whose verdict is invalid.
 DID: Final = {
