@@ -83,7 +83,11 @@ class Night:
                 what = f"{lock_of(case)} under {fault_of(case)}: {case.get('why')}"
                 found.append((str(case["ending"]), what, command_of(case, planned.images)))
         found += [("inconclusive", "no time was left to compare", again) for again in self.undone]
-        found += [(m.ending, m.headline, m.repeat) for m in self.comparisons if m.ending != "ok"]
+        found += [
+            (m.ending, m.headline.removeprefix("Inconclusive: "), m.repeat)
+            for m in self.comparisons
+            if m.ending != "ok"
+        ]
         return found
 
     @property

@@ -40,7 +40,7 @@ def lock_history(load: Load, *, seed: int = 1) -> History:
     key: Ints = np.sort(dice.integers(0, load.keys, n))
     start: Ints = np.cumsum(dice.integers(*GAP_NS, n))
     # Every key begins at nought: keys run side by side.
-    start -= start[np.searchsorted(key, np.arange(load.keys))][key]
+    start -= start[np.searchsorted(key, key)]
     release = start + GRANTED_NS + dice.integers(*HELD_NS, n)
     for i in range(load.double_grants):
         at = n * (i + 1) // (load.double_grants + 1)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
-from clusters.launch import START_LIMIT_S, Server
+from clusters.launch import POLL_S, START_LIMIT_S, Server
 from clusters.links import PeerPort
 from clusters.pgwire import USER, Session
 from clusters.pods import PROBE_LIMIT_S, PodCluster
@@ -86,7 +86,11 @@ class PostgresCluster(PodCluster):
         if node in self._deposed:
             source = f"--host=127.0.0.1 --port={self.port(self._leads)} --username={USER}"
             backup = f"pg_basebackup {source} --pgdata={DATA} --checkpoint=fast"
-            ready = f"rm -rf {DATA} && {backup} && touch {DATA}/standby.signal"
+            # The primary may be starting, too.
+            ready = (
+                f"until rm -rf {DATA} && {backup}; do sleep {POLL_S}; done; "
+                f"touch {DATA}/standby.signal"
+            )
             command = ["sh", "-c", f"{ready} && exec {' '.join(command)}"]
         elif node != self._leads:
             files[f"{DATA}/standby.signal"] = b""

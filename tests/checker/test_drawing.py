@@ -8,7 +8,6 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter
 
 import numpy as np
 import pytest
@@ -71,9 +70,7 @@ def test_a_valid_history_has_no_figure() -> None:
 def test_a_long_history_shows_its_neighbourhood_only() -> None:
     history = lock_history(Load(100_000, double_grants=1))
     report = check(history)
-    began = perf_counter()
     html = page([("long", history, report)])
-    assert perf_counter() - began < 10
     assert len(html) < 2_000_000
     assert html.count("<title>") < 3 * ROWS_MAX * 3
     assert html.count(">client ") <= LANES_MAX * 3

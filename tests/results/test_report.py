@@ -201,7 +201,10 @@ def test_a_judgement_that_hides_a_break_is_not_believed(tmp_path: Path) -> None:
         tmp_path, double=True, change=lambda case: case.update(expected={"double-grant": "holds"})
     )
     assert kinds(run) == ["worse"]
-    assert "(NOT expected)" in write(run).html.read_text()
+    page = write(run).html.read_text()
+    assert "(NOT expected)" in page
+    assert '<td class="worse">' in page
+    assert "td.worse{background" in page
 
 
 def test_what_is_no_finished_run_is_named(tmp_path: Path) -> None:
