@@ -19,19 +19,20 @@ what the struck side sends (``out``) or only what is sent to it (``in``).
 
 Proof: a write that the struck node must not complete, sent from the side that it was cut from.
 Where it completes writes all the same (in ``bridge`` and ``ring`` every server still reaches a
-majority; a primary with asynchronous replicas asks nobody), the proxies' own word that every link
-is cut.
+majority; a primary with asynchronous replicas asks nobody), and for a cut that is over before a
+write could fail, the proxies' own word that every link is cut.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from time import monotonic_ns
 from typing import ClassVar, Final
 
 from clusters.base import HARNESS, Cluster, Cut, Cuttable, Edge, Led, Replicated
 from nemesis import shapes
 from nemesis.base import LINKS, Arena, Asked, Fault, NemesisError, Parameter
-from nemesis.probes import note_usual, serving, silent
+from nemesis.probes import PROBE_S, note_usual, serving, silent
 from nemesis.targets import (
     DECISIVE,
     head_of,
@@ -109,7 +110,11 @@ class Partition(Fault):
 
     def took_effect(self, arena: Arena) -> bool:
         if _goes_on_serving(arena):
-            return len(cuttable_of(arena).broken_links()) >= int(str(arena.facts["links_cut"]))
+            return _all_cut(arena)
+        # A cut that is over before a write could fail.
+        short = arena.injection.duration_s <= PROBE_S
+        if short and _all_cut(arena) and monotonic_ns() < arena.heal_due_ns:
+            return True
         return silent(arena, arena.targets, _probe_group(arena))
 
     def heal(self, arena: Arena) -> None:
@@ -178,6 +183,11 @@ def _struck(arena: Arena) -> frozenset[int]:
     if arena.word("shape") in shapes.OF_CLIENTS:
         return frozenset(a for a, _ in _ends(arena) if a < 0)
     return frozenset(arena.targets)
+
+
+def _all_cut(arena: Arena) -> bool:
+    """The proxies' own word that every link is cut."""
+    return len(cuttable_of(arena).broken_links()) >= int(str(arena.facts["links_cut"]))
 
 
 def _goes_on_serving(arena: Arena) -> bool:
