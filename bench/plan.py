@@ -5,6 +5,7 @@ starts, and fully resolved: a case says everything that decides it, the seed's d
 from __future__ import annotations
 
 import difflib
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -107,8 +108,19 @@ def expected_s(case: Case) -> float:
 
 
 CASE_OVERHEAD_S = 6.0
-SUITE_NAMES = ("quick",)
+SUITE_NAMES = ("quick", "nightly")
 QUICK_FAULTS = (NONE, "client-pause", "pause", "partition-drop", "kill", "wipe")
+NIGHT_FAULTS = (
+    "partition-stall",
+    "partition-47ms",
+    "reply-lost",
+    "restart",
+    "power-loss",
+    "clock-jump",
+    "client-kill",
+    "latency",
+)
+REPLICATED_LOCKS = ("redis-sentinel-wait", "postgres-advisory")
 FIRST_LOCKS = ("redis-token", "redlock", "zookeeper", "etcd")
 
 
@@ -116,21 +128,28 @@ def suite(name: str, seed: int) -> Suite:
     """A suite by name. Raises BadInput."""
     if name not in SUITE_NAMES:
         raise unknown("suite", name, SUITE_NAMES)
-    cases = [
-        case
-        for lock in FIRST_LOCKS
-        for fault in QUICK_FAULTS
-        if unfit(case := make_case(lock, fault, seed=seed)) is None
-    ]
+    cases = _matrix(FIRST_LOCKS, QUICK_FAULTS, seed)
     cases.append(make_case("redis-sentinel", "failover", seed=seed))
     cases.append(make_case("redis-no-owner", "client-pause", seed=seed))
     cases += [published(lock, seed) for lock in ("redlock", "zookeeper")]
-    return Suite(
-        "quick",
+    summary = (
         "the four clusters' locks under the faults that are asked for first, a failover, one "
-        "control, and the experiment that articles cite",
-        tuple(resolve(case) for case in cases),
+        "control, and the experiment that articles cite"
     )
+    if name == "nightly":
+        cases += _matrix(FIRST_LOCKS, NIGHT_FAULTS, seed)
+        cases += _matrix(REPLICATED_LOCKS, (NONE, "failover"), seed)
+        summary = "quick, the faults that break locks less often, and locks on replicas"
+    return Suite(name, summary, tuple(resolve(case) for case in cases))
+
+
+def _matrix(locks: Iterable[str], wanted: Iterable[str], seed: int) -> list[Case]:
+    """Every lock under every fault that applies to it."""
+    return [
+        roomy(case)
+        for lock, fault in itertools.product(locks, list(wanted))
+        if unfit(case := make_case(lock, fault, seed=seed)) is None
+    ]
 
 
 def published(lock: str, seed: int, topology: str | None = None) -> Case:

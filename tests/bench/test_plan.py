@@ -83,3 +83,14 @@ def test_every_phase_has_room_for_every_fault() -> None:
             end_s = injection.begin_s + injection.duration_s + plan.AFTER_S
             assert end_s <= c.phases.contended_s
             assert injection.fault in faults()
+
+
+def test_the_nightly_suite_is_quick_and_more_and_fits_into_the_night() -> None:
+    quick, nightly = plan.suite("quick", seed=1), plan.suite("nightly", seed=1)
+    names = {c.name for c in nightly.cases}
+    assert {c.name for c in quick.cases} <= names
+    assert {"redlock-clock-jump", "redis-token-power-loss", "etcd-client-kill"} <= names
+    assert "etcd-clock-jump" not in names
+    assert quick.expected_s <= 12 * 60
+    # The comparison takes about as long again, and 90 minutes are all there is.
+    assert nightly.expected_s <= 40 * 60
