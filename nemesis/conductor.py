@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,25 +34,35 @@ class Played:
 
 
 class Grip:
-    """The victim is let go when the last of the faults that hold on to it is over."""
+    """What the faults of one case share. The victim is let go when the last of the faults that hold
+    on to it is over. Where the one before took longer than planned, because it had to wait for a
+    hold or a leader, one that takes hold of the same waits for its end."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
         self._users = 0
-        self._lock = threading.Lock()
+        self._taken: set[str] = set()
+        self._changed = threading.Condition()
 
-    def __enter__(self) -> Grip:
-        with self._lock:
+    @contextmanager
+    def on(self, things: frozenset[str], stop: threading.Event) -> Iterator[None]:
+        """Takes hold of these things, as soon as nobody else holds any of them."""
+        with self._changed:
+            while self._taken & things and not stop.is_set():
+                self._changed.wait(POLL_S)
+            self._taken |= things
             self._users += 1
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                self._clients.let_go()
-                self._clients.vacate()
-                self._clients.go_on()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._taken -= things
+                self._users -= 1
+                if self._users == 0:
+                    self._clients.let_go()
+                    self._clients.vacate()
+                    self._clients.go_on()
+                self._changed.notify_all()
 
 
 def play(
@@ -66,7 +77,7 @@ def play(
     """``start_ns`` is the start of the contended phase. Once ``stop`` is set it heals."""
     if _sleep_until(start_ns + int(arena.injection.begin_s * 1e9), stop):
         return Played(None, "stopped before the fault began")
-    with grip:
+    with grip.on(fault.holds_of(arena.asked), stop):
         return _play(fault, arena, on_change, stop)
 
 

@@ -178,3 +178,40 @@ def test_a_role_that_is_vacant_is_waited_for() -> None:
     script = Unseated()
     script.missing = 10**9
     assert "no leader to aim at" in (played(script).failure or "")
+
+
+class Linked(Script):
+    """Takes hold of the links."""
+
+    touches: ClassVar[frozenset[str]] = frozenset({"links"})
+
+
+def test_what_takes_hold_of_the_same_waits_for_the_one_before() -> None:
+    clients = FakeClients()
+    grip, stop = Grip(clients), threading.Event()
+    over: list[Played] = []
+
+    def conduct(begin_s: float) -> None:
+        arena = Arena(Nothing(), clients, Injection("linked", begin_s, 0.1), 3.0)  # type: ignore[arg-type]
+        over.append(
+            play(
+                Linked(),
+                arena,
+                start_ns=time.monotonic_ns(),
+                on_change=lambda _: None,
+                stop=stop,
+                grip=grip,
+            )
+        )
+
+    threads = [threading.Thread(target=conduct, args=(at,)) for at in (0.0, 0.05)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    first, second = (p.fault for p in over)
+    assert first is not None
+    assert second is not None
+    assert first.heal_ns is not None
+    assert second.begin_ns[0] > first.heal_ns[1]
+    assert clients.let_go_calls >= 1
