@@ -129,3 +129,20 @@ def test_an_old_primary_takes_writes_until_the_heal(cluster: PostgresCluster) ->
         cluster.heal()
     assert roles(cluster) == (new, old)
     cluster.verify()
+
+
+def test_a_primary_that_was_rebuilt_once_keeps_its_data(cluster: PostgresCluster) -> None:
+    """It was deposed, rebuilt, and made the primary again: its restart must not rebuild it."""
+    for _ in range(2):
+        primary, replica = roles(cluster)
+        cluster.kill([primary])
+        cluster.promote(replica, LIMIT_S)
+        cluster.restart([primary])
+        assert soon(lambda: all(cluster.serves(node, PROBE_S) for node in cluster.nodes))
+    primary, replica = roles(cluster)
+    for killed in ([primary], [primary, replica]):
+        cluster.kill(killed)
+        cluster.restart(killed)
+        assert soon(lambda: all(cluster.serves(node, PROBE_S) for node in cluster.nodes))
+        assert roles(cluster) == (primary, replica)
+    cluster.verify()
