@@ -31,6 +31,7 @@ from clusters.wire import PROBE_FAILURES, Address, ProbeFailed
 CONFIG = "/lockbench/postgresql.conf"
 ACCESS = "/lockbench/pg_hba.conf"
 DATA = "/lockbench/data"
+REBUILT = "/tmp/rebuilt"  # noqa: S108 - in the container
 ASK_LIMIT_S = 0.5
 
 ANYBODY = "host all all 0.0.0.0/0 trust\nhost replication all 0.0.0.0/0 trust\n"
@@ -86,12 +87,14 @@ class PostgresCluster(PodCluster):
         if node in self._deposed:
             source = f"--host=127.0.0.1 --port={self.port(self._leads)} --username={USER}"
             backup = f"pg_basebackup {source} --pgdata={DATA} --checkpoint=fast"
-            # The primary may be starting, too.
-            ready = (
+            # Once in the life of this container: it may be restarted when it leads again. The
+            # primary may be starting, too.
+            rebuild = (
                 f"until rm -rf {DATA} && {backup}; do sleep {POLL_S}; done; "
-                f"touch {DATA}/standby.signal"
+                f"touch {DATA}/standby.signal {REBUILT}"
             )
-            command = ["sh", "-c", f"{ready} && exec {' '.join(command)}"]
+            ready = f"test -e {REBUILT} || {{ {rebuild}; }}"
+            command = ["sh", "-c", f"{ready}; exec {' '.join(command)}"]
         elif node != self._leads:
             files[f"{DATA}/standby.signal"] = b""
         return Server([*AS_POSTGRES, *command], files=files)

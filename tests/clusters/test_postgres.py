@@ -1,0 +1,148 @@
+"""PostgreSQL's primary and replica: what is verified, and what becomes of an old primary."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from clusters.base import ClusterError, Edge, Led, Promotable, Wipeable
+from clusters.pgwire import Session
+from clusters.pods import PodCluster
+from clusters.postgres import PostgresCluster
+from clusters.wire import ProbeFailed
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
+
+LIMIT_S = 20.0
+PROBE_S = 0.5
+
+
+@pytest.fixture(scope="module", params=["postgres", "postgres-sync"])
+def cluster(
+    request: pytest.FixtureRequest, start: Callable[[str, int], PodCluster]
+) -> PostgresCluster:
+    cluster = start(request.param, 2)
+    assert isinstance(cluster, PostgresCluster)
+    return cluster
+
+
+def soon(what: Callable[[], object], limit_s: float = LIMIT_S) -> bool:
+    until = time.monotonic() + limit_s
+    while not what():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def roles(cluster: PostgresCluster) -> tuple[int, int]:
+    assert soon(lambda: cluster.primary() is not None and len(cluster.replicas()) == 1)
+    primary = cluster.primary()
+    (replica,) = cluster.replicas()
+    assert primary is not None
+    return primary, replica
+
+
+def ask(cluster: PodCluster, node: int, sql: str, limit_s: float = 5.0) -> object:
+    with Session(cluster.address(1, node), limit_s) as session:
+        return session.query(sql)
+
+
+def between(cluster: PodCluster) -> list[Edge]:
+    return [e for e in cluster.edges() if e.source > 0]
+
+
+def is_sync(cluster: PodCluster) -> bool:
+    return cluster.plan.topology == "postgres-sync"
+
+
+def test_it_is_up_as_declared(cluster: PostgresCluster) -> None:
+    assert isinstance(cluster, Promotable)
+    assert not isinstance(cluster, (Led, Wipeable))
+    assert roles(cluster) == (1, 2)
+    assert all(cluster.serves(node, PROBE_S) for node in cluster.nodes)
+    for node in cluster.nodes:
+        for name, value in cluster.settings.items():
+            assert ask(cluster, node, f"SHOW {name}") == [[value]]
+    with pytest.raises(ProbeFailed, match="read-only"):
+        ask(cluster, 2, "CREATE TABLE t ()")
+
+
+def test_a_commit_waits_for_the_replica_only_where_declared(cluster: PostgresCluster) -> None:
+    primary, replica = roles(cluster)
+    cluster.cut(between(cluster), "drop")
+    try:
+        assert cluster.serves(primary, PROBE_S) is not is_sync(cluster)
+        assert cluster.serves(replica, PROBE_S)
+        with pytest.raises(ClusterError):
+            cluster._verify(1.0)
+    finally:
+        cluster.heal()
+    assert soon(lambda: cluster.serves(primary, PROBE_S))
+    cluster.verify()
+
+
+def test_a_killed_primary_keeps_its_data(cluster: PostgresCluster) -> None:
+    primary, _ = roles(cluster)
+    ask(cluster, primary, "CREATE TABLE kept ()")
+    cluster.kill([primary])
+    assert not cluster.serves(primary, PROBE_S)
+    cluster.restart([primary])
+    assert cluster.serves(primary, PROBE_S)
+    assert ask(cluster, primary, "SELECT to_regclass('kept') IS NOT NULL") == [["t"]]
+    cluster.verify()
+
+
+def test_a_promoted_replica_lacks_what_was_not_replicated(cluster: PostgresCluster) -> None:
+    if is_sync(cluster):
+        pytest.skip("nothing is acknowledged that was not replicated")
+    old, new = roles(cluster)
+    cluster.cut(between(cluster), "drop")
+    try:
+        ask(cluster, old, "CREATE TABLE only_here ()")
+        cluster.kill([old])
+        cluster.promote(new, LIMIT_S)
+        cluster.promote(new, PROBE_S)
+        assert cluster.primary() == new
+        assert ask(cluster, new, "SELECT to_regclass('only_here') IS NULL") == [["t"]]
+        assert cluster.serves(new, PROBE_S)
+    finally:
+        cluster.heal()
+        cluster.restart([old])
+    assert roles(cluster) == (new, old)
+    cluster.verify()
+
+
+def test_an_old_primary_takes_writes_until_the_heal(cluster: PostgresCluster) -> None:
+    if is_sync(cluster):
+        pytest.skip("without its replica it confirms no commit")
+    old, new = roles(cluster)
+    cluster.cut(between(cluster), "drop")
+    try:
+        cluster.promote(new, LIMIT_S)
+        assert cluster.primary() == new
+        assert cluster.serves(old, PROBE_S)
+        assert cluster.serves(new, PROBE_S)
+    finally:
+        cluster.heal()
+    assert roles(cluster) == (new, old)
+    cluster.verify()
+
+
+def test_a_primary_that_was_rebuilt_once_keeps_its_data(cluster: PostgresCluster) -> None:
+    """It was deposed, rebuilt, and made the primary again: its restart must not rebuild it."""
+    for _ in range(2):
+        primary, replica = roles(cluster)
+        cluster.kill([primary])
+        cluster.promote(replica, LIMIT_S)
+        cluster.restart([primary])
+        assert soon(lambda: all(cluster.serves(node, PROBE_S) for node in cluster.nodes))
+    primary, replica = roles(cluster)
+    for killed in ([primary], [primary, replica]):
+        cluster.kill(killed)
+        cluster.restart(killed)
+        assert soon(lambda: all(cluster.serves(node, PROBE_S) for node in cluster.nodes))
+        assert roles(cluster) == (primary, replica)
+    cluster.verify()
