@@ -64,7 +64,8 @@ class Control:
 
     @property
     def gate(self) -> bool:
-        """The victim stops before its next acquire until this is false again."""
+        """The victim stops before its next acquire until this is false again; the rivals stay away
+        from the aimed key, unless one is to occupy it."""
         return self._get(48) != 0
 
     @gate.setter
@@ -97,6 +98,15 @@ class Control:
     @clock_offset_ns.setter
     def clock_offset_ns(self, value: int) -> None:
         self._set(72, value)
+
+    @property
+    def opened_ns(self) -> int:
+        """When the victim was last let go on from where it stood."""
+        return self._get(112)
+
+    @opened_ns.setter
+    def opened_ns(self, value: int) -> None:
+        self._set(112, value)
 
     # Written by a rival.
 
@@ -178,6 +188,13 @@ class Control:
 
     def set_busy(self, worker: int, users: int) -> None:
         self._set(WORKER_FIELDS + worker * WORKER_BYTES + 16, users)
+
+    def rivals(self, worker: int) -> int:
+        """How many rivals of a worker ask for the aimed key or hold it."""
+        return self._get(WORKER_FIELDS + worker * WORKER_BYTES + 24)
+
+    def set_rivals(self, worker: int, users: int) -> None:
+        self._set(WORKER_FIELDS + worker * WORKER_BYTES + 24, users)
 
     def floor_cpu_ns(self) -> int:
         """CPU time that the victim's process spent in the floor phase."""

@@ -162,11 +162,13 @@ class Fleet:
         self.control.aim = False
 
     def stand(self, timeout_s: float) -> bool:
-        """Makes the victim stop before its next acquire."""
+        """Makes the victim stop before its next acquire, and the rivals leave the key alone."""
         self.control.gate = True
-        return _until(lambda: self.control.standing, timeout_s)
+        return _until(lambda: self.control.standing and self._rivals() == 0, timeout_s)
 
     def go_on(self) -> None:
+        if self.control.gate:
+            self.control.opened_ns = time.monotonic_ns()
         self.control.gate = False
 
     def asking(self) -> bool:
@@ -230,6 +232,10 @@ class Fleet:
     def clock_offset_s(self) -> float:
         """As the victim itself reads it."""
         return self.control.clock_read_ns / 1e9
+
+    def _rivals(self) -> int:
+        workers = set(range(1, self._workers + 1)) - self._killed
+        return sum(self.control.rivals(w) for w in workers)
 
     def _worker(self, worker: int) -> Child:
         return self._children[f"worker-{worker}"]

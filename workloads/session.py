@@ -40,6 +40,7 @@ class Session:
         self.control = Control(Path(load.control))
         self._numbers: dict[str, Iterator[int]] = {}
         self.busy = 0
+        self.rivals = 0
         self.ready = 0
         self.failed = 0
         self.progress: dict[str, int] = {}
@@ -98,6 +99,10 @@ class Session:
     def count_failed(self) -> None:
         self.failed += 1
         self.control.set_failed(self.worker, self.failed)
+
+    def count_rivals(self, step: int) -> None:
+        self.rivals += step
+        self.control.set_rivals(self.worker, self.rivals)
 
     def count_busy(self, step: int) -> None:
         self.busy += step

@@ -21,6 +21,8 @@ from workloads.session import POLL_S, Session
 
 # A hold that the victim keeps for a fault ends this long before its promise does.
 RELEASE_BEFORE_END_S = 0.2
+# So long the victim is alone with its request, once it goes on from where it stood.
+ALONE_NS = 200_000_000
 # Multiples of it, modulo one, lie evenly spread.
 GOLDEN = 0.618034
 
@@ -157,14 +159,25 @@ class RivalUser(LockUser):
     weight = 1
 
     def contended(self, end_ns: int) -> None:
-        control, pace = self.session.control, self.session.load.pace
+        pace = self.session.load.pace
         while monotonic_ns() < end_ns:
-            # While the nemesis waits for the victim's grant, the rivals stand back: many locks are
-            # unfair, and a fault that waits for luck has no time of its own.
-            while control.aim and not control.held:
+            while self._stands_back():
                 gevent.sleep(POLL_S)
-            self.count(self.client.cycle(AIMED_KEY, self._keep, wait_s=pace.aimed_wait_s))
+            self.session.count_rivals(+1)
+            try:
+                self.count(self.client.cycle(AIMED_KEY, self._keep, wait_s=pace.aimed_wait_s))
+            finally:
+                self.session.count_rivals(-1)
             gevent.sleep(pace.think_s)
+
+    def _stands_back(self) -> bool:
+        """While the nemesis waits for the victim's grant, or for its request to be alone: many
+        locks are unfair, and a fault that waits for luck has no time of its own."""
+        control = self.session.control
+        if control.occupy:
+            return False
+        alone = control.gate or monotonic_ns() < control.opened_ns + ALONE_NS
+        return alone or (control.aim and not control.held)
 
     def _keep(self, granted: Granted) -> None:
         control, pace = self.session.control, self.session.load.pace

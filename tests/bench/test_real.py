@@ -15,11 +15,13 @@ import numpy as np
 import psutil
 import pytest
 
+from bench.replay import stored_cases
 from clusters.docker import Engine
 from clusters.reaper import reap
 from history.op import F, Type
 from history.recorder import PROCESSES_PER_WORKER
 from history.recording import read_recording
+from nemesis.base import Injection
 from workloads.nursery import RUN_ENVIRONMENT
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
@@ -166,3 +168,27 @@ def test_plain_locust_drives_a_cluster_that_was_started_for_it(tmp_path: Path) -
         stand.send_signal(signal.SIGINT)
         stand.communicate(timeout=LIMIT_S)
     assert not containers(stand.pid)
+
+
+def test_faults_of_clients_one_after_the_other_and_the_same_again(tmp_path: Path) -> None:
+    words = "client-gc:for=1 then reply-lost then client-kill"
+    bench = start(tmp_path, "run", "--lock", "redis-token", "--fault", words, "--json")
+    out, err = bench.communicate(timeout=110)
+    assert bench.returncode == 0, err
+    (case,) = json.loads(out)["cases"]
+    assert case["exposed"] is True, case["exposure"]
+    assert [i["fault"] for i in case["injections"]] == ["client-gc", "reply-lost", "client-kill"]
+    run = tmp_path / case["run"]
+    history = read_recording(next(run.glob("cases/*/history")))
+    assert [fault.name for fault in history.faults] == ["client-gc", "reply-lost", "client-kill"]
+    # The dead did nothing more, and their death is in the history.
+    died = history.invoke_ns[history.f == F.DEATH]
+    assert len(died) > 0
+    victims = (history.process < PROCESSES_PER_WORKER) & (history.f != F.DEATH)
+    assert history.invoke_ns[victims].max() <= died.min()
+    assert np.count_nonzero(history.invoke_ns > died.max()) > 0
+    # What was played is in the plan, and can be played again as it was.
+    assert stored_cases(run)[0].injections == tuple(
+        Injection(**i | {"parameters": tuple(map(tuple, i["parameters"]))})
+        for i in case["injections"]
+    )
