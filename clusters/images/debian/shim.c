@@ -47,6 +47,7 @@ static int (*real_fdatasync)(int);
 static int (*real_rename)(const char *, const char *);
 static int (*real_unlink)(const char *);
 static int (*real_ftruncate)(int, off_t);
+static int (*real_truncate)(const char *, off_t);
 
 static void *next(const char *name) { return dlsym(RTLD_NEXT, name); }
 
@@ -57,6 +58,7 @@ __attribute__((constructor)) static void begin(void)
 	real_rename = next("rename");
 	real_unlink = next("unlink");
 	real_ftruncate = next("ftruncate");
+	real_truncate = next("truncate");
 	real_clock_gettime = next("clock_gettime");
 	const char *name = getenv("LOCKBENCH_SHARED");
 	if (name == NULL)
@@ -213,21 +215,42 @@ int fsync(int fd) { return synced(real_fsync, fd); }
 
 int fdatasync(int fd) { return synced(real_fdatasync, fd); }
 
+static void truncated(const char *path, off_t size)
+{
+	lock_table();
+	struct entry *e = entry_of(path, 0);
+	if (e != NULL && atomic_load(&e->synced) > size)
+		atomic_store(&e->synced, size);
+	unlock_table();
+}
+
 int ftruncate(int fd, off_t size)
 {
 	int failed = real_ftruncate(fd, size);
 	int saved = errno;
 	char path[PATH_MAX];
-	if (!failed && shared != NULL && path_of(fd, path)) {
-		lock_table();
-		struct entry *e = entry_of(path, 0);
-		if (e != NULL && atomic_load(&e->synced) > size)
-			atomic_store(&e->synced, size);
-		unlock_table();
-	}
+	if (!failed && shared != NULL && path_of(fd, path))
+		truncated(path, size);
 	errno = saved;
 	return failed;
 }
+
+int truncate(const char *name, off_t size)
+{
+	int failed = real_truncate(name, size);
+	int saved = errno;
+	char path[PATH_MAX];
+	if (!failed && shared != NULL && absolute(name, path))
+		truncated(path, size);
+	errno = saved;
+	return failed;
+}
+
+/* What programs call that were built for large files; the types are the same here. */
+_Static_assert(sizeof(off_t) == sizeof(off64_t), "64 bits");
+int ftruncate64(int fd, off64_t size) { return ftruncate(fd, size); }
+
+int truncate64(const char *name, off64_t size) { return truncate(name, size); }
 
 /* A name's entry goes, or goes on under another name. */
 static void renamed(const char *name, const char *to)
