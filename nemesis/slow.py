@@ -53,7 +53,11 @@ class Slow(Fault):
     def aim(self, arena: Arena) -> None:
         arena.targets = resolve(arena, DECISIVE if headed(arena.cluster) else "all")
         arena.facts["leader_due"] = False
-        arena.facts["took_s_before"] = min(_took_s(arena) for _ in range(ROUNDS))
+        before = [_took_s(arena)]
+        if before[0] >= PATIENCE_S:
+            raise NemesisError("a write was not served before the fault: nothing to compare with")
+        before += [_took_s(arena) for _ in range(ROUNDS - 1)]
+        arena.facts["took_s_before"] = min(before)
 
     def begin(self, arena: Arena) -> None:
         edges = self.edges(arena)
