@@ -181,6 +181,33 @@ def test_alerts_fire_when_prometheus_says_so(seed: int, tmp_path: Path) -> None:
 
 
 @needs_promtool
+def test_rates_are_those_of_prometheus(tmp_path: Path) -> None:
+    (tmp_path / "rules.yml").write_text(rules(), encoding="utf-8")
+    counted = some_counters(1)
+    made, _ = unit_test(counted, 0.0, cycles=1)
+    tests = made["tests"]
+    assert isinstance(tests, list)
+    expected = []
+    for metric in (CONTENDED, EXPIRED, REFUSED):
+        for function in ("rate", "increase"):
+            # A threshold of its own, so that nothing but the value is compared.
+            alert = Alert("value", "", function, metric, None, 0.0, 0.0)
+            found = [evaluate(alert, counted, r, tail_s=500) for r in ("a", "b", "c")]
+            for i in range(1, 40):
+                samples = [
+                    {"labels": f'{{resource="{resource}"}}', "value": float(one.value[i])}
+                    for resource, one in zip("abc", found, strict=True)
+                    if one is not None and not np.isnan(one.value[i])
+                ]
+                expr = alert.expr.removesuffix(" > 0")
+                expected.append({"expr": expr, "eval_time": f"{i * 15}s", "exp_samples": samples})
+    tests[0] |= {"alert_rule_test": [], "promql_expr_test": expected}
+    (tmp_path / "test.yml").write_text(json.dumps(made), encoding="utf-8")
+    done = promtool(tmp_path, "test", "rules", "test.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_promtool
 def test_promtool_sees_an_answer_that_is_off_by_one_evaluation(tmp_path: Path) -> None:
     """The comparison above can fail."""
     (tmp_path / "rules.yml").write_text(rules(), encoding="utf-8")
@@ -259,6 +286,14 @@ def test_expiry_is_counted_once_and_when_the_holder_can_see_it() -> None:
     scene.acquire("e", 18, 18.1, until=21).death("e", 19)  # nobody is left to count
     scene.acquire("f", 30, 30.1, until=33)  # never released
     assert times(scene.history(), EXPIRED) == [5.1, 7.0, 11.1]
+
+
+def test_a_hold_inside_a_hold_neither_contends_nor_expires() -> None:
+    scene = Scene().kind("reentrant")
+    scene.acquire("a", 1, 1.1, until=4, hold="h1").acquire("a", 2, 2.1, until=4, hold="h2")
+    scene.release("a", 5, 5.1, hold="h2").release("a", 6, 6.1, hold="h1")
+    assert times(scene.history(), CONTENDED) == []
+    assert times(scene.history(), EXPIRED) == [6.1]
 
 
 def with_writes(seed: int) -> History:
