@@ -312,6 +312,27 @@ def adr(
     raise Done(write(runs, asked, anyway=anyway, output=output, as_json=as_json, out=out))
 
 
+@app.command()
+def alerts(
+    runs: Annotated[
+        list[Path] | None, typer.Argument(metavar="RUN...", help="Finished runs' folders.")
+    ] = None,
+    rules: Annotated[
+        bool, typer.Option("--rules", help="Print the rules for Prometheus, nothing else.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Replay stored runs against alert rules: which violation would have been noticed."""
+    from bench import monitoring
+
+    if rules == bool(runs):
+        raise BadInput("give either run folders, or --rules for the file of alert rules")
+    if rules:
+        print(monitoring.file_of_rules(), end="")
+        return
+    raise Done(monitoring.alerts(runs or [], as_json=as_json, out=out))
+
+
 @app.command("break")
 def break_(
     topology: Annotated[str | None, typer.Option(help="Which cluster to start.")] = None,
