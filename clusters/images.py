@@ -101,7 +101,7 @@ def recipes() -> dict[str, Recipe]:
         go("toxiproxy", f"{toxiproxy}/cmd/server", version_flag, folder="toxiproxy"),
         go("etcd", "go.etcd.io/etcd/server/v3"),
         debian("redis", "redis-server"),
-        Recipe("postgres", "postgres", "base", postgres),
+        Recipe("postgres", "postgres", "compiler", postgres),
         # Not Debian's `zookeeper` package, which pulls in a desktop toolkit.
         debian("zookeeper", "libzookeeper-java openjdk-21-jre-headless"),
     ]

@@ -26,6 +26,7 @@ from clusters.launch import POLL_S, START_LIMIT_S, Server
 from clusters.links import PeerPort
 from clusters.pgwire import USER, Session
 from clusters.pods import PROBE_LIMIT_S, PodCluster
+from clusters.shim import ClockedPods
 from clusters.wire import PROBE_FAILURES, Address, ProbeFailed
 
 CONFIG = "/lockbench/postgresql.conf"
@@ -234,6 +235,30 @@ class SyncPostgresCluster(PostgresCluster):
     settings = SYNC_SETTINGS
 
 
+class OurPostgres(ClockedPods, PostgresCluster):
+    """Servers of our own image. What they have synced is not told: they sync before they answer."""
+
+    def read_clock_s(self, node: int, address: Address, limit_s: float) -> float:
+        """clock_timestamp()."""
+        with Session(address, limit_s) as session:
+            ((found,),) = session.query("SELECT extract(epoch from clock_timestamp())")
+        return float(str(found))
+
+
+class OurSyncPostgres(OurPostgres, SyncPostgresCluster):
+    """The same, synchronous."""
+
+
+def make(plan: ClusterPlan) -> PostgresCluster:
+    """Make a cluster that can do what its image can."""
+    return (PostgresCluster if PostgresCluster.kind in plan.images else OurPostgres)(plan)
+
+
+def make_sync(plan: ClusterPlan) -> PostgresCluster:
+    """The same, synchronous."""
+    return (SyncPostgresCluster if PostgresCluster.kind in plan.images else OurSyncPostgres)(plan)
+
+
 def _write(session: Session) -> str | None:
     """Commit something on a primary and return the transaction's id; on a replica, do nothing."""
     if session.query("SELECT pg_is_in_recovery()") == [["t"]]:
@@ -251,9 +276,12 @@ TOPOLOGIES = tuple(
         sizes=(2,),
         default_size=2,
         image="postgres",
-        settings={"nodes": "primary and streaming replica", **made.settings},
+        settings={"nodes": "primary and streaming replica", **settings},
         make=made,
         quorum=False,
     )
-    for name, made in (("postgres", PostgresCluster), ("postgres-sync", SyncPostgresCluster))
+    for name, made, settings in (
+        ("postgres", make, SETTINGS),
+        ("postgres-sync", make_sync, SYNC_SETTINGS),
+    )
 )

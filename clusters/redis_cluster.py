@@ -28,11 +28,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from clusters import resp
-from clusters.base import HARNESS, ClusterError, Topology
+from clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
 from clusters.launch import POLL_S, START_LIMIT_S, Server
 from clusters.links import PeerPort
 from clusters.pods import PROBE_LIMIT_S, PodCluster
-from clusters.redis import CONFIG, DATA
+from clusters.redis import CONFIG, DATA, PreloadedRedis
 from clusters.redis import SETTINGS as REDIS_SETTINGS
 from clusters.resp import ask_once
 from clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
@@ -305,12 +305,22 @@ def _first(shard: int) -> int:
     return shard * SLOTS // PRIMARIES
 
 
+class OurRedisClusterCluster(PreloadedRedis, RedisClusterCluster):
+    """Servers of our own image."""
+
+
+def make(plan: ClusterPlan) -> RedisClusterCluster:
+    """Make a cluster that can do what its image can."""
+    swapped = RedisClusterCluster.kind in plan.images
+    return (RedisClusterCluster if swapped else OurRedisClusterCluster)(plan)
+
+
 TOPOLOGY = Topology(
     name="redis-cluster",
     sizes=(SIZE,),
     default_size=SIZE,
     image="redis",
     settings=SETTINGS,
-    make=RedisClusterCluster,
+    make=make,
     quorum=False,
 )

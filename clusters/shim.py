@@ -1,4 +1,4 @@
-"""The library that is preloaded into servers of our own images (``images/debian/shim.c``).
+"""The library that is preloaded into servers of our own images (``images/compiler/shim.c``).
 
 It moves the wall clock that a server reads, and notes how much of each of its files is synced. The
 containers of a pod share a file in memory (``/dev/shm``; the link container's program makes it and
