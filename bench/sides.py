@@ -25,7 +25,7 @@ from typing import Final
 from bench import plan
 from bench.errors import BadInput
 from bench.plan import Case
-from clusters.images import recipes
+from clusters.images import server_names
 from clusters.registry import topologies
 from locks.registry import systems
 from results import machine
@@ -74,7 +74,7 @@ def parse(ref: str) -> Side:
         return Side(ref, lock=ref)
     name, equals, image = text.partition("=")
     if equals and image:
-        known = [recipe for recipe in recipes() if recipe != "golang"]
+        known = server_names()
         if name not in known:
             raise plan.unknown("image", name, known)
         return Side(ref, image=(name, image))
