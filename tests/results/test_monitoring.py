@@ -294,6 +294,10 @@ def test_a_hold_inside_a_hold_neither_contends_nor_expires() -> None:
     scene.release("a", 5, 5.1, hold="h2").release("a", 6, 6.1, hold="h1")
     assert times(scene.history(), CONTENDED) == []
     assert times(scene.history(), EXPIRED) == [6.1]
+    scene = Scene().kind("reentrant")
+    scene.acquire("a", 1, 1.1, until=4, hold="h1").acquire("a", 2, 2.1, until=4, hold="h2")
+    scene.lost("a", 3, hold="h2").lost("a", 3, hold="h1")
+    assert times(scene.history(), EXPIRED) == [3.0]
 
 
 def with_writes(seed: int) -> History:
