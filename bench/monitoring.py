@@ -35,7 +35,9 @@ LEGEND: Final = (
 
 def alerts(paths: Sequence[Path], *, as_json: bool, out: Console) -> int:
     """Returns the exit code. Raises BadInput."""
-    cases = [case for path in paths for case in _replayed(path)]
+    runs = [_replayed(path) for path in paths]
+    cases = [case for run, _ in runs for case in run]
+    without = sum(missing for _, missing in runs)
     found = {
         "scrape_s": SCRAPE_S,
         "evaluation_s": EVALUATION_S,
@@ -43,12 +45,15 @@ def alerts(paths: Sequence[Path], *, as_json: bool, out: Console) -> int:
         "repeated_s": REPEATED_S,
         "alerts": [asdict(alert) | {"expr": alert.expr} for alert in ALERTS],
         "cases": cases,
+        "cases_without_history": without,
         "summary": _summary(cases),
     }
     if as_json:
         print(json.dumps(found, indent=1))
     else:
         _show(cases, out)
+        if without:
+            out.print(f"Cases without a history, of which nothing is known: {without}.")
     return 0
 
 
@@ -57,18 +62,20 @@ def file_of_rules() -> str:
     return rules()
 
 
-def _replayed(path: Path) -> list[dict[str, Any]]:
+def _replayed(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The cases of a run that have a history, and the number of those that have none."""
     try:
         run = open_run(path)
         results = run.results()
         with understood(run):
             if parts := results.get("parts"):
                 _refuse_parts(path, parts)
-            return [
+            found = [
                 {"run": str(path), "folder": folder, "lock": lock_of(case), "fault": fault_of(case)}
                 | replay(history, unknown_after_s=_timeout_s(case)).to_json()
                 for folder, case, history in histories(run)
             ]
+            return found, len(results["cases"]) - len(found)
     except NotARun as error:
         raise BadInput(str(error)) from error
 

@@ -35,10 +35,23 @@ def test_every_violation_of_a_run_has_an_answer_from_every_alert(tmp_path: Path)
         assert [sight["alert"] for sight in violation[reading]] == names
         assert all(sight["why"] for sight in violation[reading] if sight["word"] != "fires")
     assert found["summary"]["recorded_seen_by_field"] == 0
+    assert found["cases_without_history"] == 0
     plain = lockbench(str(run.path))
     assert plain.returncode == 0, plain.stderr
     assert "double-grant" in plain.stdout
     assert "the recommended alerts notice 0" in " ".join(plain.stdout.split())
+
+
+def test_a_case_without_a_history_is_counted_and_not_judged(tmp_path: Path) -> None:
+    run = make_run(tmp_path, faults={"pause": True, "none": False})
+    cases = [run.results()["cases"][0], {"lock": "redlock", "fault": "kill", "judgement": "failed"}]
+    run.write_results({"name": "quick", "cases": cases, "ending": "bench"})
+    done = lockbench(str(run.path), "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [case["fault"] for case in found["cases"]] == ["pause"]
+    assert found["cases_without_history"] == 1
+    assert "of which nothing is known: 1" in lockbench(str(run.path)).stdout
 
 
 def test_what_cannot_be_answered_ends_with_254(tmp_path: Path) -> None:
