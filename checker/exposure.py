@@ -176,7 +176,11 @@ def _promise_outlives_restart(case: Case, fault: Fault) -> Answer:
     if not isinstance(restarted, int):
         return False, "the time of the restart is not known"
     held, history = case.promises, case.history
-    lasting = [i for i in _held_at(case, fault) if held.end[i] > restarted]
+    at_once = _held_at(case, fault)
+    told = [i for i in at_once if fault.begin_ns[0] <= held.lost[i] <= restarted]
+    lasting = [i for i in at_once if held.end[i] > restarted]
+    if told and not lasting:
+        return _told_of_the_loss(case, fault, told)
     attempts = 0
     for i in lasting:
         until = min(int(held.end[i]), FOREVER - 1)
@@ -185,6 +189,17 @@ def _promise_outlives_restart(case: Case, fault: Fault) -> Answer:
     return attempts > 0, (
         f"{many(len(lasting), 'promise')} outlived the restart, {many(attempts, 'attempt')} by "
         f"others between the restart and the end of the promise"
+    )
+
+
+def _told_of_the_loss(case: Case, fault: Fault, told: list[int]) -> Answer:
+    """A promise that ends with its session cannot outlive the server. What the fault can do then is
+    to let somebody else in before the holder knows, so others must have been asking."""
+    asked = rows_of(case.history, F.ACQUIRE)
+    attempts = sum(_by_others(case, _between(case, asked, *_span(fault)), i) for i in told)
+    return attempts > 0, (
+        f"{many(len(told), 'holder')} told of the loss as the session ended, "
+        f"{many(attempts, 'attempt')} by others during the fault"
     )
 
 

@@ -100,3 +100,16 @@ def test_what_the_nemesis_saw_decides() -> None:
     assert not seen(scene, "promoted", 3, 5, primary_before="a", primary_during="a")
     assert not seen(scene, "promoted", 3, 5, primary_before="a")
     assert not seen(scene, "clock-beyond-lease", 3, 5)
+
+
+def test_a_promise_that_ends_with_its_session_cannot_outlive_a_restart() -> None:
+    def held() -> Scene:
+        return Scene().acquire(VICTIM, 0, 1).lost(VICTIM, 3.2)
+
+    facts = {"restarted_ns": 4_000_000_000}
+    asked = held().acquire(OTHER, 3.1, 5)
+    assert seen(asked, "promise-outlives-restart", 3, 4, **facts)
+    assert not seen(held(), "promise-outlives-restart", 3, 4, **facts)
+    # Told before the fault: that was not its doing.
+    early = Scene().acquire(VICTIM, 0, 1).lost(VICTIM, 2).acquire(OTHER, 3.1, 5)
+    assert not seen(early, "promise-outlives-restart", 3, 4, **facts)
