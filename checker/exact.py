@@ -40,8 +40,8 @@ of a core, the section held at some instant between its shrunken end and its shr
 needs one there as an unknown acquire does.
 
 Identities are holds where the history has hold ids, else the owners, else the processes, which must
-then be sequential: their operations alternate, so a release belongs to the acquire before it. Process
-numbers that are used again after an unknown outcome are covered by the same pairing, as long as the
+then be sequential: their operations alternate, so a release belongs to the acquire before it.
+Process numbers that are used again after an unknown outcome are covered by it too, as long as the
 operations of the process still do not overlap; an unknown acquire is then the last acquire before
 the release, exactly as if it had been granted.
 
