@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import SessionExpiredError, SessionMovedError
+from kazoo.exceptions import ConnectionDropped, SessionExpiredError, SessionMovedError
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import PING_XID, ConnectionHandler
 from kazoo.protocol.states import KazooState
@@ -81,6 +81,8 @@ class Session:
             request.wait(max(0.0, deadline.left_s()))
             if not request.ready():
                 raise NoAnswerError(f"no answer in {timeout_s:g} s")
+            if isinstance(request.exception, RuntimeError):  # see _read_response
+                raise NoAnswerError(str(request.exception))
             if request.exception is not None:
                 raise request.exception
         return [request.value for request in requests]
@@ -165,6 +167,15 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
             self._heartbeats.append(sent_ns)
         elif xid is not None and xid > 0:
             self._requests.append((xid, sent_ns))
+
+    def _read_response(self, header: Any, buffer: Any, offset: int) -> Any:
+        """kazoo's connection routine ends for good when an answer is not the one that is due, and
+        the client with it: requests are kept for ever. A soak found it, after servers had been
+        killed. The connection is of no more use; the next one may be."""
+        try:
+            return super()._read_response(header, buffer, offset)
+        except RuntimeError as error:
+            raise ConnectionDropped(str(error)) from error
 
     def _read_header(self, timeout: float) -> Any:
         header, buffer, offset = super()._read_header(timeout)

@@ -15,6 +15,9 @@ from nemesis.probes import PROBE_S, serving
 from nemesis.slow import CLIENTS, EVERYTHING, ON, SERVERS, shapable
 from nemesis.targets import DECISIVE, headed, resolve
 
+# Until the end of a connection must have come through the published port.
+ENDED_S = 2.0
+
 
 class Reset(Fault):
     """See the module."""
@@ -57,7 +60,7 @@ class Reset(Fault):
         at = cluster.addresses(group)[arena.targets[0] - 1]
         with socket.create_connection(at, PROBE_S) as ours:
             shapable(arena).reset(edges)
-            ours.settimeout(PROBE_S)
+            ours.settimeout(ENDED_S)
             try:
                 ended = ours.recv(1) == b""
             except TimeoutError:

@@ -109,9 +109,8 @@ def test_a_server_that_does_not_come_up_is_quoted(
     tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("clusters.pods.START_LIMIT_S", 0.5)
-    monkeypatch.setattr("clusters.redis.SETTINGS", {"appendonly": "perhaps"})
     with pytest.raises(ClusterError) as caught:
-        RedisCluster(plan(tmp_path)).start()
+        RedisCluster(plan(tmp_path), {"appendonly": "perhaps"}).start()
     said = str(caught.value)
     assert said.startswith("no write and read through the link of the harness to redis-1: ")
     assert "argument must be 'yes' or 'no'" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from locks.base import (
     new_hold_id,
     token_of,
 )
-from locks.zookeeper import NodeGoneError
+from locks.zookeeper import NodeGoneError, ZooKeeper
 from locks.zookeeper_read_write import READ, WRITE, ReadWritePlace
 from locks.zookeeper_semaphore import PermitPlace
 from tests.locks.conftest import LEASE_S, Running
@@ -129,3 +130,19 @@ def test_three_permits(room: Room) -> None:
     assert isinstance(locks[1].release(second.hold), Released)
     waiter.join(20)
     assert isinstance(waited[0], Granted)
+
+
+@pytest.mark.docker
+def test_an_answer_that_is_not_due_does_not_end_the_client(room: Room) -> None:
+    """kazoo's connection routine ended with it, and every later request was kept for ever."""
+    lock = room.client("zookeeper")
+    assert isinstance(lock, ZooKeeper)
+    first = room.write(lock, 5)
+    assert isinstance(first, Granted)
+    assert lock.release(first.hold) == Released()
+    kazoo = lock._session.client
+    kazoo._pending.appendleft((None, kazoo.handler.async_result(), 10**9))
+    end = time.monotonic() + 20.0
+    while not isinstance(answer := room.write(lock, 1), Granted):
+        assert time.monotonic() < end, answer
+    assert lock.release(answer.hold) == Released()

@@ -24,6 +24,8 @@ class Browser:
     def __init__(self, to_browser: int, from_browser: int) -> None:
         self._to = to_browser
         self._from = from_browser
+        self._poll = select.poll()
+        self._poll.register(self._from, select.POLLIN)
         self._rest = b""
         self._number = 0
         self._session: str | None = None
@@ -106,8 +108,8 @@ class Browser:
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
-            ready, _, _ = select.select([self._from], [], [], REPLY_S_MAX)
-            assert ready, "the browser says nothing"
+            # Not select, which knows only the first 1,024 descriptors of a process.
+            assert self._poll.poll(1e3 * REPLY_S_MAX), "the browser says nothing"
             part = os.read(self._from, 1 << 20)
             assert part, "the browser is gone"
             self._rest += part
