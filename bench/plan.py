@@ -35,6 +35,7 @@ FLOOR_S = 1.0
 OWN_SHARE = 0.2
 TIME_LIMIT_S_MIN = 8.0
 TIME_LIMIT_S = 20.0
+UNASKED_S_MAX = 90.0
 # What has to remain of the contended phase after the heal, for recovery and the numbers after it.
 AFTER_S = 3.0
 WORKERS = 2
@@ -300,8 +301,10 @@ def needed_s(injections: Sequence[Injection]) -> float:
 
 
 def roomy(case: Case) -> Case:
-    """The case with as much time as its schedule needs, and no less than is usual."""
-    return replace(case, time_limit_s=max(case.time_limit_s, needed_s(draw(case))))
+    """The case with as much time as its schedule needs, and no less than is usual; more than a
+    minute and a half has to be asked for."""
+    needed = min(needed_s(draw(case)), UNASKED_S_MAX)
+    return replace(case, time_limit_s=max(case.time_limit_s, needed))
 
 
 def draw(case: Case) -> tuple[Injection, ...]:

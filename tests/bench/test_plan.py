@@ -94,3 +94,10 @@ def test_the_nightly_suite_is_quick_and_more_and_fits_into_the_night() -> None:
     assert quick.expected_s <= 12 * 60
     # The comparison takes about as long again, and 90 minutes are all there is.
     assert nightly.expected_s <= 40 * 60
+
+
+def test_a_long_fault_makes_the_case_longer_but_not_unasked_for_ever() -> None:
+    longer = plan.make_case("etcd", "pause:for=30", seed=0)
+    assert 30 < plan.resolve(plan.roomy(longer)).time_limit_s <= plan.UNASKED_S_MAX
+    with pytest.raises(BadInput, match="--time-limit 90 s is too short for pause:for=1000"):
+        plan.resolve(plan.roomy(plan.make_case("etcd", "pause:for=1000", seed=0)))
