@@ -30,7 +30,10 @@ class ClockFault(Fault):
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
         if not isinstance(cluster, Clocked):
-            return "its servers' wall clocks cannot be moved"
+            return (
+                "its servers' wall clocks cannot be moved: they read them without the C library "
+                "(Go does), or their image is not ours"
+            )
         return nobody(cluster, str(asked["who"]))
 
     def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:

@@ -28,7 +28,10 @@ class PowerLoss(Kill):
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
         if not isinstance(cluster, Syncing):
-            return "what its servers have synced is not known from outside"
+            return (
+                "what its servers have synced is not known from outside; those that sync before "
+                "they answer lose no more than by kill"
+            )
         return super().unfit(cluster, asked)
 
     def begin(self, arena: Arena) -> None:
