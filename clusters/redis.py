@@ -88,15 +88,19 @@ class RedisCluster(PodCluster):
             yield ping
 
 
-class PreloadedRedis(ClockedPods, SyncingPods):
-    """What our own image adds to Redis servers, whatever their roles."""
-
-    data = DATA
+class ClockedRedis(ClockedPods):
+    """Redis servers of our own image, whose clocks can be moved."""
 
     def read_clock_s(self, node: int, address: Address, limit_s: float) -> float:
         """TIME."""
         seconds, microseconds = items(ask_once(address, limit_s, "TIME"))
         return int(str(seconds)) + int(str(microseconds)) / 1_000_000
+
+
+class PreloadedRedis(ClockedRedis, SyncingPods):
+    """All that our own image adds to Redis servers, where their data is all that they keep."""
+
+    data = DATA
 
 
 class OurRedisCluster(PreloadedRedis, RedisCluster):

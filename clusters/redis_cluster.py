@@ -32,7 +32,7 @@ from clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
 from clusters.launch import POLL_S, START_LIMIT_S, Server
 from clusters.links import PeerPort
 from clusters.pods import PROBE_LIMIT_S, PodCluster
-from clusters.redis import CONFIG, DATA, PreloadedRedis
+from clusters.redis import CONFIG, DATA, ClockedRedis
 from clusters.redis import SETTINGS as REDIS_SETTINGS
 from clusters.resp import ask_once
 from clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
@@ -305,8 +305,9 @@ def _first(shard: int) -> int:
     return shard * SLOTS // PRIMARIES
 
 
-class OurRedisClusterCluster(PreloadedRedis, RedisClusterCluster):
-    """Servers of our own image."""
+class OurRedisClusterCluster(ClockedRedis, RedisClusterCluster):
+    """Servers of our own image. They also keep who they are, and do not always sync that: a node
+    that lost it is another node, and what becomes of it then depends on the file system."""
 
 
 def make(plan: ClusterPlan) -> RedisClusterCluster:
