@@ -14,6 +14,7 @@ STAGE_S: Final = 10.0
 # A hold is only fit to be aimed at while this share of the lease is still promised.
 FRESH: Final = 0.8
 POLL_S: Final = 0.01
+NOT_GRANTED: Final = "the victim was not granted the lock"
 # What a request needs to reach the server, with much to spare.
 ASKED_S: Final = 0.15
 
@@ -30,7 +31,7 @@ def fresh_hold(arena: Arena) -> None:
             return
         arena.clients.let_go()
         time.sleep(POLL_S)
-    raise NemesisError(f"the victim was not granted the lock within {STAGE_S:.0f} s")
+    raise NemesisError(f"{NOT_GRANTED} within {STAGE_S:.0f} s")
 
 
 def about_to_ask(arena: Arena) -> None:
