@@ -18,7 +18,7 @@ bench: setup ## run the quick suite on real clusters and write the report
 test: lint ## every check and every test, the ones on real clusters included
 	$(BIN)/pytest -m "not long"
 
-fuzz: setup ## hold the fast checks to an exhaustive reference on 210,000 random histories
+fuzz: setup ## hold the fast checks to an exhaustive reference on 225,000 random histories
 	$(BIN)/pytest -m long
 
 lint: setup ## style, types and the layers of imports
