@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from clusters.base import Shape
 from nemesis.base import Arena, Parameter
-from nemesis.slow import ON, Slow
+from nemesis.links import ON
+from nemesis.slow import Slow
 
 # The shortest probe writes some forty bytes and is answered with five.
 PROBE_BYTES = 40

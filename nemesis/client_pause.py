@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from clusters.base import Cluster, Cuttable, Edge
 from nemesis.base import LINKS, VICTIM, WORKERS, Arena, Asked, Fault, Parameter
-from nemesis.partition import cuttable_of
+from nemesis.links import cuttable_of
 from nemesis.staging import ASKED_S, STAGE_S, about_to_ask, fresh_hold, in_line, until
 
 HOLDING, ASKING, QUEUED = "holding", "asking", "queued"

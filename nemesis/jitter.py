@@ -9,7 +9,8 @@ from typing import ClassVar
 
 from clusters.base import Shape
 from nemesis.base import Arena, Parameter
-from nemesis.slow import ON, Slow, shapable
+from nemesis.links import ON, chosen, shapable_of
+from nemesis.slow import Slow
 
 LEAST_SHARE = 0.1
 
@@ -33,7 +34,7 @@ class Jitter(Slow):
         return 0.9 * LEAST_SHARE * arena.number("ms") / 1e3
 
     def tick(self, arena: Arena) -> None:
-        shapable(arena).shape(self.edges(arena), self.shape(arena))
+        shapable_of(arena).shape(chosen(arena), self.shape(arena))
 
 
 FAULT = Jitter()

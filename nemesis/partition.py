@@ -32,6 +32,7 @@ from typing import ClassVar, Final
 from clusters.base import HARNESS, Cluster, Cut, Cuttable, Edge, Led, Replicated
 from nemesis import shapes
 from nemesis.base import LINKS, Arena, Asked, Fault, NemesisError, Parameter
+from nemesis.links import all_broken, cuttable_of, joined
 from nemesis.probes import PROBE_S, note_usual, serving, silent
 from nemesis.targets import (
     DECISIVE,
@@ -74,8 +75,7 @@ class Partition(Fault):
             return f"a {shape} has no struck side"
         if shape not in shapes.BETWEEN_SERVERS:
             return None
-        joined = any(edge.source > 0 for edge in cluster.edges())
-        if not joined and shape not in (shapes.MINORITY, shapes.MAJORITY):
+        if not joined(cluster) and shape not in (shapes.MINORITY, shapes.MAJORITY):
             return "its nodes do not talk to each other"
         if shape == shapes.LEADER and not headed(cluster):
             return "it has no leader"
@@ -113,7 +113,11 @@ class Partition(Fault):
             return _all_cut(arena)
         # A cut that is over before a write could fail.
         short = arena.injection.duration_s <= PROBE_S
-        if short and _all_cut(arena) and monotonic_ns() < arena.heal_due_ns:
+        if (
+            short
+            and all_broken(arena, arena.facts["links_cut"])
+            and monotonic_ns() < arena.heal_due_ns
+        ):
             return True
         return silent(arena, arena.targets, _probe_group(arena))
 
@@ -132,13 +136,6 @@ class Partition(Fault):
             # The victim alone is cut off; what matters is what others are granted meanwhile.
             return ("proven", "grants-around", "hold-across", *late)
         return (*self.rules, *late)
-
-
-def cuttable_of(arena: Arena) -> Cuttable:
-    """The cluster as one whose links can be cut. Raises NemesisError."""
-    if not isinstance(arena.cluster, Cuttable):
-        raise NemesisError("the cluster's links cannot be cut")
-    return arena.cluster
 
 
 def _cut_pairs(arena: Arena) -> tuple[frozenset[Edge], tuple[int, ...]]:
@@ -164,8 +161,7 @@ def _resolve(arena: Arena) -> tuple[frozenset[Edge], tuple[int, ...]]:
         else:
             targets = tuple(nodes) if shape == shapes.GROUP else resolve(arena, DECISIVE)
         return shapes.client_side(targets, chosen), targets
-    joined = any(edge.source > 0 for edge in cuttable_of(arena).edges())
-    if not joined:
+    if not joined(cuttable_of(arena)):
         count = minority(nodes) if shape == shapes.MINORITY else majority(nodes)
         targets = tuple(sorted(arena.rng.sample(nodes, count)))
         return shapes.client_side(targets, groups), targets
@@ -186,8 +182,7 @@ def _struck(arena: Arena) -> frozenset[int]:
 
 
 def _all_cut(arena: Arena) -> bool:
-    """The proxies' own word that every link is cut."""
-    return len(cuttable_of(arena).broken_links()) >= int(str(arena.facts["links_cut"]))
+    return all_broken(arena, arena.facts["links_cut"])
 
 
 def _goes_on_serving(arena: Arena) -> bool:

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from clusters.base import Cluster, Cuttable, Edge
 from nemesis.base import LINKS, VICTIM, Arena, Asked, Fault, Parameter
-from nemesis.partition import cuttable_of
+from nemesis.links import cuttable_of
 from nemesis.probes import serving, silent
 from nemesis.staging import about_to_ask, fresh_hold
 from nemesis.targets import DECISIVE, headed, resolve

@@ -9,10 +9,10 @@ from __future__ import annotations
 import socket
 from typing import ClassVar
 
-from clusters.base import Cluster, Cuttable, Shapable
-from nemesis.base import LINKS, Arena, Asked, Fault, Parameter
+from clusters.base import Cluster
+from nemesis import links
+from nemesis.base import LINKS, Arena, Asked, Fault
 from nemesis.probes import PROBE_S, serving
-from nemesis.slow import CLIENTS, EVERYTHING, ON, SERVERS, shapable
 from nemesis.targets import DECISIVE, headed, resolve
 
 # Until the end of a connection must have come through the published port.
@@ -27,16 +27,12 @@ class Reset(Fault):
     rules = ("proven", "grants-around", "attempts-during")
     touches = frozenset({LINKS})
     parameters: ClassVar = {
-        "on": Parameter(ON.summary, CLIENTS, ON.choices),
+        "on": links.on(links.CLIENTS),
     }
     period_s: ClassVar = 0.5
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
-        if not isinstance(cluster, Shapable) or not isinstance(cluster, Cuttable):
-            return "its connections cannot be ended from outside"
-        if asked["on"] == SERVERS and not any(edge.source > 0 for edge in cluster.edges()):
-            return "its nodes do not talk to each other"
-        return None
+        return links.unfit(cluster, asked, "its connections cannot be ended from outside")
 
     def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
         return 1.0 * lease_ttl_s
@@ -49,17 +45,15 @@ class Reset(Fault):
         self.tick(arena)
 
     def tick(self, arena: Arena) -> None:
-        cluster, on = arena.cluster, arena.word("on")
-        found = cluster.edges() if isinstance(cluster, Cuttable) else ()
-        edges = [e for e in found if on == EVERYTHING or (e.source > 0) == (on == SERVERS)]
-        if on == SERVERS:
-            shapable(arena).reset(edges)
+        edges = links.chosen(arena)
+        if arena.word("on") == links.SERVERS:
+            links.shapable_of(arena).reset(edges)
             arena.facts["ended"] = True
             return
         group = arena.clients.group(arena.clients.victim_worker)
-        at = cluster.addresses(group)[arena.targets[0] - 1]
+        at = arena.cluster.addresses(group)[arena.targets[0] - 1]
         with socket.create_connection(at, PROBE_S) as ours:
-            shapable(arena).reset(edges)
+            links.shapable_of(arena).reset(edges)
             ours.settimeout(ENDED_S)
             try:
                 ended = ours.recv(1) == b""
@@ -73,8 +67,7 @@ class Reset(Fault):
         return arena.facts["ended"] is True
 
     def heal(self, arena: Arena) -> None:
-        if isinstance(arena.cluster, Cuttable):
-            arena.cluster.heal()
+        links.cuttable_of(arena).heal()
 
     def recovered(self, arena: Arena) -> bool:
         return serving(arena, arena.targets)

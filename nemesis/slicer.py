@@ -11,7 +11,8 @@ from typing import ClassVar
 from clusters.base import Shape
 from nemesis.bandwidth import PROBE_BYTES
 from nemesis.base import Arena, Parameter
-from nemesis.slow import ON, Slow
+from nemesis.links import ON
+from nemesis.slow import Slow
 
 
 class Slicer(Slow):

@@ -11,18 +11,13 @@ import time
 from abc import abstractmethod
 from typing import ClassVar, Final
 
-from clusters.base import Cluster, Cuttable, Edge, Led, Shapable, Shape
-from nemesis.base import LINKS, Arena, Asked, Fault, NemesisError, Parameter
+from clusters.base import Cluster, Led, Shape
+from nemesis import links
+from nemesis.base import LINKS, Arena, Asked, Fault, NemesisError
 from nemesis.targets import DECISIVE, headed, resolve
 
-CLIENTS, SERVERS, EVERYTHING = "clients", "servers", "all"
 PATIENCE_S: Final = 5.0
 ROUNDS: Final = 5
-ON: Final = Parameter(
-    "which links: from clients, between servers, or all",
-    EVERYTHING,
-    (CLIENTS, SERVERS, EVERYTHING),
-)
 
 
 class Slow(Fault):
@@ -30,7 +25,7 @@ class Slow(Fault):
 
     rules = ("proven", "grants-around", "attempts-during")
     touches = frozenset({LINKS})
-    parameters: ClassVar = {"on": ON}
+    parameters: ClassVar = {"on": links.ON}
 
     @abstractmethod
     def shape(self, arena: Arena) -> Shape:
@@ -41,11 +36,7 @@ class Slow(Fault):
         """What one request and its answer must take longer, at the least."""
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
-        if not isinstance(cluster, Shapable) or not isinstance(cluster, Cuttable):
-            return "its links cannot be made slow"
-        if asked["on"] == SERVERS and not any(edge.source > 0 for edge in cluster.edges()):
-            return "its nodes do not talk to each other"
-        return None
+        return links.unfit(cluster, asked, "its links cannot be made slow")
 
     def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
         return 1.5 * lease_ttl_s
@@ -60,39 +51,24 @@ class Slow(Fault):
         arena.facts["took_s_before"] = min(before)
 
     def begin(self, arena: Arena) -> None:
-        edges = self.edges(arena)
+        edges = links.chosen(arena)
         arena.facts["links_slowed"] = len(edges)
-        shapable(arena).shape(edges, self.shape(arena))
-
-    def edges(self, arena: Arena) -> list[Edge]:
-        """The links of the parameter ``on``."""
-        on = arena.word("on")
-        found = [] if not isinstance(arena.cluster, Cuttable) else arena.cluster.edges()
-        return [e for e in found if on == EVERYTHING or (e.source > 0) == (on == SERVERS)]
+        links.shapable_of(arena).shape(edges, self.shape(arena))
 
     def took_effect(self, arena: Arena) -> bool:
-        if arena.word("on") == SERVERS and not isinstance(arena.cluster, Led):
+        if arena.word("on") == links.SERVERS and not isinstance(arena.cluster, Led):
             # Writes wait for nobody else there; what is left is the proxies' own word.
-            found = arena.cluster.broken_links() if isinstance(arena.cluster, Cuttable) else ()
-            return len(found) >= int(str(arena.facts["links_slowed"]))
+            return links.all_broken(arena, arena.facts["links_slowed"])
         before = arena.facts["took_s_before"]
         assert isinstance(before, float)
         took = arena.facts["took_s_during"] = _fastest_s(arena)
         return took >= before + self.cost_s(arena)
 
     def heal(self, arena: Arena) -> None:
-        if isinstance(arena.cluster, Cuttable):
-            arena.cluster.heal()
+        links.cuttable_of(arena).heal()
 
     def recovered(self, arena: Arena) -> bool:
         return _took_s(arena) < PATIENCE_S
-
-
-def shapable(arena: Arena) -> Shapable:
-    """The cluster as one whose links can be made slow. Raises NemesisError."""
-    if not isinstance(arena.cluster, Shapable):
-        raise NemesisError("the cluster's links cannot be made slow")
-    return arena.cluster
 
 
 def _fastest_s(arena: Arena) -> float:

@@ -21,12 +21,12 @@ WHO: Final = (
 )
 
 
-def who(default: str = DECISIVE) -> Parameter:
+def who() -> Parameter:
     """The parameter that names the nodes."""
     return Parameter(
         "which servers; decisive: the leader, the primary, the only node, or a majority of "
         "independent nodes",
-        default,
+        DECISIVE,
         WHO,
     )
 

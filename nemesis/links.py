@@ -1,0 +1,67 @@
+"""What the faults of links share: which links there are to choose from, and what can be done to
+them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from clusters.base import Cluster, Cuttable, Edge, Shapable
+from nemesis.base import Arena, Asked, NemesisError, Parameter
+
+CLIENTS, SERVERS, EVERYTHING = "clients", "servers", "all"
+
+
+def on(default: str) -> Parameter:
+    """The parameter that names the links."""
+    return Parameter(
+        "which links: from clients, between servers, or all",
+        default,
+        (CLIENTS, SERVERS, EVERYTHING),
+    )
+
+
+ON: Final = on(EVERYTHING)
+
+
+def joined(cluster: Cuttable) -> bool:
+    """Whether the nodes talk to each other."""
+    return any(edge.source > 0 for edge in cluster.edges())
+
+
+def unfit(cluster: Cluster, asked: Asked, otherwise: str) -> str | None:
+    """Why the links of the parameter ``on`` cannot be worked on, or None; ``otherwise`` is said of
+    a cluster that offers nothing of the kind."""
+    if not isinstance(cluster, Shapable) or not isinstance(cluster, Cuttable):
+        return otherwise
+    if asked["on"] == SERVERS and not joined(cluster):
+        return "its nodes do not talk to each other"
+    return None
+
+
+def chosen(arena: Arena) -> list[Edge]:
+    """The links of the parameter ``on``."""
+    which = arena.word("on")
+    return [
+        edge
+        for edge in cuttable_of(arena).edges()
+        if which == EVERYTHING or (edge.source > 0) == (which == SERVERS)
+    ]
+
+
+def all_broken(arena: Arena, count: object) -> bool:
+    """The proxies' own word that as many links as this are not in their base state."""
+    return len(cuttable_of(arena).broken_links()) >= int(str(count))
+
+
+def cuttable_of(arena: Arena) -> Cuttable:
+    """The cluster as one whose links can be cut. Raises NemesisError."""
+    if not isinstance(arena.cluster, Cuttable):
+        raise NemesisError("the cluster's links cannot be cut")
+    return arena.cluster
+
+
+def shapable_of(arena: Arena) -> Shapable:
+    """The cluster as one whose links can be made slow. Raises NemesisError."""
+    if not isinstance(arena.cluster, Shapable):
+        raise NemesisError("the cluster's links cannot be made slow")
+    return arena.cluster
