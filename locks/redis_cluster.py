@@ -18,12 +18,10 @@ from collections.abc import Sequence
 from locks.base import (
     Acquired,
     Address,
-    BackoffStyle,
     Expectation,
     Extended,
     Freed,
     Hold,
-    Observer,
     System,
 )
 from locks.cluster_link import ClusterLink
@@ -36,33 +34,25 @@ from locks.redis_token import RedisToken
 class RedisClusterLock(RedisToken):
     """One client of the lock."""
 
-    def __init__(
-        self,
-        nodes: Sequence[Address],
-        *,
-        timeout_s: float,
-        ttl_s: float,
-        observer: Observer,
-        backoff: BackoffStyle = "jitter",
-    ) -> None:
-        super().__init__(
-            nodes[:1], timeout_s=timeout_s, ttl_s=ttl_s, observer=observer, backoff=backoff
-        )
-        self._link = self._cluster = ClusterLink(nodes, timeout_s=timeout_s)
+    _link: ClusterLink
+
+    def link(self, nodes: Sequence[Address], timeout_s: float) -> ClusterLink:
+        """The owner of the key that it is aimed at."""
+        return ClusterLink(nodes, timeout_s=timeout_s)
 
     def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
         """Polls at the owner of the key."""
-        self._cluster.aim(key)
+        self._link.aim(key)
         return super().acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=wait_s)
 
     def release(self, hold: Hold) -> Freed:
         """Gives the hold back, wherever its key is now."""
-        self._cluster.aim(hold.key)
+        self._link.aim(hold.key)
         return super().release(hold)
 
     def extend(self, hold: Hold, ttl_s: float) -> Extended:
         """Lets the hold live on, wherever its key is now."""
-        self._cluster.aim(hold.key)
+        self._link.aim(hold.key)
         return super().extend(hold, ttl_s)
 
 

@@ -77,9 +77,13 @@ class RedisRecipe(ABC):
         observer: Observer,  # nothing happens in the background
         backoff: BackoffStyle = "jitter",
     ) -> None:
-        (address,) = nodes
-        self._link = Link(address, timeout_s=timeout_s)
+        self._link = self.link(nodes, timeout_s)
         self._backoff: BackoffStyle = backoff
+
+    def link(self, nodes: Sequence[Address], timeout_s: float) -> Link:
+        """How the server is reached that keeps the lock."""
+        (address,) = nodes
+        return Link(address, timeout_s=timeout_s)
 
     @abstractmethod
     def take(self, key: str, token: str, ttl_ms: int) -> Taken | None:

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from locks.base import Address, BackoffStyle, Expectation, Observer, System
+from locks.base import Address, Expectation, System
 from locks.redis_expectations import CONSEQUENCE, LEASE, LOCK_DOC, but
+from locks.redis_link import Link
 from locks.redis_recipe import OUTCOMES, PARAMETERS, WAITS_BY
 from locks.redis_token import RedisToken
 from locks.sentinel_link import SentinelLink
@@ -25,19 +26,9 @@ from locks.sentinel_link import SentinelLink
 class RedisSentinel(RedisToken):
     """One client of the lock."""
 
-    def __init__(
-        self,
-        nodes: Sequence[Address],
-        *,
-        timeout_s: float,
-        ttl_s: float,
-        observer: Observer,
-        backoff: BackoffStyle = "jitter",
-    ) -> None:
-        super().__init__(
-            nodes[:1], timeout_s=timeout_s, ttl_s=ttl_s, observer=observer, backoff=backoff
-        )
-        self._link = SentinelLink(nodes, timeout_s=timeout_s)
+    def link(self, nodes: Sequence[Address], timeout_s: float) -> Link:
+        """The primary, as the Sentinels name it."""
+        return SentinelLink(nodes, timeout_s=timeout_s)
 
 
 FAILOVER_DOC = (
