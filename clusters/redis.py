@@ -8,20 +8,19 @@ lost its power has lost about the last second; a wiped one has lost everything. 
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
+from clusters import resp
 from clusters.base import ClusterPlan, Topology
 from clusters.launch import Server
 from clusters.pods import PodCluster
 from clusters.resp import ask_once, items
 from clusters.shim import ClockedPods, SyncingPods
-from clusters.wire import Address, Line, ProbeFailed
+from clusters.wire import Address, Line
 
 CONFIG = "/lockbench/redis.conf"
 DATA = "/lockbench/data"
-PROBE_KEY_TTL_MS = 10_000
 
 SETTINGS = {
     "appendonly": "yes",
@@ -32,10 +31,29 @@ SETTINGS = {
 FSYNC_SETTINGS = {**SETTINGS, "appendfsync": "always"}
 
 
-class RedisCluster(PodCluster):
-    """Independent nodes, each a Redis of its own."""
+class RedisPods(PodCluster):
+    """Redis servers and Sentinels, whatever their roles."""
 
     kind = "redis"
+
+    def check_answer(self, address: Address, limit_s: float) -> None:
+        """A pong, which is refused for as long as data is being loaded."""
+        ask_once(address, limit_s, "PING")
+
+    @contextmanager
+    def pinger(self, address: Address) -> Iterator[Callable[[], None]]:
+        """PING."""
+        with Line(address, limit_s=2.0) as line:
+
+            def ping() -> None:
+                line.renew(2.0)
+                resp.ask(line, "PING")
+
+            yield ping
+
+
+class RedisCluster(RedisPods):
+    """Independent nodes, each a Redis of its own."""
 
     def __init__(self, plan: ClusterPlan, settings: Mapping[str, str] = SETTINGS) -> None:
         super().__init__(plan)
@@ -64,28 +82,12 @@ class RedisCluster(PodCluster):
     def check_link(self, address: Address, limit_s: float) -> None:
         """Write a key, read it back, delete it."""
         with Line(address, limit_s) as line:
-            _write_and_delete(line, read=True)
+            resp.write_and_delete(line, read=True)
 
     def check_write(self, address: Address, limit_s: float) -> None:
         """Write a key and delete it."""
         with Line(address, limit_s) as line:
-            _write_and_delete(line, read=False)
-
-    def check_answer(self, address: Address, limit_s: float) -> None:
-        """A pong, which is refused for as long as data is being loaded."""
-        with Line(address, limit_s) as line:
-            _ask(line, "PING")
-
-    @contextmanager
-    def pinger(self, address: Address) -> Iterator[Callable[[], None]]:
-        """PING."""
-        with Line(address, limit_s=2.0) as line:
-
-            def ping() -> None:
-                line.renew(2.0)
-                _ask(line, "PING")
-
-            yield ping
+            resp.write_and_delete(line, read=False)
 
 
 class ClockedRedis(ClockedPods):
@@ -120,28 +122,6 @@ def make_fsync(plan: ClusterPlan) -> RedisCluster:
 def _make(plan: ClusterPlan, settings: Mapping[str, str]) -> RedisCluster:
     kind = RedisCluster if RedisCluster.kind in plan.images else OurRedisCluster
     return kind(plan, settings)
-
-
-def _write_and_delete(line: Line, *, read: bool) -> None:
-    key, value = f"lockbench:probe:{secrets.token_hex(8)}", secrets.token_hex(8)
-    # It also ends by itself, should the delete be lost.
-    _ask(line, "SET", key, value, "PX", str(PROBE_KEY_TTL_MS))
-    if read and (found := _ask(line, "GET", key)) != value:
-        raise ProbeFailed(f"wrote {value} and read {found}")
-    _ask(line, "DEL", key)
-
-
-def _ask(line: Line, *words: str) -> str | None:
-    """One command; an error that the server answers raises ProbeFailed."""
-    parts = [f"*{len(words)}\r\n", *(f"${len(word)}\r\n{word}\r\n" for word in words)]
-    line.send("".join(parts).encode())
-    head = line.until(b"\r\n").decode()
-    if head.startswith("-"):
-        raise ProbeFailed(head)
-    if head.startswith("$"):
-        size = int(head[1:])
-        return None if size < 0 else line.exactly(size + 2)[:-2].decode()
-    return head[1:]
 
 
 def _topology(name: str, sizes: tuple[int, ...], default_size: int, *, fsync: bool) -> Topology:

@@ -23,16 +23,15 @@ import hashlib
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from clusters import resp
 from clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
 from clusters.launch import POLL_S, START_LIMIT_S, Server
 from clusters.links import PeerPort
-from clusters.pods import PROBE_LIMIT_S, PodCluster
-from clusters.redis import CONFIG, DATA, ClockedRedis
+from clusters.pods import PROBE_LIMIT_S
+from clusters.redis import CONFIG, DATA, ClockedRedis, RedisPods
 from clusters.redis import SETTINGS as REDIS_SETTINGS
 from clusters.resp import ask_once
 from clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
@@ -80,10 +79,9 @@ class Seen:
         return cls(id_, int(port), frozenset(flags.split(",")), primary, ranges)
 
 
-class RedisClusterCluster(PodCluster):
+class RedisClusterCluster(RedisPods):
     """Six servers."""
 
-    kind = "redis"
     peers = (PeerPort("redis"), PeerPort("bus"))
 
     def peer_port(self, which: int, node: int) -> int:
@@ -175,21 +173,6 @@ class RedisClusterCluster(PodCluster):
         """A primary's write to one of its slots, a replica's read."""
         with Line(address, limit_s) as line:
             _check(line, read=False)
-
-    def check_answer(self, address: Address, limit_s: float) -> None:
-        """A pong, which is refused for as long as data is being loaded."""
-        ask_once(address, limit_s, "PING")
-
-    @contextmanager
-    def pinger(self, address: Address) -> Iterator[Callable[[], None]]:
-        """PING."""
-        with Line(address, limit_s=2.0) as line:
-
-            def ping() -> None:
-                line.renew(2.0)
-                resp.ask(line, "PING")
-
-            yield ping
 
     # --- verifying ---
 

@@ -22,15 +22,14 @@ import hashlib
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 
 from clusters import resp
 from clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
 from clusters.launch import POLL_S, START_LIMIT_S, Server
 from clusters.links import PeerPort
-from clusters.pods import PROBE_LIMIT_S, PodCluster
-from clusters.redis import CONFIG, DATA, PreloadedRedis
+from clusters.pods import PROBE_LIMIT_S
+from clusters.redis import CONFIG, DATA, PreloadedRedis, RedisPods
 from clusters.redis import SETTINGS as REDIS_SETTINGS
 from clusters.resp import ask_once
 from clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
@@ -64,10 +63,9 @@ SETTINGS = {
 }
 
 
-class SentinelCluster(PodCluster):
+class SentinelCluster(RedisPods):
     """Two Redis servers and three Sentinels."""
 
-    kind = "redis"
     peers = (PeerPort("redis"),)
 
     def __init__(self, plan: ClusterPlan) -> None:
@@ -152,21 +150,6 @@ class SentinelCluster(PodCluster):
     def check_write(self, address: Address, limit_s: float) -> None:
         """A primary's write, a replica's read, a Sentinel's word on the primary."""
         self._check(address, limit_s, read=False)
-
-    def check_answer(self, address: Address, limit_s: float) -> None:
-        """A pong, which is refused for as long as data is being loaded."""
-        ask_once(address, limit_s, "PING")
-
-    @contextmanager
-    def pinger(self, address: Address) -> Iterator[Callable[[], None]]:
-        """PING."""
-        with Line(address, limit_s=2.0) as line:
-
-            def ping() -> None:
-                line.renew(2.0)
-                resp.ask(line, "PING")
-
-            yield ping
 
     def _check(self, address: Address, limit_s: float, *, read: bool) -> None:
         with Line(address, limit_s) as line:

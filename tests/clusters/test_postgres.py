@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -12,10 +11,10 @@ from clusters.pgwire import Session
 from clusters.pods import PodCluster
 from clusters.postgres import PostgresCluster
 from clusters.wire import ProbeFailed
+from tests.clusters.waiting import LIMIT_S, roles, soon
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
-LIMIT_S = 20.0
 PROBE_S = 0.5
 
 
@@ -26,23 +25,6 @@ def cluster(
     cluster = start(request.param, 2)
     assert isinstance(cluster, PostgresCluster)
     return cluster
-
-
-def soon(what: Callable[[], object], limit_s: float = LIMIT_S) -> bool:
-    until = time.monotonic() + limit_s
-    while not what():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def roles(cluster: PostgresCluster) -> tuple[int, int]:
-    assert soon(lambda: cluster.primary() is not None and len(cluster.replicas()) == 1)
-    primary = cluster.primary()
-    (replica,) = cluster.replicas()
-    assert primary is not None
-    return primary, replica
 
 
 def ask(cluster: PodCluster, node: int, sql: str, limit_s: float = 5.0) -> object:

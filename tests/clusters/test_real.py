@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from kazoo.client import KazooClient
 
-from clusters import etcd, jute, redis
+from clusters import etcd, jute, resp
 from clusters.base import ClusterError, Edge, Led, Wipeable
 from clusters.etcd import EtcdCluster
 from clusters.pods import PodCluster
@@ -18,11 +18,11 @@ from clusters.redis import RedisCluster
 from clusters.toxiproxy import LinkServer
 from clusters.wire import Address, Http, Line, ProbeFailed
 from clusters.zookeeper import ZooKeeperCluster
+from tests.clusters.waiting import soon
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 Start = Callable[[str, int], PodCluster]
-RECOVERY_LIMIT_S = 20.0
 PROBE_S = 0.5
 
 
@@ -55,15 +55,6 @@ def leader_of(cluster: PodCluster) -> int | None:
     return cluster.leader()
 
 
-def soon(what: Callable[[], object], limit_s: float = RECOVERY_LIMIT_S) -> bool:
-    until = time.monotonic() + limit_s
-    while not what():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 def serve(cluster: PodCluster, nodes: Iterable[int]) -> bool:
     return all(cluster.serves(node, PROBE_S) for node in nodes)
 
@@ -73,9 +64,9 @@ def around(cluster: PodCluster, node: int) -> list[Edge]:
     return [e for e in cluster.edges() if e.source > 0 and node in {e.source, e.target}]
 
 
-def ask(address: Address, *words: str) -> str | None:
+def ask(address: Address, *words: str) -> resp.Answer:
     with Line(address, PROBE_S) as line:
-        return redis._ask(line, *words)
+        return resp.ask(line, *words)
 
 
 def hangs(address: Address) -> bool:
@@ -160,7 +151,7 @@ def test_held_back_traffic_between_nodes_flows_again(led: PodCluster) -> None:
 def test_one_client_group_is_cut_off_while_another_goes_on(one_redis: RedisCluster) -> None:
     cut_off, other = one_redis.address(1, 1), one_redis.address(2, 1)
     with Line(cut_off, 10.0) as before:
-        redis._ask(before, "PING")
+        resp.ask(before, "PING")
         one_redis.cut([Edge(-1, 1)], "drop")
         try:
             assert hangs(cut_off)
@@ -211,7 +202,7 @@ def data_held_for_a_receiver_that_is_gone(cluster: RedisCluster) -> Iterator[Non
     with ExitStack() as lines:
         held = [lines.enter_context(Line(cluster.address(1, 1), 10.0)) for _ in range(4)]
         for line in held:
-            redis._ask(line, "PING")
+            resp.ask(line, "PING")
         cluster.cut([Edge(-1, 1)], "stall")
         for _ in range(6):
             for line in held:

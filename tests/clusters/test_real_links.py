@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from clusters import redis
+from clusters import resp
 from clusters.base import ClusterError, ClusterPlan, Edge, Led, Shape
 from clusters.pods import PodCluster
 from clusters.redis import RedisCluster
 from clusters.wire import Line, ProbeFailed
+from tests.clusters.waiting import soon
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
@@ -42,34 +43,25 @@ def three_etcd(start: Start) -> PodCluster:
     return start("etcd", 3)
 
 
-def ask(cluster: PodCluster, group: int, *words: str) -> str | None:
+def ask(cluster: PodCluster, group: int, *words: str) -> resp.Answer:
     with Line(cluster.address(group, 1), PROBE_S) as line:
-        return redis._ask(line, *words)
-
-
-def soon(what: Callable[[], object], limit_s: float = 20.0) -> bool:
-    until = time.monotonic() + limit_s
-    while not what():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.02)
-    return True
+        return resp.ask(line, *words)
 
 
 def median_ms(cluster: PodCluster, rounds: int = 5) -> float:
     with Line(cluster.address(1, 1), 10.0) as line:
-        redis._ask(line, "PING")
+        resp.ask(line, "PING")
         times = []
         for _ in range(rounds):
             began = time.monotonic()
-            redis._ask(line, "PING")
+            resp.ask(line, "PING")
             times.append(time.monotonic() - began)
     return 1000 * sorted(times)[rounds // 2]
 
 
 def test_lost_replies_leave_the_request_applied(one: PodCluster) -> None:
     with Line(one.address(1, 1), PROBE_S) as line:
-        redis._ask(line, "PING")
+        resp.ask(line, "PING")
         one.cut_one_way([REPLIES], "drop")
         line.send(SET_LATE)
         assert soon(lambda: ask(one, 2, "GET", "late") == "1", 2.0)
@@ -83,7 +75,7 @@ def test_lost_replies_leave_the_request_applied(one: PodCluster) -> None:
 
 def test_lost_requests_are_never_applied(one: PodCluster) -> None:
     with Line(one.address(1, 1), 5.0) as line:
-        redis._ask(line, "PING")
+        resp.ask(line, "PING")
         one.cut_one_way([REQUESTS], "drop")
         line.send(SET_LATE)
         time.sleep(0.1)  # whether something does not happen
@@ -95,18 +87,18 @@ def test_lost_requests_are_never_applied(one: PodCluster) -> None:
 
 def test_replies_that_are_held_back_arrive_after_the_heal(one: PodCluster) -> None:
     with Line(one.address(1, 1), 5.0) as line:
-        redis._ask(line, "PING")
+        resp.ask(line, "PING")
         one.cut_one_way([REPLIES], "stall")
         line.send(SET_LATE)
         assert soon(lambda: ask(one, 2, "GET", "late") == "1", 2.0)
         one.heal()
         assert line.until(b"\r\n") == b"+OK"
-        assert redis._ask(line, "PING") == "PONG"
+        assert resp.ask(line, "PING") == "PONG"
 
 
 def test_requests_that_are_held_back_are_applied_after_the_heal(one: PodCluster) -> None:
     with Line(one.address(1, 1), 5.0) as line:
-        redis._ask(line, "PING")
+        resp.ask(line, "PING")
         one.cut_one_way([REQUESTS], "stall")
         line.send(SET_LATE)
         time.sleep(0.1)  # whether something does not happen
@@ -117,7 +109,7 @@ def test_requests_that_are_held_back_are_applied_after_the_heal(one: PodCluster)
 
 def test_a_connection_that_was_open_during_a_short_drop_ends(one: PodCluster) -> None:
     with Line(one.address(1, 1), 5.0) as line:
-        redis._ask(line, "PING")
+        resp.ask(line, "PING")
         one.cut([REQUESTS], "drop")
         one.heal()
         with pytest.raises((ProbeFailed, ConnectionError)):
@@ -127,16 +119,16 @@ def test_a_connection_that_was_open_during_a_short_drop_ends(one: PodCluster) ->
 def test_latency_is_added_per_direction_and_changed_in_place(one: PodCluster) -> None:
     before = median_ms(one)
     with Line(one.address(1, 1), 10.0) as line:
-        redis._ask(line, "PING")
+        resp.ask(line, "PING")
         for latency_ms in (40, 5, 80):
             one.shape([REQUESTS], Shape(request_latency_ms=latency_ms, reply_latency_ms=20))
             began = time.monotonic()
-            redis._ask(line, "PING")
+            resp.ask(line, "PING")
             took_ms = 1000 * (time.monotonic() - began)
             assert took_ms >= latency_ms + 20
         one.heal()
         assert median_ms(one) < 20 + before
-        assert redis._ask(line, "PING") == "PONG"
+        assert resp.ask(line, "PING") == "PONG"
 
 
 def test_what_is_on_its_way_does_not_overtake_when_the_latency_changes(one: PodCluster) -> None:
@@ -157,7 +149,7 @@ def test_a_rate_limits_each_direction_and_its_changes_do_not_hurt(one: PodCluste
     data = "x" * 40_000
     with Line(one.address(1, 1), 10.0) as line:
         began = time.monotonic()
-        redis._ask(line, "SET", "late", data)
+        resp.ask(line, "SET", "late", data)
         there_s = time.monotonic() - began
         assert there_s >= 0.4
         for rate in range(10, 400, 5):  # live, while the reply is on its way
@@ -173,13 +165,13 @@ def test_slices_arrive_in_pieces_and_whole(one: PodCluster) -> None:
     one.shape([REQUESTS], Shape(slice_bytes=10, slice_delay_us=5_000))
     with Line(one.address(1, 1), 5.0) as line:
         began = time.monotonic()
-        assert redis._ask(line, "GET", "late") == "x" * 100
+        assert resp.ask(line, "GET", "late") == "x" * 100
         assert time.monotonic() - began >= 10 * 0.005
 
 
 def test_a_cut_keeps_the_shape_and_a_shape_keeps_the_cut(one: PodCluster) -> None:
     with Line(one.address(1, 1), 5.0) as line:
-        redis._ask(line, "PING")
+        resp.ask(line, "PING")
         one.cut([REQUESTS], "stall")
         line.send(SET_LATE)
         for latency_ms in range(1, 20):
@@ -192,13 +184,13 @@ def test_a_cut_keeps_the_shape_and_a_shape_keeps_the_cut(one: PodCluster) -> Non
 
 def test_a_reset_ends_what_is_open_and_serves_what_is_new(one: PodCluster) -> None:
     with Line(one.address(1, 1), 5.0) as mine, Line(one.address(2, 1), 5.0) as other:
-        redis._ask(mine, "PING")
-        redis._ask(other, "PING")
+        resp.ask(mine, "PING")
+        resp.ask(other, "PING")
         one.reset([REQUESTS])
         assert ask(one, 1, "PING") == "PONG"
         with pytest.raises((ProbeFailed, ConnectionError)):
             mine.until(b"\r\n")
-        assert redis._ask(other, "PING") == "PONG"
+        assert resp.ask(other, "PING") == "PONG"
 
 
 def test_a_frozen_server_with_a_full_backlog_can_be_refused_and_healed(one: PodCluster) -> None:

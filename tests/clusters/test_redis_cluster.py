@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
 
 from clusters import redis_cluster
-from clusters.base import ClusterError, Edge, Led, Promotable
+from clusters.base import ClusterError, Led, Promotable
 from clusters.pods import PodCluster
 from clusters.redis_cluster import AIMED_KEY, RedisClusterCluster, Seen, slot_of
 from clusters.resp import ask_once
+from tests.clusters.waiting import LIMIT_S, around, roles, soon
 from workloads import load
 
-LIMIT_S = 20.0
 PROBE_S = 0.5
 
 
@@ -46,27 +45,6 @@ def cluster(start: Callable[[str, int], PodCluster]) -> RedisClusterCluster:
     cluster = start("redis-cluster", 6)
     assert isinstance(cluster, RedisClusterCluster)
     return cluster
-
-
-def soon(what: Callable[[], object], limit_s: float = LIMIT_S) -> bool:
-    until = time.monotonic() + limit_s
-    while not what():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def roles(cluster: RedisClusterCluster) -> tuple[int, int]:
-    assert soon(lambda: cluster.primary() is not None and len(cluster.replicas()) == 1)
-    primary = cluster.primary()
-    (replica,) = cluster.replicas()
-    assert primary is not None
-    return primary, replica
-
-
-def around(cluster: PodCluster, node: int) -> list[Edge]:
-    return [e for e in cluster.edges() if e.source > 0 and node in {e.source, e.target}]
 
 
 @pytest.mark.docker

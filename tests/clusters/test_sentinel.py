@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -11,10 +10,10 @@ from clusters.base import ClusterError, Edge, Led, Promotable, Wipeable
 from clusters.pods import PodCluster
 from clusters.resp import ask_once, items
 from clusters.sentinel import SENTINELS, SETTINGS, SentinelCluster
+from tests.clusters.waiting import LIMIT_S, around, roles, soon
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
-LIMIT_S = 20.0
 PROBE_S = 0.5
 
 
@@ -23,28 +22,6 @@ def cluster(start: Callable[[str, int], PodCluster]) -> SentinelCluster:
     cluster = start("sentinel", 5)
     assert isinstance(cluster, SentinelCluster)
     return cluster
-
-
-def soon(what: Callable[[], object], limit_s: float = LIMIT_S) -> bool:
-    until = time.monotonic() + limit_s
-    while not what():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def roles(cluster: SentinelCluster) -> tuple[int, int]:
-    """The primary and its replica, when each is what it should be."""
-    assert soon(lambda: cluster.primary() is not None and len(cluster.replicas()) == 1)
-    primary = cluster.primary()
-    (replica,) = cluster.replicas()
-    assert primary is not None
-    return primary, replica
-
-
-def around(cluster: PodCluster, node: int) -> list[Edge]:
-    return [e for e in cluster.edges() if e.source > 0 and node in {e.source, e.target}]
 
 
 def between_data(cluster: PodCluster) -> list[Edge]:
