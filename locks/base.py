@@ -19,7 +19,7 @@ import math
 import random
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -136,6 +136,10 @@ class NoObserver:
         """Ignored."""
 
 
+class LockUnusableError(Exception):
+    """This lock cannot be used on this machine; the message is one sentence that says why."""
+
+
 class Connect(Protocol):
     """How a client is made: node addresses as its group sees them, a limit for every request."""
 
@@ -192,7 +196,9 @@ class System:
 
     ``parameters`` are what may be written behind the name (``redis-token:backoff=fixed``): their
     values, the default first; ``connect`` takes them as keywords. ``pace`` changes the load where a
-    lock shows what it is only under another one (see ``workloads.load.Pace``).
+    lock shows what it is only under another one (see ``workloads.load.Pace``). ``prepare`` builds
+    what must be there before the first client; it is quick when it is there already, and raises
+    LockUnusableError.
     """
 
     name: str
@@ -209,6 +215,7 @@ class System:
     limited: bool = True  # whether every grant has a ``valid_until_ns``
     parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     pace: Mapping[str, float] = field(default_factory=dict)
+    prepare: Callable[[], None] | None = None
 
     def expectation(self, fault: str, verdict: str) -> Expectation:
         """``fault`` is the fault's name without parameters."""
