@@ -1,12 +1,14 @@
 """``reset``: open connections are ended abruptly, again and again; new ones are served.
 
 What a proxy or a firewall does that is restarted or forgets its state. Verified by a connection of
-our own over the same link, which must be closed from the other side.
+our own over the same link, which must be closed from the other side. The proxy knows a connection
+only some time after the kernel took it, so the reset is repeated until ours is among the ended.
 """
 
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from typing import ClassVar
 
 from clusters.base import Cluster
@@ -15,8 +17,9 @@ from nemesis.base import LINKS, Arena, Asked, Fault
 from nemesis.probes import PROBE_S, serving
 from nemesis.targets import DECISIVE, headed, resolve
 
-# Until the end of a connection must have come through the published port.
-ENDED_S = 2.0
+# How often a connection is looked at, and until when it must have been ended.
+LOOK_S = 0.1
+LOOKS = 20
 
 
 class Reset(Fault):
@@ -53,14 +56,7 @@ class Reset(Fault):
         group = arena.clients.group(arena.clients.victim_worker)
         at = arena.cluster.addresses(group)[arena.targets[0] - 1]
         with socket.create_connection(at, PROBE_S) as ours:
-            links.shapable_of(arena).reset(edges)
-            ours.settimeout(ENDED_S)
-            try:
-                ended = ours.recv(1) == b""
-            except TimeoutError:
-                ended = False
-            except OSError:
-                ended = True
+            ended = ended_by(lambda: links.shapable_of(arena).reset(edges), ours)
         arena.facts["ended"] = arena.facts["ended"] or ended
 
     def took_effect(self, arena: Arena) -> bool:
@@ -71,6 +67,20 @@ class Reset(Fault):
 
     def recovered(self, arena: Arena) -> bool:
         return serving(arena, arena.targets)
+
+
+def ended_by(reset: Callable[[], None], connection: socket.socket) -> bool:
+    """Whether the other side ends the connection, ``reset`` being called until it does."""
+    connection.settimeout(LOOK_S)
+    for _ in range(LOOKS):
+        reset()
+        try:
+            return connection.recv(1) == b""
+        except TimeoutError:
+            continue
+        except OSError:
+            return True
+    return False
 
 
 FAULT = Reset()
