@@ -23,7 +23,7 @@ from bench.run import Outcome, run_case
 from clusters import images
 from clusters.docker import Engine, EngineError
 from clusters.reaper import reap
-from locks.base import VERDICTS
+from locks.base import NAMED_VERDICTS
 from results import machine, tables
 from results.live import LiveView
 from results.store import RunFolder, StoreError
@@ -111,7 +111,7 @@ def _tries(
 ) -> Outcome:
     """One case, repeated while a declared break did not show and tries are left."""
     expected = expected_of(case)
-    due = [e for v in VERDICTS if (e := expected.of(v)).expected == "breaks"]
+    due = [e for v in NAMED_VERDICTS if (e := expected.of(v)).expected == "breaks"]
     tries = max((e.tries for e in due), default=1)
     shown: frozenset[str] = frozenset()
     earlier: list[dict[str, Any]] = []
