@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from bench.plan import SUITE_NAMES, WORKLOADS, suite
+from bench.plan import WORKLOADS, fits
+from bench.suites import SUITES, suite
 from clusters.base import NETWORKS
 from clusters.registry import topologies
 from locks.base import VERDICTS, System
@@ -17,7 +19,7 @@ from nemesis.registry import NONE, faults
 
 def catalogue() -> dict[str, Any]:
     """The object of ``lockbench list --json``."""
-    suites = [suite(name, seed=0) for name in SUITE_NAMES]
+    suites = [suite(name, seed=0) for name in SUITES]
     return {
         "locks": [_lock(system) for system in systems().values()],
         "topologies": [
@@ -56,6 +58,7 @@ def catalogue() -> dict[str, Any]:
                 "summary": s.summary,
                 "cases": [case.name for case in s.cases],
                 "expected_seconds": round(s.expected_s),
+                "duration": s.duration,
             }
             for s in suites
         ],
@@ -90,10 +93,7 @@ def show(console: Console) -> None:
     for workload in found["workloads"]:
         rest.add_row("workload", workload["name"], workload["summary"])
     for declared in found["suites"]:
-        minutes = declared["expected_seconds"] / 60
-        rest.add_row(
-            "suite", declared["name"], f"{len(declared['cases'])} cases, {minutes:.0f} minutes"
-        )
+        rest.add_row("suite", declared["name"], f"{declared['duration']}: {declared['summary']}")
     console.print(rest)
 
 
@@ -120,7 +120,6 @@ def _lock(system: System) -> dict[str, Any]:
     }
 
 
+@cache
 def _applies_to(fault: str) -> list[str]:
-    from bench.plan import fits
-
     return [name for name in sorted(topologies()) if fits(fault, name)]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 import typer
 from rich.console import Console
 
-from bench import interruption, plan
+from bench import interruption, plan, suites
 from bench.errors import BAD_INPUT, BadInput
 
 if TYPE_CHECKING:
@@ -167,18 +167,22 @@ def run(
 
 @app.command()
 def suite(
-    name: Annotated[str, typer.Argument(help="Which: " + ", ".join(plan.SUITE_NAMES))],
+    name: Annotated[str, typer.Argument(help="Which: " + ", ".join(suites.SUITES))],
+    lock: Annotated[
+        str | None, typer.Option(help="Only these locks, separated by commas; * is wild.")
+    ] = None,
+    fault: Annotated[
+        str | None, typer.Option(help="Only these faults, separated by commas; * is wild.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Decides the schedules of the faults.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Run a declared matrix of cases."""
-    declared = plan.suite(name, seed)
-    console = err if as_json else out
-    console.print(
-        f"suite {name}: {len(declared.cases)} cases, about {declared.expected_s / 60:.0f} minutes; "
-        f"{declared.summary}",
-        highlight=False,
+    """Run a declared matrix of cases, or a slice of it."""
+    declared = suites.sliced(
+        suites.suite(name, seed), _words(lock) if lock else [], _words(fault) if fault else []
     )
+    console = err if as_json else out
+    console.print(f"suite {name}: {declared.duration}; {declared.summary}", highlight=False)
     _run(list(declared.cases), name, as_json, web=False)
 
 

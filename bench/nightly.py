@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from bench import interruption, plan
+from bench import interruption, plan, suites
 from bench.errors import BAD_INPUT, BadInput, Ending
 from bench.order import Order, order
 from bench.regress import regress
@@ -119,8 +119,8 @@ def run_night(
     *, base: str | None, new: str | None, locks: Sequence[str], seed: int, console: Console
 ) -> Night:
     """Everything but the report. Raises BadInput before anything is started."""
-    name = "nightly" if "nightly" in plan.SUITE_NAMES else "quick"
-    declared = plan.suite(name, seed)
+    name = "nightly" if "nightly" in suites.SUITES else "quick"
+    declared = suites.suite(name, seed)
     compared = _orders(base, new, locks, seed)
     expected = (declared.expected_s + sum(asked.expected_s for asked in compared)) / 60
     if expected > MINUTES_MAX:

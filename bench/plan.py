@@ -1,11 +1,11 @@
-"""Which cases are run: from the command line's words or a declared suite, checked before anything
-starts, and fully resolved: a case says everything that decides it, the seed's draws included.
+"""What a case is: made from the command line's words or by a declared suite (``bench.suites``),
+checked before anything starts, and fully resolved: a case says everything that decides it, the
+seed's draws included.
 """
 
 from __future__ import annotations
 
 import difflib
-import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -62,8 +62,10 @@ class Case:
 
     @property
     def name(self) -> str:
-        suffix = "" if self.workload == MUTEX else f"-{self.workload}"
-        return f"{self.system.name}-{self.fault}{suffix}"
+        """Lock and fault, and what is not as usual."""
+        usual = (MUTEX, self.system.topologies[0])
+        unusual = [word for word in (self.workload, self.topology) if word not in usual]
+        return "-".join([self.system.name, self.fault, *unusual])
 
     @property
     def system(self) -> System:
@@ -89,68 +91,13 @@ class Case:
         return cls(**fields)
 
 
-@dataclass(frozen=True)
-class Suite:
-    """A declared matrix."""
-
-    name: str
-    summary: str
-    cases: tuple[Case, ...]
-
-    @property
-    def expected_s(self) -> float:
-        """What the cases take together."""
-        return sum(expected_s(case) for case in self.cases)
-
-
 def expected_s(case: Case) -> float:
     """Load, and what starting, checking and clearing away a case take."""
     return case.time_limit_s + CASE_OVERHEAD_S
 
 
 CASE_OVERHEAD_S = 6.0
-SUITE_NAMES = ("quick", "nightly")
-QUICK_FAULTS = (NONE, "client-pause", "pause", "partition-drop", "kill", "wipe")
-NIGHT_FAULTS = (
-    "partition-stall",
-    "partition-47ms",
-    "reply-lost",
-    "restart",
-    "power-loss",
-    "clock-jump",
-    "client-kill",
-    "latency",
-)
-REPLICATED_LOCKS = ("redis-sentinel-wait", "postgres-advisory")
 FIRST_LOCKS = ("redis-token", "redlock", "zookeeper", "etcd")
-
-
-def suite(name: str, seed: int) -> Suite:
-    """A suite by name. Raises BadInput."""
-    if name not in SUITE_NAMES:
-        raise unknown("suite", name, SUITE_NAMES)
-    cases = _matrix(FIRST_LOCKS, QUICK_FAULTS, seed)
-    cases.append(make_case("redis-sentinel", "failover", seed=seed))
-    cases.append(make_case("redis-no-owner", "client-pause", seed=seed))
-    cases += [published(lock, seed) for lock in ("redlock", "zookeeper")]
-    summary = (
-        "the four clusters' locks under the faults that are asked for first, a failover, one "
-        "control, and the experiment that articles cite"
-    )
-    if name == "nightly":
-        cases += _matrix(FIRST_LOCKS, NIGHT_FAULTS, seed)
-        cases += _matrix(REPLICATED_LOCKS, (NONE, "failover"), seed)
-        summary = "quick, the faults that break locks less often, and locks on replicas"
-    return Suite(name, summary, tuple(resolve(case) for case in cases))
-
-
-def _matrix(locks: Iterable[str], wanted: Iterable[str], seed: int) -> list[Case]:
-    """Every lock under every fault that applies to it."""
-    return [
-        roomy(case)
-        for lock, fault in itertools.product(locks, list(wanted))
-        if unfit(case := make_case(lock, fault, seed=seed)) is None
-    ]
 
 
 def published(lock: str, seed: int, topology: str | None = None) -> Case:
@@ -300,10 +247,10 @@ def needed_s(injections: Sequence[Injection]) -> float:
     return math.ceil((end_s(injections) + AFTER_S + FLOOR_S) / (1 - OWN_SHARE))
 
 
-def roomy(case: Case) -> Case:
-    """The case with as much time as its schedule needs, and no less than is usual; more than a
-    minute and a half has to be asked for."""
-    needed = min(needed_s(draw(case)), UNASKED_S_MAX)
+def roomy(case: Case, spare_s: float = 0.0) -> Case:
+    """The case with as much time as its schedule needs and ``spare_s`` more, and no less than it
+    has; more than a minute and a half has to be asked for."""
+    needed = min(needed_s(draw(case)) + spare_s, UNASKED_S_MAX)
     return replace(case, time_limit_s=max(case.time_limit_s, needed))
 
 

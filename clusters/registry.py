@@ -8,16 +8,19 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterable, Mapping
-from types import ModuleType
+from functools import cache
+from types import MappingProxyType, ModuleType
 
 import clusters
 from clusters.base import Cluster, ClusterError, ClusterPlan, Topology
 
 
+@cache
 def topologies() -> Mapping[str, Topology]:
     """Return every topology by name, in the order of their names."""
     names = sorted(module.name for module in pkgutil.iter_modules(clusters.__path__))
-    return collect(importlib.import_module(f"{clusters.__name__}.{name}") for name in names)
+    modules = [importlib.import_module(f"{clusters.__name__}.{name}") for name in names]
+    return MappingProxyType(dict(collect(modules)))
 
 
 def collect(modules: Iterable[ModuleType]) -> Mapping[str, Topology]:

@@ -8,7 +8,7 @@ import pytest
 
 from bench import plan
 from bench.errors import BadInput
-from nemesis.registry import NONE, faults
+from nemesis.registry import NONE
 from workloads.load import Pace
 
 
@@ -62,38 +62,6 @@ def test_the_seed_decides_the_schedule_and_all_locks_meet_the_same() -> None:
     assert first.injections != plan.resolve(case(seed=8)).injections
     other = plan.resolve(plan.make_case("etcd", "client-pause", seed=7))
     assert other.injections == first.injections
-
-
-def test_the_quick_suite_is_what_it_says() -> None:
-    cases = plan.suite("quick", seed=1).cases
-    names = {c.name for c in cases}
-    for lock in plan.FIRST_LOCKS:
-        for fault in (NONE, "client-pause", "pause", "partition-drop", "kill"):
-            assert f"{lock}-{fault}" in names
-    assert {"redis-token-wipe", "redlock-wipe", "redis-no-owner-client-pause"} <= names
-    assert "redis-sentinel-failover" in names
-    assert "etcd-wipe" not in names
-    assert sum(c.workload == plan.PUBLISHED for c in cases) == 2
-    assert all(c.injections for c in cases if c.fault != NONE)
-
-
-def test_every_phase_has_room_for_every_fault() -> None:
-    for c in plan.suite("quick", seed=3).cases:
-        for injection in c.injections:
-            end_s = injection.begin_s + injection.duration_s + plan.AFTER_S
-            assert end_s <= c.phases.contended_s
-            assert injection.fault in faults()
-
-
-def test_the_nightly_suite_is_quick_and_more_and_fits_into_the_night() -> None:
-    quick, nightly = plan.suite("quick", seed=1), plan.suite("nightly", seed=1)
-    names = {c.name for c in nightly.cases}
-    assert {c.name for c in quick.cases} <= names
-    assert {"redlock-clock-jump", "redis-token-power-loss", "etcd-client-kill"} <= names
-    assert "etcd-clock-jump" not in names
-    assert quick.expected_s <= 12 * 60
-    # The comparison takes about as long again, and 90 minutes are all there is.
-    assert nightly.expected_s <= 40 * 60
 
 
 def test_a_long_fault_makes_the_case_longer_but_not_unasked_for_ever() -> None:

@@ -1,0 +1,194 @@
+"""The declared matrices: which locks meet which faults in ``lockbench suite NAME``.
+
+A suite is made of the locks and faults that the scans find, so a new lock joins ``full`` and
+``exhaustive`` by being there. A fault that a lock or its cluster does not offer is left out, never
+counted as kept. A slice of a suite has the same cases as the whole: same seed, times and draws.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+
+from bench.errors import BadInput
+from bench.plan import (
+    FIRST_LOCKS,
+    Case,
+    expected_s,
+    make_case,
+    published,
+    resolve,
+    roomy,
+    unfit,
+    unknown,
+)
+from locks.registry import systems
+from nemesis.registry import NONE, faults
+
+QUICK_FAULTS = (NONE, "client-pause", "pause", "partition-drop", "kill", "wipe")
+NIGHT_FAULTS = (
+    "partition-stall",
+    "partition-47ms",
+    "reply-lost",
+    "restart",
+    "power-loss",
+    "clock-jump",
+    "client-kill",
+    "latency",
+)
+REPLICATED_LOCKS = ("redis-sentinel-wait", "postgres-advisory")
+# What documents and articles on locks argue about, each once: a holder that sleeps, servers that
+# freeze, links that lose or delay, servers that die, forget or are replaced, clocks that jump, an
+# answer that is lost after the effect, a holder that dies. The others of ``nemesis`` are variants
+# of these, or combinations of several.
+CANONICAL_FAULTS = (
+    "client-pause",
+    "pause",
+    "partition-drop",
+    "partition-stall",
+    "kill",
+    "wipe",
+    "failover",
+    "clock-jump",
+    "reply-lost",
+    "client-kill",
+)
+# ``full`` trades samples for breadth: a case has the time that its fault needs and this much more
+# for a slow recovery, not the usual 20 s. Verdicts need no more; quantiles that a shorter case does
+# not carry are left out as everywhere.
+FULL_LIMIT_S_MIN = 12.0
+FULL_SPARE_S = 2.0
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A declared matrix."""
+
+    name: str
+    summary: str
+    cases: tuple[Case, ...]
+
+    @property
+    def expected_s(self) -> float:
+        """What the cases take together, if every break that is due shows at once."""
+        return sum(expected_s(case) for case in self.cases)
+
+    @property
+    def duration(self) -> str:
+        """How many cases and how long, for people: ``26 cases, about 11 minutes``."""
+        seconds = self.expected_s
+        much = f"{seconds / 60:.0f} minutes"
+        if seconds >= 100 * 60:
+            much = f"{seconds / 3600:.1f} hours"
+        elif seconds < 100:
+            much = f"{seconds:.0f} seconds"
+        return f"{len(self.cases)} case{'s' * (len(self.cases) != 1)}, about {much}"
+
+
+def suite(name: str, seed: int) -> Suite:
+    """A suite by name. Raises BadInput."""
+    if name not in SUITES:
+        raise unknown("suite", name, SUITES)
+    summary, cases = SUITES[name]
+    return Suite(name, summary, tuple(resolve(case) for case in cases(seed)))
+
+
+def sliced(whole: Suite, locks: Sequence[str], wanted: Sequence[str]) -> Suite:
+    """The cases of these locks under these faults; ``*`` and ``?`` are wild, nothing named is all.
+    Raises BadInput for a word that no case fits."""
+    chosen = [
+        case
+        for case, lock, fault in zip(
+            whole.cases,
+            _fitting("lock", locks, [case.system.name for case in whole.cases], whole.name),
+            _fitting("fault", wanted, [case.fault for case in whole.cases], whole.name),
+            strict=True,
+        )
+        if lock and fault
+    ]
+    if not chosen:
+        raise BadInput(
+            f"the suite {whole.name} has no case of {', '.join(locks)} under {', '.join(wanted)}: "
+            "that fault does not apply there"
+        )
+    return replace(whole, cases=tuple(chosen))
+
+
+def _fitting(what: str, words: Sequence[str], names: Sequence[str], whole: str) -> list[bool]:
+    """Whether each name fits one of the words. Raises BadInput."""
+    for word in words:
+        if not any(fnmatchcase(name, word) for name in names):
+            raise unknown(f"{what} of the suite {whole}", word, dict.fromkeys(names))
+    return [not words or any(fnmatchcase(name, word) for word in words) for name in names]
+
+
+def _quick(seed: int) -> list[Case]:
+    cases = _matrix(FIRST_LOCKS, QUICK_FAULTS, seed)
+    cases.append(make_case("redis-sentinel", "failover", seed=seed))
+    cases.append(make_case("redis-no-owner", "client-pause", seed=seed))
+    return [*cases, *(published(lock, seed) for lock in ("redlock", "zookeeper"))]
+
+
+def _nightly(seed: int) -> list[Case]:
+    return [
+        *_quick(seed),
+        *_matrix(FIRST_LOCKS, NIGHT_FAULTS, seed),
+        *_matrix(REPLICATED_LOCKS, (NONE, "failover"), seed),
+    ]
+
+
+def _full(seed: int) -> list[Case]:
+    return [
+        roomy(replace(case, time_limit_s=FULL_LIMIT_S_MIN), FULL_SPARE_S)
+        for case in _applicable(systems(), (NONE, *CANONICAL_FAULTS), seed)
+    ]
+
+
+def _exhaustive(seed: int) -> list[Case]:
+    return [
+        roomy(case)
+        for lock, system in systems().items()
+        for topology in system.topologies
+        for case in _applicable([lock], (NONE, *faults()), seed, topology)
+    ]
+
+
+def _matrix(locks: Iterable[str], wanted: Iterable[str], seed: int) -> list[Case]:
+    return [roomy(case) for case in _applicable(locks, wanted, seed)]
+
+
+def _applicable(
+    locks: Iterable[str], wanted: Iterable[str], seed: int, topology: str | None = None
+) -> list[Case]:
+    """Every lock under every fault that applies to it."""
+    return [
+        case
+        for lock, fault in itertools.product(locks, list(wanted))
+        if unfit(case := make_case(lock, fault, seed=seed, topology=topology)) is None
+    ]
+
+
+# Name → what it is, and its cases for a seed.
+SUITES: MappingProxyType[str, tuple[str, Callable[[int], list[Case]]]] = MappingProxyType(
+    {
+        "quick": (
+            "first locks, first faults, a failover, a control, the experiment that articles cite",
+            _quick,
+        ),
+        "nightly": (
+            "quick, the faults that break locks less often, and locks on replicas",
+            _nightly,
+        ),
+        "full": (
+            f"every lock without a fault and under the {len(CANONICAL_FAULTS)} canonical ones",
+            _full,
+        ),
+        "exhaustive": (
+            "every lock on every topology that it runs on under every fault",
+            _exhaustive,
+        ),
+    }
+)

@@ -1,0 +1,101 @@
+"""The declared suites: what is in them, how long they take, and slices of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench import plan, suites
+from bench.errors import BadInput
+from locks.registry import systems
+from nemesis.registry import NONE, faults
+
+
+def test_the_quick_suite_is_what_it_says() -> None:
+    cases = suites.suite("quick", seed=1).cases
+    names = {c.name for c in cases}
+    for lock in plan.FIRST_LOCKS:
+        for fault in (NONE, "client-pause", "pause", "partition-drop", "kill"):
+            assert f"{lock}-{fault}" in names
+    assert {"redis-token-wipe", "redlock-wipe", "redis-no-owner-client-pause"} <= names
+    assert "redis-sentinel-failover" in names
+    assert "etcd-wipe" not in names
+    assert sum(c.workload == plan.PUBLISHED for c in cases) == 2
+    assert all(c.injections for c in cases if c.fault != NONE)
+
+
+def test_every_phase_has_room_for_every_fault() -> None:
+    for c in suites.suite("quick", seed=3).cases:
+        for injection in c.injections:
+            end_s = injection.begin_s + injection.duration_s + plan.AFTER_S
+            assert end_s <= c.phases.contended_s
+            assert injection.fault in faults()
+
+
+def test_the_nightly_suite_is_quick_and_more_and_fits_into_the_night() -> None:
+    quick, nightly = suites.suite("quick", seed=1), suites.suite("nightly", seed=1)
+    names = {c.name for c in nightly.cases}
+    assert {c.name for c in quick.cases} <= names
+    assert {"redlock-clock-jump", "redis-token-power-loss", "etcd-client-kill"} <= names
+    assert "etcd-clock-jump" not in names
+    assert quick.expected_s <= 12 * 60
+    # The comparison takes about as long again, and 90 minutes are all there is.
+    assert nightly.expected_s <= 40 * 60
+
+
+def test_the_full_suite_has_every_lock_under_every_canonical_fault_that_applies() -> None:
+    assert len(set(suites.CANONICAL_FAULTS)) == 10
+    assert set(suites.CANONICAL_FAULTS) <= set(faults())
+    found = {(c.lock, c.fault): c for c in suites.suite("full", seed=0).cases}
+    for lock in systems():
+        assert (lock, NONE) in found, "the baseline is mandatory"
+        for fault in suites.CANONICAL_FAULTS:
+            applies = plan.unfit(plan.make_case(lock, fault, seed=0)) is None
+            assert ((lock, fault) in found) == applies
+
+
+def test_the_full_suite_fits_into_three_hours_and_every_fault_into_its_case() -> None:
+    full = suites.suite("full", seed=5)
+    assert full.expected_s <= 3 * 3600
+    for c in full.cases:
+        assert c.time_limit_s >= plan.needed_s(c.injections)
+
+
+def test_exhaustive_has_every_fault_on_every_topology_and_all_of_full() -> None:
+    cases = suites.suite("exhaustive", seed=0).cases
+    found = {(c.lock, c.topology, c.fault) for c in cases}
+    assert len(found) == len(cases)
+    assert {(c.lock, c.topology, c.fault) for c in suites.suite("full", seed=0).cases} <= found
+    assert {(name, t) for name, s in systems().items() for t in s.topologies} == {
+        (lock, topology) for lock, topology, fault in found if fault == NONE
+    }
+    assert len({c.name for c in cases}) == len(cases)
+
+
+def test_a_slice_has_the_cases_of_the_whole() -> None:
+    whole = suites.suite("full", seed=3)
+    part = suites.sliced(whole, ["redlock*", "etcd"], ["wipe", "none"])
+    assert {c.name for c in part.cases} >= {"redlock-wipe", "redlock-fence-none", "etcd-none"}
+    assert {c.fault for c in part.cases} == {"wipe", NONE}
+    assert all(c in whole.cases for c in part.cases)
+    assert suites.sliced(whole, [], []).cases == whole.cases
+    assert part.expected_s < whole.expected_s
+
+
+@pytest.mark.parametrize(
+    ("locks", "wanted", "said"),
+    [
+        (["etdc"], [], "no lock of the suite full is called 'etdc'; did you mean etcd"),
+        (["etcd"], ["wip"], "no fault of the suite full is called 'wip'; did you mean wipe"),
+        (["etcd", "zoo?"], [], "'zoo\\?'"),
+        (["etcd"], ["wipe"], "etcd under wipe"),
+    ],
+)
+def test_a_slice_of_nothing_is_refused(locks: list[str], wanted: list[str], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        suites.sliced(suites.suite("full", seed=0), locks, wanted)
+
+
+def test_the_duration_is_said_in_words() -> None:
+    assert suites.suite("quick", seed=0).duration == "26 cases, about 11 minutes"
+    one = suites.sliced(suites.suite("full", seed=0), ["etcd"], [NONE])
+    assert one.duration == "1 case, about 18 seconds"
