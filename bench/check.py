@@ -221,7 +221,12 @@ def _say(path: str, report: Report) -> None:
     if not report.verdicts:
         print("  no check applies to this history, so nothing is shown")
     for name, verdict in report.verdicts.items():
-        print(f"  {name:14} {verdict.result:8} {verdict.reason}")
-        if verdict.result == "invalid":
-            for item in verdict.evidence:
-                print(f"  {'':14} - {item.get('text', item)}")
+        print(explained(name, verdict))
+
+
+def explained(name: str, verdict: Verdict) -> str:
+    """A verdict as it is printed: its sentence and, if it is broken, the evidence."""
+    said = [f"  {name:14} {verdict.result:8} {verdict.reason}"]
+    if verdict.result == "invalid":
+        said += [f"  {'':14} - {item.get('text', item)}" for item in verdict.evidence]
+    return "\n".join(said)

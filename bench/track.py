@@ -1,0 +1,348 @@
+"""The track record: for every defect found, a page and a small history that is judged for ever.
+
+    python -m bench.track cut RUN --case 24 --verdict double-grant > docs/track/NAME.jsonl
+    python -m bench.track write        the index, and in every page what the checker says
+
+Guarantees: a small history holds whole operations of a recorded one, every hold with all that was
+done under it, so nothing is wrong in it that was not wrong in the recording; ids are kept, times
+count from its first operation. What a page quotes is what the checker says of its histories today.
+Does not guarantee that the prose of a page is true, nor that its k of n can be reached elsewhere.
+
+A page is ``docs/track/<id>.md``: its title, a block of TOML (``Page`` has the fields), prose, and
+the quotation between two marks, which ``write`` fills in.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import numpy as np
+import typer
+
+from bench.check import explained
+from bench.errors import BAD_INPUT, BadInput
+from bench.replay import shown
+from checker.check import check
+from checker.load import load
+from checker.promises import link
+from checker.verdict import Verdict
+from history.columns import History
+from history.jsonl import read_jsonl, to_lines
+from history.op import NULL, F, Fault
+from history.recording import UnreadableHistory
+from results.store import NotARun, RunFolder, open_run, write_atomically
+
+FOLDER: Final = Path(__file__).parents[1] / "docs" / "track"
+INDEX: Final = "README.md"
+QUOTED: Final = "<!-- what the checker says -->"
+QUOTED_END: Final = "<!-- end -->"
+LISTED: Final = "<!-- the pages -->"
+KINDS: Final = ("documented-limit", "defect", "control")
+TIMES: Final = (
+    "invoke_ns",
+    "intended_ns",
+    "complete_ns",
+    "sent_ns",
+    "valid_until_ns",
+    "applied_ns",
+)
+OPERATIONS_MAX: Final = 60
+
+
+@dataclass(frozen=True)
+class Page:
+    """One defect. ``histories`` maps a file in the same folder to the verdict that it breaks;
+    ``shown`` is in how many of ``runs`` independent runs of ``command`` it showed; ``script`` is a
+    program in the same folder that shows it without Lockbench, or empty."""
+
+    id: str
+    title: str
+    locks: tuple[str, ...]
+    fault: str
+    kind: str
+    versions: str
+    histories: dict[str, str]
+    shown: int
+    runs: int
+    command: str
+    source: str
+    script: str = ""
+
+    @property
+    def verdicts(self) -> tuple[str, ...]:
+        """Each verdict that one of the histories breaks, once."""
+        return tuple(dict.fromkeys(self.histories.values()))
+
+
+class BadPage(Exception):
+    """A page that is not as it should be; the message names the page and what is wrong."""
+
+
+def pages(folder: Path = FOLDER) -> list[Page]:
+    """Every page, by id. Raises BadPage."""
+    return [page(path) for path in sorted(folder.glob("*.md")) if path.name != INDEX]
+
+
+def page(path: Path) -> Page:
+    """Reads title and header of a page. Raises BadPage."""
+    text = path.read_text(encoding="utf-8")
+    found = re.match(r"# (?P<title>[^\n]+)\n+```toml\n(?P<toml>.*?)```\n", text, re.DOTALL)
+    if found is None:
+        raise BadPage(f"{path.name}: it does not begin with a title and a block of TOML")
+    try:
+        given: dict[str, Any] = tomllib.loads(found["toml"])
+    except tomllib.TOMLDecodeError as error:
+        raise BadPage(f"{path.name}: its header is no TOML: {error}") from error
+    known = {field.name for field in fields(Page)} - {"title"}
+    if wrong := sorted({"script", *given} ^ known):
+        raise BadPage(f"{path.name}: missing in the header or unknown: {', '.join(wrong)}")
+    made = Page(**{**given, "title": found["title"], "locks": tuple(given["locks"])})
+    if fault := _fault(made, path):
+        raise BadPage(f"{path.name}: {fault}")
+    return made
+
+
+def _fault(made: Page, path: Path) -> str | None:
+    """What is wrong with a header, or None."""
+    if made.id != path.stem:
+        return f"its id is {made.id}"
+    if made.kind not in KINDS:
+        return f"its kind is {made.kind}, not one of {', '.join(KINDS)}"
+    if not 0 < made.shown <= made.runs:
+        return f"it showed {made.shown} times in {made.runs} runs"
+    if not (made.source.strip() and made.versions.strip() and made.locks and made.histories):
+        return "source, versions, locks and histories must not be empty"
+    named = [*made.histories, made.script] if made.script else [*made.histories]
+    missing = [name for name in named if not (path.parent / name).is_file()]
+    return f"{', '.join(missing)} is missing beside it" if missing else None
+
+
+def misjudged(made: Page, folder: Path = FOLDER) -> list[str]:
+    """One sentence for every history of a page that the checker judges otherwise."""
+    found = []
+    for name, verdict in made.histories.items():
+        judged = check(read_jsonl(folder / name)).verdicts.get(verdict)
+        if judged is None or judged.result != "invalid":
+            is_ = "absent" if judged is None else judged.result
+            found.append(f"{name}: {verdict} is {is_}, and the page says that it breaks")
+    return found
+
+
+def quotation(made: Page, folder: Path = FOLDER) -> str:
+    """What the checker says of a page's histories about the verdict that each breaks."""
+    blocks = []
+    for name, verdict in made.histories.items():
+        said = explained(verdict, check(read_jsonl(folder / name)).verdicts[verdict])
+        blocks.append(f"\n`lockbench check docs/track/{name}`:\n\n```\n{said}\n```\n")
+    return "".join(blocks) + "\n"
+
+
+def with_quotation(text: str, quoted: str) -> str:
+    """A page's text with what stands between the marks replaced. Raises BadPage without marks."""
+    return _between(text, QUOTED, quoted)
+
+
+def with_list(text: str, found: Sequence[Page]) -> str:
+    """The index with the table of all pages. Raises BadPage without marks."""
+    rows = ["| what | locks | fault | verdict | kind | k of n |", "|---|---|---|---|---|---|"]
+    for made in found:
+        script = f", [script]({made.script})" if made.script else ""
+        rows.append(
+            f"| [{made.title}]({made.id}.md){script} | {', '.join(made.locks)} | {made.fault} | "
+            f"{', '.join(made.verdicts)} | {made.kind} | {made.shown} of {made.runs} |"
+        )
+    return _between(text, LISTED, "\n" + "\n".join(rows) + "\n\n")
+
+
+def _between(text: str, mark: str, put: str) -> str:
+    before, begin, rest = text.partition(mark)
+    _, end, after = rest.partition(QUOTED_END)
+    if not (begin and end):
+        raise BadPage(f"the marks {mark} and {QUOTED_END} are missing")
+    return f"{before}{mark}\n{put}{end}{after}"
+
+
+def excerpt(history: History, verdict: str) -> History:
+    """The holds that the evidence of a broken verdict names, each with everything that was done
+    under it, and the faults of that time. Raises BadInput where the verdict is not broken, or where
+    these few operations are judged otherwise."""
+    whole = check(history, only=(verdict,)).verdicts.get(verdict)
+    if whole is None or whole.result != "invalid":
+        is_ = "absent" if whole is None else whole.result
+        raise BadInput(f"{verdict} is {is_} in this history: there is nothing to cut out")
+    rows = _rows(whole)
+    links = link(history)
+    acquires = links.acquire[rows]
+    kept = np.isin(links.acquire, acquires[acquires >= 0])
+    kept[rows] = True
+    kept |= (history.f == F.DEATH) & np.isin(history.process, history.process[kept])
+    small = _relative(_only(history, np.flatnonzero(kept)))
+    if len(small) > OPERATIONS_MAX:
+        raise BadInput(f"{len(small)} operations belong to it, more than {OPERATIONS_MAX}")
+    before, after = broken(history), broken(small)
+    if "wrong-release" in before:
+        # Without the grant that it ended, or the one that it let in, it is a false release.
+        before |= {"false-release"}
+    if verdict not in after or not after <= before:
+        raise BadInput(
+            f"cut out, its operations break {', '.join(sorted(after)) or 'nothing'}, which is not "
+            "what the whole history says"
+        )
+    return small
+
+
+def broken(history: History) -> set[str]:
+    """The verdicts that are invalid."""
+    return {name for name, v in check(history).verdicts.items() if v.result == "invalid"}
+
+
+def _rows(verdict: Verdict) -> list[int]:
+    return [row for item in verdict.evidence if isinstance(row := item.get("row"), int)]
+
+
+def _only(history: History, rows: np.ndarray[Any, np.dtype[np.intp]]) -> History:
+    columns: dict[str, Any] = {
+        field.name: value[rows]
+        for field in fields(history)
+        if isinstance(value := getattr(history, field.name), np.ndarray)
+    }
+    small = replace(history, **columns)
+    present = [history.keys[k] for k in np.unique(small.key).tolist()]
+    begin = int(small.invoke_ns.min())
+    end = int(max(small.invoke_ns.max(), small.complete_ns.max()))
+    faults = tuple(
+        # What the nemesis saw belongs to the run.
+        replace(fault, rules=(), facts={})
+        for fault in history.faults
+        if fault.begin_ns[0] <= end and (fault.heal_ns is None or fault.heal_ns[1] >= begin)
+    )
+    objects = {key: o for key, o in history.objects.items() if key in present}
+    return replace(small, objects=objects, faults=faults)
+
+
+def _relative(history: History) -> History:
+    """With times that count from the first operation."""
+    zero = int(history.invoke_ns[0])
+    moved: dict[str, Any] = {}
+    for name in TIMES:
+        column = getattr(history, name)
+        moved[name] = np.where(column == NULL, NULL, column - zero)
+    return replace(history, **moved, faults=tuple(_moved(f, zero) for f in history.faults))
+
+
+def _moved(fault: Fault, zero: int) -> Fault:
+    begin, heal = fault.begin_ns, fault.heal_ns
+    return replace(
+        fault,
+        begin_ns=(begin[0] - zero, begin[1] - zero),
+        heal_ns=None if heal is None else (heal[0] - zero, heal[1] - zero),
+    )
+
+
+def lines(history: History) -> str:
+    """A small history as it is saved."""
+    return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in to_lines(history))
+
+
+def history_of_case(run: RunFolder, number: int) -> Path:
+    """The recording of the case of that number. Raises BadInput."""
+    for case in run.cases():
+        if case.path.name.partition("-")[0] == f"{number:02d}":
+            return case.history
+    raise BadInput(f"{run.path} has no case {number}")
+
+
+def rewrite(folder: Path = FOLDER) -> list[Path]:
+    """Brings the quotations and the index up to date; returns the files that changed. Raises
+    BadPage, also where a history is not judged as its page says."""
+    changed = []
+    found = pages(folder)
+    for made in found:
+        if wrong := misjudged(made, folder):
+            raise BadPage("; ".join(wrong))
+        path = folder / f"{made.id}.md"
+        changed += _put(path, with_quotation(_text(path), quotation(made, folder)))
+    changed += _put(folder / INDEX, with_list(_text(folder / INDEX), found))
+    return changed
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def _put(path: Path, text: str) -> list[Path]:
+    if _text(path) == text:
+        return []
+    write_atomically(path, text)
+    return [path]
+
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+@app.command()
+def cut(
+    run: Annotated[Path, typer.Argument(help="A run folder, or a history file.")],
+    verdict: Annotated[str, typer.Option(help="The broken verdict to cut out.")],
+    case: Annotated[int, typer.Option(help="The number of the case in the run.")] = 1,
+) -> None:
+    """Print the few operations that break a verdict as JSON Lines."""
+    path = run if run.is_file() else history_of_case(open_run(run), case)
+    print(lines(excerpt(load(path), verdict)), end="")
+
+
+@app.command()
+def count(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    lock: Annotated[str, typer.Option(help="The lock.")],
+    fault: Annotated[str, typer.Option(help="The fault.")],
+    topology: Annotated[str | None, typer.Option(help="The cluster, if only one counts.")] = None,
+) -> None:
+    """Print in how many of the stored runs of a lock under a fault each verdict broke."""
+    tried = [
+        document
+        for run in runs
+        for case in _cases(run)
+        if (case["lock"], case["fault"]) == (lock, fault)
+        if topology in {None, case["topology"]}
+        for document in (case, *case.get("earlier_tries", ()))
+        if document["exposed"]
+    ]
+    for name, times in sorted(shown(tried).items()):
+        print(f"{name} {times} of {len(tried)}")
+
+
+def _cases(run: Path) -> list[dict[str, Any]]:
+    """The cases of a run; none, and a word about it, where it did not come to results."""
+    try:
+        return list(open_run(run).results()["cases"])
+    except NotARun as error:
+        print(f"not counted: {error}", file=sys.stderr)
+        return []
+
+
+@app.command()
+def write() -> None:
+    """Bring the index and every quotation up to date."""
+    for path in rewrite():
+        print(path.name)
+
+
+def main() -> None:
+    """Bad input ends with 254 and one sentence."""
+    try:
+        app()
+    except (BadInput, BadPage, NotARun, UnreadableHistory, OSError) as error:
+        print(f"track: {error}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+
+
+if __name__ == "__main__":
+    main()
