@@ -10,11 +10,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
 import pytest
 
+from bench.errors import Ending
 from bench.replay import stored_cases
 from clusters.docker import Engine
 from clusters.reaper import reap
@@ -68,15 +70,25 @@ def processes(owner: int) -> list[int]:
     return found
 
 
+def concluded(folder: Path, *words: str) -> tuple[dict[str, Any], int]:
+    """What a run came to, and its process. Once more if it was inconclusive, as in a nightly run:
+    others may load this machine."""
+    for _ in range(2):
+        bench = start(folder, *words, "--json")
+        out, err = bench.communicate(timeout=2 * LIMIT_S)
+        if bench.returncode != Ending.INCONCLUSIVE.code:
+            break
+    assert bench.returncode == 0, err
+    found: dict[str, Any] = json.loads(out)
+    return found, bench.pid
+
+
 def under_load(folder: Path) -> bool:
     return any(folder.glob("runs/*/cases/*/history/1.0.ops"))
 
 
 def test_a_pause_of_the_holder_is_caught_and_its_fence_refuses_it(tmp_path: Path) -> None:
-    bench = start(tmp_path, "run", "--lock", "etcd", "--fault", "client-pause", "--json")
-    out, err = bench.communicate(timeout=110)
-    assert bench.returncode == 0, err
-    found = json.loads(out)
+    found, pid = concluded(tmp_path, "run", "--lock", "etcd", "--fault", "client-pause")
     (case,) = found["cases"]
     assert found["ending"] == "ok"
     assert case["observed"]["stale-holder"] == "invalid"
@@ -88,8 +100,8 @@ def test_a_pause_of_the_holder_is_caught_and_its_fence_refuses_it(tmp_path: Path
     assert fenced["fence-on-read-and-write"]["lost_updates"] == 0
     for kind in ("acquire", "handover", "wait", "release"):
         assert case["latency_ms"][kind]["before"]["count"] > 0
-    assert not containers(bench.pid)
-    assert not processes(bench.pid)
+    assert not containers(pid)
+    assert not processes(pid)
     run = tmp_path / case["run"]
     assert (run / "ending").read_text().strip() == "ok"
     assert (tmp_path / "runs" / "latest").resolve() == run.resolve()
@@ -172,10 +184,8 @@ def test_plain_locust_drives_a_cluster_that_was_started_for_it(tmp_path: Path) -
 
 def test_faults_of_clients_one_after_the_other_and_the_same_again(tmp_path: Path) -> None:
     words = "client-gc:for=1 then reply-lost then client-kill"
-    bench = start(tmp_path, "run", "--lock", "redis-token", "--fault", words, "--json")
-    out, err = bench.communicate(timeout=110)
-    assert bench.returncode == 0, err
-    (case,) = json.loads(out)["cases"]
+    found, _ = concluded(tmp_path, "run", "--lock", "redis-token", "--fault", words)
+    (case,) = found["cases"]
     assert case["exposed"] is True, case["exposure"]
     assert [i["fault"] for i in case["injections"]] == ["client-gc", "reply-lost", "client-kill"]
     run = tmp_path / case["run"]

@@ -39,7 +39,7 @@ FOREVER = 2**62
 # Nothing ends a hold whose holder is gone, or an acquire whose answer was lost.
 LOCKED_FOR_EVER = {"redis-setnx", "redis-setnx-expire"}
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.docker
 
 
 @dataclass

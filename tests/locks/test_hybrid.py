@@ -23,7 +23,7 @@ from locks.base import (
 from locks.hybrid_redis_confirmed_by_zookeeper import HybridRedisConfirmedByZooKeeper
 from tests.locks.conftest import LEASE_S, Running
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.docker
 
 
 @dataclass

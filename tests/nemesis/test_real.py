@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow]
 TTL_S = 3.0
 SETTLED_S = 20.0
 SHORT_S = 0.3
+TRIES = 3
 
 # What every cluster of a kind is put through, beside the defaults of every fault that applies.
 VARIANTS = {
@@ -90,6 +91,20 @@ def played(cluster: Cluster, text: str) -> op.Fault:
     return result.fault
 
 
+def proven(cluster: Cluster, text: str) -> bool:
+    """Whether the fault can be shown to have happened, and to be healed, in one of a few tries: on
+    a machine that others load a probe may come too late, which is inconclusive and not wrong."""
+    assert isinstance(cluster, Cuttable)
+    for _ in range(TRIES):
+        happened = played(cluster, text)
+        assert happened.heal_ns is not None
+        assert cluster.broken_links() == [], text
+        assert settled(cluster), text
+        if happened.facts["proven"] is True:
+            return True
+    return False
+
+
 def settled(cluster: Cluster) -> bool:
     end = time.monotonic() + SETTLED_S
     while not all(cluster.serves(node, 1.0) for node in cluster.nodes):
@@ -113,16 +128,7 @@ def texts(cluster: Cluster) -> list[str]:
 
 
 def test_every_fault_is_proven_and_healed(cluster: Cluster) -> None:
-    assert isinstance(cluster, Cuttable)
-    unproven = []
-    for text in texts(cluster):
-        happened = played(cluster, text)
-        if happened.facts["proven"] is not True:
-            unproven.append(text)
-        assert happened.heal_ns is not None
-        assert cluster.broken_links() == [], text
-        assert settled(cluster), text
-    assert unproven == []
+    assert [text for text in texts(cluster) if not proven(cluster, text)] == []
     cluster.verify()
 
 
@@ -131,7 +137,7 @@ def test_what_restarts_within_a_promise(cluster: Cluster) -> None:
     names = [n for n, f in faults().items() if f.outlived and not f.touches & {LINKS}]
     for name in names:
         if faults()[name].unfit(cluster, faults()[name].defaults()) is None:
-            assert played(cluster, name).facts["proven"] is True, name
+            assert proven(cluster, name), name
     cluster.verify()
 
 
