@@ -6,6 +6,9 @@ one says when each was last seen: who has not polled for PATIENCE_MS is dropped,
 died while waiting holds up the others for no longer. As Redisson's fair lock
 (https://redisson.pro/docs/data-and-services/locks-and-synchronizers/).
 
+Only the first of a queue can be granted anything, so nobody else makes up for its sleep: pauses
+grow with the number of those before, and not with the number of tries.
+
 Does not guarantee: what ``redis-token`` does not; and its order only among clients that keep
 polling: whoever is cut off, or frozen, or waits through a jump of the server's clock loses its
 place.
@@ -16,21 +19,22 @@ the place is dropped like that of the dead.
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from dataclasses import replace
 
 from redis.exceptions import RedisError
 
 from locks import redis_token
-from locks.base import Acquired, Denied, token_of
+from locks.base import Acquired, Backoff, Denied, token_of
 from locks.redis_link import NotSent, Script
-from locks.redis_recipe import SCRIPT_OUTCOMES, SCRIPT_REFUSED, Taken
+from locks.redis_recipe import POLL_MAX_S, POLL_MIN_S, SCRIPT_OUTCOMES, SCRIPT_REFUSED, Taken
 from locks.redis_token import RedisToken
 
 PATIENCE_MS = 500  # ten of the longest pauses between two polls
 
 # Keys: the lock, the queue, who was last seen when. Arguments: token, ttl, patience, whether to
-# stay.
+# stay. Returns how many are before, the holder among them.
 TAKE = Script.of(
     """
 local time = redis.call('time')
@@ -44,7 +48,7 @@ if not first or first == ARGV[1] then
   if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
     redis.call('zrem', KEYS[2], ARGV[1])
     redis.call('zrem', KEYS[3], ARGV[1])
-    return 1
+    return 0
   end
 end
 if ARGV[4] == '1' then
@@ -52,7 +56,7 @@ if ARGV[4] == '1' then
   redis.call('zadd', KEYS[2], 'NX', last + 1, ARGV[1])
   redis.call('zadd', KEYS[3], now, ARGV[1])
 end
-return 0
+return 1 + (redis.call('zrank', KEYS[2], ARGV[1]) or 0)
 """,
     keys=3,
 )
@@ -66,6 +70,7 @@ class RedisFair(RedisToken):
 
     refused = SCRIPT_REFUSED
     _waits = False  # the acquire that is under way
+    _before = 0  # as the last try was told
 
     def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
         """Queues for the key, and leaves the queue when the wait is over."""
@@ -80,8 +85,13 @@ class RedisFair(RedisToken):
     def take(self, key: str, token: str, ttl_ms: int) -> Taken | None:
         """Sets the key if it is free and nobody was there before."""
         stays = int(self._waits)
-        taken = self._link.run(TAKE, key, *_queue(key), token, ttl_ms, PATIENCE_MS, stays)
-        return Taken() if taken else None
+        before = self._link.run(TAKE, key, *_queue(key), token, ttl_ms, PATIENCE_MS, stays)
+        self._before = int(before)
+        return None if before else Taken()
+
+    def rest(self, backoff: Backoff, limit_s: float) -> None:
+        """The nearer its turn, the sooner it asks again."""
+        time.sleep(max(0.0, min(limit_s, POLL_MAX_S, POLL_MIN_S * self._before)))
 
 
 def _queue(key: str) -> tuple[str, str]:
@@ -92,7 +102,10 @@ SYSTEM = replace(
     redis_token.SYSTEM,
     name="redis-fair",
     connect=RedisFair,
-    waits_by=f"a queue, and {redis_token.SYSTEM.waits_by}",
+    waits_by=(
+        f"a queue, and polling, pauses of {POLL_MIN_S * 1e3:g} to {POLL_MAX_S * 1e3:g} ms by place"
+    ),
     source="https://redisson.pro/docs/data-and-services/locks-and-synchronizers/ (fair lock)",
     outcomes=SCRIPT_OUTCOMES,
+    parameters={},
 )

@@ -104,7 +104,11 @@ class RedisRecipe(ABC):
                 return answer
             if left_s <= 0:
                 return Denied(f"gave-up: {answer.reason}")
-            backoff.pause(deadline.left_s())
+            self.rest(backoff, deadline.left_s())
+
+    def rest(self, backoff: Backoff, limit_s: float) -> None:
+        """Between two tries of one wait, of which so much is left."""
+        backoff.pause(limit_s)
 
     def release(self, hold: Hold) -> Freed:
         """Gives the hold back."""
