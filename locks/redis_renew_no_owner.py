@@ -37,6 +37,10 @@ EXTENSION_DOC = (
 )
 _MAY = Expectation("may-break", EXTENSION_DOC, "control")
 _BELIEVES = {"wrong-extend": _MAY, "double-grant": _MAY}
+# The key is given away for certain. The next round renews the successor's and goes on to believe,
+# or meets the moment between two holders and is told.
+_GIVEN_AWAY = {"wrong-extend": _MAY, "stale-holder": _MAY}
+_EITHER = {**_BELIEVES, "stale-holder": _MAY}
 # The holder sleeps for longer than the watchdog's round, so a round is due as it wakes; the holder
 # writes first, and the renewal goes out while it waits for that. It is acknowledged, so the promise
 # never ended: what the holder does is a double grant, and stale only where the round came too late.
@@ -51,13 +55,13 @@ SYSTEM = replace(
         LEASE,
         client_pause=_WAKES,
         client_gc=_BELIEVES,
-        clock_drift=_BELIEVES,
-        clock_strobe=_BELIEVES,
-        kill=_BELIEVES,
-        rolling_restart=_BELIEVES,
-        power_loss=_BELIEVES,
-        wipe=_BELIEVES,
-        clock_jump=_BELIEVES,
+        wipe=_GIVEN_AWAY,
+        clock_jump=_GIVEN_AWAY,
+        clock_drift=_EITHER,
+        clock_strobe=_EITHER,
+        kill=_EITHER,
+        rolling_restart=_EITHER,
+        power_loss=_EITHER,
         pause=_BELIEVES,
         partition_drop=_BELIEVES,
         partition_stall=_BELIEVES,

@@ -17,7 +17,8 @@ from dataclasses import replace
 from typing import Any
 
 from locks import redis_token
-from locks.base import Acquired, Address, Freed, Granted, Hold, Observer
+from locks.base import Acquired, Address, Expectation, Freed, Granted, Hold, Observer
+from locks.redis_expectations import LEASE, but
 from locks.redis_token import RedisToken
 from locks.renewals import Renewals
 
@@ -68,9 +69,31 @@ class RedisWatchdog(RedisToken):
         super().close()
 
 
+WATCHDOG_DOC = (
+    "https://redisson.pro/docs/data-and-services/locks-and-synchronizers/ (lock watchdog)"
+)
+_TOLD = (
+    f"{WATCHDOG_DOC}: it 'prolongs lock expiration while lock holder Redisson instance is alive'; "
+    "of a key that is gone it can only tell, and nothing stops a holder that was told"
+)
+# A server that forgets gives the key away within the promise. The next round finds that out and
+# ends the promise, well before the holder, who does not ask, writes and lets go.
+_GIVEN_AWAY = {"stale-holder": Expectation("breaks", _TOLD, "documented-limit", tries=3)}
+_PERHAPS = {"stale-holder": Expectation("may-break", _TOLD, "documented-limit")}
+
 SYSTEM = replace(
     redis_token.SYSTEM,
     name="redis-watchdog",
     connect=RedisWatchdog,
-    source="https://redisson.pro/docs/data-and-services/locks-and-synchronizers/ (lock watchdog)",
+    source=WATCHDOG_DOC,
+    expectations=but(
+        LEASE,
+        wipe=_GIVEN_AWAY,
+        clock_jump=_GIVEN_AWAY,
+        clock_drift=_PERHAPS,
+        clock_strobe=_PERHAPS,
+        kill=_PERHAPS,
+        power_loss=_PERHAPS,
+        rolling_restart=_PERHAPS,
+    ),
 )
