@@ -22,7 +22,7 @@ from locks import etcd
 from locks.base import Acquired, Deadline, Expectation, Granted, Hold
 from locks.etcd import Claim, Etcd, Handle, ahead_of, by_creation
 from locks.etcd_gateway import Ahead, wait_for_deletion
-from locks.redis_expectations import everywhere
+from locks.redis_expectations import but, everywhere
 
 
 class EtcdNoRecheck(Etcd):
@@ -58,15 +58,18 @@ SYSTEM = replace(
     name="etcd-no-recheck",
     connect=EtcdNoRecheck,
     source=_PUBLISHED,
-    expectations=everywhere(
-        etcd.EXPECTATIONS,
-        {
-            "late-grant": Expectation("breaks", _PUBLISHED, "control", tries=3),
-            "double-grant": _MAY,
-            "stale-holder": _MAY,
-            "lost-update": _MAY,
-        },
-        "none",
+    expectations=but(
+        everywhere(
+            etcd.EXPECTATIONS,
+            {
+                "late-grant": Expectation("breaks", _PUBLISHED, "control", tries=3),
+                "double-grant": _MAY,
+                "stale-holder": _MAY,
+                "lost-update": _MAY,
+            },
+            "none",
+        ),
+        client_pause={"stale-holder": etcd.EXPECTATIONS["client-pause"]["stale-holder"]},
     ),
     # Four clients share a key: the last of them waits for three holds, longer than its lease.
     pace={"hold_s": 1.2},
