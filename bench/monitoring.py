@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from rich.console import Console
 from rich.markup import escape
@@ -19,8 +19,8 @@ from rich.table import Table
 from bench.errors import BadInput
 from results.cases import fault_of, lock_of
 from results.monitoring import ALERTS, EVALUATION_S, PHASES_S, SCRAPE_S, rules
-from results.noticed import REPEATED_S, replay
-from results.report.source import histories, understood
+from results.noticed import REPEATED_S, replay, unknown_after_s
+from results.report.source import histories, understood, whole
 from results.store import NotARun, open_run
 
 OURS: Final = "lockbench"
@@ -68,24 +68,15 @@ def _replayed(path: Path) -> tuple[list[dict[str, Any]], int]:
         run = open_run(path)
         results = run.results()
         with understood(run):
-            if parts := results.get("parts"):
-                _refuse_parts(path, parts)
+            whole(run, results)
             found = [
                 {"run": str(path), "folder": folder, "lock": lock_of(case), "fault": fault_of(case)}
-                | replay(history, unknown_after_s=_timeout_s(case)).to_json()
+                | replay(history, unknown_after_s=unknown_after_s(case)).to_json()
                 for folder, case, history in histories(run)
             ]
             return found, len(results["cases"]) - len(found)
     except NotARun as error:
         raise BadInput(str(error)) from error
-
-
-def _refuse_parts(path: Path, parts: Sequence[str]) -> NoReturn:
-    raise BadInput(f"{path} sums up a night; give one of its runs: {', '.join(parts)}")
-
-
-def _timeout_s(case: Mapping[str, Any]) -> float:
-    return float((case.get("settings") or {}).get("client_timeout_s", 0.0))
 
 
 def _summary(cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from bench.errors import BadInput, Ending
 from bench.order import BASE, NEW, SIDES, Key, Order, short, turns
 from bench.plan import LINK_IMAGE, Case, topology_of
 from bench.progress import Progress
+from bench.reports import report_after
 from bench.run import run_case
 from bench.sides import install, library_path
 from bench.suite import RUNS, Finished, check_room
@@ -313,6 +314,7 @@ def command(asked: Order, *, as_json: bool, junit: Path | None, out: Console, er
     else:
         show(made, out)
         out.print(f"saved in {finished.folder} (comparison.md, results.json)", highlight=False)
+        out.print(report_after(finished.folder), highlight=False, markup=False, soft_wrap=True)
     if junit is not None:
         write_junit(made, junit)
     return finished.ending.code

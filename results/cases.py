@@ -51,8 +51,9 @@ def frames(cases: Sequence[Case]) -> Frames:
 
 
 def lock_of(case: Case) -> str:
-    """The lock's name."""
-    return str(case.get("lock", "?"))
+    """The lock's name, and the side it stands for where a run holds both sides of a change."""
+    lock = str(case.get("lock", "?"))
+    return f"{lock} ({case['side']})" if "side" in case else lock
 
 
 def fault_of(case: Case) -> str:

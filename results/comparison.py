@@ -340,7 +340,7 @@ def _interval(
     blocks = []
     for cases, stored in zip(pair, runs, strict=True):
         found = next(run for run in stored for case in run.cases if case is cases[0])
-        sample = samples_ns(found, cases[0]).get(KIND_OF[metric])
+        sample = samples_ns(found.run, cases[0]).get(KIND_OF[metric])
         if sample is None:
             return None
         blocks.append(blocks_of(sample.astype(np.float64)))

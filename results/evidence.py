@@ -61,7 +61,7 @@ def stored(path: Path) -> Stored:
     if not found.cases:
         raise NotARun(f"{path} holds no case: it ended before one was done; run it again")
     for case in found.cases:
-        _verify(run, case)
+        verify(run, case)
     return found
 
 
@@ -85,20 +85,20 @@ def stored_set(path: Path) -> list[Stored]:
     return [stored(p) for p in inside]
 
 
-def history_of(found: Stored, case: Case) -> History:
+def history_of(run: RunFolder, case: Case) -> History:
     """The recording of a case. Raises Edited."""
-    folder = _folder(found.run, case)
+    folder = _folder(run, case)
     try:
         return read_recording(folder.history)
     except (OSError, UnreadableHistory) as error:
         raise Edited(f"{folder.history} cannot be read: {error}") from error
 
 
-def samples_ns(found: Stored, case: Case) -> dict[str, NDArray[np.int64]]:
+def samples_ns(run: RunFolder, case: Case) -> dict[str, NDArray[np.int64]]:
     """Kind → latencies before any fault, in nanoseconds and in the order of the recording; empty
     where the case has no load."""
     spans = _spans(case)
-    return {} if spans is None else before(history_of(found, case), spans)
+    return {} if spans is None else before(history_of(run, case), spans)
 
 
 def _spans(case: Case) -> Phases | None:
@@ -115,7 +115,8 @@ def _spans(case: Case) -> Phases | None:
     )
 
 
-def _verify(run: RunFolder, case: Case) -> None:
+def verify(run: RunFolder, case: Case) -> None:
+    """One case as it stands in the results. Raises Edited."""
     folder = _folder(run, case)
     name = f"{run.path}, case {folder.path.name}"
     try:
@@ -125,7 +126,8 @@ def _verify(run: RunFolder, case: Case) -> None:
     if written is None:
         raise Edited(f"{name}: its case.json is missing; {AGAIN}")
     recorded = case.get("history_sha256")
-    if not isinstance(recorded, Mapping) or not recorded:
+    never_ran = recorded == {} and not results_of(case)
+    if not isinstance(recorded, Mapping) or not (recorded or never_ran):
         raise Edited(f"{name}: no digest of its history was recorded; run it again")
     differs = folder.history_differs(recorded)
     if differs:

@@ -110,12 +110,28 @@ class Replayed:
 def replay(history: History, *, unknown_after_s: float = 0.0) -> Replayed:
     """Judges the history anew and replays its counters."""
     counted = counters(history, unknown_after_s=unknown_after_s)
-    report = check(history)
-    violations = tuple(
-        _noticed(history, counted, found) for found in violations_of(history, report)
-    )
+    violations = _each(history, counted, check(history))
     seconds = (counted.end_ns - counted.begin_ns) / NS_PER_S
     return Replayed(seconds, violations, _alarms(counted))
+
+
+def noticed(
+    history: History, report: Report, *, unknown_after_s: float = 0.0
+) -> tuple[Noticed, ...]:
+    """The violations of a history that is judged already. Nothing is counted where there are
+    none."""
+    if not any(True for _ in violations_of(history, report)):
+        return ()
+    return _each(history, counters(history, unknown_after_s=unknown_after_s), report)
+
+
+def unknown_after_s(case: Mapping[str, Any]) -> float:
+    """When the client of a stored case gave up a request."""
+    return float((case.get("settings") or {}).get("client_timeout_s", 0.0))
+
+
+def _each(history: History, counted: Counters, report: Report) -> tuple[Noticed, ...]:
+    return tuple(_noticed(history, counted, found) for found in violations_of(history, report))
 
 
 def violations_of(history: History, report: Report) -> Iterator[Violation]:

@@ -5,6 +5,7 @@
       plan.json               the resolved plan, written before anything is started
       machine.json versions.json
       cases/<n>-<lock>-<fault>/history/ logs/ case.json
+      cut/                    what was recorded of cases that were cut short and run anew
       results.json report.md *.csv
     runs/latest               symbolic link to the newest run
 
@@ -50,6 +51,12 @@ class CaseFolder:
     """What one case leaves behind."""
 
     path: Path
+
+    @property
+    def number(self) -> int:
+        """Which case of the plan it is, from 1; the tries of a case share theirs. 0: none of it."""
+        number = self.path.name.split("-", 1)[0]
+        return int(number) if number.isdigit() else 0
 
     @property
     def history(self) -> Path:
@@ -155,12 +162,22 @@ class RunFolder:
             self._owner = None
 
     def take_over(self) -> None:
-        """Becomes the owner of a half-written run, to resume it. Raises StoreError if it lives."""
+        """Becomes the owner of a run that nobody writes, to resume it; it is the latest then.
+        Raises StoreError if it lives."""
         try:
             self._owner = _hold_owner(self.path)
         except BlockingIOError as error:
             raise StoreError(f"{self.path}: another bench is still writing this run") from error
         self._write("ending", RUNNING + "\n")
+        _point_latest(self.path.parent, self.path.name)
+
+    def set_aside(self, folder: CaseFolder) -> None:
+        """Moves the folder of a case that was cut to ``cut/``, so that it can be run anew."""
+        aside = self.path / "cut"
+        aside.mkdir(exist_ok=True)
+        names = _candidates(folder.path.name)
+        name = next(name for name in names if not (aside / name).exists())
+        folder.path.rename(aside / name)
 
     @property
     def ending(self) -> str:
@@ -309,8 +326,7 @@ def _point_latest(base: Path, name: str) -> None:
 
 
 def _case_order(path: Path) -> tuple[int, str]:
-    number = path.name.split("-", 1)[0]
-    return (int(number) if number.isdigit() else 0, path.name)
+    return (CaseFolder(path).number, path.name)
 
 
 def _read_object(path: Path) -> dict[str, Any]:

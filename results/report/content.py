@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pandas as pd
 
 from results.cases import Case, broken, fault_of, is_published, lock_of, phases_of
+from results.comparison_text import CAPTION
+from results.noticed import Sight
 from results.report.charts import HOW_TO_READ, Chart, charts
 from results.report.facts import ID, facts, mapping
 from results.report.grid import Grid, grid
@@ -37,6 +39,8 @@ ENDINGS: Final = {
     "regression": ("broke", "slower than the baseline"),
     "bench": ("failed", "the bench itself failed, or a control was not caught"),
 }
+# Of a comparison's number: what its other columns say already.
+BESIDE: Final = ("p_better_corrected", "needed_pairs", "suspected", "direction")
 SIDE_BY_SIDE: Final = (
     "Up to the first fault, all cases of a lock together; service time from the invocation. "
     "Acquire: a key that nobody else wants. Hand-over: release invoked to the next grant. Wait: a "
@@ -60,6 +64,9 @@ CAPTIONS: Final = {
     "fencing": "What a resource that checks like this would have let through.",
     "generator": "Over the seconds that no fault touches; above 80 % of a core or 50 ms lag the "
     "numbers are void.",
+    "alerts": "Seconds from the violation's first moment to the alert, earliest and latest over "
+    "the phases of the scrapes. Recorded: what was recorded happened once. Repeated: the recorded "
+    "seconds again and again for half an hour. Anyway: it fires without the violation as well.",
     "overhead": "A round trip through the link that faults are injected into, the same without it, "
     "and one client alone: no lock is as fast as these allow.",
 }
@@ -129,6 +136,7 @@ class Content:
     ending_words: str
     sentence: str
     warnings: tuple[str, ...]
+    comparison: tuple[Grid, ...]
     matrix: Matrix | None
     side_by_side: Grid | None
     every: Grid | None
@@ -150,6 +158,7 @@ def _composed(source: Source) -> Content:
     cases = source.cases
     undisturbed = source.results.get("undisturbed", ())
     made = tables(cases, machine=source.machine, versions=source.versions, undisturbed=undisturbed)
+    compared = mapping(source.results.get("comparison"))
     every = facts(cases, undisturbed)
     ending = source.run.ending
     kind, words = ENDINGS[ending]
@@ -160,12 +169,14 @@ def _composed(source: Source) -> Content:
         ending=ending,
         ending_kind=kind,
         ending_words=words,
-        sentence=made.sentence,
+        # What both sides of a change came to, or what was seen of all locks.
+        sentence=str(compared.get("headline") or made.sentence),
         warnings=tuple(
             f"Case {seen.number}, {lock_of(seen.case)} under {fault_of(seen.case)}: {note}"
             for seen in source.seen
             for note in seen.notes
         ),
+        comparison=tuple(_comparison(compared)),
         matrix=_matrix(cases),
         side_by_side=_side_by_side(every["undisturbed"], every["latency"], every["throughput"]),
         every=_every(cases, every),
@@ -178,6 +189,54 @@ def _composed(source: Source) -> Content:
         how_to_read=HOW_TO_READ,
         footnotes=tuple(made.footnotes),
     )
+
+
+def _comparison(compared: Mapping[str, Any]) -> Iterator[Grid]:
+    """Base and new of ``lockbench regress``: the verdicts that changed, and every number."""
+    sides = f"Base: {compared.get('base')}; new: {compared.get('new')}."
+    notes = " ".join(f"{note}." for note in compared.get("notes") or ())
+    for name, title, caption in (
+        ("verdict_changes", "Verdicts that changed", sides),
+        ("cells", "Base and new", f"{sides} {notes} {CAPTION}"),
+    ):
+        rows = []
+        for row in compared.get(name) or ():
+            found = dict(mapping(row))
+            interval = found.pop("interval_percent", None) or (None, None)
+            rows.append(
+                {k: v for k, v in found.items() if k not in BESIDE}
+                | ({} if name != "cells" else {"low_percent": interval[0]})
+                | ({} if name != "cells" else {"high_percent": interval[1]})
+            )
+        made = grid(pd.DataFrame(rows), name.replace("_", "-"), title, caption)
+        if made is not None:
+            yield made
+
+
+def _alerts(seen: Seen) -> Grid | None:
+    rows = [
+        {
+            "violation": violation.verdict,
+            "resource": violation.key,
+            "at_s": violation.at_s,
+            "alert": once.alert,
+            "from": once.origin,
+            "recorded": _sight(once),
+            "repeated": _sight(again),
+        }
+        for violation in seen.noticed
+        for once, again in zip(violation.recorded, violation.repeated, strict=True)
+    ]
+    name, title = f"case-{seen.number:02d}-alerts", "Would alerts have noticed?"
+    return grid(pd.DataFrame(rows), name, title, CAPTIONS["alerts"])
+
+
+def _sight(sight: Sight) -> str:
+    """What an alert did, and why where it did not fire."""
+    if sight.late_s is None:
+        return f"{sight.word}: {sight.why}" if sight.why else sight.word
+    first, last = sight.late_s
+    return f"after {first:.0f} to {last:.0f} s"
 
 
 def _matrix(cases: Sequence[Case]) -> Matrix | None:
@@ -277,6 +336,8 @@ def _section(seen: Seen, every: Mapping[str, pd.DataFrame], source: Source) -> S
             leave_out=(*ID, "workload"),
         )
         grids += [] if made is None else [made]
+    alerts = _alerts(seen)
+    grids += [] if alerts is None else [alerts]
     reasons = mapping(case.get("exposure")).get("reasons") or ()
     exposed = "Exposed" if case.get("exposed") is True else "NOT exposed, so proof of nothing"
     return Section(

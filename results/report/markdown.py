@@ -29,6 +29,8 @@ def to_markdown(
         f"**{escape_markdown(content.sentence)}**",
         *(f"> **Look here:** {escape_markdown(warning)}" for warning in content.warnings),
     ]
+    for compared in content.comparison:
+        parts += _table(compared, "##")
     if content.matrix is not None:
         parts += ["## Verdicts, lock by fault", markdown_table(_frame(content.matrix))]
     for grid in (content.side_by_side, content.every, content.published):

@@ -20,6 +20,7 @@ from history.columns import History
 from history.recording import UnreadableHistory, is_recording, read_recording
 from results import tables
 from results.cases import Case, broken, expected_of, results_of
+from results.noticed import Noticed, noticed, unknown_after_s
 from results.report.facts import mapping
 from results.report.timeline import Timeline, timeline
 from results.store import CaseFolder, NotARun, RunFolder
@@ -30,13 +31,15 @@ Windows = tuple[tuple[float, float, int], ...]
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What a case's history shows. ``figures`` maps verdict → the checker's drawing in HTML;
-    ``windows`` are (begin s, end s, grants) of every second on contended keys."""
+    ``windows`` are (begin s, end s, grants) of every second on contended keys; ``noticed`` is what
+    the alerts of the field and ours would have made of each violation."""
 
     number: int
     case: Case
     line: Timeline | None
     windows: Windows
     figures: Mapping[str, str]
+    noticed: tuple[Noticed, ...]
     notes: tuple[str, ...]
 
 
@@ -60,11 +63,18 @@ def read(run: RunFolder) -> Source:
     """Raises NotARun for a run that is not finished or was changed."""
     results = run.results()
     with understood(run):
+        whole(run, results)
         tables.stored(run, results)
         folders = {folder.path.name: folder for folder in run.cases()}
         cases = enumerate(results["cases"], 1)
         seen = tuple(_seen(n, case, folders, run) for n, case in cases)
     return Source(run, results, seen, run.machine(), run.versions())
+
+
+def whole(run: RunFolder, results: Mapping[str, Any]) -> None:
+    """Raises NotARun for the folder of a night, whose histories lie in its parts."""
+    if parts := results.get("parts"):
+        raise NotARun(f"{run.path} sums up a night; give one of its runs: {', '.join(parts)}")
 
 
 @contextmanager
@@ -99,7 +109,7 @@ def _seen(n: int, case: Case, folders: Mapping[str, CaseFolder], run: RunFolder)
         notes.append("No digest of the history was stored; that it is unchanged is not known.")
     if history is None:
         notes.append("There is no history of this case; nothing of it can be drawn.")
-        return Seen(n, case, None, (), {}, tuple(notes))
+        return Seen(n, case, None, (), {}, (), tuple(notes))
     report = check(history)
     judged, differences = judged_again(case, report)
     drawn = {name: figure(history, name, verdict) for name, verdict in report.verdicts.items()}
@@ -109,6 +119,7 @@ def _seen(n: int, case: Case, folders: Mapping[str, CaseFolder], run: RunFolder)
         line=timeline(history),
         windows=_windows(case, history),
         figures={name: svg for name, svg in drawn.items() if svg},
+        noticed=noticed(history, report, unknown_after_s=unknown_after_s(case)),
         notes=(*notes, *differences),
     )
 

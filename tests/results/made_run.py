@@ -121,9 +121,10 @@ def make_run(
     double: bool = False,
     injected: str = "pause",
     change: Callable[[dict[str, Any]], None] = lambda case: None,
+    results: Mapping[str, Any] | None = None,
 ) -> RunFolder:
     """A finished run with a case per entry of ``faults`` (name → whether it injects). ``change``
-    may rewrite a case before it is stored anywhere."""
+    may rewrite a case before it is stored anywhere; ``results`` stand beside the cases."""
     run = RunFolder.create(base, "quick")
     run.write_plan({"name": "quick", "cases": []})
     run.write_machine({"cpu": "Some CPU", "fsync_ms": {"p99": 1.5, "count": 1000}})
@@ -174,6 +175,6 @@ def make_run(
         change(case)
         folder.write_case(case)
         cases.append(case)
-    run.write_results({"name": "quick", "cases": cases, "ending": "ok"})
+    run.write_results({"name": "quick", "cases": cases, "ending": "ok", **(results or {})})
     run.finish("ok")
     return run

@@ -13,6 +13,9 @@ import pytest
 
 from history.op import NULL, F, Type
 from history.recording import read_recording
+from results.comparison import Comparison
+from results.gate import Cell
+from results.monitoring import ALERTS
 from results.report import write
 from results.report.content import Content, compose
 from results.report.grid import cell, heading
@@ -87,6 +90,52 @@ def test_everything_that_is_asked_for_is_there(tmp_path: Path) -> None:
         "2 acquire" in chart.caption or "granted" in chart.caption for chart in section.charts
     )
     assert section.command.startswith("lockbench run --lock etcd --fault pause")
+
+
+def test_both_sides_of_a_change_stand_apart(tmp_path: Path) -> None:
+    sides = iter(["base", "new"])
+    compared = Comparison(
+        kind="regress",
+        base="redis==8.0.1",
+        new="current",
+        ending="regression",
+        headline="Slower: it is",
+        changes=[],
+        cells=[Cell("etcd", "pause", "acquire-p50", "worse", 10, 1.0, 1.5, 0.5, 0.4, 0.6)],
+        notes=["20 runs"],
+    )
+    run = make_run(
+        tmp_path,
+        faults={"pause": True, "kill": True},
+        change=lambda case: case.update(fault="pause", side=next(sides)),
+        results={"comparison": compared.to_json()},
+    )
+    content = composed(run)
+    assert content.sentence == "Slower: it is"
+    assert content.matrix is not None
+    assert [label for label, _ in content.matrix.rows] == ["etcd (base)", "etcd (new)"]
+    (grid,) = content.comparison
+    row = dict(zip(grid.headings, grid.frame.iloc[0], strict=True))
+    assert row["verdict"] == "worse"
+    assert (row["low, %"], row["high, %"]) == ("40.0", "60.0")
+    assert "base: redis==8.0.1; new: current" in grid.caption.lower()
+    assert "Slower: it is" in write(run).html.read_text()
+
+
+def test_the_summary_of_a_night_names_the_runs_to_report(tmp_path: Path) -> None:
+    run = make_run(tmp_path, results={"parts": ["runs/a", "runs/b"]})
+    with pytest.raises(NotARun, match=r"sums up a night; give one of its runs: runs/a, runs/b"):
+        write(run)
+
+
+def test_every_alert_says_of_each_violation_whether_it_saw_it(tmp_path: Path) -> None:
+    found = composed(make_run(tmp_path, double=True)).sections[0].grids
+    (grid,) = [grid for grid in found if grid.name == "case-01-alerts"]
+    assert set(grid.frame["violation"]) == {"double-grant"}
+    assert list(grid.frame["alert"]) == [alert.name for alert in ALERTS]
+    assert all(word.startswith("unseen") for word in grid.frame["recorded"][:2])
+    calm = composed(make_run(tmp_path)).sections[0].grids
+    assert not [grid for grid in calm if "alerts" in grid.name]
 
 
 @pytest.mark.parametrize(
