@@ -9,6 +9,7 @@ that the first copy has set.
 from __future__ import annotations
 
 import hashlib
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +48,9 @@ EXTEND_OWN = Script.of(
 )
 
 
+RESTED_S = 0.1  # a connection unused for so long may have been ended
+
+
 class NotSent(Exception):
     """There is no connection, so the command never left this process."""
 
@@ -66,6 +70,7 @@ class Link:
             driver_info=None,
             maint_notifications_config=MaintNotificationsConfig(enabled=False),
         )
+        self._used_s = 0.0  # when it last answered
 
     def open(self) -> None:
         """Raises NotSent unless a server answers here.
@@ -73,7 +78,7 @@ class Link:
         A proxy in front of a dead server accepts connections. The PING finds that out while nothing
         is at stake; without it the first command on the new connection would have an unknown fate.
         """
-        if self._connection.is_connected:
+        if self.ready():
             return
         try:
             self._connection.connect()
@@ -83,10 +88,25 @@ class Link:
             self._connection.disconnect()
             raise NotSent(f"{type(error).__name__}: {error}") from error
 
+    def ready(self) -> bool:
+        """Whether there is a connection that the server has not ended, as far as this side was
+        told. redis-py's pool looks before every command; that costs, so here only after a rest."""
+        if not self._connection.is_connected:
+            return False
+        if time.monotonic() - self._used_s > RESTED_S:
+            try:
+                self._connection.can_read(0)
+            except RedisError:
+                self._connection.disconnect()
+                return False
+        return True
+
     def call(self, *command: str | int) -> Any:
         """One attempt. Raises RedisError; whatever is not an answer also closes the connection."""
         self._connection.send_command(*command)
-        return self._connection.read_response()
+        answer = self._connection.read_response()
+        self._used_s = time.monotonic()
+        return answer
 
     def run(self, script: Script, *words: str | int) -> Any:
         """Runs a script by its name; ``words`` are its keys and then its arguments. NOSCRIPT is a

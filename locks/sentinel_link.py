@@ -36,7 +36,7 @@ class SentinelLink(Link):
 
     def open(self) -> None:
         """Raises NotSent unless a primary answers here, which the Sentinels call so."""
-        if self._connection.is_connected:
+        if self.ready():
             return
         self._connection.host, self._connection.port = self._discover()
         super().open()

@@ -21,6 +21,7 @@ from locks.base import (
     Unknown,
     new_hold_id,
 )
+from locks.redis_link import RESTED_S
 from locks.redis_token import RedisToken
 from tests.locks.fakes import Action, Close, FakeRedis, Late, Reply, Silent, closed_port
 
@@ -186,3 +187,13 @@ def test_closing_twice_and_closing_unused(server: FakeRedis, system: System) -> 
     closer: Callable[[], None] = connect(system, server.address).close
     closer()
     closer()
+
+
+def test_a_connection_that_ended_while_it_rested_is_made_anew(server: FakeRedis) -> None:
+    """The command would have an unknown fate on it."""
+    lock = connect(redis_token.SYSTEM, server.address)
+    with closing(lock):
+        hold = granted(lock, ttl_s=30).hold
+        server.drop_connections()
+        time.sleep(2 * RESTED_S)
+        assert isinstance(lock.release(hold), Released)
