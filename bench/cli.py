@@ -10,7 +10,7 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
@@ -19,7 +19,8 @@ import typer
 from rich.console import Console
 
 from bench import interruption, plan, suites
-from bench.errors import BAD_INPUT, BadInput
+from bench.errors import BAD_INPUT, BadInput, Unfit
+from bench.usable import Refused
 
 if TYPE_CHECKING:
     from bench.suite import Finished
@@ -139,9 +140,14 @@ def run(
         missing = "--lock is missing" if lock is None else "--times and --shrink need --replay RUN"
         raise BadInput(f"{missing}: see lockbench run --help")
     cases = []
+    unfit: list[tuple[Refused, Unfit]] = []
     for lock_name in _words(lock):
         for fault_name in _words(fault):
-            case = plan.make_case(lock_name, fault_name, seed=seed, topology=topology)
+            try:
+                case = plan.make_case(lock_name, fault_name, seed=seed, topology=topology)
+            except Unfit as error:
+                unfit.append((Refused(lock_name, topology, fault_name, str(error)), error))
+                continue
             if workload == plan.PUBLISHED:
                 if fault_name != "none":
                     raise BadInput(f"the workload {workload} knows no faults; leave --fault out")
@@ -161,8 +167,10 @@ def run(
                 plan.check(case)
                 case = plan.roomy(case)
             cases.append(plan.resolve(case))
+    if not cases:
+        raise unfit[0][1]
     name = "-".join([*_words(lock), *_words(fault)])
-    _run(cases, name, as_json, web=web)
+    _run(cases, name, as_json, web=web, refused=[refused for refused, _ in unfit])
 
 
 @app.command()
@@ -175,6 +183,9 @@ def suite(
         str | None, typer.Option(help="Only these faults, separated by commas; * is wild.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Decides the schedules of the faults.")] = 0,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with this run of the same words where it stopped.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run a declared matrix of cases, or a slice of it."""
@@ -183,7 +194,10 @@ def suite(
     )
     console = err if as_json else out
     console.print(f"suite {name}: {declared.duration}; {declared.summary}", highlight=False)
-    _run(list(declared.cases), name, as_json, web=False)
+    words = [f"lockbench suite {name}"]
+    words += [f"--{option} '{word}'" for option, word in (("lock", lock), ("fault", fault)) if word]
+    words += [f"--seed {seed}"] if seed else []
+    _run(list(declared.cases), name, as_json, command=" ".join(words), resume=resume)
 
 
 @app.command()
@@ -273,6 +287,16 @@ def report(
     from bench import reports
 
     print(reports.report(folder))
+
+
+@app.command()
+def bugreport(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run's folder.")],
+) -> None:
+    """Write what a maintainer needs for every broken verdict: RUN/bugreports/."""
+    from bench import bugreport as reporting
+
+    print(reporting.sentence(folder, reporting.bugreport(folder)))
 
 
 @app.command()
@@ -378,7 +402,16 @@ def clean() -> None:
     tidy(out)
 
 
-def _run(cases: list[plan.Case], name: str, as_json: bool, *, web: bool) -> None:
+def _run(
+    cases: list[plan.Case],
+    name: str,
+    as_json: bool,
+    *,
+    web: bool = False,
+    refused: Sequence[Refused] = (),
+    command: str | None = None,
+    resume: Path | None = None,
+) -> None:
     from bench.suite import run_cases
     from workloads.fleet import free_port
 
@@ -387,7 +420,17 @@ def _run(cases: list[plan.Case], name: str, as_json: bool, *, web: bool) -> None
     if web_port is not None:
         console.print(f"Locust's page: http://127.0.0.1:{web_port}/ while the load runs")
     began = time.monotonic()
-    finished = _uninterrupted(lambda: run_cases(cases, name, console, web_port=web_port))
+    finished = _uninterrupted(
+        lambda: run_cases(
+            cases,
+            name,
+            console,
+            web_port=web_port,
+            refused=refused,
+            command=command,
+            resume=resume,
+        )
+    )
     _show(finished, len(cases), time.monotonic() - began, as_json)
     raise Done(finished.ending.code)
 

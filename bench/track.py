@@ -28,7 +28,6 @@ import typer
 
 from bench.check import explained
 from bench.errors import BAD_INPUT, BadInput
-from bench.replay import shown
 from checker.check import check
 from checker.load import load
 from checker.promises import link
@@ -37,10 +36,13 @@ from history.columns import History
 from history.jsonl import read_jsonl, to_lines
 from history.op import NULL, F, Fault
 from history.recording import UnreadableHistory
+from results import cases
+from results.cases import attempts, counts_as_try
 from results.store import NotARun, RunFolder, open_run, write_atomically
 
 FOLDER: Final = Path(__file__).parents[1] / "docs" / "track"
 INDEX: Final = "README.md"
+SHARED: Final = "plain.py"  # what the scripts share
 QUOTED: Final = "<!-- what the checker says -->"
 QUOTED_END: Final = "<!-- end -->"
 LISTED: Final = "<!-- the pages -->"
@@ -309,17 +311,18 @@ def count(
     tried = [
         document
         for run in runs
-        for case in _cases(run)
+        for case in _cases_of(run)
         if (case["lock"], case["fault"]) == (lock, fault)
         if topology in {None, case["topology"]}
-        for document in (case, *case.get("earlier_tries", ()))
-        if document["exposed"]
+        for document in attempts(case)
     ]
-    for name, times in sorted(shown(tried).items()):
-        print(f"{name} {times} of {len(tried)}")
+    for verdict in sorted({v for document in tried for v in cases.broken(document)}):
+        counted = [document for document in tried if counts_as_try(document, verdict)]
+        times = sum(verdict in cases.broken(document) for document in counted)
+        print(f"{verdict} {times} of {len(counted)}")
 
 
-def _cases(run: Path) -> list[dict[str, Any]]:
+def _cases_of(run: Path) -> list[dict[str, Any]]:
     """The cases of a run; none, and a word about it, where it did not come to results."""
     try:
         return list(open_run(run).results()["cases"])

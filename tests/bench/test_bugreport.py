@@ -1,0 +1,178 @@
+"""The command bugreport: what a maintainer gets, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import bugreport, track
+from bench.errors import BadInput
+from checker.check import check
+from history.jsonl import read_jsonl
+from results.evidence import stored
+from results.store import RunFolder
+from tests.results.made_run import make_run
+
+
+def reports(run: RunFolder) -> dict[str, str]:
+    """Verdict → report."""
+    made = bugreport.bugreport(run.path)
+    return {
+        path.name.removeprefix("01-etcd-pause-"): (path / "report.md").read_text() for path in made
+    }
+
+
+def test_every_broken_verdict_has_a_report(tmp_path: Path) -> None:
+    run = make_run(tmp_path, double=True)
+    case = run.results()["cases"][0]
+    broken = {name for name, v in case["verdicts"].items() if v["result"] == "invalid"}
+    assert "double-grant" in broken
+    made = reports(run)
+    assert set(made) == broken
+    text = made["double-grant"]
+    assert text.startswith("# etcd under pause: double-grant\n")
+    assert case["verdicts"]["double-grant"]["reason"] in text.replace("\\", "")
+    assert "1 of 1 run of" in text
+    assert "https://etcd.io" in text, "the promise with its address"
+    assert "| redis | 8.1.0 |" in text
+    assert "lockbench run --lock etcd --fault pause --seed 4 --topology etcd" in text
+    assert "No program" not in text
+    timeline = re.findall(r"^\| (-?[\d.]+) \| .* \| acquire aimed \| granted", text, re.MULTILINE)
+    assert timeline == ["0.000", "100.000"]
+    assert re.search(r"\| fault \| pause etcd-2 \| begins", text), text
+
+
+def test_the_history_beside_it_shows_the_verdict(tmp_path: Path) -> None:
+    run = make_run(tmp_path, double=True)
+    for path in bugreport.bugreport(run.path):
+        verdict = path.name.removeprefix("01-etcd-pause-")
+        history = read_jsonl(path / "history.jsonl")
+        assert check(history).verdicts[verdict].result == "invalid"
+
+
+def test_repetitions_are_one_report_with_k_of_n(tmp_path: Path) -> None:
+    """Three runs of one case, of which one held: 2 of 3. A try that was not exposed and held is no
+    try."""
+    run = make_run(tmp_path, double=True, faults={"pause": True})
+    results = run.results()
+    (case,) = results["cases"]
+    healthy = make_run(tmp_path / "other", faults={"pause": True}).results()["cases"][0]
+    healthy |= {"earlier_tries": []}
+    unexposed = {**healthy, "exposed": False}
+    found = stored(run.path)
+    object.__setattr__(
+        found, "results", {"cases": [healthy, case, {**case, "tries": 1}, unexposed]}
+    )
+    told = {b.verdict: (b.shown, b.tried) for b in bugreport._broken(found)}
+    assert told["double-grant"] == (2, 3)
+
+
+def test_a_run_that_kept_every_promise_says_so(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    assert bugreport.bugreport(run.path) == []
+    assert not (run.path / "bugreports").exists()
+    done = lockbench("bugreport", str(run.path))
+    assert done.returncode == 0
+    assert "no verdict is broken" in done.stdout
+
+
+def test_what_cannot_be_trusted_ends_with_254(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "runs", double=True)
+    file = next((run.cases()[0].history).glob("*.ops"))
+    data = bytearray(file.read_bytes())
+    data[-200] ^= 1
+    file.write_bytes(data)
+    for path, said in (
+        (run.path, "not the one that was judged"),
+        (tmp_path, "not a run folder"),
+        (tmp_path / "nowhere", "does not exist"),
+    ):
+        done = lockbench("bugreport", str(path))
+        assert done.returncode == 254, done.stderr
+        assert said in " ".join(done.stderr.split())
+        assert "Traceback" not in done.stderr
+    unfinished = RunFolder.create(tmp_path / "more")
+    unfinished.let_go()
+    with pytest.raises(BadInput, match="half-written"):
+        bugreport.bugreport(unfinished.path)
+
+
+def test_names_stay_text(tmp_path: Path) -> None:
+    """A lock's name may be a path, and a fault's parameters what somebody typed."""
+
+    def named(case: dict[str, Any]) -> None:
+        case["lock"] = "a|b/<script>`x`*.py:Slow"
+        case["fault"] = "pause:who=a|b"
+
+    run = make_run(tmp_path, double=True, change=named)
+    text = (bugreport.bugreport(run.path)[0] / "report.md").read_text()
+    heading = text.splitlines()[0]
+    assert "<script>" not in heading
+    assert "`x`" not in heading
+    assert "nothing can be quoted" in text, "that lock is not declared"
+    assert "--lock 'a|b/<script>`x`*.py:Slow'" in text, "a command is quoted for the shell"
+
+
+def test_nothing_ends_a_block_of_code_but_its_end() -> None:
+    text = "a\n````\nb"
+    assert bugreport.code(text) == f"`````\n{text}\n`````"
+    assert bugreport.quote("x <b> https://a.example/?q=*1* y\nz") == (
+        "> x &lt;b&gt; https://a.example/?q=*1* y z"
+    )
+
+
+def test_the_program_of_the_track_record_goes_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "track"
+    folder.mkdir()
+    (folder / "etcd.py").write_text("pass\n")
+    (folder / track.SHARED).write_text("pass\n")
+    page = track.Page(
+        id="etcd",
+        title="t",
+        locks=("etcd",),
+        fault="pause",
+        kind="defect",
+        versions="etcd 0",
+        histories={"etcd.jsonl": "double-grant"},
+        shown=5,
+        runs=6,
+        command="uv run docs/track/etcd.py HOST:PORT",
+        source="s",
+        script="etcd.py",
+    )
+    monkeypatch.setattr(track, "FOLDER", folder)
+    monkeypatch.setattr(track, "pages", lambda: [page])
+    run = make_run(tmp_path / "runs", double=True)
+    made = {path.name: path for path in bugreport.bugreport(run.path)}
+    path = made["01-etcd-pause-double-grant"]
+    assert {p.name for p in path.iterdir()} == {
+        "report.md",
+        "history.jsonl",
+        "etcd.py",
+        track.SHARED,
+    }
+    assert "5 of 6 times with etcd 0" in (path / "report.md").read_text()
+    others = [p for name, p in made.items() if not name.endswith("double-grant")]
+    assert all(not (p / "etcd.py").exists() for p in others)
+
+
+def test_it_is_written_anew(tmp_path: Path) -> None:
+    run = make_run(tmp_path, double=True)
+    first = bugreport.bugreport(run.path)
+    (first[0] / "old").write_text("x")
+    assert bugreport.bugreport(run.path) == first
+    assert not (first[0] / "old").exists()
+    assert json.loads((run.path / "results.json").read_text())["ending"] == "ok"
+
+
+def lockbench(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bench.cli", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
