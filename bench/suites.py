@@ -127,7 +127,7 @@ def _fitting(what: str, words: Sequence[str], names: Sequence[str], whole: str) 
 
 def _quick(seed: int) -> list[Case]:
     cases = _matrix(FIRST_LOCKS, QUICK_FAULTS, seed)
-    cases.append(make_case("redis-sentinel", "failover", seed=seed))
+    cases.append(roomy(make_case("redis-sentinel", "failover", seed=seed)))
     cases.append(make_case("redis-no-owner", "client-pause", seed=seed))
     return [*cases, *(published(lock, seed) for lock in ("redlock", "zookeeper"))]
 

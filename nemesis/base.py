@@ -189,6 +189,8 @@ class Fault(ABC):
     outlived: ClassVar[bool] = False
     # Whether a case can go on as before once it is over: what a random schedule may draw.
     repeatable: ClassVar[bool] = True
+    # What may pass after the heal until what was struck has its part again.
+    settles_s: ClassVar[float] = 0.0
     # How often ``tick`` is called while the fault is on; None: never.
     period_s: ClassVar[float | None] = None
 

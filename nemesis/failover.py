@@ -33,6 +33,9 @@ class Failover(Fault):
     rules = ("proven", "grants-around", "promoted", "promise-outlives-restart")
     touches = frozenset({SERVERS, LINKS})
     outlived = True
+    # Sentinels make a primary that is back a replica after some ten seconds, and until then a lock
+    # that waits for its replica is not granted.
+    settles_s = 12.0
     parameters: ClassVar[dict[str, Parameter]] = {}
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:

@@ -267,8 +267,8 @@ def check_contradictions(injections: Sequence[Injection]) -> None:
 
 
 def end_s(injections: Iterable[Injection]) -> float:
-    """When the last of them is healed."""
-    return max((injection.end_s for injection in injections), default=0.0)
+    """When the last of them is healed and has settled."""
+    return max((one.end_s + faults()[one.fault].settles_s for one in injections), default=0.0)
 
 
 def without(injections: Sequence[Injection], index: int) -> tuple[Injection, ...]:
