@@ -58,8 +58,8 @@ class RedisClusterLock(RedisToken):
 
 WRITES_LOST_DOC = (
     "https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#write-safety: "
-    "asynchronous replication, so 'there is always a window of time when it is possible to lose "
-    "writes'"
+    "asynchronous replication, and 'There is always a window of time when it is possible to lose "
+    "writes during partitions'"
 )
 # A race between the newest grant and its way to the replica, or the old primary's last moments.
 FAILED_OVER = {

@@ -26,8 +26,9 @@ DELAY_DOC = (
 )
 KLEPPMANN = "https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html"
 CLOCK_DOC = (
-    f"{LOCK_DOC}: 'Redis doesn't currently use monotonic clock for TTL expiration mechanism. That "
-    "means that a wall-clock shift may result in a lock being acquired by more than one process'"
+    f"{LOCK_DOC}#disclaimer-about-consistency: 'Redis is not using monotonic clock for TTL "
+    "expiration mechanism. That means that a wall-clock shift may result in a lock being acquired "
+    "by more than one process'"
 )
 CONSEQUENCE = "two holders at once may or may not interleave their read-modify-writes"
 LATE = (

@@ -27,7 +27,7 @@ class RedisNoOwner(redis_token.RedisToken):
 
 WARNED = (
     f"{LOCK_DOC}: '…a client may acquire the lock, get blocked performing some operation for "
-    "longer than the lock validity time, and later remove the lock, that was already acquired by "
+    "longer than the lock validity time …, and later remove the lock, that was already acquired by "
     "some other client'"
 )
 _MAY = Expectation("may-break", WARNED, "control")

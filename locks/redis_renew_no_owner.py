@@ -32,7 +32,7 @@ class RedisRenewNoOwner(redis_watchdog.RedisWatchdog):
 
 
 EXTENSION_DOC = (
-    f"{LOCK_DOC}#making-the-algorithm-more-reliable-extending-the-lock: 'by extending the TTL of "
+    f"{LOCK_DOC}#making-the-algorithm-more-reliable-extending-the-lock: 'extends the TTL of "
     "the key if the key exists and its value is still the random value the client assigned'"
 )
 _MAY = Expectation("may-break", EXTENSION_DOC, "control")

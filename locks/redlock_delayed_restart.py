@@ -1,5 +1,5 @@
 """``redlock`` on nodes that stay away after a crash for longer than the longest time to live, the
-documented remedy for nodes that forget: 'we basically need to make an instance, after a crash,
+documented remedy for nodes that forget: 'we just need to make an instance, after a crash,
 unavailable for at least a bit more than the max TTL we use'.
 
 The lock is the same, the servers are started differently. So a node may come back without any data:

@@ -1,9 +1,10 @@
 """``zookeeper``, but everybody watches the one node that all places in the queue are children of.
 
 Whenever anybody comes or goes, all waiters are woken and all but one go back to sleep: n waiters
-cost n messages for each grant and for each newcomer. The recipe warns of it: 'Clients call
-getChildren( ) on the lock node without setting the watch flag (this is important to avoid the herd
-effect)'. The promises are the same, and so is the order; the cost is not.
+cost n messages for each grant and for each newcomer. The recipe warns of it: 'Call getChildren( )
+on the lock node without setting the watch flag (this is important to avoid the herd effect)'
+(https://zookeeper.apache.org/doc/current/recipes.html#sc_recipes_Locks). The promises are the same,
+and so is the order; the cost is not.
 
 Errors mean what they mean for ``zookeeper``.
 """
