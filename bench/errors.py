@@ -35,3 +35,8 @@ class BadInput(Exception):
 
     One sentence that names the thing and the remedy; exit code 254, nothing was started.
     """
+
+
+class Unfit(BadInput):
+    """A lock that cannot be loaded, or not on this topology. Beside other cases it is shown as
+    "could not run" and they are run; alone it is bad input."""

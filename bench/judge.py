@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from bench.errors import Ending
 from locks.base import NAMED_VERDICTS, VERDICTS, Expectation, System
 from nemesis.registry import NONE
+from results.cases import COULD_NOT_RUN
 
 # Verdicts that follow from another one are expected where that one is.
 FOLLOWS = {
@@ -81,18 +82,22 @@ def judge(
     exposed: bool,
     exposure: str,
     failure: str | None,
+    unable: str | None = None,
     shown_before: frozenset[str] = frozenset(),
     required: Collection[str] = VERDICTS,
 ) -> Judgement:
     """``observed`` maps verdict → valid, invalid or unknown. ``failure`` says why the case itself
-    failed. ``shown_before`` are breaks that an earlier try of the same case showed. ``required``
-    are the verdicts that the load gives reason to reach, unless they are not applicable."""
+    failed, ``unable`` why it could not run at all (see ``bench.usable``). ``shown_before`` are
+    breaks that an earlier try of the same case showed. ``required`` are the verdicts that the load
+    gives reason to reach, unless they are not applicable."""
     broken = [v for v, result in observed.items() if result == "invalid"]
     worse = [v for v in broken if not expected.excuses(v, broken)]
     if worse:
         return Judgement(
             Ending.SAFETY, "worse than expected", f"{', '.join(worse)}: expected to hold and broke"
         )
+    if unable is not None:
+        return Judgement(Ending.BENCH, COULD_NOT_RUN, unable)
     if failure is not None:
         return Judgement(Ending.BENCH, "failed", failure)
     due = [v for v in NAMED_VERDICTS if expected.of(v).expected == "breaks"]

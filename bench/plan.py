@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bench.errors import BadInput
+from bench.errors import BadInput, Unfit
 from bench.judge import Expected
 from clusters.base import NETWORKS, Cluster, ClusterPlan, Topology
 from clusters.registry import topologies
-from locks.base import Extendable, System
+from locks.base import NAMED_VERDICTS, Extendable, System
 from locks.registry import find, systems
 from nemesis import schedule
 from nemesis.base import Injection
@@ -112,14 +112,15 @@ def published(lock: str, seed: int, topology: str | None = None) -> Case:
 
 
 def make_case(lock: str, fault: str, *, seed: int, topology: str | None = None) -> Case:
-    """A case with every default filled in. Raises BadInput for a name that does not exist."""
+    """A case with every default filled in. Raises BadInput for a name that does not exist, Unfit
+    for a lock that cannot be loaded or does not run there."""
     system = find_system(lock)
     name = topology or system.topologies[0]
     known = topologies()
     if name not in known:
         raise unknown("topology", name, known)
     if name not in system.topologies:
-        raise BadInput(
+        raise Unfit(
             f"{system.name} does not run on {name}; it runs on {', '.join(system.topologies)}"
         )
     steps_of(fault)
@@ -148,14 +149,21 @@ def expected_of(case: Case) -> Expected:
     return Expected(case.system, names or (NONE,), exact)
 
 
+def tries_of(case: Case) -> int:
+    """How often a case may be run until every break that is due has shown."""
+    expected = expected_of(case)
+    due = [e for v in NAMED_VERDICTS if (e := expected.of(v)).expected == "breaks"]
+    return max((e.tries for e in due), default=1)
+
+
 def find_system(name: str) -> System:
-    """A lock by name or ``path.py:Class``. Raises BadInput."""
+    """A lock by name or ``path.py:Class``. Raises BadInput, Unfit for what the file says."""
     if ".py:" not in name and name.partition(":")[0] not in systems():
         raise unknown("lock", name, systems())
     try:
         return find(name)
     except Exception as error:
-        raise BadInput(str(error)) from error
+        raise (Unfit if ".py:" in name else BadInput)(str(error)) from error
 
 
 def unfit(case: Case) -> str | None:

@@ -19,6 +19,7 @@ from bench.errors import Ending
 from bench.judge import judge
 from bench.plan import PUBLISHED, WORKERS, Case, expected_of, topology_of
 from bench.progress import Progress
+from bench.usable import nothing_worked, why_unusable, without_load
 from bench.watch import generator_health
 from checker.check import check
 from checker.exposure import Exposure, exposure
@@ -86,7 +87,9 @@ def run_case(
     failure: str | None = None
     try:
         try:
-            _play_scene(scene, on_progress)
+            scene.unable = why_unusable(case.system)
+            if scene.unable is None:
+                _play_scene(scene, on_progress)
         except (ClusterError, LoadError) as error:
             failure = str(error)
         except Exception as error:  # noqa: BLE001 - one case must not take the others with it
@@ -120,6 +123,7 @@ class _Scene:
     load: Load | None = None
     faults: list[Fault] = field(default_factory=list)
     failure: str | None = None
+    unable: str | None = None
     link_us: dict[str, float] = field(default_factory=dict)
     floor_cpu_ns: int = 0
     clearing: threading.Thread | None = None
@@ -171,7 +175,7 @@ def _under_load(scene: _Scene, fleet: Fleet, cluster: Cluster, progress: Progres
     case = scene.case
     start_ns = scene.start_ns = fleet.go()
     phases = case.phases
-    contended_ns = start_ns + int(1e9 * (phases.floor_s + phases.own_s))
+    contended_ns = start_ns + _undisturbed_ns(case)
     end_ns = start_ns + int(1e9 * phases.total_s)
     stop = threading.Event()
     played: list[Played] = []
@@ -221,11 +225,16 @@ def _clock_step(wall_minus_monotonic_ns: int) -> str | None:
     return f"this machine's wall clock was set by {step_s:+.3f} s during the case"
 
 
+def _undisturbed_ns(case: Case) -> int:
+    """Nanoseconds of load before the first fault can begin."""
+    return int(1e9 * (case.phases.floor_s + case.phases.own_s))
+
+
 def _phase_at(elapsed_ns: int, case: Case) -> str:
     phases = case.phases
     if elapsed_ns < phases.floor_s * 1e9:
         return "floor"
-    return "own keys" if elapsed_ns < (phases.floor_s + phases.own_s) * 1e9 else "contended"
+    return "own keys" if elapsed_ns < _undisturbed_ns(case) else "contended"
 
 
 def load_of(
@@ -272,14 +281,7 @@ def _document(
     system, expected = case.system, expected_of(case)
     begun = time.monotonic()
     document: dict[str, object] = {
-        # What a case has whose load never ran.
-        "numbers": "void",
-        "verdicts": {},
-        "measurements": {},
-        "latency_ms": {},
-        "cycles_per_second": None,
-        "availability": None,
-        "recovery_seconds": None,
+        **without_load(),
         "lock": system.name,
         "family": system.family,
         "fence": system.fence,
@@ -303,7 +305,10 @@ def _document(
     if scene.start_ns is not None and scene.load is not None:
         history = read_recording(folder / "history")
         report = check(history)
+        scene.unable = nothing_worked(history, scene.start_ns + _undisturbed_ns(case))
         seen = _informational(report) if case.workload == PUBLISHED else exposure(history)
+        if scene.unable is not None:
+            seen = Exposure(False, (scene.unable,))
         document |= _numbers(scene, history)
         document |= report.to_json()
         document |= _availability(report)
@@ -314,6 +319,7 @@ def _document(
         exposed=seen.exposed,
         exposure="; ".join(seen.reasons),
         failure=failure,
+        unable=scene.unable,
         shown_before=shown_before,
         required=_required(case),
     )

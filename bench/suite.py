@@ -7,24 +7,36 @@ case, so an interrupted run keeps what it has.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
+from numpy.typing import NDArray
 from rich.console import Console
 
 from bench import interruption
 from bench.errors import BadInput, Ending
-from bench.plan import LINK_IMAGE, PUBLISHED, Case, expected_of, expected_s, topology_of
+from bench.plan import LINK_IMAGE, PUBLISHED, Case, expected_s, topology_of, tries_of
 from bench.progress import Progress
+from bench.resume import (
+    Documents,
+    ending_of,
+    finished,
+    planned,
+    same_conditions,
+    stopped,
+    take_over,
+)
 from bench.run import Outcome, run_case
+from bench.usable import Refused
 from clusters import images
 from clusters.docker import Engine, EngineError
 from clusters.reaper import reap
-from locks.base import NAMED_VERDICTS
 from results import machine, tables
+from results.evidence import samples_ns
 from results.live import LiveView
 from results.store import RunFolder, StoreError
 from results.undisturbed import Undisturbed
@@ -34,7 +46,6 @@ from workloads.nursery import Nursery
 RUNS = Path("runs")
 DISK_FREE_MIN_BYTES = 2 * 2**30
 MEMORY_FREE_MIN_BYTES = 2 * 2**30
-UNDECIDED = Ending.INCONCLUSIVE
 
 
 @dataclass(frozen=True)
@@ -47,28 +58,46 @@ class Finished:
 
 
 def run_cases(
-    cases: Sequence[Case], name: str, console: Console, *, web_port: int | None = None
+    cases: Sequence[Case],
+    name: str,
+    console: Console,
+    *,
+    web_port: int | None = None,
+    refused: Sequence[Refused] = (),
+    command: str | None = None,
+    resume: Path | None = None,
 ) -> Finished:
-    """Raises BadInput before anything is started, KeyboardInterrupt after everything is cleared."""
+    """``refused`` are shown beside the cases. ``command`` is what a suite was asked for with; the
+    run of such a one can be resumed. Raises BadInput before anything is started, KeyboardInterrupt
+    after everything is cleared."""
+    plan = planned(name, cases, refused, command)
+    before = None if resume is None else stopped(resume, plan)
     engine = _ready(cases, console)
     try:
         versions = _versions(cases, engine)
-        run = RunFolder.create(RUNS, name)
+        run = before or RunFolder.create(RUNS, name)
     except (StoreError, EngineError) as error:
         raise BadInput(str(error)) from error
-    run_id = uuid.uuid4().hex[:12]
-    documents: list[dict[str, Any]] = []
-    endings: list[Ending] = []
-    undisturbed = Undisturbed()
+    gathered = _Gathered(run, name, len(cases) == 1)
+    kept: Documents = {}
+    if before is not None:
+        same_conditions(run, machine.facts(run.path, engine=engine.version()), versions)
+        kept = finished(run, cases)
+        take_over(run, kept)
+        console.print(f"{len(kept)} of {len(cases)} cases are done already", highlight=False)
     done = False
-    results: dict[str, Any] = {}
     try:
-        run.write_plan({"name": name, "cases": [asdict(case) for case in cases]})
-        run.write_machine(machine.facts(run.path, engine=engine.version()))
-        run.write_versions(versions)
+        if before is None:
+            run.write_plan(plan)
+            run.write_machine(machine.facts(run.path, engine=engine.version()))
+            run.write_versions(versions)
+        run_id = uuid.uuid4().hex[:12]
         with Nursery(run_id) as nursery, LiveView(len(cases), console) as live:
             for number, case in enumerate(cases, 1):
-                rest_s = sum(expected_s(later) for later in cases[number:])
+                if number in kept:
+                    gathered.add(case, kept[number], samples_ns(run, kept[number]))
+                    continue
+                later = (c for n, c in enumerate(cases[number:], number + 1) if n not in kept)
                 outcome = _tries(
                     case,
                     number,
@@ -76,26 +105,75 @@ def run_cases(
                     run_id=run_id,
                     nursery=nursery,
                     live=live,
-                    rest_s=rest_s,
+                    rest_s=sum(expected_s(c) for c in later),
                     web_port=web_port,
                 )
-                documents.append(outcome.document)
-                if outcome.before_ns:
-                    undisturbed.add(outcome.document, outcome.before_ns)
-                if case.workload != PUBLISHED or len(cases) == 1:
-                    endings.append(outcome.ending)
-                _save(run, _results(name, documents, undisturbed, "running"))
+                gathered.add(case, outcome.document, outcome.before_ns)
+                gathered.save("running")
                 interruption.check()
+        for number, one in enumerate(refused, len(cases) + 1):
+            gathered.refuse(one, number)
         done = True
     finally:
         # Cut short, it failed; a violation that was found stays found.
-        ending = Ending.worst(endings if done else [*endings, Ending.BENCH])
+        ending = Ending.worst([*gathered.endings, *([] if done else [Ending.BENCH])])
         try:
-            results = _results(name, documents, undisturbed, ending.word)
-            _save(run, results)
+            results = gathered.save(ending.word)
         finally:
             run.finish(ending.word)
     return Finished(ending, run.path, results)
+
+
+class _Gathered:
+    """What a run has found out so far."""
+
+    def __init__(self, run: RunFolder, name: str, alone: bool) -> None:
+        self._run = run
+        self._name = name
+        self._alone = alone
+        self._documents: list[dict[str, Any]] = []
+        self._undisturbed = Undisturbed()
+        self.endings: list[Ending] = []
+
+    def add(
+        self, case: Case, document: dict[str, Any], before_ns: Mapping[str, NDArray[np.int64]]
+    ) -> None:
+        """A case that is done. The published experiment decides nothing, unless it is alone."""
+        self._documents.append(document)
+        published = case.workload == PUBLISHED
+        if before_ns and document["numbers"] == "valid" and not published:
+            self._undisturbed.add(document, before_ns)
+        if not published or self._alone:
+            self.endings.append(ending_of(document))
+
+    def refuse(self, refused: Refused, number: int) -> None:
+        """A case that could not be made."""
+        folder = self._run.case(number, refused.lock, refused.fault)
+        document = {
+            **refused.document(),
+            "folder": folder.path.name,
+            "run": str(self._run.path),
+            "tries": 1,
+            "earlier_tries": [],
+            "history_sha256": {},
+        }
+        folder.write_case(document)
+        self._documents.append(document)
+        self.endings.append(ending_of(document))
+
+    def save(self, ending: str) -> dict[str, Any]:
+        """Writes and answers the object of ``results.json`` and of ``--json``."""
+        results = {
+            "name": self._name,
+            "cases": list(self._documents),
+            "undisturbed": self._undisturbed.to_json(),
+            "ending": ending,
+        }
+        self._run.write_results(results)
+        if self._documents:
+            for file, text in tables.files(self._run, results).items():
+                self._run.write_text(file, text)
+        return results
 
 
 def _tries(
@@ -110,13 +188,10 @@ def _tries(
     web_port: int | None,
 ) -> Outcome:
     """One case, repeated while a declared break did not show and tries are left."""
-    expected = expected_of(case)
-    due = [e for v in NAMED_VERDICTS if (e := expected.of(v)).expected == "breaks"]
-    tries = max((e.tries for e in due), default=1)
+    tries = tries_of(case)
     shown: frozenset[str] = frozenset()
     earlier: list[dict[str, Any]] = []
     attempt = 1
-    decided = True
     while True:
         name = case.fault if case.workload != PUBLISHED else f"{case.fault}-{PUBLISHED}"
         again = "" if attempt == 1 else f"-try{attempt}"
@@ -155,9 +230,7 @@ def _tries(
             f"{outcome.document['why']}"
         )
         if outcome.document["judgement"] != "did not show" or attempt >= tries:
-            worst = outcome.ending if decided else Ending.worst([outcome.ending, UNDECIDED])
-            return replace(outcome, ending=worst)
-        decided = decided and "unknown" not in outcome.observed.values()
+            return outcome
         earlier.append(
             {
                 "observed": outcome.document["observed"],
@@ -166,25 +239,6 @@ def _tries(
             }
         )
         attempt += 1
-
-
-def _results(
-    name: str, documents: Sequence[dict[str, Any]], undisturbed: Undisturbed, ending: str
-) -> dict[str, Any]:
-    """The object of ``results.json`` and of ``--json``."""
-    return {
-        "name": name,
-        "cases": list(documents),
-        "undisturbed": undisturbed.to_json(),
-        "ending": ending,
-    }
-
-
-def _save(run: RunFolder, results: dict[str, Any]) -> None:
-    run.write_results(results)
-    if results["cases"]:
-        for file, text in tables.files(run, results).items():
-            run.write_text(file, text)
 
 
 def _ready(cases: Sequence[Case], console: Console) -> Engine:

@@ -84,6 +84,14 @@ def is_consensus(case: Case) -> bool:
     return not CONSENSUS.isdisjoint({str(case.get("family")), str(case.get("topology"))})
 
 
+COULD_NOT_RUN: Final = "could not run"
+
+
+def came_to_nothing(case: Case) -> bool:
+    """Whether the case failed, or could not run at all."""
+    return case.get("judgement") in {"failed", COULD_NOT_RUN}
+
+
 def has_numbers(case: Case) -> bool:
     """False where the generator was the bottleneck: its numbers are void, its verdicts are not."""
     return bool(case.get("numbers", "valid") == "valid")

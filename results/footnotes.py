@@ -86,8 +86,8 @@ NO_VERSIONS: Final = frozenset({"ref", "id"})
 
 SIGNS: Final = (
     "✓ every promise was kept; ✗ broken (expected: the source of the lock's expectation says so); "
-    "? not decided or not exposed, and so never green; ! the bench failed; · the fault does not "
-    "apply."
+    "? not decided or not exposed, and so never green; ! it failed or could not run; · the fault "
+    "does not apply."
 )
 WORDS: Final = (
     (

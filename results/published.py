@@ -12,7 +12,16 @@ from typing import Any, Final
 import pandas as pd
 
 from results import wording
-from results.cases import Case, broken, has_numbers, is_published, lock_of, quantile_ms, rate_per_s
+from results.cases import (
+    Case,
+    broken,
+    came_to_nothing,
+    has_numbers,
+    is_published,
+    lock_of,
+    quantile_ms,
+    rate_per_s,
+)
 from results.wording import NONE
 
 # lock → p50 ms, p99 ms, locks per second, recovery
@@ -51,7 +60,7 @@ def _measured(case: Case) -> list[str]:
         f"{case['size']} nodes" if case.get("size") not in {None, 5} else "",
         f"{case['clients']} clients" if case.get("clients") not in {None, 100} else "",
         f"✗ {', '.join(broken(case))}" if broken(case) else "",
-        str(case.get("why") or "failed") if case.get("judgement") == "failed" else "",
+        str(case.get("why") or "failed") if came_to_nothing(case) else "",
     ]
     return [
         lock_of(case),

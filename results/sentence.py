@@ -11,6 +11,7 @@ from statistics import median
 from typing import Final
 
 from results.cases import (
+    COULD_NOT_RUN,
     NO_FAULT,
     Case,
     attempts,
@@ -225,11 +226,16 @@ def _price(locks: Sequence[Case]) -> list[str]:
 def _without_evidence(cases: Sequence[Case]) -> list[str]:
     """What nobody may read as green."""
     clauses = []
-    ran = [case for case in cases if results_of(case) and not broken(case)]
+    ran = [
+        case
+        for case in cases
+        if results_of(case) and not broken(case) and case.get("judgement") != COULD_NOT_RUN
+    ]
     groups = {
         "not exposed, and so proof of nothing": [c for c in ran if c.get("exposed") is not True],
         "undecided": [c for c in ran if c.get("exposed") is True and undecided(c)],
-        "failed": [case for case in cases if not results_of(case)],
+        "could not run": [c for c in cases if c.get("judgement") == COULD_NOT_RUN],
+        "failed": [c for c in cases if not results_of(c) and c.get("judgement") != COULD_NOT_RUN],
     }
     for what, group in groups.items():
         if group:

@@ -24,6 +24,7 @@ from results.cases import (
     Frames,
     attempts,
     broken,
+    came_to_nothing,
     failures,
     fault_of,
     frames,
@@ -252,7 +253,7 @@ def verdict_words(case: Case) -> str:
         return f"{BROKE} {', '.join(found)} ({judgement})"
     if judgement == "as expected":
         return f"{KEPT} {judgement}"
-    return f"{FAILED if judgement == 'failed' else OPEN} {judgement}"
+    return f"{FAILED if came_to_nothing(case) else OPEN} {judgement}"
 
 
 def markdown_table(frame: pd.DataFrame) -> str:
@@ -283,7 +284,7 @@ def _cell(cases: Sequence[Case]) -> str:
         if judgement == "as expected" and not broken(case):
             lines.append(f"{KEPT} kept")
         elif judgement not in {"as expected", "worse than expected"}:
-            sign = FAILED if judgement == "failed" else OPEN
+            sign = FAILED if came_to_nothing(case) else OPEN
             open_ = undecided(case) if judgement == "undecided" else []
             lines += [f"{sign} {judgement or 'not judged'}", *open_]
     return "\n".join(_counted(lines))

@@ -128,7 +128,7 @@ def judged_again(case: Case, report: Report) -> tuple[Case, list[str]]:
     """The case with the worse of both verdicts, and a sentence where they differ. A case whose load
     never ran has no verdict to compare."""
     stored = results_of(case)
-    if not stored and case.get("judgement") == "failed":
+    if not stored and case.get("judgement") in {"failed", "could not run"}:
         return case, []
     worse: dict[str, Any] = {}
     notes = []

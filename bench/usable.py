@@ -1,0 +1,86 @@
+"""What cannot be run here, and why: such a case is shown as "could not run", never as kept.
+
+Three ways to notice it: the case was refused before anything started (``Refused``), the lock could
+not be prepared (``why_unusable``), or the servers were there and yet no call ever succeeded before
+the first fault (``nothing_worked``), as with a server that lacks a command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from history.columns import History
+from history.op import F, Type
+from locks.base import LockUnusableError, System
+from results.cases import COULD_NOT_RUN
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A case that was asked for beside others and cannot be made. ``lock`` is the word that was
+    given for it."""
+
+    lock: str
+    topology: str | None
+    fault: str
+    why: str
+
+    def document(self) -> dict[str, Any]:
+        """The case as it stands in ``results.json``, without a load."""
+        return without_load() | {
+            "lock": self.lock,
+            "topology": self.topology or "unknown",
+            "fault": self.fault,
+            "expected": {},
+            "judgement": COULD_NOT_RUN,
+            "why": self.why,
+            "ending": "bench",
+        }
+
+
+def without_load() -> dict[str, Any]:
+    """What every case has whose load never ran."""
+    return {
+        "numbers": "void",
+        "verdicts": {},
+        "observed": {},
+        "measurements": {},
+        "latency_ms": {},
+        "cycles_per_second": None,
+        "availability": None,
+        "recovery_seconds": None,
+        "exposed": False,
+    }
+
+
+def why_unusable(system: System) -> str | None:
+    """Prepares a lock, once in the life of this process. A sentence where that failed."""
+    return None if system.prepare is None else _prepared(system.prepare)
+
+
+@cache
+def _prepared(prepare: Callable[[], None]) -> str | None:
+    try:
+        prepare()
+    except LockUnusableError as error:
+        return str(error)
+    return None
+
+
+def nothing_worked(history: History, until_ns: int) -> str | None:
+    """A sentence where every acquire, or every release, that was asked for before ``until_ns``
+    failed; with what the service said most often."""
+    early = history.invoke_ns < until_ns
+    for f, what in ((F.ACQUIRE, "nothing was granted"), (F.RELEASE, "nothing was released")):
+        asked = early & (history.f == f)
+        if not asked.any() or (asked & (history.type == Type.OK)).any():
+            continue
+        said = history.error[asked & (history.error >= 0)]
+        most = history.errors[int(np.bincount(said).argmax())] if len(said) else "no answer came"
+        return f"{what} in {int(asked.sum())} tries before any fault: {most}"
+    return None

@@ -1,0 +1,115 @@
+"""What cannot run is named, and never counted as kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.errors import BadInput, Ending, Unfit
+from bench.judge import Expected, judge
+from bench.plan import find_system, make_case
+from bench.usable import Refused, nothing_worked, why_unusable
+from history.columns import History
+from history.op import F, Type
+from history.recorder import Recorder
+from history.recording import read_recording, write_meta
+from locks.base import LockUnusableError
+from locks.registry import find
+from results import tables
+
+S = 10**9
+NO_COMMAND = "acquire: ResponseError: unknown command 'WAIT'"
+
+
+def recorded(folder: Path, *operations: tuple[F, Type, str | None]) -> History:
+    recorder = Recorder(folder, 0)
+    for second, (f, type_, error) in enumerate(operations, 1):
+        at = recorder.invoke(1, f, "floor", hold=1, invoke_ns=second * S)
+        if type_ is Type.OK:
+            recorder.complete(at, type_, complete_ns=second * S + 5, valid_until_ns=99 * S)
+        else:
+            recorder.complete(at, type_, error=error, complete_ns=second * S + 5)
+    recorder.close()
+    write_meta(folder, {}, wall_minus_monotonic_ns=0)
+    return read_recording(folder)
+
+
+def test_a_server_without_the_command_is_told_by_its_own_words(tmp_path: Path) -> None:
+    timeout = "acquire: TimeoutError"
+    history = recorded(
+        tmp_path,
+        (F.ACQUIRE, Type.INFO, timeout),
+        (F.ACQUIRE, Type.INFO, NO_COMMAND),
+        (F.ACQUIRE, Type.INFO, NO_COMMAND),
+    )
+    said = nothing_worked(history, 10 * S)
+    assert said == f"nothing was granted in 3 tries before any fault: {NO_COMMAND}"
+
+
+def test_one_grant_and_one_release_are_enough(tmp_path: Path) -> None:
+    granted = [(F.ACQUIRE, Type.OK, None), (F.ACQUIRE, Type.INFO, NO_COMMAND)]
+    no_script = "release: ResponseError: unknown command 'EVALSHA'"
+    history = recorded(tmp_path / "a", *granted, (F.RELEASE, Type.INFO, no_script))
+    assert "nothing was released in 1 tries" in (nothing_worked(history, 10 * S) or "")
+    history = recorded(tmp_path / "b", *granted, (F.RELEASE, Type.OK, None))
+    assert nothing_worked(history, 10 * S) is None
+
+
+def test_only_the_time_before_the_faults_counts(tmp_path: Path) -> None:
+    history = recorded(tmp_path, (F.ACQUIRE, Type.FAIL, "held"), (F.ACQUIRE, Type.OK, None))
+    assert nothing_worked(history, 3 * S) is None
+    assert "held" in (nothing_worked(history, 2 * S) or "")
+    assert nothing_worked(history, S) is None  # nobody had asked for anything yet
+
+
+def test_a_lock_is_prepared_once_and_its_sentence_kept() -> None:
+    tried = []
+
+    def prepare() -> None:
+        tried.append(1)
+        raise LockUnusableError("pottery 3.0.1 cannot be imported: no module named redis")
+
+    system = replace(find("redis-token"), prepare=prepare)
+    assert "pottery" in (why_unusable(system) or "")
+    assert "pottery" in (why_unusable(system) or "")
+    assert len(tried) == 1
+    assert why_unusable(find("redis-token")) is None
+
+
+def test_it_is_the_bench_that_failed_and_a_violation_stays_one() -> None:
+    expected = Expected(find("redis-token"), ("none",))
+    held = dict.fromkeys(("double-grant", "stale-holder"), "valid")
+
+    def judged(observed: dict[str, str]) -> tuple[Ending, str]:
+        said = judge(
+            expected, observed, exposed=True, exposure="", failure="no victim", unable="no WAIT"
+        )
+        return said.ending, said.word
+
+    assert judged({}) == (Ending.BENCH, "could not run")
+    assert judged(held) == (Ending.BENCH, "could not run")
+    assert judged(held | {"double-grant": "invalid"})[0] is Ending.SAFETY
+
+
+def test_it_is_shown_in_words() -> None:
+    document = Refused("bad.py:Lock", None, "kill", "bad.py cannot be imported").document()
+    made = tables.tables([document])
+    assert made.verdicts.to_dict("index") == {"bad.py:Lock": {"kill": "! could not run"}}
+    assert made.sentence == "Could not run: 1 of 1 case."
+    assert any("bad.py cannot be imported" in note for note in made.footnotes)
+    (row,) = made.frames.cases.to_dict("records")
+    assert row["judgement"] == "could not run"
+
+
+def test_a_file_with_an_expectation_without_a_source_is_unfit(tmp_path: Path) -> None:
+    path = tmp_path / "bad.py"
+    path.write_text("from locks.base import Expectation\nE = Expectation('holds', ' ')\n")
+    with pytest.raises(Unfit, match="an expectation without a source"):
+        find_system(f"{path}:Lock")
+    with pytest.raises(Unfit, match="does not run on etcd"):
+        make_case("redis-token", "none", seed=0, topology="etcd")
+    with pytest.raises(BadInput) as typo:
+        find_system("redis-tokn")
+    assert not isinstance(typo.value, Unfit)
