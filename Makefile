@@ -39,8 +39,11 @@ nightly: setup ## the night's suite and the comparison with the baseline; NIGHTL
 lock: setup ## resolve pyproject.toml into requirements.lock again
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev \
 		--generate-hashes --no-header --no-emit-index-url pyproject.toml -o requirements.lock
+	for wanted in locks/libraries/*/requirements.in; do $(BIN)/uv pip compile --quiet --universal \
+		--python-version 3.11 --generate-hashes --no-header --no-emit-index-url $$wanted \
+		-o $${wanted%.in}.txt || exit 1; done
 
 clean: ## remove our containers, networks and caches; runs/ and images stay
 	-@if [ -x $(BIN)/lockbench ]; then $(BIN)/lockbench clean; fi
-	rm -rf .venv *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .libraries *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

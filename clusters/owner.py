@@ -7,7 +7,9 @@ in ticks does not move when the wall clock is set.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +18,9 @@ OURS = "lockbench"
 RUN = "lockbench.run"
 OWNER = "lockbench.owner"
 CLUSTER = "lockbench.cluster"
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
 
 # In /proc/<pid>/stat, counted after the command in brackets: state and start time.
 _STATE = 0
@@ -48,6 +53,11 @@ def start_ticks(pid: int) -> int | None:
         return None
     fields = stat.rpartition(")")[2].split()
     return None if fields[_STATE] in "ZX" else int(fields[_START_TIME])
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when the thread that made it ends, however that ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def is_dead(owner: str) -> bool:

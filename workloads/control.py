@@ -14,6 +14,7 @@ from typing import Final
 PAGE: Final = 4096
 WORKER_FIELDS: Final = 256  # byte offset at which the per-worker fields begin
 WORKER_BYTES: Final = 32
+CLOCK_OFFSET_AT: Final = 72  # read by sidecars as well (``docs/sidecar.md``)
 _INT: Final = struct.Struct("<q")
 
 
@@ -21,6 +22,7 @@ class Control:
     """Times are CLOCK_MONOTONIC nanoseconds; 0 means not yet."""
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
+        self.path = path
         if create:
             path.write_bytes(bytes(PAGE))
         with path.open("r+b") as file:
@@ -93,11 +95,11 @@ class Control:
     @property
     def clock_offset_ns(self) -> int:
         """How far the victim's wall clock is to be ahead."""
-        return self._get(72)
+        return self._get(CLOCK_OFFSET_AT)
 
     @clock_offset_ns.setter
     def clock_offset_ns(self, value: int) -> None:
-        self._set(72, value)
+        self._set(CLOCK_OFFSET_AT, value)
 
     @property
     def opened_ns(self) -> int:

@@ -19,13 +19,13 @@ from typing import Final
 
 import psutil
 
-from clusters.owner import is_dead
+from clusters.owner import die_with_parent, is_dead
 from history.op import NULL, F, Type
 from history.recorder import Recorder
 from history.recording import records_of
 from workloads.control import Control
 from workloads.load import AIMED_KEY, ENVIRONMENT, VICTIM, WORKER_ENVIRONMENT, Load
-from workloads.nursery import RUN_ENVIRONMENT, Child, Nursery, die_with_parent, run_mark
+from workloads.nursery import RUN_ENVIRONMENT, Child, Nursery, run_mark
 
 POLL_S: Final = 0.005
 READY_S: Final = 60.0
@@ -54,6 +54,7 @@ class Fleet:
         self._nursery = nursery
         self._children: dict[str, Child] = {}
         self._server: subprocess.Popen[bytes] | None = None
+        self._sidecars: dict[int, list[psutil.Process]] = {}
         self._killed: set[int] = set()
         self.history = folder / "history"
         self.logs = folder / "logs"
@@ -95,6 +96,8 @@ class Fleet:
             return sum(self.control.ready(w) for w in workers) >= load.users
 
         self._await(connected, READY_S, "not every client connected")
+        if self._nursery is not None:
+            self._sidecars = {worker: self._worker(worker).started() for worker in workers}
 
     def go(self) -> int:
         """Starts the first phase; returns when, in monotonic nanoseconds."""
@@ -208,9 +211,13 @@ class Fleet:
             self._worker(worker).send_signal(signal.SIGCONT)
 
     def frozen(self, worker: int) -> bool:
-        """Whether the kernel says that it is stopped."""
+        """Whether the kernel says that it is stopped, and its sidecars are."""
         child = self._worker(worker)
-        return child.alive() and psutil.Process(child.pid).status() == psutil.STATUS_STOPPED
+        if not child.alive():
+            return False
+        sidecars = [sidecar for sidecar in self._sidecars[worker] if _lives(sidecar)]
+        all_of_it = [psutil.Process(child.pid), *sidecars]
+        return all(process.status() == psutil.STATUS_STOPPED for process in all_of_it)
 
     def kill(self, workers: Sequence[int]) -> None:
         """SIGKILL; the deaths are recorded in the history by this process."""
@@ -221,6 +228,9 @@ class Fleet:
             self._worker(worker).send_signal(signal.SIGKILL)
             if not self._worker(worker).wait(END_S):
                 raise LoadError(f"worker {worker} does not die")
+            _, alive = psutil.wait_procs(self._sidecars[worker], END_S)
+            if alive:
+                raise LoadError(f"the sidecar of worker {worker} does not die")
             self._record_deaths(worker, died_ns)
 
     def killed(self, worker: int) -> bool:
@@ -287,6 +297,11 @@ class Fleet:
     def _last_line(self, name: str) -> str:
         lines = (self.logs / f"{name}.log").read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "(empty)"
+
+
+def _lives(process: psutil.Process) -> bool:
+    """Whether it has not ended, buried or not."""
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
 def _until(condition: Callable[[], bool], timeout_s: float) -> bool:

@@ -10,7 +10,6 @@ with the child's process id. It dies with the bench, and its children with it (P
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import json
 import os
@@ -19,15 +18,16 @@ import signal
 import subprocess
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from clusters.owner import me
+import psutil
 
-PR_SET_PDEATHSIG: Final = 1
+from clusters.owner import die_with_parent, me
+
 RUN_ENVIRONMENT: Final = "LOCKBENCH_RUN"
 MODULES: Final = ("workloads.master", "workloads.worker")
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def run_mark(run_id: str) -> str:
@@ -35,14 +35,9 @@ def run_mark(run_id: str) -> str:
     return f"{run_id}@{me()}"
 
 
-def die_with_parent() -> None:
-    """The kernel kills this process when its parent ends, however that ends."""
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 class Child:
     """A process that is not ours to wait for, held by a descriptor so that its number cannot come
-    to mean another one."""
+    to mean another one. It leads a group: the processes that it starts (sidecars) belong to it."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -58,11 +53,17 @@ class Child:
         return bool(ended)
 
     def send_signal(self, number: signal.Signals) -> None:
-        """No error when it has ended."""
+        """To it and to the processes it started. No error when it has ended."""
+        if self.alive():
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+
+    def started(self) -> list[psutil.Process]:
+        """The processes it has started itself and that live."""
         try:
-            signal.pidfd_send_signal(self._descriptor, number)
-        except ProcessLookupError:
-            return
+            return psutil.Process(self.pid).children()
+        except psutil.NoSuchProcess:
+            return []
 
     def close(self) -> None:
         """Lets go of the descriptor."""

@@ -1,18 +1,22 @@
 """The victim's wall clock, which a fault can move.
 
 Moves what ``time.time`` and ``time.time_ns`` tell to whoever looks them up when it calls them, as
-the client libraries do; the monotonic clock and the machine's own clock stay as they are.
+the client libraries do; the monotonic clock and the machine's own clock stay as they are. Sidecars
+are told by the environment where the offset stands (``docs/sidecar.md``).
 """
 
 from __future__ import annotations
 
+import os
 import time
 
-from workloads.control import Control
+from locks.sidecar import CLOCK_ENVIRONMENT
+from workloads.control import CLOCK_OFFSET_AT, Control
 
 
 def install(control: Control) -> None:
     """From now on this process reads the wall clock plus ``control.clock_offset_ns``."""
+    os.environ[CLOCK_ENVIRONMENT] = f"{control.path}@{CLOCK_OFFSET_AT}"
     true_ns = time.time_ns
 
     def moved_ns() -> int:

@@ -30,6 +30,7 @@ class RemoteClient:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            process_group=0,  # of its own, with the sidecars that it starts
         )
 
     def ask(self, **request: Any) -> dict[str, Any]:
@@ -41,10 +42,10 @@ class RemoteClient:
         return answer
 
     def freeze(self) -> None:
-        os.kill(self._process.pid, signal.SIGSTOP)
+        os.killpg(self._process.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        os.kill(self._process.pid, signal.SIGCONT)
+        os.killpg(self._process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         self._process.kill()

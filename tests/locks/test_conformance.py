@@ -38,6 +38,15 @@ from tests.locks.remote import RemoteClient
 FOREVER = 2**62
 # Nothing ends a hold whose holder is gone, or an acquire whose answer was lost.
 LOCKED_FOR_EVER = {"redis-setnx", "redis-setnx-expire"}
+# What a library does not owe, by lock and test, and why.
+NOT_OWED = {
+    ("redis-py-safe", "test_a_wait_that_ran_out_leaves_nothing_behind"): (
+        "it gives up as soon as the next poll would come after the wait"
+    ),
+    ("redis-py-safe", "test_a_server_that_is_not_there_has_no_effect"): (
+        "its error does not say whether anything was sent"
+    ),
+}
 
 pytestmark = pytest.mark.docker
 
@@ -87,6 +96,11 @@ class Desk:
 @pytest.fixture(params=every_system(), ids=lambda system: system.name)
 def desk(request: pytest.FixtureRequest, running: Callable[[str], Running]) -> Iterator[Desk]:
     system: System = request.param
+    reason = NOT_OWED.get((system.name, request.node.originalname))
+    if reason is not None:
+        pytest.skip(reason)
+    if system.prepare is not None:
+        system.prepare()
     with ExitStack() as stack:
         made = Desk(system, running(system.topologies[0]), stack)
         if system.family == "redis":  # a shorter lease suits a server that elects nobody

@@ -1,0 +1,284 @@
+"""The library's side of the sidecar protocol (``docs/sidecar.md``), for adapters in Python.
+
+An adapter is a program that runs in its library's own environment. It brings a ``Client``, the
+library as its user would drive it, and calls ``serve``. Every client has a real thread of its own,
+in which all of its calls run, one after the other.
+
+Uses the standard library alone. Guarantees: one answer per request, in the words of the protocol;
+whatever the library raises and the adapter does not map is Unknown, with its name; what the library
+prints goes to standard error. When the worker is gone the process ends at once, as if killed.
+
+Does not guarantee: that a call ends. A library that waits for ever lets its user wait for ever.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import mmap
+import os
+import struct
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from queue import SimpleQueue
+from typing import Any
+
+PROTOCOL = 1
+# Names the file and the byte offset of a number, in nanoseconds, by which the wall clock is off.
+CLOCK_ENVIRONMENT = "LOCKBENCH_CLOCK_OFFSET"
+
+
+@dataclass(frozen=True)
+class Granted:
+    """Times are CLOCK_MONOTONIC nanoseconds; ``valid_until_ns`` None: it never ends by itself."""
+
+    sent_ns: int
+    valid_until_ns: int | None
+    fence: int | None = None
+
+
+@dataclass(frozen=True)
+class Denied:
+    """The library says: not held. ``reason`` begins with ``held``, ``gave-up`` or ``no-effect``."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """The library does not say whether it took effect."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Released:
+    """The library says: it was held and is given back."""
+
+
+@dataclass(frozen=True)
+class NotHeld:
+    """The library says: it was not held any more."""
+
+
+Acquired = Granted | Denied | Unknown
+Freed = Released | NotHeld | Unknown
+Extended = Granted | NotHeld | Unknown
+Answer = Granted | Denied | Unknown | Released | NotHeld
+
+
+class Tell:
+    """Where a client reports what happens to a hold in the background. May be called from any
+    thread; does not block for longer than a write."""
+
+    def __init__(self, client: int, write: Callable[[dict[str, Any]], None]) -> None:
+        self._client = client
+        self._write = write
+
+    def extended(self, hold: str, *, sent_ns: int, valid_until_ns: int) -> None:
+        """A renewal, sent then, was acknowledged just now."""
+        self._write(
+            {
+                "event": "extended",
+                "client": self._client,
+                "hold": hold,
+                "sent_ns": sent_ns,
+                "acknowledged_ns": time.monotonic_ns(),
+                "valid_until_ns": valid_until_ns,
+            }
+        )
+
+    def lost(self, hold: str) -> None:
+        """The library announced to its user that the hold is over."""
+        self._write({"event": "lost", "client": self._client, "hold": hold})
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a client is made of: the nodes as its group sees them, a limit for a request (only for
+    ``safe``), the lease, and whether the library is left at its defaults."""
+
+    nodes: Sequence[tuple[str, int]]
+    timeout_s: float
+    ttl_s: float
+    safe: bool
+    tell: Tell
+
+
+class Client(ABC):
+    """One client of the library. ``hold`` is the hold's id, 16 hexadecimal digits."""
+
+    @abstractmethod
+    def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
+        """Asks for the key, waiting up to ``wait_s`` (0: one try)."""
+
+    @abstractmethod
+    def release(self, key: str, hold: str) -> Freed:
+        """Gives it back."""
+
+    def extend(self, key: str, hold: str, ttl_s: float) -> Extended:
+        """Lets it live ``ttl_s`` from now, where the library has that."""
+        return Unknown("the library has no extend")
+
+    @abstractmethod
+    def close(self) -> None:
+        """Drops the connections."""
+
+
+def serve(library: str, connect: Callable[[Setup], Client]) -> None:
+    """Never returns. ``library`` is the name of its distribution."""
+    _move_clock()
+    logging.getLogger().addHandler(logging.NullHandler())
+    inward, outward = _streams()
+    _Server(inward, outward, connect).run(library)
+
+
+class _Server:
+    def __init__(self, inward: int, outward: int, connect: Callable[[Setup], Client]) -> None:
+        self._inward = inward
+        self._outward = outward
+        self._connect = connect
+        self._writing = threading.Lock()
+        self._seats: dict[int, _Seat] = {}
+
+    def run(self, library: str) -> None:
+        self.write({"hello": PROTOCOL, "library": library, "version": version(library)})
+        with os.fdopen(self._inward, "rb") as lines:
+            for line in lines:
+                self._take(json.loads(line))
+        os._exit(0)
+
+    def write(self, message: dict[str, Any]) -> None:
+        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        with self._writing:
+            while line:
+                line = line[os.write(self._outward, line) :]
+
+    def _take(self, request: dict[str, Any]) -> None:
+        if request["call"] == "ping":
+            self.write({"id": request["id"], "said": "pong"})
+            return
+        number = request["client"]
+        if request["call"] == "open":
+            self._seats[number] = _Seat(number, self._connect, self.write)
+        self._seats[number].requests.put(request)
+        if request["call"] == "close":
+            del self._seats[number]
+
+
+class _Seat:
+    """One client and its thread."""
+
+    def __init__(
+        self,
+        number: int,
+        connect: Callable[[Setup], Client],
+        write: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self.requests: SimpleQueue[dict[str, Any]] = SimpleQueue()
+        self._number = number
+        self._connect = connect
+        self._write = write
+        threading.Thread(target=self._run, name=f"client-{number}", daemon=True).start()
+
+    def _run(self) -> None:
+        client = self._open(self.requests.get())
+        while client is not None:
+            request = self.requests.get()
+            answer = _answer(client, request)
+            self._write({"id": request["id"], **answer})
+            if request["call"] == "close":
+                return
+
+    def _open(self, request: dict[str, Any]) -> Client | None:
+        setup = Setup(
+            nodes=[(host, port) for host, port in request["nodes"]],
+            timeout_s=request["timeout_s"],
+            ttl_s=request["ttl_s"],
+            safe=request["safe"],
+            tell=Tell(self._number, self._write),
+        )
+        try:
+            client = self._connect(setup)
+        except Exception as error:  # noqa: BLE001 - the worker is told its name
+            self._write({"id": request["id"], "said": "failed", "reason": named(error)})
+            return None
+        self._write({"id": request["id"], "said": "opened"})
+        return client
+
+
+def _answer(client: Client, request: dict[str, Any]) -> dict[str, Any]:
+    try:
+        if request["call"] == "acquire":
+            return _words(
+                client.acquire(request["key"], request["hold"], request["ttl_s"], request["wait_s"])
+            )
+        if request["call"] == "release":
+            return _words(client.release(request["key"], request["hold"]))
+        if request["call"] == "extend":
+            return _words(client.extend(request["key"], request["hold"], request["ttl_s"]))
+        client.close()
+    except Exception as error:  # noqa: BLE001 - whatever a library raises is told, not judged
+        return {"said": "unknown", "reason": f"{request['call']}: {named(error)}"}
+    return {"said": "closed"}
+
+
+def _words(answer: Answer) -> dict[str, Any]:
+    """An answer as the protocol writes it."""
+    match answer:
+        case Granted(sent_ns=sent_ns, valid_until_ns=valid_until_ns, fence=fence):
+            return {
+                "said": "granted",
+                "sent_ns": sent_ns,
+                "valid_until_ns": valid_until_ns,
+                "fence": fence,
+            }
+        case Denied(reason=reason):
+            return {"said": "denied", "reason": reason}
+        case Unknown(reason=reason):
+            return {"said": "unknown", "reason": reason}
+        case Released():
+            return {"said": "released"}
+        case NotHeld():
+            return {"said": "not-held"}
+
+
+def named(error: BaseException) -> str:
+    """An error in words, on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".rstrip(": ").split())
+
+
+def _streams() -> tuple[int, int]:
+    """Standard input and output for the protocol alone; whatever the library prints goes to
+    standard error."""
+    inward, outward = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    return inward, outward
+
+
+def _move_clock() -> None:
+    """Lets ``time.time`` tell what it tells in the worker, so that a fault can move it here too."""
+    place = os.environ.get(CLOCK_ENVIRONMENT)
+    if place is None:
+        return
+    path, _, offset = place.rpartition("@")
+    with open(path, "rb") as file:  # noqa: PTH123 - a file to be mapped
+        page = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    at, number = int(offset), struct.Struct("<q")
+    true_ns = time.time_ns
+
+    def moved_ns() -> int:
+        moved: int = true_ns() + number.unpack_from(page, at)[0]
+        return moved
+
+    def moved() -> float:
+        return moved_ns() / 1e9
+
+    time.time_ns = moved_ns
+    time.time = moved

@@ -1,0 +1,89 @@
+"""redis-py's own ``Lock`` (https://redis.readthedocs.io/en/stable/lock.html), from its package.
+
+``redis-py`` is what ``client.lock(name)`` gives: no time to live, a wait that polls every 0.1 s,
+and a client that sends a command up to ten times more when its answer is lost. The second SET finds
+the first one's key, and ``acquire`` returns False while its own key lives, for ever.
+
+``redis-py-safe`` sets the lease as ``timeout``, no retries and a limit for every request.
+
+Does not guarantee: what ``redis-token`` does not.
+"""
+
+from __future__ import annotations
+
+from locks.base import Expectation, System
+from locks.library import Library
+from locks.redis_expectations import LEASE, LOCK_DOC, PERSISTENCE_DOC, WIPED
+
+DOC = "https://redis.readthedocs.io/en/stable/lock.html"
+_NEVER_ENDS = f"{DOC}: 'timeout … By default, it will remain locked until release() is called'"
+_HOLDS = {"double-grant": Expectation("holds", _NEVER_ENDS)}
+_MAY_FORGET = {
+    "double-grant": Expectation("may-break", PERSISTENCE_DOC, "documented-limit"),
+    "lost-update": Expectation("may-break", LOCK_DOC, "documented-limit"),
+}
+
+# What the library says to its user, and what the user must take it for.
+OUTCOMES = {
+    "acquire() returned True": "Granted",
+    "acquire(blocking=False) returned False": "Denied: held",
+    "acquire(blocking_timeout=…) returned False": "Denied: gave-up",
+    "acquire() raised anything": "Unknown",
+    "release() returned": "Released",
+    "release() raised LockError": "NotHeld",
+    "release() raised anything else": "Unknown",
+    "extend() raised LockError": "NotHeld",
+    "extend() raised anything else": "Unknown",
+}
+
+_PLAIN = Library("redis_py", extends=False)
+_SAFE = Library("redis_py", safe=True, extends=True)
+
+SYSTEMS = (
+    System(
+        name="redis-py",
+        topologies=("redis",),
+        family="redis",
+        fence=None,
+        waits_by="polling every 100 ms",
+        source=DOC,
+        connect=_PLAIN.connect,
+        prepare=_PLAIN.prepare,
+        outcomes=OUTCOMES,
+        expectations={
+            **dict.fromkeys(
+                (
+                    "client-pause",
+                    "client-gc",
+                    "client-kill",
+                    "client-clock-jump",
+                    "pause",
+                    "partition-drop",
+                    "partition-stall",
+                    "partition-reject",
+                    "reset",
+                    "reply-lost",
+                    "clock-jump",
+                    "clock-drift",
+                    "clock-strobe",
+                ),
+                _HOLDS,
+            ),
+            **dict.fromkeys(("kill", "restart", "rolling-restart", "power-loss"), _MAY_FORGET),
+            "wipe": WIPED,
+        },
+        limited=False,
+    ),
+    System(
+        name="redis-py-safe",
+        topologies=("redis",),
+        family="redis",
+        fence=None,
+        waits_by="polling every 100 ms",
+        source=DOC,
+        connect=_SAFE.connect,
+        prepare=_SAFE.prepare,
+        outcomes=OUTCOMES,
+        expectations=LEASE,
+    ),
+)
