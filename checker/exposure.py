@@ -90,9 +90,25 @@ def _grants_around(case: Case, fault: Fault) -> Answer:
     done = case.history.complete_ns[granted]
     before = int(np.count_nonzero(done < fault.begin_ns[0]))
     after = 0 if fault.heal_ns is None else int(np.count_nonzero(done > fault.heal_ns[1]))
-    return (
-        before > 0 and after > 0,
-        f"{many(before, 'grant')} before the fault, {after} after the heal",
+    taken = 0 if after or fault.heal_ns is None else _kept_for_ever(case, fault.heal_ns[1])
+    return before > 0 and after + taken > 0, (
+        f"{many(before, 'grant')} before the fault, {after} after the heal"
+        + (f", {many(taken, 'attempt')} found a hold that nothing ends" if taken else "")
+    )
+
+
+def _kept_for_ever(case: Case, healed_ns: int) -> int:
+    """How many attempts after a heal found the key taken, where no hold ends by itself: what the
+    fault left behind stays, so nobody can be granted it, and that is what the lock does."""
+    history, held = case.history, case.promises
+    if not np.all(held.lease[keys_with(history, AIMED_ROLES)[held.key]] >= FOREVER):
+        return 0
+    refused = _aimed_acquires(case, Type.FAIL)
+    refused = refused[history.invoke_ns[refused] > healed_ns]
+    return sum(
+        history.errors[error].removeprefix("gave-up: ").startswith("held")
+        for error in history.error[refused].tolist()
+        if error >= 0
     )
 
 

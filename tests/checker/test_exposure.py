@@ -56,6 +56,24 @@ def test_grants_around(after: float, exposed: bool) -> None:
     assert seen(scene.fault("pause", 3, 5, "grants-around")) is exposed
 
 
+@pytest.mark.parametrize(
+    ("until", "error", "exposed"),
+    [
+        (None, "gave-up: held", True),
+        (None, "held", True),
+        (None, "gave-up: no-effect: no connection", False),
+        (9.0, "gave-up: held", False),
+    ],
+)
+def test_what_never_ends_by_itself_may_stay_taken(
+    until: float | None, error: str, exposed: bool
+) -> None:
+    """Whoever is asked has to have answered, and a hold with a limit has to end."""
+    scene = shared(Scene()).acquire(1, 0, 1, until=until).release(1, 4, None, "info")
+    scene.acquire(2, 6, 8, "fail", error=error, hold="b")
+    assert seen(scene.fault("kill", 3, 5, "grants-around")) is exposed
+
+
 @pytest.mark.parametrize(("client", "exposed"), [(2, True), (1, False)])
 def test_attempts_during(client: int, exposed: bool) -> None:
     scene = shared(Scene()).acquire(1, 0, 1).acquire(client, 4, 6, "fail", error="held", hold="b")
