@@ -9,6 +9,7 @@ from typing import TypeVar
 from checker.exclusion import double_grant, late_grant
 from checker.fences import fence_order
 from checker.fencing import scorings
+from checker.jobs import judged
 from checker.linearizable import linearizable
 from checker.measure import measurements
 from checker.promises import link, promises, rows_of
@@ -50,6 +51,8 @@ def check(history: History, *, only: Collection[str] | None = None) -> Report:
     answer("stale-holder", lambda: stale_holder(case, used()))
     answer("lost-update", lambda: lost_update(case, used()))
     answer("linearizable", lambda: linearizable(case, links))
+    for name, ask in judged(case).items():
+        answer(name, ask)
     measured: dict[str, object] = {}
     if only is None:
         measured = measure("measurements", lambda: measurements(case, links))

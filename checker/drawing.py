@@ -220,7 +220,10 @@ def _operation(view: _View, row: int) -> str:
     title = f"<title>{escape(str(operation(view.case, row)['text']))}</title>"
     y = view.y(row)
     marked = " marked" if row in view.marked else ""
-    if history.f[row] in {F.READ, F.WRITE, F.CAS, F.ADD} and history.applied_ns[row] != NULL:
+    if (
+        history.f[row] in {F.READ, F.WRITE, F.CAS, F.ADD, F.EFFECT}
+        and history.applied_ns[row] != NULL
+    ):
         x = view.x(int(history.applied_ns[row]))
         place = f'x="{x:.3f}" y="{y - 5}" width=".8" height="10"'
         return f'<rect class="use{marked}" {place}>{title}</rect>'

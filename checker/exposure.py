@@ -32,7 +32,7 @@ class Exposure:
 
 Answer = tuple[bool, str]
 # What a holder does. To be told that it lost the lock is not acting.
-ACTS: Final = (F.READ, F.WRITE, F.CAS, F.ADD, F.RELEASE)
+ACTS: Final = (F.READ, F.WRITE, F.CAS, F.ADD, F.EFFECT, F.RELEASE)
 
 
 def exposure(history: History) -> Exposure:

@@ -1,7 +1,7 @@
 """What a check at the resource would have done: the log of the guarded resource, replayed.
 
-Every applied read and write is replayed in the order in which the resource applied it, under four
-policies of the resource:
+Every applied read, write and effect is replayed in the order in which the resource applied it,
+under four policies of the resource. What is said of writes goes for effects (a charge, a run) too:
 
 ``unfenced``                 applies everything, as the real one did;
 ``fence-on-write``           refuses a write whose fence is below the highest fence written so far;
@@ -11,7 +11,8 @@ policies of the resource:
 
 A write is a lost update in a replay when it is applied although the replay's version has moved on
 since the hold last read (or wrote) the key in the replay. Stale operations are the real ones: which
-promise had ended does not depend on what the resource refuses.
+promise had ended does not depend on what the resource refuses. ``repeated_effects``, where there
+are effects, counts things that were done again.
 
 Operations whose reply was lost are in the history as applied where the resource's log was joined;
 where versions show that one is missing, an anonymous write that nobody refuses stands in its place.
@@ -41,7 +42,9 @@ class _Log:
 
     key: Ids
     hold: Ints  # ANONYMOUS where a lost reply hides who wrote
+    read: Bools
     write: Bools
+    thing: Ints  # what an effect does, NULL for reads and writes
     fence: Ints
     stale: Bools
     refusable: Bools
@@ -60,15 +63,15 @@ def scorings(case: Case, used: Uses) -> dict[str, dict[str, int]] | None:
     everything = np.ones(len(key), np.bool_)
     result = {"unfenced": _score(log, context, everything)}
     if has_values(history.fence):
-        writes = np.where(log.write, log.fence, log.lowest)
-        accepted = ~log.refusable | ~log.write | (log.fence >= _before(log, writes))
+        writes = np.where(log.read, log.lowest, log.fence)
+        accepted = ~log.refusable | log.read | (log.fence >= _before(log, writes))
         result["fence-on-write"] = _score(log, context, accepted)
         accepted = ~log.refusable | (log.fence >= _before(log, log.fence))
         result["fence-on-read-and-write"] = _score(log, context, accepted)
-    reader = np.where(~log.write, np.arange(len(key)), -1)
+    reader = np.where(log.read, np.arange(len(key)), -1)
     _, last_read = running_max(key, reader)
-    token = np.where(log.write[last_read], ANONYMOUS, log.hold[last_read])
-    accepted = ~log.refusable | ~log.write | (token == log.hold)
+    token = np.where(log.read[last_read], log.hold[last_read], ANONYMOUS)
+    accepted = ~log.refusable | log.read | (token == log.hold)
     result["random-token-cas"] = _score(log, context, accepted)
     return result
 
@@ -94,13 +97,16 @@ def _log(case: Case, used: Uses) -> _Log:
     known = fence != NULL
     lowest = int(fence[known].min()) - 1 if np.any(known) else 0
     fence[~known] = lowest
+    thing = np.where(history.f[row] == F.EFFECT, history.version[row], NULL)
     key = history.key[row]
     missing = _missing_before(key, write, versions)
     at = np.repeat(np.arange(len(row)), missing)
     return _Log(
         key=np.insert(key, at, key[at]),
         hold=np.insert(hold, at, ANONYMOUS),
+        read=np.insert(history.f[row] == F.READ, at, False),
         write=np.insert(write, at, True),
+        thing=np.insert(thing, at, NULL),
         fence=np.insert(fence, at, lowest),
         stale=np.insert(stale, at, False),
         refusable=np.insert(np.ones(len(row), np.bool_), at, False),
@@ -148,10 +154,17 @@ def _score(log: _Log, context: Rows, accepted: Bools) -> dict[str, int]:
     writes = np.flatnonzero(log.write & accepted & (context >= 0))
     moved = version[writes] - 1 != version[context[writes]]
     stale = log.stale
+    effects = np.flatnonzero(log.thing != NULL)
+    done = {}
+    if len(effects):
+        kept = effects[accepted[effects]]
+        different = np.unique(np.stack([log.key[kept], log.thing[kept]]), axis=1).shape[1]
+        done["repeated_effects"] = len(kept) - different
     return {
         "stale_attempted": int(np.count_nonzero(stale)),
         "stale_refused": int(np.count_nonzero(stale & ~accepted)),
         "stale_applied": int(np.count_nonzero(stale & accepted)),
         "valid_refused": int(np.count_nonzero(~stale & ~accepted)),
         "lost_updates": int(np.count_nonzero(moved & log.refusable[writes])),
+        **done,
     }

@@ -3,7 +3,8 @@
 The resource lies outside the faults' reach and checks nothing: it applies everything in the order
 of arrival and counts the writes of each key in a version. A read returns the version found
 (``value``); a write names the version that had been read (``version``) and returns the version it
-made (``value``). ``applied_ns`` says when the resource applied it; without it an operation counts
+made (``value``). An effect does a numbered thing (``version``) and returns the version that it met.
+``applied_ns`` says when the resource applied it; without it an operation counts
 as late only if all of its window was late. An operation whose outcome its client never learned, but
 of which the resource's log says when it was applied, counts as applied then.
 
@@ -49,12 +50,12 @@ class Uses:
 
 
 def uses(case: Case, links: Links) -> Uses:
-    """All reads and writes on lock keys, with what is known of their holds."""
+    """All reads, writes and effects on lock keys, with what is known of their holds."""
     history, promises = case.history, case.promises
     guarded = ~keys_of(history, RESOURCES)
     done = (history.type == Type.OK) | ((history.type == Type.INFO) & (history.applied_ns != NULL))
-    chosen = ((history.f == F.READ) | (history.f == F.WRITE)) & done
-    row = np.flatnonzero(chosen)
+    used = (history.f == F.READ) | (history.f == F.WRITE) | (history.f == F.EFFECT)
+    row = np.flatnonzero(used & done)
     row = row[guarded[history.key[row]]]
     grant_of = np.full(len(history) + 1, -1, np.intp)
     grant_of[promises.row] = np.arange(len(promises))

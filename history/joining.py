@@ -26,7 +26,7 @@ Rows = NDArray[np.intp]
 
 def unanswered(history: History) -> Rows:
     """The operations on the resource of which nobody knows yet whether they were applied."""
-    used = (history.f == F.READ) | (history.f == F.WRITE)
+    used = (history.f == F.READ) | (history.f == F.WRITE) | (history.f == F.EFFECT)
     open_ = used & (history.type == Type.INFO) & (history.applied_ns == NULL)
     return np.flatnonzero(open_ & (history.hold != NULL))
 
@@ -63,7 +63,8 @@ def with_applied(history: History, log: History) -> History:
 
 
 def _name(history: History, row: int) -> tuple[object, ...]:
-    """By what an operation is recognised: hold, key, kind, and the version a write builds on."""
+    """By what an operation is recognised: hold, key, kind, and the version a write builds on or the
+    thing that an effect does."""
     return (
         int(history.hold[row]),
         history.keys[int(history.key[row])],

@@ -20,7 +20,7 @@ from typing import IO, Final, NoReturn
 
 from history.builder import FUNCTIONS, INT_MAX, INT_MIN, MODES, TYPES, BadLine, Builder, shorten
 from history.columns import History
-from history.op import NULL, F, Mode, Object, Type
+from history.op import JOBS, NULL, F, Mode, Object, Type
 from history.recording import UnreadableHistory, fault_from_json, fault_to_json
 
 LINE_BYTES_MAX: Final = 1 << 20
@@ -39,6 +39,7 @@ KINDS: Final = frozenset(
         "counter",
     }
 )
+LIMITS: Final = ("bound", "window_ns")  # of a job
 OK: Final = int(Type.OK)
 INFO: Final = int(Type.INFO)
 CAS: Final = int(F.CAS)
@@ -157,13 +158,21 @@ def object_from_json(key: str, given: object) -> Object:
     strict = given.get("strict_try", False)
     if not isinstance(strict, bool):
         raise BadLine(f"strict_try of {key!r} is neither true nor false")
-    role = given.get("role")
+    role, job = given.get("role"), given.get("job")
+    if job is not None and job not in JOBS:
+        raise BadLine(f"{key!r} is used for the unknown job {job!r}")
+    limits = {name: _whole(given, name) for name in LIMITS}
+    for name, limit in limits.items():
+        if limit != NULL and limit < 1:
+            raise BadLine(f"{name} of {key!r} is {limit}")
     return Object(
         kind=str(kind),
         permits=None if permits == NULL else permits,
         strict_try=strict,
         initial=None if initial == NULL else initial,
         role=None if role is None else str(role),
+        job=None if job is None else str(job),
+        **{name: None if limit == NULL else limit for name, limit in limits.items()},
     )
 
 
@@ -295,5 +304,8 @@ def _object_to_json(given: Object) -> dict[str, object]:
         "strict_try": given.strict_try or None,
         "initial": given.initial,
         "role": given.role,
+        "job": given.job,
+        "bound": given.bound,
+        "window_ns": given.window_ns,
     }
     return {name: value for name, value in fields.items() if value is not None}

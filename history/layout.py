@@ -31,7 +31,7 @@ RECORD: Final = np.dtype(
         ("invoke_ns", "<i8"),
         ("intended_ns", "<i8"),  # when the operation should have started; NULL = invoke_ns
         ("hold", "<i8"),
-        ("version", "<i8"),  # writes: the version that had been read
+        ("version", "<i8"),  # writes: the version that had been read; effects: which thing is done
         ("old", "<i8"),  # first half of a cas
         ("owner", "<i8"),
         # Filled in by completion.

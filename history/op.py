@@ -26,6 +26,8 @@ class F(IntEnum):
     WRITE = 6
     CAS = 7
     ADD = 8
+    EFFECT = 9  # something was done that cannot be taken back: ``version`` says which thing
+    JOB = 10  # one whole piece of work, from its start to its confirmed end
 
     @property
     def word(self) -> str:
@@ -53,16 +55,27 @@ class Mode(IntEnum):
     WRITE = 2
 
 
+# What may have been done under a lock.
+JOBS: Final = frozenset({"inventory", "payment", "cron", "leader", "rate-limit", "gate"})
+
+
 @dataclass(frozen=True, slots=True)
 class Object:
     """What a key names. ``role`` says what the load used it for (None in foreign histories):
-    ``own`` (one client each), ``contended``, ``aimed`` (long holds for the nemesis), ``floor``."""
+    ``own`` (one client each), ``contended``, ``aimed`` (long holds for the nemesis), ``floor``.
+
+    ``job`` names what was done under the lock, where that has a verdict of its own (one of
+    ``JOBS``; ``checker.jobs``). ``bound`` and ``window_ns`` are its limit: so many effects in any
+    such time."""
 
     kind: str = "mutex"
     permits: int | None = None
     strict_try: bool = False
     initial: int | None = None
     role: str | None = None
+    job: str | None = None
+    bound: int | None = None
+    window_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

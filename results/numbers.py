@@ -47,7 +47,7 @@ FOREVER_NS: Final = 2**63 - 1
 PHASES: Final = ("before", "during", "after")
 BEFORE, DURING, AFTER = range(3)
 KINDS: Final = ("acquire", "handover", "wait", "release", "acquire_beside")
-COUNTED: Final = (F.ACQUIRE, F.RELEASE, F.EXTEND, F.LOST, F.READ, F.WRITE, F.CAS, F.ADD)
+COUNTED: Final = tuple(f for f in F if f is not F.DEATH)
 # A refusal for these reasons is what a busy lock is supposed to answer.
 ORDINARY_REFUSALS: Final = frozenset({"held", "gave-up"})
 

@@ -197,7 +197,7 @@ class Client:
     def _use(self, granted: Granted, keep: Keep, *, reads: bool) -> None:
         hold, key = granted.hold, granted.hold.key
         handle = self._recorder.invoke(self._process, F.READ, key, hold=hold.id)
-        version, applied_ns = self._resource.read(key, hold.id)
+        version, applied_ns, _ = self._resource.read(key, hold.id)
         self._recorder.complete(handle, Type.OK, value=version, applied_ns=applied_ns)
         keep(granted)
         if reads:

@@ -34,7 +34,7 @@ class Bare:
         )
         if not isinstance(got, Granted):
             raise SystemExit(f"the free key {key} was not granted: {got}")
-        version, _ = self._resource.read(key, got.hold.id)
+        version, _, _ = self._resource.read(key, got.hold.id)
         self._resource.write(key, got.hold.id, version, got.fence)
         self._lock.release(got.hold)
 

@@ -1,0 +1,279 @@
+"""The verdicts of what was done under a lock: one for each job that the objects of a history name.
+
+``inventory``   ``oversold``: a unit has two buyers, so more was sold than the stock went down
+``payment``     ``charged-twice``: a charge was done more than once
+                ``lost-charge``: a payment that was confirmed as done has no charge
+``cron``        ``ran-twice``: a run that is due once was started more than once
+``leader``      ``two-leaders``: a leader acted again after a later one had acted
+``rate-limit``  ``rate-exceeded``: some window saw more calls than its bound
+``gate``        ``over-capacity``: more were inside at one time than there are permits
+
+All of them are facts about what the resource applied (``checker.resource``), in the order in which
+it did: they blame nobody. Whether the service broke its word or a holder was late, the other
+verdicts say. An effect whose outcome its client never learned counts only if the resource's log
+shows it.
+
+A sale is a write: it sells the next unit of the stock that had been read. Two writes that build on
+states with the same number of units left therefore sell the same unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from checker.intervals import ByKey, same_key_as_before
+from checker.promises import Bools, Rows, by_key_and_time, rows_of
+from checker.verdict import Verdict
+from checker.words import EVIDENCE_MAX, Case, clock, during, faults_on, many, operation
+from history.columns import History, Ids, Ints
+from history.op import NULL, F, Type
+
+Judge = Callable[[Case, Bools], Verdict | None]
+
+
+def judged(case: Case) -> dict[str, Callable[[], Verdict | None]]:
+    """Verdict → how to reach it, for the jobs of this history's keys."""
+    history = case.history
+    job_of = [history.object_of(key).job for key in history.keys]
+    asks: dict[str, Callable[[], Verdict | None]] = {}
+    for job in sorted({job for job in job_of if job is not None}):
+        keys = np.array([found == job for found in job_of], np.bool_)
+        for verdict, judge in VERDICTS_OF[job].items():
+            asks[verdict] = partial(judge, case, keys)
+    return asks
+
+
+def applied(history: History, keys: Bools, f: F) -> Rows:
+    """What the resource applied of one function, on these keys, by key and time of application."""
+    rows = rows_of(history, f)
+    known = (history.type[rows] == Type.OK) | (
+        (history.type[rows] == Type.INFO) & (history.applied_ns[rows] != NULL)
+    )
+    rows = rows[known & keys[history.key[rows]]]
+    order = by_key_and_time(history.key[rows], applied_ns(history, rows))
+    in_order: Rows = rows[order]
+    return in_order
+
+
+def applied_ns(history: History, rows: Rows) -> Ints:
+    """When; by the completion where the resource did not say."""
+    at = history.applied_ns[rows]
+    return np.where(at == NULL, history.complete_ns[rows], at)
+
+
+def units(history: History, keys: Bools) -> tuple[Rows, Ints]:
+    """(write, how many units had been sold in the state that it built on). Writes that build on a
+    version of which nobody knows who made it are left out."""
+    rows = applied(history, keys, F.WRITE)
+    rows = rows[(history.version[rows] != NULL) & (history.value[rows] != NULL)]
+    sold = np.full(len(rows), -1, np.int64)
+    places = ByKey(history.key[rows])
+    for key in places.present():
+        mine = places[key]
+        read, made = history.version[rows[mine]], history.value[rows[mine]]
+        # A version is made after the one it builds on, so in their order everything is known.
+        left = {int(made.min() - 1): 0}
+        for at in np.argsort(made, kind="stable").tolist():
+            before = left.get(int(read[at]))
+            if before is not None:
+                sold[mine[at]] = before
+                left[int(made[at])] = before + 1
+    known = sold >= 0
+    return rows[known], sold[known]
+
+
+def oversold(case: Case, keys: Bools) -> Verdict | None:
+    """Absent when nothing was sold."""
+    history = case.history
+    rows, unit = units(history, keys)
+    if len(applied(history, keys, F.WRITE)) == 0:
+        return None
+    again = _repeated(history.key[rows], unit)
+    if not len(again):
+        unknown = len(applied(history, keys, F.WRITE)) - len(rows)
+        if unknown:
+            return Verdict("unknown", f"{many(unknown, 'sale')} built on a state nobody made")
+        return Verdict("valid", f"{many(len(rows), 'unit')} sold, each to one buyer")
+    second = int(again[0])
+    same = (history.key[rows] == history.key[rows[second]]) & (unit == unit[second])
+    buyers = rows[same]
+    reason = (
+        f"unit {int(unit[second])} of {case.key(int(rows[second]))} was sold to "
+        f"{' and to '.join(case.name(int(row)) for row in buyers[:3])}; "
+        f"{len(rows)} sales of {len(rows) - len(again)} units"
+    )
+    return _invalid(case, reason, buyers)
+
+
+def done_twice(case: Case, keys: Bools, *, noun: str, done: str) -> Verdict | None:
+    """Absent when no effect was applied."""
+    history = case.history
+    rows = applied(history, keys, F.EFFECT)
+    if len(rows) == 0:
+        return None
+    again = _repeated(history.key[rows], history.version[rows])
+    if not len(again):
+        return Verdict("valid", f"{many(len(rows), noun)}, each {done} once")
+    second = int(rows[again[0]])
+    same = (history.key[rows] == history.key[second]) & (
+        history.version[rows] == history.version[second]
+    )
+    mine = rows[same]
+    times = clock(history, applied_ns(history, mine).tolist())
+    reason = (
+        f"{noun} {int(history.version[second])} of {case.key(second)} was {done} by "
+        + " and by ".join(
+            f"{case.name(int(row))} at {at} s" for row, at in zip(mine[:3], times, strict=False)
+        )
+        + f"; {len(again)} of {many(len(rows), noun)} were {done} again"
+    )
+    return _invalid(case, reason, mine)
+
+
+def lost_charge(case: Case, keys: Bools) -> Verdict | None:
+    """Absent when no payment was confirmed."""
+    history = case.history
+    jobs = rows_of(history, F.JOB, Type.OK)
+    jobs = jobs[keys[history.key[jobs]] & (history.version[jobs] != NULL)]
+    if len(jobs) == 0:
+        return None
+    rows = applied(history, keys, F.EFFECT)
+    charged = set(zip(history.key[rows].tolist(), history.version[rows].tolist(), strict=True))
+    lost = [row for row in jobs.tolist() if (history.key[row], history.version[row]) not in charged]
+    if not lost:
+        return Verdict("valid", f"{many(len(jobs), 'payment')} confirmed, all of them charged")
+    row = lost[0]
+    reason = (
+        f"payment {int(history.version[row])} of {case.key(row)} was confirmed to {case.name(row)} "
+        f"and never charged; {len(lost)} of {many(len(jobs), 'confirmed payment')} are lost"
+    )
+    return _invalid(case, reason, np.array(lost[:EVIDENCE_MAX], np.intp))
+
+
+def two_leaders(case: Case, keys: Bools) -> Verdict | None:
+    """Absent when no leader acted."""
+    history = case.history
+    rows = applied(history, keys, F.EFFECT)
+    rows = rows[history.hold[rows] != NULL]
+    if len(rows) == 0:
+        return None
+    turns = _turns(history, rows)
+    back = turns[_repeated(history.key[rows[turns]], history.hold[rows[turns]])]
+    if not len(back):
+        return Verdict("valid", f"{many(len(rows), 'act')} of {many(len(turns), 'leader')} in turn")
+    at = int(back[0])
+    old, new = int(rows[at]), int(rows[at - 1])
+    reason = (
+        f"{case.name(old)} acted as leader of {case.key(old)} at "
+        f"{clock(history, applied_ns(history, rows[at : at + 1]).tolist())[0]} s, after "
+        f"{case.name(new)} had begun to lead; {many(len(back), 'return')} of a former leader"
+    )
+    mine = rows[(history.hold[rows] == history.hold[old]) & (np.arange(len(rows)) < at)]
+    return _invalid(case, reason, np.array([*mine[-1:], new, old], np.intp))
+
+
+def rate_exceeded(case: Case, keys: Bools) -> Verdict | None:
+    """Absent when nothing was called."""
+    history = case.history
+    rows = applied(history, keys, F.EFFECT)
+    if len(rows) == 0:
+        return None
+    at = applied_ns(history, rows)
+    worst: tuple[int, Rows, int, int] | None = None
+    places = ByKey(history.key[rows])
+    for key in places.present():
+        limit = history.object_of(history.keys[key])
+        if limit.bound is None or limit.window_ns is None:
+            return Verdict("unknown", f"{history.keys[key]} has no bound, or no window")
+        mine = places[key]
+        within = np.searchsorted(at[mine], at[mine] + limit.window_ns) - np.arange(len(mine))
+        most = int(within.max())
+        if most > limit.bound and (worst is None or most > worst[0]):
+            first = int(np.argmax(within))
+            worst = (most, rows[mine[first : first + most]], limit.bound, limit.window_ns)
+    if worst is None:
+        return Verdict("valid", f"{many(len(rows), 'call')}, no window above its bound")
+    most, calls, bound, window_ns = worst
+    begin = clock(history, [int(applied_ns(history, calls[:1])[0])])[0]
+    reason = (
+        f"{most} calls of {case.key(int(calls[0]))} within {window_ns / 1e9:g} s, from {begin} s "
+        f"on, where {bound} are allowed"
+    )
+    return _invalid(case, reason, calls[-EVIDENCE_MAX:])
+
+
+def over_capacity(case: Case, keys: Bools) -> Verdict | None:
+    """Absent when nobody was inside. Inside is who has entered and not left: from a hold's first
+    effect to its last."""
+    history = case.history
+    rows = applied(history, keys, F.EFFECT)
+    rows = rows[history.hold[rows] != NULL]
+    if len(rows) == 0:
+        return None
+    at = applied_ns(history, rows)
+    visits, found = 0, None
+    for key in (places := ByKey(history.key[rows])).present():
+        permits = history.object_of(history.keys[key]).permits or 1
+        mine = places[key]
+        _, first, counts = np.unique(
+            history.hold[rows[mine]], return_index=True, return_counts=True
+        )
+        last = np.zeros(len(first), np.intp)
+        place = {int(hold): i for i, hold in enumerate(history.hold[rows[mine[first]]])}
+        for position, row in enumerate(rows[mine].tolist()):
+            last[place[int(history.hold[row])]] = position
+        entered, left = at[mine[first]], at[mine[last]]
+        visits += len(first)
+        inside = np.searchsorted(np.sort(entered), entered, side="right") - np.searchsorted(
+            np.sort(left), entered, side="right"
+        )
+        if found is None and np.any((inside > permits) & (counts > 1)):
+            worst = int(np.argmax(np.where(counts > 1, inside, 0)))
+            there = (entered <= entered[worst]) & (left > entered[worst])
+            found = rows[mine[first[there]]], int(inside[worst]), permits
+    if found is None:
+        return Verdict("valid", f"{many(visits, 'visit')}, never more inside than permitted")
+    entering, most, permits = found
+    reason = f"{most} were inside {case.key(int(entering[0]))}, which has {many(permits, 'permit')}"
+    return _invalid(case, reason, entering)
+
+
+def _repeated(key: Ids, value: Ints) -> Rows:
+    """The places whose (key, value) stood at an earlier place already."""
+    order = np.lexsort((np.arange(len(key)), value, key))
+    same = (key[order][1:] == key[order][:-1]) & (value[order][1:] == value[order][:-1])
+    return np.sort(order[1:][same])
+
+
+def _turns(history: History, rows: Rows) -> Rows:
+    """The places at which another hold than the one before begins to act."""
+    key, hold = history.key[rows], history.hold[rows]
+    goes_on = same_key_as_before(key)
+    goes_on[1:] &= hold[1:] == hold[:-1]
+    return np.flatnonzero(~goes_on)
+
+
+def _invalid(case: Case, reason: str, rows: Rows) -> Verdict:
+    """With the operations as evidence, and the faults that were on."""
+    at = applied_ns(case.history, rows)
+    begin, end = int(at.min()), int(at.max())
+    evidence = tuple(operation(case, int(row)) for row in rows[:EVIDENCE_MAX])
+    told = f"{reason}{during(case, begin, end)}"
+    return Verdict("invalid", told, (*evidence, *faults_on(case, begin, end)))
+
+
+VERDICTS_OF: Final[Mapping[str, Mapping[str, Judge]]] = {
+    "inventory": {"oversold": oversold},
+    "payment": {
+        "charged-twice": partial(done_twice, noun="charge", done="done"),
+        "lost-charge": lost_charge,
+    },
+    "cron": {"ran-twice": partial(done_twice, noun="run", done="started")},
+    "leader": {"two-leaders": two_leaders},
+    "rate-limit": {"rate-exceeded": rate_exceeded},
+    "gate": {"over-capacity": over_capacity},
+}
