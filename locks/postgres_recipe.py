@@ -61,6 +61,7 @@ class PostgresRecipe(ABC):
         self._nodes = nodes
         self._timeout_s = timeout_s
         self._free: list[Session] = []
+        self._observer = observer
         self._watch = Watch(observer)
         self._held: dict[int, Session] = {}
 
@@ -90,13 +91,16 @@ class PostgresRecipe(ABC):
                 return self._take(session, key, hold_id, max(0.0, deadline.left_s()))
 
     def release(self, hold: Hold) -> Freed:
-        """Gives the hold back. Its session serves the next one."""
+        """Gives the hold back. Its session serves the next one. Where it finds the session gone
+        before the watch did, it says so in the same words: the hold was lost."""
         session = self._held.pop(hold.id, None)
-        self._watch.discard(hold)
+        unnoticed = self._watch.discard(hold)
         if session is None:
             return NotHeld()
         if session.gone():
             session.close()
+            if unnoticed:
+                self._observer.lost(hold)
             return NotHeld()
         try:
             freed = self.give_back(session, hold.key)
@@ -191,16 +195,15 @@ CONSEQUENCE = "two holders at once may or may not interleave their read-modify-w
 
 _LIMIT: Final = "documented-limit"
 # The server ends the session at once; the client notices later, and its acts arrive later still.
-SESSION_ENDED = {
+_NOTICED_LATE = {
     "double-grant": Expectation("may-break", SESSION_DOC, _LIMIT),
     "stale-holder": Expectation("may-break", SESSION_DOC, _LIMIT),
     "lost-update": Expectation("may-break", CONSEQUENCE, _LIMIT),
 }
-FAILED_OVER = {
-    "double-grant": Expectation("may-break", FAILOVER_DOC, _LIMIT),
-    "stale-holder": Expectation("may-break", FAILOVER_DOC, _LIMIT),
-    "lost-update": Expectation("may-break", CONSEQUENCE, _LIMIT),
-}
+# A server that dies ends every session for certain, and the one that comes next knows of none. The
+# holder is told within LOOK_S, and goes on, because nothing stops it.
+_TOLD = {**_NOTICED_LATE, "stale-holder": Expectation("breaks", SESSION_DOC, _LIMIT, tries=3)}
+FAILED_OVER = {**_TOLD, "double-grant": Expectation("may-break", FAILOVER_DOC, _LIMIT)}
 # A session stays while its client sleeps or the server does, and ends when the client dies.
 HELD_ON = {"double-grant": Expectation("holds", SESSION_DOC)}
 
@@ -208,9 +211,12 @@ EXPECTATIONS = {
     "client-pause": HELD_ON,
     "client-kill": HELD_ON,
     "pause": HELD_ON,
-    "partition-drop": SESSION_ENDED,
-    "partition-stall": SESSION_ENDED,
-    "kill": SESSION_ENDED,
-    "restart": SESSION_ENDED,
+    "partition-drop": _NOTICED_LATE,
+    "partition-stall": _NOTICED_LATE,
+    "partition-reject": _NOTICED_LATE,
+    "reset": _NOTICED_LATE,
+    "kill": _TOLD,
+    "restart": _NOTICED_LATE,
+    "rolling-restart": _NOTICED_LATE,
     "failover": FAILED_OVER,
 }

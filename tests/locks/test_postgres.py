@@ -32,6 +32,7 @@ from locks.base import (
     new_hold_id,
 )
 from locks.postgres_recipe import PostgresRecipe
+from locks.postgres_session import Watch
 from tests.locks.fakes import closed_port, hang_up
 from tests.locks.test_redis_token import said
 
@@ -273,6 +274,21 @@ def test_a_lost_session_is_noticed_once_and_the_hold_is_over(
         assert isinstance(lock.release(second), Released)
         assert isinstance(lock.release(second), NotHeld)
     assert listener.losses == [first]
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+def test_a_release_that_finds_the_session_gone_reports_the_loss(
+    server: FakePostgres, system: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nobody would have said why the hold is over."""
+    monkeypatch.setattr(Watch, "_look", lambda _: None)
+    listener = Listener()
+    with closing(connect(system, server.address, observer=listener)) as lock:
+        hold = granted(lock).hold
+        server.hang_up()
+        assert soon(hold.handle.gone)
+        assert isinstance(lock.release(hold), NotHeld)
+        assert listener.losses == [hold]
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
