@@ -92,7 +92,10 @@ SYSTEM = System(
     outcomes=OUTCOMES,
     expectations={
         **EXPECTATIONS,
-        "kill": {**EXPECTATIONS["kill"], "fence-order": _FORGOTTEN},
+        **{
+            fault: {**EXPECTATIONS[fault], "fence-order": _FORGOTTEN}
+            for fault in ("kill", "restart", "rolling-restart")
+        },
         "failover": {**EXPECTATIONS["failover"], "fence-order": _NOT_REPLICATED},
     },
     limited=False,
