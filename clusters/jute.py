@@ -6,10 +6,8 @@ kazoo starts threads and reconnects by itself; a probe must be one attempt on on
 from __future__ import annotations
 
 import struct
-from types import TracebackType
-from typing import Self
 
-from clusters.wire import Address, Line, ProbeFailed
+from clusters.wire import Address, Closing, Line, ProbeFailed
 
 CREATE, GET_DATA, PING, CLOSE = 1, 4, 11, -11
 PING_XID = -2
@@ -18,7 +16,7 @@ ALL_PERMISSIONS = 31
 NO_PASSWORD = bytes(16)
 
 
-class Session:
+class Session(Closing):
     """A session on one server.
 
     Opening it is a write that a quorum has agreed to: the server answers when the transaction that
@@ -60,17 +58,6 @@ class Session:
     def close(self) -> None:
         """Drop the connection; a session that was not ended expires."""
         self._line.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _open(self, session_ms: int) -> None:
         # Protocol 0, no zxid seen, the timeout, no earlier session, its password, no read-only.

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
 
-from clusters.wire import Address, Line, ProbeFailed
+from clusters.wire import Address, Closing, Line, ProbeFailed
 
 USER = "lockbench"
 DATABASE = "postgres"
@@ -20,7 +18,7 @@ PROTOCOL = 196608  # 3.0
 Row = Sequence[str | None]
 
 
-class Session:
+class Session(Closing):
     """A session that has been accepted; after ``limit_s`` every use of it raises TimeoutError."""
 
     def __init__(self, address: Address, limit_s: float) -> None:
@@ -43,15 +41,7 @@ class Session:
         """Begin a new time limit."""
         self._line.renew(limit_s)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._line.close()
 
     def _until_ready(self) -> list[Row]:

@@ -11,8 +11,8 @@ import json
 import socket
 import struct
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self
 
 Address = tuple[str, int]
@@ -28,7 +28,21 @@ class ProbeFailed(Exception):
 PROBE_FAILURES = (OSError, ProbeFailed, ValueError, struct.error)
 
 
-class Line:
+class Closing(ABC):
+    """What is closed at the end of its ``with``."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close it, whatever state it is in."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Line(Closing):
     """A TCP connection; after ``limit_s`` every use of it raises TimeoutError."""
 
     def __init__(self, address: Address, limit_s: float) -> None:
@@ -69,19 +83,7 @@ class Line:
         self._until = time.monotonic() + limit_s
 
     def close(self) -> None:
-        """Close it, whatever state it is in."""
         self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _more(self) -> bytes:
         self._limit()
@@ -97,7 +99,7 @@ class Line:
         self._socket.settimeout(left)
 
 
-class Http:
+class Http(Closing):
     """An HTTP connection that speaks JSON and is kept open."""
 
     def __init__(self, address: Address, limit_s: float) -> None:
@@ -121,19 +123,7 @@ class Http:
         self._until = time.monotonic() + limit_s
 
     def close(self) -> None:
-        """Close it, whatever state it is in."""
         self._http.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _ask(self, method: str, path: str, body: bytes | None) -> bytes:
         left = self._until - time.monotonic()
