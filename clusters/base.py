@@ -260,3 +260,37 @@ class Measurable(Protocol):
     def link_overhead_us(self, rounds: int) -> Mapping[str, float]:
         """Median microseconds of the system's cheapest request on one open connection to node 1:
         ``linked`` (published port and Toxiproxy) and ``direct`` (the pod's own address)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What servers (not the links) take and have used since they were started. None: unknown."""
+
+    servers: int
+    memory_bytes: int | None  # now, without file pages that the kernel would drop first
+    cpu_ns: int | None
+    commands: int | None  # requests as the servers count them, the question itself included
+
+    @staticmethod
+    def total(parts: Iterable[Usage]) -> Usage:
+        """All of them together; what is unknown of one is unknown of all."""
+        each = list(parts)
+        return Usage(
+            sum(one.servers for one in each),
+            _sum(one.memory_bytes for one in each),
+            _sum(one.cpu_ns for one in each),
+            _sum(one.commands for one in each),
+        )
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = list(values)
+    return None if None in known else sum(value for value in known if value is not None)
+
+
+@runtime_checkable
+class Metered(Protocol):
+    """What the servers cost can be read while they work."""
+
+    def usage(self) -> Usage:
+        """One short question to the engine and one to each server. Raises ClusterError."""

@@ -110,6 +110,16 @@ class EtcdCluster(PodCluster):
         with Http(address, limit_s) as http:
             http.get("/version")
 
+    def commands(self, address: Address, limit_s: float) -> int:
+        """Messages that gRPC has received from clients, which is what the JSON gateway turns each
+        request into; heartbeats and watches included."""
+        with Http(address, limit_s) as http:
+            lines = http.get("/metrics").decode().splitlines()
+        received = [line for line in lines if line.startswith("grpc_server_msg_received_total{")]
+        if not received:
+            raise ProbeFailed("its metrics do not tell how many messages were received")
+        return sum(round(float(line.rpartition(" ")[2])) for line in received)
+
     @contextmanager
     def pinger(self, address: Address) -> Iterator[Callable[[], None]]:
         """GET /version on a kept connection."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from clusters import images, redis, zookeeper
-from clusters.base import HARNESS, Cluster, ClusterPlan, Topology
+from clusters.base import HARNESS, Cluster, ClusterPlan, Topology, Usage
 from clusters.zookeeper import ZooKeeperCluster
 
 REDIS_NODES = 5
@@ -62,6 +62,10 @@ class HybridCluster(Cluster):
     def serves(self, node: int, timeout_s: float, group: int = HARNESS) -> bool:
         cluster, number = self._of(node)
         return cluster.serves(number, timeout_s, group)
+
+    def usage(self) -> Usage:
+        """Both together; commands of the one and packets of the other are requests alike."""
+        return Usage.total([self._redis.usage(), self._zookeeper.usage()])
 
     def _of(self, node: int) -> tuple[Cluster, int]:
         if node <= REDIS_NODES:

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 
-from clusters import links
-from clusters.base import HARNESS, Cluster, ClusterError, Cut, Edge, Led, Shape
+from clusters import cgroups, links
+from clusters.base import HARNESS, Cluster, ClusterError, Cut, Edge, Led, Shape, Usage
 from clusters.docker import EngineError
 from clusters.launch import START_LIMIT_S, Pods
 from clusters.links import ProxyCut
@@ -96,6 +96,33 @@ class PodCluster(Pods, Cluster):
                     ping()
                     times[way].append(time.perf_counter_ns() - began)
         return {way: statistics.median(taken) / 1000 for way, taken in times.items()}
+
+    # --- capabilities: what they cost ---
+
+    def commands(self, address: Address, limit_s: float) -> int | None:
+        """How many requests a server says that it has answered, None where it does not count.
+        Raises OSError or ProbeFailed."""
+        del address, limit_s
+        return None
+
+    def usage(self) -> Usage:
+        """The servers' counters, all servers at once."""
+        try:
+            read = self._each(self.nodes, self._usage)
+        except (*PROBE_FAILURES, EngineError) as error:
+            raise ClusterError(f"what {self.plan.topology} uses cannot be read: {error}") from error
+        return Usage.total(read)
+
+    def _usage(self, node: int) -> Usage:
+        server = self._server(node)
+        state = self._engine.state(server)
+        pid = 0 if state is None else state.pid
+        return Usage(
+            servers=1,
+            memory_bytes=cgroups.memory_bytes(pid, server.id),
+            cpu_ns=cgroups.cpu_ns(pid, server.id),
+            commands=self.commands(self.address(HARNESS, node), PROBE_LIMIT_S),
+        )
 
     # --- capabilities: processes ---
 

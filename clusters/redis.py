@@ -17,7 +17,7 @@ from clusters.launch import Server
 from clusters.pods import PodCluster
 from clusters.resp import ask_once, items
 from clusters.shim import ClockedPods, SyncingPods
-from clusters.wire import Address, Line
+from clusters.wire import Address, Line, ProbeFailed
 
 CONFIG = "/lockbench/redis.conf"
 DATA = "/lockbench/data"
@@ -39,6 +39,15 @@ class RedisPods(PodCluster):
     def check_answer(self, address: Address, limit_s: float) -> None:
         """A pong, which is refused for as long as data is being loaded."""
         ask_once(address, limit_s, "PING")
+
+    def commands(self, address: Address, limit_s: float) -> int:
+        """Every command counts, those of scripts and of other servers too."""
+        said = str(ask_once(address, limit_s, "INFO", "stats"))
+        for line in said.splitlines():
+            name, _, value = line.partition(":")
+            if name == "total_commands_processed":
+                return int(value)
+        raise ProbeFailed("INFO does not tell how many commands were processed")
 
     @contextmanager
     def pinger(self, address: Address) -> Iterator[Callable[[], None]]:

@@ -157,6 +157,11 @@ class ZooKeeperCluster(PodCluster):
         if "imok" not in jute.four_letters(address, "ruok", limit_s):
             raise ProbeFailed("no answer to ruok")
 
+    def commands(self, address: Address, limit_s: float) -> int:
+        """Packets that clients have sent, heartbeats included."""
+        said = jute.four_letters(address, "mntr", limit_s)
+        return round(float(_after(said, "zk_packets_received\t")))
+
     @contextmanager
     def pinger(self, address: Address) -> Iterator[Callable[[], None]]:
         """The heartbeat of a session."""

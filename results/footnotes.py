@@ -13,6 +13,7 @@ from results.cases import (
     PHASES,
     Case,
     Frames,
+    came_to_nothing,
     fault_of,
     in_order,
     is_consensus,
@@ -121,7 +122,8 @@ def _void(cases: Sequence[Case]) -> list[str]:
     notes = []
     for case in cases:
         generator = _mapping(case.get("generator"))
-        if generator.get("ok", True) and case.get("numbers", "valid") == "valid":
+        fine = generator.get("ok", True) and case.get("numbers", "valid") == "valid"
+        if fine or came_to_nothing(case):
             continue
         why = "; ".join(map(str, generator.get("why") or ["the generator was the bottleneck"]))
         what = f"Numbers in brackets are void: {lock_of(case)} under {fault_of(case)}"
