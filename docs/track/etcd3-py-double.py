@@ -17,6 +17,7 @@ import threading
 import time
 
 from etcd3 import Client
+
 from plain import Recorder, end, servers
 
 NAME = "lockbench-double"

@@ -19,6 +19,7 @@ import time
 import gevent
 from kazoo.client import KazooClient
 from kazoo.handlers.gevent import SequentialGeventHandler
+
 from plain import Recorder, end, servers
 
 PATH = "/lockbench/orphan"

@@ -17,6 +17,7 @@ import logging
 import threading
 
 from kazoo.client import KazooClient, KazooState
+
 from plain import Recorder, end, servers
 
 PATH = "/lockbench/is-acquired"

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import time
 
-from plain import Proxy, Recorder, end, servers
 from pottery import Redlock
 from redis import Redis
+
+from plain import Proxy, Recorder, end, servers
 
 KEY = "lockbench-extend"
 TTL_S = 1.0

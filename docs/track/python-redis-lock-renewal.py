@@ -18,10 +18,11 @@ import threading
 import time
 
 import redis_lock
-from plain import Proxy, Recorder, end, servers
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+
+from plain import Proxy, Recorder, end, servers
 
 KEY = "lockbench-renewal"
 TTL_S = 3

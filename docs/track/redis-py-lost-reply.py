@@ -12,8 +12,9 @@ which now finds the key that the first one set, and takes it for somebody else's
 
 from __future__ import annotations
 
-from plain import Proxy, Recorder, end, servers
 from redis import Redis
+
+from plain import Proxy, Recorder, end, servers
 
 KEY = "lockbench:lost-reply"
 TTL_S = 3

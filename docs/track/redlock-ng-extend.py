@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import time
 
-from plain import Proxy, Recorder, end, servers
 from redis import Redis
 from redlock import Redlock, RedlockConfig
+
+from plain import Proxy, Recorder, end, servers
 
 KEY = "lockbench-extend"
 TTL_S = 1.0

@@ -16,9 +16,10 @@ import logging
 import socket
 import time
 
-from plain import Recorder, end, servers
 from redis import Redis
 from redlock import MultipleRedlockException, Redlock
+
+from plain import Recorder, end, servers
 
 KEY = "lockbench-one-down"
 TTL_S = 30.0  # redis-py's default retries take some 8 s to give up a node
