@@ -22,7 +22,7 @@ from locks import etcd
 from locks.base import Acquired, Deadline, Expectation, Granted, Hold
 from locks.etcd import Claim, Etcd, Handle, ahead_of, by_creation
 from locks.etcd_gateway import Ahead, wait_for_deletion
-from locks.redis_expectations import but, everywhere
+from locks.redis_expectations import UNMINDED, but, everywhere
 
 
 class EtcdNoRecheck(Etcd):
@@ -67,7 +67,7 @@ SYSTEM = replace(
                 "stale-holder": _MAY,
                 "lost-update": _MAY,
             },
-            "none",
+            *UNMINDED,
         ),
         client_pause={"stale-holder": etcd.EXPECTATIONS["client-pause"]["stale-holder"]},
     ),

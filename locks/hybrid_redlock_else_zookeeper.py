@@ -95,11 +95,13 @@ SYSTEM = System(
         **{f"redlock, {row}": said for row, said in redlock.SYSTEM.outcomes.items()},
     },
     expectations=everywhere(
-        {"client-pause": zookeeper.EXPECTATIONS["client-pause"], "client-kill": {}},
+        {fault: zookeeper.EXPECTATIONS[fault] for fault in ("client-pause", "client-gc")},
         {
             "double-grant": Expectation("breaks", _TWO_LOCKS, "control", tries=3),
             "lost-update": Expectation("may-break", _TWO_LOCKS, "control"),
         },
         "none",
+        "client-clock-jump",
+        "client-kill",
     ),
 )

@@ -41,6 +41,16 @@ LEFT_BEHIND = (
 )
 
 Faults = Mapping[str, Mapping[str, Expectation]]
+# Where nothing is listed because no lock here minds; what breaks by contention alone breaks there.
+UNMINDED = (
+    "none",
+    "bandwidth",
+    "client-clock-jump",
+    "jitter",
+    "latency",
+    "partition-47ms",
+    "slicer",
+)
 
 # The holder sleeps through its time to live and acts when it wakes. Whether it also loses an update
 # depends on whether it slept between its read and its write.

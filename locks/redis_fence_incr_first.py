@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from locks import redis_fence
 from locks.base import Acquired, Denied, Expectation
-from locks.redis_expectations import KLEPPMANN, LEASE, everywhere
+from locks.redis_expectations import KLEPPMANN, LEASE, UNMINDED, everywhere
 from locks.redis_link import NotSent
 from locks.redis_recipe import OUTCOMES, Taken, named
 from locks.redis_token import RedisToken
@@ -61,6 +61,6 @@ SYSTEM = replace(
         "drawing: ConnectionError": "Denied: no-effect",
     },
     expectations=everywhere(
-        LEASE, {"fence-order": Expectation("breaks", _DEFECT, "control", tries=3)}, "none"
+        LEASE, {"fence-order": Expectation("breaks", _DEFECT, "control", tries=3)}, *UNMINDED
     ),
 )
