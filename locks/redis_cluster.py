@@ -87,6 +87,7 @@ SYSTEM = System(
         pause=FAILED_OVER,
         partition_drop=FAILED_OVER,
         partition_stall=FAILED_OVER,
+        partition_reject=FAILED_OVER,
         kill=FAILED_OVER,
         restart=FAILED_OVER,
         failover=NOT_REPLICATED,

@@ -67,6 +67,7 @@ REPLICATED_LEASE = but(
     pause=FAILED_OVER,
     partition_drop=FAILED_OVER,
     partition_stall=FAILED_OVER,
+    partition_reject=FAILED_OVER,
     kill=FAILED_OVER,
     restart=FAILED_OVER,
     wipe=EMPTIED,

@@ -126,6 +126,7 @@ SYSTEM = replace(
         pause=_HOLDS,
         partition_drop=_HOLDS,
         partition_stall=_HOLDS,
+        partition_reject=_HOLDS,
         failover=_HOLDS,
         kill=_FORGETS,
         restart=_HOLDS,
