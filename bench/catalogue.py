@@ -8,13 +8,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.plan import WORKLOADS, fits
+from bench.plan import fits
 from bench.suites import SUITES, suite
 from clusters.base import NETWORKS
 from clusters.registry import topologies
 from locks.base import VERDICTS, System
 from locks.registry import systems
 from nemesis.registry import NONE, faults
+from workloads.registry import declared
 
 
 def catalogue() -> dict[str, Any]:
@@ -50,7 +51,23 @@ def catalogue() -> dict[str, Any]:
             }
             for fault in faults().values()
         ],
-        "workloads": [{"name": name, "summary": text} for name, text in WORKLOADS.items()],
+        "workloads": [
+            {
+                "name": workload.name,
+                "summary": workload.summary,
+                "verdicts": list(workload.verdicts),
+                "parameters": [
+                    {
+                        "name": name,
+                        "summary": parameter.summary,
+                        "default": parameter.default,
+                        "choices": list(parameter.choices),
+                    }
+                    for name, parameter in workload.parameters.items()
+                ],
+            }
+            for workload in declared().values()
+        ],
         "networks": list(NETWORKS),
         "suites": [
             {
@@ -91,9 +108,17 @@ def show(console: Console) -> None:
         sizes = ", ".join(map(str, topology["sizes"]))
         rest.add_row("topology", topology["name"], f"{sizes} nodes ({topology['default_size']})")
     for workload in found["workloads"]:
-        rest.add_row("workload", workload["name"], workload["summary"])
-    for declared in found["suites"]:
-        rest.add_row("suite", declared["name"], f"{declared['duration']}: {declared['summary']}")
+        parameters = [
+            f"{p['name']}={'|'.join(p['choices']) or format(p['default'], 'g')}"
+            for p in workload["parameters"]
+        ]
+        rest.add_row(
+            "workload",
+            "\n".join([workload["name"], *(f"  :{text}" for text in parameters)]),
+            workload["summary"],
+        )
+    for suited in found["suites"]:
+        rest.add_row("suite", suited["name"], f"{suited['duration']}: {suited['summary']}")
     console.print(rest)
 
 

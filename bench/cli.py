@@ -109,7 +109,9 @@ def run(
     clients: Annotated[
         int | None, typer.Option(help="Clients that contend for the keys; 8 unless said.")
     ] = None,
-    keys: Annotated[int, typer.Option(help="Keys that they contend for.")] = 2,
+    keys: Annotated[
+        int | None, typer.Option(help="Keys that they contend for; 2 unless said.")
+    ] = None,
     time_limit: Annotated[
         float | None, typer.Option(help="Seconds under load; as many as the faults need, or 20.")
     ] = None,
@@ -144,19 +146,18 @@ def run(
     for lock_name in _words(lock):
         for fault_name in _words(fault):
             try:
-                case = plan.make_case(lock_name, fault_name, seed=seed, topology=topology)
+                case = plan.make_case(
+                    lock_name, fault_name, seed=seed, topology=topology, workload=workload
+                )
             except Unfit as error:
                 unfit.append((Refused(lock_name, topology, fault_name, str(error)), error))
                 continue
             if workload == plan.PUBLISHED:
-                if fault_name != "none":
-                    raise BadInput(f"the workload {workload} knows no faults; leave --fault out")
-                case = plan.published(lock_name, seed, topology)
+                case = replace(plan.published(lock_name, seed, topology), fault=fault_name)
             case = replace(
                 case,
-                workload=workload,
                 clients=case.clients if clients is None else clients,
-                keys=keys,
+                keys=case.keys if keys is None else keys,
                 time_limit_s=plan.TIME_LIMIT_S if time_limit is None else time_limit,
                 size=case.size if nodes is None else nodes,
                 network=network,
@@ -431,7 +432,7 @@ def _run(
             resume=resume,
         )
     )
-    _show(finished, len(cases), time.monotonic() - began, as_json)
+    _show(finished, len(finished.results["cases"]), time.monotonic() - began, as_json)
     raise Done(finished.ending.code)
 
 

@@ -14,10 +14,19 @@ from locks.base import NAMED_VERDICTS, VERDICTS, Expectation, System
 from nemesis.registry import NONE
 from results.cases import COULD_NOT_RUN
 
-# Verdicts that follow from another one are expected where that one is.
+# Verdicts that not every workload reaches.
+AT_THE_RESOURCE = ("stale-holder", "lost-update")
+# Verdicts that follow from another one are expected where that one is: what comes of a workload
+# (``checker.jobs``) is as good as its lock.
 FOLLOWS = {
     "linearizable": ("double-grant", "wrong-release", "lost-update"),
     "false-release": ("wrong-release", "double-grant"),
+    "oversold": ("lost-update",),
+    "charged-twice": (*AT_THE_RESOURCE, "double-grant"),
+    "ran-twice": ("stale-holder", "double-grant"),
+    "two-leaders": ("stale-holder", "double-grant"),
+    "rate-exceeded": ("stale-holder", "double-grant"),
+    "over-capacity": ("stale-holder", "double-grant"),
 }
 MAY = ("breaks", "may-break")
 LOOSEST_FIRST = (*MAY, "holds", "n/a")
@@ -53,9 +62,10 @@ class Expected:
                 return Expectation("may-break", found.source, found.kind)
         return self._declared(verdict)
 
-    def words(self) -> dict[str, str]:
+    def words(self, required: Collection[str] = VERDICTS) -> dict[str, str]:
         """Verdict → what is expected, in one word, for a case's document."""
-        return {v: self.of(v).expected for v in (*VERDICTS, *FOLLOWS)}
+        always = (*VERDICTS, "linearizable", "false-release")
+        return {v: self.of(v).expected for v in dict.fromkeys((*always, *required))}
 
     def excuses(self, verdict: str, broken: Collection[str]) -> bool:
         """Whether a break was expected. One that follows from others is, only if one of them
@@ -100,7 +110,8 @@ def judge(
         return Judgement(Ending.BENCH, COULD_NOT_RUN, unable)
     if failure is not None:
         return Judgement(Ending.BENCH, "failed", failure)
-    due = [v for v in NAMED_VERDICTS if expected.of(v).expected == "breaks"]
+    reached = [v for v in NAMED_VERDICTS if v in required or v not in AT_THE_RESOURCE]
+    due = [v for v in reached if expected.of(v).expected == "breaks"]
     missing = [v for v in due if v not in broken and v not in shown_before]
     if missing:
         return Judgement(

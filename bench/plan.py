@@ -23,14 +23,12 @@ from nemesis.base import Injection
 from nemesis.registry import NONE, faults
 from nemesis.schedule import ScheduleError, Steps, end_s, parse
 from nemesis.schedule_file import read_file, read_weights
+from workloads import registry
 from workloads.load import Pace, Phases
+from workloads.registry import Asked, WorkloadError, declared
 
 MUTEX = "mutex"
 PUBLISHED = "published"
-WORKLOADS = {
-    MUTEX: "clients contend for a few keys: acquire, read-modify-write a guarded resource, release",
-    PUBLISHED: "the experiment that articles cite: 100 clients, 5 nodes, own keys, no pauses",
-}
 FLOOR_S = 1.0
 OWN_SHARE = 0.2
 TIME_LIMIT_S_MIN = 8.0
@@ -111,10 +109,15 @@ def published(lock: str, seed: int, topology: str | None = None) -> Case:
     )
 
 
-def make_case(lock: str, fault: str, *, seed: int, topology: str | None = None) -> Case:
+def make_case(
+    lock: str, fault: str, *, seed: int, topology: str | None = None, workload: str = MUTEX
+) -> Case:
     """A case with every default filled in. Raises BadInput for a name that does not exist, Unfit
-    for a lock that cannot be loaded or does not run there."""
+    for a lock that cannot be loaded, does not run there or is not made for the workload."""
     system = find_system(lock)
+    asked = find_workload(workload)
+    if system.kind not in asked.workload.kinds:
+        raise Unfit(f"{asked.workload.name} is not a workload for a {system.kind} lock")
     name = topology or system.topologies[0]
     known = topologies()
     if name not in known:
@@ -124,9 +127,21 @@ def make_case(lock: str, fault: str, *, seed: int, topology: str | None = None) 
             f"{system.name} does not run on {name}; it runs on {', '.join(system.topologies)}"
         )
     steps_of(fault)
-    # The lock may ask for another load, written as the pace's own fields.
-    pace = replace(Pace(), **system.pace)  # type: ignore[arg-type]
-    return Case(lock, name, known[name].default_size, fault, seed=seed, pace=pace)
+    # Workload and lock may ask for another load, written as the pace's own fields.
+    wanted = {**asked.workload.pace(asked.options), **system.pace}
+    case = Case(lock, name, known[name].default_size, fault, workload=workload, seed=seed)
+    return replace(case, pace=replace(Pace(), **wanted), **asked.workload.shape)  # type: ignore[arg-type]
+
+
+def find_workload(spec: str) -> Asked:
+    """A workload by name, with or without parameters. Raises BadInput."""
+    name = spec.partition(":")[0]
+    if name not in declared():
+        raise unknown("workload", name, declared())
+    try:
+        return registry.find(spec)
+    except WorkloadError as error:
+        raise BadInput(str(error)) from error
 
 
 def steps_of(fault: str) -> Steps:
@@ -211,8 +226,9 @@ def topology_of(case: Case) -> Topology:
 
 def check(case: Case) -> None:
     """Everything about a case that can be wrong before anything starts. Raises BadInput."""
-    if case.workload not in WORKLOADS:
-        raise unknown("workload", case.workload, WORKLOADS)
+    asked = find_workload(case.workload)
+    if case.fault != NONE and not asked.workload.faulted:
+        raise BadInput(f"the workload {case.workload} knows no faults; leave --fault out")
     if case.network not in NETWORKS:
         raise unknown("network", case.network, NETWORKS)
     for name, value in (

@@ -16,9 +16,8 @@ from typing import Any
 
 from bench import interruption
 from bench.errors import Ending
-from bench.footprint import Meter, Reading, footprint
-from bench.judge import judge
-from bench.plan import PUBLISHED, WORKERS, Case, expected_of, topology_of
+from bench.judge import AT_THE_RESOURCE, judge
+from bench.plan import PUBLISHED, WORKERS, Case, expected_of, find_workload, topology_of
 from bench.progress import Progress
 from bench.usable import nothing_worked, why_unusable, without_load
 from bench.watch import generator_health
@@ -45,8 +44,6 @@ DRAIN_S = 2.0
 LINK_ROUNDS = 300
 # Solo clients and rivals beside the contending ones.
 EXTRAS = 2
-# Phases as they are shown.
-FLOOR, OWN, CONTENDED, END = "floor", "own keys", "contended", "end"
 # More than a clock that is being slewed strays in a case.
 CLOCK_STEP_S_MAX = 0.1
 
@@ -129,7 +126,6 @@ class _Scene:
     unable: str | None = None
     link_us: dict[str, float] = field(default_factory=dict)
     floor_cpu_ns: int = 0
-    readings: Mapping[str, Reading] = field(default_factory=dict)
     clearing: threading.Thread | None = None
 
 
@@ -183,8 +179,7 @@ def _under_load(scene: _Scene, fleet: Fleet, cluster: Cluster, progress: Progres
     end_ns = start_ns + int(1e9 * phases.total_s)
     stop = threading.Event()
     played: list[Played] = []
-    meter = Meter(cluster)
-    scene.readings = meter.readings
+
     grip = Grip(fleet)
 
     def conduct(injection: Injection) -> None:
@@ -206,14 +201,9 @@ def _under_load(scene: _Scene, fleet: Fleet, cluster: Cluster, progress: Progres
     try:
         while (now_ns := time.monotonic_ns()) < end_ns:
             interruption.check()
-            phase = _phase_at(now_ns - start_ns, case)
-            progress.phase(phase, left_s=(end_ns - now_ns) / 1e9)
-            if phase != FLOOR:
-                meter.read(phase)
+            progress.phase(_phase_at(now_ns - start_ns, case), left_s=(end_ns - now_ns) / 1e9)
             fleet.check()
             time.sleep(POLL_S)
-        if not case.injections:
-            meter.read(END)
     finally:
         stop.set()
         _join(*nemesis)
@@ -241,9 +231,10 @@ def _undisturbed_ns(case: Case) -> int:
 
 
 def _phase_at(elapsed_ns: int, case: Case) -> str:
-    if elapsed_ns < case.phases.floor_s * 1e9:
-        return FLOOR
-    return OWN if elapsed_ns < _undisturbed_ns(case) else CONTENDED
+    phases = case.phases
+    if elapsed_ns < phases.floor_s * 1e9:
+        return "floor"
+    return "own keys" if elapsed_ns < _undisturbed_ns(case) else "contended"
 
 
 def load_of(
@@ -267,6 +258,7 @@ def load_of(
         logs=str(fleet.logs.resolve()),
         control=str(fleet.control_file.resolve()),
         master_port=fleet.master_port,
+        workload=case.workload,
         web_port=web_port,
     )
 
@@ -302,7 +294,7 @@ def _document(
         "seed": case.seed,
         "clients": case.clients,
         "keys": case.keys,
-        "expected": expected.words(),
+        "expected": expected.words(_required(case)),
         "injections": [asdict(injection) for injection in case.injections],
         "settings": {**topology_of(case).settings, **asdict(case.pace)},
         "phases_s": asdict(case.phases),
@@ -319,8 +311,6 @@ def _document(
         if scene.unable is not None:
             seen = Exposure(False, (scene.unable,))
         document |= _numbers(scene, history)
-        spans = {"own": (OWN, CONTENDED), "contended": (CONTENDED, END)}
-        document["footprint"] = footprint(scene.readings, spans, history)
         document |= report.to_json()
         document |= _availability(report)
     observed = {} if report is None else {v: r.result for v, r in report.verdicts.items()}
@@ -352,9 +342,10 @@ def _document(
 
 
 def _required(case: Case) -> tuple[str, ...]:
-    """Verdicts that need the guarded resource are not due where the load leaves it alone."""
-    resource = ("stale-holder", "lost-update")
-    return tuple(v for v in VERDICTS if case.pace.touch_resource or v not in resource)
+    """What the lock is always judged by, and what the workload gives reason to reach."""
+    asked = find_workload(case.workload)
+    lock_alone = tuple(v for v in VERDICTS if v not in AT_THE_RESOURCE)
+    return (*lock_alone, *asked.workload.verdicts)
 
 
 def _informational(report: Report) -> Exposure:

@@ -138,12 +138,13 @@ def _before(log: _Log, values: Ints) -> Ints:
 
 
 def _last_seen(log: _Log) -> Rows:
-    """For every entry, the place of the previous entry of the same hold and key, or -1."""
-    order = np.lexsort((np.arange(len(log.key)), log.hold, log.key))
+    """For every entry, the place of the previous read or write of the same hold and key, or -1."""
+    places = np.flatnonzero(log.read | log.write)
+    order = places[np.lexsort((places, log.hold[places], log.key[places]))]
     same = (log.hold[order][1:] == log.hold[order][:-1]) & (
         log.key[order][1:] == log.key[order][:-1]
     )
-    last = np.full(len(order), -1, np.intp)
+    last = np.full(len(log.key), -1, np.intp)
     last[order[1:]] = np.where(same, order[:-1], -1)
     return last
 

@@ -1,10 +1,8 @@
 """One client of the load: does lock cycles and records every one of them.
 
-A cycle is: acquire, read the guarded resource, hold, write the resource on top of what was read,
-release. The write does not check whether the hold is still good: whether a lock kept its word must
-show at the resource, not in the care of its user.
-
-Half of the cycles of a lock that can be shared only read. A semaphore guards no resource.
+A cycle is: acquire, the workload's job (``workloads.base``), release. A job that is recorded as a
+whole (``F.JOB``) begins before the lock is asked for and is done when its work is, under a process
+number of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from time import monotonic_ns
 import gevent
 
 from history.op import NULL, F, Mode, Type
+from history.recorder import Handle
 from locks.base import (
     Acquired,
     Denied,
@@ -33,14 +32,15 @@ from locks.base import (
 from workloads.load import AIMED_KEY, FLOOR_KEY
 from workloads.resource import Resource
 from workloads.session import Session
+from workloads.use import Keep, Use
 
 log = logging.getLogger("lockbench.client")
 
 # (f, milliseconds, error or None): what Locust's own statistics are told.
 Report = Callable[[str, float, str | None], None]
-# Spends the time of a hold.
-Keep = Callable[[Granted], None]
-READ_SHARE = 0.5
+# Of a heavy-tailed hold (Pareto): its index, and how many times the mean it may last.
+HEAVY_INDEX = 1.5
+HEAVY_TIMES_MAX = 100.0
 
 
 class Client:
@@ -49,16 +49,19 @@ class Client:
 
     def __init__(self, session: Session, report: Report) -> None:
         self._session = session
-        self._recorder = session.recorder
+        self.recorder = session.recorder
         self._pace = session.load.pace
         self._report = report
-        self._process = session.recorder.new_process()
+        self.process = session.recorder.new_process()
         self._held: dict[int, str] = {}
-        self._resource = Resource(session.load.resource)
+        self.resource = Resource(session.load.resource)
         self._lock = session.connect(self)
         self._shareable = self._lock if isinstance(self._lock, Shareable) else None
-        self._guards = self._pace.touch_resource and session.system.kind != "semaphore"
-        self._draws = random.Random(f"{session.load.seed} {self._process}")
+        self._guarded = self._pace.touch_resource and session.system.kind != "semaphore"
+        self._job = session.asked.workload.job(session.asked.options)
+        self._timed = session.recorder.new_process() if session.asked.workload.timed else None
+        self._shape = str(session.asked.options.get("hold", "fixed"))
+        self._draws = random.Random(f"{session.load.seed} {self.process}")
 
     def cycle(
         self, key: str, keep: Keep, *, intended_ns: int = NULL, wait_s: float | None = None
@@ -66,33 +69,56 @@ class Client:
         """One cycle; returns whether the lock was granted. After a refusal or an unknown outcome it
         pauses for the declared time."""
         self._session.count_busy(+1)
-        reads = self._only_reads(key)
         try:
-            granted = self._acquire(
-                key, intended_ns, self._pace.wait_s if wait_s is None else wait_s, reads=reads
-            )
-            if granted is None:
-                gevent.sleep(self._pace.retry_pause_s)
-                return False
-            if self._guards:
-                self._use(granted, keep, reads=reads)
-            else:
-                keep(granted)
-            self._release(granted.hold)
+            thing = self._job.begin(self.resource, key)
+            whole = self._begun(key, thing, intended_ns)
+            done = self._cycle(key, keep, thing, intended_ns, wait_s)
+            self._job.end(self.resource, key, thing, done=done)
+            if whole is not None:
+                error = None if done else "not-granted"
+                self.recorder.complete(whole, Type.OK if done else Type.FAIL, error=error)
         except Exception:
             # The resource is out of every fault's reach, so this is the bench's own failure.
             self._session.count_failed()
             raise
         else:
-            return True
+            if not done:
+                gevent.sleep(self._pace.retry_pause_s)
+            return done
         finally:
             self._session.count_busy(-1)
 
+    def _cycle(
+        self, key: str, keep: Keep, thing: int, intended_ns: int, wait_s: float | None
+    ) -> bool:
+        """Acquire, work, release; whether it was granted."""
+        reads = self._only_reads(key)
+        wait_s = self._pace.wait_s if wait_s is None else wait_s
+        granted = self._acquire(key, intended_ns, wait_s, reads=reads)
+        if granted is None:
+            return False
+        use = Use(self, granted, keep, thing=thing, reads=reads, guarded=self._guarded)
+        self._job.work(use)
+        self._release(granted.hold)
+        return True
+
+    def _begun(self, key: str, thing: int, intended_ns: int) -> Handle | None:
+        if self._timed is None:
+            return None
+        return self.recorder.invoke(self._timed, F.JOB, key, version=thing, intended_ns=intended_ns)
+
     def hold_for(self, seconds: float) -> Keep:
+        """Spends about that time, of the distribution that the workload asks for."""
+        if self._shape == "exponential":
+            seconds = self._draws.expovariate(1 / seconds) if seconds else 0.0
+        elif self._shape == "heavy":
+            lowest = seconds * (HEAVY_INDEX - 1) / HEAVY_INDEX
+            heavy = lowest * self._draws.paretovariate(HEAVY_INDEX)
+            seconds = min(heavy, HEAVY_TIMES_MAX * seconds)
         return lambda _: gevent.sleep(seconds)
 
     def close(self) -> None:
-        self._resource.close()
+        self.resource.close()
         self._lock.close()
 
     # The observer of the lock (locks.base.Observer).
@@ -102,10 +128,10 @@ class Client:
     ) -> None:
         if hold.id not in self._held:
             return
-        handle = self._recorder.invoke(
-            self._process, F.EXTEND, hold.key, hold=hold.id, invoke_ns=sent_ns
+        handle = self.recorder.invoke(
+            self.process, F.EXTEND, hold.key, hold=hold.id, invoke_ns=sent_ns
         )
-        self._recorder.complete(
+        self.recorder.complete(
             handle,
             Type.OK,
             sent_ns=sent_ns,
@@ -115,13 +141,13 @@ class Client:
 
     def lost(self, hold: Hold) -> None:
         if hold.id in self._held:
-            self._recorder.instant(self._process, F.LOST, hold.key, hold=hold.id)
+            self.recorder.instant(self.process, F.LOST, hold.key, hold=hold.id)
 
     def _only_reads(self, key: str) -> bool:
         """Drawn for each cycle. What a fault is aimed at is held alone."""
         if self._shareable is None or key in {AIMED_KEY, FLOOR_KEY}:
             return False
-        return self._draws.random() < READ_SHARE
+        return self._draws.random() < self._job.reads_share
 
     def _acquire(self, key: str, intended_ns: int, wait_s: float, *, reads: bool) -> Granted | None:
         ask, mode = self._lock.acquire, Mode.NONE
@@ -131,8 +157,8 @@ class Client:
                 ask = self._shareable.acquire_shared
         hold_id = new_hold_id()
         began_ns = monotonic_ns()
-        handle = self._recorder.invoke(
-            self._process,
+        handle = self.recorder.invoke(
+            self.process,
             F.ACQUIRE,
             key,
             hold=hold_id,
@@ -151,7 +177,7 @@ class Client:
         error_text: str | None = None
         match outcome:
             case Granted(fence=fence, sent_ns=sent_ns, valid_until_ns=valid_until_ns):
-                ended_ns = self._recorder.complete(
+                ended_ns = self.recorder.complete(
                     handle,
                     Type.OK,
                     fence=NULL if fence is None else fence,
@@ -162,7 +188,7 @@ class Client:
                 del self._held[hold_id]
                 # What a busy lock is supposed to answer: a line of its own, not a failure.
                 told = "acquire, refused"
-                ended_ns = self._recorder.complete(handle, Type.FAIL, error=reason)
+                ended_ns = self.recorder.complete(handle, Type.FAIL, error=reason)
             case Unknown(reason=reason):
                 del self._held[hold_id]
                 error_text = reason
@@ -175,7 +201,7 @@ class Client:
         lock has no extend."""
         if not isinstance(self._lock, Extendable):
             return
-        handle = self._recorder.invoke(self._process, F.EXTEND, hold.key, hold=hold.id)
+        handle = self.recorder.invoke(self.process, F.EXTEND, hold.key, hold=hold.id)
         outcome: Extended
         try:
             outcome = self._lock.extend(hold, self._pace.lease_ttl_s)
@@ -183,39 +209,21 @@ class Client:
             outcome = _unexpected(error)
         match outcome:
             case Granted(sent_ns=sent_ns, valid_until_ns=valid_until_ns):
-                self._recorder.complete(
+                self.recorder.complete(
                     handle,
                     Type.OK,
                     sent_ns=sent_ns,
                     valid_until_ns=NULL if valid_until_ns is None else valid_until_ns,
                 )
             case NotHeld():
-                self._recorder.complete(handle, Type.FAIL, error="not-held")
+                self.recorder.complete(handle, Type.FAIL, error="not-held")
             case Unknown(reason=reason):
                 self._unknown(handle, reason)
 
-    def _use(self, granted: Granted, keep: Keep, *, reads: bool) -> None:
-        hold, key = granted.hold, granted.hold.key
-        handle = self._recorder.invoke(self._process, F.READ, key, hold=hold.id)
-        version, applied_ns, _ = self._resource.read(key, hold.id)
-        self._recorder.complete(handle, Type.OK, value=version, applied_ns=applied_ns)
-        keep(granted)
-        if reads:
-            return
-        handle = self._recorder.invoke(self._process, F.WRITE, key, hold=hold.id, version=version)
-        made, applied_ns = self._resource.write(key, hold.id, version, granted.fence)
-        self._recorder.complete(
-            handle,
-            Type.OK,
-            value=made,
-            fence=NULL if granted.fence is None else granted.fence,
-            applied_ns=applied_ns,
-        )
-
     def _release(self, hold: Hold) -> None:
         began_ns = monotonic_ns()
-        handle = self._recorder.invoke(
-            self._process, F.RELEASE, hold.key, hold=hold.id, invoke_ns=began_ns
+        handle = self.recorder.invoke(
+            self.process, F.RELEASE, hold.key, hold=hold.id, invoke_ns=began_ns
         )
         try:
             outcome = self._lock.release(hold)
@@ -225,18 +233,18 @@ class Client:
         error_text: str | None = None
         match outcome:
             case Released():
-                ended_ns = self._recorder.complete(handle, Type.OK)
+                ended_ns = self.recorder.complete(handle, Type.OK)
             case NotHeld():
                 error_text = "not-held"
-                ended_ns = self._recorder.complete(handle, Type.FAIL, error=error_text)
+                ended_ns = self.recorder.complete(handle, Type.FAIL, error=error_text)
             case Unknown(reason=reason):
                 error_text = reason
                 ended_ns = self._unknown(handle, reason)
         self._report("release", (ended_ns - began_ns) / 1e6, error_text)
 
     def _unknown(self, handle: tuple[object, int], reason: str) -> int:
-        ended_ns = self._recorder.complete(handle, Type.INFO, error=reason)  # type: ignore[arg-type]
-        self._process = self._recorder.new_process()
+        ended_ns = self.recorder.complete(handle, Type.INFO, error=reason)  # type: ignore[arg-type]
+        self.process = self.recorder.new_process()
         return ended_ns
 
 

@@ -15,9 +15,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from history.op import Object
 from locks.registry import find
+from workloads.registry import find as find_workload
 
 AIMED_KEY = "aimed"
 VICTIM = 0  # the number of the victim's worker
@@ -86,6 +88,7 @@ class Load:
     logs: str
     control: str
     master_port: int
+    workload: str = "mutex"
     web_port: int | None = None
 
     @property
@@ -109,7 +112,7 @@ class Load:
         return self.clients + self.solo + self.rivals + 1
 
     def objects(self) -> dict[str, Object]:
-        """Every key of the load with its role, of the kind that the lock is."""
+        """Every key of the load with its role and its job, of the kind that the lock is."""
         system = find(self.lock)
         roles = {f"k{k}": "contended" for k in range(self.keys)}
         for kind, users in (("contended", self.clients), ("solo", self.solo)):
@@ -117,8 +120,10 @@ class Load:
             numbers = range(users * (self.workers + 1))
             roles |= {own_key(f"{kind}-{n}"): "own" for n in numbers}
         roles |= {AIMED_KEY: "aimed", FLOOR_KEY: "floor"}
+        asked = find_workload(self.workload)
+        more: dict[str, Any] = dict(asked.workload.describes(asked.options))
         return {
-            key: Object(kind=system.kind, permits=system.permits, role=role)
+            key: Object(kind=system.kind, permits=system.permits, role=role, **more)
             for key, role in roles.items()
         }
 

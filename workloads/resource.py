@@ -164,13 +164,19 @@ class Resource:
 
     def effect(
         self, key: str, hold: int, number: int, fence: int | None, *, once: bool
-    ) -> tuple[bool, int]:
-        """Does the thing ``number``. Returns (whether it was done, when that was decided)."""
-        how = ONCE if once else PLAINLY
-        _, at_ns, answer = self._ask(
-            F.EFFECT, key, hold, version=number, fence=_or_null(fence), number=number, how=how
+    ) -> tuple[bool, int, int]:
+        """Does the thing ``number``. Returns (whether it was done, the version that it met,
+        applied_ns)."""
+        version, at_ns, answer = self._ask(
+            F.EFFECT,
+            key,
+            hold,
+            version=number,
+            fence=_or_null(fence),
+            number=number,
+            how=ONCE if once else PLAINLY,
         )
-        return answer >= 0, at_ns
+        return answer >= 0, version, at_ns
 
     def deliver(self, key: str, copies: int) -> int:
         """The next message of a key; every message is delivered ``copies`` times."""

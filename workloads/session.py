@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from time import monotonic_ns
 from typing import Final
@@ -20,8 +21,10 @@ from history.recorder import Recorder
 from locks.base import Address, Observer
 from locks.base import Lock as LockClient
 from locks.registry import find
+from workloads.arrivals import Arrivals
 from workloads.control import Control
 from workloads.load import ENVIRONMENT, WORKER_ENVIRONMENT, Load
+from workloads.registry import find as find_workload
 
 POLL_S: Final = 0.005
 
@@ -33,6 +36,7 @@ class Session:
         self.load = load
         self.worker = worker
         self.system = find(load.lock)
+        self.asked = find_workload(load.workload)
         history = Path(load.history)
         if not started_by_bench:
             history = history / f"locust-{os.getpid()}"
@@ -73,6 +77,21 @@ class Session:
         pace = self.load.pace
         return self.system.connect(
             nodes, timeout_s=pace.client_timeout_s, ttl_s=pace.lease_ttl_s, observer=observer
+        )
+
+    @cached_property
+    def arrivals(self) -> Arrivals | None:
+        """This worker's share of an open load, from the contended phase on; None for a closed."""
+        rate = float(self.asked.options.get("rate", 0))
+        clients = self.load.allotment[self.worker].get("ContendedUser", 0)
+        if rate == 0 or clients == 0:
+            return None
+        return Arrivals(
+            rate * clients / self.load.clients,
+            str(self.asked.options["arrivals"]),
+            self.phase_end_ns(2),
+            f"{self.load.seed} {self.worker}",
+            late=self.worker / (self.load.workers + 1),
         )
 
     def wait_for_start(self) -> None:

@@ -1,10 +1,11 @@
-"""The Locust users of the workload ``mutex``. Each lives through the phases of ``workloads.load``.
+"""The Locust users of every workload. Each lives through the phases of ``workloads.load``.
 
 They work under Lockbench's own master and workers and under plain ``locust -f`` alike.
 """
 
 from __future__ import annotations
 
+import random
 import resource as rusage
 from collections.abc import Callable
 from functools import cache
@@ -15,6 +16,7 @@ from locust import User, constant, events, task
 from locust.env import Environment
 
 from locks.base import Granted
+from workloads.arrivals import Arrivals
 from workloads.client import Client
 from workloads.load import AIMED_KEY, FLOOR_KEY, own_key
 from workloads.session import POLL_S, Session
@@ -132,14 +134,39 @@ class ContendedUser(LockUser):
         self.paced(own_key(self.label), end_ns)
 
     def contended(self, end_ns: int) -> None:
-        load = self.session.load
-        # Numbers go worker by worker in steps; this counts the users of all workers in one row.
-        step = load.workers + 1
-        key = f"k{(self.number // step * load.workers + self.number % step - 1) % load.keys}"
+        self._draws = random.Random(f"{self.session.load.seed} {self.label}")
+        self._weights = [1 / (place + 1) for place in range(self.session.load.keys)]
+        arrivals = self.session.arrivals
+        if arrivals is not None:
+            self._arriving(arrivals, end_ns)
+            return
         pace = self.session.load.pace
         while monotonic_ns() < end_ns:
-            self.cycle(key, pace.hold_s)
+            self.cycle(self._key(), pace.hold_s)
             gevent.sleep(pace.think_s)
+
+    def _arriving(self, arrivals: Arrivals, end_ns: int) -> None:
+        """Serves what arrives; what is still waiting at the end of the phase is never begun."""
+        pace = self.session.load.pace
+        while (intended_ns := arrivals.take()) < end_ns:
+            self.session.sleep_until(intended_ns)
+            if monotonic_ns() >= end_ns:
+                return
+            arrivals.begun += 1
+            keep = self.client.hold_for(pace.hold_s)
+            self.count(self.client.cycle(self._key(), keep, intended_ns=intended_ns))
+
+    def _key(self) -> str:
+        """One of its own for good, or one drawn each time (Zipf: the n-th key with weight 1/n)."""
+        load, spread = self.session.load, self.session.asked.options.get("spread", "even")
+        if spread == "even":
+            # Numbers go worker by worker in steps; this counts the users of all workers in a row.
+            step = load.workers + 1
+            place = self.number // step * load.workers + self.number % step - 1
+            return f"k{place % load.keys}"
+        if spread == "uniform":
+            return f"k{self._draws.randrange(load.keys)}"
+        return f"k{self._draws.choices(range(load.keys), self._weights)[0]}"
 
 
 class SoloUser(LockUser):

@@ -46,8 +46,18 @@ def watch(here: Session, path: Path) -> None:
                 "machine_percent": psutil.cpu_percent(),
                 "lag_ms": [round(lag, 3) for lag in lags],
                 "cycles": dict(here.progress),
+                **_arrived(here, now_ns),
             }
             file.write(json.dumps(line) + "\n")
+
+
+def _arrived(here: Session, now_ns: int) -> dict[str, int]:
+    """How many jobs of an open load were due and begun so far."""
+    begun = here.control.start_ns != 0 and now_ns >= here.phase_end_ns(2)
+    if not begun or here.arrivals is None:
+        return {}
+    until_ns = min(now_ns, here.phase_end_ns(3))
+    return {"due": here.arrivals.due(until_ns), "begun": here.arrivals.begun}
 
 
 def main() -> None:

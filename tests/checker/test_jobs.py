@@ -147,6 +147,7 @@ def test_stale_charges_are_scored_under_every_policy() -> None:
     assert isinstance(scored, dict)
     assert scored["unfenced"]["stale_attempted"] == 2
     assert scored["unfenced"]["repeated_effects"] == 1
+    assert scored["unfenced"]["lost_updates"] == 1
     for policy in ("fence-on-write", "fence-on-read-and-write", "random-token-cas"):
         assert scored[policy]["stale_refused"] == 2, policy
         assert scored[policy]["repeated_effects"] == 0, policy

@@ -1,0 +1,77 @@
+"""Workloads are found by a scan, and what was asked of one is checked before anything starts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from bench import plan
+from bench.errors import BadInput, Unfit
+from bench.judge import FOLLOWS
+from checker.jobs import VERDICTS_OF
+from history.op import JOBS
+from locks.base import VERDICTS
+from workloads.registry import WorkloadError, declared, find
+
+
+def test_every_declared_workload_is_whole() -> None:
+    for name, workload in declared().items():
+        asked = find(name)
+        assert workload.name == name
+        assert workload.summary
+        plan.check(plan.make_case("redis-token", "none", seed=0, workload=name))
+        job = workload.describes(asked.options).get("job")
+        assert job is None or job in JOBS
+        reached = set(VERDICTS_OF[str(job)]) if job is not None else set()
+        assert set(workload.verdicts) <= reached | set(VERDICTS), name
+        assert reached <= set(workload.verdicts), f"{name} does not ask for its own verdict"
+
+
+def test_a_verdict_of_a_job_follows_from_those_of_its_lock() -> None:
+    """Or is never excused: then no lock has to declare anything for a new workload."""
+    of_jobs = {verdict for verdicts in VERDICTS_OF.values() for verdict in verdicts}
+    assert of_jobs - set(FOLLOWS) == {"lost-charge"}
+
+
+def test_parameters_are_chosen_by_name() -> None:
+    options = find("payment:idempotency=yes:rate=200").options
+    assert options["idempotency"] == "yes"
+    assert options["rate"] == 200
+    assert options["copies"] == 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("paymnt", "no workload is called 'paymnt'"),
+        ("payment:colour=red", "has no parameter 'colour'; its parameters: rate"),
+        ("payment:idempotency=maybe", "idempotency is one of no, yes"),
+        ("payment:copies=0", "copies is a number from 1 on"),
+        ("mutex:rate=nan", "rate is a number from 0 on"),
+        ("mutex:rate=fast", "rate is a number from 0 on"),
+        ("published:rate=3", "its parameters: none"),
+    ],
+)
+def test_what_does_not_exist_is_refused_with_the_remedy(spec: str, said: str) -> None:
+    with pytest.raises(WorkloadError, match=said):
+        find(spec)
+    with pytest.raises(BadInput):
+        plan.find_workload(spec)
+
+
+def test_a_workload_says_for_which_locks_it_is() -> None:
+    with pytest.raises(Unfit, match="inventory is not a workload for a semaphore lock"):
+        plan.make_case("zookeeper-semaphore", "none", seed=0, workload="inventory")
+
+
+def test_a_workload_without_faults_refuses_them() -> None:
+    case = plan.make_case("redis-token", "kill", seed=0, workload="published")
+    with pytest.raises(BadInput, match="knows no faults"):
+        plan.check(case)
+
+
+def test_declarations_do_not_bring_locust_into_the_bench() -> None:
+    code = "import sys, workloads.registry as r; r.declared(); sys.exit('locust' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

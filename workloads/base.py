@@ -1,0 +1,88 @@
+"""The contract of a workload: what clients do with a lock, and what must come of it.
+
+A workload is one file in ``workloads/jobs``: a ``Job`` and its declaration ``WORKLOAD``. Any lock
+can be run under it. The phases, the solo clients, the rivals and the victim are the same for all of
+them (``workloads.users``), so that every fault finds what it is aimed at; a workload says what a
+client does while it holds the lock.
+
+What a verdict needs stands in the history: the job of every key (``describes``), and the reads,
+writes and effects that were done (``checker.jobs`` judges them; it knows nothing of this package).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from history.op import NULL
+
+if TYPE_CHECKING:
+    from workloads.resource import Resource
+    from workloads.use import Use
+
+Options = Mapping[str, float | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """Something about a workload that may be chosen: ``name:parameter=value``. Without ``choices``
+    it is a number of at least ``least``."""
+
+    summary: str
+    default: float | str
+    choices: tuple[str, ...] = ()
+    least: float = 0.0
+
+
+# How clients come and where they go; most workloads have these.
+LOAD: Final[Mapping[str, Parameter]] = {
+    "rate": Parameter("jobs per second that arrive (open); 0: as fast as they can (closed)", 0),
+    "arrivals": Parameter("how they arrive", "poisson", ("poisson", "constant")),
+    "hold": Parameter("how long holds last", "fixed", ("fixed", "exponential", "heavy")),
+    "spread": Parameter("which key they ask for", "even", ("even", "uniform", "zipf")),
+}
+
+
+class Job:
+    """What one client does under a lock, again and again. One object per client; it may keep state
+    of its own between two cycles. ``reads_share``: of the cycles, where the lock can be shared."""
+
+    reads_share = 0.0
+
+    def begin(self, resource: Resource, key: str) -> int:
+        """Before the lock is asked for: the number of the thing to be done, NULL if it has none."""
+        return NULL
+
+    def work(self, use: Use) -> None:
+        """Under the lock. Calls ``use.keep`` once where the time of a hold is to be spent."""
+        raise NotImplementedError
+
+    def end(self, resource: Resource, key: str, thing: int, *, done: bool) -> None:
+        """Afterwards, whether or not the lock was granted."""
+
+
+def nothing(_: Options) -> Mapping[str, object]:
+    """Nothing more is said of the keys."""
+    return {}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The declaration. ``verdicts`` are those that its histories must reach beside the ones about
+    the lock alone; ``describes`` says of its keys what the verdicts need (fields of
+    ``history.op.Object``); ``pace`` and ``shape`` change the usual load (``workloads.load.Pace``;
+    ``clients`` and ``keys``). ``timed``: every job is recorded as a whole, beside its operations.
+    """
+
+    name: str
+    summary: str
+    job: Callable[[Options], Job]
+    verdicts: tuple[str, ...]
+    parameters: Mapping[str, Parameter] = field(default_factory=lambda: LOAD)
+    describes: Callable[[Options], Mapping[str, object]] = nothing
+    pace: Callable[[Options], Mapping[str, float]] = lambda _: {}
+    shape: Mapping[str, int] = field(default_factory=dict)
+    kinds: tuple[str, ...] = ("mutex", "reentrant", "read-write", "semaphore")
+    timed: bool = True
+    faulted: bool = True

@@ -1,0 +1,61 @@
+"""``payment``: orders of an account are charged, each exactly once, though messages arrive twice.
+
+A consumer takes a message, locks the account, looks whether the order is paid, takes its time,
+charges it (an effect that cannot be taken back), marks it as paid and releases. Every message is
+delivered ``copies`` times, and again when its consumer did not get the lock. A consumer that goes
+on after its hold charges what another has charged meanwhile (``charged-twice``), unless the
+processor is given an idempotency key (``idempotency=yes``) and refuses the second.
+
+The named scenario of the 47 ms: ``--workload payment --fault partition-47ms`` strikes the victim's
+hold between the look and the charge.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from workloads.base import LOAD, Job, Options, Parameter, Workload
+from workloads.resource import Resource
+from workloads.use import Use
+
+YES: Final = "yes"
+
+
+class Payment(Job):
+    """One consumer of messages."""
+
+    def __init__(self, options: Options) -> None:
+        self._copies = int(options["copies"])
+        self._once = options["idempotency"] == YES
+
+    def begin(self, resource: Resource, key: str) -> int:
+        """The next order of the account."""
+        return resource.deliver(key, self._copies)
+
+    def work(self, use: Use) -> None:
+        account, paid = use.read(use.thing)
+        if paid:
+            return
+        use.keep()
+        use.effect(use.thing, once=self._once)
+        use.write(account, use.thing)
+
+    def end(self, resource: Resource, key: str, thing: int, *, done: bool) -> None:
+        """What was not worked on is delivered again."""
+        if not done:
+            resource.hand_back(key, thing)
+
+
+WORKLOAD = Workload(
+    name="payment",
+    summary="orders are charged exactly once, though messages are delivered twice",
+    job=Payment,
+    verdicts=("stale-holder", "lost-update", "charged-twice", "lost-charge"),
+    parameters={
+        **LOAD,
+        "copies": Parameter("how often every message is delivered", 2, least=1),
+        "idempotency": Parameter("whether charges carry a key", "no", ("no", YES)),
+    },
+    describes=lambda _: {"job": "payment"},
+    kinds=("mutex", "reentrant", "read-write"),
+)

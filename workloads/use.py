@@ -1,0 +1,90 @@
+"""What a job may do under a hold: use the guarded resource, and spend its time. Everything is
+recorded as it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from history.op import NULL, F, Type
+from locks.base import Granted
+from workloads.resource import PLAINLY
+
+if TYPE_CHECKING:
+    from workloads.client import Client
+
+# Spends the time of a hold.
+Keep = Callable[[Granted], None]
+
+
+class Use:
+    """One hold of one client. ``thing`` is the number that its job gave out, ``reads`` whether it
+    is held for reading alone, ``guarded`` whether it keeps everybody else out."""
+
+    __slots__ = ("_client", "_keep", "granted", "guarded", "reads", "thing")
+
+    def __init__(
+        self,
+        client: Client,
+        granted: Granted,
+        keep: Keep,
+        *,
+        thing: int,
+        reads: bool,
+        guarded: bool,
+    ) -> None:
+        self._client = client
+        self._keep = keep
+        self.granted = granted
+        self.thing = thing
+        self.reads = reads
+        self.guarded = guarded
+
+    def keep(self) -> None:
+        """Takes the time that a hold takes."""
+        self._keep(self.granted)
+
+    def read(self, number: int = NULL, *, how: int = PLAINLY) -> tuple[int, int]:
+        """Returns the version found and what was asked for (see ``Resource.read``)."""
+        client, hold = self._client, self.granted.hold
+        handle = client.recorder.invoke(client.process, F.READ, hold.key, hold=hold.id)
+        version, applied_ns, answer = client.resource.read(hold.key, hold.id, number, how=how)
+        client.recorder.complete(handle, Type.OK, value=version, applied_ns=applied_ns)
+        return version, answer
+
+    def write(self, version: int, number: int = NULL) -> int:
+        """Writes on top of a version that was read, marks a number. Returns the version made."""
+        client, hold, fence = self._client, self.granted.hold, self.granted.fence
+        handle = client.recorder.invoke(
+            client.process, F.WRITE, hold.key, hold=hold.id, version=version
+        )
+        made, applied_ns = client.resource.write(hold.key, hold.id, version, fence, number)
+        client.recorder.complete(
+            handle,
+            Type.OK,
+            value=made,
+            fence=NULL if fence is None else fence,
+            applied_ns=applied_ns,
+        )
+        return made
+
+    def effect(self, thing: int, *, once: bool = False) -> bool:
+        """Does a thing; returns whether it was done. Refused only ``once``, when it was before."""
+        client, hold, fence = self._client, self.granted.hold, self.granted.fence
+        handle = client.recorder.invoke(
+            client.process, F.EFFECT, hold.key, hold=hold.id, version=thing
+        )
+        done, version, applied_ns = client.resource.effect(
+            hold.key, hold.id, thing, fence, once=once
+        )
+        if not done:
+            client.recorder.complete(handle, Type.FAIL, error="no-effect: done already")
+            return False
+        client.recorder.complete(
+            handle,
+            Type.OK,
+            value=version,
+            fence=NULL if fence is None else fence,
+            applied_ns=applied_ns,
+        )
+        return True
