@@ -11,9 +11,11 @@ Does not guarantee: what ``redis-token`` does not.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from locks.base import Expectation, System
 from locks.library import Library
-from locks.redis_expectations import LEASE, LOCK_DOC, PERSISTENCE_DOC, WIPED
+from locks.redis_expectations import LEASE, LOCK_DOC, PERSISTENCE_DOC, WIPED, Faults
 
 DOC = "https://redis.readthedocs.io/en/stable/lock.html"
 _NEVER_ENDS = f"{DOC}: 'timeout … By default, it will remain locked until release() is called'"
@@ -36,54 +38,55 @@ OUTCOMES = {
     "extend() raised anything else": "Unknown",
 }
 
-_PLAIN = Library("redis_py", extends=False)
+# A key without a time to live: nobody loses it by being late, and nobody gets it from the dead.
+NO_LEASE: Faults = {
+    **dict.fromkeys(
+        (
+            "client-pause",
+            "client-gc",
+            "client-kill",
+            "client-clock-jump",
+            "pause",
+            "partition-drop",
+            "partition-stall",
+            "partition-reject",
+            "reset",
+            "reply-lost",
+            "clock-jump",
+            "clock-drift",
+            "clock-strobe",
+        ),
+        _HOLDS,
+    ),
+    **dict.fromkeys(("kill", "restart", "rolling-restart", "power-loss"), _MAY_FORGET),
+    "wipe": WIPED,
+}
+
+_PLAIN = Library("redis_py")
 _SAFE = Library("redis_py", safe=True, extends=True)
 
+_SYSTEM = System(
+    name="redis-py",
+    topologies=("redis",),
+    family="redis",
+    fence=None,
+    waits_by="polling every 100 ms",
+    source=DOC,
+    connect=_PLAIN.connect,
+    prepare=_PLAIN.prepare,
+    outcomes=OUTCOMES,
+    expectations=NO_LEASE,
+    limited=False,
+)
+
 SYSTEMS = (
-    System(
-        name="redis-py",
-        topologies=("redis",),
-        family="redis",
-        fence=None,
-        waits_by="polling every 100 ms",
-        source=DOC,
-        connect=_PLAIN.connect,
-        prepare=_PLAIN.prepare,
-        outcomes=OUTCOMES,
-        expectations={
-            **dict.fromkeys(
-                (
-                    "client-pause",
-                    "client-gc",
-                    "client-kill",
-                    "client-clock-jump",
-                    "pause",
-                    "partition-drop",
-                    "partition-stall",
-                    "partition-reject",
-                    "reset",
-                    "reply-lost",
-                    "clock-jump",
-                    "clock-drift",
-                    "clock-strobe",
-                ),
-                _HOLDS,
-            ),
-            **dict.fromkeys(("kill", "restart", "rolling-restart", "power-loss"), _MAY_FORGET),
-            "wipe": WIPED,
-        },
-        limited=False,
-    ),
-    System(
+    _SYSTEM,
+    replace(
+        _SYSTEM,
         name="redis-py-safe",
-        topologies=("redis",),
-        family="redis",
-        fence=None,
-        waits_by="polling every 100 ms",
-        source=DOC,
         connect=_SAFE.connect,
         prepare=_SAFE.prepare,
-        outcomes=OUTCOMES,
         expectations=LEASE,
+        limited=True,
     ),
 )

@@ -25,11 +25,9 @@ from lockbench_sidecar import (
     Setup,
     serve,
 )
-from redis.backoff import NoBackoff
 from redis.exceptions import LockError
 from redis.lock import Lock
-from redis.retry import Retry
-from redis_sends import Sends, noting
+from redis_sends import Sends, noting, settings
 
 
 class RedisPy(Client):
@@ -39,14 +37,7 @@ class RedisPy(Client):
         self._safe = setup.safe
         self._sends = Sends()
         ((host, port),) = setup.nodes
-        settings: dict[str, Any] = {}
-        if setup.safe:
-            settings = {
-                "socket_timeout": setup.timeout_s,
-                "socket_connect_timeout": setup.timeout_s,
-                "retry": Retry(NoBackoff(), 0),
-            }
-        self._redis = noting(redis.Redis(host, port, **settings), self._sends)
+        self._redis = noting(redis.Redis(host, port, **settings(setup)), self._sends)
         self._holds: dict[str, Lock] = {}
 
     def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:

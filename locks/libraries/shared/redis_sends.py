@@ -1,4 +1,5 @@
-"""When a thread last sent a command that takes or lengthens a lock on Redis.
+"""redis-py's client as the adapters of its locks use it, and when it last sent a command that takes
+or lengthens a lock.
 
 The libraries do not tell, and the promise of a grant begins there (``locks/base.py``). redis-py
 lets its user choose the class of a connection; this one notes the time and sends.
@@ -11,6 +12,9 @@ import time
 from typing import Any
 
 import redis
+from lockbench_sidecar import Setup
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 NOTED = frozenset({"SET", "EVAL", "EVALSHA"})
 
@@ -46,3 +50,15 @@ def noting(client: redis.Redis, sends: Sends) -> redis.Redis:
 
     pool.connection_class = Noting
     return client
+
+
+def settings(setup: Setup) -> dict[str, Any]:
+    """How a client is made: as it comes, or ``safe`` without retries and with the client timeout on
+    every request."""
+    if not setup.safe:
+        return {}
+    return {
+        "socket_timeout": setup.timeout_s,
+        "socket_connect_timeout": setup.timeout_s,
+        "retry": Retry(NoBackoff(), 0),
+    }
