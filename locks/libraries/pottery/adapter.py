@@ -1,0 +1,87 @@
+"""pottery's ``Redlock``, as its user drives it.
+
+Defaults: ``Redlock(key=…, masters=…)``, so 10 s of time to live, three extensions, no exceptions
+for errors of nodes, and redis-py's ten retries. ``safe``: the lease as ``auto_release_time``,
+``raise_on_redis_errors``, no retries, and a tenth of the lease for each request.
+
+The promise is what the library counts: from the beginning of the round, less its drift. An
+``extend`` that returns is counted from its call, for the library subtracts nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from lockbench_sidecar import (
+    Acquired,
+    Client,
+    Denied,
+    Extended,
+    Freed,
+    Granted,
+    NotHeld,
+    Released,
+    Setup,
+    serve,
+)
+from pottery import ExtendUnlockedLock, Redlock, ReleaseUnlockedLock
+from redis_sends import settings
+from rounds import Node, Rounds
+
+NODE_TIMEOUT_SHARE = 0.1  # of the lease
+
+
+class Pottery(Client):
+    """One client: one ``Redis`` object per node, one ``Redlock`` per hold."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._safe = setup.safe
+        self._rounds = Rounds()
+        how = settings(replace(setup, timeout_s=NODE_TIMEOUT_SHARE * setup.ttl_s))
+        self._masters = {Node(host, port, rounds=self._rounds, **how) for host, port in setup.nodes}
+        self._holds: dict[str, Redlock] = {}
+
+    def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
+        """``acquire`` of a new lock object."""
+        how: dict[str, Any] = {}
+        if self._safe:
+            how = {"auto_release_time": ttl_s, "raise_on_redis_errors": True}
+        lock = Redlock(key=key, masters=self._masters, **how)
+        self._rounds.clear()
+        if not (lock.acquire(timeout=wait_s) if wait_s > 0 else lock.acquire(blocking=False)):
+            return Denied("gave-up: acquire() returned False" if wait_s > 0 else "held")
+        self._holds[hold] = lock
+        until_ns = self._rounds.valid_until_ns(lock.auto_release_time)
+        return Granted(self._rounds.began_ns, until_ns)
+
+    def release(self, key: str, hold: str) -> Freed:
+        """``release``: ReleaseUnlockedLock says that it was not held any more."""
+        lock = self._holds.pop(hold, None)
+        if lock is None:
+            return NotHeld()
+        try:
+            lock.release()
+        except ReleaseUnlockedLock:
+            return NotHeld()
+        return Released()
+
+    def extend(self, key: str, hold: str, ttl_s: float) -> Extended:
+        """``extend``: by the time to live that the lock was made with."""
+        lock = self._holds[hold]
+        began_ns = time.monotonic_ns()
+        try:
+            lock.extend()
+        except ExtendUnlockedLock:
+            return NotHeld()
+        return Granted(began_ns, began_ns + int(lock.auto_release_time * 1e9))
+
+    def close(self) -> None:
+        """Drops the connections."""
+        for master in self._masters:
+            master.close()
+
+
+if __name__ == "__main__":
+    serve("pottery", Pottery)

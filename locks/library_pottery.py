@@ -1,0 +1,71 @@
+"""pottery's ``Redlock`` (https://github.com/brainix/pottery#redlock), from its package.
+
+``pottery`` is ``Redlock(key=…, masters=…)``: 10 s of time to live, which is the lease of its cases,
+and redis-py's retries. ``pottery-safe`` sets the lease, exceptions for errors, no retries and a
+limit for every request.
+
+Does not guarantee: what ``redlock`` does not. ``extend`` does not look at the clock: when answers
+are late it returns normally though no key is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from locks import redlock
+from locks.base import Expectation, System
+from locks.library import Library
+from locks.redis_expectations import LOCK_DOC, but
+
+DOC = "https://github.com/brainix/pottery#redlock"
+_RETRIED = (
+    f"{LOCK_DOC}#performance-crash-recovery-and-fsync: a restarted node that forgot a grant gives "
+    "it away again; but pottery leaves slow nodes to its threads, whose retries of SET may take a "
+    "node again that has come back"
+)
+
+# What the library says to its user, and what the user must take it for.
+OUTCOMES = {
+    "acquire() returned True": "Granted",
+    "acquire(blocking=False) returned False": "Denied: held",
+    "acquire(timeout=…) returned False": "Denied: gave-up",
+    "acquire() raised anything": "Unknown",
+    "release() returned": "Released",
+    "release() raised ReleaseUnlockedLock": "NotHeld",
+    "release() raised anything else": "Unknown",
+    "extend() returned": "Granted",
+    "extend() raised ExtendUnlockedLock": "NotHeld",
+    "extend() raised anything else": "Unknown",
+}
+
+_PLAIN = Library("pottery", extends=True)
+_SAFE = Library("pottery", safe=True, extends=True)
+
+_SYSTEM = System(
+    name="pottery",
+    topologies=("redlock",),
+    family="redis",
+    fence=None,
+    waits_by="polling, pauses of up to 200 ms",
+    source=DOC,
+    connect=_PLAIN.connect,
+    prepare=_PLAIN.prepare,
+    outcomes=OUTCOMES,
+    expectations=but(
+        redlock.EXPECTATIONS,
+        wipe={"double-grant": Expectation("may-break", _RETRIED, "documented-limit")},
+    ),
+    pace={"lease_ttl_s": 10.0},
+)
+
+SYSTEMS = (
+    _SYSTEM,
+    replace(
+        _SYSTEM,
+        name="pottery-safe",
+        connect=_SAFE.connect,
+        prepare=_SAFE.prepare,
+        expectations=redlock.EXPECTATIONS,
+        pace={},
+    ),
+)
