@@ -1,0 +1,88 @@
+"""redlock-ng's ``Redlock``, as its user drives it.
+
+Defaults: ``Redlock(RedlockConfig(masters=…))``, so 0.1 s for each request and four attempts; the
+user always says the time to live. ``with`` hands out a lock object even without a lock; its
+documentation looks at ``valid``, and so does this adapter. The library waits for ever or not at
+all, so a wait asks again until it is over. ``safe``: one attempt (``retry_count=0``).
+
+``release`` returns nothing and hides every error: whoever calls it must take it for released.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from lockbench_sidecar import (
+    Acquired,
+    Client,
+    Denied,
+    Extended,
+    Freed,
+    Granted,
+    NotHeld,
+    Released,
+    Setup,
+    Unknown,
+    serve,
+)
+from redlock import Redlock, RedlockConfig
+from rounds import Node, Rounds
+
+
+class RedlockNg(Client):
+    """One client: one ``Redlock``."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._rounds = Rounds()
+        config = RedlockConfig(masters=[f"redis://{host}:{port}/0" for host, port in setup.nodes])
+        self._manager = Redlock(config, retry_count=0) if setup.safe else Redlock(config)
+        self._manager.client.instances = [
+            Node(
+                host,
+                port,
+                socket_timeout=config.socket_timeout,
+                socket_connect_timeout=config.socket_connect_timeout,
+                rounds=self._rounds,
+                first=number == 0,
+            )
+            for number, (host, port) in enumerate(setup.nodes)
+        ]
+        self._holds: dict[str, Any] = {}
+
+    def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
+        """``with manager.lock(…) as lock`` until ``lock.valid``."""
+        over = time.monotonic() + wait_s
+        while True:
+            self._rounds.clear()
+            context = self._manager.lock(key, int(ttl_s * 1000))
+            lock = context.__enter__()
+            if lock.valid:
+                self._holds[hold] = context
+                return Granted(self._rounds.began_ns, self._rounds.valid_until_ns(ttl_s))
+            if time.monotonic() >= over:
+                return Denied("gave-up: lock.valid is False" if wait_s > 0 else "held")
+
+    def release(self, key: str, hold: str) -> Freed:
+        """The end of the ``with``."""
+        context = self._holds.pop(hold, None)
+        if context is None:
+            return NotHeld()
+        context.__exit__(None, None, None)
+        return Released()
+
+    def extend(self, key: str, hold: str, ttl_s: float) -> Extended:
+        """``extend``: False says that no majority did it, not why."""
+        began_ns = time.monotonic_ns()
+        if not self._manager.extend(self._holds[hold].lock_obj, int(ttl_s * 1000)):
+            return Unknown("extend() returned False")
+        return Granted(began_ns, began_ns + int(ttl_s * 1e9))
+
+    def close(self) -> None:
+        """Drops the connections."""
+        for instance in self._manager.client.instances:
+            instance.close()
+
+
+if __name__ == "__main__":
+    serve("redlock-ng", RedlockNg)

@@ -1,0 +1,61 @@
+"""redlock-ng's ``Redlock`` (https://pypi.org/project/redlock-ng/), from its package.
+
+``redlock-ng`` is ``Redlock(RedlockConfig(masters=…))``: nodes one after the other, 0.1 s each, four
+attempts. Its user always says the time to live; here it is the lease. ``redlock-ng-safe`` makes one
+attempt.
+
+``with`` runs its block without the lock too, and hands out ``valid=False``; its documentation looks
+at that, and so does this lock. Whoever does not look runs unlocked.
+
+Does not guarantee: what ``redlock`` does not. It measures an attempt by the wall clock. ``extend``
+does not measure at all: when nodes are slow it returns True though no key is left. ``release`` says
+nothing, whatever happened.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from locks import redlock
+from locks.base import System
+from locks.library import Library
+
+DOC = "https://pypi.org/project/redlock-ng/"
+
+# What the library says to its user, and what the user must take it for.
+OUTCOMES = {
+    "lock.valid is True": "Granted",
+    "lock.valid is False, one try": "Denied: held",
+    "lock.valid is False, the wait is over": "Denied: gave-up",
+    "release() returned": "Released",
+    "extend() returned True": "Granted",
+    "extend() returned False": "Unknown",
+    "anything raised": "Unknown",
+}
+
+_PLAIN = Library("redlock_ng", extends=True)
+_SAFE = Library("redlock_ng", safe=True, extends=True)
+
+_SYSTEM = System(
+    name="redlock-ng",
+    topologies=("redlock",),
+    family="redis",
+    fence=None,
+    waits_by="polling, four attempts with pauses of 100 to 300 ms, again and again",
+    source=DOC,
+    connect=_PLAIN.connect,
+    prepare=_PLAIN.prepare,
+    outcomes=OUTCOMES,
+    expectations=redlock.EXPECTATIONS,
+)
+
+SYSTEMS = (
+    _SYSTEM,
+    replace(
+        _SYSTEM,
+        name="redlock-ng-safe",
+        waits_by="polling, pauses of 100 to 300 ms",
+        connect=_SAFE.connect,
+        prepare=_SAFE.prepare,
+    ),
+)
