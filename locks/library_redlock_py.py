@@ -1,0 +1,42 @@
+"""redlock-py's ``Redlock`` (https://github.com/SPSCommerce/redlock-py), from its package, at its
+defaults: a lock that is known to be bad.
+
+One of five nodes down is enough: ``lock`` has a majority, and raises MultipleRedlockException all
+the same; the keys stay on the other four until their time is over, and nobody gets the lock. Its
+user always says the time to live; here it is the lease.
+
+Does not guarantee: progress with a majority, which Redlock promises; what ``redlock`` does not. It
+measures an attempt by the wall clock. ``unlock`` says nothing, whatever happened.
+"""
+
+from __future__ import annotations
+
+from locks import redlock
+from locks.base import System
+from locks.library import Library
+
+DOC = "https://github.com/SPSCommerce/redlock-py"
+
+_LIBRARY = Library("redlock_py")
+
+SYSTEM = System(
+    name="redlock-py",
+    topologies=("redlock",),
+    family="redis",
+    fence=None,
+    waits_by="polling, three attempts with pauses of 200 ms, again and again",
+    source=DOC,
+    connect=_LIBRARY.connect,
+    prepare=_LIBRARY.prepare,
+    # What the library says to its user, and what the user must take it for.
+    outcomes={
+        "lock() returned a Lock": "Granted",
+        "lock() returned False, one try": "Denied: held",
+        "lock() returned False, the wait is over": "Denied: gave-up",
+        "lock() raised MultipleRedlockException": "Unknown",
+        "lock() raised anything else": "Unknown",
+        "unlock() returned": "Released",
+        "unlock() raised anything": "Unknown",
+    },
+    expectations=redlock.EXPECTATIONS,
+)
