@@ -1,0 +1,81 @@
+"""python-redis-lock's ``Lock`` (https://python-redis-lock.readthedocs.io), from its package.
+
+``python-redis-lock`` is ``Lock(client, name)``: no time to live. ``python-redis-lock-safe`` sets
+the lease as ``expire`` in whole seconds, ``auto_renewal``, no retries, and a limit for requests.
+
+The renewal thread of the library dies of its first error. Then the key runs out, somebody else gets
+it, and the holder is told nothing.
+
+Does not guarantee: what ``redis-token`` does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from locks.base import Expectation, System
+from locks.library import Library
+from locks.library_redis_py import NO_LEASE
+from locks.redis_expectations import LEASE, everywhere
+
+DOC = "https://python-redis-lock.readthedocs.io/en/latest/readme.html"
+_NOT_TOLD = (
+    "https://github.com/ionelmc/python-redis-lock/blob/master/src/redis_lock/__init__.py: "
+    "_lock_renewer() calls extend() without catching anything, and nobody looks at its thread"
+)
+
+# What the library says to its user, and what the user must take it for.
+OUTCOMES = {
+    "acquire() returned True": "Granted",
+    "acquire(blocking=False) returned False": "Denied: held",
+    "acquire(timeout=…) returned False": "Denied: gave-up",
+    "acquire() raised anything": "Unknown",
+    "release() returned": "Released",
+    "release() raised NotAcquired": "NotHeld",
+    "release() raised anything else": "Unknown",
+    "extend() raised NotAcquired": "NotHeld",
+    "extend() raised anything else": "Unknown",
+}
+
+_PLAIN = Library("python_redis_lock")
+_SAFE = Library("python_redis_lock", safe=True, extends=True)
+
+_SYSTEM = System(
+    name="python-redis-lock",
+    topologies=("redis",),
+    family="redis",
+    fence=None,
+    waits_by="BLPOP of a signal",
+    source=DOC,
+    connect=_PLAIN.connect,
+    prepare=_PLAIN.prepare,
+    outcomes=OUTCOMES,
+    expectations=NO_LEASE,
+    limited=False,
+)
+
+SYSTEMS = (
+    _SYSTEM,
+    replace(
+        _SYSTEM,
+        name="python-redis-lock-safe",
+        connect=_SAFE.connect,
+        prepare=_SAFE.prepare,
+        expectations={
+            **LEASE,
+            **everywhere(
+                {
+                    fault: LEASE.get(fault, {})
+                    for fault in ("pause", "partition-drop", "partition-stall", "reply-lost")
+                },
+                {
+                    "stale-holder": Expectation("may-break", _NOT_TOLD, "defect"),
+                    "lost-update": Expectation("may-break", _NOT_TOLD, "defect"),
+                },
+                "reset",
+                "partition-reject",
+            ),
+        },
+        limited=True,
+    ),
+)
