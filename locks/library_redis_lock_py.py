@@ -1,0 +1,61 @@
+"""redis-lock-py's ``RedisLock`` (https://pypi.org/project/redis-lock-py/), from its package.
+
+``redis-lock-py`` is ``RedisLock(client, name)``: no time to live. ``redis-lock-py-safe`` sets the
+lease as ``expire_timeout`` in whole seconds, no retries, and a limit for every request. Its waits
+are measured by the wall clock.
+
+Does not guarantee: what ``redis-token`` does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from locks.base import System
+from locks.library import Library
+from locks.library_redis_py import NO_LEASE
+from locks.redis_expectations import LEASE
+
+DOC = "https://pypi.org/project/redis-lock-py/"
+
+# What the library says to its user, and what the user must take it for.
+OUTCOMES = {
+    "acquire() returned True": "Granted",
+    "acquire() returned False, one try": "Denied: held",
+    "acquire() returned False, the wait is over": "Denied: gave-up",
+    "acquire() raised anything": "Unknown",
+    "release() returned": "Released",
+    "release() raised LockNotOwnedError": "NotHeld",
+    "release() raised anything else": "Unknown",
+    "extend() raised ExtendFailedError": "NotHeld",
+    "extend() raised anything else": "Unknown",
+}
+
+_PLAIN = Library("redis_lock_py")
+_SAFE = Library("redis_lock_py", safe=True, extends=True)
+
+_SYSTEM = System(
+    name="redis-lock-py",
+    topologies=("redis",),
+    family="redis",
+    fence=None,
+    waits_by="publish and subscribe",
+    source=DOC,
+    connect=_PLAIN.connect,
+    prepare=_PLAIN.prepare,
+    outcomes=OUTCOMES,
+    expectations=NO_LEASE,
+    limited=False,
+)
+
+SYSTEMS = (
+    _SYSTEM,
+    replace(
+        _SYSTEM,
+        name="redis-lock-py-safe",
+        connect=_SAFE.connect,
+        prepare=_SAFE.prepare,
+        expectations=LEASE,
+        limited=True,
+    ),
+)
