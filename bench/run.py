@@ -16,6 +16,7 @@ from typing import Any
 
 from bench import interruption
 from bench.errors import Ending
+from bench.footprint import Meter, Reading, footprint
 from bench.judge import AT_THE_RESOURCE, judge
 from bench.plan import PUBLISHED, WORKERS, Case, expected_of, find_workload, topology_of
 from bench.progress import Progress
@@ -44,6 +45,8 @@ DRAIN_S = 2.0
 LINK_ROUNDS = 300
 # Solo clients and rivals beside the contending ones.
 EXTRAS = 2
+# Phases as they are shown.
+FLOOR, OWN, CONTENDED, END = "floor", "own keys", "contended", "end"
 # More than a clock that is being slewed strays in a case.
 CLOCK_STEP_S_MAX = 0.1
 
@@ -126,6 +129,7 @@ class _Scene:
     unable: str | None = None
     link_us: dict[str, float] = field(default_factory=dict)
     floor_cpu_ns: int = 0
+    readings: Mapping[str, Reading] = field(default_factory=dict)
     clearing: threading.Thread | None = None
 
 
@@ -179,7 +183,8 @@ def _under_load(scene: _Scene, fleet: Fleet, cluster: Cluster, progress: Progres
     end_ns = start_ns + int(1e9 * phases.total_s)
     stop = threading.Event()
     played: list[Played] = []
-
+    meter = Meter(cluster)
+    scene.readings = meter.readings
     grip = Grip(fleet)
 
     def conduct(injection: Injection) -> None:
@@ -201,9 +206,14 @@ def _under_load(scene: _Scene, fleet: Fleet, cluster: Cluster, progress: Progres
     try:
         while (now_ns := time.monotonic_ns()) < end_ns:
             interruption.check()
-            progress.phase(_phase_at(now_ns - start_ns, case), left_s=(end_ns - now_ns) / 1e9)
+            phase = _phase_at(now_ns - start_ns, case)
+            progress.phase(phase, left_s=(end_ns - now_ns) / 1e9)
+            if phase != FLOOR:
+                meter.read(phase)
             fleet.check()
             time.sleep(POLL_S)
+        if not case.injections:
+            meter.read(END)
     finally:
         stop.set()
         _join(*nemesis)
@@ -231,10 +241,9 @@ def _undisturbed_ns(case: Case) -> int:
 
 
 def _phase_at(elapsed_ns: int, case: Case) -> str:
-    phases = case.phases
-    if elapsed_ns < phases.floor_s * 1e9:
-        return "floor"
-    return "own keys" if elapsed_ns < _undisturbed_ns(case) else "contended"
+    if elapsed_ns < case.phases.floor_s * 1e9:
+        return FLOOR
+    return OWN if elapsed_ns < _undisturbed_ns(case) else CONTENDED
 
 
 def load_of(
@@ -311,6 +320,8 @@ def _document(
         if scene.unable is not None:
             seen = Exposure(False, (scene.unable,))
         document |= _numbers(scene, history)
+        spans = {"own": (OWN, CONTENDED), "contended": (CONTENDED, END)}
+        document["footprint"] = footprint(scene.readings, spans, history)
         document |= report.to_json()
         document |= _availability(report)
     observed = {} if report is None else {v: r.result for v, r in report.verdicts.items()}

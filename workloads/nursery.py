@@ -24,11 +24,9 @@ from typing import Any, Final
 
 import psutil
 
-from clusters import owner
-from clusters.clients import started_by
 from clusters.owner import die_with_parent, me
 
-RUN_ENVIRONMENT: Final = owner.RUN_ENVIRONMENT
+RUN_ENVIRONMENT: Final = "LOCKBENCH_RUN"
 MODULES: Final = ("workloads.master", "workloads.worker")
 
 
@@ -39,13 +37,11 @@ def run_mark(run_id: str) -> str:
 
 class Child:
     """A process that is not ours to wait for, held by a descriptor so that its number cannot come
-    to mean another one. It leads a group: the processes that it starts (sidecars) belong to it, and
-    those that it has started in containers are told what the group is told."""
+    to mean another one. It leads a group: the processes that it starts (sidecars) belong to it."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self._descriptor = os.pidfd_open(pid)
-        self._contained: list[psutil.Process] = []
 
     def alive(self) -> bool:
         """Whether it has not ended."""
@@ -61,15 +57,11 @@ class Child:
         if self.alive():
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
-        for process in self._contained:
-            with suppress(psutil.NoSuchProcess):
-                process.send_signal(number)
 
     def started(self) -> list[psutil.Process]:
         """The processes it has started itself and that live."""
         try:
-            self._contained = started_by(self.pid)
-            return psutil.Process(self.pid).children() + self._contained
+            return psutil.Process(self.pid).children()
         except psutil.NoSuchProcess:
             return []
 
