@@ -1,7 +1,8 @@
 """Judges the load generator: were its numbers limited by itself?
 
 A worker that used most of a core, or whose event loop lagged, measured itself and not the lock: the
-case's *numbers* are void then, never its verdicts. Seconds that a fault touches do not count.
+case's *numbers* are void then, never its verdicts. Seconds that a fault touches do not count. Jobs
+of an open load that were due and never begun are in no quantile, so too many of them void it too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import numpy as np
 
 from history.op import Fault
 
+# Of an open load: sent ÷ intended, outside faults and at the end.
+BEGUN_MIN = 0.95
 CPU_PERCENT_MAX = 80.0
 LAG_MS_P99_MAX = 50.0
 
@@ -22,7 +25,8 @@ LAG_MS_P99_MAX = 50.0
 def generator_health(
     logs: Path, faults: Sequence[Fault], span_ns: tuple[int, int], expected: int
 ) -> dict[str, object]:
-    """``ok``, ``why`` not, and per worker CPU (percent of a core), lag (ms) and idle users.
+    """``ok``, ``why`` not, per worker CPU (percent of a core), lag (ms) and idle users, and of an
+    open load how many jobs were due and begun.
 
     Over the seconds of ``span_ns`` that no fault touches.
     """
@@ -60,6 +64,12 @@ def generator_health(
             why.append(f"{path.stem}'s event loop lagged {lag_p99:.0f} ms (p99)")
         if idle:
             why.append(f"{len(idle)} users of {path.stem} got nothing done: {', '.join(idle[:3])}")
+    load = _served(logs)
+    if load is not None and load["begun"] < BEGUN_MIN * load["due"]:
+        why.append(
+            f"{load['begun']:,} of {load['due']:,} jobs that were due were begun: the rate is more "
+            "than these clients, or the lock, can do"
+        )
     busy = [p for w in workers if (p := w.pop("machine_percent")) is not None]
     missing = expected - len(workers)
     if missing > 0:
@@ -69,9 +79,22 @@ def generator_health(
         "why": why,
         "workers": workers,
         "missing": missing,
+        "load": load,
         # Printed, not judged: servers, links and clients share the machine.
         "machine_percent": max(busy, default=None),
     }
+
+
+def _served(logs: Path) -> dict[str, int] | None:
+    """How many jobs of an open load were due and how many were begun, all workers together; None
+    for a closed load."""
+    last = []
+    for path in logs.glob("worker-*.jsonl"):
+        lines = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+        last += [line for line in lines if "due" in line][-1:]
+    if not last:
+        return None
+    return {word: sum(line[word] for line in last) for word in ("due", "begun")}
 
 
 def _counts(line: dict[str, int], faults: Sequence[Fault], span_ns: tuple[int, int]) -> bool:

@@ -1,0 +1,82 @@
+"""A whole load (resource, Locust's master, workers, victim) without a cluster: against a Redis that
+lives in the test, or with a lock that needs no server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from history.columns import History
+from history.op import Fault
+from history.recording import read_recording, write_faults, write_meta
+from results.numbers import Phases as Spans
+from workloads.fleet import Fleet
+from workloads.load import Load, Pace, Phases
+from workloads.nursery import Nursery
+
+WORKERS = 2
+S = 1_000_000_000
+
+
+class Played:
+    """What a load left behind. ``spans`` are the phases, in nanoseconds."""
+
+    def __init__(self, folder: Path, start_ns: int, phases: Phases) -> None:
+        floor = start_ns + int(S * phases.floor_s)
+        own = floor + int(S * phases.own_s)
+        end = own + int(S * phases.contended_s)
+        self.spans = Spans((start_ns, floor), (floor, own), (own, end))
+        self.logs = folder / "logs"
+        self.history: History = read_recording(folder / "history")
+
+
+def play(
+    folder: Path,
+    workload: str,
+    *,
+    lock: str = "redis-token",
+    address: tuple[str, int] = ("127.0.0.1", 1),
+    clients: int = 4,
+    keys: int = 1,
+    contended_s: float = 2.5,
+    pace: Pace | None = None,
+    meanwhile: Callable[[Fleet, int], Sequence[Fault]] | None = None,
+) -> Played:
+    """Runs a load to its end. ``meanwhile(fleet, when the contention begins)`` may do something to
+    it and says what it did."""
+    phases = Phases(floor_s=0.3, own_s=0.7, contended_s=contended_s)
+    faults: Sequence[Fault] = ()
+    with Nursery("test") as nursery, Fleet(folder, "test", WORKERS, nursery) as fleet:
+        fleet.launch()
+        load = Load(
+            lock=lock,
+            keys=keys,
+            clients=clients,
+            solo=0,
+            rivals=2,
+            workers=WORKERS,
+            phases=phases,
+            pace=pace or Pace(),
+            seed=1,
+            nodes=((address,),) * (WORKERS + 1),
+            resource=fleet.resource,
+            history=str(fleet.history.resolve()),
+            logs=str(fleet.logs.resolve()),
+            control=str(fleet.control_file.resolve()),
+            master_port=fleet.master_port,
+            workload=workload,
+        )
+        write_meta(fleet.history, load.objects(), wall_minus_monotonic_ns=0)
+        fleet.begin(load)
+        start_ns = fleet.go()
+        if meanwhile is not None:
+            faults = meanwhile(fleet, start_ns + int(S * (phases.floor_s + phases.own_s)))
+        while time.monotonic_ns() < start_ns + int(S * phases.total_s):
+            fleet.check()
+            time.sleep(0.05)
+        drained = time.monotonic() + 5
+        while fleet.busy() and time.monotonic() < drained:
+            time.sleep(0.01)
+        write_faults(fleet.history, faults)
+    return Played(folder, start_ns, phases)

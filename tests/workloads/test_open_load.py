@@ -1,0 +1,92 @@
+"""An open load shows an outage that a closed one hides, and says how much of it was served."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bench.watch import generator_health
+from history.op import Fault
+from results.numbers import measure
+from tests.locks.fakes import FakeRedis
+from tests.workloads.playing import Played, S, play
+from workloads.fleet import Fleet
+from workloads.load import Pace
+
+pytestmark = pytest.mark.slow
+OUTAGE_S = 2.0
+CONTENDED_S = 10.0
+# No request is to fail in the outage: it is to be late.
+PACE = Pace(lease_ttl_s=8.0, client_timeout_s=5.0, aimed_hold_s=0.05)
+
+
+def with_an_outage(folder: Path, workload: str, **more: int) -> Played:
+    server = FakeRedis()
+
+    def freeze(fleet: Fleet, begin_ns: int) -> Sequence[Fault]:
+        while time.monotonic_ns() < begin_ns + 4 * S:
+            time.sleep(0.01)
+        server.freeze()
+        time.sleep(OUTAGE_S)
+        server.thaw()
+        return ()
+
+    try:
+        return play(
+            folder,
+            workload,
+            address=server.address,
+            clients=8,
+            keys=8,
+            contended_s=CONTENDED_S,
+            pace=PACE,
+            meanwhile=freeze,
+        )
+    finally:
+        server.stop()
+
+
+def test_an_open_load_shows_an_outage_that_a_closed_one_hides(tmp_path: Path) -> None:
+    closed = with_an_outage(tmp_path / "closed", "mutex")
+    hidden = measure(closed.history, closed.spans).latency_ms["wait"]["before"]
+    assert hidden.p99 is not None
+    assert hidden.p99 < 1000 * OUTAGE_S / 4, "eight late ones among thousands"
+    assert hidden.max is not None
+    assert hidden.max > 1000 * OUTAGE_S * 0.9
+    opened = with_an_outage(tmp_path / "open", "mutex:rate=120")
+    numbers = measure(opened.history, opened.spans)
+    shown = numbers.response_ms["wait"]["before"]
+    # A fifth of all jobs arrived in the outage; one in a hundred waited for all but 0.1 s of it.
+    assert shown.p99 is not None
+    assert shown.p99 >= 1000 * 0.9 * OUTAGE_S
+    service = numbers.latency_ms["wait"]["before"]
+    assert service.p99 is not None
+    assert shown.count == service.count
+    health = generator_health(
+        opened.logs, (), (opened.spans.floor[1], opened.spans.contended[1]), 3
+    )
+    load = health["load"]
+    assert isinstance(load, dict)
+    assert load["due"] > 1000
+    assert load["begun"] >= 0.98 * load["due"], "what was delayed was caught up with"
+
+
+def test_a_rate_that_cannot_be_served_is_said(tmp_path: Path) -> None:
+    server = FakeRedis()
+    try:
+        # One key and holds of 50 ms: twenty a second, and no more.
+        played = play(
+            tmp_path,
+            "mutex:rate=100:arrivals=constant",
+            address=server.address,
+            pace=Pace(hold_s=0.05, aimed_hold_s=0.05),
+        )
+    finally:
+        server.stop()
+    span = (played.spans.floor[1], played.spans.contended[1])
+    health = generator_health(played.logs, (), span, 3)
+    assert not health["ok"]
+    assert any("jobs that were due were begun" in str(reason) for reason in health["why"])  # type: ignore[attr-defined]
