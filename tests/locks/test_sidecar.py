@@ -1,0 +1,311 @@
+"""The sidecar protocol, against scripted sidecars: one that works, and every way to fail."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from locks import sidecar
+from locks.base import (
+    Address,
+    Denied,
+    Extendable,
+    Granted,
+    Hold,
+    LockUnusableError,
+    NotHeld,
+    Released,
+    Unknown,
+    new_hold_id,
+)
+from locks.library import SHARED
+from locks.sidecar import ExtendableSidecarLock, Sidecar, SidecarError, SidecarLock
+
+LIMIT_S = 10.0
+
+# A library whose keys say what it does.
+LIBRARY = """
+import time
+from lockbench_sidecar import Client, Denied, Granted, NotHeld, Released, serve
+
+class Scripted(Client):
+    def __init__(self, setup):
+        if setup.ttl_s == 13:
+            raise OSError("it cannot be")
+        self.tell = setup.tell
+    def acquire(self, key, hold, ttl_s, wait_s):
+        now = time.monotonic_ns()
+        if key == "renewed":
+            self.tell.extended(hold, sent_ns=now, valid_until_ns=now + 5)
+        if key == "lost":
+            self.tell.lost(hold)
+        if key == "slow":
+            time.sleep(1.0)
+        if key == "raises":
+            raise TimeoutError("two\\nlines")
+        if key == "prints":
+            print("{}")
+        if key == "held":
+            return Denied("held")
+        if key == "clock":
+            return Granted(int(1e9 * time.time()), None)
+        if key == "dies":
+            import os
+            os._exit(3)
+        return Granted(now, None if key == "endless" else now + int(ttl_s * 1e9), fence=2**62)
+    def release(self, key, hold):
+        return NotHeld() if key == "gone" else Released()
+    def extend(self, key, hold, ttl_s):
+        return NotHeld() if key == "gone" else Granted(1, 2)
+    def close(self):
+        pass
+
+serve("pip", Scripted)
+"""
+# A sidecar that says hello and then only what it is told to say.
+FAULTY = """
+import sys, time
+print('{"hello": 1, "library": "x", "version": "1"}', flush=True)
+for line in sys.stdin:
+    if '"open"' in line:
+        import json
+        print(json.dumps({"id": json.loads(line)["id"], "said": "opened"}), flush=True)
+    else:
+        ACTION
+"""
+
+
+class Watcher:
+    """An observer that remembers."""
+
+    def __init__(self) -> None:
+        self.news: list[str] = []
+
+    def extended(
+        self, hold: Hold, *, sent_ns: int, acknowledged_ns: int, valid_until_ns: int
+    ) -> None:
+        assert sent_ns <= acknowledged_ns
+        self.news.append(f"extended {hold.key} by {valid_until_ns - sent_ns}")
+
+    def lost(self, hold: Hold) -> None:
+        self.news.append(f"lost {hold.key}")
+
+
+Start = Callable[..., Sidecar]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts a sidecar from the text of a program."""
+    started: list[Sidecar] = []
+
+    def from_text(program: str, **environment: str) -> Sidecar:
+        command = [sys.executable, "-P", "-c", program]
+        started.append(Sidecar("x", command, {"PYTHONPATH": str(SHARED), **environment}))
+        return started[-1]
+
+    yield from_text
+    for one in started:
+        one.close()
+
+
+def client(of: Sidecar, observer: Watcher | None = None, ttl_s: float = 3.0) -> SidecarLock:
+    return ExtendableSidecarLock(
+        of,
+        [Address("127.0.0.1", 9)],
+        timeout_s=1,
+        ttl_s=ttl_s,
+        observer=observer or Watcher(),
+        safe=True,
+    )
+
+
+def take(lock: SidecarLock, key: str) -> Granted | Denied | Unknown:
+    return lock.acquire(key, hold_id=new_hold_id(), ttl_s=3, wait_s=0)
+
+
+def until(condition: Callable[[], bool]) -> bool:
+    end = time.monotonic() + LIMIT_S
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def test_every_answer_is_understood(start: Start) -> None:
+    one = start(LIBRARY)
+    lock = client(one)
+    assert one.library.startswith("pip ")
+    grant = take(lock, "k")
+    assert isinstance(grant, Granted)
+    assert (grant.fence, grant.hold.key) == (2**62, "k")
+    assert grant.valid_until_ns == grant.sent_ns + 3_000_000_000
+    assert isinstance(lock, Extendable)
+    assert lock.extend(grant.hold, 3) == Granted(grant.hold, None, 1, 2)
+    assert lock.release(grant.hold) == Released()
+    gone = Hold(1, "gone")
+    assert (lock.extend(gone, 3), lock.release(gone)) == (NotHeld(), NotHeld())
+    endless = take(lock, "endless")
+    assert isinstance(endless, Granted)
+    assert endless.valid_until_ns is None
+    assert take(lock, "held") == Denied("held")
+    assert take(lock, "raises") == Unknown("acquire: TimeoutError: two lines")
+    assert isinstance(take(lock, "prints"), Granted)
+    lock.close()
+    lock.close()
+
+
+def test_a_library_that_makes_no_client_is_unusable(start: Start) -> None:
+    one = start(LIBRARY)
+    with pytest.raises(LockUnusableError, match="x does not make a client: OSError: it cannot be"):
+        client(one, ttl_s=13)
+    client(one)
+
+
+def test_what_happens_in_the_background_is_told_to_its_own_client(start: Start) -> None:
+    one, mine, others = start(LIBRARY), Watcher(), Watcher()
+    lock, other = client(one, mine), client(one, others)
+    assert isinstance(take(lock, "renewed"), Granted)
+    assert isinstance(take(lock, "lost"), Granted)
+    assert isinstance(take(other, "k"), Granted)
+    assert mine.news == ["extended renewed by 5", "lost lost"]
+    assert others.news == []
+
+
+def test_clients_do_not_wait_for_each_other(start: Start) -> None:
+    one = start(LIBRARY)
+    slow, quick = client(one), client(one)
+    waiting = threading.Thread(target=lambda: take(slow, "slow"))
+    waiting.start()
+    assert isinstance(take(quick, "k"), Granted)
+    assert waiting.is_alive()
+    waiting.join()
+
+
+def test_a_call_that_takes_long_is_no_failure(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sidecar, "OVERDUE_S", 0.05)
+    assert isinstance(take(client(start(LIBRARY)), "slow"), Granted)
+
+
+FAILURES = {
+    "dies": ("sys.exit()", "ended"),
+    "hangs": ("time.sleep(60)", "did not answer a ping"),
+    "garbage": ("print('who?', flush=True)", "answered with garbage: 'who\\?'"),
+    "no object": ("print('[1]', flush=True)", "garbage"),
+    "no answer": ("print('{\"id\": 1e999}', flush=True); sys.exit()", "ended|garbage"),
+}
+
+
+@pytest.mark.parametrize("way", FAILURES)
+def test_what_is_in_flight_when_it_fails_is_unknown(
+    start: Start, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    action, reason = FAILURES[way]
+    monkeypatch.setattr(sidecar, "OVERDUE_S", 0.1)
+    monkeypatch.setattr(sidecar, "PONG_S", 0.3)
+    faulty, sound = start(FAULTY.replace("ACTION", action)), start(LIBRARY)
+    lock, other = client(faulty), client(sound)
+    with pytest.raises(SidecarError, match=f"the sidecar of x .*({reason})"):
+        faulty.ask("acquire", 1, key="k")
+    assert take(lock, "k") == Denied(f"no-effect: {faulty.failure}")
+    assert lock.release(Hold(1, "k")) == Unknown(str(faulty.failure))
+    assert until(lambda: not psutil.pid_exists(faulty.pid))
+    lock.close()
+    assert isinstance(take(other, "k"), Granted)
+
+
+def test_an_acquire_in_flight_when_it_dies_is_unknown(start: Start) -> None:
+    one = start(LIBRARY)
+    dying, waiting = client(one), client(one)
+    answers: list[object] = []
+    thread = threading.Thread(target=lambda: answers.append(take(waiting, "slow")))
+    thread.start()
+    assert isinstance(take(dying, "dies"), Unknown)
+    thread.join(LIMIT_S)
+    assert isinstance(answers[0], Unknown)
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ('print(\'{"hello": 2, "library": "x"}\', flush=True)', "protocol 2, this bench speaks 1"),
+        ("print('good morning', flush=True)", "garbage: 'good morning'"),
+        ("pass", "ended"),
+    ],
+)
+def test_a_sidecar_that_does_not_say_hello_is_refused(
+    start: Start, program: str, reason: str
+) -> None:
+    with pytest.raises(SidecarError, match=reason):
+        start(program)
+
+
+PARENT = f"""
+import sys, time
+from locks.sidecar import Sidecar
+one = Sidecar("x", [sys.executable, "-c", '''{FAULTY}'''.replace("ACTION", "pass")])
+print(one.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_it_dies_with_its_worker(frozen: bool) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, process_group=0
+    ) as parent:
+        assert parent.stdout is not None
+        child = psutil.Process(int(parent.stdout.readline()))
+        if frozen:
+            os.killpg(parent.pid, signal.SIGSTOP)
+            assert until(lambda: child.status() == psutil.STATUS_STOPPED)
+        parent.kill()
+        assert until(lambda: not child.is_running())
+
+
+def test_its_wall_clock_can_be_moved(start: Start, tmp_path: Path) -> None:
+    page = tmp_path / "control"
+    page.write_bytes(bytes(16))
+    environment = {sidecar.CLOCK_ENVIRONMENT: f"{page}@8"}
+    lock = client(start(LIBRARY, **environment))
+
+    def ahead_s() -> float:
+        answer = take(lock, "clock")
+        assert isinstance(answer, Granted)
+        return answer.sent_ns / 1e9 - time.time()
+
+    assert abs(ahead_s()) < 5
+    with page.open("r+b") as file:
+        file.write(struct.pack("<qq", 0, 60_000_000_000))
+    assert abs(ahead_s() - 60) < 5
+
+
+def test_the_same_under_gevent() -> None:
+    """As a worker is."""
+    script = """
+from gevent import monkey
+monkey.patch_all()
+import sys, pytest
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+    chosen = "answer or background or wait or long or flight"
+    done = subprocess.run(
+        [sys.executable, "-c", script, __file__, "-q", "-p", "no:cacheprovider", "-k", chosen],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
