@@ -178,7 +178,10 @@ def _composed(source: Source) -> Content:
         ),
         comparison=tuple(_comparison(compared)),
         matrix=_matrix(cases),
-        side_by_side=_side_by_side(every["undisturbed"], every["latency"], every["throughput"]),
+        # A comparison says it better than its many runs, each for itself.
+        side_by_side=None
+        if compared
+        else _side_by_side(every["undisturbed"], every["latency"], every["throughput"]),
         every=_every(cases, every),
         published=None
         if made.published is None
@@ -199,18 +202,21 @@ def _comparison(compared: Mapping[str, Any]) -> Iterator[Grid]:
         ("verdict_changes", "Verdicts that changed", sides),
         ("cells", "Base and new", f"{sides} {notes} {CAPTION}"),
     ):
-        rows = []
-        for row in compared.get(name) or ():
-            found = dict(mapping(row))
-            interval = found.pop("interval_percent", None) or (None, None)
-            rows.append(
-                {k: v for k, v in found.items() if k not in BESIDE}
-                | ({} if name != "cells" else {"low_percent": interval[0]})
-                | ({} if name != "cells" else {"high_percent": interval[1]})
-            )
+        rows = [_compared(mapping(row)) for row in compared.get(name) or ()]
         made = grid(pd.DataFrame(rows), name.replace("_", "-"), title, caption)
         if made is not None:
             yield made
+
+
+def _compared(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The ends of an interval stand in columns of their own, beside the change."""
+    made: dict[str, Any] = {}
+    for name, value in row.items():
+        if name == "interval_percent":
+            made["low_percent"], made["high_percent"] = value
+        elif name not in BESIDE:
+            made[name] = value
+    return made
 
 
 def _alerts(seen: Seen) -> Grid | None:
