@@ -45,8 +45,7 @@ MONITORING: Final = (
     "contention ratio (acquisitions that had to wait ÷ all) above 0.3 for 5 minutes",
     "leases that expired before their release, more than 0.1 per second for 2 minutes",
     "writes that the resource refused because of their fence: each is an accident prevented",
-    "rules for all of these but the hold seconds: `lockbench alerts --rules`; of these runs' "
-    "violations, `lockbench alerts RUN` says which they would have shown",
+    "rules for these: `lockbench alerts --rules`; what they would have seen: `lockbench alerts RUN`",
 )
 K_OF_N: Final = (
     "k of n: tries in which it broke, of those that could have shown it; in parentheses the 95 % "
