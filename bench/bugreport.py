@@ -13,6 +13,9 @@ say whose fault it is: a verdict that was expected to break has the source that 
 from __future__ import annotations
 
 import contextlib
+import importlib
+import inspect
+import pkgutil
 import re
 import shlex
 import shutil
@@ -24,6 +27,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+import locks
 from bench import track
 from bench.check import explained
 from bench.errors import BadInput
@@ -34,6 +38,7 @@ from history.jsonl import write_jsonl
 from history.op import NULL, F, Type
 from history.recording import read_recording
 from locks.base import System
+from locks.library import ADAPTERS, Library
 from locks.registry import LockNotFoundError, find
 from results.cases import Case, broken, counts_as_try
 from results.evidence import Edited, Stored, stored
@@ -155,7 +160,8 @@ def _script(it: Broken, target: Path) -> track.Page | None:
     """The page with the program of this lock and verdict, if there is one; copied beside."""
     lock = str(it.case["lock"]).partition(":")[0]
     for page in track.pages():
-        if page.script and lock in page.locks and it.verdict in page.verdicts:
+        shows = page.script and page.script in page.command
+        if shows and lock in page.locks and it.verdict in page.verdicts:
             for name in (page.script, track.SHARED):
                 shutil.copy(track.FOLDER / name, target / name)
             return page
@@ -298,6 +304,9 @@ def _ms(nanoseconds: int) -> str:
 
 def _settings(case: Case) -> Iterator[str]:
     """What was set, apart for servers and clients; the rest is as it comes."""
+    if said := _declaration(str(case["lock"])):
+        yield "How the lock is set, in the words of its own file:"
+        yield code(said)
     given: Mapping[str, Any] = case.get("settings") or {}
     if not given:
         yield "The run did not record any."
@@ -306,8 +315,29 @@ def _settings(case: Case) -> Iterator[str]:
     of_server = set(topology.settings) if topology is not None else set()
     yield "Set on the servers; everything else is their default:"
     yield markdown_table(_frame({k: v for k, v in given.items() if k in of_server}))
-    yield "Set for the clients and the load; the lock's own file has the rest:"
+    yield "Set for the clients and the load:"
     yield markdown_table(_frame({k: v for k, v in given.items() if k not in of_server}))
+
+
+def _declaration(lock: str) -> str:
+    """What the file that declares a lock says of it; empty for a lock from elsewhere."""
+    name = lock.partition(":")[0]
+    for info in pkgutil.iter_modules(locks.__path__):
+        module = importlib.import_module(f"{locks.__name__}.{info.name}")
+        declared = [getattr(module, "SYSTEM", None), *getattr(module, "SYSTEMS", ())]
+        if any(isinstance(system, System) and system.name == name for system in declared):
+            return inspect.getdoc(module) or ""
+    return ""
+
+
+def _pins(lock: str) -> Iterator[tuple[str, str]]:
+    """The library that a lock is an adapter of, as its environment has it."""
+    with contextlib.suppress(LockNotFoundError):
+        library = getattr(find(lock).connect, "__self__", None)
+        if isinstance(library, Library):
+            pins = (ADAPTERS / library.folder / "requirements.txt").read_text(encoding="utf-8")
+            for name, version in re.findall(r"^([\w.\-]+)==(\S+)", pins, re.MULTILINE):
+                yield f"{lock}: {name}", version
 
 
 def _frame(values: Mapping[str, Any]) -> pd.DataFrame:
@@ -322,7 +352,8 @@ def _versions(it: Broken) -> pd.DataFrame:
         if name == LINK_IMAGE or name in topology or known is None or name == known.image:
             packages = ", ".join(f"{k} {v}" for k, v in (image.get("versions") or {}).items())
             rows.append((f"image {name}", f"{packages} ({image.get('digest') or image.get('id')})"))
-    rows += list(versions.get("libraries", {}).items())
+    rows += _pins(str(it.case["lock"]))
+    rows += versions.get("libraries", {}).items()
     return pd.DataFrame(rows, columns=["what", "version"])
 
 

@@ -164,6 +164,20 @@ def test_the_program_of_the_track_record_goes_along(
     assert all(not (p / "etcd.py").exists() for p in others)
 
 
+def test_an_adapter_says_how_its_library_is_set(tmp_path: Path) -> None:
+    """The words of its own file, and the versions of its own environment."""
+
+    def named(case: dict[str, Any]) -> None:
+        case["lock"] = "redis-py"
+        case["settings"] = {"lease_ttl_s": 3.0}
+
+    run = make_run(tmp_path, double=True, change=named)
+    text = (bugreport.bugreport(run.path)[0] / "report.md").read_text()
+    assert "``redis-py-safe`` sets the lease" in text
+    assert re.search(r"\| redis-py: redis \| 8\.", text)
+    assert "lease\\_ttl\\_s | 3.0" in text
+
+
 def test_it_is_written_anew(tmp_path: Path) -> None:
     run = make_run(tmp_path, double=True)
     first = bugreport.bugreport(run.path)
