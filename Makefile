@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench test fuzz lint soak perf nightly lock clean
+.PHONY: help setup bench test fuzz lint soak perf nightly systems lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 12
@@ -35,6 +35,9 @@ perf: setup ## measure the bench itself against its anchors
 
 nightly: setup ## the night's suite and the comparison with the baseline; NIGHTLY="--base REF --new REF"
 	@$(BIN)/python -m bench.nightly $(NIGHTLY)
+
+systems: setup ## write docs/systems.md; RUNS="runs/a runs/b" are added to what was observed
+	@$(BIN)/python -m bench.systems $(RUNS)
 
 lock: setup ## resolve pyproject.toml into requirements.lock again
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev \

@@ -1,0 +1,266 @@
+"""Every lock on one page: what is expected of it, what was observed, and what it costs.
+
+    python -m bench.systems [RUN ...]      make systems RUNS="runs/a runs/b"
+
+Adds what the runs show to ``docs/observations.json`` and writes ``docs/systems.md`` from the
+declarations and that file. Guarantees: nothing on the page comes from anywhere else. What was not
+observed is said to be so, never shown as kept.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from bench.errors import BAD_INPUT, BadInput
+from bench.judge import Expected
+from bench.observations import DOCS, HISTORIES, Observations, add, history_file, key, load, save
+from bench.plan import make_case, unfit
+from bench.suites import CANONICAL_FAULTS
+from bench.track import BadPage, Page, pages
+from locks.base import NAMED_VERDICTS, System
+from locks.registry import systems
+from nemesis.registry import NONE
+from results.statistics import share
+from results.store import write_atomically
+from results.wording import NONE as NONE_WORD
+
+PAGE: Final = DOCS / "systems.md"
+COLUMNS: Final = (NONE, *CANONICAL_FAULTS)
+SHORT: Final = {
+    "double-grant": "DG",
+    "late-grant": "LG",
+    "stale-holder": "SH",
+    "wrong-release": "WR",
+    "fence-order": "FO",
+    "lost-update": "LU",
+    "wrong-extend": "WE",
+    "linearizable": "LN",
+    "false-release": "FR",
+}
+MARKS: Final = {"breaks": "!", "may-break": "~"}
+UNEXPECTED: Final = "‼"
+NEVER: Final = {"k": 0, "n": 0}
+INTRO: Final = """# Systems
+
+<!-- Written by `make systems`; change the declarations or add runs, not this page. -->
+
+Every lock without a fault and under the ten canonical faults: what is expected of it (declared in
+`locks/`, each with a source), and what was observed (`docs/observations.json`, added up from run
+folders whose histories are still judged as they were). The other faults are in the suite
+`exhaustive`. `make systems RUNS="runs/a runs/b"` adds runs and writes this page; without
+`docs/observations.json` it starts anew.
+
+## Verdicts
+
+k/n: the verdict broke in k of n tries in which it could have broken. `✓ n`: nothing broke in n
+tries. `!` has to break, `~` may break (a race), `‼` broke and was expected to hold. For what may
+break and never did, the bound is that of its share with 95 % confidence. `not run`: no stored run
+has the case. `? 0/n`: it ran n times, and failed or met a fault that could not have hurt. `·`: the
+fault does not apply. Verdicts that follow from others (LN, FR) are shown only where nothing else
+broke. A link leads to the page of the track record, or to the few operations that show the break.
+"""
+COSTS: Final = """## What they cost
+
+Servers only, links and clients left out, in the last run of the case without a fault. *Own keys*:
+nobody else wants the key. *Contended*: eight clients on two keys, so that waiting is in it. Per
+grant: everything that the servers did meanwhile, release, polling, heartbeats and replication
+included, divided by the grants. Commands: as Redis (`total_commands_processed`), ZooKeeper (packets
+received) and etcd (gRPC messages received) count them; PostgreSQL does not. Jain: 1 is even. A dash
+is what was not measured.
+"""
+
+
+def render(observations: Observations, found: Sequence[Page], histories: Iterable[str]) -> str:
+    """The page. ``histories`` are the names of the saved ones."""
+    seen = _Seen(observations, found, frozenset(histories))
+    lines = [
+        INTRO,
+        "; ".join(f"{short} {verdict}" for verdict, short in SHORT.items()) + ".",
+        "",
+        *_matrix(seen),
+        "",
+        COSTS,
+        *_costs(observations),
+        "",
+        "## Each lock",
+        "",
+        *(line for system in systems().values() for line in _section(system, found)),
+        "## Runs",
+        "",
+        *_runs(observations),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """Everything that the table of verdicts is made of, beside the declarations."""
+
+    observations: Observations
+    pages: Sequence[Page]
+    histories: frozenset[str]
+
+    def case(self, lock: str, topology: str, fault: str) -> Mapping[str, Any] | None:
+        found: Mapping[str, Any] | None = self.observations["cases"].get(key(lock, topology, fault))
+        return found
+
+    def link(self, lock: str, fault: str, verdict: str) -> str | None:
+        """Where the break is shown: a page of the track record, or a saved history."""
+        for page in self.pages:
+            if lock in page.locks and page.fault == fault and verdict in page.verdicts:
+                return f"track/{page.id}.md"
+        name = history_file(lock, fault, verdict)
+        return f"histories/{name}" if name in self.histories else None
+
+
+def _matrix(seen: _Seen) -> Iterator[str]:
+    """A row for every lock on its first topology, and on each other that was observed."""
+    yield f"| lock | {' | '.join(COLUMNS)} |"
+    yield "|---" * (len(COLUMNS) + 1) + "|"
+    for system in systems().values():
+        for topology in system.topologies:
+            first = topology == system.topologies[0]
+            cases = [seen.case(system.name, topology, fault) for fault in COLUMNS]
+            if first or any(cases):
+                name = f"[{system.name}](#{system.name})" + ("" if first else f" on {topology}")
+                cells = (_cell(system, topology, fault, seen) for fault in COLUMNS)
+                yield f"| {name} | {' | '.join(cells)} |"
+
+
+def _cell(system: System, topology: str, fault: str, seen: _Seen) -> str:
+    if unfit(make_case(system.name, fault, seed=0, topology=topology)) is not None:
+        return "·"
+    case = seen.case(system.name, topology, fault)
+    shares = {} if case is None else case["verdicts"]
+    broke = [verdict for verdict in SHORT if shares.get(verdict, NEVER)["k"]]
+    expected = Expected(system, (fault,))
+    parts = []
+    for verdict, short in SHORT.items():
+        word = expected.of(verdict).expected
+        named = verdict in NAMED_VERDICTS
+        if verdict not in broke and not (named and word in MARKS):
+            continue
+        if not named and not {*broke}.isdisjoint(NAMED_VERDICTS):
+            continue
+        shown = short + MARKS.get(word, UNEXPECTED)
+        link = seen.link(system.name, fault, verdict) if verdict in broke else None
+        parts.append(_counted(f"[{shown}]({link})" if link else shown, shares.get(verdict), word))
+    if case is None:
+        parts.append("not run")
+    elif not broke:
+        least = min((found["n"] for found in shares.values()), default=0)
+        parts.insert(0, f"✓ {least}" if least else f"? 0/{case['cases']}")
+    return ", ".join(parts)
+
+
+def _counted(shown: str, found: Mapping[str, int] | None, word: str) -> str:
+    if found is None or not found["n"]:
+        return shown
+    k, n = found["k"], found["n"]
+    bound = f" (≤ {100 * share(k, n).high:.0f} %)" if word == "may-break" and not k else ""
+    return f"{shown} {k}/{n}{bound}"
+
+
+def _costs(observations: Observations) -> Iterator[str]:
+    heads = (
+        "lock", "topology", "servers", "memory, MiB", "commands per grant, own keys", "contended",
+        "server CPU per grant, own keys, µs", "contended", "grants/s, own keys", "contended",
+        "fairness (Jain)",
+    )  # fmt: skip
+    yield f"| {' | '.join(heads)} |"
+    yield "|---|---|" + "---:|" * (len(heads) - 2)
+    for found in observations["footprints"].values():
+        own, contended = found.get("own") or {}, found.get("contended") or {}
+        memory = found["memory_bytes"]
+        numbers = [
+            found["servers"],
+            None if memory is None else memory / 2**20,
+            *(
+                span.get(name)
+                for name in ("commands_per_grant", "cpu_us_per_grant", "grants_per_second")
+                for span in (own, contended)
+            ),
+            found["jain"],
+        ]
+        cells = [found["lock"], found["topology"], *map(_number, numbers)]
+        yield f"| {' | '.join(cells)} |"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return NONE_WORD
+    return f"{value:,.0f}" if value >= 100 or isinstance(value, int) else f"{value:.3g}"
+
+
+def _section(system: System, found: Sequence[Page]) -> Iterator[str]:
+    """What is declared of a lock, with the source of every word."""
+    yield f"### {system.name}\n"
+    yield (
+        f"On {', '.join(system.topologies)}. Waits by: {system.waits_by}. Fence: "
+        f"{system.fence or 'none'}. What is not listed is expected to hold: {system.source}\n"
+    )
+    under: dict[tuple[str, str, str | None, str], list[str]] = defaultdict(list)
+    for fault, verdicts in system.expectations.items():
+        for verdict, e in verdicts.items():
+            under[verdict, e.expected, e.kind, e.source].append(f"`{fault}`")
+    for (verdict, expected, kind, source), where in under.items():
+        kind_word = f" ({kind})" if kind else ""
+        word = expected if expected != "n/a" else "does not apply"
+        yield f"- {verdict} {word} under {', '.join(where)}{kind_word}: {source}"
+    for page in (page for page in found if system.name in page.locks):
+        yield f"- on record: [{page.title}](track/{page.id}.md)"
+    yield ""
+
+
+def _runs(observations: Observations) -> Iterator[str]:
+    yield "| run | cases | versions |"
+    yield "|---|---:|---|"
+    for name, run in observations["runs"].items():
+        versions = ", ".join(f"{package} {version}" for package, version in run["versions"].items())
+        yield f"| {name} | {run['cases']} | {versions} |"
+
+
+def histories_in(folder: Path = HISTORIES) -> list[str]:
+    """The names of the saved histories."""
+    return sorted(path.name for path in folder.glob("*.jsonl"))
+
+
+def current() -> str:
+    """The page as it has to be now."""
+    return render(load(), pages(), histories_in())
+
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def write(
+    runs: Annotated[list[Path] | None, typer.Argument(help="Run folders to add.")] = None,
+) -> None:
+    """Add runs to the observations, and write the page."""
+    if runs:
+        observations = load()
+        for sentence in add(observations, runs, HISTORIES):
+            print(sentence)
+        save(observations)
+    write_atomically(PAGE, current())
+
+
+def main() -> None:
+    """Bad input ends with 254 and one sentence."""
+    try:
+        app(standalone_mode=False)
+    except (BadInput, BadPage) as error:
+        print(f"systems: {error}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""docs/systems.md: rendered and nothing else; observations add up, and none is written by hand."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import observations, systems
+from bench.errors import BadInput
+from bench.observations import FILE, HISTORIES, history_file, key, text_of, wrong
+from bench.track import Page
+from checker.check import check
+from history.jsonl import read_jsonl
+from locks.base import NAMED_VERDICTS
+from tests.results.made_run import make_run
+
+UNDER_PAUSE = key("etcd", "etcd", "pause")
+
+
+def seen(**verdicts: tuple[int, int]) -> observations.Observations:
+    """One observation of etcd under a pause: verdict (with ``_``) → (k, n)."""
+    found = observations.empty()
+    found["runs"]["a"] = {"cases": 1, "results_sha256": "", "versions": {"etcd": "3.6"}}
+    tries = max((n for _, n in verdicts.values()), default=1)
+    found["cases"][UNDER_PAUSE] = {
+        "lock": "etcd",
+        "topology": "etcd",
+        "fault": "pause",
+        "cases": 1,
+        "tries": tries,
+        "exposed": tries if verdicts else 0,
+        "verdicts": {v.replace("_", "-"): {"k": k, "n": n} for v, (k, n) in verdicts.items()},
+        "last": {"run": "a", "seed": 0, "judgement": "as expected", "broke": []},
+    }
+    return found
+
+
+def cell(
+    found: observations.Observations, *, lock: str = "etcd", fault: str = "pause", **more: Any
+) -> str:
+    page = systems.render(found, more.get("pages", ()), more.get("histories", ()))
+    (row,) = (line for line in page.splitlines() if line.startswith(f"| [{lock}]"))
+    return row.strip("| ").split(" | ")[1 + systems.COLUMNS.index(fault)]
+
+
+def test_the_page_is_what_is_rendered_now() -> None:
+    assert systems.PAGE.read_text(encoding="utf-8") == systems.current(), "run `make systems`"
+
+
+def test_what_was_observed_is_as_the_command_writes_it() -> None:
+    found = observations.load()
+    assert FILE.read_text(encoding="utf-8") == text_of(found)
+    assert list(wrong(found)) == []
+
+
+@pytest.mark.parametrize("path", sorted(HISTORIES.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_a_saved_history_breaks_what_it_is_called(path: Path) -> None:
+    broken = {name for name, v in check(read_jsonl(path)).verdicts.items() if v.result == "invalid"}
+    assert any(path.stem.endswith(f"-{verdict}") for verdict in broken)
+
+
+def test_runs_add_up_and_each_counts_once(tmp_path: Path) -> None:
+    kept = make_run(tmp_path / "a", faults={"pause": True, "none": False})
+    broke = make_run(tmp_path / "b", faults={"pause": True}, double=True)
+    other = broke.path.rename(tmp_path / "b" / "other")
+    found = observations.empty()
+    histories = tmp_path / "histories"
+    said = observations.add(found, [kept.path, other], histories)
+    assert [line.partition(": ")[2] for line in said] == [
+        "2 of 2 cases count",
+        "1 of 1 cases count",
+    ]
+    entry = found["cases"][UNDER_PAUSE]
+    assert (entry["cases"], entry["tries"], entry["exposed"]) == (2, 2, 2)
+    assert entry["verdicts"]["double-grant"] == {"k": 1, "n": 2}
+    assert entry["last"]["broke"] == ["double-grant", "linearizable"]
+    assert list(wrong(found)) == []
+    once = copy.deepcopy(found)
+    assert "counted before" in observations.add(found, [kept.path], histories)[0]
+    assert found == once
+    (saved,) = histories.iterdir()
+    assert saved.name == history_file("etcd", "pause", "double-grant")
+    assert check(read_jsonl(saved)).verdicts["double-grant"].result == "invalid"
+
+
+def test_what_no_expectation_was_written_for_does_not_count(tmp_path: Path) -> None:
+    def change(case: dict[str, Any]) -> None:
+        case["network"] = "region"
+
+    run = make_run(tmp_path, change=change)
+    found = observations.empty()
+    assert "0 of 1 cases count" in observations.add(found, [run.path], tmp_path)[0]
+    assert not found["cases"]
+
+
+def test_a_run_that_was_edited_or_is_none_adds_nothing(tmp_path: Path) -> None:
+    good, bad = make_run(tmp_path / "a"), make_run(tmp_path / "b")
+    results = bad.path / "results.json"
+    results.write_text(results.read_text().replace('"seed": 4', '"seed": 5'))
+    found = observations.empty()
+    with pytest.raises(BadInput, match="disagree on seed"):
+        observations.add(found, [good.path, bad.path], tmp_path)
+    assert found == observations.empty()
+    found["runs"][good.path.name] = {"cases": 0, "results_sha256": "", "versions": {}}
+    with pytest.raises(BadInput, match="another state"):
+        observations.add(found, [good.path], tmp_path)
+    with pytest.raises(BadInput, match="does not exist"):
+        observations.add(found, [tmp_path / "nowhere"], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "said"),
+    [
+        (("verdicts", "double-grant", "k"), 3, "double-grant 3 of 2"),
+        (("verdicts", "double-grant", "n"), 9, "0 of 9 in 2 tries"),
+        (("exposed",), 5, "5 exposed of 2"),
+        (("cases",), 2, "not as many as its runs had"),
+        (("lock",), "redlock", "names another case"),
+        (("last", "run"), "b", "not among the runs"),
+        (("last", "broke"), ["double-grant"], "not among what broke"),
+    ],
+)
+def test_what_was_written_by_hand_is_noticed(
+    where: tuple[str, ...], value: object, said: str
+) -> None:
+    found = seen(double_grant=(0, 2))
+    assert list(wrong(found)) == []
+    *path, last = where
+    entry = found["cases"][UNDER_PAUSE]
+    for name in path:
+        entry = entry[name]
+    entry[last] = value
+    assert any(said in sentence for sentence in wrong(found))
+
+
+def test_a_cell_says_how_often_and_how_sure() -> None:
+    assert cell(seen(double_grant=(0, 5), stale_holder=(0, 4))) == "✓ 4"
+    assert cell(seen(double_grant=(2, 5))) == "DG‼ 2/5"
+    assert cell(seen()) == "? 0/1"
+    assert cell(observations.empty()) == "not run"
+    assert cell(observations.empty(), fault="wipe") == "·"
+    assert cell(observations.empty(), fault="client-pause") == "SH!, LU~, not run"
+    # What follows from another break is not a second one; alone it is shown.
+    assert cell(seen(double_grant=(2, 5), linearizable=(2, 5))) == "DG‼ 2/5"
+    assert cell(seen(double_grant=(0, 5), linearizable=(2, 5))) == "LN‼ 2/5"
+
+
+def test_a_race_that_never_showed_has_a_bound() -> None:
+    found = seen(stale_holder=(5, 5), lost_update=(0, 5))
+    entry = found["cases"].pop(UNDER_PAUSE) | {"fault": "client-pause"}
+    found["cases"][key("etcd", "etcd", "client-pause")] = entry
+    # What is rarer than 45 % fails to show in five tries more often than once in twenty.
+    assert cell(found, fault="client-pause") == "SH! 5/5, LU~ 0/5 (≤ 45 %)"
+
+
+def test_a_break_leads_to_its_page_or_else_to_its_history() -> None:
+    found = seen(double_grant=(2, 5))
+    saved = history_file("etcd", "pause", "double-grant")
+    assert cell(found, histories=[saved]) == f"[DG‼](histories/{saved}) 2/5"
+    page = Page(
+        id="some",
+        title="Some",
+        locks=("etcd",),
+        fault="pause",
+        kind="defect",
+        versions="1",
+        histories={"some.jsonl": "double-grant"},
+        shown=1,
+        runs=1,
+        command="",
+        source="",
+    )
+    assert cell(found, histories=[saved], pages=[page]) == "[DG‼](track/some.md) 2/5"
+
+
+def test_every_verdict_has_its_letters() -> None:
+    assert set(NAMED_VERDICTS) <= set(systems.SHORT)
+    assert len(set(systems.SHORT.values())) == len(systems.SHORT)
