@@ -1,0 +1,137 @@
+"""What the scripts of the track record share, and two of them on real servers."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from bench.track import FOLDER, SHARED, page
+from checker.check import check
+from clusters.base import ClusterPlan
+from clusters.registry import topologies
+from history.jsonl import read_jsonl
+
+SHOWS, HEALTHY, UNDECIDED = 1, 0, 2
+
+
+@pytest.fixture
+def plain() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("track_plain", FOLDER / SHARED)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def echo() -> tuple[str, int]:
+    """A server that answers every line with itself."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+    def answer(connection: socket.socket) -> None:
+        with connection:
+            while data := connection.recv(1024):
+                connection.sendall(data)
+
+    threading.Thread(target=serve, daemon=True).start()
+    host, port = listener.getsockname()
+    return host, port
+
+
+def test_the_proxy_loses_one_reply_and_no_other(plain: ModuleType, echo: tuple[str, int]) -> None:
+    proxy = plain.Proxy(echo)
+    with socket.create_connection((proxy.host, proxy.port), timeout=10) as client:
+        client.sendall(b"one")
+        assert client.recv(10) == b"one"
+        proxy.lose = lambda request: b"two" in request
+        client.sendall(b"two")
+        assert client.recv(10) == b"", "the connection ends, and nothing was answered"
+    assert proxy.lost_ns is not None
+    with socket.create_connection((proxy.host, proxy.port), timeout=10) as client:
+        client.sendall(b"two")
+        assert client.recv(10) == b"two", "only the first one"
+
+
+def test_the_recorder_writes_what_the_checker_reads(plain: ModuleType, tmp_path: Path) -> None:
+    recorder = plain.Recorder("k", strict_try=True)
+    for name in ("A", "B"):
+        operation = recorder.begin(name, "acquire", f"hold-{name}")
+        operation.ok("granted")
+    recorder.begin("C", "acquire", "hold-C").fail("held", "False")
+    recorder.write(str(tmp_path / "h.jsonl"))
+    history = read_jsonl(tmp_path / "h.jsonl")
+    assert history.invoke_ns[0] == 0
+    assert history.object_of("k").strict_try
+    assert check(history).verdicts["double-grant"].result == "invalid"
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("raise ValueError('the script is wrong')", UNDECIDED),
+        ("assert False, 'not as it should be'", UNDECIDED),
+        ("end(Recorder('k'), None, True, [])", SHOWS),
+        ("end(Recorder('k'), None, False, [])", HEALTHY),
+    ],
+)
+def test_a_script_that_fails_does_not_look_like_the_defect(
+    tmp_path: Path, body: str, code: int
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"from plain import Recorder, end, servers\nservers('x', 1, 'y')\n{body}\n")
+    done = run(script, "127.0.0.1:1", path=str(FOLDER))
+    assert done.returncode == code, done.stderr
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize(
+    ("name", "topology"), [("redis-py-lost-reply", "redis"), ("kazoo-is-acquired", "zookeeper")]
+)
+def test_a_script_shows_its_defect(name: str, topology: str, tmp_path: Path) -> None:
+    """On the versions of its page, which are ours too; its history breaks what the page says."""
+    made = page(FOLDER / f"{name}.md")
+    script = FOLDER / made.script
+    for library, version in re.findall(r'"([\w-]+)==([\d.]+)"', script.read_text()):
+        if metadata.version(library) != version:
+            pytest.skip(f"{library} is not {version} here")
+    plan = ClusterPlan(
+        topology=topology,
+        size=topologies()[topology].default_size,
+        groups=1,
+        run_id=f"test-track-{os.getpid()}",
+        lease_ttl_s=3.0,
+        log_dir=str(tmp_path),
+    )
+    with topologies()[topology].make(plan) as cluster:
+        host, port = cluster.addresses(1)[0]
+        done = run(script, f"{host}:{port}", "--history", str(tmp_path / "h.jsonl"))
+    assert done.returncode == SHOWS, done.stdout + done.stderr
+    (verdict,) = made.verdicts
+    assert check(read_jsonl(tmp_path / "h.jsonl")).verdicts[verdict].result == "invalid"
+
+
+def run(script: Path, *words: str, path: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(script), *words],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path},
+    )
