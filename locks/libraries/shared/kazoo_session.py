@@ -1,4 +1,4 @@
-"""A kazoo client, and beside it what its session may promise: the send time of the last request or
+"""What the session of a kazoo client may promise: the send time of the last request or
 heartbeat that the server acknowledged, plus the time that was negotiated.
 
 kazoo sends heartbeats by itself but tells nobody when one was answered. So its connection handler
@@ -66,12 +66,11 @@ class Session:
             self._tell.lost(hold)
 
 
-class Client(KazooClient):  # type: ignore[misc]
-    """kazoo's client with a connection handler that remembers when it sent what."""
-
-    def __init__(self, session: Session, **options: Any) -> None:
-        super().__init__(**options)
-        self._connection = _Connection(self, self._conn_retry.copy(), session)
+def watched(client: KazooClient, session: Session) -> KazooClient:
+    """The client itself, not yet started, with a connection handler that remembers when it sent
+    what."""
+    client._connection = _Connection(client, client._conn_retry.copy(), session)  # noqa: SLF001
+    return client
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]

@@ -1,0 +1,83 @@
+"""kazoo's own ``Lock``, as its user drives it.
+
+Defaults: ``KazooClient(hosts=…)``, so a session of 10 s, and nobody listens to the state of the
+connection: ``is_acquired`` is all that its user has. ``safe``: a session as long as the lease, no
+retries of commands, and a listener, through which a lost session is told.
+
+A try is ``acquire(blocking=False)``, a wait ``acquire(timeout=…)``. The promise is the session's.
+``release`` returns True for a node that is gone already, and so it is Released here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import LockTimeout
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+from kazoo_session import Session, watched
+from lockbench_sidecar import (
+    Acquired,
+    Client,
+    Denied,
+    Freed,
+    Granted,
+    NotHeld,
+    Released,
+    Setup,
+    serve,
+)
+
+ROOT = "/lockbench-kazoo"
+
+
+class Kazoo(Client):
+    """One client: one session, one ``Lock`` per hold."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._session = Session(setup.tell)
+        how: dict[str, Any] = {}
+        if setup.safe:
+            how = {"timeout": setup.ttl_s, "command_retry": KazooRetry(max_tries=0)}
+        hosts = ",".join(f"{host}:{port}" for host, port in setup.nodes)
+        self._zk = watched(KazooClient(hosts=hosts, **how), self._session)
+        if setup.safe:
+            self._zk.add_listener(self._changed)
+        self._zk.start()
+        self._holds: dict[str, Any] = {}
+
+    def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
+        """``acquire`` of a new lock object."""
+        lock = self._zk.Lock(f"{ROOT}/{quote(key, safe='')}", hold)
+        try:
+            gotten = lock.acquire(timeout=wait_s) if wait_s > 0 else lock.acquire(blocking=False)
+        except LockTimeout:
+            return Denied("gave-up: LockTimeout")
+        if not gotten:
+            return Denied("gave-up: acquire() returned False" if wait_s > 0 else "held")
+        self._holds[hold] = lock
+        self._session.carry(hold)
+        return Granted(self._session.acknowledged_ns, self._session.valid_until_ns)
+
+    def release(self, key: str, hold: str) -> Freed:
+        """``release``: False says that it was not held."""
+        self._session.drop(hold)
+        lock = self._holds.pop(hold, None)
+        if lock is None or not lock.release():
+            return NotHeld()
+        return Released()
+
+    def close(self) -> None:
+        """Ends the session."""
+        self._zk.stop()
+        self._zk.close()
+
+    def _changed(self, state: str) -> None:
+        if state == KazooState.LOST:
+            self._session.lost()
+
+
+if __name__ == "__main__":
+    serve("kazoo", Kazoo)

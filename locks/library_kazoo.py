@@ -1,0 +1,63 @@
+"""kazoo's own ``Lock`` (https://kazoo.readthedocs.io/en/latest/api/recipe/lock.html), from its
+package.
+
+``kazoo`` is ``KazooClient(hosts=…)`` and its ``Lock``: a session of 10 s, which is the lease of its
+cases, and no listener. When the session has expired, ``is_acquired`` stays True and ``release``
+returns True. ``kazoo-safe`` makes the session as long as the lease, listens to the client's state,
+as kazoo highly recommends, and retries no command.
+
+The promise is the session: the send time of the last acknowledged request or heartbeat, plus what
+was negotiated. kazoo tells no fence; the czxid of its node would be one.
+
+Does not guarantee: what ``zookeeper`` does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from locks import zookeeper
+from locks.base import System
+from locks.library import Library
+
+DOC = "https://kazoo.readthedocs.io/en/latest/api/recipe/lock.html"
+
+# What the library says to its user, and what the user must take it for.
+OUTCOMES = {
+    "acquire() returned True": "Granted",
+    "acquire(blocking=False) returned False": "Denied: held",
+    "acquire(timeout=…) returned False": "Denied: gave-up",
+    "acquire() raised LockTimeout": "Denied: gave-up",
+    "acquire() raised anything else": "Unknown",
+    "release() returned True": "Released",
+    "release() returned False": "NotHeld",
+    "release() raised anything": "Unknown",
+}
+
+_PLAIN = Library("kazoo")
+_SAFE = Library("kazoo", safe=True)
+
+_SYSTEM = System(
+    name="kazoo",
+    topologies=("zookeeper",),
+    family="zookeeper",
+    fence=None,
+    waits_by="watch on the node before",
+    source=DOC,
+    connect=_PLAIN.connect,
+    prepare=_PLAIN.prepare,
+    outcomes=OUTCOMES,
+    expectations=zookeeper.EXPECTATIONS,
+    pace={"lease_ttl_s": 10.0},
+)
+
+SYSTEMS = (
+    _SYSTEM,
+    replace(
+        _SYSTEM,
+        name="kazoo-safe",
+        connect=_SAFE.connect,
+        prepare=_SAFE.prepare,
+        pace={},
+    ),
+)
