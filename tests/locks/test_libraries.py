@@ -1,0 +1,149 @@
+"""Environments of libraries, and what redis-py's adapter makes of a reply that was lost."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from locks import library, registry
+from locks.base import Denied, Granted, LockUnusableError, NoObserver, System, Unknown
+from locks.library import ADAPTERS, Library
+from tests.locks.fakes import Close, FakeRedis
+
+LIBRARIES = sorted(path.parent.name for path in ADAPTERS.glob("*/adapter.py"))
+SYSTEMS = [system for system in registry.systems().values() if system.prepare is not None]
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Library:
+    """A library that needs nothing, in a place of its own."""
+    monkeypatch.setattr(library, "ADAPTERS", tmp_path / "libraries")
+    monkeypatch.setattr(library, "ENVIRONMENTS", tmp_path / "environments")
+    folder = tmp_path / "libraries" / "made"
+    folder.mkdir(parents=True)
+    (folder / "requirements.txt").write_text("# nothing\n")
+    (folder / "adapter.py").write_text("import json\n")
+    return Library("made")
+
+
+def test_an_environment_is_built_once(made: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    builds: list[Path] = []
+    build = Library._build
+
+    def counted(self: Library, environment: Path) -> None:
+        builds.append(environment)
+        build(self, environment)
+
+    monkeypatch.setattr(Library, "_build", counted)
+    threads = [threading.Thread(target=made.prepare) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    made.prepare()
+    assert builds == [made.environment]
+    assert (made.environment / "bin" / "python").exists()
+    (library.ADAPTERS / "made" / "requirements.txt").write_text("# something else\n")
+    assert made.environment not in builds
+
+
+def test_what_cannot_be_installed_is_named(made: Library, tmp_path: Path) -> None:
+    wheel = f"{tmp_path}/nothing-1.0-py3-none-any.whl --hash=sha256:{'0' * 64}\n"
+    (library.ADAPTERS / "made" / "requirements.txt").write_text(wheel)
+    with pytest.raises(LockUnusableError, match=r"\Amade cannot be installed: .*nothing-1\.0.*\Z"):
+        made.prepare()
+    assert not (made.environment / "built").exists()
+
+
+def test_what_cannot_be_imported_is_named(made: Library) -> None:
+    (library.ADAPTERS / "made" / "adapter.py").write_text("import no_such_library\n")
+    expected = r"\Amade cannot be imported: ModuleNotFoundError: .*no_such_library.*\Z"
+    for _ in range(2):  # a failed build is not taken for a built one
+        with pytest.raises(LockUnusableError, match=expected):
+            made.prepare()
+
+
+def test_a_list_of_locks_builds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "ENVIRONMENTS", tmp_path / "environments")
+    assert SYSTEMS
+    for system in SYSTEMS:
+        registry.find(system.name)
+    assert not (tmp_path / "environments").exists()
+
+
+@pytest.mark.parametrize("folder", LIBRARIES)
+def test_everything_is_pinned_with_its_hashes(folder: str) -> None:
+    lines = (ADAPTERS / folder / "requirements.txt").read_text().splitlines()
+    wanted = (ADAPTERS / folder / "requirements.in").read_text().split()
+    pins = [line for line in lines if re.match(r"[a-z0-9]", line)]
+    assert pins
+    assert all("==" in pin and pin.endswith("\\") for pin in pins)
+    hashes = sum("--hash=sha256:" in line for line in lines)
+    assert hashes >= len(pins)
+    for want in wanted:
+        name, version = want.split("==")
+        assert any(re.match(rf"{name.partition('[')[0]}(\[.*\])?=={version} ", pin) for pin in pins)
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+def test_every_library_says_what_its_answers_mean(system: System) -> None:
+    assert set(system.outcomes.values()) >= {"Granted", "Released", "Unknown"}
+    # What a library raises is never taken for a refusal, unless it is the refusal.
+    raised = {said for said in system.outcomes if "raised anything" in said}
+    assert {system.outcomes[said] for said in raised} <= {"Unknown"}
+
+
+class Redis(FakeRedis):
+    """One that greets redis-py as it expects, and sets keys that do not expire."""
+
+    def _answer(self, connection: socket.socket, command: tuple[bytes, ...]) -> bool:
+        if command[0] == b"HELLO":
+            connection.sendall(b"%1\r\n+proto\r\n:3\r\n")
+            return True
+        if command[0] == b"CLIENT":
+            connection.sendall(b"+OK\r\n")
+            return True
+        return super()._answer(connection, command)
+
+    def _run(self, command: tuple[bytes, ...]) -> bytes:
+        if command[0] == b"SET":
+            command = (*command[:3], b"NX", b"PX", b"60000")
+        answer = super()._run(command)
+        return b"_\r\n" if answer == b"$-1\r\n" else answer  # as RESP3 writes nothing
+
+
+@pytest.fixture
+def redis() -> Iterator[Redis]:
+    fake = Redis()
+    yield fake
+    fake.stop()
+
+
+def test_redis_py_says_no_while_its_own_key_lives(redis: Redis) -> None:
+    """The defect: its client repeats the SET whose reply was lost, and finds its own key."""
+    lock = registry.find("redis-py").connect(
+        [redis.address], timeout_s=1, ttl_s=3, observer=NoObserver()
+    )
+    redis.on("SET", Close())
+    assert lock.acquire("k", hold_id=5, ttl_s=3, wait_s=0) == Denied("held")
+    first, second = [command[2] for command in redis.log if command[0] == b"SET"]
+    assert first == second == redis.value("k")
+    lock.close()
+
+
+def test_redis_py_without_retries_does_not_know(redis: Redis) -> None:
+    lock = registry.find("redis-py-safe").connect(
+        [redis.address], timeout_s=1, ttl_s=3, observer=NoObserver()
+    )
+    redis.on("SET", Close())
+    assert isinstance(lock.acquire("k", hold_id=5, ttl_s=3, wait_s=0), Unknown)
+    assert redis.names() == ["SET"]
+    grant = lock.acquire("other", hold_id=7, ttl_s=3, wait_s=0)
+    assert isinstance(grant, Granted)
+    assert grant.valid_until_ns == grant.sent_ns + 3_000_000_000
+    lock.close()
