@@ -2,7 +2,8 @@
 
 A worker that used most of a core, or whose event loop lagged, measured itself and not the lock: the
 case's *numbers* are void then, never its verdicts. Seconds that a fault touches do not count. Jobs
-of an open load that were due and never begun are in no quantile, so too many of them void it too.
+of an open load that were due and never begun are in no quantile, so too many of them void it too,
+and so does a sidecar that died.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ def generator_health(
             why.append(f"{path.stem} used {cpu_mean:.0f} % of a core")
         if lag_p99 > LAG_MS_P99_MAX:
             why.append(f"{path.stem}'s event loop lagged {lag_p99:.0f} ms (p99)")
+        why += [f"{path.stem}: {failure}" for failure in lines[-1].get("failures", ())]
         if idle:
             why.append(f"{len(idle)} users of {path.stem} got nothing done: {', '.join(idle[:3])}")
     load = _served(logs)

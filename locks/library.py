@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from locks.base import Address, LockUnusableError, Observer
-from locks.sidecar import ExtendableSidecarLock, SidecarError, SidecarLock, shared
+from locks.sidecar import ExtendableSidecarLock, Sidecar, SidecarError, SidecarLock, shared
 
 ADAPTERS: Final = Path(__file__).resolve().parent / "libraries"
 SHARED: Final = ADAPTERS / "shared"
@@ -75,7 +75,10 @@ class Library:
         ]
         kind = ExtendableSidecarLock if self.extends else SidecarLock
         try:
-            sidecar = shared(self.folder, command, {"PYTHONPATH": str(SHARED)})
+            sidecar = shared(
+                self.folder,
+                lambda: Sidecar(self.folder, command, {"PYTHONPATH": str(SHARED)}),
+            )
             return kind(
                 sidecar,
                 nodes,

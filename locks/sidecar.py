@@ -22,9 +22,9 @@ import os
 import socket
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from clusters.owner import die_with_parent
 from locks.base import (
@@ -69,6 +69,20 @@ class _Question:
         self.answer: dict[str, Any] | None = None
 
 
+class Process(Protocol):
+    """What a sidecar runs in, as far as it must be ended."""
+
+    @property
+    def pid(self) -> int:
+        """As this process sees it."""
+
+    def kill(self) -> None:
+        """SIGKILL; no error when it has ended."""
+
+    def wait(self) -> object:
+        """Returns when it has ended."""
+
+
 class Sidecar:
     """The process and the stream to it. ``command`` is what to run, ``name`` what to call it."""
 
@@ -86,7 +100,7 @@ class Sidecar:
         self._numbers = itertools.count(1)
         self._ready = threading.Event()
         self._writing = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         # The kernel ends a child with the *thread* that made it, so the one that lasts makes it.
         self._thread = threading.Thread(target=self._read, name=f"sidecar-{name}", daemon=True)
         self._thread.start()
@@ -213,8 +227,12 @@ class Sidecar:
     def _greet(self, message: dict[str, Any]) -> None:
         if message["hello"] != PROTOCOL:
             raise SidecarError(f"speaks protocol {message['hello']}, this bench speaks {PROTOCOL}")
+        self._check(message)
         self.library = f"{message['library']} {message['version']}"
         self._ready.set()
+
+    def _check(self, hello: dict[str, Any]) -> None:
+        """What else a hello must say."""
 
     def _tell(self, message: dict[str, Any]) -> None:
         client = self._clients.get(message["client"])
@@ -370,10 +388,15 @@ _shared: dict[str, Sidecar] = {}
 _starting = threading.Lock()
 
 
-def shared(name: str, command: Sequence[str], environment: Mapping[str, str]) -> Sidecar:
-    """The sidecar of that name, started by whoever asks first. Raises SidecarError."""
+def shared(name: str, start: Callable[[], Sidecar]) -> Sidecar:
+    """The sidecar of that name, started for whoever asks first. Raises SidecarError."""
     with _starting:
         if name not in _shared:
-            _shared[name] = Sidecar(name, command, environment)
+            _shared[name] = start()
             atexit.register(_shared[name].close)
         return _shared[name]
+
+
+def failures() -> list[str]:
+    """Why sidecars of this process are of no more use, one sentence each."""
+    return [sidecar.failure for sidecar in _shared.values() if sidecar.failure is not None]

@@ -16,6 +16,7 @@ import gevent
 import psutil
 from locust.env import Environment
 
+from locks import sidecar
 from workloads import wallclock
 from workloads.load import VICTIM
 from workloads.session import Session
@@ -46,6 +47,7 @@ def watch(here: Session, path: Path) -> None:
                 "machine_percent": psutil.cpu_percent(),
                 "lag_ms": [round(lag, 3) for lag in lags],
                 "cycles": dict(here.progress),
+                "failures": sidecar.failures(),
                 **_arrived(here, now_ns),
             }
             file.write(json.dumps(line) + "\n")

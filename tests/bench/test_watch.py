@@ -51,6 +51,13 @@ def test_seconds_of_a_fault_do_not_count(tmp_path: Path) -> None:
     assert health(tmp_path, line(1), line(3, lag=900)) != []
 
 
+def test_a_sidecar_that_died_is_named_whenever_it_did(tmp_path: Path) -> None:
+    died = json.loads(line(2)) | {"failures": ["the sidecar of x ended"]}
+    fault = Fault("client-pause", (), (2 * S, 2 * S), (4 * S, 4 * S))
+    expected = ["worker-1: the sidecar of x ended"]
+    assert health(tmp_path, line(1), json.dumps(died), faults=(fault,)) == expected
+
+
 def test_missing_workers_and_idle_users_are_named(tmp_path: Path) -> None:
     assert health(tmp_path, line(1), expected=3) == ["2 of 3 workers are missing"]
     idle = line(1, **{"contended-1": 0, "rival-1": 0})
