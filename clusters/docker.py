@@ -91,6 +91,8 @@ class ContainerOptions(TypedDict, total=False):
 
     network: Network | None
     """The network it is in (the engine's default bridge otherwise)."""
+    host_network: bool
+    """It has the host's network namespace, and none of its own."""
     network_of: Container | None
     """Joins the network namespace of this container, which alone can publish ports."""
     shares_memory: bool
@@ -111,6 +113,8 @@ class ContainerOptions(TypedDict, total=False):
     stop_signal: str | None
     memory_bytes: int | None
     nofile: int
+    auto_remove: bool
+    """The engine removes it as soon as it has ended."""
 
 
 class Engine:
@@ -294,9 +298,11 @@ class Engine:
         """Make a container without starting it; `command` goes to the image's entrypoint."""
         network, owner = options.get("network"), options.get("network_of")
         ports = options.get("ports") or {}
-        if owner and (network or ports):
+        joins = owner or options.get("host_network")
+        if joins and (network or ports):
             raise ValueError("who joins another's network namespace has no network or ports itself")
         mode = network.name if network else f"container:{owner.id}" if owner else None
+        mode = "host" if options.get("host_network") else mode
         nofile = options.get("nofile", NOFILE)
         entrypoint = options.get("entrypoint")
         memory_of = options.get("memory_of")
@@ -310,6 +316,7 @@ class Engine:
                 tmpfs=dict(options.get("tmpfs") or {}),
                 mem_limit=options.get("memory_bytes"),
                 ulimits=[Ulimit(name="nofile", soft=nofile, hard=nofile)],
+                auto_remove=options.get("auto_remove", False),
             )
             made = api.create_container(
                 image,
@@ -429,6 +436,12 @@ class Engine:
         with self._asking(f"read the log of container {container.name}") as api:
             said = api.logs(container.id, tail=last_lines or "all")
         return bytes(said).decode(errors="replace")
+
+    def attach(self, container: Container) -> Iterator[bytes]:
+        """What a container prints from now on, running or not yet, both streams together."""
+        with self._asking(f"attach to container {container.name}") as api:
+            said: Iterator[bytes] = api.attach(container.id, stream=True, logs=True)
+        return said
 
     def wait(self, container: Container, *, timeout_s: int) -> int:
         """Wait until a container ends; its exit code."""

@@ -1,4 +1,4 @@
-"""The server images: built from our own Dockerfiles when first needed, and named by their content.
+"""The images: built from our own Dockerfiles when first needed, and named by their content.
 
 An image carries a fingerprint of everything that we decide about it (its Dockerfile, its pins, its
 parent), so that building is a no-op when nothing has changed. What we do not decide, the versions
@@ -33,6 +33,7 @@ VERSIONS = "lockbench.versions"
 VERSIONS_FILE = "/etc/lockbench-versions"
 HOST_CA = "host-ca.crt"
 BUILDERS = ("golang", "compiler")
+CLIENTS = ("go-sidecar",)
 BUILDS_AT_ONCE = 2
 DISK_NEEDED_BYTES = 3_000_000_000
 DEBIAN_MIRROR = "http://deb.debian.org/debian"
@@ -104,13 +105,15 @@ def recipes() -> dict[str, Recipe]:
         Recipe("postgres", "postgres", "compiler", postgres),
         # Not Debian's `zookeeper` package, which pulls in a desktop toolkit.
         debian("zookeeper", "libzookeeper-java openjdk-21-jre-headless"),
+        Recipe("go-sidecar", "go-sidecar", "golang"),
     ]
     return {recipe.name: recipe for recipe in found}
 
 
 def server_names() -> list[str]:
-    """Return the names of the images that run in clusters."""
-    return [name for name in recipes() if name not in BUILDERS]
+    """Return the names of the images that run in clusters; those of clients are built when a lock
+    needs one."""
+    return [name for name in recipes() if name not in (*BUILDERS, *CLIENTS)]
 
 
 def fingerprint(name: str) -> str:

@@ -18,6 +18,8 @@ OURS = "lockbench"
 RUN = "lockbench.run"
 OWNER = "lockbench.owner"
 CLUSTER = "lockbench.cluster"
+# In the environment of our processes: the run, and after an @ its owner.
+RUN_ENVIRONMENT = "LOCKBENCH_RUN"
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -33,7 +33,7 @@ def test_fingerprints_follow_pins_and_parents(monkeypatch: pytest.MonkeyPatch) -
     assert changed == {"etcd"}
     monkeypatch.setattr(images, "pins", lambda: {**pins, "go_suite": "other"})
     changed = {name for name in before if images.fingerprint(name) != before[name]}
-    assert changed == {"golang", "etcd", "toxiproxy"}
+    assert changed == {"golang", "etcd", "toxiproxy", "go-sidecar"}
     monkeypatch.setattr(images, "pins", lambda: {**pins, "debian_suite": "other"})
     assert all(images.fingerprint(name) != before[name] for name in before)
 

@@ -24,9 +24,10 @@ from typing import Any, Final
 
 import psutil
 
+from clusters import owner
 from clusters.owner import die_with_parent, me
 
-RUN_ENVIRONMENT: Final = "LOCKBENCH_RUN"
+RUN_ENVIRONMENT: Final = owner.RUN_ENVIRONMENT
 MODULES: Final = ("workloads.master", "workloads.worker")
 
 
@@ -37,11 +38,13 @@ def run_mark(run_id: str) -> str:
 
 class Child:
     """A process that is not ours to wait for, held by a descriptor so that its number cannot come
-    to mean another one. It leads a group: the processes that it starts (sidecars) belong to it."""
+    to mean another one. It leads a group: the processes that it starts (sidecars) belong to it, and
+    those that it has started in containers are told what the group is told."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self._descriptor = os.pidfd_open(pid)
+        self._contained: list[psutil.Process] = []
 
     def alive(self) -> bool:
         """Whether it has not ended."""
@@ -57,11 +60,18 @@ class Child:
         if self.alive():
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
+        for process in self._contained:
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
 
     def started(self) -> list[psutil.Process]:
         """The processes it has started itself and that live."""
         try:
-            return psutil.Process(self.pid).children()
+            # Not above: it brings what Locust must find untouched in the process that forks.
+            from clusters.clients import started_by
+
+            self._contained = started_by(self.pid)
+            return psutil.Process(self.pid).children() + self._contained
         except psutil.NoSuchProcess:
             return []
 

@@ -1,0 +1,355 @@
+// The mutex of etcd's own clientv3/concurrency, as its documentation shows it: a client with a
+// session, and a Mutex per acquire.
+//
+// The promise is the session's lease: from when the last acknowledged keep-alive was sent, for as
+// long as the server said. The package does not tell these times, so the stream is listened to.
+// A session that has ended is told as the loss of everything held under it.
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"google.golang.org/grpc"
+)
+
+const etcdModule = "go.etcd.io/etcd/client/v3"
+
+type etcdVariant int
+
+const (
+	plain         etcdVariant = iota
+	isOwner                   // a grant and a release count only in a transaction that compares IsOwner
+	sharedSession             // all clients of this process share one session, and so re-enter
+)
+
+type etcdLock struct {
+	setup
+	variant etcdVariant
+	sessions
+	holds map[string]*concurrency.Mutex
+}
+
+func etcdClient(variant etcdVariant) func(setup) (client, error) {
+	return func(s setup) (client, error) {
+		made := &etcdLock{setup: s, variant: variant, holds: map[string]*concurrency.Mutex{}}
+		if variant == sharedSession {
+			made.sessions = theShared
+		} else {
+			made.sessions = &ownSessions{}
+		}
+		return made, made.sessions.connect(s)
+	}
+}
+
+func (l *etcdLock) limit() (context.Context, context.CancelFunc) { return within(l.timeoutS) }
+
+func within(seconds float64) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), time.Duration(nanoseconds(seconds)))
+}
+
+func (l *etcdLock) acquire(key, hold string, _, waitS float64) answer {
+	session, err := l.session(l.setup)
+	if err != nil {
+		return denied("no-effect: there is no session: " + oneLine(err))
+	}
+	mutex := concurrency.NewMutex(session.Session, "/lockbench/"+key)
+	// Known before it is granted: a keep-alive may be acknowledged meanwhile.
+	session.hold(hold, l.tell)
+	if waitS > 0 {
+		limit, cancel := within(waitS)
+		defer cancel()
+		err = mutex.Lock(limit)
+	} else {
+		limit, cancel := l.limit()
+		defer cancel()
+		err = mutex.TryLock(limit)
+	}
+	if err == nil && l.variant == isOwner {
+		err = l.confirm(mutex)
+	}
+	if err == nil {
+		l.holds[hold] = mutex
+		sentNs, untilNs := session.promise()
+		fence := createRevision(mutex)
+		return granted(sentNs, untilNs, &fence)
+	}
+	session.forget(hold)
+	switch {
+	case errors.Is(err, concurrency.ErrLocked):
+		return denied("held: " + oneLine(err))
+	case errors.Is(err, concurrency.ErrSessionExpired), errors.Is(err, errNotOwner):
+		return denied("no-effect: " + oneLine(err))
+	case mutex.Key() == "\x00": // it says so itself: its entry is gone
+		return denied("gave-up: " + oneLine(err))
+	}
+	return unknown(err)
+}
+
+var errNotOwner = errors.New("IsOwner does not hold in the transaction")
+
+// confirm is what IsOwner is for: nothing of the lock's user happens but in such a transaction.
+func (l *etcdLock) confirm(mutex *concurrency.Mutex, then ...clientv3.Op) error {
+	limit, cancel := l.limit()
+	defer cancel()
+	done, err := l.etcd().Txn(limit).If(mutex.IsOwner()).Then(then...).Commit()
+	if err == nil && !done.Succeeded {
+		return errNotOwner
+	}
+	return err
+}
+
+// createRevision orders the waiters, and is what IsOwner compares.
+func createRevision(mutex *concurrency.Mutex) int64 {
+	compared := pb.Compare(mutex.IsOwner())
+	return compared.GetCreateRevision()
+}
+
+func (l *etcdLock) release(_, hold string) answer {
+	mutex := l.holds[hold]
+	if mutex == nil {
+		return notHeld
+	}
+	delete(l.holds, hold)
+	l.forget(hold)
+	var err error
+	if l.variant == isOwner {
+		err = l.confirm(mutex, clientv3.OpDelete(mutex.Key()))
+	} else {
+		limit, cancel := l.limit()
+		defer cancel()
+		err = mutex.Unlock(limit)
+	}
+	switch {
+	case err == nil:
+		return released
+	case errors.Is(err, concurrency.ErrLockReleased), errors.Is(err, errNotOwner):
+		return notHeld
+	}
+	return unknown(err)
+}
+
+func (l *etcdLock) extend(_, _ string, _ float64) answer {
+	return unknown(errors.New("the library has no extend: its session does it"))
+}
+
+func (l *etcdLock) close() { l.sessions.close() }
+
+// --- sessions ------------------------------------------------------------------------------------
+
+// sessions gives a client its session, a new one when the last has ended.
+type sessions interface {
+	connect(setup) error
+	session(setup) (*heldSession, error)
+	etcd() *clientv3.Client
+	forget(hold string)
+	close()
+}
+
+type ownSessions struct {
+	client  *clientv3.Client
+	beats   *keepAlives
+	current *heldSession
+}
+
+func (o *ownSessions) connect(s setup) error {
+	o.beats = &keepAlives{listeners: map[int64]*heldSession{}}
+	made, err := clientv3.New(clientv3.Config{
+		Endpoints:   s.nodes,
+		DialTimeout: time.Duration(nanoseconds(s.timeoutS)),
+		DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(o.beats.intercept)},
+	})
+	o.client = made
+	return err
+}
+
+func (o *ownSessions) etcd() *clientv3.Client { return o.client }
+
+func (o *ownSessions) session(s setup) (*heldSession, error) {
+	if o.current != nil {
+		select {
+		case <-o.current.Done():
+		default:
+			return o.current, nil
+		}
+	}
+	limit, cancel := within(s.timeoutS)
+	defer cancel()
+	sentNs := monotonicNs()
+	lease, err := o.client.Grant(limit, int64(math.Ceil(s.ttlS)))
+	if err != nil {
+		return nil, err
+	}
+	held := &heldSession{
+		sentNs: sentNs, untilNs: sentNs + nanoseconds(float64(lease.TTL)), holds: map[string]tell{},
+	}
+	o.beats.listen(int64(lease.ID), held)
+	held.Session, err = concurrency.NewSession(o.client, concurrency.WithLease(lease.ID))
+	if err != nil {
+		return nil, err
+	}
+	go held.watch()
+	o.current = held
+	return held, nil
+}
+
+func (o *ownSessions) forget(hold string) {
+	if o.current != nil {
+		o.current.forget(hold)
+	}
+}
+
+func (o *ownSessions) close() { _ = o.client.Close() }
+
+// sharedSessions: one for all clients of this process.
+type sharedSessions struct {
+	mutex sync.Mutex
+	own   ownSessions
+}
+
+var theShared = &sharedSessions{}
+
+func (s *sharedSessions) connect(with setup) error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.own.client != nil {
+		return nil
+	}
+	return s.own.connect(with)
+}
+
+func (s *sharedSessions) session(with setup) (*heldSession, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.own.session(with)
+}
+
+func (s *sharedSessions) etcd() *clientv3.Client { return s.own.client }
+
+func (s *sharedSessions) forget(hold string) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.own.forget(hold)
+}
+
+func (s *sharedSessions) close() {}
+
+// heldSession knows what is held under it and until when it is promised.
+type heldSession struct {
+	*concurrency.Session
+	mutex           sync.Mutex
+	sentNs, untilNs int64
+	holds           map[string]tell
+}
+
+func (h *heldSession) hold(hold string, whom tell) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.holds[hold] = whom
+}
+
+func (h *heldSession) forget(hold string) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	delete(h.holds, hold)
+}
+
+func (h *heldSession) promise() (sentNs, untilNs int64) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	return h.sentNs, h.untilNs
+}
+
+func (h *heldSession) acknowledged(sentNs, ttlS int64) {
+	nowNs := monotonicNs()
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.sentNs, h.untilNs = sentNs, sentNs+ttlS*1e9
+	for hold, whom := range h.holds {
+		whom.extended(hold, sentNs, nowNs, h.untilNs)
+	}
+}
+
+// watch tells the loss when the library does.
+func (h *heldSession) watch() {
+	<-h.Done()
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	for hold, whom := range h.holds {
+		whom.lost(hold)
+	}
+	clear(h.holds)
+}
+
+// --- keep-alives ---------------------------------------------------------------------------------
+
+// keepAlives listens to the streams of one client, and knows whose lease is whose session's.
+type keepAlives struct {
+	mutex     sync.Mutex
+	listeners map[int64]*heldSession
+}
+
+func (k *keepAlives) listen(lease int64, held *heldSession) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	k.listeners = map[int64]*heldSession{lease: held} // the last one has ended
+}
+
+func (k *keepAlives) of(lease int64) *heldSession {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	return k.listeners[lease]
+}
+
+func (k *keepAlives) intercept(
+	ctx context.Context, description *grpc.StreamDesc, connection *grpc.ClientConn, method string,
+	streamer grpc.Streamer, options ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	made, err := streamer(ctx, description, connection, method, options...)
+	if err != nil || method != "/etcdserverpb.Lease/LeaseKeepAlive" {
+		return made, err
+	}
+	return &beating{ClientStream: made, of: k, sent: map[int64][]int64{}}, nil
+}
+
+// beating is one stream. The server answers in order, so the n-th answer for a lease belongs to the
+// n-th request for it.
+type beating struct {
+	grpc.ClientStream
+	of    *keepAlives
+	mutex sync.Mutex
+	sent  map[int64][]int64 // lease → when what is not yet answered was sent
+}
+
+func (b *beating) SendMsg(message any) error {
+	if asked, ok := message.(*pb.LeaseKeepAliveRequest); ok {
+		b.mutex.Lock()
+		b.sent[asked.ID] = append(b.sent[asked.ID], monotonicNs())
+		b.mutex.Unlock()
+	}
+	return b.ClientStream.SendMsg(message)
+}
+
+func (b *beating) RecvMsg(message any) error {
+	err := b.ClientStream.RecvMsg(message)
+	said, ok := message.(*pb.LeaseKeepAliveResponse)
+	if err != nil || !ok {
+		return err
+	}
+	b.mutex.Lock()
+	waiting := b.sent[said.ID]
+	if len(waiting) > 0 {
+		b.sent[said.ID] = waiting[1:]
+	}
+	b.mutex.Unlock()
+	if held := b.of.of(said.ID); held != nil && len(waiting) > 0 && said.TTL > 0 {
+		held.acknowledged(waiting[0], said.TTL)
+	}
+	return err
+}
