@@ -1,0 +1,84 @@
+"""etcd3gw's ``Lock``, as its user drives it.
+
+As it comes: ``with client.lock(name)``, without a timeout for requests. ``with`` calls ``acquire``
+and does not look at its answer, so its block runs whether the lock was acquired or not, and here
+that is Granted. ``safe``: ``acquire``, whose False is Denied, and the client timeout.
+
+The lock does not wait, so a wait asks again every tenth of a second. The time to live is the
+bench's lease in both, for a fault would have to outlast the default of 30 s. A client speaks to one
+endpoint alone; each is given one by lot.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from typing import Any
+
+from etcd3gw.client import Etcd3Client
+from lockbench_sidecar import (
+    Acquired,
+    Client,
+    Denied,
+    Extended,
+    Freed,
+    Granted,
+    NotHeld,
+    Released,
+    Setup,
+    serve,
+)
+
+POLL_S = 0.1
+
+
+class Etcd3Gw(Client):
+    """One client: one ``Etcd3Client``, one ``Lock`` per try."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._safe = setup.safe
+        host, port = random.choice(setup.nodes)
+        self._etcd = Etcd3Client(host, port, timeout=setup.timeout_s if setup.safe else None)
+        self._holds: dict[str, Any] = {}
+
+    def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
+        """``with client.lock(…)``, or ``acquire`` until it is True."""
+        over = time.monotonic() + wait_s
+        while True:
+            lock = self._etcd.lock(key, ttl=math.ceil(ttl_s))
+            sent_ns = time.monotonic_ns()
+            if not self._safe:
+                lock.__enter__()
+            if not self._safe or lock.acquire():
+                self._holds[hold] = lock
+                return Granted(sent_ns, sent_ns + math.ceil(ttl_s) * 1_000_000_000)
+            if time.monotonic() >= over:
+                return Denied("gave-up: acquire() returned False" if wait_s > 0 else "held")
+            time.sleep(max(0.0, min(POLL_S, over - time.monotonic())))
+
+    def release(self, key: str, hold: str) -> Freed:
+        """The end of the ``with``, which says nothing; or ``release``, whose False is NotHeld."""
+        lock = self._holds.pop(hold, None)
+        if lock is None:
+            return NotHeld()
+        if not self._safe:
+            lock.__exit__(None, None, None)
+            return Released()
+        return Released() if lock.release() else NotHeld()
+
+    def extend(self, key: str, hold: str, ttl_s: float) -> Extended:
+        """``refresh``: a time to live of -1 says that the lease is gone."""
+        sent_ns = time.monotonic_ns()
+        left_s = self._holds[hold].refresh()
+        if left_s < 0:
+            return NotHeld()
+        return Granted(sent_ns, sent_ns + left_s * 1_000_000_000)
+
+    def close(self) -> None:
+        """Drops the connections."""
+        self._etcd.session.close()
+
+
+if __name__ == "__main__":
+    serve("etcd3gw", Etcd3Gw)

@@ -1,0 +1,77 @@
+"""etcd3gw's ``Lock`` (https://docs.openstack.org/etcd3gw/latest/), from its package.
+
+``etcd3gw`` is ``with client.lock(name)``: ``with`` calls ``acquire`` and ignores its False, so the
+block runs while another holds the lock, without any fault. Requests have no limit. ``etcd3gw-safe``
+looks at what ``acquire`` returns and sets the client timeout.
+
+The time to live is the lease in both; the library's default of 30 s would make every fault ten
+times as long. The library does not wait; its user asks again.
+
+Does not guarantee: what ``etcd`` does not. ``acquire`` does not look at the clock: a slow answer is
+handed out as a grant though its lease may be over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from locks import etcd
+from locks.base import Expectation, System
+from locks.library import Library
+from locks.redis_expectations import everywhere
+
+DOC = "https://docs.openstack.org/etcd3gw/latest/"
+_WITH = (
+    "https://opendev.org/openstack/etcd3gw/src/branch/master/etcd3gw/lock.py: __enter__ calls "
+    "acquire() and returns the lock, whatever acquire() returned"
+)
+
+# What the library says to its user, and what the user must take it for.
+OUTCOMES = {
+    "with was entered": "Granted",
+    "with was left": "Released",
+    "acquire() returned True": "Granted",
+    "acquire() returned False, one try": "Denied: held",
+    "acquire() returned False, the wait is over": "Denied: gave-up",
+    "release() returned True": "Released",
+    "release() returned False": "NotHeld",
+    "refresh() returned -1": "NotHeld",
+    "anything raised": "Unknown",
+}
+
+_PLAIN = Library("etcd3gw", extends=True)
+_SAFE = Library("etcd3gw", safe=True, extends=True)
+
+_SYSTEM = System(
+    name="etcd3gw",
+    topologies=("etcd",),
+    family="etcd",
+    fence=None,
+    waits_by="nothing",
+    source=DOC,
+    connect=_PLAIN.connect,
+    prepare=_PLAIN.prepare,
+    outcomes=OUTCOMES,
+    expectations=everywhere(
+        etcd.EXPECTATIONS,
+        {
+            "double-grant": Expectation("breaks", _WITH, "defect", tries=3),
+            "lost-update": Expectation("may-break", _WITH, "defect"),
+            "stale-holder": Expectation("may-break", _WITH, "defect"),
+            "late-grant": Expectation("may-break", f"{DOC}: no timeout is set", "defect"),
+        },
+        "none",
+    ),
+)
+
+SYSTEMS = (
+    _SYSTEM,
+    replace(
+        _SYSTEM,
+        name="etcd3gw-safe",
+        waits_by="polling every 100 ms",
+        connect=_SAFE.connect,
+        prepare=_SAFE.prepare,
+        expectations=etcd.EXPECTATIONS,
+    ),
+)
