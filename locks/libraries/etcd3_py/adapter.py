@@ -1,0 +1,97 @@
+"""etcd3-py's ``Lock``, as its user drives it, at its defaults: no timeout for requests, a thread
+that keeps the lease alive. The time to live is the bench's lease, for a fault would have to outlast
+the default of 60 s. A client speaks to one endpoint alone; each is given one by lot.
+
+``acquire`` returns the lock, or None when it may not wait; it raises when the wait is over. Every
+keepalive that the server acknowledged is told.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from typing import Any
+
+import etcd3
+from etcd3.stateful.lock import EtcdLockAcquireTimeout
+from lockbench_sidecar import (
+    Acquired,
+    Client,
+    Denied,
+    Freed,
+    Granted,
+    NotHeld,
+    Released,
+    Setup,
+    Tell,
+    serve,
+)
+
+
+class Telling(etcd3.Client):  # type: ignore[misc]
+    """A client that notes when a lease was asked for, and says when it was kept alive."""
+
+    def __init__(self, host: str, port: int, tell: Tell) -> None:
+        super().__init__(host, port)
+        self._tell = tell
+        self.holds: dict[int, str] = {}  # lease → hold
+        self.sent_ns: dict[int, int] = {}  # lease → when it was asked for
+
+    def lease_grant(self, TTL: int, ID: int = 0) -> Any:  # noqa: N803 - the library's own names
+        """As the library's."""
+        sent_ns = time.monotonic_ns()
+        lease = super().lease_grant(TTL, ID)
+        self.sent_ns[lease.ID] = sent_ns
+        return lease
+
+    def lease_keep_alive_once(self, ID: int) -> Any:  # noqa: N803 - the library's own name
+        """As the library's."""
+        sent_ns = time.monotonic_ns()
+        answer = super().lease_keep_alive_once(ID)
+        hold, left_s = self.holds.get(ID), int(getattr(answer, "TTL", 0) or 0)
+        if hold is not None and left_s > 0:
+            until_ns = sent_ns + left_s * 1_000_000_000
+            self._tell.extended(hold, sent_ns=sent_ns, valid_until_ns=until_ns)
+        return answer
+
+
+class Etcd3Py(Client):
+    """One client: one ``Client``, one ``Lock`` per hold."""
+
+    def __init__(self, setup: Setup) -> None:
+        host, port = random.choice(setup.nodes)
+        self._etcd = Telling(host, port, setup.tell)
+        self._holds: dict[str, Any] = {}
+
+    def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
+        """``acquire`` of a new lock object."""
+        lock = self._etcd.Lock(key, lock_ttl=math.ceil(ttl_s))
+        try:
+            gotten = lock.acquire(timeout=wait_s) if wait_s > 0 else lock.acquire(block=False)
+        except EtcdLockAcquireTimeout:
+            return Denied("gave-up: EtcdLockAcquireTimeout")
+        if gotten is None:
+            return Denied("held")
+        self._holds[hold] = lock
+        self._etcd.holds[lock.lease.ID] = hold
+        sent_ns = self._etcd.sent_ns[lock.lease.ID]
+        return Granted(sent_ns, sent_ns + math.ceil(ttl_s) * 1_000_000_000)
+
+    def release(self, key: str, hold: str) -> Freed:
+        """``release`` revokes the lease; it returns nothing."""
+        lock = self._holds.pop(hold, None)
+        if lock is None:
+            return NotHeld()
+        self._etcd.holds.pop(lock.lease.ID, None)
+        self._etcd.sent_ns.pop(lock.lease.ID, None)
+        lock.release()
+        return Released()
+
+    def close(self) -> None:
+        """Drops the connections."""
+        self._etcd.close()
+
+
+if __name__ == "__main__":
+    serve("etcd3-py", Etcd3Py)

@@ -1,0 +1,58 @@
+"""etcd3-py's ``Lock`` (https://github.com/Revolution1/etcd3-py), from its package, at its defaults:
+a lock that is known to be bad.
+
+It looks whether the key is there, and if not, or when it is deleted, writes it unless it already
+has *its own* value. So whoever looks before another has written overwrites, and all of them hold
+the lock, without any fault.
+
+The time to live is the lease; the library's default of 60 s would make every fault twenty times as
+long. A thread keeps the lease alive.
+
+Does not guarantee: mutual exclusion.
+"""
+
+from __future__ import annotations
+
+from locks import etcd
+from locks.base import Expectation, System
+from locks.library import Library
+from locks.redis_expectations import everywhere
+
+DOC = "https://github.com/Revolution1/etcd3-py"
+_OVERWRITES = (
+    f"{DOC}/blob/master/etcd3/stateful/lock.py: acquire() puts the key unless its value is the "
+    "client's own, so it overwrites another's"
+)
+
+_LIBRARY = Library("etcd3_py")
+
+SYSTEM = System(
+    name="etcd3-py",
+    topologies=("etcd",),
+    family="etcd",
+    fence=None,
+    waits_by="watch on the key",
+    source=DOC,
+    connect=_LIBRARY.connect,
+    prepare=_LIBRARY.prepare,
+    # What the library says to its user, and what the user must take it for.
+    outcomes={
+        "acquire() returned the lock": "Granted",
+        "acquire(block=False) returned None": "Denied: held",
+        "acquire() raised EtcdLockAcquireTimeout": "Denied: gave-up",
+        "acquire() raised anything else": "Unknown",
+        "release() returned": "Released",
+        "release() raised anything": "Unknown",
+    },
+    expectations=everywhere(
+        etcd.EXPECTATIONS,
+        {
+            "double-grant": Expectation("breaks", _OVERWRITES, "control", tries=3),
+            **{
+                verdict: Expectation("may-break", _OVERWRITES, "control")
+                for verdict in ("lost-update", "stale-holder", "wrong-release", "late-grant")
+            },
+        },
+        "none",
+    ),
+)
