@@ -113,6 +113,9 @@ def page(path: Path) -> Page:
 
 def _fault(made: Page, path: Path) -> str | None:
     """What is wrong with a header, or None."""
+    whole = isinstance(made.shown, int) and isinstance(made.runs, int)
+    if not (whole and isinstance(made.histories, dict)):
+        return "shown and runs are whole numbers, histories is a table of file = verdict"
     if made.id != path.stem:
         return f"its id is {made.id}"
     if made.kind not in KINDS:
@@ -270,7 +273,10 @@ def rewrite(folder: Path = FOLDER) -> list[Path]:
         if wrong := misjudged(made, folder):
             raise BadPage("; ".join(wrong))
         path = folder / f"{made.id}.md"
-        changed += _put(path, with_quotation(_text(path), quotation(made, folder)))
+        try:
+            changed += _put(path, with_quotation(_text(path), quotation(made, folder)))
+        except BadPage as error:
+            raise BadPage(f"{path.name}: {error}") from error
     changed += _put(folder / INDEX, with_list(_text(folder / INDEX), found))
     return changed
 

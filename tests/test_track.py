@@ -112,12 +112,20 @@ def test_an_old_quotation_and_an_old_index_are_renewed(copy: Path) -> None:
     assert track.rewrite(copy) == []
 
 
+def test_a_page_without_marks_is_named(copy: Path) -> None:
+    spoil(copy / f"{ID}.md", track.QUOTED, "")
+    with pytest.raises(BadPage, match=f"{ID}.md: the marks"):
+        track.rewrite(copy)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
         ('id = "redis', 'id = "regis', "its id is"),
         ('kind = "control"', 'kind = "feature"', "not one of"),
         ("shown = ", "shown = 9", "showed"),
+        ("shown = ", "shown = 1.", "whole numbers"),
+        ("histories = {", "histories = [] # {", "a table of file = verdict"),
         ("source = ", "sauce = ", "sauce, source"),
         ('source = "', 'source = "" # ', "must not be empty"),
         (f'"{ID}.jsonl"', '"other.jsonl"', "other.jsonl is missing"),
