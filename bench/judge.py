@@ -68,10 +68,12 @@ class Expected:
         return {v: self.of(v).expected for v in dict.fromkeys((*always, *required))}
 
     def excuses(self, verdict: str, broken: Collection[str]) -> bool:
-        """Whether a break was expected. One that follows from others is, only if one of them
-        broke."""
+        """Whether a break was expected. One that follows from others is, only if one of them broke
+        or it is declared itself."""
         if self.of(verdict).expected not in MAY:
             return False
+        if self._declared(verdict).expected in MAY:
+            return True
         causes = FOLLOWS.get(verdict)
         return causes is None or any(cause in broken for cause in causes)
 
