@@ -1,0 +1,58 @@
+"""bsm/redislock (https://github.com/bsm/redislock) on one Redis, behind the Go sidecar.
+
+``bsm-redislock`` is ``redislock.New(redis.NewClient(…)).Obtain(ctx, key, lease, …)``: one try, or a
+linear back-off of 100 ms, as its README has it. ``bsm-redislock-safe`` sets the client timeout and
+no retries of commands.
+
+A token that is there already counts as obtained (its script compares it), so go-redis sending a
+command again after a lost reply does no harm.
+
+Does not guarantee: what ``redis-token`` does not. It offers no fence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from locks.base import System
+from locks.client_container import ContainerLibrary
+from locks.library_etcd_concurrency import IMAGE, UNMOVED
+from locks.redis_expectations import LEASE
+
+DOC = "https://pkg.go.dev/github.com/bsm/redislock"
+
+# What the library says to its user, and what the user must take it for.
+OUTCOMES = {
+    "Obtain() returned a lock": "Granted",
+    "Obtain() returned ErrNotObtained": "Denied: held",
+    "Obtain() returned DeadlineExceeded, the last try was answered": "Denied: gave-up",
+    "Obtain() returned an error of dialling": "Denied: no-effect",
+    "Obtain() returned another error": "Unknown",
+    "Release() returned nil": "Released",
+    "Release() returned ErrLockNotHeld": "NotHeld",
+    "Release() returned another error": "Unknown",
+    "Refresh() returned nil": "Granted",
+    "Refresh() returned ErrNotObtained": "NotHeld",
+    "Refresh() returned another error": "Unknown",
+}
+
+_PLAIN = ContainerLibrary(IMAGE, "bsm-redislock", extends=True)
+_SAFE = ContainerLibrary(IMAGE, "bsm-redislock", safe=True, extends=True)
+
+_SYSTEM = System(
+    name="bsm-redislock",
+    topologies=("redis",),
+    family="redis",
+    fence=None,
+    waits_by="polling every 100 ms",
+    source=DOC,
+    connect=_PLAIN.connect,
+    prepare=_PLAIN.prepare,
+    outcomes=OUTCOMES,
+    expectations={**LEASE, **UNMOVED},
+)
+
+SYSTEMS = (
+    _SYSTEM,
+    replace(_SYSTEM, name="bsm-redislock-safe", connect=_SAFE.connect, prepare=_SAFE.prepare),
+)

@@ -1,0 +1,135 @@
+"""etcd's own mutex for Go, ``concurrency.Mutex`` of ``go.etcd.io/etcd/client/v3``, behind the Go
+sidecar: a client, a session as long as the lease, and a ``Mutex`` per acquire.
+
+``etcd-concurrency`` is that alone. ``Unlock`` deletes a key by its name and returns nil, whether
+the key was there or not. ``etcd-concurrency-is-owner`` counts a grant and a release only when a
+transaction that compares ``IsOwner()`` says so. That is what ``IsOwner`` is for, and all it can do:
+it guards what is in the same etcd. The guarded resource of this bench is elsewhere, as a database
+or a disk is; there the create revision that ``IsOwner`` compares is the fence.
+
+``etcd-concurrency-shared-session`` is a control: the clients of one process share one session. A
+key is named after its session's lease, so a second ``Lock`` finds its own key and returns.
+
+The promise is the session's lease, from when the last acknowledged keep-alive was sent. The package
+looks whether its key is there before it returns, not how long its lease still lives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from locks import etcd
+from locks.base import VERDICTS, Expectation, System
+from locks.client_container import ContainerLibrary
+from locks.redis_expectations import everywhere
+
+DOC = "https://pkg.go.dev/go.etcd.io/etcd/client/v3/concurrency"
+_MUTEX = "https://github.com/etcd-io/etcd/blob/main/client/v3/concurrency/mutex.go"
+_LATE = f"{_MUTEX}: Lock looks whether its key is there, not how long the session's lease lives"
+_UNLOCK = f"{_MUTEX}: Unlock deletes its key and returns nil where there was none"
+_REENTERS = (
+    f"{_MUTEX}: the key is the prefix and the session's lease, 'reuse key in case this session "
+    "already holds the lock'"
+)
+_NOT_PYTHON = "the fault moves what a program in Python is told; this library is in Go"
+
+IMAGE = "go-sidecar"
+
+# What the library says to its user, and what the user must take it for.
+OUTCOMES = {
+    "Grant or NewSession returned an error": "Denied: no-effect",
+    "Lock() or TryLock() returned nil": "Granted",
+    "TryLock() returned ErrLocked": "Denied: held",
+    "Lock() returned ErrSessionExpired": "Denied: no-effect",
+    "Lock() returned another error and Key() is empty again": "Denied: gave-up",
+    "Lock() or TryLock() returned another error": "Unknown",
+    "Unlock() returned nil": "Released",
+    "Unlock() returned ErrLockReleased": "NotHeld",
+    "Unlock() returned another error": "Unknown",
+}
+
+MAY_BE_LATE = (
+    *("client-pause", "client-gc", "pause", "kill", "restart", "rolling-restart", "power-loss"),
+    *("partition-drop", "partition-stall", "partition-reject", "reset", "reply-lost"),
+)
+UNMOVED = {
+    "client-clock-jump": {verdict: Expectation("n/a", _NOT_PYTHON) for verdict in VERDICTS},
+}
+_LATE_GRANT = {"late-grant": Expectation("may-break", _LATE, "documented-limit")}
+_FALSE_RELEASE = {"false-release": Expectation("may-break", _UNLOCK, "documented-limit")}
+_EXPECTATIONS = {
+    **{
+        fault: {**etcd.EXPECTATIONS.get(fault, {}), **_LATE_GRANT, **_FALSE_RELEASE}
+        for fault in dict.fromkeys((*MAY_BE_LATE, *etcd.EXPECTATIONS))
+    },
+    **UNMOVED,
+}
+
+_PLAIN = ContainerLibrary(IMAGE, "etcd-concurrency")
+_IS_OWNER = ContainerLibrary(IMAGE, "etcd-concurrency-is-owner")
+_SHARED = ContainerLibrary(IMAGE, "etcd-concurrency-shared-session")
+
+_SYSTEM = System(
+    name="etcd-concurrency",
+    topologies=("etcd",),
+    family="etcd",
+    fence="create revision of the holder's key",
+    waits_by="watch on the key created just before",
+    source=DOC,
+    connect=_PLAIN.connect,
+    prepare=_PLAIN.prepare,
+    outcomes=OUTCOMES,
+    expectations=_EXPECTATIONS,
+)
+
+SYSTEMS = (
+    _SYSTEM,
+    replace(
+        _SYSTEM,
+        name="etcd-concurrency-is-owner",
+        connect=_IS_OWNER.connect,
+        prepare=_IS_OWNER.prepare,
+        outcomes={
+            **OUTCOMES,
+            "the transaction does not succeed, after Lock()": "Denied: no-effect",
+            "the transaction does not succeed, with the delete": "NotHeld",
+        },
+        expectations={
+            **{
+                fault: {
+                    verdict: expected
+                    for verdict, expected in verdicts.items()
+                    if verdict != "false-release"
+                }
+                for fault, verdicts in _EXPECTATIONS.items()
+            },
+            **UNMOVED,
+        },
+    ),
+    replace(
+        _SYSTEM,
+        name="etcd-concurrency-shared-session",
+        connect=_SHARED.connect,
+        prepare=_SHARED.prepare,
+        expectations={
+            **everywhere(
+                _EXPECTATIONS,
+                {
+                    "double-grant": Expectation("breaks", _REENTERS, "control", tries=3),
+                    **{
+                        verdict: Expectation("may-break", _REENTERS, "control")
+                        for verdict in (
+                            "lost-update",
+                            "stale-holder",
+                            "wrong-release",
+                            "late-grant",
+                            "fence-order",
+                        )
+                    },
+                },
+                "none",
+            ),
+            **UNMOVED,
+        },
+    ),
+)
