@@ -45,7 +45,7 @@ MONITORING: Final = (
     "contention ratio (acquisitions that had to wait ÷ all) above 0.3 for 5 minutes",
     "leases that expired before their release, more than 0.1 per second for 2 minutes",
     "writes that the resource refused because of their fence: each is an accident prevented",
-    "rules for these: `lockbench alerts --rules`; what they would have seen: `lockbench alerts RUN`",
+    "`lockbench alerts --rules` prints rules for these, `lockbench alerts RUN` what they had seen",
 )
 K_OF_N: Final = (
     "k of n: tries in which it broke, of those that could have shown it; in parentheses the 95 % "
