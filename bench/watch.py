@@ -1,7 +1,7 @@
 """Judges the load generator: were its numbers limited by itself?
 
-A worker that used most of a core, or whose event loop lagged, measured itself and not the lock: the
-case's *numbers* are void then, never its verdicts. Seconds that a fault touches do not count. Jobs
+A worker that used most of a core, or whose sidecar did, or whose event loop lagged, measured itself
+and not the lock: the case's *numbers* are void then, never its verdicts. Seconds that a fault touches do not count. Jobs
 of an open load that were due and never begun are in no quantile, so too many of them void it too,
 and so does a sidecar that died.
 """
@@ -41,6 +41,7 @@ def generator_health(
             continue
         lag = np.array([ms for line in counted for ms in line["lag_ms"]])
         cpu = np.array([line["cpu_percent"] for line in counted])
+        beside = float(np.mean([line.get("sidecar_percent", 0.0) for line in counted]))
         # Who takes turns at the aimed key is there for the nemesis and in no number.
         idle = sorted(
             user
@@ -55,12 +56,15 @@ def generator_health(
                 "name": path.stem,
                 "cpu_percent_mean": round(cpu_mean, 1),
                 "cpu_percent_max": round(float(cpu.max()), 1),
+                "sidecar_percent_mean": round(beside, 1),
                 "lag_ms_p99": round(lag_p99, 2),
                 "idle_users": idle,
             }
         )
         if cpu_mean > CPU_PERCENT_MAX:
             why.append(f"{path.stem} used {cpu_mean:.0f} % of a core")
+        if beside > CPU_PERCENT_MAX:
+            why.append(f"the sidecar of {path.stem} used {beside:.0f} % of a core")
         if lag_p99 > LAG_MS_P99_MAX:
             why.append(f"{path.stem}'s event loop lagged {lag_p99:.0f} ms (p99)")
         why += [f"{path.stem}: {failure}" for failure in lines[-1].get("failures", ())]

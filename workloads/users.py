@@ -15,6 +15,7 @@ import gevent
 from locust import User, constant, events, task
 from locust.env import Environment
 
+from locks import sidecar
 from locks.base import Granted
 from workloads.arrivals import Arrivals
 from workloads.client import Client
@@ -276,8 +277,9 @@ def no_hold(_: Granted) -> None:
 
 
 def _cpu_ns() -> int:
+    """Of this process, and of the sidecars that work for it."""
     used = rusage.getrusage(rusage.RUSAGE_SELF)
-    return int((used.ru_utime + used.ru_stime) * 1e9)
+    return int((used.ru_utime + used.ru_stime) * 1e9) + sidecar.cpu_ns()
 
 
 USERS: tuple[type[LockUser], ...] = (ContendedUser, SoloUser, RivalUser, VictimUser)

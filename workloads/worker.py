@@ -30,7 +30,7 @@ def watch(here: Session, path: Path) -> None:
     """Never returns. A tick that comes late is the lag that every client of this process had."""
     with path.open("w", encoding="utf-8", buffering=1) as file:
         while True:
-            begin_ns, cpu_ns = monotonic_ns(), process_time_ns()
+            begin_ns, cpu_ns, beside_ns = monotonic_ns(), process_time_ns(), sidecar.cpu_ns()
             lags: list[float] = []
             while (monotonic_ns() - begin_ns) / 1e9 < REPORT_S:
                 before = monotonic_ns()
@@ -43,6 +43,7 @@ def watch(here: Session, path: Path) -> None:
                 "begin_ns": begin_ns,
                 "end_ns": now_ns,
                 "cpu_percent": 100 * (process_time_ns() - cpu_ns) / (now_ns - begin_ns),
+                "sidecar_percent": 100 * (sidecar.cpu_ns() - beside_ns) / (now_ns - begin_ns),
                 # Of all cores, since the last line, whoever used them.
                 "machine_percent": psutil.cpu_percent(),
                 "lag_ms": [round(lag, 3) for lag in lags],

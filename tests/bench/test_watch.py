@@ -40,6 +40,11 @@ def test_a_busy_or_lagging_worker_voids_the_numbers(tmp_path: Path) -> None:
     assert health(tmp_path, line(1, lag=80)) == ["worker-1's event loop lagged 80 ms (p99)"]
 
 
+def test_a_busy_sidecar_voids_the_numbers(tmp_path: Path) -> None:
+    busy = json.dumps(json.loads(line(1)) | {"sidecar_percent": 97.0})
+    assert health(tmp_path, busy) == ["the sidecar of worker-1 used 97 % of a core"]
+
+
 def test_how_busy_the_machine_was_is_told(tmp_path: Path) -> None:
     (tmp_path / "worker-1.jsonl").write_text(line(1, machine=90) + "\n" + line(2, machine=80))
     assert generator_health(tmp_path, (), (0, 10 * S), 1)["machine_percent"] == 85.0

@@ -30,6 +30,7 @@ from locks.base import (
 )
 from locks.library import SHARED
 from locks.sidecar import ExtendableSidecarLock, Sidecar, SidecarError, SidecarLock
+from workloads.nursery import RUN_ENVIRONMENT
 
 LIMIT_S = 10.0
 
@@ -265,10 +266,14 @@ time.sleep(60)
 @pytest.mark.parametrize("frozen", [False, True])
 def test_it_dies_with_its_worker(frozen: bool) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, process_group=0
+        [sys.executable, "-c", PARENT],
+        env=os.environ | {RUN_ENVIRONMENT: "a run"},
+        stdout=subprocess.PIPE,
+        process_group=0,
     ) as parent:
         assert parent.stdout is not None
         child = psutil.Process(int(parent.stdout.readline()))
+        assert child.environ()[RUN_ENVIRONMENT] == "a run"  # what ``lockbench clean`` looks for
         if frozen:
             os.killpg(parent.pid, signal.SIGSTOP)
             assert until(lambda: child.status() == psutil.STATUS_STOPPED)
