@@ -1,9 +1,9 @@
 """Judges the load generator: were its numbers limited by itself?
 
 A worker that used most of a core, or whose sidecar did, or whose event loop lagged, measured itself
-and not the lock: the case's *numbers* are void then, never its verdicts. Seconds that a fault touches do not count. Jobs
-of an open load that were due and never begun are in no quantile, so too many of them void it too,
-and so does a sidecar that died.
+and not the lock: the case's *numbers* are void then, never its verdicts. Seconds that a fault
+touches do not count. Jobs of an open load that were due and never begun are in no quantile, so too
+many of them void it too, and so does a sidecar that died.
 """
 
 from __future__ import annotations
