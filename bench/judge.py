@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from bench.errors import Ending
-from locks.base import NAMED_VERDICTS, VERDICTS, Expectation, System
+from locks.base import NAMED_VERDICTS, NOT_JUDGED, VERDICTS, Expectation, System
 from nemesis.registry import NONE
 from results.cases import COULD_NOT_RUN
 
@@ -47,20 +47,25 @@ class Expected:
 
     ``exact``: one fault as the expectations were written for it. Of anything else (parameters, a
     combination, a random schedule) nothing has to break, but everything may that one of the faults
-    may break.
+    may break. ``outlasts``: the work may last longer than its lease, so that its holder may come
+    too late without any fault.
     """
 
     system: System
     faults: tuple[str, ...]
     exact: bool = True
+    outlasts: bool = False
 
     def of(self, verdict: str) -> Expectation:
         """For verdicts that follow from others too: those may break where a cause of theirs may."""
         for cause in FOLLOWS.get(verdict, ()):
-            found = self._declared(cause)
+            found = self._declared(cause, as_cause=True)
             if found.expected in MAY:
                 return Expectation("may-break", found.source, found.kind)
-        return self._declared(verdict)
+        found = self._declared(verdict)
+        if self.outlasts and verdict in AT_THE_RESOURCE and found.expected == "holds":
+            return Expectation("may-break", "the work may last longer than its lease")
+        return found
 
     def words(self, required: Collection[str] = VERDICTS) -> dict[str, str]:
         """Verdict → what is expected, in one word, for a case's document."""
@@ -75,10 +80,17 @@ class Expected:
         if self._declared(verdict).expected in MAY:
             return True
         causes = FOLLOWS.get(verdict)
-        return causes is None or any(cause in broken for cause in causes)
+        # What is not judged for a kind of lock may have broken unseen.
+        seen = {*broken, *NOT_JUDGED.get(self.system.kind, ())}
+        return causes is None or any(cause in seen for cause in causes)
 
-    def _declared(self, verdict: str) -> Expectation:
+    def _declared(self, verdict: str, *, as_cause: bool = False) -> Expectation:
+        """``as_cause``: as listed, also where this kind of lock is not judged by it: what follows
+        from it is."""
         found = [self.system.expectation(fault, verdict) for fault in self.faults or (NONE,)]
+        if as_cause:
+            listed = [self.system.expectations.get(f, {}).get(verdict) for f in self.faults]
+            found = [more or said for more, said in zip(listed, found, strict=False)] or found
         if self.exact:
             return found[0]
         loosest = min(found, key=lambda e: LOOSEST_FIRST.index(e.expected))

@@ -161,7 +161,9 @@ def expected_of(case: Case) -> Expected:
         fault = faults()[one.fault]
         usual_s = fault.duration_s(case.pace.lease_ttl_s, fault.defaults())
         exact = dict(one.parameters) == fault.defaults() and one.duration_s == round(usual_s, 6)
-    return Expected(case.system, names or (NONE,), exact)
+    asked = find_workload(case.workload)
+    outlasts = asked.workload.outlasts(asked.options)
+    return Expected(case.system, names or (NONE,), exact, outlasts=outlasts)
 
 
 def tries_of(case: Case) -> int:

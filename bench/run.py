@@ -371,7 +371,10 @@ def _numbers(scene: _Scene, history: History) -> dict[str, object]:
     floor_end = start_ns + int(1e9 * phases.floor_s)
     own_end = floor_end + int(1e9 * phases.own_s)
     end = own_end + int(1e9 * phases.contended_s)
-    health = generator_health(folder / "logs", scene.faults, (floor_end, end), WORKERS + 1)
+    patient = find_workload(scene.case.workload).workload.patient
+    health = generator_health(
+        folder / "logs", scene.faults, (floor_end, end), WORKERS + 1, patient=patient
+    )
     spans = Spans((start_ns, floor_end), (floor_end, own_end), (own_end, end))
     timeout_s = scene.case.pace.client_timeout_s
     numbers = measure(history, spans, unknown_after_s=timeout_s).to_json()

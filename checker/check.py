@@ -9,6 +9,7 @@ from typing import TypeVar
 from checker.exclusion import double_grant, late_grant
 from checker.fences import fence_order
 from checker.fencing import scorings
+from checker.job_measures import summaries
 from checker.jobs import judged
 from checker.linearizable import linearizable
 from checker.measure import measurements
@@ -56,6 +57,9 @@ def check(history: History, *, only: Collection[str] | None = None) -> Report:
     measured: dict[str, object] = {}
     if only is None:
         measured = measure("measurements", lambda: measurements(case, links))
+        done = measure("jobs", lambda: {"jobs": summaries(case)})
+        if done["jobs"]:
+            measured |= done
         fencing = measure("fencing", lambda: {"fencing": scorings(case, used())})
         if fencing["fencing"] is not None:
             measured |= fencing

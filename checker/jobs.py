@@ -276,4 +276,6 @@ VERDICTS_OF: Final[Mapping[str, Mapping[str, Judge]]] = {
     "leader": {"two-leaders": two_leaders},
     "rate-limit": {"rate-exceeded": rate_exceeded},
     "gate": {"over-capacity": over_capacity},
+    "fairness": {},
+    "two-locks": {},
 }

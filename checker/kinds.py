@@ -16,6 +16,8 @@ from history.op import Object
 OWNED: Final = frozenset({"mutex", "owner-mutex", "lease", "fenced", "reentrant"})
 SHARED: Final = frozenset({"read-write", "semaphore"})
 REENTRANT: Final = frozenset({"reentrant"})
+# Whose holders act beside each other, so that none of them is overtaken by a later grant.
+OTHERS_TOO: Final = frozenset({"semaphore"})
 OWNERLESS: Final = "ownerless"
 RESOURCES: Final = frozenset({"register", "cas-register", "counter"})
 

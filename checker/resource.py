@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from checker.intervals import ByKey
-from checker.kinds import RESOURCES, keys_of
+from checker.kinds import OTHERS_TOO, RESOURCES, keys_of
 from checker.promises import FOREVER, Bools, Links, Rows, by_key_and_time
 from checker.verdict import Verdict
 from checker.words import EVIDENCE_MAX, Case, clock, during, faults_on, grant, many, operation
@@ -50,9 +50,10 @@ class Uses:
 
 
 def uses(case: Case, links: Links) -> Uses:
-    """All reads, writes and effects on lock keys, with what is known of their holds."""
+    """All reads, writes and effects on keys of locks that keep others out, with what is known of
+    their holds."""
     history, promises = case.history, case.promises
-    guarded = ~keys_of(history, RESOURCES)
+    guarded = ~keys_of(history, RESOURCES | OTHERS_TOO)
     done = (history.type == Type.OK) | ((history.type == Type.INFO) & (history.applied_ns != NULL))
     used = (history.f == F.READ) | (history.f == F.WRITE) | (history.f == F.EFFECT)
     row = np.flatnonzero(used & done)

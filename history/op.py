@@ -56,7 +56,11 @@ class Mode(IntEnum):
 
 
 # What may have been done under a lock.
-JOBS: Final = frozenset({"inventory", "payment", "cron", "leader", "rate-limit", "gate"})
+JOBS: Final = frozenset(
+    {
+        "inventory", "payment", "cron", "leader", "rate-limit", "gate", "fairness", "two-locks",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

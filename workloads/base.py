@@ -46,20 +46,29 @@ LOAD: Final[Mapping[str, Parameter]] = {
 
 class Job:
     """What one client does under a lock, again and again. One object per client; it may keep state
-    of its own between two cycles. ``reads_share``: of the cycles, where the lock can be shared."""
+    of its own between two cycles. ``reads_share`` is that of the cycles that only read, where the
+    lock can be shared, or everywhere (``reads_anyway``). ``number`` is the client's among those of
+    its kind; it is given to the job before its first cycle."""
 
     reads_share = 0.0
+    reads_anyway = False
+    number = 0
 
     def begin(self, resource: Resource, key: str) -> int:
         """Before the lock is asked for: the number of the thing to be done, NULL if it has none."""
         return NULL
 
-    def work(self, use: Use) -> None:
-        """Under the lock. Calls ``use.keep`` once where the time of a hold is to be spent."""
+    def first(self, key: str) -> str:
+        """The key that is asked for first, where the work needs several."""
+        return key
+
+    def work(self, use: Use) -> bool | None:
+        """Under the lock. Calls ``use.keep`` where the time of a hold is to be spent: there a fault
+        strikes the victim. False: it could not be done."""
         raise NotImplementedError
 
     def end(self, resource: Resource, key: str, thing: int, *, done: bool) -> None:
-        """Afterwards, whether or not the lock was granted."""
+        """Afterwards, whether or not it was done."""
 
 
 def nothing(_: Options) -> Mapping[str, object]:
@@ -73,6 +82,8 @@ class Workload:
     the lock alone; ``describes`` says of its keys what the verdicts need (fields of
     ``history.op.Object``); ``pace`` and ``shape`` change the usual load (``workloads.load.Pace``;
     ``clients`` and ``keys``). ``timed``: every job is recorded as a whole, beside its operations.
+    ``outlasts``: the work may last longer than its lease, so its holder may come too late without
+    any fault. ``patient``: so many wait that some may wait all the time.
     """
 
     name: str
@@ -85,4 +96,6 @@ class Workload:
     shape: Mapping[str, int] = field(default_factory=dict)
     kinds: tuple[str, ...] = ("mutex", "reentrant", "read-write", "semaphore")
     timed: bool = True
+    outlasts: Callable[[Options], bool] = lambda _: False
+    patient: bool = False
     faulted: bool = True

@@ -47,7 +47,7 @@ class Client:
     """Used by one greenlet. Takes a new process number after every unknown outcome, so that the
     processes of a history are sequential."""
 
-    def __init__(self, session: Session, report: Report) -> None:
+    def __init__(self, session: Session, report: Report, number: int = 0) -> None:
         self._session = session
         self.recorder = session.recorder
         self._pace = session.load.pace
@@ -59,6 +59,7 @@ class Client:
         self._shareable = self._lock if isinstance(self._lock, Shareable) else None
         self._guarded = self._pace.touch_resource and session.system.kind != "semaphore"
         self._job = session.asked.workload.job(session.asked.options)
+        self._job.number = number
         self._timed = session.recorder.new_process() if session.asked.workload.timed else None
         self._shape = str(session.asked.options.get("hold", "fixed"))
         self._draws = random.Random(f"{session.load.seed} {self.process}")
@@ -69,14 +70,15 @@ class Client:
         """One cycle; returns whether the lock was granted. After a refusal or an unknown outcome it
         pauses for the declared time."""
         self._session.count_busy(+1)
+        key = self._job.first(key)
         try:
             thing = self._job.begin(self.resource, key)
             whole = self._begun(key, thing, intended_ns)
             done = self._cycle(key, keep, thing, intended_ns, wait_s)
-            self._job.end(self.resource, key, thing, done=done)
             if whole is not None:
                 error = None if done else "not-granted"
                 self.recorder.complete(whole, Type.OK if done else Type.FAIL, error=error)
+            self._job.end(self.resource, key, thing, done=done)
         except Exception:
             # The resource is out of every fault's reach, so this is the bench's own failure.
             self._session.count_failed()
@@ -98,9 +100,27 @@ class Client:
         if granted is None:
             return False
         use = Use(self, granted, keep, thing=thing, reads=reads, guarded=self._guarded)
-        self._job.work(use)
+        done = self._job.work(use)
         self._release(granted.hold)
-        return True
+        return done is not False
+
+    def also(self, first: Use, key: str) -> Use | None:
+        """Asks for a second key under the first; None: it was not granted."""
+        granted = self._acquire(key, NULL, self._pace.wait_s, reads=False)
+        if granted is None:
+            return None
+        return Use(
+            self, granted, first.keep_with, thing=first.thing, reads=False, guarded=first.guarded
+        )
+
+    def give_back(self, use: Use) -> None:
+        """Releases a second key."""
+        self._release(use.granted.hold)
+
+    @property
+    def lease_s(self) -> float:
+        """How long a lease lasts."""
+        return self._pace.lease_ttl_s
 
     def _begun(self, key: str, thing: int, intended_ns: int) -> Handle | None:
         if self._timed is None:
@@ -145,7 +165,9 @@ class Client:
 
     def _only_reads(self, key: str) -> bool:
         """Drawn for each cycle. What a fault is aimed at is held alone."""
-        if self._shareable is None or key in {AIMED_KEY, FLOOR_KEY}:
+        if key in {AIMED_KEY, FLOOR_KEY}:
+            return False
+        if self._shareable is None and not self._job.reads_anyway:
             return False
         return self._draws.random() < self._job.reads_share
 

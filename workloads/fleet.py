@@ -8,8 +8,8 @@ clean`` can find any that did not.
 from __future__ import annotations
 
 import os
+import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +20,7 @@ from typing import Final
 import psutil
 
 from clusters.owner import die_with_parent, is_dead
+from clusters.ports import is_free
 from history.op import NULL, F, Type
 from history.recorder import Recorder
 from history.recording import records_of
@@ -28,6 +29,8 @@ from workloads.load import AIMED_KEY, ENVIRONMENT, VICTIM, WORKER_ENVIRONMENT, L
 from workloads.nursery import RUN_ENVIRONMENT, Child, Nursery, run_mark
 
 POLL_S: Final = 0.005
+FIRST_PORT: Final = 32_100
+PORTS: Final = 600
 READY_S: Final = 60.0
 END_S: Final = 5.0
 # The bench records the deaths of worker w as worker DEATHS + w.
@@ -314,11 +317,12 @@ def _until(condition: Callable[[], bool], timeout_s: float) -> bool:
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port of 127.0.0.1 that is free now. Above those of the clusters and below those that
+    Linux hands out for outgoing connections, so that it stays free until somebody listens there."""
+    while True:
+        port = FIRST_PORT + secrets.randbelow(PORTS)
+        if is_free("127.0.0.1", port):
+            return port
 
 
 def leftovers() -> list[psutil.Process]:

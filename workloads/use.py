@@ -21,7 +21,7 @@ class Use:
     """One hold of one client. ``thing`` is the number that its job gave out, ``reads`` whether it
     is held for reading alone, ``guarded`` whether it keeps everybody else out."""
 
-    __slots__ = ("_client", "_keep", "granted", "guarded", "reads", "thing")
+    __slots__ = ("_client", "granted", "guarded", "keep_with", "reads", "thing")
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Use:
         guarded: bool,
     ) -> None:
         self._client = client
-        self._keep = keep
+        self.keep_with = keep
         self.granted = granted
         self.thing = thing
         self.reads = reads
@@ -42,7 +42,24 @@ class Use:
 
     def keep(self) -> None:
         """Takes the time that a hold takes."""
-        self._keep(self.granted)
+        self.keep_with(self.granted)
+
+    @property
+    def lease_s(self) -> float:
+        """How long a lease lasts."""
+        return self._client.lease_s
+
+    def extend(self) -> None:
+        """Lets the hold live a whole lease from now, where the lock has an extend."""
+        self._client.extend(self.granted.hold)
+
+    def also(self, key: str) -> Use | None:
+        """A second lock, beside this one; None: it was not granted."""
+        return self._client.also(self, key)
+
+    def give_back(self) -> None:
+        """Releases a second lock."""
+        self._client.give_back(self)
 
     def read(self, number: int = NULL, *, how: int = PLAINLY) -> tuple[int, int]:
         """Returns the version found and what was asked for (see ``Resource.read``)."""

@@ -61,7 +61,7 @@ class LockUser(User):
         self.number = self.session.number(kind)
         self.label = f"{kind}-{self.number}"
         try:
-            self.client = Client(self.session, self._tell_locust)
+            self.client = Client(self.session, self._tell_locust, self._place())
         except Exception:
             self.session.count_failed()
             raise
@@ -110,6 +110,11 @@ class LockUser(User):
                 self.client.cycle(key, self.client.hold_for(pace.hold_s), intended_ns=intended_ns)
             )
             intended_ns += period_ns
+
+    def _place(self) -> int:
+        """Numbers go worker by worker in steps; this counts the users of all workers in a row."""
+        workers = self.session.load.workers
+        return self.number // (workers + 1) * workers + self.number % (workers + 1) - 1
 
     def _tell_locust(self, f: str, milliseconds: float, error: str | None) -> None:
         self.environment.events.request.fire(
@@ -161,10 +166,7 @@ class ContendedUser(LockUser):
         """One of its own for good, or one drawn each time (Zipf: the n-th key with weight 1/n)."""
         load, spread = self.session.load, self.session.asked.options.get("spread", "even")
         if spread == "even":
-            # Numbers go worker by worker in steps; this counts the users of all workers in a row.
-            step = load.workers + 1
-            place = self.number // step * load.workers + self.number % step - 1
-            return f"k{place % load.keys}"
+            return f"k{self._place() % load.keys}"
         if spread == "uniform":
             return f"k{self._draws.randrange(load.keys)}"
         return f"k{self._draws.choices(range(load.keys), self._weights)[0]}"

@@ -10,6 +10,7 @@ import pytest
 from bench.errors import Ending
 from bench.judge import Expected, judge
 from locks.base import Expectation, System
+from locks.registry import find
 
 
 def system(**verdicts: str) -> System:
@@ -142,3 +143,42 @@ def test_of_what_no_expectation_was_written_for_nothing_has_to_break() -> None:
         assert other.of("double-grant").expected == "may-break"
         assert other.of("stale-holder").expected == "holds"
     assert Expected(declared, ("pause", "kill"), exact=False).of("double-grant").expected == "holds"
+
+
+def test_what_comes_of_a_workload_is_as_good_as_its_lock() -> None:
+    pause = Expected(find("redis-token"), ("client-pause",))
+    assert pause.of("charged-twice").expected == "may-break"
+    assert pause.excuses("charged-twice", ["stale-holder", "charged-twice"])
+    assert not pause.excuses("charged-twice", ["charged-twice"]), "nothing that would explain it"
+    calm = Expected(find("redis-token"), ("none",))
+    assert calm.of("charged-twice").expected == "holds"
+    assert not calm.excuses("charged-twice", ["stale-holder", "charged-twice"])
+    assert pause.of("lost-charge").expected == "holds"
+
+
+def test_a_permit_that_comes_too_late_is_excused_though_semaphores_know_no_stale_holder() -> None:
+    pause = Expected(find("zookeeper-semaphore"), ("client-pause",))
+    assert pause.of("stale-holder").expected == "n/a"
+    assert pause.of("over-capacity").expected == "may-break"
+    assert pause.excuses("over-capacity", ["over-capacity"])
+    calm = Expected(find("zookeeper-semaphore"), ("none",))
+    assert not calm.excuses("over-capacity", ["over-capacity"])
+
+
+def test_work_that_outlasts_its_lease_may_be_stale_and_nothing_else() -> None:
+    long = Expected(find("redis-token"), ("none",), outlasts=True)
+    assert long.of("stale-holder").expected == "may-break"
+    assert long.of("double-grant").expected == "holds"
+
+
+def test_what_the_workload_does_not_reach_is_not_due() -> None:
+    expected = Expected(find("redis-token"), ("client-pause",))
+    found = judge(
+        expected,
+        {"double-grant": "valid", "late-grant": "valid", "wrong-release": "valid"},
+        exposed=True,
+        exposure="",
+        failure=None,
+        required=("double-grant", "late-grant", "wrong-release"),
+    )
+    assert found.word == "as expected"

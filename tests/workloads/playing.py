@@ -3,8 +3,10 @@ lives in the test, or with a lock that needs no server."""
 
 from __future__ import annotations
 
+import atexit
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 from history.columns import History
@@ -17,6 +19,15 @@ from workloads.nursery import Nursery
 
 WORKERS = 2
 S = 1_000_000_000
+
+
+@cache
+def nursery() -> Nursery:
+    """One for all tests of a session: it has imported everything."""
+    made = Nursery("test")
+    made.__enter__()
+    atexit.register(made.__exit__, None, None, None)
+    return made
 
 
 class Played:
@@ -39,15 +50,15 @@ def play(
     address: tuple[str, int] = ("127.0.0.1", 1),
     clients: int = 4,
     keys: int = 1,
-    contended_s: float = 2.5,
+    contended_s: float = 1.2,
     pace: Pace | None = None,
     meanwhile: Callable[[Fleet, int], Sequence[Fault]] | None = None,
 ) -> Played:
     """Runs a load to its end. ``meanwhile(fleet, when the contention begins)`` may do something to
     it and says what it did."""
-    phases = Phases(floor_s=0.3, own_s=0.7, contended_s=contended_s)
+    phases = Phases(floor_s=0.1, own_s=0.2, contended_s=contended_s)
     faults: Sequence[Fault] = ()
-    with Nursery("test") as nursery, Fleet(folder, "test", WORKERS, nursery) as fleet:
+    with Fleet(folder, "test", WORKERS, nursery()) as fleet:
         fleet.launch()
         load = Load(
             lock=lock,
