@@ -25,8 +25,8 @@ _NOT_TOLD = (
 )
 
 _SLOW = (
-    f"{DOC}: a wait is one BLPOP, so no request may have a shorter limit than the longest wait; and "
-    "acquire() does not look at the clock when SET is answered"
+    f"{DOC}: a wait is one BLPOP, so no request may have a shorter limit than the longest wait; "
+    "and acquire() does not look at the clock when SET is answered"
 )
 
 # What the library says to its user, and what the user must take it for.
