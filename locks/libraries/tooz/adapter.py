@@ -1,0 +1,75 @@
+"""tooz's lock on its ZooKeeper driver, as its user drives it.
+
+Defaults: ``get_coordinator("zookeeper://…", member)`` and ``get_lock(name)``, so a session of 10 s.
+``safe``: a session as long as the lease, no retries of commands. The driver is kazoo's ``Lock``
+inside, whose LockTimeout comes through when a wait is over.
+
+``acquired`` is what this process remembers. The promise is the session's.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from typing import Any
+from urllib.parse import quote
+
+from kazoo.exceptions import LockTimeout
+from kazoo_session import Session, watched
+from lockbench_sidecar import (
+    Acquired,
+    Client,
+    Denied,
+    Freed,
+    Granted,
+    NotHeld,
+    Released,
+    Setup,
+    serve,
+)
+from tooz.coordination import get_coordinator
+
+
+class Tooz(Client):
+    """One client: one coordinator, one lock per hold."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._session = Session(setup.tell)
+        hosts = ",".join(f"{host}:{port}" for host, port in setup.nodes)
+        how: dict[str, Any] = {}
+        if setup.safe:
+            how = {"timeout": str(math.ceil(setup.ttl_s)), "command_retry": {"max_tries": 0}}
+        member = f"lockbench-{secrets.token_hex(8)}".encode()
+        self._coordinator: Any = get_coordinator(f"zookeeper://{hosts}", member, **how)
+        watched(self._coordinator._coord, self._session)  # noqa: SLF001 - its kazoo client
+        self._coordinator.start(start_heart=True)
+        self._holds: dict[str, Any] = {}
+
+    def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
+        """``acquire`` of a new lock object."""
+        lock = self._coordinator.get_lock(quote(key, safe="").encode())
+        try:
+            gotten = lock.acquire(timeout=wait_s) if wait_s > 0 else lock.acquire(blocking=False)
+        except LockTimeout:
+            return Denied("gave-up: LockTimeout")
+        if not gotten:
+            return Denied("gave-up: acquire() returned False" if wait_s > 0 else "held")
+        self._holds[hold] = lock
+        self._session.carry(hold)
+        return Granted(self._session.acknowledged_ns, self._session.valid_until_ns)
+
+    def release(self, key: str, hold: str) -> Freed:
+        """``release``: False says that it was not held."""
+        self._session.drop(hold)
+        lock = self._holds.pop(hold, None)
+        if lock is None or not lock.release():
+            return NotHeld()
+        return Released()
+
+    def close(self) -> None:
+        """Ends the session."""
+        self._coordinator.stop()
+
+
+if __name__ == "__main__":
+    serve("tooz", Tooz)
