@@ -25,6 +25,9 @@ VARIANTS = {
     "redis-setnx",
     "redis-setnx-expire",
     "redlock-fence",
+    # Their libraries do not see gevent.
+    "etcd3gw-safe",
+    "kazoo-safe",
     "zookeeper-read-write",
     "zookeeper-semaphore:permits=1",
 }
