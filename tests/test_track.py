@@ -52,6 +52,11 @@ def test_a_history_is_small_and_its_times_are_relative(page: Page) -> None:
         assert (history.hold[history.f == F.ACQUIRE] != NULL).all()
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.id)
+def test_a_source_has_an_address(page: Page) -> None:
+    assert "https://" in page.source
+
+
 def test_the_index_is_complete() -> None:
     text = (FOLDER / INDEX).read_text()
     assert track.with_list(text, PAGES) == text, "the index is old: python -m bench.track write"
