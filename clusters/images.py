@@ -32,8 +32,9 @@ FINGERPRINT = "lockbench.fingerprint"
 VERSIONS = "lockbench.versions"
 VERSIONS_FILE = "/etc/lockbench-versions"
 HOST_CA = "host-ca.crt"
-BUILDERS = ("golang", "compiler")
-CLIENTS = ("go-sidecar",)
+HOST_MAVEN_SETTINGS = "host-maven-settings.xml"
+BUILDERS = ("golang", "compiler", "maven")
+CLIENTS = ("go-sidecar", "jvm-sidecar")
 BUILDS_AT_ONCE = 2
 DISK_NEEDED_BYTES = 3_000_000_000
 DEBIAN_MIRROR = "http://deb.debian.org/debian"
@@ -41,7 +42,7 @@ DEBIAN_MIRROR = "http://deb.debian.org/debian"
 # From the environment of whoever builds: how to reach the outside. Never part of a fingerprint.
 NETWORK_ARGS = (
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
-    *("GOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE"),
+    *("GOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE", "MAVEN_OPTS"),
 )
 
 
@@ -105,7 +106,9 @@ def recipes() -> dict[str, Recipe]:
         Recipe("postgres", "postgres", "compiler", postgres),
         # Not Debian's `zookeeper` package, which pulls in a desktop toolkit.
         debian("zookeeper", "libzookeeper-java openjdk-21-jre-headless"),
+        Recipe("maven", "maven", "base"),
         Recipe("go-sidecar", "go-sidecar", "golang"),
+        Recipe("jvm-sidecar", "jvm-sidecar", "maven"),
     ]
     return {recipe.name: recipe for recipe in found}
 
@@ -225,14 +228,17 @@ def _build(engine: Engine, recipe: Recipe) -> None:
     network = {key: os.environ[key] for key in NETWORK_ARGS if os.environ.get(key)}
     files = {path.name: path.read_bytes() for path in (FOLDER / recipe.folder).iterdir()}
     files[HOST_CA] = host_ca()
+    if recipe.name == "maven":
+        files[HOST_MAVEN_SETTINGS] = host_maven_settings()
     made = f"{repository}:{mark}"
     try:
         args = {**recipe.args, **network, "PARENT": parent, "BASE": base_ref()}
         engine.build(files, made, args=args)
     except EngineError as error:
         raise EngineError(
-            f"{error}\nwhat to do: see that the Debian mirror and the Go module proxy can be"
-            " reached (HTTP_PROXY, GOPROXY and SSL_CERT_FILE are handed in), then build again"
+            f"{error}\nwhat to do: see that the Debian mirror, the Go module proxy"
+            " or Maven's repository can be reached (HTTP_PROXY, GOPROXY, MAVEN_OPTS, SSL_CERT_FILE"
+            " and Maven's settings.xml are handed in), then build again"
         ) from error
     versions = parse_versions(engine.read_image_file(made, VERSIONS_FILE) or b"")
     labels = {FINGERPRINT: mark, VERSIONS: json.dumps(versions, sort_keys=True)}
@@ -254,6 +260,12 @@ def host_ca() -> bytes:
         if path.is_file():
             return path.read_bytes()
     return Path(certifi.where()).read_bytes()
+
+
+def host_maven_settings() -> bytes:
+    """Return this user's settings for Maven, which may name a mirror or a proxy; none are empty."""
+    path = Path.home() / ".m2" / "settings.xml"
+    return path.read_bytes() if path.is_file() else b"<settings/>"
 
 
 # --- the base ------------------------------------------------------------------------------------
