@@ -226,6 +226,7 @@ CASE_COLUMNS: Final = (
     "own_cycles_per_s", "availability_percent", "longest_gap_s", "recovery_s",
     "failover_s", "dead_holder_s", "consensus",
     "floor_acquire_p50_ms", "floor_cpu_us_per_cycle", "link_linked_us", "link_direct_us",
+    "servers", "servers_memory_bytes", "servers_commands_per_grant", "servers_cpu_us_per_grant",
 )  # fmt: skip
 LATENCY_COLUMNS: Final = (
     "case", "lock", "fault", "workload", "basis", "kind", "phase",
@@ -236,6 +237,7 @@ VERDICT_COLUMNS: Final = ("case", "lock", "fault", "verdict", "expected", "resul
 
 def _case_row(n: int, case: Case) -> dict[str, Any]:
     floor, link = _mapping(case.get("floor")), _mapping(case.get("link_us"))
+    cost = _mapping(case.get("footprint"))
     rates = _mapping(case.get("cycles_per_second_by_phase"))
     share = availability(case)
     row = {
@@ -259,6 +261,10 @@ def _case_row(n: int, case: Case) -> dict[str, Any]:
         "floor_cpu_us_per_cycle": number(floor.get("cpu_us_per_cycle")),
         "link_linked_us": number(link.get("linked")),
         "link_direct_us": number(link.get("direct")),
+        "servers": cost.get("servers"),
+        "servers_memory_bytes": number(cost.get("memory_bytes")),
+        "servers_commands_per_grant": number(_mapping(cost.get("own")).get("commands_per_grant")),
+        "servers_cpu_us_per_grant": number(_mapping(cost.get("own")).get("cpu_us_per_grant")),
     }
     row |= {f"cycles_{phase}_per_s": number(rates.get(phase)) for phase in PHASES}
     plain = ("topology", "size", "network", "seed", "clients", "exposed", "judgement", "why")
