@@ -17,7 +17,7 @@ from bench.judge import Expected
 from clusters.base import NETWORKS, Cluster, ClusterPlan, Topology
 from clusters.registry import topologies
 from locks.base import NAMED_VERDICTS, Extendable, System
-from locks.registry import find, systems
+from locks.registry import find, systems, without
 from nemesis import schedule
 from nemesis.base import Injection
 from nemesis.registry import NONE, faults
@@ -117,7 +117,8 @@ def make_case(
     system = find_system(lock)
     asked = find_workload(workload)
     if system.kind not in asked.workload.kinds:
-        raise Unfit(f"{asked.workload.name} is not a workload for a {system.kind} lock")
+        what = "what takes no lock" if system.kind == "none" else f"a {system.kind} lock"
+        raise Unfit(f"{asked.workload.name} is not a workload for {what}")
     name = topology or system.topologies[0]
     known = topologies()
     if name not in known:
@@ -175,8 +176,9 @@ def tries_of(case: Case) -> int:
 
 def find_system(name: str) -> System:
     """A lock by name or ``path.py:Class``. Raises BadInput, Unfit for what the file says."""
-    if ".py:" not in name and name.partition(":")[0] not in systems():
-        raise unknown("lock", name, systems())
+    known = {**systems(), **without()}
+    if ".py:" not in name and name.partition(":")[0] not in known:
+        raise unknown("lock", name, known)
     try:
         return find(name)
     except Exception as error:

@@ -25,7 +25,7 @@ from bench.watch import generator_health
 from checker.check import check
 from checker.exposure import Exposure, exposure
 from checker.verdict import Report
-from clusters.base import Cluster, ClusterError, ClusterPlan, Measurable
+from clusters.base import HARNESS, Cluster, ClusterError, ClusterPlan, Measurable
 from history.columns import History, Ints
 from history.op import Fault
 from history.recording import read_recording, write_faults, write_meta
@@ -35,6 +35,7 @@ from nemesis.conductor import Grip, Played, play
 from nemesis.registry import faults
 from results.numbers import Phases as Spans
 from results.numbers import before, measure
+from workloads.audit import audit
 from workloads.fleet import Fleet, LoadError
 from workloads.load import Load, Phases
 from workloads.nursery import Nursery
@@ -162,6 +163,8 @@ def _play_scene(scene: _Scene, on_progress: Callable[[Progress], None]) -> None:
             timings.clients_s = progress.seconds() - timings.cluster_s
             try:
                 _under_load(scene, fleet, cluster, progress)
+                if case.system.kind == "none":
+                    _audit(scene, fleet, cluster)
             finally:
                 write_faults(fleet.history, scene.faults)
                 scene.failure = scene.failure or _clock_step(wall_ns)
@@ -233,6 +236,16 @@ def _clock_step(wall_minus_monotonic_ns: int) -> str | None:
     if abs(step_s) <= CLOCK_STEP_S_MAX:
         return None
     return f"this machine's wall clock was set by {step_s:+.3f} s during the case"
+
+
+def _audit(scene: _Scene, fleet: Fleet, cluster: Cluster) -> None:
+    """What was done without a lock is judged by what the store shows in the end."""
+    pace = scene.case.pace
+    try:
+        nodes = cluster.addresses(HARNESS)
+        audit(fleet.history, scene.case.system, nodes, pace.client_timeout_s)
+    except OSError as error:
+        scene.failure = scene.failure or str(error)
 
 
 def _undisturbed_ns(case: Case) -> int:

@@ -40,6 +40,8 @@ def exposure(history: History) -> Exposure:
     if not history.faults and not history.objects:
         return Exposure(True, ("a foreign history: no minimum is asked of it",))
     case = Case(history, promises(history, link(history)))
+    if len(rows_of(history, F.ACQUIRE)) == 0:
+        return _without_locks(case)
     if not history.faults:
         met, reason = _contention(case)
         return Exposure(met, (reason,))
@@ -51,6 +53,32 @@ def exposure(history: History) -> Exposure:
     if not answers:
         return Exposure(False, ("no fault declares what would have exposed the lock to it",))
     return Exposure(all(met for met, _ in answers), tuple(reason for _, reason in answers))
+
+
+def _without_locks(case: Case) -> Exposure:
+    """Where no lock is asked for (``locks.without``) there is no hold to be hurt: every fault has
+    to be proven, with jobs done before it and after it, and under way while it was on. Without a
+    fault, several clients have to have worked on one key."""
+    history = case.history
+    jobs = rows_of(history, F.JOB)
+    jobs = jobs[keys_with(history, AIMED_ROLES)[history.key[jobs]]]
+    done = jobs[history.type[jobs] == Type.OK]
+    if not history.faults:
+        shared = {(int(history.key[row]), int(history.process[row])) for row in done.tolist()}
+        most = max((sum(k == key for k, _ in shared) for key, _ in shared), default=0)
+        return Exposure(most >= 2, (f"up to {many(most, 'client')} worked on one key",))
+    reasons, exposed = [], True
+    for fault in history.faults:
+        before = int(np.count_nonzero(history.complete_ns[done] < fault.begin_ns[0]))
+        heal = FOREVER if fault.heal_ns is None else fault.heal_ns[1]
+        after = int(np.count_nonzero(history.invoke_ns[done] > heal))
+        during = len(_between(case, jobs, *_span(fault)))
+        exposed &= fault.facts.get("proven") is True and min(before, after, during) > 0
+        reasons.append(
+            f"{describe(fault)}: {_proven(case, fault)[1]}; {many(before, 'job')} before it, "
+            f"{during} under way while it was on, {after} after it"
+        )
+    return Exposure(exposed, tuple(reasons))
 
 
 def _answer(case: Case, fault: Fault, rule: str) -> Answer:

@@ -11,14 +11,15 @@ from typing import Final
 
 import numpy as np
 
-from checker.jobs import applied, applied_ns, units
+from checker.jobs import applied, applied_ns, places, things, units
 from checker.measure import keys_with
-from checker.promises import FOREVER, Bools, Rows, rows_of
+from checker.promises import FOREVER, Bools, Rows, failed_with, rows_of
 from checker.words import Case
 from history.columns import Ids, Ints
 from history.op import F, Type
 
 NS: Final = 1e9
+DONE_ALREADY: Final = "no-effect: done already"
 KINDS_OF_CLIENT: Final = ("fast", "slow")
 
 
@@ -34,34 +35,37 @@ def summaries(case: Case) -> dict[str, object]:
 
 
 def _whole(case: Case, keys: Bools) -> dict[str, object]:
-    """Jobs that were done, that were not, and of which nobody knows."""
+    """Jobs that were done, that were not, and of which nobody knows; effects that were tried, that
+    met somebody who was first, and that had been done already."""
     history = case.history
     jobs = rows_of(history, F.JOB)
     kinds = history.type[jobs[keys[history.key[jobs]]]]
+    tries = rows_of(history, F.EFFECT)
+    tries = tries[keys[history.key[tries]]]
+    failed = history.type[tries] == Type.FAIL
+    already = failed & failed_with(history, DONE_ALREADY)[tries]
     return {
         "done": int(np.count_nonzero(kinds == Type.OK)),
         "not_done": int(np.count_nonzero(kinds == Type.FAIL)),
         "unknown": int(np.count_nonzero(kinds == Type.INFO)),
+        "tries": len(tries),
+        "conflicts": int(np.count_nonzero(failed & ~already)),
+        "refused_as_done": int(np.count_nonzero(already)),
     }
 
 
 def _inventory(case: Case, keys: Bools) -> dict[str, object]:
-    rows, unit = units(case.history, keys)
+    under_a_lock = len(applied(case.history, keys, F.WRITE)) > 0
+    rows, unit = (units if under_a_lock else places)(case.history, keys)
     sold = _distinct(case.history.key[rows], unit)
     return {"sales": len(rows), "units": sold, "oversold": len(rows) - sold}
 
 
 def _effects(case: Case, keys: Bools) -> dict[str, object]:
     history = case.history
-    rows = applied(history, keys, F.EFFECT)
-    refused = rows_of(history, F.EFFECT, Type.FAIL)
-    things = _distinct(history.key[rows], history.version[rows])
-    return {
-        "effects": len(rows),
-        "things": things,
-        "repeated": len(rows) - things,
-        "refused_as_done": int(np.count_nonzero(keys[history.key[refused]])),
-    }
+    rows = things(history, keys)
+    different = _distinct(history.key[rows], history.version[rows])
+    return {"effects": len(rows), "things": different, "repeated": len(rows) - different}
 
 
 def _rate_limit(case: Case, keys: Bools) -> dict[str, object]:

@@ -65,6 +65,23 @@ def applied_ns(history: History, rows: Rows) -> Ints:
     return np.where(at == NULL, history.complete_ns[rows], at)
 
 
+def things(history: History, keys: Bools) -> Rows:
+    """What was done, each with its number: as the store showed it after the load, where somebody
+    looked, else what the resource applied."""
+    found = applied(history, keys, F.FOUND)
+    return found if len(found) else applied(history, keys, F.EFFECT)
+
+
+def places(history: History, keys: Bools) -> tuple[Rows, Ints]:
+    """(thing, which place it was given) of what was done without a lock: what a client was told and
+    what the store shows, each thing of a buyer once."""
+    rows = np.concatenate([applied(history, keys, f) for f in (F.EFFECT, F.FOUND)])
+    rows = rows[(history.value[rows] != NULL) & (history.hold[rows] != NULL)]
+    named = np.stack([history.key[rows].astype(np.int64), history.value[rows], history.hold[rows]])
+    first = np.sort(np.unique(named, axis=1, return_index=True)[1]) if len(rows) else rows
+    return rows[first], history.value[rows[first]]
+
+
 def units(history: History, keys: Bools) -> tuple[Rows, Ints]:
     """(write, how many units had been sold in the state that it built on). Writes that build on a
     version of which nobody knows who made it are left out."""
@@ -89,13 +106,14 @@ def units(history: History, keys: Bools) -> tuple[Rows, Ints]:
 def oversold(case: Case, keys: Bools) -> Verdict | None:
     """Absent when nothing was sold."""
     history = case.history
-    rows, unit = units(history, keys)
-    if len(applied(history, keys, F.WRITE)) == 0:
+    under_a_lock = len(applied(history, keys, F.WRITE)) > 0
+    rows, unit = units(history, keys) if under_a_lock else places(history, keys)
+    if len(rows) == 0 and not under_a_lock:
         return None
     again = _repeated(history.key[rows], unit)
     if not len(again):
         unknown = len(applied(history, keys, F.WRITE)) - len(rows)
-        if unknown:
+        if under_a_lock and unknown:
             return Verdict("unknown", f"{many(unknown, 'sale')} built on a state nobody made")
         return Verdict("valid", f"{many(len(rows), 'unit')} sold, each to one buyer")
     second = int(again[0])
@@ -112,7 +130,7 @@ def oversold(case: Case, keys: Bools) -> Verdict | None:
 def done_twice(case: Case, keys: Bools, *, noun: str, done: str) -> Verdict | None:
     """Absent when no effect was applied."""
     history = case.history
-    rows = applied(history, keys, F.EFFECT)
+    rows = things(history, keys)
     if len(rows) == 0:
         return None
     again = _repeated(history.key[rows], history.version[rows])
@@ -141,7 +159,9 @@ def lost_charge(case: Case, keys: Bools) -> Verdict | None:
     jobs = jobs[keys[history.key[jobs]] & (history.version[jobs] != NULL)]
     if len(jobs) == 0:
         return None
-    rows = applied(history, keys, F.EFFECT)
+    rows = things(history, keys)
+    if not np.any(history.f[rows] == F.FOUND) and not np.any(history.applied_ns[rows] != NULL):
+        return Verdict("unknown", "nobody looked into the store after the load")
     charged = set(zip(history.key[rows].tolist(), history.version[rows].tolist(), strict=True))
     lost = [row for row in jobs.tolist() if (history.key[row], history.version[row]) not in charged]
     if not lost:

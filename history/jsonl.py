@@ -37,6 +37,7 @@ KINDS: Final = frozenset(
         "register",
         "cas-register",
         "counter",
+        "none",
     }
 )
 LIMITS: Final = ("bound", "window_ns")  # of a job

@@ -28,6 +28,7 @@ class F(IntEnum):
     ADD = 8
     EFFECT = 9  # something was done that cannot be taken back: ``version`` says which thing
     JOB = 10  # one whole piece of work, from its start to its confirmed end
+    FOUND = 11  # read after the load: the store shows ``version`` as done, at place ``value``
 
     @property
     def word(self) -> str:

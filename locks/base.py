@@ -151,7 +151,8 @@ class Connect(Protocol):
 
 Verdict = Literal["holds", "breaks", "may-break", "n/a"]
 Kind = Literal["documented-limit", "defect", "control"]
-LockKind = Literal["mutex", "reentrant", "read-write", "semaphore"]
+# "none": no lock at all, but a way to do without one (``locks.without``).
+LockKind = Literal["mutex", "reentrant", "read-write", "semaphore", "none"]
 
 # The verdicts that every lock is judged by (see ``checker``).
 VERDICTS = (
@@ -169,6 +170,7 @@ NAMED_VERDICTS = (*VERDICTS, "wrong-extend", "false-release")
 NOT_JUDGED: Mapping[LockKind, tuple[str, ...]] = {
     "read-write": ("wrong-release",),
     "semaphore": ("wrong-release", "stale-holder", "lost-update"),
+    "none": (*NAMED_VERDICTS, "linearizable", "false-release"),
 }
 
 

@@ -21,6 +21,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 import locks
+from locks import without as package
 from locks.base import System
 
 
@@ -33,6 +34,15 @@ def systems() -> MappingProxyType[str, System]:
     """Name → declaration of every lock of this package, in alphabetical order."""
     names = sorted(module.name for module in pkgutil.iter_modules(locks.__path__))
     modules = [importlib.import_module(f"{locks.__name__}.{name}") for name in names]
+    return MappingProxyType(collected(modules))
+
+
+@cache
+def without() -> MappingProxyType[str, System]:
+    """Name → declaration of every way to do without a lock (``locks.without``). They are named and
+    run like locks, but are no locks, and so in no list of locks."""
+    names = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+    modules = [importlib.import_module(f"{package.__name__}.{name}") for name in names]
     return MappingProxyType(collected(modules))
 
 
@@ -53,8 +63,9 @@ def collected(modules: Iterable[ModuleType]) -> dict[str, System]:
 def find(name: str) -> System:
     """A lock by its name, with or without parameters, or by ``path.py:Name``."""
     plain, *settings = name.split(":")
-    if plain in systems():
-        return _with_parameters(systems()[plain], name, settings)
+    for known in (systems(), without()):
+        if plain in known:
+            return _with_parameters(known[plain], name, settings)
     if ":" in name:
         return load(name)
     raise LockNotFoundError(f"unknown lock {name!r}: the locks are {', '.join(systems())}")

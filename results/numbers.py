@@ -4,7 +4,7 @@ Every key has a role. ``own`` keys have one client each and measure the unconten
 ``contended`` keys have many; ``floor`` is one client alone at the very start, what the client
 itself costs; ``aimed`` keys serve the nemesis and are in no number here.
 
-Four latencies, in milliseconds, of operations that *succeeded* (``counts`` says how many others
+Latencies, in milliseconds, of operations that *succeeded* (``counts`` says how many others
 there were; a fault hurts there as well):
 
 * ``acquire``: uncontended. ``before`` comes from the own phase alone, ``during`` and ``after`` from
@@ -13,6 +13,8 @@ there were; a fault hurts there as well):
 * ``handover``: release invoked → next grant completed, where the grantee was already waiting.
 * ``wait``: contended acquire, invoked → granted. Mostly the length of the queue.
 * ``release``: invoked → confirmed.
+* ``job``: a whole piece of work on a contended key, from its start to its confirmed end, where the
+  workload records it. It is what work under a lock and work without one have in common.
 
 ``latency_ms`` is service time, from the invocation. ``response_ms`` runs from the intended start,
 where the load declared one; it does not hide what a closed loop hides.
@@ -137,6 +139,11 @@ def measure(history: History, phases: Phases, *, unknown_after_s: float = 0.0) -
         "release": view.is_f(F.RELEASE) & view.ok & measured,
         "acquire_beside": granted & own & in_contended,
     }
+    jobs = view.is_f(F.JOB) & view.ok & contended
+    kinds: tuple[str, ...] = KINDS
+    if np.any(jobs):
+        picks["job"] = jobs & in_contended
+        kinds = (*KINDS, "job")
     service = {kind: view.latencies(pick, names) for kind, pick in picks.items()}
     service["handover"] = _by_phase(*_handovers(view, granted, contended & in_contended), names)
     response = {
@@ -144,12 +151,14 @@ def measure(history: History, phases: Phases, *, unknown_after_s: float = 0.0) -
         for kind, pick in picks.items()
         if np.any(pick & view.paced)
     }
-    contended_grants = history.complete_ns[granted & contended]
-    own_grants = history.complete_ns[granted & own]
+    # Where no lock is asked for, a cycle is a job.
+    cycle = granted if np.any(view.is_f(F.ACQUIRE)) else view.is_f(F.JOB) & view.ok
+    contended_grants = history.complete_ns[cycle & contended]
+    own_grants = history.complete_ns[cycle & own]
     rate, rate_by_phase = _rates(contended_grants, phases.contended, view.faults, names)
     floor = granted & view.has_role(_Role.FLOOR)
     return Numbers(
-        latency_ms={kind: service[kind] for kind in KINDS},
+        latency_ms={kind: service[kind] for kind in kinds},
         response_ms=response,
         counts=_counts(view, names),
         errors=_errors(view, names),
@@ -157,7 +166,7 @@ def measure(history: History, phases: Phases, *, unknown_after_s: float = 0.0) -
         cycles_per_second_by_phase=rate_by_phase,
         own_cycles_per_second=_rate(own_grants, phases.own),
         floor_acquire_ms=view.latencies(floor, PHASES[:1], pooled=True)["before"],
-        series=_series(view, granted & contended, phases.contended),
+        series=_series(view, cycle & contended, phases.contended),
     )
 
 

@@ -38,9 +38,6 @@ log = logging.getLogger("lockbench.client")
 
 # (f, milliseconds, error or None): what Locust's own statistics are told.
 Report = Callable[[str, float, str | None], None]
-# Of a heavy-tailed hold (Pareto): its index, and how many times the mean it may last.
-HEAVY_INDEX = 1.5
-HEAVY_TIMES_MAX = 100.0
 
 
 class Client:
@@ -61,7 +58,7 @@ class Client:
         self._job = session.asked.workload.job(session.asked.options)
         self._job.number = number
         self._timed = session.recorder.new_process() if session.asked.workload.timed else None
-        self._shape = str(session.asked.options.get("hold", "fixed"))
+        self._lasts = session.lasting()
         self._draws = random.Random(f"{session.load.seed} {self.process}")
 
     def cycle(
@@ -129,13 +126,7 @@ class Client:
 
     def hold_for(self, seconds: float) -> Keep:
         """Spends about that time, of the distribution that the workload asks for."""
-        if self._shape == "exponential":
-            seconds = self._draws.expovariate(1 / seconds) if seconds else 0.0
-        elif self._shape == "heavy":
-            lowest = seconds * (HEAVY_INDEX - 1) / HEAVY_INDEX
-            heavy = lowest * self._draws.paretovariate(HEAVY_INDEX)
-            seconds = min(heavy, HEAVY_TIMES_MAX * seconds)
-        return lambda _: gevent.sleep(seconds)
+        return self._lasts(seconds)
 
     def close(self) -> None:
         self.resource.close()

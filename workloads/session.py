@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from time import monotonic_ns
@@ -18,15 +19,20 @@ from typing import Final
 import gevent
 
 from history.recorder import Recorder
-from locks.base import Address, Observer
+from locks.base import Address, NoObserver, Observer
 from locks.base import Lock as LockClient
 from locks.registry import find
+from locks.without.base import Way
 from workloads.arrivals import Arrivals
 from workloads.control import Control
 from workloads.load import ENVIRONMENT, WORKER_ENVIRONMENT, Load
 from workloads.registry import find as find_workload
+from workloads.use import Lasting
 
 POLL_S: Final = 0.005
+# Of a heavy-tailed hold (Pareto): its index, and how many times the mean it may last.
+HEAVY_INDEX: Final = 1.5
+HEAVY_TIMES_MAX: Final = 100.0
 
 
 class Session:
@@ -93,6 +99,29 @@ class Session:
             f"{self.load.seed} {self.worker}",
             late=self.worker / (self.load.workers + 1),
         )
+
+    def connect_way(self) -> Way:
+        """A client of the way to do without a lock, through the links of this worker's group."""
+        way = self.connect(NoObserver())
+        if not isinstance(way, Way):
+            raise TypeError(f"{self.load.lock} is no way to do without a lock")
+        return way
+
+    def lasting(self) -> Callable[[float], Lasting]:
+        """Draws how long a hold of a mean length lasts, as the workload asks for it."""
+        shape = str(self.asked.options.get("hold", "fixed"))
+        draws = random.Random(f"{self.load.seed} {self.recorder.new_process()}")
+
+        def lasting(seconds: float) -> Lasting:
+            if shape == "exponential" and seconds:
+                seconds = draws.expovariate(1 / seconds)
+            elif shape == "heavy":
+                lowest = seconds * (HEAVY_INDEX - 1) / HEAVY_INDEX
+                heavy = lowest * draws.paretovariate(HEAVY_INDEX)
+                seconds = min(heavy, HEAVY_TIMES_MAX * seconds)
+            return Lasting(seconds)
+
+        return lasting
 
     def wait_for_start(self) -> None:
         while self.control.start_ns == 0:

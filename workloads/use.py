@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import gevent
+
 from history.op import NULL, F, Type
 from locks.base import Granted
 from workloads.resource import PLAINLY
@@ -15,6 +17,22 @@ if TYPE_CHECKING:
 
 # Spends the time of a hold.
 Keep = Callable[[Granted], None]
+
+
+class Lasting:
+    """A hold that lasts so many seconds and does nothing else."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __call__(self, _: Granted) -> None:
+        gevent.sleep(self.seconds)
+
+    def spend(self) -> None:
+        """The same, without a grant."""
+        gevent.sleep(self.seconds)
 
 
 class Use:

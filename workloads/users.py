@@ -21,6 +21,7 @@ from workloads.arrivals import Arrivals
 from workloads.client import Client
 from workloads.load import AIMED_KEY, FLOOR_KEY, own_key
 from workloads.session import POLL_S, Session
+from workloads.without import WayClient
 
 # A hold that the victim keeps for a fault ends this long before its promise does.
 RELEASE_BEFORE_END_S = 0.2
@@ -61,7 +62,9 @@ class LockUser(User):
         self.number = self.session.number(kind)
         self.label = f"{kind}-{self.number}"
         try:
-            self.client = Client(self.session, self._tell_locust, self._place())
+            without = self.session.system.kind == "none"
+            kind_of_client = WayClient if without else Client
+            self.client = kind_of_client(self.session, self._tell_locust, self._place())
         except Exception:
             self.session.count_failed()
             raise

@@ -12,7 +12,9 @@ from pathlib import Path
 from history.columns import History
 from history.op import Fault
 from history.recording import read_recording, write_faults, write_meta
+from locks.registry import find
 from results.numbers import Phases as Spans
+from workloads.audit import audit
 from workloads.fleet import Fleet
 from workloads.load import Load, Pace, Phases
 from workloads.nursery import Nursery
@@ -89,5 +91,7 @@ def play(
         drained = time.monotonic() + 5
         while fleet.busy() and time.monotonic() < drained:
             time.sleep(0.01)
+        if find(lock).kind == "none":
+            audit(fleet.history, find(lock), [address], 1.0)
         write_faults(fleet.history, faults)
     return Played(folder, start_ns, phases)

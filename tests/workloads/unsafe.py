@@ -1,4 +1,5 @@
-"""Locks that need no server: one that grants everything, and one that is a file lock."""
+"""Locks that need no server: one that grants everything, and one that is a file lock. And ways to
+do without: one that is careful, one that looks at nothing, one that forgets what it confirmed."""
 
 from __future__ import annotations
 
@@ -8,9 +9,21 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TextIO
 
-from locks.base import Acquired, Address, Denied, Freed, Granted, Hold, Observer, Released
+from locks.base import (
+    Acquired,
+    Address,
+    Denied,
+    Freed,
+    Granted,
+    Hold,
+    Observer,
+    Released,
+    System,
+    Unknown,
+)
+from locks.without.base import Conflict, Done, DoneAlready, Entry, Outcome, Thinking
 
 RETRY_S = 0.002
 
@@ -58,3 +71,83 @@ class OneAtATime(Everybody):
     def release(self, hold: Hold) -> Freed:
         os.close(hold.handle)
         return Released()
+
+
+class Careful:
+    """Compare-and-set on a file: looks, works, and writes only if nobody has written meanwhile."""
+
+    checks = True
+    forgets = False
+
+    def __init__(
+        self, nodes: Sequence[Address], *, timeout_s: float, ttl_s: float, observer: Observer
+    ) -> None:
+        self._file = Path(tempfile.gettempdir()) / f"lockbench-test-way-{nodes[0].port}"
+        self._tries = 0
+
+    def do(self, key: str, thing: int, *, by: int, work: Thinking) -> Outcome:
+        with self._open() as file:
+            before = self._entries(file, key)
+        if self.checks and any(entry.thing == thing for entry in before):
+            return DoneAlready()
+        work.spend()
+        self._tries += 1
+        with self._open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if self.checks and len(self._entries(file, key)) != len(before):
+                return Conflict("no-effect: somebody was first")
+            if self.forgets and self._tries % 5 == 0:
+                return Done(len(before))
+            file.seek(0, os.SEEK_END)
+            file.write(f"{key} {thing} {len(before)} {by}\n")
+            file.flush()
+        # The answer may be lost, too.
+        return Unknown("no answer") if self._tries % 7 == 0 else Done(len(before))
+
+    def ledger(self) -> list[Entry]:
+        with self._open() as file:
+            return self._entries(file, None)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _open(self) -> TextIO:
+        return self._file.open("a+", encoding="ascii")
+
+    def _entries(self, file: TextIO, wanted: str | None) -> list[Entry]:
+        file.seek(0)
+        found = [line.split() for line in file]
+        return [
+            Entry(key, int(thing), int(place), int(by))
+            for key, thing, place, by in found
+            if wanted in {key, None}
+        ]
+
+
+class Blind(Careful):
+    """Does what it is asked for."""
+
+    checks = False
+
+
+class Forgetful(Careful):
+    """Confirms what it did not write."""
+
+    forgets = True
+
+
+def _way(connect: object) -> System:
+    return System(
+        name="way",
+        topologies=("redis",),
+        family="file",
+        fence=None,
+        waits_by="trying again",
+        source="this file",
+        connect=connect,  # type: ignore[arg-type]
+        outcomes={},
+        kind="none",
+    )
+
+
+CAREFUL, BLIND, FORGETFUL = _way(Careful), _way(Blind), _way(Forgetful)

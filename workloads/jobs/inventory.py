@@ -26,5 +26,5 @@ WORKLOAD = Workload(
     job=lambda _: Sale(),
     verdicts=("stale-holder", "lost-update", "oversold"),
     describes=lambda _: {"job": "inventory"},
-    kinds=("mutex", "reentrant", "read-write"),
+    kinds=("mutex", "reentrant", "read-write", "none"),
 )

@@ -57,5 +57,5 @@ WORKLOAD = Workload(
         "idempotency": Parameter("whether charges carry a key", "no", ("no", YES)),
     },
     describes=lambda _: {"job": "payment"},
-    kinds=("mutex", "reentrant", "read-write"),
+    kinds=("mutex", "reentrant", "read-write", "none"),
 )

@@ -1,0 +1,55 @@
+"""Without a lock: an actor per account, with one mailbox.
+
+A message goes to the actor of its key, which works on one after the other, knows in memory what it
+has done, and writes each thing to the store before it answers. Who is the owner, and what becomes
+of the keys when it is frozen or dies: ``locks.without.mailbox``.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar
+
+from locks.base import System
+from locks.postgres_session import Session
+from locks.without.base import EXPECTATIONS, OUTCOMES, text
+from locks.without.mailbox import MailboxWay, Message, State
+
+
+class Actor(MailboxWay):
+    """One client."""
+
+    name: ClassVar = "actor"
+    create = """
+        CREATE TABLE IF NOT EXISTS actor_done
+        (key text, place bigint, thing bigint, by bigint, PRIMARY KEY (key, place))
+    """
+    entries = "SELECT key, thing, place, by FROM actor_done"
+
+    def handle(self, session: Session, state: State, message: Message) -> Message:
+        """Looks, works, writes."""
+        key, thing = str(message["key"]), int(message["thing"])
+        if thing in state.things:
+            return {}
+        time.sleep(float(message["seconds"]))
+        place = len(state.things)
+        session.ask(
+            f"INSERT INTO actor_done VALUES ({text(key)}, {place}, {thing}, {int(message['by'])})"
+        )
+        state.things[thing] = place
+        return {"place": place}
+
+
+SYSTEM = System(
+    name="without-actor",
+    topologies=("postgres", "postgres-sync"),
+    family="postgres",
+    fence=None,
+    waits_by="the actor's mailbox",
+    source="Hewitt, Bishop and Steiger, A Universal Modular Actor Formalism, IJCAI 1973",
+    connect=Actor,  # type: ignore[arg-type]  # a Way, as its kind says
+    outcomes=OUTCOMES,
+    expectations=EXPECTATIONS,
+    kind="none",
+    limited=False,
+)

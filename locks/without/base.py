@@ -1,0 +1,180 @@
+"""The contract of the ways to do without a lock.
+
+A way *does* a numbered thing to a key (sells a unit of it, charges an order) so that everything is
+done once and in some order, by other means than keeping everybody else out. It is asked again with
+the same number after a conflict and after an unknown outcome, as a client that delivers at least
+once does.
+
+The state lives in a real store under the faults, so that its promises are tested too: the guarded
+resource, which no fault reaches, would make every way look right. All ways here use PostgreSQL,
+because one store makes them comparable, and each needs no more of it than other stores offer: a
+conditional update, a unique key, an append.
+
+A way declares itself as a ``System`` of the kind ``none`` and is run like a lock, under the
+workloads that say so (``inventory``, ``payment``).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, runtime_checkable
+
+from pg8000.native import literal
+
+from locks.base import Address, Expectation, Observer, Unknown
+from locks.postgres_recipe import number
+from locks.postgres_session import Broken, NotSent, Refused, Session
+
+UNIQUE_VIOLATION: Final = "23505"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """It was done now; ``place`` is how many things had been done to the key before."""
+
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class DoneAlready:
+    """It had been done before; nothing was done now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Certainly nothing was done: somebody else was first, or the store could not be asked."""
+
+    reason: str
+
+
+Outcome = Done | DoneAlready | Conflict | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing that the store shows as done, and by whom."""
+
+    key: str
+    thing: int
+    place: int
+    by: int
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """The work itself, which takes its time. ``seconds`` where that is all there is to it; None
+    where the client has to be there (a fault is aimed at it)."""
+
+    spend: Callable[[], None]
+    seconds: float | None = None
+
+
+@runtime_checkable
+class Way(Protocol):
+    """One client's access to a way."""
+
+    def do(self, key: str, thing: int, *, by: int, work: Thinking) -> Outcome:
+        """Tries once to do ``thing`` to ``key``, in the name of ``by`` (a positive number)."""
+
+    def ledger(self) -> list[Entry]:
+        """Everything that was done, as the store shows it now. Raises OSError if it cannot be
+        asked."""
+
+    def close(self) -> None:
+        """Drops the connections; never raises."""
+
+
+class PostgresWay(ABC):
+    """One client of a way whose state is in PostgreSQL."""
+
+    create: str
+    entries: str  # selects key, thing, place, by
+
+    def __init__(
+        self,
+        nodes: Sequence[Address],
+        *,
+        timeout_s: float,
+        ttl_s: float,  # nothing here ends by itself
+        observer: Observer,
+    ) -> None:
+        self._nodes = nodes
+        self._timeout_s = timeout_s
+        self._open: Session | None = None
+
+    @abstractmethod
+    def attempt(self, session: Session, key: str, thing: int, by: int, work: Thinking) -> Outcome:
+        """One try. Raises Refused, Broken."""
+
+    def do(self, key: str, thing: int, *, by: int, work: Thinking) -> Outcome:
+        """An error reply is certainly no effect; no reply is unknown."""
+        try:
+            return self.attempt(self.session(), key, thing, by, work)
+        except NotSent as error:
+            return Conflict(f"no-effect: {error}")
+        except Refused as error:
+            return Conflict(f"no-effect: {error}")
+        except Broken as error:
+            return Unknown(f"{error}")
+
+    def ledger(self) -> list[Entry]:
+        """See the contract."""
+        try:
+            rows = self.session().ask(self.entries)
+        except (NotSent, Refused, Broken) as error:
+            raise OSError(f"the store cannot be read: {error}") from error
+        return [Entry(str(key), int(thing), int(place), int(by)) for key, thing, place, by in rows]
+
+    def close(self) -> None:
+        """See the contract."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def session(self) -> Session:
+        """The session, made anew where the last one is gone. Raises NotSent."""
+        if self._open is None or self._open.gone():
+            self.close()
+            self._open = self.new_session()
+        return self._open
+
+    def new_session(self) -> Session:
+        """One of its own, with the tables there. Raises NotSent."""
+        session = Session(self._nodes, timeout_s=self._timeout_s)
+        try:
+            # Concurrent creators must not meet; IF NOT EXISTS alone does not see to that.
+            session.ask(f"SELECT pg_advisory_xact_lock({CREATE_KEY}); {self.create}")
+        except (Refused, Broken) as error:
+            session.close()
+            raise NotSent(f"preparing: {error}") from error
+        return session
+
+
+CREATE_KEY: Final = number("lockbench: create")
+
+
+def text(key: str) -> str:
+    """A key as it stands in a statement."""
+    return str(literal(key))
+
+
+ATOMIC_DOC = (
+    "https://www.postgresql.org/docs/17/transaction-iso.html: an UPDATE waits for the row and then "
+    "looks at its condition again"
+)
+FAILOVER_DOC = (
+    "https://www.postgresql.org/docs/17/warm-standby.html#STREAMING-REPLICATION: asynchronous, so "
+    "what the standby had not received is lost when it is promoted"
+)
+LOST = Expectation("may-break", FAILOVER_DOC, "documented-limit")
+# A commit that was confirmed and is gone: nobody has it, or it is given out again.
+EXPECTATIONS = {"failover": {"lost-charge": LOST, "oversold": LOST, "charged-twice": LOST}}
+OUTCOMES = {
+    "no server": "Conflict: no-effect",
+    "error reply": "Conflict: no-effect",
+    "silent": "Unknown",
+    "closes": "Unknown",
+    "terminated": "Unknown",
+}

@@ -1,0 +1,72 @@
+"""Without a lock: compare-and-set on a version.
+
+Reads the state with its version, works, and writes on the condition that the version is still the
+one read; else it was somebody else's turn, and everything begins again. What was done stands in the
+same transaction, so a retry sees it.
+"""
+
+from __future__ import annotations
+
+from locks.base import System
+from locks.postgres_session import Session
+from locks.without.base import (
+    ATOMIC_DOC,
+    EXPECTATIONS,
+    OUTCOMES,
+    Conflict,
+    Done,
+    DoneAlready,
+    Outcome,
+    PostgresWay,
+    Thinking,
+    text,
+)
+
+
+class CompareAndSet(PostgresWay):
+    """One client."""
+
+    create = """
+        CREATE TABLE IF NOT EXISTS cas_state (key text PRIMARY KEY, version bigint NOT NULL);
+        CREATE TABLE IF NOT EXISTS cas_done (key text, thing bigint, place bigint, by bigint);
+        CREATE INDEX IF NOT EXISTS cas_done_by_thing ON cas_done (key, thing)
+    """
+    entries = "SELECT key, thing, place, by FROM cas_done"
+
+    def attempt(self, session: Session, key: str, thing: int, by: int, work: Thinking) -> Outcome:
+        """Read, work, write on condition."""
+        name = text(key)
+        done = f"EXISTS (SELECT FROM cas_done WHERE key = {name} AND thing = {thing})"
+        read = f"SELECT version, {done} FROM cas_state WHERE key = {name}"
+        rows = session.ask(read)
+        if not rows:
+            session.ask(f"INSERT INTO cas_state VALUES ({name}, 0) ON CONFLICT DO NOTHING")
+            rows = session.ask(read)
+        version, already = rows[0]
+        if already:
+            return DoneAlready()
+        work.spend()
+        won = f"""
+            UPDATE cas_state SET version = version + 1
+            WHERE key = {name} AND version = {version} RETURNING version - 1 AS place
+        """
+        rows = session.ask(
+            f"WITH won AS ({won}) INSERT INTO cas_done "
+            f"SELECT {name}, {thing}, place, {by} FROM won RETURNING place"
+        )
+        return Done(int(rows[0][0])) if rows else Conflict("no-effect: the version has moved on")
+
+
+SYSTEM = System(
+    name="without-compare-and-set",
+    topologies=("postgres", "postgres-sync"),
+    family="postgres",
+    fence="the version itself",
+    waits_by="trying again",
+    source=ATOMIC_DOC,
+    connect=CompareAndSet,  # type: ignore[arg-type]  # a Way, as its kind says
+    outcomes=OUTCOMES,
+    expectations=EXPECTATIONS,
+    kind="none",
+    limited=False,
+)

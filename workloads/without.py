@@ -1,0 +1,117 @@
+"""One client of a way to do without a lock (``locks.without``): does jobs and records every try.
+
+A try is an effect: done (``value`` is its place), refused because it was done before, certainly not
+done because somebody else was first, or unknown. After the last two it is tried again, with the
+same number, until the wait is over: what the job asks for is delivered at least once, and the way
+has to see to it that it is done once.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from time import monotonic_ns
+
+from history.op import NULL, F, Type
+from locks.base import Backoff, Deadline, Granted, Hold, Unknown, new_hold_id
+from locks.without.base import Conflict, Done, DoneAlready, Outcome, Thinking, Way
+from workloads.client import Report
+from workloads.resource import Resource
+from workloads.session import Session
+from workloads.use import Keep, Lasting
+
+RETRY_MIN_S = 0.002
+RETRY_MAX_S = 0.05
+
+
+class WayClient:
+    """Used by one greenlet, like ``workloads.client.Client``."""
+
+    def __init__(self, session: Session, report: Report, number: int = 0) -> None:
+        self._session = session
+        self._recorder = session.recorder
+        self._pace = session.load.pace
+        self._report = report
+        self._process = session.recorder.new_process()
+        self._whole = session.recorder.new_process()
+        self._resource = Resource(session.load.resource)
+        self._way: Way = session.connect_way()
+        self._job = session.asked.workload.job(session.asked.options)
+        self._job.number = number
+        self._lasts = session.lasting()
+
+    def cycle(
+        self, key: str, keep: Keep, *, intended_ns: int = NULL, wait_s: float | None = None
+    ) -> bool:
+        """One job; returns whether it is known to be done."""
+        self._session.count_busy(+1)
+        try:
+            message = self._job.begin(self._resource, key)
+            by = new_hold_id()
+            # A job without numbers of its own does a new thing each time.
+            thing = by if message == NULL else message
+            began_ns = monotonic_ns()
+            whole = self._recorder.invoke(
+                self._whole, F.JOB, key, version=thing, intended_ns=intended_ns, invoke_ns=began_ns
+            )
+            error = self._until_done(key, thing, by, keep, wait_s)
+            done = error is None
+            self._recorder.complete(whole, Type.OK if done else Type.FAIL, error=error)
+            self._job.end(self._resource, key, message, done=done)
+            self._report("job", (monotonic_ns() - began_ns) / 1e6, error)
+        except Exception:
+            # The broker is out of every fault's reach, so this is the bench's own failure.
+            self._session.count_failed()
+            raise
+        else:
+            return done
+        finally:
+            self._session.count_busy(-1)
+
+    def hold_for(self, seconds: float) -> Keep:
+        """Work that takes about that time."""
+        return self._lasts(seconds)
+
+    def extend(self, hold: Hold) -> None:
+        """There is nothing to extend."""
+
+    def close(self) -> None:
+        self._resource.close()
+        self._way.close()
+
+    def _until_done(
+        self, key: str, thing: int, by: int, keep: Keep, wait_s: float | None
+    ) -> str | None:
+        """Why it is not known to be done, or None."""
+        deadline = Deadline(self._pace.wait_s if wait_s is None else wait_s)
+        backoff = Backoff(RETRY_MIN_S, RETRY_MAX_S)
+        work = self._work(key, by, keep)
+        while True:
+            outcome = self._try(key, thing, by, work)
+            match outcome:
+                case Done() | DoneAlready():
+                    return None
+                case Conflict(reason=reason) | Unknown(reason=reason):
+                    if deadline.over():
+                        return f"gave-up: {reason}"
+            backoff.pause(deadline.left_s())
+
+    def _try(self, key: str, thing: int, by: int, work: Thinking) -> Outcome:
+        handle = self._recorder.invoke(self._process, F.EFFECT, key, hold=by, version=thing)
+        outcome = self._way.do(key, thing, by=by, work=work)
+        match outcome:
+            case Done(place=place):
+                self._recorder.complete(handle, Type.OK, value=place)
+            case DoneAlready():
+                self._recorder.complete(handle, Type.FAIL, error="no-effect: done already")
+            case Conflict(reason=reason):
+                self._recorder.complete(handle, Type.FAIL, error=reason)
+            case Unknown(reason=reason):
+                self._recorder.complete(handle, Type.INFO, error=reason)
+                self._process = self._recorder.new_process()
+        return outcome
+
+    def _work(self, key: str, by: int, keep: Keep) -> Thinking:
+        """The work of a job. What the nemesis aims at takes it for a hold without limit."""
+        if isinstance(keep, Lasting):
+            return Thinking(keep.spend, keep.seconds)
+        return Thinking(partial(keep, Granted(Hold(by, key), None, monotonic_ns(), None)))
