@@ -20,7 +20,14 @@ from typing import Any, Final
 from clusters import clients, images
 from clusters.docker import EngineError
 from locks.base import Address, LockUnusableError, Observer
-from locks.sidecar import ExtendableSidecarLock, Sidecar, SidecarError, SidecarLock, shared
+from locks.sidecar import (
+    ExtendableSidecarLock,
+    ShareableSidecarLock,
+    Sidecar,
+    SidecarError,
+    SidecarLock,
+    shared,
+)
 
 # In the program's environment.
 WORKER: Final = "LOCKBENCH_SIDECAR_WORKER"  # host:port
@@ -41,6 +48,7 @@ class ContainerLibrary:
     lock: str
     safe: bool = False
     extends: bool = False
+    shares: bool = False
 
     def prepare(self) -> None:
         """Builds the image unless it is there. Raises LockUnusableError."""
@@ -53,7 +61,8 @@ class ContainerLibrary:
         self, nodes: Sequence[Address], *, timeout_s: float, ttl_s: float, observer: Observer
     ) -> SidecarLock:
         """A client. Raises LockUnusableError."""
-        kind = ExtendableSidecarLock if self.extends else SidecarLock
+        kind: type[SidecarLock] = ExtendableSidecarLock if self.extends else SidecarLock
+        kind = ShareableSidecarLock if self.shares else kind
         try:
             return kind(
                 shared(self.lock, lambda: ContainerSidecar(self.image, self.lock)),

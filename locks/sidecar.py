@@ -291,13 +291,14 @@ class SidecarLock:
 
     def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
         """What the library says to its user."""
-        token, hold = token_of(hold_id), Hold(hold_id, key)
+        return self._acquire(Hold(hold_id, key), ttl_s=ttl_s, wait_s=wait_s)
+
+    def _acquire(self, hold: Hold, **how: Any) -> Acquired:
+        token = token_of(hold.id)
         # Known before it is granted: a renewal may be told before this greenlet runs.
         self._holds[token] = hold
         try:
-            answer = self._sidecar.ask(
-                "acquire", self._number, key=key, hold=token, ttl_s=ttl_s, wait_s=wait_s
-            )
+            answer = self._sidecar.ask("acquire", self._number, key=hold.key, hold=token, **how)
         except NotSentError as error:
             outcome: Acquired = Denied(f"no-effect: {error}")
         except SidecarError as error:
@@ -366,6 +367,14 @@ class ExtendableSidecarLock(SidecarLock):
             case "not-held":
                 return NotHeld()
         return _unknown(answer)
+
+
+class ShareableSidecarLock(SidecarLock):
+    """One client of a library's read-write lock."""
+
+    def acquire_shared(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
+        """What the library says to its user, who asks to read."""
+        return self._acquire(Hold(hold_id, key), ttl_s=ttl_s, wait_s=wait_s, shared=True)
 
 
 def _acquired(hold: Hold, answer: Mapping[str, Any]) -> Acquired:

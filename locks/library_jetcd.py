@@ -1,0 +1,43 @@
+"""jetcd's ``Lock`` (https://github.com/etcd-io/jetcd), etcd's own lock service, behind the JVM
+sidecar: a lease per acquire, kept alive by jetcd, and revoked afterwards.
+
+The service has no try and no limit for a wait. A try waits 100 ms here; whoever gives up revokes
+the lease, which takes its place in the queue away. ``unlock`` answers whether the key was there or
+not. jetcd hands out the key of a hold and no fence.
+
+The promise is the lease, from when the last acknowledged keep-alive was sent.
+
+Does not guarantee: what ``etcd-concurrency`` does not, which is what the servers run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from locks import library_etcd_concurrency
+from locks.client_container import ContainerLibrary
+from locks.library_redisson import IMAGE
+
+DOC = "https://github.com/etcd-io/jetcd"
+
+_LIBRARY = ContainerLibrary(IMAGE, "jetcd")
+
+SYSTEM = replace(
+    library_etcd_concurrency.SYSTEMS[0],
+    name="jetcd",
+    fence=None,
+    source=f"{DOC}; https://etcd.io/docs/v3.6/dev-guide/api_concurrency_reference_v3/",
+    connect=_LIBRARY.connect,
+    prepare=_LIBRARY.prepare,
+    # What the library says to its user, and what the user must take it for.
+    outcomes={
+        "grant() failed": "Denied: no-effect",
+        "lock() returned": "Granted",
+        "lock() was not answered within 100 ms, revoke() was": "Denied: held",
+        "lock() was not answered within the wait, revoke() was": "Denied: gave-up",
+        "lock() failed, revoke() did not": "Denied: gave-up",
+        "revoke() failed": "Unknown",
+        "unlock() and revoke() returned": "Released",
+        "unlock() or revoke() failed": "Unknown",
+    },
+)

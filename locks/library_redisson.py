@@ -1,0 +1,137 @@
+"""Redisson's locks (https://redisson.pro/docs/data-and-services/locks-and-synchronizers/), behind
+the JVM sidecar: one ``RedissonClient`` per server and process at its defaults, and a thread per
+client, which is what Redisson takes for an owner.
+
+``redisson-rlock``        ``getLock(key).tryLock(wait, -1)``: the watchdog renews it. Its time,
+                          ``lockWatchdogTimeout``, is the lease; with the default of 30 s every
+                          fault would last ten times as long.
+``redisson-rlock-lease``  with the lease as its lease time, and no watchdog; so have the next four
+``redisson-fair``         ``getFairLock``
+``redisson-fenced``       ``getFencedLock(key).tryLockAndGetToken``: a fence from ``INCR``
+``redisson-spin``         ``getSpinLock``: polls
+``redisson-multilock``    ``RedissonMultiLock`` of one lock on each of five servers: all of them
+``redisson-redlock``      the deprecated ``RedissonRedLock`` of the same: most of them
+``redisson-rlock-sentinel``, ``redisson-rlock-cluster``  as ``redisson-rlock``, with replicas: a
+                          grant is waited for on them (``checkLockSyncedSlaves``)
+``redisson-rlock-sentinel-unsynced``  without that
+
+The promise is the lease, from when the last script that named this owner was written to a
+connection; the watchdog's renewals count once they are answered. Redisson tells its user neither,
+nor that a lock was lost: a watchdog that finds the key gone stops without a word.
+
+Does not guarantee: what ``redis-token``, ``redlock`` and ``redis-sentinel`` do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from locks import redis_cluster, redis_fence, redis_sentinel, redis_sentinel_wait, redlock
+from locks.base import Expectation, System
+from locks.client_container import ContainerLibrary
+from locks.library_etcd_concurrency import UNMOVED
+from locks.redis_expectations import LEASE, Faults, but
+from locks.redis_watchdog import SYSTEM as WATCHDOG
+
+IMAGE = "jvm-sidecar"
+DOC = "https://redisson.pro/docs/data-and-services/locks-and-synchronizers/"
+_RETRIES_LATER = (
+    "https://github.com/redisson/redisson/issues/4822: the reporter saw both sides of a failover "
+    "hold a lock"
+)
+_ALL_OF = f"{DOC} (MultiLock): it is acquired when every one of its locks is"
+
+# What the library says to its user, and what the user must take it for.
+OUTCOMES = {
+    "tryLock() returned true": "Granted",
+    "tryLock(0, …) returned false": "Denied: held",
+    "tryLock(wait, …) returned false": "Denied: gave-up",
+    "tryLock() threw anything": "Unknown",
+    "unlock() returned": "Released",
+    "unlock() threw IllegalMonitorStateException": "NotHeld",
+    "unlock() threw anything else": "Unknown",
+}
+
+
+def _system(name: str, topology: str, waits_by: str, expectations: Faults) -> System:
+    library = ContainerLibrary(IMAGE, name)
+    return System(
+        name=name,
+        topologies=(topology,),
+        family="redis",
+        fence=None,
+        waits_by=waits_by,
+        source=DOC,
+        connect=library.connect,
+        prepare=library.prepare,
+        outcomes=OUTCOMES,
+        expectations={**expectations, **UNMOVED},
+    )
+
+
+def _renewed(usual: Faults) -> Faults:
+    """``usual`` with what a watchdog changes: a promise that ends as soon as it finds out."""
+    perhaps: Mapping[str, Expectation] = {
+        "stale-holder": Expectation("may-break", WATCHDOG.source, "documented-limit")
+    }
+    may = ("wipe", "kill", "power_loss", "rolling_restart", "restart", "failover", "pause")
+    cut = ("partition_drop", "partition_stall", "partition_reject")
+    clocks = ("clock_jump", "clock_drift", "clock_strobe")
+    return but(usual, **dict.fromkeys((*may, *cut, *clocks), perhaps))
+
+
+_HOLDS = {
+    "double-grant": Expectation("holds", _ALL_OF),
+    "lost-update": Expectation("holds", _ALL_OF),
+}
+_FAULTS_OF_MOST = dict.fromkeys(
+    ("wipe", "kill", "power_loss", "rolling_restart", "clock_jump"), _HOLDS
+)
+_BY_MESSAGE = "a message when it is given back, and its time to live"
+_POLLS = "polling each lock in turn"
+
+SYSTEMS = (
+    _system("redisson-rlock", "redis", _BY_MESSAGE, WATCHDOG.expectations),
+    _system("redisson-rlock-lease", "redis", _BY_MESSAGE, LEASE),
+    _system("redisson-fair", "redis", "a queue, and a message to its head", LEASE),
+    replace(
+        _system("redisson-fenced", "redis", _BY_MESSAGE, redis_fence.SYSTEM.expectations),
+        fence="INCR in the script that grants",
+        outcomes={
+            **OUTCOMES,
+            "tryLockAndGetToken() returned a number": "Granted",
+            "tryLockAndGetToken(0, …) returned null": "Denied: held",
+            "tryLockAndGetToken(wait, …) returned null": "Denied: gave-up",
+        },
+    ),
+    _system("redisson-spin", "redis", "polling, pauses of 1 to 128 ms", LEASE),
+    _system("redisson-multilock", "redlock", _POLLS, but(redlock.EXPECTATIONS, **_FAULTS_OF_MOST)),
+    _system("redisson-redlock", "redlock", _POLLS, redlock.EXPECTATIONS),
+    _system(
+        "redisson-rlock-sentinel",
+        "sentinel",
+        _BY_MESSAGE,
+        _renewed(redis_sentinel_wait.SYSTEM.expectations),
+    ),
+    _system(
+        "redisson-rlock-sentinel-unsynced",
+        "sentinel",
+        _BY_MESSAGE,
+        _renewed(redis_sentinel.REPLICATED_LEASE),
+    ),
+    _system(
+        "redisson-rlock-cluster",
+        "redis-cluster",
+        _BY_MESSAGE,
+        _renewed(
+            but(
+                redis_cluster.SYSTEM.expectations,
+                failover={
+                    "double-grant": Expectation("may-break", _RETRIES_LATER, "documented-limit"),
+                    "lost-update": Expectation("may-break", _RETRIES_LATER, "documented-limit"),
+                },
+            )
+        ),
+    ),
+)
