@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from clusters.docker import Container, Engine, EngineError
 
 STARTED_BY = "LOCKBENCH_STARTED_BY"
 _PATIENCE_S = 5.0
+_POLL_S = 0.01
 
 
 @dataclass(frozen=True)
@@ -76,13 +78,17 @@ def start(image: str, command: Sequence[str], environment: Mapping[str, str]) ->
 
 
 def _process_of(engine: Engine, container: Container, mine: str) -> psutil.Process:
-    state = engine.state(container)
-    if state is None or not state.running:
-        raise EngineError("it ended at once")
-    with suppress(psutil.Error):
-        process = psutil.Process(state.pid)
-        if _is_started_by(process, mine):
-            return process
+    """A container that was started may still be on its way to its program."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        state = engine.state(container)
+        if state is None or not state.running:
+            raise EngineError("it ended at once")
+        with suppress(psutil.Error):
+            process = psutil.Process(state.pid)
+            if _is_started_by(process, mine):
+                return process
+        time.sleep(_POLL_S)
     raise EngineError("the engine's containers do not run on this host")
 
 
