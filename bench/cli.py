@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 
 from bench import interruption, plan, suites
-from bench.errors import BAD_INPUT, BadInput, Unfit
+from bench.errors import BAD_INPUT, BadInput, Ending, Unfit
 from bench.usable import Refused
 
 if TYPE_CHECKING:
@@ -124,6 +124,12 @@ def run(
     network: Annotated[str, typer.Option(help="Base state of every link.")] = "loopback",
     image: Annotated[list[str] | None, typer.Option(help="NAME=REF: another server image.")] = None,
     web: Annotated[bool, typer.Option("--web", help="Keep Locust's own page open.")] = False,
+    ramp: Annotated[
+        bool, typer.Option("--ramp", help="Find the highest rate with a p99 within --p99-ms.")
+    ] = False,
+    p99_ms: Annotated[
+        float, typer.Option("--p99-ms", help="For --ramp; from the intended start.")
+    ] = 100.0,
     replay: Annotated[
         Path | None, typer.Option(help="Play the schedule of this stored run again.")
     ] = None,
@@ -170,6 +176,8 @@ def run(
             cases.append(plan.resolve(case))
     if not cases:
         raise unfit[0][1]
+    if ramp:
+        _ramp(cases, p99_ms, as_json)
     name = "-".join([*_words(lock), *_words(fault)])
     _run(cases, name, as_json, web=web, refused=[refused for refused, _ in unfit])
 
@@ -434,6 +442,30 @@ def _run(
     )
     _show(finished, len(finished.results["cases"]), time.monotonic() - began, as_json)
     raise Done(finished.ending.code)
+
+
+def _ramp(cases: list[plan.Case], p99_ms: float, as_json: bool) -> NoReturn:
+    from bench import ramp
+    from bench.suite import run_cases
+
+    console = err if as_json else out
+    if not p99_ms > 0:
+        raise BadInput(f"--p99-ms is {p99_ms:g}; it has to be more than 0")
+    for case in cases:
+        ramp.check(case)
+    ramps, done = [], []
+    for case in cases:
+        found, played = _uninterrupted(
+            lambda: ramp.ramp(case, p99_ms, lambda one, name: run_cases(one, name, console))  # noqa: B023
+        )
+        ramps.append(found)
+        done += played
+    results = ramp.results(ramps, done)
+    if as_json:
+        print(json.dumps(results, indent=1))
+    else:
+        ramp.say(ramps, console)
+    raise Done(Ending.worst([finished.ending for finished in done]).code)
 
 
 def _replay(folder: Path, times: int, shrink: bool, as_json: bool) -> NoReturn:

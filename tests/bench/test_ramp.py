@@ -1,0 +1,81 @@
+"""The ramp finds the rate at which a lock stops to keep the bound, whatever stopped it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import plan, ramp
+from bench.errors import BadInput, Ending
+from bench.plan import Case
+from bench.suite import Finished
+from workloads.registry import find
+
+
+def played(capacity: float, *, generator: float = 1e9) -> ramp.Runner:
+    """A lock whose p99 is 10 ms up to its capacity, and a generator with a capacity of its own."""
+
+    def run(cases: list[Case], name: str) -> Finished:
+        (case,) = cases
+        rate = float(find(case.workload).options["rate"])
+        numbers: dict[str, Any] = {"count": 2000, "p99": 10.0 if rate <= capacity else 900.0}
+        document = {
+            "judgement": "as expected",
+            "why": "",
+            "run": name,
+            "numbers": "valid" if rate <= generator else "void",
+            "generator": {"why": [] if rate <= generator else ["worker-1 used 95 % of a core"]},
+            "response_ms": {"wait": {"before": numbers}},
+        }
+        return Finished(Ending.OK, Path(name), {"cases": [document]})
+
+    return run
+
+
+def case(workload: str = "mutex") -> Case:
+    return plan.make_case("redis-token", "none", seed=0, workload=workload)
+
+
+@pytest.mark.parametrize("capacity", [15, 99, 100, 730, 3000])
+def test_the_highest_rate_is_found_within_a_tenth(capacity: float) -> None:
+    found, done = ramp.ramp(case(), 50, played(capacity))
+    assert found.rate is not None
+    assert capacity / ramp.CLOSE <= found.rate <= capacity
+    assert found.p99_ms == 10
+    assert found.limit == "p99 900 ms"
+    assert len(done) == len(found.steps) <= 12
+
+
+def test_what_the_machine_cannot_produce_is_said_and_not_taken_for_the_lock() -> None:
+    found, _ = ramp.ramp(case(), 50, played(1e9, generator=500))
+    assert found.rate is not None
+    assert 400 < found.rate <= 500
+    assert found.limit == "worker-1 used 95 % of a core"
+
+
+def test_no_rate_at_all() -> None:
+    found, _ = ramp.ramp(case(), 50, played(1))
+    assert found.rate is None
+    assert found.limit == "p99 900 ms"
+
+
+def test_every_step_is_long_enough_for_its_quantile() -> None:
+    for rate in (12.5, 100, 800):
+        step = ramp.at_rate(case(), rate)
+        assert rate * step.phases.contended_s > 1100
+        assert find(step.workload).options["rate"] == rate
+
+
+@pytest.mark.parametrize(
+    ("workload", "fault", "said"),
+    [
+        ("herd", "none", "has no rate"),
+        ("mutex:rate=50", "none", "leave it out"),
+        ("mutex", "kill", "leave --fault out"),
+    ],
+)
+def test_what_cannot_be_ramped(workload: str, fault: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        ramp.check(plan.make_case("redis-token", fault, seed=0, workload=workload))
