@@ -202,3 +202,72 @@ def test_faults_of_clients_one_after_the_other_and_the_same_again(tmp_path: Path
         Injection(**i | {"parameters": tuple(map(tuple, i["parameters"]))})
         for i in case["injections"]
     )
+
+
+def test_a_stopped_suite_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    words = ("suite", "full", "--lock", "redis-token", "--fault", "none,kill", "--json")
+    bench = start(tmp_path, *words)
+    second = "runs/latest/cases/02-redis-token-kill"
+    wait_for(lambda: bool(list(tmp_path.glob(f"{second}/history/*.ops"))), "no second case")
+    bench.send_signal(signal.SIGINT)
+    out, _ = bench.communicate(timeout=LIMIT_S)
+    assert bench.returncode == 255
+    assert not containers(bench.pid)
+    run = (tmp_path / "runs" / "latest").resolve()
+    assert (run / "ending").read_text().strip() == "bench"
+    first = (run / "cases" / "01-redis-token-none" / "case.json").read_bytes()
+
+    bench = start(tmp_path, *words, "--resume", "runs/latest")
+    out, err = bench.communicate(timeout=LIMIT_S)
+    assert bench.returncode in {0, 2}, err  # others may load this machine
+    none, kill = json.loads(out)["cases"]
+    assert json.dumps(none) == json.dumps(json.loads(first))
+    assert (run / "cases" / "01-redis-token-none" / "case.json").read_bytes() == first
+    assert (kill["fault"], kill["tries"], kill["verdicts"] != {}) == ("kill", 1, True)
+    assert none["run"] == kill["run"] == f"runs/{run.name}"
+    assert [path.name for path in (run / "cut").iterdir()] == ["02-redis-token-kill"]
+    # What is pooled over the cases of a lock has both.
+    (pooled,) = json.loads((run / "results.json").read_text())["undisturbed"]
+    assert pooled["cases"] == 2
+    assert (run / "report.html").exists()
+    assert none["footprint"]["own"]["commands_per_grant"] > 2
+    assert none["footprint"]["contended"]["cpu_us_per_grant"] > 0
+
+
+SERVER_LACKS_IT = """
+from locks.redis_token import RedisToken
+
+
+class Lacking(RedisToken):
+    topologies = ("redis",)
+
+    def take(self, key, token, ttl_ms):
+        return self._link.call("SETTOKEN", key, token, ttl_ms)
+"""
+WITHOUT_SOURCE = "from locks.base import Expectation\nE = Expectation('holds', '')\n"
+
+
+def test_what_cannot_run_stops_nothing_and_is_never_kept(tmp_path: Path) -> None:
+    (tmp_path / "lacking.py").write_text(SERVER_LACKS_IT)
+    (tmp_path / "unsaid.py").write_text(WITHOUT_SOURCE)
+    locks = "unsaid.py:Unsaid,lacking.py:Lacking,redis-token"
+    bench = start(tmp_path, "run", "--lock", locks, "--time-limit", "8", "--json")
+    out, err = bench.communicate(timeout=LIMIT_S)
+    assert bench.returncode == 255, err
+    cases = {case["lock"]: case for case in json.loads(out)["cases"]}
+    assert cases["redis-token"]["judgement"] in {"as expected", "not exposed"}
+    lacking, unsaid = cases["lacking.py:Lacking"], cases["unsaid.py:Unsaid"]
+    assert lacking["judgement"] == unsaid["judgement"] == "could not run"
+    assert "nothing was granted" in lacking["why"]
+    assert "unknown command 'SETTOKEN'" in lacking["why"]
+    assert "an expectation without a source" in unsaid["why"]
+    run = (tmp_path / "runs" / "latest").resolve()
+    assert (run / "ending").read_text().strip() == "bench"
+    report = (run / "report.md").read_text()
+    assert report.count("could not run") >= 4
+    assert "could not run" in (run / "report.html").read_text()
+    # Alone there is nothing to run: that is bad input.
+    alone = start(tmp_path, "run", "--lock", "unsaid.py:Unsaid")
+    _, err = alone.communicate(timeout=LIMIT_S)
+    assert alone.returncode == 254
+    assert "an expectation without a source" in " ".join(err.split())

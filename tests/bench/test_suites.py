@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+
 import pytest
 
 from bench import plan, suites
@@ -48,9 +50,23 @@ def test_the_full_suite_has_every_lock_under_every_canonical_fault_that_applies(
     found = {(c.lock, c.fault): c for c in suites.suite("full", seed=0).cases}
     for lock in systems():
         assert (lock, NONE) in found, "the baseline is mandatory"
+        wanted = suites.VARIANT_FAULTS if variant(lock) else suites.CANONICAL_FAULTS
         for fault in suites.CANONICAL_FAULTS:
             applies = plan.unfit(plan.make_case(lock, fault, seed=0)) is None
-            assert ((lock, fault) in found) == applies
+            assert ((lock, fault) in found) == (applies and fault in wanted)
+
+
+def variant(lock: str) -> bool:
+    return any(fnmatchcase(lock, pattern) for pattern in suites.VARIANTS)
+
+
+def test_every_pattern_of_a_variant_fits_a_lock_and_its_family_keeps_one_with_all_faults() -> None:
+    for pattern in suites.VARIANTS:
+        assert any(fnmatchcase(lock, pattern) for lock in systems()), pattern
+    assert set(suites.VARIANT_FAULTS) < set(suites.CANONICAL_FAULTS)
+    for name in ("redisson-rlock", "curator-mutex", "etcd-concurrency", "redis-py", "zookeeper"):
+        assert not variant(name)
+        assert variant(f"{name}-safe")
 
 
 def test_the_full_suite_fits_into_three_hours_and_every_fault_into_its_case() -> None:
@@ -98,4 +114,4 @@ def test_a_slice_of_nothing_is_refused(locks: list[str], wanted: list[str], said
 def test_the_duration_is_said_in_words() -> None:
     assert suites.suite("quick", seed=0).duration == "26 cases, about 11 minutes"
     one = suites.sliced(suites.suite("full", seed=0), ["etcd"], [NONE])
-    assert one.duration == "1 case, about 18 seconds"
+    assert one.duration == "1 case, about 16 seconds"
