@@ -1,8 +1,8 @@
 """What a sidecar costs an operation: part of ``make perf``.
 
-A library that does nothing answers from a sidecar; a process that is gevent's, as a worker is, asks
-it. One client alone gives the time that a sidecar adds to an operation, twenty clients at once the
-rate that it carries.
+A library that does nothing answers from a sidecar, in each runtime that there is; a process that is
+gevent's, as a worker is, asks it. One client alone gives the time that a sidecar adds to an
+operation, twenty clients at once the rate that it carries. Images must have been built.
 
 A benchmark, not a test: it prints minimum, median and maximum with n, and never fails on a time.
 """
@@ -20,10 +20,15 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from clusters import images
 from locks.base import Address, NoObserver, new_hold_id
+from locks.client_container import ContainerSidecar
 from locks.library import SHARED
 from locks.sidecar import Sidecar, SidecarLock
 
+PYTHON: Final = "python"
+RUNTIMES: Final = (PYTHON, *images.CLIENTS)
+STARTS: Final = 3
 ROUNDS: Final = 7
 ALONE: Final = 3_000  # operations a round
 CLIENTS: Final = 20
@@ -45,11 +50,18 @@ serve("pip", Nothing)
 def main() -> None:
     """One table."""
     console = Console(width=None if sys.stdout.isatty() else 120)
-    program = ("-m", "gevent.monkey", "--module", "bench.perf_sidecar", MEASURE)
-    done = subprocess.run([sys.executable, *program], stdout=subprocess.PIPE, check=True)
-    found: dict[str, list[float]] = json.loads(done.stdout)
-    table = Table("what", "must reach", "n", "min", "median", "max", title="A sidecar's own cost")
+    images.ensure(images.CLIENTS, say=console.print)
+    for runtime in RUNTIMES:
+        program = ("-m", "gevent.monkey", "--module", "bench.perf_sidecar", MEASURE, runtime)
+        done = subprocess.run([sys.executable, *program], stdout=subprocess.PIPE, check=True)
+        console.print(_table(runtime, json.loads(done.stdout)))
+
+
+def _table(runtime: str, found: dict[str, list[float]]) -> Table:
+    title = f"What a sidecar costs: {runtime}"
+    table = Table("what", "must reach", "n", "min", "median", "max", title=title)
     for what, target, name in (
+        ("its start, until the hello, ms", "≤ 5,000", "start_ms"),
         ("added to an operation, p50, µs", "≤ 150", "p50_us"),
         ("added to an operation, p99, µs", "", "p99_us"),
         (f"operations/s of {CLIENTS} clients", "≥ 5,000", "rate"),
@@ -58,13 +70,26 @@ def main() -> None:
         values = found[name]
         numbers = (min(values), statistics.median(values), max(values))
         table.add_row(what, target, str(len(values)), *(f"{number:,.0f}" for number in numbers))
-    console.print(table)
+    return table
 
 
-def measure() -> dict[str, list[float]]:
+def _start(runtime: str) -> Sidecar:
+    if runtime == PYTHON:
+        command = [sys.executable, "-P", "-c", NOTHING]
+        return Sidecar("nothing", command, {"PYTHONPATH": str(SHARED)})
+    return ContainerSidecar(runtime, "nothing")
+
+
+def measure(runtime: str) -> dict[str, list[float]]:
     """Every figure, one number a round."""
-    sidecar = Sidecar("nothing", [sys.executable, "-P", "-c", NOTHING], {"PYTHONPATH": str(SHARED)})
-    found: dict[str, list[float]] = {"p50_us": [], "p99_us": [], "rate": [], "worker_us": []}
+    names = ("start_ms", "p50_us", "p99_us", "rate", "worker_us")
+    found: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(STARTS):
+        began = time.monotonic()
+        sidecar = _start(runtime)
+        found["start_ms"].append(1e3 * (time.monotonic() - began))
+        sidecar.close()
+    sidecar = _start(runtime)
     clients = [_client(sidecar) for _ in range(CLIENTS)]
     for _ in range(ROUNDS):
         took_us = sorted(1e6 * second for second in _operations(clients[0], ALONE))
@@ -102,6 +127,6 @@ def _operations(client: SidecarLock, count: int) -> list[float]:
 
 if __name__ == "__main__":
     if MEASURE in sys.argv:
-        print(json.dumps(measure()))
+        print(json.dumps(measure(sys.argv[-1])))
     else:
         main()
