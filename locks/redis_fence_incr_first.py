@@ -5,7 +5,7 @@ need not be granted first: a client that waited comes out with a smaller fence t
 and a resource that checks fences refuses the rightful holder. Contention alone shows it.
 
 Errors mean what ``locks.redis_recipe`` says. Those of INCR come before anything was taken: no
-effect.
+effect, and within its wait an acquire draws again; a number may be lost.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import replace
 from redis.exceptions import RedisError
 
 from locks import redis_fence
-from locks.base import Acquired, Denied, Expectation
+from locks.base import Acquired, Backoff, Deadline, Denied, Expectation
 from locks.redis_expectations import KLEPPMANN, LEASE, UNMINDED, everywhere
 from locks.redis_link import NotSent
-from locks.redis_recipe import OUTCOMES, Taken, named
+from locks.redis_recipe import OUTCOMES, POLL_MAX_S, POLL_MIN_S, Taken, named
 from locks.redis_token import RedisToken
 
 
@@ -28,13 +28,20 @@ class RedisFenceIncrFirst(RedisToken):
     _drawn = 0  # by the acquire that is under way
 
     def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
-        """Draws a fence, then polls until the key is free."""
-        try:
-            self._link.open()
-            self._drawn = int(self._link.call("INCR", f"{key}:fence"))
-        except (NotSent, RedisError) as error:
-            return Denied(f"no-effect: INCR: {named(error)}")
-        return super().acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=wait_s)
+        """Draws a fence, again if that fails within the wait, then polls until the key is free."""
+        deadline = Deadline(wait_s)
+        backoff = Backoff(POLL_MIN_S, POLL_MAX_S)
+        while True:
+            try:
+                self._link.open()
+                self._drawn = int(self._link.call("INCR", f"{key}:fence"))
+                break
+            except (NotSent, RedisError) as error:
+                if deadline.over():
+                    return Denied(f"no-effect: INCR: {named(error)}")
+            backoff.pause(deadline.left_s())
+        left_s = max(0.0, deadline.left_s())
+        return super().acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=left_s)
 
     def take(self, key: str, token: str, ttl_ms: int) -> Taken | None:
         """Sets the key unless it is there; the fence is older than the grant. The defect."""
