@@ -60,8 +60,6 @@ func (l *etcdLock) acquire(key, hold string, _, waitS float64) answer {
 		return denied("no-effect: there is no session: " + oneLine(err))
 	}
 	mutex := concurrency.NewMutex(session.Session, "/lockbench/"+key)
-	// Known before it is granted: a keep-alive may be acknowledged meanwhile.
-	session.hold(hold, l.tell)
 	if waitS > 0 {
 		limit, cancel := within(waitS)
 		defer cancel()
@@ -76,11 +74,10 @@ func (l *etcdLock) acquire(key, hold string, _, waitS float64) answer {
 	}
 	if err == nil {
 		l.holds[hold] = mutex
-		sentNs, untilNs := session.promise()
+		sentNs, untilNs := session.hold(hold, l.tell)
 		fence := createRevision(mutex)
 		return granted(sentNs, untilNs, &fence)
 	}
-	session.forget(hold)
 	switch {
 	case errors.Is(err, concurrency.ErrLocked):
 		return denied("held: " + oneLine(err))
@@ -248,22 +245,19 @@ type heldSession struct {
 	holds           map[string]tell
 }
 
-func (h *heldSession) hold(hold string, whom tell) {
+// hold returns the promise so far; whatever lengthens or ends it from now on is told. Not before:
+// while it waits nothing is held that could be.
+func (h *heldSession) hold(hold string, whom tell) (sentNs, untilNs int64) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	h.holds[hold] = whom
+	return h.sentNs, h.untilNs
 }
 
 func (h *heldSession) forget(hold string) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	delete(h.holds, hold)
-}
-
-func (h *heldSession) promise() (sentNs, untilNs int64) {
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	return h.sentNs, h.untilNs
 }
 
 func (h *heldSession) acknowledged(sentNs, ttlS int64) {

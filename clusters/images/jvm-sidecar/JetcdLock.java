@@ -90,7 +90,7 @@ final class JetcdLock implements Client {
     if (lease == null) {
       return Answer.NOT_HELD;
     }
-    lease.over = true;
+    lease.held = false;
     soon(client.getLockClient().unlock(lease.key));
     end(lease);
     return Answer.RELEASED;
@@ -103,7 +103,7 @@ final class JetcdLock implements Client {
 
   /** Throws where the lease may still live. */
   private void end(Lease lease) throws Exception {
-    lease.over = true;
+    lease.held = false;
     lease.keeping.close();
     LEASES.remove(lease.id);
     soon(client.getLeaseClient().revoke(lease.id));
@@ -124,7 +124,7 @@ final class JetcdLock implements Client {
     private final String hold;
     private long sentNs;
     private long untilNs;
-    private volatile boolean over;
+    private volatile boolean held; // else there is nothing to lengthen or to lose
     private CloseableClient keeping;
     private ByteSequence key;
 
@@ -136,13 +136,14 @@ final class JetcdLock implements Client {
     }
 
     synchronized Answer granted() {
+      held = true;
       return Answer.granted(sentNs, untilNs, null);
     }
 
     synchronized void acknowledged(long atNs, long ttlS) {
       sentNs = atNs;
       untilNs = atNs + ttlS * 1_000_000_000;
-      if (!over) {
+      if (held) {
         setup.tell().extended(hold, sentNs, untilNs);
       }
     }
@@ -157,7 +158,7 @@ final class JetcdLock implements Client {
 
     @Override
     public void onCompleted() {
-      if (!over) {
+      if (held) {
         setup.tell().lost(hold);
       }
     }
