@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.errors import BadInput
-from bench.judge import FOLLOWS
 from bench.plan import MUTEX
 from bench.track import excerpt, lines
 from clusters.registry import topologies
+from locks.base import NAMED_VERDICTS
 from locks.registry import systems
 from nemesis.registry import NONE, faults
 from results.cases import Case, attempts, broken, counts_as_try, has_numbers, results_of
@@ -79,10 +79,12 @@ def add(observations: Observations, runs: Sequence[Path], histories: Path) -> li
             )
     said = []
     for name, run in found.items():
+        counted = [case for case in run.cases if _counts(case)]
+        for case in counted:
+            _save_histories(run, case, histories)
         if name in counted_before:
             said.append(f"{name}: counted before")
             continue
-        counted = [case for case in run.cases if _counts(case)]
         observations["runs"][name] = {
             "cases": len(counted),
             "results_sha256": digests[name],
@@ -90,7 +92,6 @@ def add(observations: Observations, runs: Sequence[Path], histories: Path) -> li
         }
         for case in counted:
             _add_case(observations, case, name)
-            _save_histories(run, case, histories)
         said.append(f"{name}: {len(counted)} of {len(run.cases)} cases count")
     return said
 
@@ -181,7 +182,7 @@ def _save_histories(run: Stored, case: Case, folder: Path) -> None:
     """The few operations of each break, where they are few and nothing was saved before. What
     follows from another break is not shown a second time."""
     broke = broken(case)
-    named = [verdict for verdict in broke if verdict not in FOLLOWS]
+    named = [verdict for verdict in broke if verdict in NAMED_VERDICTS]
     for verdict in named or broke:
         path = folder / history_file(str(case["lock"]), str(case["fault"]), verdict)
         if path.exists():

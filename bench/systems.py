@@ -45,6 +45,12 @@ SHORT: Final = {
     "false-release": "FR",
 }
 MARKS: Final = {"breaks": "!", "may-break": "~"}
+WORDS: Final = {
+    "breaks": "breaks",
+    "may-break": "may break",
+    "holds": "holds",
+    "n/a": "does not apply",
+}
 UNEXPECTED: Final = "‼"
 NEVER: Final = {"k": 0, "n": 0}
 INTRO: Final = """# Systems
@@ -80,6 +86,7 @@ is what was not measured.
 def render(observations: Observations, found: Sequence[Page], histories: Iterable[str]) -> str:
     """The page. ``histories`` are the names of the saved ones."""
     seen = _Seen(observations, found, frozenset(histories))
+    sources = _sources()
     lines = [
         INTRO,
         "; ".join(f"{short} {verdict}" for verdict, short in SHORT.items()) + ".",
@@ -91,7 +98,10 @@ def render(observations: Observations, found: Sequence[Page], histories: Iterabl
         "",
         "## Each lock",
         "",
-        *(line for system in systems().values() for line in _section(system, found)),
+        *(line for system in systems().values() for line in _section(system, found, sources)),
+        "## Sources",
+        "",
+        *(f'<a id="source-{n}"></a>{n}: {source}\n' for source, n in sources.items()),
         "## Runs",
         "",
         *_runs(observations),
@@ -199,24 +209,50 @@ def _number(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 or isinstance(value, int) else f"{value:.3g}"
 
 
-def _section(system: System, found: Sequence[Page]) -> Iterator[str]:
-    """What is declared of a lock, with the source of every word."""
+def _section(system: System, found: Sequence[Page], sources: Mapping[str, int]) -> Iterator[str]:
+    """What is declared of a lock; numbers in brackets name the sources."""
     yield f"### {system.name}\n"
     yield (
         f"On {', '.join(system.topologies)}. Waits by: {system.waits_by}. Fence: "
-        f"{system.fence or 'none'}. What is not listed is expected to hold: {system.source}\n"
+        f"{system.fence or 'none'}. What is not listed holds {_cited(system.source, sources)}.\n"
     )
     under: dict[tuple[str, str, str | None, str], list[str]] = defaultdict(list)
     for fault, verdicts in system.expectations.items():
         for verdict, e in verdicts.items():
-            under[verdict, e.expected, e.kind, e.source].append(f"`{fault}`")
-    for (verdict, expected, kind, source), where in under.items():
-        kind_word = f" ({kind})" if kind else ""
-        word = expected if expected != "n/a" else "does not apply"
-        yield f"- {verdict} {word} under {', '.join(where)}{kind_word}: {source}"
-    for page in (page for page in found if system.name in page.locks):
-        yield f"- on record: [{page.title}](track/{page.id}.md)"
+            under[e.expected, verdict, e.kind, e.source].append(f"`{fault}`")
+    for expected, word in WORDS.items():
+        items = [
+            f"{verdict} under {', '.join(where)}{f' ({kind})' if kind else ''} "
+            f"{_cited(source, sources)}"
+            for (expected_, verdict, kind, source), where in under.items()
+            if expected_ == expected
+        ]
+        if items:
+            yield f"- **{word}**: {'; '.join(items)}"
+    pages_of = [
+        f"[{page.title}](track/{page.id}.md)" for page in found if system.name in page.locks
+    ]
+    if pages_of:
+        yield f"- **on record**: {'; '.join(pages_of)}"
     yield ""
+
+
+def _sources() -> dict[str, int]:
+    """Every source that a declaration names → its number."""
+    named = [
+        source
+        for system in systems().values()
+        for source in (
+            system.source,
+            *(e.source for verdicts in system.expectations.values() for e in verdicts.values()),
+        )
+    ]
+    return {source: number for number, source in enumerate(dict.fromkeys(named), 1)}
+
+
+def _cited(source: str, sources: Mapping[str, int]) -> str:
+    number = sources[source]
+    return f"[[{number}]](#source-{number})"
 
 
 def _runs(observations: Observations) -> Iterator[str]:
