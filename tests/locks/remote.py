@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from clusters.clients import started_by
 from locks import registry
 from locks.base import Address, Granted, Hold, System, new_hold_id
 
@@ -42,10 +43,15 @@ class RemoteClient:
         return answer
 
     def freeze(self) -> None:
-        os.killpg(self._process.pid, signal.SIGSTOP)
+        self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        os.killpg(self._process.pid, signal.SIGCONT)
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        os.killpg(self._process.pid, number)
+        for process in started_by(self._process.pid):
+            process.send_signal(number)
 
     def kill(self) -> None:
         self._process.kill()

@@ -1,0 +1,200 @@
+"""Sidecars in containers: what they must know, how they fail, how they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+from clusters import clients, images
+from clusters.docker import Engine
+from locks import registry
+from locks.base import (
+    Acquired,
+    Address,
+    Denied,
+    Granted,
+    NoObserver,
+    Released,
+    Unknown,
+    new_hold_id,
+)
+from locks.client_container import WORD, WORKER, ContainerSidecar
+from locks.library_etcd_concurrency import IMAGE as GO
+from locks.sidecar import Sidecar, SidecarError, SidecarLock
+
+LIMIT_S = 10.0
+# A program in bash that says hello so, and then what it is told to say to every request but "open".
+PROGRAM = f"""
+exec 3<>"/dev/tcp/${{{WORKER}/:/\\/}}"
+read -r up _ < /proc/uptime
+echo '{{"hello": 1, "library": "x", "version": "1", "word": "'"${WORD}"'", "now_ns": '"NOW"'}}' >&3
+while read -r line <&3; do
+  if [[ $line == *'"open"'* ]]; then
+    id=${{line#*\\"id\\":}}; echo '{{"id": '"${{id%%,*}}"', "said": "opened"}}' >&3
+  else
+    ACTION
+  fi
+done
+"""
+NOW = "${up/./}0000000"  # of the machine's own clock, to the hundredth
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _image() -> None:
+    images.ensure([GO])
+
+
+@pytest.fixture
+def opened() -> Iterator[list[Sidecar]]:
+    """What is in it is closed in the end."""
+    sidecars: list[Sidecar] = []
+    yield sidecars
+    for one in sidecars:
+        one.close()
+
+
+def scripted(
+    opened: list[Sidecar], *, now: str = NOW, action: str = ":", hello: str = "1"
+) -> Sidecar:
+    program = PROGRAM.replace("NOW", now).replace("ACTION", action)
+    program = program.replace('"hello": 1', f'"hello": {hello}')
+    opened.append(ContainerSidecar(GO, "x", ["/bin/bash", "-c", program]))
+    return opened[-1]
+
+
+def client(sidecar: Sidecar) -> SidecarLock:
+    node = [Address("127.0.0.1", 9)]
+    return SidecarLock(sidecar, node, timeout_s=1, ttl_s=3, observer=NoObserver(), safe=True)
+
+
+def asked(lock: SidecarLock) -> Acquired:
+    return lock.acquire("k", hold_id=new_hold_id(), ttl_s=3, wait_s=0)
+
+
+def eventually(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_the_program_of_the_image_serves(opened: list[Sidecar]) -> None:
+    opened.append(ContainerSidecar(GO, "nothing"))
+    lock = client(opened[0])
+    answer = asked(lock)
+    assert isinstance(answer, Granted)
+    assert isinstance(lock.release(answer.hold), Released)
+    assert opened[0].library.startswith("golang.org/x/sys v")
+
+
+def test_a_newer_protocol_is_refused(opened: list[Sidecar]) -> None:
+    with pytest.raises(SidecarError, match="speaks protocol 2, this bench speaks 1"):
+        scripted(opened, hello="2")
+
+
+def test_a_clock_of_its_own_is_refused(opened: list[Sidecar]) -> None:
+    with pytest.raises(SidecarError, match="has another clock"):
+        scripted(opened, now="12345")
+
+
+def test_whoever_does_not_know_the_word_is_refused(
+    opened: list[Sidecar], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("locks.client_container.WORD", "SOMETHING_ELSE")
+    with pytest.raises(SidecarError, match="does not know the word"):
+        scripted(opened)
+
+
+def test_a_program_that_cannot_run_is_named(opened: list[Sidecar]) -> None:
+    with pytest.raises(SidecarError, match=r"cannot be started: .*no-such-program"):
+        opened.append(ContainerSidecar(GO, "x", ["/no-such-program"]))
+    with pytest.raises(SidecarError, match="ended"):
+        opened.append(ContainerSidecar(GO, "x", ["/bin/bash", "-c", "exit 3"]))
+
+
+@pytest.mark.parametrize(
+    ("action", "why"),
+    [
+        ("echo '{garbage' >&3", "answered with garbage"),
+        ("exit 1", "ended"),
+        ("kill -9 $$", "ended"),
+    ],
+)
+def test_what_was_in_flight_is_unknown_and_later_calls_have_no_effect(
+    opened: list[Sidecar], action: str, why: str
+) -> None:
+    lock = client(scripted(opened, action=action))
+    if action.startswith("kill"):  # its own signals do not reach the first process of a container
+        threading.Timer(0.2, psutil.Process(opened[0].pid).kill).start()
+    answer = asked(lock)
+    assert isinstance(answer, Unknown), answer
+    assert why in answer.reason
+    later = asked(lock)
+    assert isinstance(later, Denied)
+    assert later.reason.startswith("no-effect")
+
+
+def test_a_program_that_hangs_is_killed(
+    opened: list[Sidecar], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("locks.sidecar.OVERDUE_S", 0.2)
+    monkeypatch.setattr("locks.sidecar.PONG_S", 0.2)
+    lock = client(scripted(opened))
+    answer = asked(lock)
+    assert isinstance(answer, Unknown)
+    assert "did not answer a ping" in answer.reason
+    eventually(lambda: not psutil.pid_exists(opened[0].pid))
+
+
+def test_it_is_frozen_by_number_and_found_by_its_worker(opened: list[Sidecar]) -> None:
+    opened.append(ContainerSidecar(GO, "nothing"))
+    (found,) = clients.started_by(os.getpid())
+    assert found.pid == opened[0].pid
+    found.send_signal(signal.SIGSTOP)
+    eventually(lambda: found.status() == psutil.STATUS_STOPPED)
+    found.send_signal(signal.SIGCONT)
+    assert isinstance(asked(client(opened[0])), Granted)
+
+
+def test_it_ends_with_its_worker_and_leaves_no_container() -> None:
+    program = (
+        "import time; from locks.client_container import ContainerSidecar as C; "
+        f"print(C({GO!r}, 'nothing').pid, flush=True); time.sleep(60)"
+    )
+    worker = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert worker.stdout is not None
+    with worker.stdout:
+        pid = int(worker.stdout.readline())
+    assert psutil.pid_exists(pid)
+    worker.kill()
+    worker.wait()
+    eventually(lambda: not psutil.pid_exists(pid))
+    name = f"lockbench-client-{worker.pid}-"
+    ours = {"lockbench": "1"}
+    with Engine() as engine:
+        eventually(lambda: not any(c.name.startswith(name) for c in engine.containers(ours)))
+
+
+def test_every_lock_of_an_image_is_declared_and_known_to_it() -> None:
+    """By the sources: a name that the program does not know would be refused only in a case."""
+    sources = {
+        image: "".join(
+            path.read_text() for path in (images.FOLDER / image).iterdir() if path.suffix != ".jar"
+        )
+        for image in images.CLIENTS
+    }
+    for system in registry.systems().values():
+        owner = getattr(system.connect, "__self__", None)
+        image = getattr(owner, "image", None)
+        if image is not None:
+            assert f'"{getattr(owner, "lock", None)}"' in sources[image], system.name
