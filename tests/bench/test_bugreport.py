@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -71,6 +72,25 @@ def test_repetitions_are_one_report_with_k_of_n(tmp_path: Path) -> None:
     )
     told = {b.verdict: (b.shown, b.tried) for b in bugreport._broken(found)}
     assert told["double-grant"] == (2, 3)
+
+
+def test_an_earlier_try_counts_and_is_verified(tmp_path: Path) -> None:
+    def tried_twice(case: dict[str, Any]) -> None:
+        (folder,) = tmp_path.glob("2*/cases/01-*")
+        earlier = folder.with_name("01-etcd-pause-try1")
+        shutil.copytree(folder, earlier)
+        document = {**case, "folder": earlier.name}
+        (earlier / "case.json").write_text(json.dumps(document))
+        case["earlier_tries"] = [{"observed": {}, "exposed": True, "folder": earlier.name}]
+
+    run = make_run(tmp_path, double=True, change=tried_twice)
+    made = bugreport.bugreport(run.path)
+    text = (run.path / "bugreports" / "01-etcd-pause-try1-double-grant" / "report.md").read_text()
+    assert len(made) == len({path.name for path in made})
+    assert "2 of 2 runs" in text
+    next((run.path / "cases" / "01-etcd-pause-try1" / "history").glob("*.ops")).write_bytes(b"")
+    with pytest.raises(BadInput, match="not the one that was judged"):
+        bugreport.bugreport(run.path)
 
 
 def test_a_run_that_kept_every_promise_says_so(tmp_path: Path) -> None:
