@@ -364,7 +364,7 @@ def headline(ending: str, changes: Sequence[Change], cells: Sequence[Cell], side
         return f"Safety: worse than expected: {'; '.join(worse or in_order(known))}"
     if ending == "bench":
         failed = [
-            f"{lock} under {fault}: {case.get('why')}"
+            f"{lock} under {fault} {case.get('judgement')}: {case.get('why')}"
             for (lock, fault), (base, new) in sides.items()
             for case in (*base, *new)
             if case.get("ending") == "bench"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
+from bench.compare import compare
 from bench.errors import BadInput, Ending, Unfit
 from bench.judge import Expected, judge
 from bench.plan import find_system, make_case
@@ -18,6 +22,7 @@ from history.recording import read_recording, write_meta
 from locks.base import LockUnusableError
 from locks.registry import find
 from results import tables
+from tests.results.made_run import make_run
 
 S = 10**9
 NO_COMMAND = "acquire: ResponseError: unknown command 'WAIT'"
@@ -113,3 +118,19 @@ def test_a_file_with_an_expectation_without_a_source_is_unfit(tmp_path: Path) ->
     with pytest.raises(BadInput) as typo:
         find_system("redis-tokn")
     assert not isinstance(typo.value, Unfit)
+
+
+def test_junit_counts_it_as_an_error(tmp_path: Path) -> None:
+    def lacking(case: dict[str, Any]) -> None:
+        case |= Refused("etcd", "etcd", "pause", "unknown command").document()
+
+    base, new = make_run(tmp_path / "a"), make_run(tmp_path / "b", change=lacking)
+    junit = tmp_path / "junit.xml"
+    code = compare(
+        base.path, new.path, anyway=True, as_json=False, junit=junit, out=Console(quiet=True)
+    )
+    assert code == Ending.BENCH.code
+    (suite,) = ET.parse(junit).iter("testsuite")
+    assert (suite.get("errors"), suite.get("failures")) == ("1", "0")
+    (error,) = suite.iter("error")
+    assert "etcd under pause could not run: unknown command" in error.get("message", "")
