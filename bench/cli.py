@@ -374,6 +374,7 @@ def alerts(
 def break_(
     topology: Annotated[str | None, typer.Option(help="Which cluster to start.")] = None,
     lock: Annotated[str | None, typer.Option(help="For the line that starts Locust.")] = None,
+    workload: Annotated[str, typer.Option(help="For the same.")] = plan.MUTEX,
     nodes: Annotated[int | None, typer.Option(help="Size of the cluster.")] = None,
     do: Annotated[
         str | None, typer.Option(help="Send a command to the cluster that stands.")
@@ -389,7 +390,7 @@ def break_(
         return
     assert topology is not None
     try:
-        stand.stand(topology, lock, nodes, out)
+        stand.stand(topology, lock, nodes, out, workload)
     except KeyboardInterrupt:
         out.print()
     out.print("the cluster is gone")

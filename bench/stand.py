@@ -50,7 +50,13 @@ faults                       what there is
 quit                         heal everything, remove the cluster (Ctrl-C does the same)"""
 
 
-def stand(topology: str, lock: str | None, nodes: int | None, console: Console) -> None:
+def stand(
+    topology: str,
+    lock: str | None,
+    nodes: int | None,
+    console: Console,
+    workload: str = plan.MUTEX,
+) -> None:
     """Blocks until interrupted or told to quit."""
     known = topologies()
     if topology not in known:
@@ -58,7 +64,7 @@ def stand(topology: str, lock: str | None, nodes: int | None, console: Console) 
     fitting = [name for name, system in systems().items() if topology in system.topologies]
     if lock is None and not fitting:
         raise BadInput(f"no lock runs on {topology}")
-    case = plan.make_case(lock or fitting[0], "none", seed=0, topology=topology)
+    case = plan.make_case(lock or fitting[0], "none", seed=0, topology=topology, workload=workload)
     case = plan.resolve(replace(case, size=case.size if nodes is None else nodes))
     try:
         images.ensure([known[topology].image, plan.LINK_IMAGE], say=console.print)

@@ -2,7 +2,8 @@
 
 ``Session.here`` builds it from the environment. Under plain ``locust -f`` there is no bench that
 says when to start, so the first phase begins when the session is made, and every start of Locust
-records into a folder of its own.
+records into a folder of its own. The workers of ``--processes`` share it, so that they are judged
+together.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import time
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +21,7 @@ from typing import Final
 import gevent
 
 from history.recorder import Recorder
+from history.recording import is_recording, write_meta
 from locks.base import Address, NoObserver, Observer
 from locks.base import Lock as LockClient
 from locks.registry import find
@@ -30,6 +33,8 @@ from workloads.registry import find as find_workload
 from workloads.use import Lasting
 
 POLL_S: Final = 0.005
+# Of plain Locust, where they are more than the load has client groups.
+WORKERS_MAX: Final = 101
 # Of a heavy-tailed hold (Pareto): its index, and how many times the mean it may last.
 HEAVY_INDEX: Final = 1.5
 HEAVY_TIMES_MAX: Final = 100.0
@@ -40,13 +45,20 @@ class Session:
 
     def __init__(self, load: Load, worker: int, *, started_by_bench: bool) -> None:
         self.load = load
-        self.worker = worker
+        self.started_by_bench = started_by_bench
+        # Plain Locust may have more workers than there are client groups.
+        self.worker = worker if started_by_bench else 1 + (worker - 1) % load.workers
         self.system = find(load.lock)
         self.asked = find_workload(load.workload)
         history = Path(load.history)
         if not started_by_bench:
-            history = history / f"locust-{os.getpid()}"
+            history = _own_history(history, worker)
+            if not is_recording(history):
+                wall_ns = time.time_ns() - monotonic_ns()
+                write_meta(history, load.objects(), wall_minus_monotonic_ns=wall_ns)
         self.recorder = Recorder(history, worker)
+        self._first_number = worker
+        self._step = load.workers + 1 if worker <= load.workers else WORKERS_MAX
         self.control = Control(Path(load.control))
         self._numbers: dict[str, Iterator[int]] = {}
         self.busy = 0
@@ -58,8 +70,9 @@ class Session:
             self.control.start_ns = monotonic_ns()
 
     @classmethod
-    def here(cls) -> Session:
-        """From the environment variables that the bench (or a person) set."""
+    def here(cls, place: int | None = None) -> Session:
+        """From the environment variables that the bench (or a person) set. ``place``: that of a
+        worker of plain Locust, from 1 on."""
         path = os.environ.get(ENVIRONMENT)
         if path is None:
             raise SystemExit(
@@ -70,12 +83,13 @@ class Session:
         # The bench starts its processes before the addresses are known.
         while worker is not None and not Path(path).exists():
             gevent.sleep(POLL_S)
-        return cls(Load.read(Path(path)), int(worker or 1), started_by_bench=worker is not None)
+        number = int(worker or place or 1)
+        return cls(Load.read(Path(path)), number, started_by_bench=worker is not None)
 
     def number(self, kind: str) -> int:
         """A number for the next user of a kind, that no other worker gives out."""
-        step = self.load.workers + 1
-        return next(self._numbers.setdefault(kind, itertools.count(self.worker, step)))
+        numbers = itertools.count(self._first_number, self._step)
+        return next(self._numbers.setdefault(kind, numbers))
 
     def connect(self, observer: Observer) -> LockClient:
         """A client of the lock under test, through the links of this worker's group."""
@@ -155,3 +169,14 @@ class Session:
     def count_busy(self, step: int) -> None:
         self.busy += step
         self.control.set_busy(self.worker, self.busy)
+
+
+def _own_history(folder: Path, worker: int) -> Path:
+    """Where a worker of plain Locust records: with its siblings, unless somebody did before."""
+    shared = folder / f"locust-{os.getppid()}-{os.getpgid(0)}"
+    shared.mkdir(parents=True, exist_ok=True)
+    if not (shared / f"{worker}.strings").exists():
+        return shared
+    own = folder / f"locust-{os.getpid()}"
+    own.mkdir(parents=True)
+    return own

@@ -8,12 +8,12 @@ from __future__ import annotations
 import random
 import resource as rusage
 from collections.abc import Callable
-from functools import cache
 from time import monotonic_ns
 
 import gevent
 from locust import User, constant, events, task
 from locust.env import Environment
+from locust.runners import WorkerRunner
 
 from locks import sidecar
 from locks.base import Granted
@@ -31,15 +31,21 @@ ALONE_NS = 200_000_000
 GOLDEN = 0.618034
 
 
-@cache
-def session() -> Session:
-    """The session of this process, made at first use."""
-    return Session.here()
+_sessions: list[Session] = []
+
+
+def session(environment: Environment | None = None) -> Session:
+    """The session of this process, made at first use. Plain Locust numbers its workers itself."""
+    if not _sessions:
+        runner = None if environment is None else environment.runner
+        place = runner.worker_index + 1 if isinstance(runner, WorkerRunner) else None
+        _sessions.append(Session.here(place))
+    return _sessions[0]
 
 
 def _close(environment: Environment, **_: object) -> None:
-    if session.cache_info().currsize:
-        session().recorder.close()
+    if _sessions:
+        _sessions[0].recorder.close()
 
 
 events.quitting.add_listener(_close)  # type: ignore[no-untyped-call]
@@ -50,17 +56,22 @@ class LockUser(User):
 
     abstract = True
     wait_time = constant(0)
+    kind = ""
 
     def on_start(self) -> None:
         self.connect()
         self.session.wait_for_start()
 
+    def on_stop(self) -> None:
+        """Hangs up, if others go on: at the end of a bench's load the kernel is quicker."""
+        if not self.session.started_by_bench:
+            self.client.close()
+
     def connect(self) -> None:
         """Makes the client; an error counts as a user that could not connect."""
-        self.session = session()
-        kind = type(self).__name__.removesuffix("User").lower()
-        self.number = self.session.number(kind)
-        self.label = f"{kind}-{self.number}"
+        self.session = session(self.environment)
+        self.number = self.session.number(self.kind)
+        self.label = f"{self.kind}-{self.number}"
         try:
             without = self.session.system.kind == "none"
             kind_of_client = WayClient if without else Client
@@ -138,6 +149,7 @@ class ContendedUser(LockUser):
     """Own key first, then the shared keys as fast as it can."""
 
     weight = 8
+    kind = "contended"
 
     def own(self, end_ns: int) -> None:
         self.paced(own_key(self.label), end_ns)
@@ -179,6 +191,7 @@ class SoloUser(LockUser):
     """Goes on with its own key while others contend: what an outage does to a lock nobody wants."""
 
     weight = 1
+    kind = "solo"
 
     def own(self, end_ns: int) -> None:
         self.paced(own_key(self.label), end_ns)
@@ -190,6 +203,7 @@ class RivalUser(LockUser):
     """Contends with the victim for the aimed key, with long holds."""
 
     weight = 1
+    kind = "rival"
 
     def contended(self, end_ns: int) -> None:
         pace = self.session.load.pace
@@ -226,6 +240,7 @@ class VictimUser(LockUser):
     """Measures the client's own cost in the floor phase; holds what the nemesis aims at."""
 
     fixed_count = 1
+    kind = "victim"
 
     def floor(self, end_ns: int) -> None:
         begin = _cpu_ns()
