@@ -5,6 +5,7 @@ client, which is what Redisson takes for an owner.
 ``redisson-rlock``        ``getLock(key).tryLock(wait, -1)``: the watchdog renews it. Its time,
                           ``lockWatchdogTimeout``, is the lease; with the default of 30 s every
                           fault would last ten times as long.
+``redisson-rlock-safe``   the same with the client timeout on every request, and no retries
 ``redisson-rlock-lease``  with the lease as its lease time, and no watchdog; so have the next four
 ``redisson-fair``         ``getFairLock``
 ``redisson-fenced``       ``getFencedLock(key).tryLockAndGetToken``: a fence from ``INCR``
@@ -91,8 +92,12 @@ _FAULTS_OF_MOST = dict.fromkeys(
 _BY_MESSAGE = "a message when it is given back, and its time to live"
 _POLLS = "polling each lock in turn"
 
+_SAFE = ContainerLibrary(IMAGE, "redisson-rlock", safe=True)
+_RLOCK = _system("redisson-rlock", "redis", _BY_MESSAGE, WATCHDOG.expectations)
+
 SYSTEMS = (
-    _system("redisson-rlock", "redis", _BY_MESSAGE, WATCHDOG.expectations),
+    _RLOCK,
+    replace(_RLOCK, name="redisson-rlock-safe", connect=_SAFE.connect, prepare=_SAFE.prepare),
     _system("redisson-rlock-lease", "redis", _BY_MESSAGE, LEASE),
     _system("redisson-fair", "redis", "a queue, and a message to its head", LEASE),
     replace(

@@ -242,6 +242,7 @@ type heldSession struct {
 	*concurrency.Session
 	mutex           sync.Mutex
 	sentNs, untilNs int64
+	ended           bool
 	holds           map[string]tell
 }
 
@@ -251,6 +252,9 @@ func (h *heldSession) hold(hold string, whom tell) (sentNs, untilNs int64) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	h.holds[hold] = whom
+	if h.ended {
+		whom.lost(hold)
+	}
 	return h.sentNs, h.untilNs
 }
 
@@ -275,6 +279,7 @@ func (h *heldSession) watch() {
 	<-h.Done()
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
+	h.ended = true
 	for hold, whom := range h.holds {
 		whom.lost(hold)
 	}

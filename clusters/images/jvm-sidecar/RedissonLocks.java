@@ -22,6 +22,7 @@ import org.redisson.api.RedissonClient;
 import org.redisson.client.NettyHook;
 import org.redisson.client.protocol.CommandData;
 import org.redisson.client.protocol.CommandsData;
+import org.redisson.config.BaseConfig;
 import org.redisson.config.Config;
 import org.redisson.config.NatMapper;
 import org.redisson.misc.RedisURI;
@@ -30,6 +31,8 @@ import org.redisson.misc.RedisURI;
  * Redisson's locks. As an application has it: one RedissonClient per server and process, shared by
  * all threads, at its defaults but for the watchdog's time, which is the lease (30 s else). An owner
  * is that client's id and a thread, so every client of the bench is a thread.
+ *
+ * <p>Safe: the client timeout on every request, and no retries.
  *
  * <p>The promise is the lease, from when the last script that named this owner was written to a
  * connection; a renewal by the watchdog counts once it is answered. Redisson tells its user neither
@@ -182,7 +185,7 @@ final class RedissonLocks implements Client {
   }
 
   private static RedissonClient shared(
-      Setup setup, String name, Function<Config, Object> servers) {
+      Setup setup, String name, Function<Config, BaseConfig<?>> servers) {
     synchronized (SHARED) {
       return SHARED.computeIfAbsent(
           name,
@@ -190,7 +193,11 @@ final class RedissonLocks implements Client {
             Config config = new Config();
             config.setLockWatchdogTimeout(setup.ttlMs());
             config.setNettyHook(new Listening());
-            servers.apply(config);
+            BaseConfig<?> limits = servers.apply(config);
+            if (setup.safe()) {
+              int timeoutMs = (int) setup.timeoutMs();
+              limits.setTimeout(timeoutMs).setConnectTimeout(timeoutMs).setRetryAttempts(0);
+            }
             return Redisson.create(config);
           });
     }
