@@ -17,8 +17,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from locks import zookeeper
-from locks.base import System
+from locks.base import Expectation, System
 from locks.library import Library
+from locks.redis_expectations import everywhere
 
 DOC = "https://kazoo.readthedocs.io/en/latest/api/recipe/lock.html"
 
@@ -34,6 +35,14 @@ OUTCOMES = {
     "release() raised anything": "Unknown",
 }
 
+_NO_NODE = (
+    "https://github.com/python-zk/kazoo/blob/master/kazoo/recipe/lock.py: is_acquired stays True "
+    "when the session has expired, and _inner_release() passes over NoNodeError and returns True"
+)
+EXPECTATIONS = everywhere(
+    zookeeper.EXPECTATIONS, {"false-release": Expectation("may-break", _NO_NODE, "defect")}
+)
+
 _PLAIN = Library("kazoo")
 _SAFE = Library("kazoo", safe=True)
 
@@ -47,7 +56,7 @@ _SYSTEM = System(
     connect=_PLAIN.connect,
     prepare=_PLAIN.prepare,
     outcomes=OUTCOMES,
-    expectations=zookeeper.EXPECTATIONS,
+    expectations=EXPECTATIONS,
     pace={"lease_ttl_s": 10.0},
 )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from locks import library_kazoo, zookeeper
+from locks import library_kazoo
 from locks.base import System
 from locks.library import Library
 
@@ -31,7 +31,7 @@ _SYSTEM = System(
     connect=_PLAIN.connect,
     prepare=_PLAIN.prepare,
     outcomes=library_kazoo.OUTCOMES,
-    expectations=zookeeper.EXPECTATIONS,
+    expectations=library_kazoo.EXPECTATIONS,
     pace={"lease_ttl_s": 10.0},
 )
 
