@@ -261,6 +261,12 @@ def check(case: Case) -> None:
             f"--ttl {pace.lease_ttl_s:g} s is not longer than the client timeout of "
             f"{pace.client_timeout_s:g} s: a grant could end before its request does"
         )
+    hold_s = asked.workload.leases(asked.options) * pace.lease_ttl_s
+    if hold_s > case.phases.contended_s:
+        raise BadInput(
+            f"{case.workload} holds the lock for {hold_s:g} s, longer than the "
+            f"{case.phases.contended_s:g} s in which clients contend: give a longer --time-limit"
+        )
     reason = unfit(case)
     if reason is not None:
         raise BadInput(reason)

@@ -82,8 +82,9 @@ class Workload:
     the lock alone; ``describes`` says of its keys what the verdicts need (fields of
     ``history.op.Object``); ``pace`` and ``shape`` change the usual load (``workloads.load.Pace``;
     ``clients`` and ``keys``). ``timed``: every job is recorded as a whole, beside its operations.
-    ``outlasts``: the work may last longer than its lease, so its holder may come too late without
-    any fault. ``patient``: so many wait that some may wait all the time.
+    ``leases``: how many leases a hold lasts at least; ``outlasts``: the work may last longer than
+    its lease, so its holder may come too late without any fault. ``patient``: so many wait that
+    some may wait all the time.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Workload:
     shape: Mapping[str, int] = field(default_factory=dict)
     kinds: tuple[str, ...] = ("mutex", "reentrant", "read-write", "semaphore")
     timed: bool = True
+    leases: Callable[[Options], float] = lambda _: 0.0
     outlasts: Callable[[Options], bool] = lambda _: False
     patient: bool = False
     faulted: bool = True

@@ -9,6 +9,7 @@ from locust import runners  # isort: skip  # first, because it monkey-patches
 import json
 import logging
 import os
+import resource as rusage
 from pathlib import Path
 from time import monotonic_ns, process_time_ns
 
@@ -66,6 +67,9 @@ def _arrived(here: Session, now_ns: int) -> dict[str, int]:
 def main() -> None:
     """The whole life of the process."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    # A client has a few connections, and there may be hundreds of clients.
+    _, most = rusage.getrlimit(rusage.RLIMIT_NOFILE)
+    rusage.setrlimit(rusage.RLIMIT_NOFILE, (most, most))
     # A frozen worker must not resign when it wakes up.
     runners.MASTER_HEARTBEAT_TIMEOUT = 3600
     here = session()

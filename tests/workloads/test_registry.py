@@ -66,6 +66,12 @@ def test_a_workload_says_for_which_locks_it_is() -> None:
         plan.make_case("zookeeper-semaphore", "none", seed=0, workload="inventory")
 
 
+def test_a_hold_longer_than_the_run_is_refused() -> None:
+    case = plan.make_case("redis-token", "none", seed=0, workload="long-hold:times=6")
+    with pytest.raises(BadInput, match=r"holds the lock for 18 s, longer than the 15 s in which"):
+        plan.check(case)
+
+
 def test_a_workload_without_faults_refuses_them() -> None:
     case = plan.make_case("redis-token", "kill", seed=0, workload="published")
     with pytest.raises(BadInput, match="knows no faults"):

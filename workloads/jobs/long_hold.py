@@ -46,6 +46,7 @@ WORKLOAD = Workload(
     pace=lambda _: {"wait_s": 20.0},
     shape={"clients": 4},
     kinds=("mutex", "reentrant", "read-write"),
+    leases=lambda options: float(options["times"]),
     outlasts=lambda _: True,
     patient=True,
 )
