@@ -31,22 +31,39 @@ PATIENCE_S: Final = 5.0
 Message = dict[str, Any]
 
 
+Box = queue.SimpleQueue[tuple[Message, socket.socket] | None]
+
+
 class Mailboxes:
     """The owner's side: answers every message through ``handle``, key by key in order."""
 
     def __init__(self, listener: socket.socket, way: MailboxWay) -> None:
         self._way = way
-        self._boxes: dict[str, queue.SimpleQueue[tuple[Message, socket.socket]]] = {}
+        self._boxes: dict[str, Box] = {}
         self._listener = listener
+        self._lines: list[socket.socket] = []
         _start(self._accept)
 
+    def close(self) -> None:
+        """Owns the keys no longer; what is being worked on is finished."""
+        for line in (self._listener, *self._lines):
+            with suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
+        for box in self._boxes.values():
+            box.put(None)
+
     def _accept(self) -> None:
-        while True:
-            line, _ = self._listener.accept()
-            _start(self._read, line)
+        with self._listener:
+            while True:
+                try:
+                    line, _ = self._listener.accept()
+                except OSError:
+                    return
+                self._lines.append(line)
+                _start(self._read, line)
 
     def _read(self, line: socket.socket) -> None:
-        with suppress(OSError, ValueError), line.makefile("rb") as lines:
+        with suppress(OSError, ValueError), line, line.makefile("rb") as lines:
             for raw in lines:
                 message = json.loads(raw)
                 box = self._boxes.get(message["key"])
@@ -55,12 +72,12 @@ class Mailboxes:
                     _start(self._work, message["key"], box)
                 box.put((message, line))
 
-    def _work(self, key: str, box: queue.SimpleQueue[tuple[Message, socket.socket]]) -> None:
+    def _work(self, key: str, box: Box) -> None:
         """The one who works on this key. What it knows it forgets with the session."""
         session: Session | None = None
         state: State | None = None
-        while True:
-            message, line = box.get()
+        while (item := box.get()) is not None:
+            message, line = item
             try:
                 if session is None or session.gone() or state is None:
                     session = self._way.new_session()
@@ -73,6 +90,8 @@ class Mailboxes:
                 answer = {"unknown": str(error)}
             with suppress(OSError):
                 line.sendall(json.dumps({**answer, "number": message["number"]}).encode() + b"\n")
+        if session is not None:
+            session.close()
 
 
 class State:
@@ -90,7 +109,6 @@ class MailboxWay(PostgresWay):
     """One client; the first of a machine to listen is the owner too."""
 
     name: ClassVar[str]
-    _owners: ClassVar[dict[str, Mailboxes]] = {}
 
     def __init__(
         self, nodes: Sequence[Address], *, timeout_s: float, ttl_s: float, observer: Observer
@@ -102,6 +120,7 @@ class MailboxWay(PostgresWay):
         self._line: socket.socket | None = None
         self._answers: Any = None
         self._number = 0
+        self._mailboxes: Mailboxes | None = None
 
     @abstractmethod
     def handle(self, session: Session, state: State, message: Message) -> Message:
@@ -127,6 +146,9 @@ class MailboxWay(PostgresWay):
 
     def close(self) -> None:
         self._hang_up()
+        if self._mailboxes is not None:
+            self._mailboxes.close()
+            self._mailboxes = None
         super().close()
 
     def _send(self, message: Message) -> Outcome:
@@ -153,10 +175,14 @@ class MailboxWay(PostgresWay):
             line = socket.socket(socket.AF_UNIX)
             line.settimeout(PATIENCE_S)
             try:
-                line.connect(self._address)
-            except ConnectionRefusedError:
-                self._own()
-                line.connect(self._address)
+                try:
+                    line.connect(self._address)
+                except ConnectionRefusedError:
+                    self._own()
+                    line.connect(self._address)
+            except OSError:
+                line.close()
+                raise
             self._line, self._answers = line, line.makefile("rb")
         return self._line
 
@@ -171,10 +197,11 @@ class MailboxWay(PostgresWay):
             return
         listener.listen(1024)
         way = type(self)(self._nodes, timeout_s=self._timeout_s, ttl_s=0, observer=_nobody)
-        self._owners[self._address] = Mailboxes(listener, way)
+        self._mailboxes = Mailboxes(listener, way)
 
     def _hang_up(self) -> None:
         if self._line is not None:
+            self._answers.close()
             self._line.close()
             self._line = None
 

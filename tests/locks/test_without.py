@@ -1,0 +1,173 @@
+"""The ways to do without a lock: what was asked for twice is done once, in one row per key.
+
+Where SQLite understands the statements (an append, an insert), it stands for the store, and the
+order of events is forced; all five run on a real PostgreSQL too.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from locks.base import Address, NoObserver, Unknown
+from locks.postgres_session import Broken, Refused, Session
+from locks.registry import without
+from locks.without.actor import Actor
+from locks.without.base import UNIQUE_VIOLATION, Conflict, Done, DoneAlready, Thinking, Way
+from locks.without.event_log import EventLog
+from tests.locks.conftest import Running
+from workloads.fleet import free_port
+
+NOTHING = Thinking(lambda: None)
+
+
+class Stored(Session):
+    """A session on a file of SQLite; ``answers`` false: what is asked is done and not answered."""
+
+    answers = True
+
+    def __init__(self, file: Path) -> None:
+        self._db = sqlite3.connect(file, timeout=10, check_same_thread=False)
+
+    def ask(self, sql: str, *, wait_s: float = 0.0) -> list[list[Any]]:
+        try:
+            with self._db:
+                rows = [list(row) for row in self._db.execute(sql)]
+        except sqlite3.IntegrityError as error:
+            raise Refused(UNIQUE_VIOLATION, str(error)) from error
+        if not self.answers and sql.startswith("INSERT"):
+            raise Broken("no answer")
+        return rows
+
+    def gone(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self._db.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[type], Any]]:
+    """Makes clients of a way whose store is a file."""
+    port = free_port()
+
+    def new_session(way: Any) -> Stored:
+        session = Stored(tmp_path / "store")
+        session.ask(way.create)
+        return session
+
+    made: list[Any] = []
+
+    def make(kind: type) -> Any:
+        monkeypatch.setattr(kind, "new_session", new_session)
+        made.append(kind([Address("127.0.0.1", port)], timeout_s=1, ttl_s=1, observer=NoObserver()))
+        return made[-1]
+
+    yield make
+    for way in made:
+        way.close()
+
+
+def test_of_two_that_append_at_one_place_the_second_begins_again(
+    store: Callable[[type], Any],
+) -> None:
+    first, second = store(EventLog), store(EventLog)
+    assert first.do("k", 10, by=1, work=NOTHING) == Done(0)
+    meanwhile: list[object] = []
+    work = Thinking(lambda: meanwhile.append(first.do("k", 11, by=1, work=NOTHING)))
+    assert isinstance(second.do("k", 12, by=2, work=work), Conflict)
+    assert meanwhile == [Done(1)]
+    assert second.do("k", 12, by=2, work=NOTHING) == Done(2)
+    assert second.do("k", 11, by=2, work=NOTHING) == DoneAlready()
+    assert first.do("other", 12, by=1, work=NOTHING) == Done(0)
+    assert [(e.key, e.thing, e.place, e.by) for e in first.ledger()] == [
+        ("k", 10, 0, 1), ("k", 11, 1, 1), ("k", 12, 2, 2), ("other", 12, 0, 1),
+    ]  # fmt: skip
+
+
+def test_an_append_without_an_answer_is_unknown_and_is_not_done_again(
+    store: Callable[[type], Any],
+) -> None:
+    way = store(EventLog)
+    assert way.do("k", 1, by=1, work=NOTHING) == Done(0)
+    way.session().answers = False
+    assert isinstance(way.do("k", 2, by=1, work=NOTHING), Unknown)
+    way.session().answers = True
+    assert way.do("k", 2, by=1, work=NOTHING) == DoneAlready()
+
+
+def test_an_actor_works_on_one_message_after_the_other(store: Callable[[type], Any]) -> None:
+    clients = [store(Actor) for _ in range(4)]
+    outcomes: list[object] = []
+
+    def send(client: Any, name: int) -> None:
+        # Every client sends every number: one of them is done, the others are done already.
+        outcomes.extend(
+            client.do("k", thing, by=name, work=Thinking(lambda: None, 0.001))
+            for thing in range(10)
+        )
+
+    threads = [
+        threading.Thread(target=send, args=(client, name)) for name, client in enumerate(clients)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert Counter(type(outcome) for outcome in outcomes) == {Done: 10, DoneAlready: 30}
+    assert sorted(entry.place for entry in clients[0].ledger()) == list(range(10))
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("name", without())
+def test_on_a_real_store_everything_is_done_once_and_in_a_row(
+    name: str, running: Callable[[str], Running]
+) -> None:
+    nodes = running("postgres").nodes
+    clients, keys, things = 4, ("a", "b"), 15
+    outcomes: list[tuple[str, object]] = []
+    gave_up: list[object] = []
+
+    def work(by: int) -> None:
+        way = without()[name].connect(nodes, timeout_s=5, ttl_s=1, observer=NoObserver())
+        assert isinstance(way, Way)
+        with closing(way):
+            for number in range(things):
+                key = keys[number % 2]
+                # Two clients each ask for the same.
+                thing = 1000 * (by // 2) + number
+                for _ in range(200):
+                    outcome = way.do(key, thing, by=by, work=NOTHING)
+                    if not isinstance(outcome, Conflict):
+                        break
+                else:
+                    gave_up.append(outcome)
+                outcomes.append((key, outcome))
+
+    threads = [threading.Thread(target=work, args=(by,)) for by in range(1, clients + 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not gave_up
+    expected = {1000 * (by // 2) + n for by in range(1, clients + 1) for n in range(things)}
+    assert len(outcomes) == clients * things
+    done = [(key, outcome.place) for key, outcome in outcomes if isinstance(outcome, Done)]
+    assert len(done) == len(expected)
+    way = without()[name].connect(nodes, timeout_s=5, ttl_s=1, observer=NoObserver())
+    assert isinstance(way, Way)
+    with closing(way):
+        ledger = way.ledger()
+    assert {entry.thing for entry in ledger} == expected
+    assert len(ledger) == len(expected)
+    for key in keys:
+        places = sorted(entry.place for entry in ledger if entry.key == key)
+        assert places == list(range(len(places))), key
+        assert sorted(place for k, place in done if k == key) == places
