@@ -8,13 +8,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.plan import fits
+from bench.plan import MUTEX, fits
 from bench.suites import SUITES, suite
 from clusters.base import NETWORKS
 from clusters.registry import topologies
 from locks.base import VERDICTS, System
-from locks.registry import systems
+from locks.registry import systems, without
 from nemesis.registry import NONE, faults
+from workloads.base import LOAD
 from workloads.registry import declared
 
 
@@ -68,6 +69,15 @@ def catalogue() -> dict[str, Any]:
             }
             for workload in declared().values()
         ],
+        "without": [
+            {
+                "name": system.name,
+                "topologies": list(system.topologies),
+                "waits_by": system.waits_by,
+                "source": system.source,
+            }
+            for system in without().values()
+        ],
         "networks": list(NETWORKS),
         "suites": [
             {
@@ -108,18 +118,31 @@ def show(console: Console) -> None:
         sizes = ", ".join(map(str, topology["sizes"]))
         rest.add_row("topology", topology["name"], f"{sizes} nodes ({topology['default_size']})")
     for workload in found["workloads"]:
-        parameters = [
-            f"{p['name']}={'|'.join(p['choices']) or format(p['default'], 'g')}"
-            for p in workload["parameters"]
-        ]
+        own = [p for p in workload["parameters"] if p["name"] not in LOAD]
         rest.add_row(
             "workload",
-            "\n".join([workload["name"], *(f"  :{text}" for text in parameters)]),
+            "\n".join([workload["name"], *map(_choice, own)]),
             workload["summary"],
+        )
+    loaded = next(w for w in found["workloads"] if w["name"] == MUTEX)
+    rest.add_row(
+        "load",
+        "\n".join(["of most workloads", *map(_choice, loaded["parameters"])]),
+        "how jobs arrive (open, at a rate, or closed), how long holds last, which keys are asked for",
+    )
+    for way in found["without"]:
+        rest.add_row(
+            "no lock", way["name"], f"on {', '.join(way['topologies'])}; {way['waits_by']}"
         )
     for suited in found["suites"]:
         rest.add_row("suite", suited["name"], f"{suited['duration']}: {suited['summary']}")
     console.print(rest)
+
+
+def _choice(parameter: dict[str, Any]) -> str:
+    """A parameter of a workload, as it may be written."""
+    values = "|".join(parameter["choices"]) or format(parameter["default"], "g")
+    return f"  :{parameter['name']}={values}"
 
 
 def _lock(system: System) -> dict[str, Any]:
