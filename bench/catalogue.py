@@ -128,7 +128,7 @@ def show(console: Console) -> None:
     rest.add_row(
         "load",
         "\n".join(["of most workloads", *map(_choice, loaded["parameters"])]),
-        "how jobs arrive (open, at a rate, or closed), how long holds last, which keys are asked for",
+        "how jobs arrive (at a rate or as they can), how long holds last, which keys they ask for",
     )
     for way in found["without"]:
         rest.add_row(
