@@ -36,6 +36,9 @@ from results.cases import (
     undecided,
 )
 from results.footnotes import footnotes
+from results.jobs import CAPTION as JOBS_CAPTION
+from results.jobs import TITLE as JOBS_TITLE
+from results.jobs import jobs_grid
 from results.published import CAPTION, published_grid
 from results.sentence import sentence
 from results.store import NotARun, RunFolder
@@ -62,6 +65,7 @@ class Tables:
     latency: pd.DataFrame
     undisturbed: pd.DataFrame | None
     published: pd.DataFrame | None
+    jobs: pd.DataFrame | None
     footnotes: list[str]
     cases: Sequence[Case]
 
@@ -82,6 +86,7 @@ def tables(
         latency=latency_table(cases, made),
         undisturbed=undisturbed_grid(undisturbed),
         published=published_grid(cases),
+        jobs=jobs_grid(cases),
         footnotes=footnotes(cases, made, machine=machine or {}, versions=versions or {}),
         cases=cases,
     )
@@ -99,6 +104,9 @@ def print_tables(made: Tables, console: Console) -> None:
         console.print(Padding(Text(UNDISTURBED_CAPTION, style="dim"), (0, 0, 1, 0)))
     if not made.latency.empty:
         console.print(_drawn(_stacked(made.latency), LATENCY_TITLE, first_of_group="fault"))
+    if made.jobs is not None:
+        console.print(_drawn(made.jobs, JOBS_TITLE, first_of_group="fault"))
+        console.print(Padding(Text(JOBS_CAPTION, style="dim"), (0, 0, 1, 0)))
     if made.published is not None:
         console.print(_drawn(made.published, PUBLISHED_TITLE))
         console.print(Padding(Text(CAPTION, style="dim"), (0, 0, 1, 0)))
@@ -119,6 +127,8 @@ def report_markdown(made: Tables, *, title: str = "Lockbench") -> str:
         ]
     if not made.latency.empty:
         parts += [f"## {LATENCY_TITLE}", markdown_table(made.latency)]
+    if made.jobs is not None:
+        parts += [f"## {JOBS_TITLE}", markdown_table(made.jobs), JOBS_CAPTION]
     if made.published is not None:
         parts += [f"## {PUBLISHED_TITLE}", markdown_table(made.published), CAPTION]
     parts.append("## Notes")
