@@ -31,10 +31,12 @@ OUTCOMES = {
     "acquire(timeout=…) returned False": "Denied: gave-up",
     "acquire() raised anything": "Unknown",
     "release() returned": "Released",
-    "release() raised ReleaseUnlockedLock": "NotHeld",
+    "release() raised ReleaseUnlockedLock, no node in error": "NotHeld",
+    "release() raised ReleaseUnlockedLock, nodes in error": "Unknown",
     "release() raised anything else": "Unknown",
     "extend() returned": "Granted",
-    "extend() raised ExtendUnlockedLock": "NotHeld",
+    "extend() raised ExtendUnlockedLock, no node in error": "NotHeld",
+    "extend() raised ExtendUnlockedLock, nodes in error": "Unknown",
     "extend() raised anything else": "Unknown",
 }
 

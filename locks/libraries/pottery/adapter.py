@@ -24,6 +24,8 @@ from lockbench_sidecar import (
     NotHeld,
     Released,
     Setup,
+    Unknown,
+    named,
     serve,
 )
 from pottery import ExtendUnlockedLock, Redlock, ReleaseUnlockedLock
@@ -57,14 +59,14 @@ class Pottery(Client):
         return Granted(self._rounds.began_ns, until_ns)
 
     def release(self, key: str, hold: str) -> Freed:
-        """``release``: ReleaseUnlockedLock says that it was not held any more."""
+        """``release``: ReleaseUnlockedLock says that no majority held it."""
         lock = self._holds.pop(hold, None)
         if lock is None:
             return NotHeld()
         try:
             lock.release()
-        except ReleaseUnlockedLock:
-            return NotHeld()
+        except ReleaseUnlockedLock as error:
+            return _not_held(error)
         return Released()
 
     def extend(self, key: str, hold: str, ttl_s: float) -> Extended:
@@ -73,14 +75,22 @@ class Pottery(Client):
         began_ns = time.monotonic_ns()
         try:
             lock.extend()
-        except ExtendUnlockedLock:
-            return NotHeld()
+        except ExtendUnlockedLock as error:
+            return _not_held(error)
         return Granted(began_ns, began_ns + int(lock.auto_release_time * 1e9))
 
     def close(self) -> None:
         """Drops the connections."""
         for master in self._masters:
             master.close()
+
+
+def _not_held(error: Any) -> NotHeld | Unknown:
+    """The error carries those of the nodes. With one of them, nobody knows what that node held."""
+    if error.redis_errors:
+        errors = [named(one) for one in error.redis_errors]
+        return Unknown(f"{type(error).__name__}, {len(errors)} nodes in error: {errors[0]}")
+    return NotHeld()
 
 
 if __name__ == "__main__":
