@@ -114,6 +114,25 @@ def test_processes_record_into_one_history_that_is_judged_whole(load: Path) -> N
     assert report.verdicts["lost-charge"].result == "valid"
 
 
+def test_workers_that_are_started_by_hand_join_a_master(load: Path) -> None:
+    """As on other machines, but here."""
+    port = str(free_port())
+    workers = [locust(load, "--worker", "--master-port", port) for _ in range(2)]
+    words = ("--headless", "-u", "6", "-r", "6", "-t", "3s", "--only-summary")
+    master = locust(load, "--master", "--master-bind-port", port, "--expect-workers", "2", *words)
+    said = ended(master)
+    for worker in workers:
+        ended(worker)
+    assert "acquire" in said
+    folders = list((load.parent / "history").glob("locust-*"))
+    granted = [
+        np.count_nonzero((history.f == F.ACQUIRE) & (history.type == Type.OK))
+        for history in map(read_recording, folders)
+    ]
+    assert len(granted) == 2, "each records where it runs"
+    assert min(granted) > 0
+
+
 def test_tags_choose_and_leave_out(load: Path) -> None:
     words = ("--headless", "-u", "4", "-r", "4", "-t", "2s", "--only-summary")
     ended(locust(load, *words, "--exclude-tags", "payment"))
