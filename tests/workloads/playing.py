@@ -4,8 +4,10 @@ lives in the test, or with a lock that needs no server."""
 from __future__ import annotations
 
 import atexit
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -17,16 +19,28 @@ from results.numbers import Phases as Spans
 from workloads.audit import audit
 from workloads.fleet import Fleet
 from workloads.load import Load, Pace, Phases
-from workloads.nursery import Nursery
+from workloads.nursery import Child, Nursery
 
 WORKERS = 2
+AT_ONCE = 4  # a load mostly waits
 S = 1_000_000_000
+
+
+class OneByOne(Nursery):
+    """May be asked by several threads."""
+
+    def spawn(self, module: str, environment: dict[str, str], log: Path) -> Child:
+        with ASKING:
+            return super().spawn(module, environment, log)
+
+
+ASKING = threading.Lock()
 
 
 @cache
 def nursery() -> Nursery:
     """One for all tests of a session: it has imported everything."""
-    made = Nursery("test")
+    made = OneByOne("test")
     made.__enter__()
     atexit.register(made.__exit__, None, None, None)
     return made
@@ -95,3 +109,14 @@ def play(
             audit(fleet.history, find(lock), [address], 1.0)
         write_faults(fleet.history, faults)
     return Played(folder, start_ns, phases)
+
+
+def all_played(folder: Path, plays: Mapping[str, Callable[[Path], Played]]) -> dict[str, Played]:
+    """Several loads beside each other, each into a folder of its own."""
+    nursery()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        coming = {
+            name: pool.submit(play_it, folder / str(number))
+            for number, (name, play_it) in enumerate(plays.items())
+        }
+        return {name: future.result() for name, future in coming.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from checker.jobs import VERDICTS_OF
 from history.op import F, Type
 from tests.locks.fakes import FakeRedis
 from tests.workloads import unsafe
-from tests.workloads.playing import play
+from tests.workloads.playing import Played, all_played, play
 from workloads.load import Pace
 from workloads.registry import find
 
@@ -32,29 +33,60 @@ BREAKS = {
     "semaphore": "over-capacity",
     "read-write:reads=0.5": "lost-update",
 }
+WORKS = [*BREAKS, "mutex:hold=heavy:spread=zipf", "herd", "fairness", "two-locks:order=mixed"]
+
+
+@pytest.fixture(scope="module")
+def everybody(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Played]:
+    """Workload → its load under the lock that grants everything."""
+    return all_played(
+        tmp_path_factory.mktemp("everybody"),
+        {
+            workload: partial(play, workload=workload, lock=EVERYBODY, pace=PACE)
+            for workload in (*BREAKS, "payment:idempotency=yes")
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def one_at_a_time(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Played]:
+    """Workload → its load under a lock that works."""
+    return all_played(
+        tmp_path_factory.mktemp("one"),
+        {
+            workload: partial(
+                play,
+                workload=workload,
+                lock=ONE_AT_A_TIME,
+                keys=1 if workload == "fairness" else 2,
+                # So that who is deadlocked gives up soon.
+                pace=replace(PACE, wait_s=0.5) if workload == "two-locks:order=mixed" else PACE,
+            )
+            for workload in WORKS
+        },
+    )
 
 
 @pytest.mark.parametrize(("workload", "verdict"), BREAKS.items())
 def test_a_lock_that_grants_everything_is_caught(
-    tmp_path: Path, workload: str, verdict: str
+    everybody: dict[str, Played], workload: str, verdict: str
 ) -> None:
-    report = check(play(tmp_path, workload, lock=EVERYBODY, pace=PACE).history)
+    report = check(everybody[workload].history)
     assert report.verdicts[verdict].result == "invalid"
     assert report.verdicts["double-grant"].result == "invalid"
 
 
-@pytest.mark.parametrize(
-    "workload", [*BREAKS, "mutex:hold=heavy:spread=zipf", "herd", "two-locks:order=mixed"]
-)
-def test_a_lock_that_works_breaks_nothing(tmp_path: Path, workload: str) -> None:
-    pace = replace(PACE, wait_s=0.5) if workload == "two-locks:order=mixed" else PACE
-    report = check(play(tmp_path, workload, lock=ONE_AT_A_TIME, keys=2, pace=pace).history)
+@pytest.mark.parametrize("workload", WORKS)
+def test_a_lock_that_works_breaks_nothing(one_at_a_time: dict[str, Played], workload: str) -> None:
+    report = check(one_at_a_time[workload].history)
     assert {v: r.result for v, r in report.verdicts.items() if r.result != "valid"} == {}
     assert set(find(workload).workload.verdicts) <= set(report.verdicts)
 
 
-def test_an_idempotency_key_charges_once_whatever_the_lock_does(tmp_path: Path) -> None:
-    history = play(tmp_path, "payment:idempotency=yes", lock=EVERYBODY).history
+def test_an_idempotency_key_charges_once_whatever_the_lock_does(
+    everybody: dict[str, Played],
+) -> None:
+    history = everybody["payment:idempotency=yes"].history
     report = check(history)
     assert report.verdicts["double-grant"].result == "invalid"
     assert report.verdicts["charged-twice"].result == "valid"
@@ -68,58 +100,62 @@ def test_every_verdict_of_a_job_is_broken_here() -> None:
     assert own - set(BREAKS.values()) == {"lost-charge"}, "no lock loses a charge"
 
 
-@pytest.mark.parametrize(("renew", "expected"), [("no", "invalid"), ("yes", "valid")])
-def test_work_that_outlasts_its_lease_is_stale_unless_it_is_renewed(
-    tmp_path: Path, renew: str, expected: str
-) -> None:
-    pace = Pace(lease_ttl_s=1.2, client_timeout_s=0.5, wait_s=10, aimed_hold_s=0.05)
+def on_redis(folder: Path, workload: str, *, contended_s: float, pace: Pace) -> Played:
     server = FakeRedis()
     try:
-        history = play(
-            tmp_path,
-            f"long-hold:times=1.4:renew={renew}",
+        return play(
+            folder,
+            workload,
             address=server.address,
-            clients=2,
-            contended_s=5,
+            keys=2,
+            contended_s=contended_s,
             pace=pace,
-        ).history
+        )
     finally:
         server.stop()
-    report = check(history)
+
+
+@pytest.fixture(scope="module")
+def expiring(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Played]:
+    """Workload → its load under leases of a second and a bit."""
+    long = Pace(lease_ttl_s=1.2, client_timeout_s=0.5, wait_s=10, aimed_hold_s=0.05)
+    both = Pace(lease_ttl_s=1.0, client_timeout_s=0.5, wait_s=3, aimed_hold_s=0.05)
+    holds = [f"long-hold:times=1.4:renew={renew}" for renew in ("no", "yes")]
+    orders = [f"two-locks:order={order}" for order in ("kept", "mixed")]
+    return all_played(
+        tmp_path_factory.mktemp("expiring"),
+        {w: partial(on_redis, workload=w, contended_s=5, pace=long) for w in holds}
+        | {w: partial(on_redis, workload=w, contended_s=4, pace=both) for w in orders},
+    )
+
+
+@pytest.mark.parametrize(("renew", "expected"), [("no", "invalid"), ("yes", "valid")])
+def test_work_that_outlasts_its_lease_is_stale_unless_it_is_renewed(
+    expiring: dict[str, Played], renew: str, expected: str
+) -> None:
+    report = check(expiring[f"long-hold:times=1.4:renew={renew}"].history)
     assert report.verdicts["stale-holder"].result == expected
     assert report.verdicts["double-grant"].result == "valid"
 
 
-def two_locks(folder: Path, order: str) -> dict[str, Any]:
-    server = FakeRedis()
-    try:
-        history = play(
-            folder,
-            f"two-locks:order={order}",
-            address=server.address,
-            keys=2,
-            contended_s=4,
-            pace=Pace(lease_ttl_s=1.0, client_timeout_s=0.5, wait_s=3, aimed_hold_s=0.05),
-        ).history
-    finally:
-        server.stop()
-    measured = check(history).measurements["jobs"]
+def two_locks(played: Played) -> dict[str, Any]:
+    measured = check(played.history).measurements["jobs"]
     assert isinstance(measured, dict)
     found: dict[str, Any] = measured["two-locks"]
     return found
 
 
-def test_a_deadlock_is_found_and_broken_by_expiry(tmp_path: Path) -> None:
-    mixed = two_locks(tmp_path / "mixed", "mixed")
+def test_a_deadlock_is_found_and_broken_by_expiry(expiring: dict[str, Played]) -> None:
+    mixed = two_locks(expiring["two-locks:order=mixed"])
     assert mixed["broken_by_expiry"] > 0
     assert 0.5 < mixed["longest_s"] < 3.0, "a lease, and not the whole wait"
-    kept = two_locks(tmp_path / "kept", "kept")
+    kept = two_locks(expiring["two-locks:order=kept"])
     assert kept["deadlocks"] == 0
     assert kept["done"] > 10
 
 
-def test_fast_and_slow_clients_are_told_apart(tmp_path: Path) -> None:
-    history = play(tmp_path, "fairness", lock=ONE_AT_A_TIME, pace=PACE).history
+def test_fast_and_slow_clients_are_told_apart(one_at_a_time: dict[str, Played]) -> None:
+    history = one_at_a_time["fairness"].history
     measured = check(history).measurements["jobs"]
     assert isinstance(measured, dict)
     found = measured["fairness"]

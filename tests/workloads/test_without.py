@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,39 +18,50 @@ from locks.registry import systems, without
 from locks.without.base import Way
 from results.numbers import measure
 from tests.workloads import unsafe
-from tests.workloads.playing import Played, play
+from tests.workloads.playing import Played, all_played, play
 from workloads.fleet import free_port
 from workloads.load import Pace
 
 PACE = Pace(aimed_hold_s=0.05)
 
 
-@pytest.fixture
-def port() -> Iterator[int]:
-    """Names the file of a way; nobody listens there."""
-    number = free_port()
-    yield number
-    (Path(tempfile.gettempdir()) / f"lockbench-test-way-{number}").unlink(missing_ok=True)
+def play_way(folder: Path, workload: str, way: str) -> Played:
+    port = free_port()  # names the file of the way; nobody listens there
+    try:
+        lock = f"{unsafe.__file__}:{way}"
+        return play(folder, workload, lock=lock, address=("127.0.0.1", port), pace=PACE)
+    finally:
+        (Path(tempfile.gettempdir()) / f"lockbench-test-way-{port}").unlink(missing_ok=True)
 
 
-def played(folder: Path, port: int, workload: str, way: str) -> Played:
-    lock = f"{unsafe.__file__}:{way}"
-    return play(folder, workload, lock=lock, address=("127.0.0.1", port), pace=PACE)
+WRONG = {
+    ("inventory", "BLIND"): "oversold",
+    ("payment", "BLIND"): "charged-twice",
+    ("payment", "FORGETFUL"): "lost-charge",
+}
+RIGHT = {
+    "inventory": {"oversold"},
+    "payment": {"charged-twice", "lost-charge"},
+}
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Played]:
+    """``workload way`` → its load."""
+    asked = [*WRONG, *((workload, "CAREFUL") for workload in RIGHT)]
+    return all_played(
+        tmp_path_factory.mktemp("ways"),
+        {f"{w} {way}": partial(play_way, workload=w, way=way) for w, way in asked},
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workload", ["inventory", "payment"])
-def test_a_careful_way_breaks_nothing(tmp_path: Path, port: int, workload: str) -> None:
-    done = played(tmp_path, port, workload, "CAREFUL")
+@pytest.mark.parametrize("workload", RIGHT)
+def test_a_careful_way_breaks_nothing(played: dict[str, Played], workload: str) -> None:
+    done = played[f"{workload} CAREFUL"]
     report = check(done.history)
     assert {v: r.result for v, r in report.verdicts.items() if r.result != "valid"} == {}
-    assert (
-        set(report.verdicts)
-        == {
-            "inventory": {"oversold"},
-            "payment": {"charged-twice", "lost-charge"},
-        }[workload]
-    )
+    assert set(report.verdicts) == RIGHT[workload]
     assert exposure(done.history).exposed
     jobs = report.measurements["jobs"]
     assert isinstance(jobs, dict)
@@ -64,20 +75,12 @@ def test_a_careful_way_breaks_nothing(tmp_path: Path, port: int, workload: str) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("workload", "way", "verdict"),
-    [
-        ("inventory", "BLIND", "oversold"),
-        ("payment", "BLIND", "charged-twice"),
-        ("payment", "FORGETFUL", "lost-charge"),
-    ],
-)
+@pytest.mark.parametrize(("asked", "verdict"), WRONG.items())
 def test_what_a_way_does_wrong_is_caught(
-    tmp_path: Path, port: int, workload: str, way: str, verdict: str
+    played: dict[str, Played], asked: tuple[str, str], verdict: str
 ) -> None:
-    assert check(played(tmp_path, port, workload, way).history).verdicts[verdict].result == (
-        "invalid"
-    )
+    found = check(played[" ".join(asked)].history)
+    assert found.verdicts[verdict].result == "invalid"
 
 
 def test_ways_are_named_like_locks_and_are_none() -> None:
