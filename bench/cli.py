@@ -120,7 +120,9 @@ def run(
         str | None, typer.Option(help="The cluster, where a lock runs on several.")
     ] = None,
     nodes: Annotated[int | None, typer.Option(help="Size of the cluster.")] = None,
-    ttl: Annotated[float, typer.Option(help="Lease in seconds.")] = 3.0,
+    ttl: Annotated[
+        float | None, typer.Option(help="Lease in seconds; 3, where the lock has no other.")
+    ] = None,
     network: Annotated[str, typer.Option(help="Base state of every link.")] = "loopback",
     image: Annotated[list[str] | None, typer.Option(help="NAME=REF: another server image.")] = None,
     web: Annotated[bool, typer.Option("--web", help="Keep Locust's own page open.")] = False,
@@ -167,7 +169,7 @@ def run(
                 time_limit_s=plan.TIME_LIMIT_S if time_limit is None else time_limit,
                 size=case.size if nodes is None else nodes,
                 network=network,
-                pace=replace(case.pace, lease_ttl_s=ttl),
+                pace=case.pace if ttl is None else replace(case.pace, lease_ttl_s=ttl),
                 images=_images(image or [], [plan.topology_of(case).image]),
             )
             if time_limit is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import socket
 import threading
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.cli import run
+from bench.plan import make_case
 from locks import library, registry
 from locks.base import Denied, Granted, LockUnusableError, NoObserver, System, Unknown
 from locks.library import ADAPTERS, Library
@@ -96,6 +99,12 @@ def test_every_library_says_what_its_answers_mean(system: System) -> None:
     # What a library raises is never taken for a refusal, unless it is the refusal.
     raised = {said for said in system.outcomes if "raised anything" in said}
     assert {system.outcomes[said] for said in raised} <= {"Unknown"}
+
+
+def test_a_library_keeps_its_own_time_to_live() -> None:
+    """10 s of pottery are the lease of its cases, whichever command plans them."""
+    assert make_case("pottery", "client-pause", seed=0).pace.lease_ttl_s == 10
+    assert inspect.signature(run).parameters["ttl"].default is None
 
 
 class Redis(FakeRedis):
