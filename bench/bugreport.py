@@ -62,6 +62,7 @@ SAME: Final = (
 OPTIONS: Final = {
     "--lock": "lock",
     "--fault": "fault",
+    "--workload": "workload",
     "--seed": "seed",
     "--topology": "topology",
     "--nodes": "size",
