@@ -73,11 +73,24 @@ public final class Sidecar {
       write(answer(request).put("said", "pong"));
       return;
     }
+    if (request.get("call").asText().equals("stall")) {
+      new Thread(() -> stall(request), "stall").start();
+      return;
+    }
     long number = request.get("client").asLong();
     switch (request.get("call").asText()) {
       case "open" -> open(number, request);
       case "close" -> seats.remove(number).add(request);
       default -> seats.get(number).add(request);
+    }
+  }
+
+  /** Not a client's: it stops them all. */
+  private void stall(JsonNode request) {
+    try {
+      write(answer(request).put("said", "stalled").put("longest_ns", Stall.once()));
+    } catch (InterruptedException error) {
+      throw new IllegalStateException(error);
     }
   }
 
