@@ -55,7 +55,7 @@ func within(seconds float64) (context.Context, context.CancelFunc) {
 }
 
 func (l *etcdLock) acquire(key, hold string, _, waitS float64) answer {
-	session, err := l.session(l.setup)
+	session, err := l.session(l.setup, max(l.timeoutS, waitS))
 	if err != nil {
 		return denied("no-effect: there is no session: " + oneLine(err))
 	}
@@ -143,7 +143,7 @@ func (l *etcdLock) close() { l.sessions.close() }
 // sessions gives a client its session, a new one when the last has ended.
 type sessions interface {
 	connect(setup) error
-	session(setup) (*heldSession, error)
+	session(s setup, limitS float64) (*heldSession, error)
 	etcd() *clientv3.Client
 	forget(hold string)
 	close()
@@ -168,7 +168,7 @@ func (o *ownSessions) connect(s setup) error {
 
 func (o *ownSessions) etcd() *clientv3.Client { return o.client }
 
-func (o *ownSessions) session(s setup) (*heldSession, error) {
+func (o *ownSessions) session(s setup, limitS float64) (*heldSession, error) {
 	if o.current != nil {
 		select {
 		case <-o.current.Done():
@@ -176,7 +176,7 @@ func (o *ownSessions) session(s setup) (*heldSession, error) {
 			return o.current, nil
 		}
 	}
-	limit, cancel := within(s.timeoutS)
+	limit, cancel := within(limitS)
 	defer cancel()
 	sentNs := monotonicNs()
 	lease, err := o.client.Grant(limit, int64(math.Ceil(s.ttlS)))
@@ -221,10 +221,10 @@ func (s *sharedSessions) connect(with setup) error {
 	return s.own.connect(with)
 }
 
-func (s *sharedSessions) session(with setup) (*heldSession, error) {
+func (s *sharedSessions) session(with setup, limitS float64) (*heldSession, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return s.own.session(with)
+	return s.own.session(with, limitS)
 }
 
 func (s *sharedSessions) etcd() *clientv3.Client { return s.own.client }
