@@ -156,6 +156,20 @@ def test_a_program_that_hangs_is_killed(
     eventually(lambda: not psutil.pid_exists(opened[0].pid))
 
 
+def test_it_starts_where_gevent_has_replaced_sockets() -> None:
+    program = (
+        "from gevent import monkey; monkey.patch_all(); "
+        "from locks.base import *; from locks.client_container import ContainerSidecar as C; "
+        "from locks.sidecar import SidecarLock as L; "
+        f"s = C({GO!r}, 'nothing'); l = L(s, [], timeout_s=1, ttl_s=1, observer=NoObserver(), "
+        "safe=True); print(l.acquire('k', hold_id=1, ttl_s=1, wait_s=0).fence); s.close()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stdout == "None\n", done.stderr
+
+
 def test_it_is_frozen_by_number_and_found_by_its_worker(opened: list[Sidecar]) -> None:
     opened.append(ContainerSidecar(GO, "nothing"))
     (found,) = clients.started_by(os.getpid())

@@ -26,6 +26,8 @@ VARIANTS = {
     "redis-setnx-expire",
     "redlock-fence",
     # Their libraries do not see gevent.
+    "etcd-concurrency-is-owner",
+    "redisson-rlock-safe",
     "etcd3gw-safe",
     "kazoo-safe",
     "zookeeper-read-write",
