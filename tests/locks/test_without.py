@@ -6,79 +6,44 @@ order of events is forced; all five run on a real PostgreSQL too.
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from locks.base import Address, NoObserver, Unknown
-from locks.postgres_session import Broken, Refused, Session
 from locks.registry import without
-from locks.without.actor import Actor
-from locks.without.base import UNIQUE_VIOLATION, Conflict, Done, DoneAlready, Thinking, Way
-from locks.without.event_log import EventLog
+from locks.without.base import Conflict, Done, DoneAlready, Thinking, Way
 from tests.locks.conftest import Running
+from tests.workloads.stored import StoredActor, StoredEventLog, StoredSingleOwner, remove
 from workloads.fleet import free_port
 
 NOTHING = Thinking(lambda: None)
 
 
-class Stored(Session):
-    """A session on a file of SQLite; ``answers`` false: what is asked is done and not answered."""
-
-    answers = True
-
-    def __init__(self, file: Path) -> None:
-        self._db = sqlite3.connect(file, timeout=10, check_same_thread=False)
-
-    def ask(self, sql: str, *, wait_s: float = 0.0) -> list[list[Any]]:
-        try:
-            with self._db:
-                rows = [list(row) for row in self._db.execute(sql)]
-        except sqlite3.IntegrityError as error:
-            raise Refused(UNIQUE_VIOLATION, str(error)) from error
-        if not self.answers and sql.startswith("INSERT"):
-            raise Broken("no answer")
-        return rows
-
-    def gone(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        self._db.close()
-
-
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[type], Any]]:
+def store() -> Iterator[Callable[[type], Any]]:
     """Makes clients of a way whose store is a file."""
     port = free_port()
-
-    def new_session(way: Any) -> Stored:
-        session = Stored(tmp_path / "store")
-        session.ask(way.create)
-        return session
-
     made: list[Any] = []
 
     def make(kind: type) -> Any:
-        monkeypatch.setattr(kind, "new_session", new_session)
         made.append(kind([Address("127.0.0.1", port)], timeout_s=1, ttl_s=1, observer=NoObserver()))
         return made[-1]
 
     yield make
     for way in made:
         way.close()
+    remove(port)
 
 
 def test_of_two_that_append_at_one_place_the_second_begins_again(
     store: Callable[[type], Any],
 ) -> None:
-    first, second = store(EventLog), store(EventLog)
+    first, second = store(StoredEventLog), store(StoredEventLog)
     assert first.do("k", 10, by=1, work=NOTHING) == Done(0)
     meanwhile: list[object] = []
     work = Thinking(lambda: meanwhile.append(first.do("k", 11, by=1, work=NOTHING)))
@@ -95,7 +60,7 @@ def test_of_two_that_append_at_one_place_the_second_begins_again(
 def test_an_append_without_an_answer_is_unknown_and_is_not_done_again(
     store: Callable[[type], Any],
 ) -> None:
-    way = store(EventLog)
+    way = store(StoredEventLog)
     assert way.do("k", 1, by=1, work=NOTHING) == Done(0)
     way.session().answers = False
     assert isinstance(way.do("k", 2, by=1, work=NOTHING), Unknown)
@@ -103,8 +68,11 @@ def test_an_append_without_an_answer_is_unknown_and_is_not_done_again(
     assert way.do("k", 2, by=1, work=NOTHING) == DoneAlready()
 
 
-def test_an_actor_works_on_one_message_after_the_other(store: Callable[[type], Any]) -> None:
-    clients = [store(Actor) for _ in range(4)]
+@pytest.mark.parametrize("kind", [StoredActor, StoredSingleOwner])
+def test_an_owner_works_on_one_message_after_the_other(
+    store: Callable[[type], Any], kind: type
+) -> None:
+    clients = [store(kind) for _ in range(4)]
     outcomes: list[object] = []
 
     def send(client: Any, name: int) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,14 +15,14 @@ from bench import plan
 from bench.errors import Unfit
 from checker.check import check
 from checker.exposure import exposure
-from history.op import F, Type
+from history.op import F, Fault, Type
 from locks.registry import systems, without
 from locks.without.base import Way
 from results.numbers import measure
-from tests.workloads import unsafe
-from tests.workloads.playing import Played, all_played, play
-from workloads.fleet import free_port
-from workloads.load import Pace
+from tests.workloads import stored, unsafe
+from tests.workloads.playing import Played, S, all_played, play
+from workloads.fleet import Fleet, free_port
+from workloads.load import VICTIM, Pace
 
 PACE = Pace(aimed_hold_s=0.05)
 
@@ -81,6 +83,80 @@ def test_what_a_way_does_wrong_is_caught(
 ) -> None:
     found = check(played[" ".join(asked)].history)
     assert found.verdicts[verdict].result == "invalid"
+
+
+def play_stored(
+    folder: Path, way: str, meanwhile: Callable[[Fleet, int], Sequence[Fault]] | None
+) -> Played:
+    port = free_port()
+    try:
+        return play(
+            folder,
+            "payment",
+            lock=f"{stored.__file__}:{way}",
+            address=("127.0.0.1", port),
+            pace=PACE,
+            contended_s=4,
+            meanwhile=meanwhile,
+        )
+    finally:
+        stored.remove(port)
+
+
+def freeze_the_owner(fleet: Fleet, begin_ns: int) -> Sequence[Fault]:
+    return strike(fleet, begin_ns, lambda: fleet.freeze([VICTIM]), lambda: fleet.thaw([VICTIM]))
+
+
+def kill_the_owner(fleet: Fleet, begin_ns: int) -> Sequence[Fault]:
+    return strike(fleet, begin_ns, lambda: fleet.kill([VICTIM]), lambda: None)
+
+
+def strike(
+    fleet: Fleet, begin_ns: int, begin: Callable[[], None], end: Callable[[], None]
+) -> Sequence[Fault]:
+    while time.monotonic_ns() < begin_ns + S:
+        time.sleep(0.01)
+    began = time.monotonic_ns()
+    begin()
+    time.sleep(1)
+    end()
+    healed = time.monotonic_ns()
+    return [Fault("strike", (), (began, began), (healed, healed), facts={"proven": True})]
+
+
+# An event log has no owner.
+OWNED = [
+    ("EVENT_LOG", "calm"),
+    *((way, what) for way in ("ACTOR", "SINGLE_OWNER") for what in ("calm", "frozen", "killed")),
+]
+
+
+@pytest.fixture(scope="module")
+def owned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Played]:
+    """``way what happened`` → its load."""
+    happens = {"calm": None, "frozen": freeze_the_owner, "killed": kill_the_owner}
+    return all_played(
+        tmp_path_factory.mktemp("owned"),
+        {f"{w} {what}": partial(play_stored, way=w, meanwhile=happens[what]) for w, what in OWNED},
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("way", "what"), OWNED)
+def test_whatever_happens_to_the_owner_all_is_done_once(
+    owned: dict[str, Played], way: str, what: str
+) -> None:
+    done = owned[f"{way} {what}"]
+    report = check(done.history)
+    assert {v: r.result for v, r in report.verdicts.items()} == {
+        "charged-twice": "valid",
+        "lost-charge": "valid",
+    }
+    assert exposure(done.history).exposed, exposure(done.history).reasons
+    if what == "frozen":
+        slowest = measure(done.history, done.spans).latency_ms["job"]["during"].max
+        assert slowest is not None
+        assert slowest > 500, "nothing moved without its owner"
 
 
 def test_ways_are_named_like_locks_and_are_none() -> None:

@@ -1,0 +1,89 @@
+"""Ways to do without a lock whose store is a file of SQLite, where it understands their statements:
+appends and inserts."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from locks.base import System
+from locks.postgres_session import Broken, Refused, Session
+from locks.without.actor import Actor
+from locks.without.base import UNIQUE_VIOLATION, PostgresWay
+from locks.without.event_log import EventLog
+from locks.without.single_owner import SingleOwner
+
+
+class Stored(Session):
+    """A session on a file; ``answers`` false: what is asked is done and not answered."""
+
+    answers = True
+
+    def __init__(self, file: Path) -> None:
+        self._db = sqlite3.connect(file, timeout=10, check_same_thread=False, isolation_level=None)
+        self._db.execute("PRAGMA synchronous = OFF")
+
+    def ask(self, sql: str, *, wait_s: float = 0.0) -> list[list[Any]]:
+        try:
+            rows = [list(row) for row in self._db.execute(sql)]
+        except sqlite3.IntegrityError as error:
+            raise Refused(UNIQUE_VIOLATION, str(error)) from error
+        if not self.answers and sql.startswith("INSERT"):
+            raise Broken("no answer")
+        return rows
+
+    def gone(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def file_of(port: int) -> Path:
+    """Where the ways whose nodes have this port keep their state."""
+    return Path(tempfile.gettempdir()) / f"lockbench-test-store-{port}"
+
+
+def remove(port: int) -> None:
+    """The file and what SQLite puts beside it."""
+    for path in file_of(port).parent.glob(f"{file_of(port).name}*"):
+        path.unlink()
+
+
+class _InFile(PostgresWay):
+    def new_session(self) -> Stored:
+        session = Stored(file_of(self._nodes[0].port))
+        for statement in self.create.replace("bigserial", "integer").split(";"):
+            session.ask(statement)
+        return session
+
+
+class StoredActor(_InFile, Actor):
+    """See ``locks.without.actor``."""
+
+
+class StoredSingleOwner(_InFile, SingleOwner):
+    """See ``locks.without.single_owner``."""
+
+
+class StoredEventLog(_InFile, EventLog):
+    """See ``locks.without.event_log``."""
+
+
+def _system(connect: object) -> System:
+    return System(
+        name="stored",
+        topologies=("postgres",),
+        family="file",
+        fence=None,
+        waits_by="see the way",
+        source="this file",
+        connect=connect,  # type: ignore[arg-type]
+        outcomes={},
+        kind="none",
+    )
+
+
+ACTOR, SINGLE_OWNER, EVENT_LOG = map(_system, (StoredActor, StoredSingleOwner, StoredEventLog))
