@@ -45,8 +45,8 @@ _RETRIES_LATER = (
 _ACTUAL_SLAVES = Expectation(
     "may-break",
     "https://github.com/redisson/redisson/blob/master/redisson/src/main/java/org/redisson/config/"
-    "Config.java: checkLockSyncedSlaves checks against the 'actual slaves amount', which is what the "
-    "primary calls connected; with none connected it grants without any",
+    "Config.java: checkLockSyncedSlaves compares with the 'actual slaves amount', which is what "
+    "the primary calls connected; with none connected it grants without any",
     "documented-limit",
 )
 _ALL_OF = f"{DOC} (MultiLock): it is acquired when every one of its locks is"
