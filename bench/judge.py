@@ -16,11 +16,8 @@ from results.cases import COULD_NOT_RUN
 
 # Verdicts that not every workload reaches.
 AT_THE_RESOURCE = ("stale-holder", "lost-update")
-# Verdicts that follow from another one are expected where that one is: what comes of a workload
-# (``checker.jobs``) is as good as its lock.
-FOLLOWS = {
-    "linearizable": ("double-grant", "wrong-release", "lost-update"),
-    "false-release": ("wrong-release", "double-grant"),
+# What comes of a workload (``checker.jobs``) is as good as its lock.
+OF_JOBS = {
     "oversold": ("lost-update",),
     "charged-twice": (*AT_THE_RESOURCE, "double-grant"),
     "ran-twice": ("stale-holder", "double-grant"),
@@ -28,6 +25,14 @@ FOLLOWS = {
     "rate-exceeded": ("stale-holder", "double-grant"),
     "over-capacity": ("stale-holder", "double-grant"),
 }
+# Verdicts that follow from another one are expected where that one is.
+FOLLOWS = {
+    "linearizable": ("double-grant", "wrong-release", "lost-update"),
+    "false-release": ("wrong-release", "double-grant"),
+    **OF_JOBS,
+}
+# What a holder does whose work outlasts its lease: it comes too late.
+TOO_LATE = "client-pause"
 MAY = ("breaks", "may-break")
 LOOSEST_FIRST = (*MAY, "holds", "n/a")
 
@@ -47,8 +52,8 @@ class Expected:
 
     ``exact``: one fault as the expectations were written for it. Of anything else (parameters, a
     combination, a random schedule) nothing has to break, but everything may that one of the faults
-    may break. ``outlasts``: the work may last longer than its lease, so that its holder may come
-    too late without any fault.
+    may break. ``outlasts``: the work may last longer than its lease, so that without any fault its
+    holder may come as late as one that was paused.
     """
 
     system: System
@@ -59,13 +64,10 @@ class Expected:
     def of(self, verdict: str) -> Expectation:
         """For verdicts that follow from others too: those may break where a cause of theirs may."""
         for cause in FOLLOWS.get(verdict, ()):
-            found = self._declared(cause, as_cause=True)
+            found = self._declared(cause, as_cause=verdict in OF_JOBS)
             if found.expected in MAY:
                 return Expectation("may-break", found.source, found.kind)
-        found = self._declared(verdict)
-        if self.outlasts and verdict in AT_THE_RESOURCE and found.expected == "holds":
-            return Expectation("may-break", "the work may last longer than its lease")
-        return found
+        return self._declared(verdict)
 
     def words(self, required: Collection[str] = VERDICTS) -> dict[str, str]:
         """Verdict → what is expected, in one word, for a case's document."""
@@ -81,17 +83,18 @@ class Expected:
             return True
         causes = FOLLOWS.get(verdict)
         # What is not judged for a kind of lock may have broken unseen.
-        seen = {*broken, *NOT_JUDGED.get(self.system.kind, ())}
-        return causes is None or any(cause in seen for cause in causes)
+        unseen = NOT_JUDGED.get(self.system.kind, ()) if verdict in OF_JOBS else ()
+        return causes is None or any(cause in {*broken, *unseen} for cause in causes)
 
     def _declared(self, verdict: str, *, as_cause: bool = False) -> Expectation:
         """``as_cause``: as listed, also where this kind of lock is not judged by it: what follows
         from it is."""
-        found = [self.system.expectation(fault, verdict) for fault in self.faults or (NONE,)]
+        faults = [*(self.faults or (NONE,)), *([TOO_LATE] if self.outlasts else [])]
+        found = [self.system.expectation(fault, verdict) for fault in faults]
         if as_cause:
-            listed = [self.system.expectations.get(f, {}).get(verdict) for f in self.faults]
-            found = [more or said for more, said in zip(listed, found, strict=False)] or found
-        if self.exact:
+            listed = [self.system.expectations.get(fault, {}).get(verdict) for fault in faults]
+            found = [more or said for more, said in zip(listed, found, strict=True)]
+        if self.exact and not self.outlasts:
             return found[0]
         loosest = min(found, key=lambda e: LOOSEST_FIRST.index(e.expected))
         if loosest.expected == "breaks":

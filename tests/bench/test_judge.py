@@ -165,10 +165,17 @@ def test_a_permit_that_comes_too_late_is_excused_though_semaphores_know_no_stale
     assert not calm.excuses("over-capacity", ["over-capacity"])
 
 
-def test_work_that_outlasts_its_lease_may_be_stale_and_nothing_else() -> None:
+def test_work_that_outlasts_its_lease_may_do_what_a_paused_holder_does() -> None:
     long = Expected(find("redis-token"), ("none",), outlasts=True)
     assert long.of("stale-holder").expected == "may-break"
     assert long.of("double-grant").expected == "holds"
+    control = Expected(find("redis-no-owner"), ("none",), outlasts=True)
+    assert control.of("double-grant").expected == "may-break"
+
+
+def test_what_is_not_judged_excuses_the_verdicts_of_jobs_alone() -> None:
+    shared = Expected(find("zookeeper-read-write"), ("client-pause", "kill"), exact=False)
+    assert not shared.excuses("linearizable", ["linearizable"])
 
 
 def test_what_the_workload_does_not_reach_is_not_due() -> None:
