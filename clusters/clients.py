@@ -24,6 +24,8 @@ from clusters import owner
 from clusters.docker import Container, Engine, EngineError
 
 STARTED_BY = "LOCKBENCH_STARTED_BY"
+# What a program inherits of its process' environment; the second is the heap of a JVM ("3g").
+INHERITED = (owner.RUN_ENVIRONMENT, "LOCKBENCH_HEAP")
 _PATIENCE_S = 5.0
 _POLL_S = 0.01
 
@@ -55,7 +57,7 @@ def start(image: str, command: Sequence[str], environment: Mapping[str, str]) ->
     engine = Engine()
     name = f"lockbench-client-{os.getpid()}-{secrets.token_hex(3)}"
     mine = _name_of(os.getpid())
-    inherited = {key: os.environ[key] for key in (owner.RUN_ENVIRONMENT,) if key in os.environ}
+    inherited = {key: os.environ[key] for key in INHERITED if key in os.environ}
     run_id = inherited.get(owner.RUN_ENVIRONMENT, "none").partition("@")[0]
     container = engine.create_container(
         image,
