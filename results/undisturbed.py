@@ -1,7 +1,7 @@
 """Each lock before any fault, over all cases of a run.
 
-The time before the first fault is the same experiment in every case of a lock, so its operations
-may be taken together; that carries quantiles that a single case does not. During and after a fault
+The time before the first fault is the same experiment in every case of a lock under one workload, so
+its operations may be taken together; that carries quantiles that a single case does not. During and after a fault
 nothing is ever pooled. Cases whose numbers are void, and the published experiment, stay out.
 """
 
@@ -20,6 +20,7 @@ from history.columns import Ints
 from results import wording
 from results.quantiles import quantiles
 
+MUTEX: Final = "mutex"  # the workload that goes without saying
 KINDS: Final = ("acquire", "handover", "wait")
 HEADINGS: Final = (
     "lock",
@@ -50,7 +51,9 @@ class Undisturbed:
 
     def add(self, case: Mapping[str, Any], samples_ns: Mapping[str, Ints]) -> None:
         """``samples_ns`` is from ``results.numbers.before``: kind → nanoseconds."""
-        lock = str(case["lock"])
+        lock, workload = str(case["lock"]), str(case.get("workload", MUTEX))
+        if workload != MUTEX:
+            lock = f"{lock}, {workload}"
         for kind in KINDS:
             self._samples_ns[lock][kind].append(samples_ns[kind])
         rate = case.get("cycles_per_second_by_phase", {}).get("before")

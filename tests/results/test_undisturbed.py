@@ -106,3 +106,14 @@ def test_a_failed_case_has_no_rate_and_no_floor() -> None:
     grid = undisturbed_grid(gathered.to_json())
     assert grid is not None
     assert grid.iloc[0]["acquire, own key"] == NONE
+
+
+def test_another_workload_is_another_experiment() -> None:
+    gathered = Undisturbed()
+    samples = {kind: np.full(5, MS) for kind in ("acquire", "handover", "wait")}
+    for workload in ("mutex", "payment", "mutex"):
+        gathered.add({"lock": "etcd", "workload": workload}, samples)
+    assert [(row["lock"], row["cases"]) for row in gathered.to_json()] == [
+        ("etcd", 2),
+        ("etcd, payment", 1),
+    ]
