@@ -1,8 +1,9 @@
 """Each lock before any fault, over all cases of a run.
 
-The time before the first fault is the same experiment in every case of a lock under one workload, so
-its operations may be taken together; that carries quantiles that a single case does not. During and after a fault
-nothing is ever pooled. Cases whose numbers are void, and the published experiment, stay out.
+The time before the first fault is the same experiment in every case of a lock under one workload,
+so its operations may be taken together; that carries quantiles that a single case does not. During
+and after a fault nothing is ever pooled. Cases whose numbers are void, and the published
+experiment, stay out.
 """
 
 from __future__ import annotations
