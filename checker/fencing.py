@@ -11,8 +11,8 @@ under four policies of the resource. What is said of writes goes for effects (a 
 
 A write is a lost update in a replay when it is applied although the replay's version has moved on
 since the hold last read (or wrote) the key in the replay. Stale operations are the real ones: which
-promise had ended does not depend on what the resource refuses. ``repeated_effects``, where there
-are effects, counts things that were done again.
+promise had ended does not depend on what the resource refuses. ``repeated_effects``, where things
+are to be done once (``ONCE``), counts those that were done again.
 
 Operations whose reply was lost are in the history as applied where the resource's log was joined;
 where versions show that one is missing, an anonymous write that nobody refuses stands in its place.
@@ -33,6 +33,7 @@ from history.columns import Ids, Ints
 from history.op import NULL, F
 
 ANONYMOUS: Final = -2
+ONCE: Final = frozenset({"payment", "cron"})
 GAP_MAX: Final = 1000  # a foreign file may count in other steps than one
 
 
@@ -44,7 +45,7 @@ class _Log:
     hold: Ints  # ANONYMOUS where a lost reply hides who wrote
     read: Bools
     write: Bools
-    thing: Ints  # what an effect does, NULL for reads and writes
+    thing: Ints  # what an effect does that is to be done once, else NULL
     fence: Ints
     stale: Bools
     refusable: Bools
@@ -97,8 +98,9 @@ def _log(case: Case, used: Uses) -> _Log:
     known = fence != NULL
     lowest = int(fence[known].min()) - 1 if np.any(known) else 0
     fence[~known] = lowest
-    thing = np.where(history.f[row] == F.EFFECT, history.version[row], NULL)
     key = history.key[row]
+    once = np.array([history.object_of(name).job in ONCE for name in history.keys], np.bool_)
+    thing = np.where((history.f[row] == F.EFFECT) & once[key], history.version[row], NULL)
     missing = _missing_before(key, write, versions)
     at = np.repeat(np.arange(len(row)), missing)
     return _Log(

@@ -63,8 +63,8 @@ class Job:
         return key
 
     def work(self, use: Use) -> bool | None:
-        """Under the lock. Calls ``use.keep`` where the time of a hold is to be spent: there a fault
-        strikes the victim. False: it could not be done."""
+        """Under the lock. Calls ``use.keep`` once, where the time of a hold is to be spent: there a
+        fault strikes the victim. False: it could not be done."""
         raise NotImplementedError
 
     def end(self, resource: Resource, key: str, thing: int, *, done: bool) -> None:

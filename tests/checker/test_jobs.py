@@ -153,6 +153,18 @@ def test_stale_charges_are_scored_under_every_policy() -> None:
         assert scored[policy]["repeated_effects"] == 0, policy
 
 
+def test_acts_of_a_leader_are_no_repetitions_and_its_read_leaves_its_token() -> None:
+    led = scene("leader")
+    for client in (1, 2):
+        t = 10.0 * client
+        led.acquire(client, t, t + 1, until=t + 9, fence=client).read(client, t + 2, 0)
+        effect(effect(led, client, t + 3, 0), client, t + 4, 1).release(client, t + 5, t + 6)
+    scored = check(led.history()).measurements["fencing"]
+    assert isinstance(scored, dict)
+    for counts in scored.values():
+        assert set(counts.values()) == {0}
+
+
 def test_a_job_stands_in_the_file(tmp_path: Path) -> None:
     called = effect(scene("rate-limit", bound=3, window_ns=S), 1, 1, 7)
     confirmed(called, 1, 2, 7)

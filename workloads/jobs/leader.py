@@ -1,13 +1,20 @@
 """``leader``: who holds the lock leads, acts ``acts`` times in its term, and hands over.
 
-An act is an effect. A leader that acts again after a later one has acted is a second leader
+A leader reads what its predecessor left, acts, takes the time of a hold, and goes on acting, a beat
+apart. An act is an effect. A leader that acts again after a later one has acted is a second leader
 (``two-leaders``); how long nobody led is measured.
 """
 
 from __future__ import annotations
 
+import time
+from typing import Final
+
 from workloads.base import LOAD, Job, Options, Parameter, Workload
 from workloads.use import Use
+
+
+BEAT_S: Final = 0.02
 
 
 class Leader(Job):
@@ -17,9 +24,12 @@ class Leader(Job):
         self._acts = int(options["acts"])
 
     def work(self, use: Use) -> None:
-        for act in range(self._acts):
-            if act:
-                use.keep()
+        use.read()
+        use.effect(0)
+        use.keep()
+        use.effect(1)
+        for act in range(2, self._acts):
+            time.sleep(BEAT_S)
             use.effect(act)
 
 
@@ -28,8 +38,8 @@ WORKLOAD = Workload(
     summary="who holds the lock leads: no two leaders act, and how long nobody led",
     job=Leader,
     verdicts=("stale-holder", "two-leaders"),
-    parameters={**LOAD, "acts": Parameter("acts in a term, a hold's time apart", 4, least=2)},
+    parameters={**LOAD, "acts": Parameter("acts in a term", 4, least=2)},
     describes=lambda _: {"job": "leader"},
-    pace=lambda _: {"hold_s": 0.02},
+    pace=lambda _: {"hold_s": BEAT_S},
     kinds=("mutex", "reentrant", "read-write"),
 )
