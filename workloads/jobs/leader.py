@@ -13,7 +13,6 @@ from typing import Final
 from workloads.base import LOAD, Job, Options, Parameter, Workload
 from workloads.use import Use
 
-
 BEAT_S: Final = 0.02
 
 
