@@ -20,7 +20,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import perf_checker, perf_locks, perf_nemesis, perf_sidecar
+from bench import perf_checker, perf_load, perf_locks, perf_nemesis, perf_sidecar
 from bench.plan import FIRST_LOCKS, WORKERS, make_case
 from clusters.base import ClusterPlan
 from clusters.registry import topologies
@@ -44,6 +44,7 @@ def main() -> None:
         _row(table, f"harness ÷ bare gevent loop, CPU, {lock}", "≤ 1.15", ratios)
         _row(table, f"cluster of {lock} up and verified, s", UP_S[lock], up_s)
     console.print(table)
+    perf_load.main()
     perf_locks.main()
     perf_sidecar.main()
     perf_nemesis.main()
