@@ -14,14 +14,14 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 import psutil
 
 from clusters import owner
-from clusters.docker import Container, Engine, EngineError
+from clusters.docker import Container, Engine, EngineError, Printing
 
 STARTED_BY = "LOCKBENCH_STARTED_BY"
 # What a program inherits of its process' environment; the second is the heap of a JVM ("3g").
@@ -54,29 +54,28 @@ class ClientProcess:
 
 def start(image: str, command: Sequence[str], environment: Mapping[str, str]) -> ClientProcess:
     """Start a program. EngineError: it cannot be, it ended at once, or it is not on this host."""
-    engine = Engine()
-    name = f"lockbench-client-{os.getpid()}-{secrets.token_hex(3)}"
     mine = _name_of(os.getpid())
     inherited = {key: os.environ[key] for key in INHERITED if key in os.environ}
     run_id = inherited.get(owner.RUN_ENVIRONMENT, "none").partition("@")[0]
-    container = engine.create_container(
-        image,
-        name,
-        command,
-        host_network=True,
-        auto_remove=True,
-        user=f"{os.getuid()}:{os.getgid()}",
-        labels=owner.labels(run_id, "clients"),
-        env={**inherited, **environment, STARTED_BY: mine},
-    )
-    try:
-        said = engine.attach(container)
-        engine.start(container)
-        threading.Thread(target=_pass_on, args=(said,), name=name, daemon=True).start()
-        return ClientProcess(_process_of(engine, container, mine))
-    except EngineError:
-        engine.remove(container)
-        raise
+    with Engine() as engine:
+        container = engine.create_container(
+            image,
+            f"lockbench-client-{os.getpid()}-{secrets.token_hex(3)}",
+            command,
+            host_network=True,
+            auto_remove=True,
+            user=f"{os.getuid()}:{os.getgid()}",
+            labels=owner.labels(run_id, "clients"),
+            env={**inherited, **environment, STARTED_BY: mine},
+        )
+        try:
+            said = engine.attach(container)
+            threading.Thread(target=_pass_on, args=(said,), daemon=True).start()
+            engine.start(container)
+            return ClientProcess(_process_of(engine, container, mine))
+        except EngineError:
+            engine.remove(container)
+            raise
 
 
 def _process_of(engine: Engine, container: Container, mine: str) -> psutil.Process:
@@ -111,7 +110,9 @@ def _is_started_by(process: psutil.Process, who: str) -> bool:
         return False
 
 
-def _pass_on(said: Iterator[bytes]) -> None:
-    with suppress(OSError, EngineError):
+def _pass_on(said: Printing) -> None:
+    with suppress(OSError):
         for piece in said:
             os.write(2, piece)
+    with suppress(OSError):
+        said.close()

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self, TypedDict, Unpack
+from typing import Protocol, Self, TypedDict, Unpack
 
 import docker
 import requests
@@ -84,6 +84,15 @@ class Image:
     tags: tuple[str, ...]
     digest: str | None
     labels: Labels
+
+
+class Printing(Protocol):
+    """What a container prints, piece by piece, until it ends. A connection of its own."""
+
+    def __iter__(self) -> Iterator[bytes]: ...
+
+    def close(self) -> None:
+        """Ends the connection."""
 
 
 class ContainerOptions(TypedDict, total=False):
@@ -437,10 +446,10 @@ class Engine:
             said = api.logs(container.id, tail=last_lines or "all")
         return bytes(said).decode(errors="replace")
 
-    def attach(self, container: Container) -> Iterator[bytes]:
+    def attach(self, container: Container) -> Printing:
         """What a container prints from now on, running or not yet, both streams together."""
         with self._asking(f"attach to container {container.name}") as api:
-            said: Iterator[bytes] = api.attach(container.id, stream=True, logs=True)
+            said: Printing = api.attach(container.id, stream=True, logs=True)
         return said
 
     def wait(self, container: Container, *, timeout_s: int) -> int:

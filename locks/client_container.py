@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from clusters import clients, images
-from clusters.docker import EngineError
+from clusters.docker import Engine, EngineError
 from locks.base import Address, LockUnusableError, Observer
 from locks.sidecar import (
     ExtendableSidecarLock,
@@ -53,7 +53,8 @@ class ContainerLibrary:
     def prepare(self) -> None:
         """Builds the image unless it is there. Raises LockUnusableError."""
         try:
-            images.ensure([self.image])
+            with Engine() as engine:
+                images.ensure([self.image], engine=engine)
         except EngineError as error:
             raise LockUnusableError(str(error).splitlines()[0]) from error
 
@@ -88,6 +89,7 @@ class ContainerSidecar(Sidecar):
         super().__init__(lock, self._program)
 
     def _start(self) -> None:
+        self._socket.close()  # of the pair that a child would have had
         self._theirs.close()
         with socket.create_server(("127.0.0.1", 0)) as listener:
             host, port = listener.getsockname()
