@@ -128,14 +128,14 @@ def test_a_program_that_cannot_run_is_named(opened: list[Sidecar]) -> None:
     [
         ("echo '{garbage' >&3", "answered with garbage"),
         ("exit 1", "ended"),
-        ("kill -9 $$", "ended"),
+        (":", "ended"),
     ],
 )
 def test_what_was_in_flight_is_unknown_and_later_calls_have_no_effect(
     opened: list[Sidecar], action: str, why: str
 ) -> None:
     lock = client(scripted(opened, action=action))
-    if action.startswith("kill"):  # its own signals do not reach the first process of a container
+    if action == ":":  # it says nothing, and is killed
         threading.Timer(0.2, psutil.Process(opened[0].pid).kill).start()
     answer = asked(lock)
     assert isinstance(answer, Unknown), answer
