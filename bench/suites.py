@@ -147,7 +147,6 @@ def _quick(seed: int) -> list[Case]:
     cases = _matrix(FIRST_LOCKS, QUICK_FAULTS, seed)
     cases.append(roomy(make_case("redis-sentinel", "failover", seed=seed)))
     cases.append(make_case("redis-no-owner", "client-pause", seed=seed))
-    cases.append(make_case("redis-token", "client-pause", seed=seed, workload="payment"))
     return [*cases, *(published(lock, seed) for lock in ("redlock", "zookeeper"))]
 
 
