@@ -14,14 +14,14 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 import psutil
 
 from clusters import owner
-from clusters.docker import Container, Engine, EngineError, Printing
+from clusters.docker import Container, Engine, EngineError
 
 STARTED_BY = "LOCKBENCH_STARTED_BY"
 # What a program inherits of its process' environment; the second is the heap of a JVM ("3g").
@@ -110,9 +110,7 @@ def _is_started_by(process: psutil.Process, who: str) -> bool:
         return False
 
 
-def _pass_on(said: Printing) -> None:
+def _pass_on(said: Iterable[bytes]) -> None:
     with suppress(OSError):
         for piece in said:
             os.write(2, piece)
-    with suppress(OSError):
-        said.close()

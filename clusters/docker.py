@@ -10,11 +10,11 @@ from __future__ import annotations
 import io
 import shutil
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, Self, TypedDict, Unpack
+from typing import Any, Self, TypedDict, Unpack
 
 import docker
 import requests
@@ -84,15 +84,6 @@ class Image:
     tags: tuple[str, ...]
     digest: str | None
     labels: Labels
-
-
-class Printing(Protocol):
-    """What a container prints, piece by piece, until it ends. A connection of its own."""
-
-    def __iter__(self) -> Iterator[bytes]: ...
-
-    def close(self) -> None:
-        """Ends the connection."""
 
 
 class ContainerOptions(TypedDict, total=False):
@@ -446,11 +437,12 @@ class Engine:
             said = api.logs(container.id, tail=last_lines or "all")
         return bytes(said).decode(errors="replace")
 
-    def attach(self, container: Container) -> Printing:
-        """What a container prints from now on, running or not yet, both streams together."""
+    def attach(self, container: Container) -> Generator[bytes, None, None]:
+        """What a container prints from now on, running or not yet, both streams together, until it
+        ends. A connection of its own, which closing the generator ends."""
         with self._asking(f"attach to container {container.name}") as api:
-            said: Printing = api.attach(container.id, stream=True, logs=True)
-        return said
+            said = api.attach(container.id, stream=True, logs=True)
+        return _until_its_end(said)
 
     def wait(self, container: Container, *, timeout_s: int) -> int:
         """Wait until a container ends; its exit code."""
@@ -507,6 +499,16 @@ class Engine:
 
 
 # --- helpers -------------------------------------------------------------------------------------
+
+
+def _until_its_end(said: Any) -> Generator[bytes, None, None]:
+    """A stream of docker-py, whose own ``close`` leaves the socket to the garbage collector."""
+    try:
+        with suppress(OSError, HTTPError):  # an end like any other
+            yield from said
+    finally:
+        said.close()
+        said._response.close()  # noqa: SLF001 - nothing else ends it
 
 
 @contextmanager
