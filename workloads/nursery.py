@@ -52,8 +52,9 @@ class Child:
 
     def wait(self, timeout_s: float) -> bool:
         """Whether it ended within the time."""
-        ended, _, _ = select.select([self._descriptor], [], [], timeout_s)
-        return bool(ended)
+        poller = select.poll()  # unlike select, it takes descriptors above 1023
+        poller.register(self._descriptor, select.POLLIN)
+        return bool(poller.poll(timeout_s * 1000))
 
     def send_signal(self, number: signal.Signals) -> None:
         """To it and to the processes it started. No error when it has ended."""
