@@ -1,4 +1,4 @@
-"""redis-lock-py's ``RedisLock`` (https://pypi.org/project/redis-lock-py/), from its package.
+"""redis-lock-py's ``RedisLock`` (https://github.com/miintto/redis-lock-py), from its package.
 
 ``redis-lock-py`` is ``RedisLock(client, name)``: no time to live. ``redis-lock-py-safe`` sets the
 lease as ``expire_timeout`` in whole seconds, no retries, and a limit for every request. Its waits
@@ -16,7 +16,7 @@ from locks.library import Library
 from locks.library_redis_py import NO_LEASE
 from locks.redis_expectations import LEASE
 
-DOC = "https://pypi.org/project/redis-lock-py/"
+DOC = "https://github.com/miintto/redis-lock-py"
 
 # What the library says to its user, and what the user must take it for.
 OUTCOMES = {

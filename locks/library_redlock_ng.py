@@ -1,4 +1,4 @@
-"""redlock-ng's ``Redlock`` (https://pypi.org/project/redlock-ng/), from its package.
+"""redlock-ng's ``Redlock`` (the README of redlock-ng 2.0.4), from its package.
 
 ``redlock-ng`` is ``Redlock(RedlockConfig(masters=…))``: nodes one after the other, 0.1 s each, four
 attempts. Its user always says the time to live; here it is the lease. ``redlock-ng-safe`` makes one
@@ -20,7 +20,7 @@ from locks.base import System
 from locks.library import Library
 from locks.library_redlock_py import mute
 
-DOC = "https://pypi.org/project/redlock-ng/"
+DOC = "the README of redlock-ng 2.0.4"
 
 # What the library says to its user, and what the user must take it for.
 OUTCOMES = {
