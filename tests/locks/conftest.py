@@ -22,7 +22,7 @@ GROUP = 1
 # so that a call ends.
 LIBRARIES = {
     *("redis-py-safe", "kazoo-safe", "etcd3gw-safe"),
-    *("etcd-concurrency-is-owner", "redisson-rlock-safe"),
+    *("bsm-redislock-safe", "redisson-rlock-safe"),
 }
 NODES = "LOCKBENCH_TEST_NODES"  # clusters that another process has started: topology → nodes
 

@@ -26,7 +26,7 @@ VARIANTS = {
     "redis-setnx-expire",
     "redlock-fence",
     # Their libraries do not see gevent.
-    "etcd-concurrency-is-owner",
+    "bsm-redislock-safe",
     "redisson-rlock-safe",
     "etcd3gw-safe",
     "kazoo-safe",
