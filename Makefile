@@ -19,7 +19,7 @@ test: lint ## every check and every test, the ones on real clusters included
 	@$(BIN)/python -m clusters.images build go-sidecar jvm-sidecar
 	$(BIN)/pytest -m "not long"
 
-fuzz: setup ## hold the fast checks to an exhaustive reference on 225,000 random histories
+fuzz: setup ## 225,000 random histories against an exhaustive reference; workloads on real clusters
 	$(BIN)/pytest -m long
 
 lint: setup ## style, types and the layers of imports

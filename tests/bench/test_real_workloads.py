@@ -8,7 +8,7 @@ import pytest
 
 from tests.bench.test_real import concluded
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow]
+pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.long]
 
 
 def test_a_frozen_holder_charges_twice_and_a_fence_would_have_refused_it(tmp_path: Path) -> None:
