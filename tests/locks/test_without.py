@@ -94,6 +94,7 @@ def test_an_owner_works_on_one_message_after_the_other(
 
 
 @pytest.mark.docker
+@pytest.mark.long
 @pytest.mark.parametrize("name", without())
 def test_on_a_real_store_everything_is_done_once_and_in_a_row(
     name: str, running: Callable[[str], Running]
