@@ -58,9 +58,6 @@ NOT_OWED = {
     ("bsm-redislock-safe", "test_a_server_that_is_not_there_has_no_effect"): (
         "it does not tell a connection that was never made from an answer that was lost"
     ),
-    ("redisson-rlock-safe", "test_a_server_that_is_not_there_has_no_effect"): (
-        "create() wants a connection, so there is no client without one"
-    ),
     ("kazoo-safe", "test_paused_servers_make_a_release_unknown"): (
         "acquire() tries again for as long as there is no connection"
     ),

@@ -27,7 +27,6 @@ VARIANTS = {
     "redlock-fence",
     # Their libraries do not see gevent.
     "bsm-redislock-safe",
-    "redisson-rlock-safe",
     "etcd3gw-safe",
     "kazoo-safe",
     "zookeeper-read-write",
