@@ -107,7 +107,9 @@ class Session:
         if self._socket.fileno() < 0:
             return True
         try:
-            readable, _, _ = select.select([self._socket], [], [], 0)
+            poller = select.poll()  # unlike select, it takes descriptors above 1023
+            poller.register(self._socket, select.POLLIN)
+            readable = poller.poll(0)
             # The last words of a server that ends a session are an error (E); the end comes next.
             return bool(readable) and self._socket.recv(1, socket.MSG_PEEK) in {b"", b"E"}
         except (OSError, ValueError):

@@ -80,6 +80,8 @@ class Mailboxes:
             message, line = item
             try:
                 if session is None or session.gone() or state is None:
+                    if session is not None:
+                        session.close()
                     session = self._way.new_session()
                     state = State(session, self._way, key)
                 answer = self._way.handle(session, state, message)

@@ -94,7 +94,6 @@ def test_an_owner_works_on_one_message_after_the_other(
 
 
 @pytest.mark.docker
-@pytest.mark.long
 @pytest.mark.parametrize("name", without())
 def test_on_a_real_store_everything_is_done_once_and_in_a_row(
     name: str, running: Callable[[str], Running]
@@ -103,6 +102,7 @@ def test_on_a_real_store_everything_is_done_once_and_in_a_row(
     clients, keys, things = 4, ("a", "b"), 15
     outcomes: list[tuple[str, object]] = []
     gave_up: list[object] = []
+    untold: list[object] = []  # an owner that leaves has done it and answers nobody
 
     def work(by: int) -> None:
         way = without()[name].connect(nodes, timeout_s=5, ttl_s=1, observer=NoObserver())
@@ -114,7 +114,9 @@ def test_on_a_real_store_everything_is_done_once_and_in_a_row(
                 thing = 1000 * (by // 2) + number
                 for _ in range(200):
                     outcome = way.do(key, thing, by=by, work=NOTHING)
-                    if not isinstance(outcome, Conflict | Unknown):
+                    if isinstance(outcome, Unknown):
+                        untold.append(outcome)
+                    elif not isinstance(outcome, Conflict):
                         break
                 else:
                     gave_up.append(outcome)
@@ -129,7 +131,7 @@ def test_on_a_real_store_everything_is_done_once_and_in_a_row(
     expected = {1000 * (by // 2) + n for by in range(1, clients + 1) for n in range(things)}
     assert len(outcomes) == clients * things
     done = [(key, outcome.place) for key, outcome in outcomes if isinstance(outcome, Done)]
-    assert len(set(done)) == len(done)  # of what nobody was told, the ledger knows
+    assert len(expected) - len(untold) <= len(done) <= len(expected)
     way = without()[name].connect(nodes, timeout_s=5, ttl_s=1, observer=NoObserver())
     assert isinstance(way, Way)
     with closing(way):
@@ -139,4 +141,6 @@ def test_on_a_real_store_everything_is_done_once_and_in_a_row(
     for key in keys:
         places = sorted(entry.place for entry in ledger if entry.key == key)
         assert places == list(range(len(places))), key
-        assert {place for k, place in done if k == key} <= set(places)
+        told = [place for k, place in done if k == key]
+        assert len(told) == len(set(told))
+        assert set(told) == set(places) if not untold else set(told) <= set(places)
