@@ -40,7 +40,7 @@ from lockbench_sidecar import Client, Granted, Released, serve
 class Nothing(Client):
     def __init__(self, setup): pass
     def acquire(self, key, hold, ttl_s, wait_s): return Granted(1, 2)
-    def release(self, key, hold): return Released()
+    def release(self, hold, lock): return Released()
     def close(self): pass
 
 serve("pip", Nothing)

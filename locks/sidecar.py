@@ -189,6 +189,8 @@ class Sidecar:
                     self._take(line)
         except SidecarError as error:
             reason = str(error)
+        except ConnectionResetError:  # what was sent to it last was never read
+            reason = "ended with requests unread"
         except OSError as error:
             reason = f"cannot be reached: {error}"
         self._fail(reason)
@@ -406,6 +408,14 @@ def shared(name: str, start: Callable[[], Sidecar]) -> Sidecar:
             _shared[name] = start()
             atexit.register(_shared[name].close)
         return _shared[name]
+
+
+def close_shared() -> None:
+    """Ends those of this process; whoever asks next starts another."""
+    with _starting:
+        while _shared:
+            _, one = _shared.popitem()
+            one.close()
 
 
 def failures() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -52,7 +53,7 @@ pytestmark = pytest.mark.docker
 
 @pytest.fixture(scope="module", autouse=True)
 def _image() -> None:
-    images.ensure([GO])
+    images.ensure(images.CLIENTS)
 
 
 @pytest.fixture
@@ -89,13 +90,14 @@ def eventually(true: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_the_program_of_the_image_serves(opened: list[Sidecar]) -> None:
-    opened.append(ContainerSidecar(GO, "nothing"))
+@pytest.mark.parametrize("image", images.CLIENTS)
+def test_the_program_of_the_image_serves(opened: list[Sidecar], image: str) -> None:
+    opened.append(ContainerSidecar(image, "nothing"))
     lock = client(opened[0])
     answer = asked(lock)
     assert isinstance(answer, Granted)
     assert isinstance(lock.release(answer.hold), Released)
-    assert opened[0].library.startswith("golang.org/x/sys v")
+    assert re.fullmatch(r"\S+ v?[\d.]+\S*", opened[0].library)
 
 
 def test_a_newer_protocol_is_refused(opened: list[Sidecar]) -> None:
@@ -171,8 +173,9 @@ def test_it_starts_where_gevent_has_replaced_sockets() -> None:
     assert done.stdout == "None\n", done.stderr
 
 
-def test_it_is_frozen_by_number_and_found_by_its_worker(opened: list[Sidecar]) -> None:
-    opened.append(ContainerSidecar(GO, "nothing"))
+@pytest.mark.parametrize("image", images.CLIENTS)
+def test_it_is_frozen_by_number_and_found_by_its_worker(opened: list[Sidecar], image: str) -> None:
+    opened.append(ContainerSidecar(image, "nothing"))
     (found,) = clients.started_by(os.getpid())
     assert found.pid == opened[0].pid
     found.send_signal(signal.SIGSTOP)
@@ -181,10 +184,11 @@ def test_it_is_frozen_by_number_and_found_by_its_worker(opened: list[Sidecar]) -
     assert isinstance(asked(client(opened[0])), Granted)
 
 
-def test_it_ends_with_its_worker_and_leaves_no_container() -> None:
+@pytest.mark.parametrize("image", images.CLIENTS)
+def test_it_ends_with_its_worker_and_leaves_no_container(image: str) -> None:
     program = (
         "import time; from locks.client_container import ContainerSidecar as C; "
-        f"print(C({GO!r}, 'nothing').pid, flush=True); time.sleep(60)"
+        f"print(C({image!r}, 'nothing').pid, flush=True); time.sleep(60)"
     )
     worker = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert worker.stdout is not None

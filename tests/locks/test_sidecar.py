@@ -39,7 +39,15 @@ LIBRARY = """
 import time
 from lockbench_sidecar import Client, Denied, Granted, NotHeld, Released, serve
 
+class GaveUp(Exception):
+    pass
+
+class Gone(Exception):
+    pass
+
 class Scripted(Client):
+    gave_up = (GaveUp,)
+    not_held = (Gone,)
     def __init__(self, setup):
         if setup.ttl_s == 13:
             raise OSError("it cannot be")
@@ -52,6 +60,8 @@ class Scripted(Client):
             self.tell.lost(hold)
         if key == "slow":
             time.sleep(1.0)
+        if key == "gone already":
+            raise Gone
         if key == "raises":
             raise TimeoutError("two\\nlines")
         if key == "prints":
@@ -63,11 +73,20 @@ class Scripted(Client):
         if key == "dies":
             import os
             os._exit(3)
-        return Granted(now, None if key == "endless" else now + int(ttl_s * 1e9), fence=2**62)
-    def release(self, key, hold):
-        return NotHeld() if key == "gone" else Released()
-    def extend(self, key, hold, ttl_s):
-        return NotHeld() if key == "gone" else Granted(1, 2)
+        if key == "gives up":
+            raise GaveUp
+        until = None if key == "endless" else now + int(ttl_s * 1e9)
+        return Granted(now, until, fence=2**62, lock=key)
+    def release(self, hold, lock):
+        if lock == "gone":
+            raise Gone
+        if lock == "stuck":
+            raise GaveUp
+        return NotHeld() if lock == "not held" else Released()
+    def extend(self, hold, lock, ttl_s):
+        if lock == "gone":
+            raise Gone
+        return NotHeld() if lock == "not held" else Granted(1, 2)
     def close(self):
         pass
 
@@ -155,8 +174,12 @@ def test_every_answer_is_understood(start: Start) -> None:
     assert isinstance(lock, Extendable)
     assert lock.extend(grant.hold, 3) == Granted(grant.hold, None, 1, 2)
     assert lock.release(grant.hold) == Released()
-    gone = Hold(1, "gone")
-    assert (lock.extend(gone, 3), lock.release(gone)) == (NotHeld(), NotHeld())
+    assert (lock.extend(grant.hold, 3), lock.release(grant.hold)) == (NotHeld(), NotHeld())
+    never = Hold(1, "k")
+    assert (lock.extend(never, 3), lock.release(never)) == (NotHeld(), NotHeld())
+    other = take(lock, "not held")
+    assert isinstance(other, Granted)
+    assert (lock.extend(other.hold, 3), lock.release(other.hold)) == (NotHeld(), NotHeld())
     endless = take(lock, "endless")
     assert isinstance(endless, Granted)
     assert endless.valid_until_ns is None
@@ -165,6 +188,20 @@ def test_every_answer_is_understood(start: Start) -> None:
     assert isinstance(take(lock, "prints"), Granted)
     lock.close()
     lock.close()
+
+
+def test_what_a_library_raises_is_a_refusal_only_where_it_says_so(start: Start) -> None:
+    lock = client(start(LIBRARY))
+    assert isinstance(lock, Extendable)
+    assert take(lock, "gives up") == Denied("gave-up: GaveUp")
+    assert take(lock, "gone already") == Unknown("acquire: Gone")
+    gone = take(lock, "gone")
+    assert isinstance(gone, Granted)
+    assert (lock.extend(gone.hold, 3), lock.release(gone.hold)) == (NotHeld(), NotHeld())
+    stuck = take(lock, "stuck")
+    assert isinstance(stuck, Granted)
+    assert lock.release(stuck.hold) == Unknown("release: GaveUp")
+    assert lock.release(stuck.hold) == NotHeld()  # its lock object is gone
 
 
 def test_a_library_that_makes_no_client_is_unusable(start: Start) -> None:
@@ -226,6 +263,21 @@ def test_what_is_in_flight_when_it_fails_is_unknown(
     assert until(lambda: not psutil.pid_exists(faulty.pid))
     lock.close()
     assert isinstance(take(other, "k"), Granted)
+
+
+UNREADING = """
+import json, os, select
+print('{"hello": 1, "library": "x", "version": "1"}', flush=True)
+opening = json.loads(os.read(0, 65536))
+print(json.dumps({"id": opening["id"], "said": "opened"}), flush=True)
+select.select([0], [], [])
+"""
+
+
+def test_one_that_dies_before_it_reads_has_ended_too(start: Start) -> None:
+    """Its socket is reset then, not closed."""
+    dying = client(start(UNREADING))
+    assert take(dying, "k") == Unknown("the sidecar of x ended with requests unread")
 
 
 def test_an_acquire_in_flight_when_it_dies_is_unknown(start: Start) -> None:

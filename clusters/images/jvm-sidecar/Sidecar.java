@@ -13,8 +13,11 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.UUID;
 import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * The sidecar of the JVM's libraries: speaks docs/sidecar.md with one worker process of the bench.
@@ -24,15 +27,22 @@ import java.util.concurrent.LinkedBlockingQueue;
  * client has a thread of its own, in which all of its calls run: a thread is what Redisson and
  * Curator take for an owner.
  *
+ * <p>No client is open before the first one has taken and given back a lock of its own for two
+ * seconds: a JVM that has just been started is measured as one that has not.
+ *
  * <p>Guarantees one answer per request. Does not guarantee that a call ends.
  */
 public final class Sidecar {
   private static final int PROTOCOL = 1;
+  private static final long WARM_NS = 2_000_000_000L;
+  private static final int WARM_CYCLES = 1000; // enough, if they are done sooner
   private static final ObjectMapper JSON = new ObjectMapper();
 
   private final OutputStream worker;
   private final Client.Maker maker;
   private final Map<Long, BlockingQueue<JsonNode>> seats = new HashMap<>();
+  private final AtomicBoolean warming = new AtomicBoolean();
+  private final CountDownLatch warm = new CountDownLatch(1);
 
   private Sidecar(OutputStream worker, Client.Maker maker) {
     this.worker = worker;
@@ -107,6 +117,10 @@ public final class Sidecar {
     Client client;
     try {
       client = maker.make(setup(number, opening));
+      if (warming.compareAndSet(false, true)) {
+        warmUp(client, milliseconds(opening, "ttl_s"));
+      }
+      warm.await();
     } catch (Throwable error) {
       error.printStackTrace();
       write(answer(opening).put("said", "failed").put("reason", Answer.named(error)));
@@ -132,6 +146,30 @@ public final class Sidecar {
       if (request.get("call").asText().equals("close")) {
         return;
       }
+    }
+  }
+
+  /** Ends at the first lock that is not granted: then there are no servers to warm up with. */
+  private void warmUp(Client client, long ttlMs) throws InterruptedException {
+    String key = "lockbench-warm-" + UUID.randomUUID();
+    long endNs = System.nanoTime() + WARM_NS;
+    try {
+      for (int i = 0; i < WARM_CYCLES && System.nanoTime() < endNs; i++) {
+        String hold = String.format("%016x", i);
+        if (!client.acquire(key, hold, ttlMs, 0, false).said().equals("granted")) {
+          return;
+        }
+        client.release(key, hold);
+      }
+      // Every lock of Redisson leaves a timer that is not ended by a release, but by finding nothing
+      // to renew when its time has come.
+      Thread.sleep(ttlMs / 3 + 100);
+    } catch (InterruptedException error) {
+      throw error;
+    } catch (Exception error) {
+      System.err.println("not warm: " + error);
+    } finally {
+      warm.countDown();
     }
   }
 

@@ -34,11 +34,13 @@ CLOCK_ENVIRONMENT = "LOCKBENCH_CLOCK_OFFSET"
 
 @dataclass(frozen=True)
 class Granted:
-    """Times are CLOCK_MONOTONIC nanoseconds; ``valid_until_ns`` None: it never ends by itself."""
+    """Times are CLOCK_MONOTONIC nanoseconds; ``valid_until_ns`` None: it never ends by itself.
+    ``lock``: what an acquire got, for ``release`` and ``extend`` of this hold."""
 
     sent_ns: int
     valid_until_ns: int | None
     fence: int | None = None
+    lock: Any = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,11 @@ Acquired = Granted | Denied | Unknown
 Freed = Released | NotHeld | Unknown
 Extended = Granted | NotHeld | Unknown
 Answer = Granted | Denied | Unknown | Released | NotHeld
+
+
+def refused(wait_s: float, said: str) -> Denied:
+    """The library said no: to a try, or at the end of a wait."""
+    return Denied(f"gave-up: {said}" if wait_s > 0 else "held")
 
 
 class Tell:
@@ -110,17 +117,21 @@ class Setup:
 
 
 class Client(ABC):
-    """One client of the library. ``hold`` is the hold's id, 16 hexadecimal digits."""
+    """One client of the library. ``hold`` is the hold's id, 16 hexadecimal digits; ``lock`` is what
+    its ``Granted`` had. Of a hold that was never granted or is given back, nothing is asked."""
+
+    gave_up: tuple[type[Exception], ...] = ()  # raised by ``acquire``: the wait is over
+    not_held: tuple[type[Exception], ...] = ()  # raised by ``release``, ``extend``: it was not held
 
     @abstractmethod
     def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
         """Asks for the key, waiting up to ``wait_s`` (0: one try)."""
 
     @abstractmethod
-    def release(self, key: str, hold: str) -> Freed:
+    def release(self, hold: str, lock: Any) -> Freed:
         """Gives it back."""
 
-    def extend(self, key: str, hold: str, ttl_s: float) -> Extended:
+    def extend(self, hold: str, lock: Any, ttl_s: float) -> Extended:
         """Lets it live ``ttl_s`` from now, where the library has that."""
         return Unknown("the library has no extend")
 
@@ -183,13 +194,14 @@ class _Seat:
         self._number = number
         self._connect = connect
         self._write = write
+        self._locks: dict[str, Any] = {}  # hold → what its acquire got
         threading.Thread(target=self._run, name=f"client-{number}", daemon=True).start()
 
     def _run(self) -> None:
         client = self._open(self.requests.get())
         while client is not None:
             request = self.requests.get()
-            answer = _answer(client, request)
+            answer = _answer(client, self._locks, request)
             self._write({"id": request["id"], **answer})
             if request["call"] == "close":
                 return
@@ -211,20 +223,35 @@ class _Seat:
         return client
 
 
-def _answer(client: Client, request: dict[str, Any]) -> dict[str, Any]:
+def _answer(client: Client, locks: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     try:
-        if request["call"] == "acquire":
-            return _words(
-                client.acquire(request["key"], request["hold"], request["ttl_s"], request["wait_s"])
-            )
-        if request["call"] == "release":
-            return _words(client.release(request["key"], request["hold"]))
-        if request["call"] == "extend":
-            return _words(client.extend(request["key"], request["hold"], request["ttl_s"]))
+        if request["call"] != "close":
+            return _words(_asked(client, locks, request))
         client.close()
     except Exception as error:  # noqa: BLE001 - whatever a library raises is told, not judged
         return {"said": "unknown", "reason": f"{request['call']}: {named(error)}"}
     return {"said": "closed"}
+
+
+def _asked(client: Client, locks: dict[str, Any], request: dict[str, Any]) -> Answer:
+    """``locks``: what the acquire of each hold got, until it is given back."""
+    hold = request["hold"]
+    if request["call"] == "acquire":
+        try:
+            answer = client.acquire(request["key"], hold, request["ttl_s"], request["wait_s"])
+        except client.gave_up as error:
+            return Denied(f"gave-up: {type(error).__name__}")
+        if isinstance(answer, Granted):
+            locks[hold] = answer.lock
+        return answer
+    if hold not in locks:
+        return NotHeld()
+    try:
+        if request["call"] == "extend":
+            return client.extend(hold, locks[hold], request["ttl_s"])
+        return client.release(hold, locks.pop(hold))
+    except client.not_held:
+        return NotHeld()
 
 
 def _words(answer: Answer) -> dict[str, Any]:
