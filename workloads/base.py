@@ -27,17 +27,24 @@ Options = Mapping[str, float | str]
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """Something about a workload that may be chosen: ``name:parameter=value``. Without ``choices``
-    it is a number of at least ``least``."""
+    it is a number from ``least`` to ``most``."""
 
     summary: str
     default: float | str
     choices: tuple[str, ...] = ()
     least: float = 0.0
+    most: float = float("inf")
 
+
+# A machine serves some thousands; far more than that would only fill the memory of those who count
+# what arrives.
+RATE_MAX: Final = 100_000
 
 # How clients come and where they go; most workloads have these.
 LOAD: Final[Mapping[str, Parameter]] = {
-    "rate": Parameter("jobs per second that arrive (open); 0: as fast as they can (closed)", 0),
+    "rate": Parameter(
+        "jobs per second that arrive (open); 0: as fast as they can (closed)", 0, most=RATE_MAX
+    ),
     "arrivals": Parameter("how they arrive", "poisson", ("poisson", "constant")),
     "hold": Parameter("how long holds last", "fixed", ("fixed", "exponential", "heavy")),
     "spread": Parameter("which key they ask for", "even", ("even", "uniform", "zipf")),
@@ -53,6 +60,11 @@ class Job:
     reads_share = 0.0
     reads_anyway = False
     number = 0
+
+    @property
+    def is_second(self) -> bool:
+        """Whether it is one of every second client: of two worker processes, half of each."""
+        return (self.number + self.number // 2) % 2 == 1
 
     def begin(self, resource: Resource, key: str) -> int:
         """Before the lock is asked for: the number of the thing to be done, NULL if it has none."""

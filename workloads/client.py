@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import Callable
 from time import monotonic_ns
+from typing import Final
 
 import gevent
 
@@ -29,6 +30,7 @@ from locks.base import (
     Unknown,
     new_hold_id,
 )
+from workloads.base import Job
 from workloads.load import AIMED_KEY, FLOOR_KEY
 from workloads.resource import Resource
 from workloads.session import Session
@@ -36,8 +38,17 @@ from workloads.use import Keep, Use
 
 log = logging.getLogger("lockbench.client")
 
-# (f, milliseconds, error or None): what Locust's own statistics are told.
-Report = Callable[[str, float, str | None], None]
+# Reading a member of an Enum class costs as much as recording an operation.
+ACQUIRE: Final = F.ACQUIRE
+RELEASE: Final = F.RELEASE
+OK: Final = Type.OK
+EXCLUSIVE: Final = Mode.NONE
+
+# What a fault is aimed at, and what the client costs, is held alone.
+ALONE: Final = frozenset({AIMED_KEY, FLOOR_KEY})
+
+# What Locust's own statistics are told: (f, milliseconds, error or None).
+Report = Callable[[tuple[str, float, str | None]], None]
 
 
 class Client:
@@ -55,9 +66,15 @@ class Client:
         self._lock = session.connect(self)
         self._shareable = self._lock if isinstance(self._lock, Shareable) else None
         self._guarded = self._pace.touch_resource and session.system.kind != "semaphore"
-        self._job = session.asked.workload.job(session.asked.options)
-        self._job.number = number
+        job = self._job = session.asked.workload.job(session.asked.options)
+        job.number = number
+        self._work = job.work
+        # Most jobs have none of these, and a call that does nothing costs a cycle as much.
+        self._first = job.first if type(job).first is not Job.first else None
+        self._begin = job.begin if type(job).begin is not Job.begin else None
+        self._end = job.end if type(job).end is not Job.end else None
         self._timed = session.recorder.new_process() if session.asked.workload.timed else None
+        self._may_share = self._shareable is not None or self._job.reads_anyway
         self._lasts = session.lasting()
         self._draws = random.Random(f"{session.load.seed} {self.process}")
 
@@ -66,40 +83,39 @@ class Client:
     ) -> bool:
         """One cycle; returns whether the lock was granted. After a refusal or an unknown outcome it
         pauses for the declared time."""
-        self._session.count_busy(+1)
-        key = self._job.first(key)
+        session = self._session
+        session.busy += 1
+        session.show_busy(session.busy)
         try:
-            thing = self._job.begin(self.resource, key)
-            whole = self._begun(key, thing, intended_ns)
-            done = self._cycle(key, keep, thing, intended_ns, wait_s)
+            if self._first is not None:
+                key = self._first(key)
+            thing = NULL if self._begin is None else self._begin(self.resource, key)
+            whole = None if self._timed is None else self._begun(key, thing, intended_ns)
+            reads = self._may_share and self._only_reads(key)
+            granted = self._acquire(
+                key, intended_ns, self._pace.wait_s if wait_s is None else wait_s, reads=reads
+            )
+            done = False
+            if granted is not None:
+                use = Use(self, granted, keep, thing=thing, reads=reads, guarded=self._guarded)
+                done = self._work(use) is not False
+                self._release(granted.hold)
             if whole is not None:
                 error = None if done else "not-granted"
-                self.recorder.complete(whole, Type.OK if done else Type.FAIL, error=error)
-            self._job.end(self.resource, key, thing, done=done)
-        except Exception:
+                self.recorder.complete(whole, OK if done else Type.FAIL, error=error)
+            if self._end is not None:
+                self._end(self.resource, key, thing, done=done)
+        except Exception as error:
             # The resource is out of every fault's reach, so this is the bench's own failure.
-            self._session.count_failed()
+            session.count_failed(error)
             raise
         else:
             if not done:
                 gevent.sleep(self._pace.retry_pause_s)
             return done
         finally:
-            self._session.count_busy(-1)
-
-    def _cycle(
-        self, key: str, keep: Keep, thing: int, intended_ns: int, wait_s: float | None
-    ) -> bool:
-        """Acquire, work, release; whether it was granted."""
-        reads = self._only_reads(key)
-        wait_s = self._pace.wait_s if wait_s is None else wait_s
-        granted = self._acquire(key, intended_ns, wait_s, reads=reads)
-        if granted is None:
-            return False
-        use = Use(self, granted, keep, thing=thing, reads=reads, guarded=self._guarded)
-        done = self._job.work(use)
-        self._release(granted.hold)
-        return done is not False
+            session.busy -= 1
+            session.show_busy(session.busy)
 
     def also(self, first: Use, key: str) -> Use | None:
         """Asks for a second key under the first; None: it was not granted."""
@@ -119,9 +135,8 @@ class Client:
         """How long a lease lasts."""
         return self._pace.lease_ttl_s
 
-    def _begun(self, key: str, thing: int, intended_ns: int) -> Handle | None:
-        if self._timed is None:
-            return None
+    def _begun(self, key: str, thing: int, intended_ns: int) -> Handle:
+        assert self._timed is not None
         return self.recorder.invoke(self._timed, F.JOB, key, version=thing, intended_ns=intended_ns)
 
     def hold_for(self, seconds: float) -> Keep:
@@ -144,7 +159,7 @@ class Client:
         )
         self.recorder.complete(
             handle,
-            Type.OK,
+            OK,
             sent_ns=sent_ns,
             valid_until_ns=valid_until_ns,
             complete_ns=acknowledged_ns,
@@ -155,15 +170,11 @@ class Client:
             self.recorder.instant(self.process, F.LOST, hold.key, hold=hold.id)
 
     def _only_reads(self, key: str) -> bool:
-        """Drawn for each cycle. What a fault is aimed at is held alone."""
-        if key in {AIMED_KEY, FLOOR_KEY}:
-            return False
-        if self._shareable is None and not self._job.reads_anyway:
-            return False
-        return self._draws.random() < self._job.reads_share
+        """Drawn for each cycle."""
+        return key not in ALONE and self._draws.random() < self._job.reads_share
 
     def _acquire(self, key: str, intended_ns: int, wait_s: float, *, reads: bool) -> Granted | None:
-        ask, mode = self._lock.acquire, Mode.NONE
+        ask, mode = self._lock.acquire, EXCLUSIVE
         if self._shareable is not None:
             mode = Mode.READ if reads else Mode.WRITE
             if reads:
@@ -172,7 +183,7 @@ class Client:
         began_ns = monotonic_ns()
         handle = self.recorder.invoke(
             self.process,
-            F.ACQUIRE,
+            ACQUIRE,
             key,
             hold=hold_id,
             mode=mode,
@@ -192,7 +203,7 @@ class Client:
             case Granted(fence=fence, sent_ns=sent_ns, valid_until_ns=valid_until_ns):
                 ended_ns = self.recorder.complete(
                     handle,
-                    Type.OK,
+                    OK,
                     fence=NULL if fence is None else fence,
                     sent_ns=sent_ns,
                     valid_until_ns=NULL if valid_until_ns is None else valid_until_ns,
@@ -206,7 +217,7 @@ class Client:
                 del self._held[hold_id]
                 error_text = reason
                 ended_ns = self._unknown(handle, reason)
-        self._report(told, (ended_ns - began_ns) / 1e6, error_text)
+        self._report((told, (ended_ns - began_ns) / 1e6, error_text))
         return outcome if isinstance(outcome, Granted) else None
 
     def extend(self, hold: Hold) -> None:
@@ -224,7 +235,7 @@ class Client:
             case Granted(sent_ns=sent_ns, valid_until_ns=valid_until_ns):
                 self.recorder.complete(
                     handle,
-                    Type.OK,
+                    OK,
                     sent_ns=sent_ns,
                     valid_until_ns=NULL if valid_until_ns is None else valid_until_ns,
                 )
@@ -236,7 +247,7 @@ class Client:
     def _release(self, hold: Hold) -> None:
         began_ns = monotonic_ns()
         handle = self.recorder.invoke(
-            self.process, F.RELEASE, hold.key, hold=hold.id, invoke_ns=began_ns
+            self.process, RELEASE, hold.key, hold=hold.id, invoke_ns=began_ns
         )
         try:
             outcome = self._lock.release(hold)
@@ -246,14 +257,14 @@ class Client:
         error_text: str | None = None
         match outcome:
             case Released():
-                ended_ns = self.recorder.complete(handle, Type.OK)
+                ended_ns = self.recorder.complete(handle, OK)
             case NotHeld():
                 error_text = "not-held"
                 ended_ns = self.recorder.complete(handle, Type.FAIL, error=error_text)
             case Unknown(reason=reason):
                 error_text = reason
                 ended_ns = self._unknown(handle, reason)
-        self._report("release", (ended_ns - began_ns) / 1e6, error_text)
+        self._report(("release", (ended_ns - began_ns) / 1e6, error_text))
 
     def _unknown(self, handle: tuple[object, int], reason: str) -> int:
         ended_ns = self.recorder.complete(handle, Type.INFO, error=reason)  # type: ignore[arg-type]

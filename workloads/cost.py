@@ -1,8 +1,16 @@
-"""What the harness adds to a lock cycle: ``python -m workloads.cost PAIRS CYCLES`` prints JSON.
+"""What the harness adds to a lock cycle: ``python -m workloads.cost PAIRS TURNS`` prints JSON.
 
-The same cycle (acquire, read and write of the resource, release) is run bare, as a loop of the
-client's calls under gevent, and through the harness (recording, Locust's statistics), in turns, so
-that a change of the machine's speed meets both. CPU time of this process, not wall-clock time.
+The same cycle of a free key is run *bare* and through the *harness*, in turns of ``TURN`` cycles,
+so that a change of the machine's speed meets both. Bare are the client's calls in a loop under
+gevent and nothing else: acquire and release of the same lock class over a connection of its own,
+and the two round trips to the guarded resource with which the workload ``mutex`` reads and writes
+under the lock. The harness is what a user of Locust does: the same calls, four operations
+recorded, Locust told of them, the job of the workload and the counters that the bench watches. The
+pauses between cycles are in neither.
+
+CPU time of this process with its system calls, not wall-clock time: servers, links and the guarded
+resource are other processes and are in neither. What the harness does later for its turn (Locust's
+listeners) is done, and counted, before the turn ends.
 """
 
 from locust.env import Environment  # isort: skip  # first, because it monkey-patches
@@ -10,12 +18,15 @@ from locust.env import Environment  # isort: skip  # first, because it monkey-pa
 import json
 import sys
 from time import process_time_ns
+from typing import Final
 
 from locks.base import Granted, NoObserver, new_hold_id
 from workloads.load import FLOOR_KEY
 from workloads.resource import Resource
 from workloads.session import Session
 from workloads.users import VictimUser, no_hold, session
+
+TURN: Final = 32
 
 
 class Bare:
@@ -39,7 +50,7 @@ class Bare:
         self._lock.release(got.hold)
 
 
-def main(pairs: int, cycles: int) -> None:
+def main(pairs: int, turns: int) -> None:
     """Prints CPU microseconds per cycle, one number per pair and way."""
     here = session()
     environment = Environment(user_classes=[VictimUser])
@@ -49,15 +60,20 @@ def main(pairs: int, cycles: int) -> None:
     bare = Bare(here)
     spent: dict[str, list[float]] = {"bare": [], "harness": []}
     for pair in range(pairs + 1):
-        for way, cycle in (
-            ("bare", bare.cycle),
-            ("harness", lambda: user.client.cycle(FLOOR_KEY, no_hold)),
-        ):
+        took_ns = {"bare": 0, "harness": 0}
+        for _ in range(turns):
             begin = process_time_ns()
-            for _ in range(cycles):
-                cycle()
-            if pair:  # the first warms up
-                spent[way].append((process_time_ns() - begin) / 1e3 / cycles)
+            for _ in range(TURN):
+                bare.cycle()
+            between = process_time_ns()
+            for _ in range(TURN):
+                user.count(user.client.cycle(FLOOR_KEY, no_hold))
+            user.stats.flush()
+            took_ns["bare"] += between - begin
+            took_ns["harness"] += process_time_ns() - between
+        if pair:  # the first warms up
+            for way, ns in took_ns.items():
+                spent[way].append(ns / 1e3 / turns / TURN)
     here.recorder.close()
     print(json.dumps(spent))  # noqa: T201 - the output of this process
 

@@ -25,7 +25,7 @@ from history.op import NULL, F, Type
 from history.recorder import Recorder
 from history.recording import records_of
 from workloads.control import Control
-from workloads.load import AIMED_KEY, ENVIRONMENT, VICTIM, WORKER_ENVIRONMENT, Load
+from workloads.load import AIMED_KEY, CLIENT_FAILED, ENVIRONMENT, VICTIM, WORKER_ENVIRONMENT, Load
 from workloads.nursery import RUN_ENVIRONMENT, Child, Nursery, run_mark
 
 POLL_S: Final = 0.005
@@ -114,11 +114,19 @@ class Fleet:
             for name, child in self._children.items()
             if not child.alive() and name not in {f"worker-{w}" for w in self._killed}
         ]
+        # First: without it every client fails.
         if self._server is not None and self._server.poll() is not None:
-            gone.append("resource")
-        failed = sum(self.control.failed(w) for w in range(self._workers + 1))
+            raise LoadError(
+                f"the guarded resource ended during the load (exit {self._server.returncode}); its "
+                f"log ends: {self._last_line('resource')}"
+            )
+        failed = {w: n for w in range(self._workers + 1) if (n := self.control.failed(w))}
         if failed:
-            raise LoadError(f"{failed} clients failed; see {self.logs}")
+            said = self._last_line(f"worker-{min(failed)}", CLIENT_FAILED)
+            raise LoadError(
+                f"{sum(failed.values())} of the clients failed, one of worker {min(failed)} with: "
+                f"{said}; see {self.logs}"
+            )
         if gone:
             raise LoadError(
                 f"{gone[0]} ended during the load; its log ends: {self._last_line(gone[0])}"
@@ -297,9 +305,11 @@ class Fleet:
                 raise LoadError(f"{otherwise} within {limit_s:.0f} s; see {self.logs}")
             time.sleep(POLL_S)
 
-    def _last_line(self, name: str) -> str:
+    def _last_line(self, name: str, after: str = "") -> str:
+        """Of a process' log, what follows ``after`` in the last line that has it."""
         lines = (self.logs / f"{name}.log").read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "(empty)"
+        found = [line.partition(after)[2] if after else line for line in lines if after in line]
+        return found[-1] if found else "(empty)"
 
 
 def _lives(process: psutil.Process) -> bool:

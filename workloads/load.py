@@ -12,6 +12,7 @@ Phases, the same for every system:
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,12 +26,26 @@ AIMED_KEY = "aimed"
 VICTIM = 0  # the number of the victim's worker
 FLOOR_KEY = "floor"
 WORKER_ENVIRONMENT = "LOCKBENCH_WORKER"  # the number of a worker process
+CLIENT_FAILED = "a client failed: "  # in a worker's log, before the error
 ENVIRONMENT = "LOCKBENCH_LOAD"  # names the JSON file of the load for Locust's processes
+
+
+# So many clients may ask for keys of their own as often as the pace says; of more of them each does
+# more rarely, or the machine would be busy with what is to be measured while it is idle.
+OWN_CLIENTS_MAX = 32
 
 
 def own_key(label: str) -> str:
     """The key that only the user ``label`` asks for."""
     return f"own-{label}"
+
+
+def shared_key(place: int, keys: int, workers: int) -> str:
+    """The key for good of the contending user at ``place`` (0, 1, …; users take turns over the
+    workers). Keys have as many users as each other (but for one), and each has users of several
+    workers as soon as there are two users a key: the fault that freezes a worker has to meet keys
+    that others want."""
+    return f"k{(place + place // math.lcm(keys, workers)) % keys}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +125,12 @@ class Load:
     def users(self) -> int:
         """All clients: the contending ones, the solo ones, the rivals and the victim."""
         return self.clients + self.solo + self.rivals + 1
+
+    @property
+    def own_period_s(self) -> float:
+        """How often a contending client asks for its own key before the contention; 0: as fast as
+        it can."""
+        return self.pace.own_period_s * max(1.0, self.clients / OWN_CLIENTS_MAX)
 
     def objects(self) -> dict[str, Object]:
         """Every key of the load with its role and its job, of the kind that the lock is."""

@@ -70,6 +70,7 @@ def _value(spec: str, key: str, parameter: Parameter, value: str) -> float | str
         number = float(value)
     except ValueError:
         number = float("nan")
-    if not parameter.least <= number < float("inf"):
-        raise WorkloadError(f"workload {spec!r}: {key} is a number from {parameter.least:g} on")
+    if not parameter.least <= number <= parameter.most or number == float("inf"):
+        to = "on" if parameter.most == float("inf") else f"to {parameter.most:,.0f}"
+        raise WorkloadError(f"workload {spec!r}: {key} is a number from {parameter.least:g} {to}")
     return number

@@ -9,6 +9,7 @@ together.
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import random
 import time
@@ -28,9 +29,11 @@ from locks.registry import find
 from locks.without.base import Way
 from workloads.arrivals import Arrivals
 from workloads.control import Control
-from workloads.load import ENVIRONMENT, WORKER_ENVIRONMENT, Load
+from workloads.load import CLIENT_FAILED, ENVIRONMENT, WORKER_ENVIRONMENT, Load
 from workloads.registry import find as find_workload
 from workloads.use import Lasting
+
+log = logging.getLogger("lockbench.session")
 
 POLL_S: Final = 0.005
 # Of plain Locust, where they are more than the load has client groups.
@@ -62,6 +65,7 @@ class Session:
         self.control = Control(Path(load.control))
         self._numbers: dict[str, Iterator[int]] = {}
         self.busy = 0
+        self.show_busy = self.control.busy_setter(self.worker)
         self.rivals = 0
         self.ready = 0
         self.failed = 0
@@ -158,7 +162,9 @@ class Session:
         self.ready += 1
         self.control.set_ready(self.worker, self.ready)
 
-    def count_failed(self) -> None:
+    def count_failed(self, error: Exception) -> None:
+        """Of a client. The bench reads the error in this worker's log."""
+        log.error("%s%s: %s", CLIENT_FAILED, type(error).__name__, error, exc_info=error)
         self.failed += 1
         self.control.set_failed(self.worker, self.failed)
 
@@ -168,7 +174,7 @@ class Session:
 
     def count_busy(self, step: int) -> None:
         self.busy += step
-        self.control.set_busy(self.worker, self.busy)
+        self.show_busy(self.busy)
 
 
 def _own_history(folder: Path, worker: int) -> Path:

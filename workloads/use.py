@@ -4,7 +4,7 @@ recorded as it is done."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import gevent
 
@@ -14,6 +14,11 @@ from workloads.resource import PLAINLY
 
 if TYPE_CHECKING:
     from workloads.client import Client
+
+# Reading a member of an Enum class costs as much as recording an operation.
+READ: Final = F.READ
+WRITE: Final = F.WRITE
+OK: Final = Type.OK
 
 # Spends the time of a hold.
 Keep = Callable[[Granted], None]
@@ -82,21 +87,21 @@ class Use:
     def read(self, number: int = NULL, *, how: int = PLAINLY) -> tuple[int, int]:
         """Returns the version found and what was asked for (see ``Resource.read``)."""
         client, hold = self._client, self.granted.hold
-        handle = client.recorder.invoke(client.process, F.READ, hold.key, hold=hold.id)
+        handle = client.recorder.invoke(client.process, READ, hold.key, hold=hold.id)
         version, applied_ns, answer = client.resource.read(hold.key, hold.id, number, how=how)
-        client.recorder.complete(handle, Type.OK, value=version, applied_ns=applied_ns)
+        client.recorder.complete(handle, OK, value=version, applied_ns=applied_ns)
         return version, answer
 
     def write(self, version: int, number: int = NULL) -> int:
         """Writes on top of a version that was read, marks a number. Returns the version made."""
         client, hold, fence = self._client, self.granted.hold, self.granted.fence
         handle = client.recorder.invoke(
-            client.process, F.WRITE, hold.key, hold=hold.id, version=version
+            client.process, WRITE, hold.key, hold=hold.id, version=version
         )
         made, applied_ns = client.resource.write(hold.key, hold.id, version, fence, number)
         client.recorder.complete(
             handle,
-            Type.OK,
+            OK,
             value=made,
             fence=NULL if fence is None else fence,
             applied_ns=applied_ns,
@@ -117,7 +122,7 @@ class Use:
             return False
         client.recorder.complete(
             handle,
-            Type.OK,
+            OK,
             value=version,
             fence=NULL if fence is None else fence,
             applied_ns=applied_ns,

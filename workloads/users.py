@@ -19,7 +19,8 @@ from locks import sidecar
 from locks.base import Granted
 from workloads.arrivals import Arrivals
 from workloads.client import Client
-from workloads.load import AIMED_KEY, FLOOR_KEY, own_key
+from workloads.load import AIMED_KEY, FLOOR_KEY, own_key, shared_key
+from workloads.locuststats import LocustStats
 from workloads.session import POLL_S, Session
 from workloads.without import WayClient
 
@@ -32,6 +33,14 @@ GOLDEN = 0.618034
 
 
 _sessions: list[Session] = []
+_stats: list[LocustStats] = []
+
+
+def stats(environment: Environment, here: Session) -> LocustStats:
+    """What tells Locust's statistics in this process, made at first use."""
+    if not _stats:
+        _stats.append(LocustStats(environment, here.load.lock, alone=here.started_by_bench))
+    return _stats[0]
 
 
 def session(environment: Environment | None = None) -> Session:
@@ -64,20 +73,22 @@ class LockUser(User):
 
     def on_stop(self) -> None:
         """Hangs up, if others go on: at the end of a bench's load the kernel is quicker."""
+        self.stats.flush()
         if not self.session.started_by_bench:
             self.client.close()
 
     def connect(self) -> None:
         """Makes the client; an error counts as a user that could not connect."""
         self.session = session(self.environment)
+        self.stats = stats(self.environment, self.session)
         self.number = self.session.number(self.kind)
         self.label = f"{self.kind}-{self.number}"
         try:
             without = self.session.system.kind == "none"
             kind_of_client = WayClient if without else Client
-            self.client = kind_of_client(self.session, self._tell_locust, self._place())
-        except Exception:
-            self.session.count_failed()
+            self.client = kind_of_client(self.session, self.stats.untold.append, self._place())
+        except Exception as error:
+            self.session.count_failed(error)
             raise
         self.session.progress[self.label] = 0
         self.session.count_ready()
@@ -107,11 +118,11 @@ class LockUser(User):
     def count(self, granted: bool) -> None:
         self.session.progress[self.label] += granted
 
-    def paced(self, key: str, end_ns: int) -> None:
-        """Cycles with an intended start every ``own_period_s``; what was missed is caught up with,
+    def paced(self, key: str, end_ns: int, period_s: float) -> None:
+        """Cycles with an intended start every ``period_s``; what was missed is caught up with,
         so that an outage shows in the times from the intended start."""
         pace = self.session.load.pace
-        period_ns = int(pace.own_period_s * 1e9)
+        period_ns = int(period_s * 1e9)
         if period_ns == 0:
             while monotonic_ns() < end_ns:
                 self.cycle(key, pace.hold_s)
@@ -130,20 +141,6 @@ class LockUser(User):
         workers = self.session.load.workers
         return self.number // (workers + 1) * workers + self.number % (workers + 1) - 1
 
-    def _tell_locust(self, f: str, milliseconds: float, error: str | None) -> None:
-        self.environment.events.request.fire(
-            request_type=f,
-            name=self.session.load.lock,
-            response_time=milliseconds,
-            response_length=0,
-            exception=None if error is None else LockOutcome(error),
-            context={},
-        )
-
-
-class LockOutcome(Exception):
-    """A refusal or an unknown outcome, as Locust's statistics list it."""
-
 
 class ContendedUser(LockUser):
     """Own key first, then the shared keys as fast as it can."""
@@ -152,7 +149,7 @@ class ContendedUser(LockUser):
     kind = "contended"
 
     def own(self, end_ns: int) -> None:
-        self.paced(own_key(self.label), end_ns)
+        self.paced(own_key(self.label), end_ns, self.session.load.own_period_s)
 
     def contended(self, end_ns: int) -> None:
         self._draws = random.Random(f"{self.session.load.seed} {self.label}")
@@ -181,7 +178,7 @@ class ContendedUser(LockUser):
         """One of its own for good, or one drawn each time (Zipf: the n-th key with weight 1/n)."""
         load, spread = self.session.load, self.session.asked.options.get("spread", "even")
         if spread == "even":
-            return f"k{self._place() % load.keys}"
+            return shared_key(self._place(), load.keys, load.workers)
         if spread == "uniform":
             return f"k{self._draws.randrange(load.keys)}"
         return f"k{self._draws.choices(range(load.keys), self._weights)[0]}"
@@ -194,7 +191,7 @@ class SoloUser(LockUser):
     kind = "solo"
 
     def own(self, end_ns: int) -> None:
-        self.paced(own_key(self.label), end_ns)
+        self.paced(own_key(self.label), end_ns, self.session.load.pace.own_period_s)
 
     contended = own
 

@@ -57,10 +57,10 @@ class WayClient:
             done = error is None
             self._recorder.complete(whole, Type.OK if done else Type.FAIL, error=error)
             self._job.end(self._resource, key, message, done=done)
-            self._report("job", (monotonic_ns() - began_ns) / 1e6, error)
-        except Exception:
+            self._report(("job", (monotonic_ns() - began_ns) / 1e6, error))
+        except Exception as error:
             # The broker is out of every fault's reach, so this is the bench's own failure.
-            self._session.count_failed()
+            self._session.count_failed(error)
             raise
         else:
             return done

@@ -1,20 +1,27 @@
-"""What makes a load worthless is said: a resource that dies, a server that is full."""
+"""What makes a load worthless is said: a resource that dies, a server that is full, a library that
+is gone."""
 
 from __future__ import annotations
 
+import json
+import re
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
 from bench.watch import generator_health
 from checker.check import check
-from history.op import Fault
+from clusters import clients, images
+from history.op import F, Fault, Type
+from history.recorder import PROCESSES_PER_WORKER
 from tests.locks.fakes import FakeRedis, hang_up
-from tests.workloads import unsafe
+from tests.workloads import contained, unsafe
 from tests.workloads.playing import play
 from workloads.fleet import Fleet, LoadError
 from workloads.load import Pace
@@ -28,14 +35,21 @@ def test_a_resource_that_dies_ends_the_load(tmp_path: Path) -> None:
         while time.monotonic_ns() < begin_ns:
             time.sleep(0.01)
         for process in psutil.Process().children(recursive=True):
-            if "workloads.resource" in process.cmdline():
-                process.kill()
-                process.wait()
+            # One that has just ended has no command line.
+            with suppress(psutil.NoSuchProcess):
+                if "workloads.resource" in process.cmdline():
+                    process.kill()
         return ()
 
     lock = f"{unsafe.__file__}:OneAtATime"
-    with pytest.raises(LoadError, match=r"clients failed|resource ended during the load"):
+    with pytest.raises(LoadError, match=r"the guarded resource ended during the load \(exit -9\)"):
         play(tmp_path, "payment", lock=lock, pace=PACE, contended_s=10, meanwhile=kill)
+
+
+def test_a_client_that_cannot_be_made_says_why(tmp_path: Path) -> None:
+    said = r"of the clients failed, .* with: OSError: no more files; see"
+    with pytest.raises(LoadError, match=said):
+        play(tmp_path, "mutex", lock=f"{unsafe.__file__}:Nobody", pace=PACE)
 
 
 class FullRedis(FakeRedis):
@@ -64,4 +78,44 @@ def test_a_server_that_is_full_is_no_quiet_number(tmp_path: Path) -> None:
     why = health["why"]
     assert isinstance(why, list)
     assert any("got nothing done" in reason for reason in why)
+    assert "of 8 clients got nothing done" in str(health["short"])
     assert check(played.history).verdicts["double-grant"].result == "valid"
+
+
+@pytest.mark.docker
+def test_a_client_container_that_dies_takes_nobody_along(tmp_path: Path) -> None:
+    """Its worker says so, and what was in flight is unknown; the other workers go on."""
+    images.ensure([contained.IMAGE])
+    struck_ns: list[int] = []
+
+    def kill(fleet: Fleet, begin_ns: int) -> Sequence[Fault]:
+        while time.monotonic_ns() < begin_ns + 300_000_000:
+            time.sleep(0.01)
+        workers = psutil.Process().children(recursive=True)
+        programs = [program for worker in workers for program in clients.started_by(worker.pid)]
+        assert len(programs) == 3, "of two workers and the victim's"
+        programs[-1].kill()
+        struck_ns.append(time.monotonic_ns())
+        return ()
+
+    lock = f"{contained.__file__}:NOTHING"
+    played = play(tmp_path, "mutex", lock=lock, pace=PACE, contended_s=3, meanwhile=kill)
+    last = {
+        path.stem: json.loads(path.read_text().splitlines()[-1])
+        for path in sorted(played.logs.glob("worker-*.jsonl"))
+    }
+    (gone,) = (name for name, said in last.items() if said["failures"])
+    (why,) = last[gone]["failures"]
+    assert re.match("the sidecar of nothing (ended|takes no requests)", why)
+    span = (played.spans.floor[1], played.spans.contended[1])
+    health = generator_health(played.logs, (), span, 3)
+    assert f"{gone}: {why}" in str(health["why"])
+
+    done = played.history
+    worker = done.process // PROCESSES_PER_WORKER
+    its = worker == int(gone.removeprefix("worker-"))
+    later = (done.f == F.ACQUIRE) & (done.invoke_ns > struck_ns[0] + 100_000_000)
+    assert (done.type[its & later] == Type.FAIL).all(), "nothing was sent"
+    for other in np.unique(worker[~its]):
+        granted = done.type[later & (worker == other)] == Type.OK
+        assert granted.sum() > 3, other

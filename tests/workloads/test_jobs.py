@@ -13,9 +13,12 @@ import pytest
 from checker.check import check
 from checker.jobs import VERDICTS_OF
 from history.op import F, Type
+from history.recorder import PROCESSES_PER_WORKER
 from tests.locks.fakes import FakeRedis
 from tests.workloads import unsafe
 from tests.workloads.playing import Played, all_played, play
+from workloads.base import Job
+from workloads.jobs.fairness import FAST, SLOW
 from workloads.load import Pace
 from workloads.registry import find
 
@@ -33,7 +36,10 @@ BREAKS = {
     "semaphore": "over-capacity",
     "read-write:reads=0.5": "lost-update",
 }
-WORKS = [*BREAKS, "mutex:hold=heavy:spread=zipf", "herd", "fairness", "two-locks:order=mixed"]
+# These have no verdict of their own.
+PLAIN = ("mutex:hold=heavy:spread=zipf", "herd", "fairness", "two-locks:order=mixed")
+BREAKS |= dict.fromkeys(PLAIN, "lost-update")
+WORKS = list(BREAKS)
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +87,17 @@ def test_a_lock_that_works_breaks_nothing(one_at_a_time: dict[str, Played], work
     report = check(one_at_a_time[workload].history)
     assert {v: r.result for v, r in report.verdicts.items() if r.result != "valid"} == {}
     assert set(find(workload).workload.verdicts) <= set(report.verdicts)
+
+
+@pytest.mark.parametrize(("lock", "expected"), [("SEMAPHORE", "valid"), ("OPEN_DOOR", "invalid")])
+def test_a_semaphore_of_two_permits(tmp_path: Path, lock: str, expected: str) -> None:
+    named = f"{unsafe.__file__}:{lock}"
+    report = check(play(tmp_path, "semaphore", lock=named, pace=PACE).history)
+    assert report.verdicts["over-capacity"].result == expected
+    jobs = report.measurements["jobs"]
+    assert isinstance(jobs, dict)
+    inside = jobs["gate"]["most_inside"]
+    assert inside == unsafe.PERMITS if expected == "valid" else inside > unsafe.PERMITS
 
 
 def test_an_idempotency_key_charges_once_whatever_the_lock_does(
@@ -161,3 +178,32 @@ def test_fast_and_slow_clients_are_told_apart(one_at_a_time: dict[str, Played]) 
     found = measured["fairness"]
     assert found["fast"]["clients"] == found["slow"]["clients"] == 2
     assert found["fast"]["jobs"] > 2 * found["slow"]["jobs"] > 0
+
+
+def test_each_process_has_clients_of_both_kinds(one_at_a_time: dict[str, Played]) -> None:
+    """Else what tells processes apart would look like what tells fast from slow."""
+    history = one_at_a_time["fairness"].history
+    at_k0 = np.array([key == "k0" for key in history.keys])
+    jobs = (history.f == F.JOB) & at_k0[history.key]
+    worker = history.process // PROCESSES_PER_WORKER
+    for kind in (FAST, SLOW):
+        assert len(np.unique(worker[jobs & (history.version == kind)])) == 2, kind
+
+
+def test_many_clients_leave_each_other_alone_on_their_own_keys(tmp_path: Path) -> None:
+    """32 clients every 50 ms, 64 every 100 ms: at most 128 cycles in 200 ms, and not 256."""
+    pace = replace(PACE, own_period_s=0.05)
+    history = play(tmp_path, "mutex", lock=ONE_AT_A_TIME, clients=64, pace=pace).history
+    own = np.array(["own-contended" in key for key in history.keys])
+    cycles = np.count_nonzero((history.f == F.ACQUIRE) & own[history.key])
+    assert 0 < cycles <= 128 + 64, "each may have begun one more"
+
+
+def test_every_second_client_is_half_of_each_of_two_processes() -> None:
+    kinds = []
+    for place in range(8):
+        job = Job()
+        job.number = place
+        kinds.append(job.is_second)
+    # Clients take turns over the processes.
+    assert sum(kinds[0::2]) == sum(kinds[1::2]) == 2

@@ -93,3 +93,4 @@ def test_a_rate_that_cannot_be_served_is_said(tmp_path: Path) -> None:
     health = generator_health(played.logs, (), span, 3)
     assert not health["ok"]
     assert any("jobs that were due were begun" in str(reason) for reason in health["why"])  # type: ignore[attr-defined]
+    assert "jobs that were due were begun" in str(health["short"])

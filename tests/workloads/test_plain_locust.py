@@ -19,7 +19,7 @@ import pytest
 
 from checker.check import check
 from history.columns import History
-from history.op import F, Type
+from history.op import NULL, F, Type
 from history.recorder import PROCESSES_PER_WORKER
 from history.recording import read_recording
 from tests.locks.fakes import FakeRedis
@@ -112,6 +112,17 @@ def test_processes_record_into_one_history_that_is_judged_whole(load: Path) -> N
     assert report.verdicts["charged-twice"].result == "valid"
     assert report.verdicts["double-grant"].result == "valid"
     assert report.verdicts["lost-charge"].result == "valid"
+
+
+def test_locust_is_told_of_every_operation(load: Path) -> None:
+    """Also of those that were told in a last batch."""
+    said = ended(locust(load, "--headless", "-u", "6", "-r", "6", "-t", "3s", "--json"))
+    rows, _ = json.JSONDecoder().raw_decode(said[said.index("[\n") :])
+    told = {row["method"]: row["num_requests"] for row in rows}
+    history = recorded(load)
+    for f, names in ((F.RELEASE, ("release",)), (F.ACQUIRE, ("acquire", "acquire, refused"))):
+        over = np.count_nonzero((history.f == f) & (history.complete_ns != NULL))
+        assert sum(told.get(name, 0) for name in names) == over > 10
 
 
 def test_workers_that_are_started_by_hand_join_a_master(load: Path) -> None:

@@ -49,8 +49,10 @@ def test_parameters_are_chosen_by_name() -> None:
         ("payment:colour=red", "has no parameter 'colour'; its parameters: rate"),
         ("payment:idempotency=maybe", "idempotency is one of no, yes"),
         ("payment:copies=0", "copies is a number from 1 on"),
-        ("mutex:rate=nan", "rate is a number from 0 on"),
-        ("mutex:rate=fast", "rate is a number from 0 on"),
+        ("mutex:rate=nan", "rate is a number from 0 to 100,000"),
+        ("mutex:rate=fast", "rate is a number from 0 to 100,000"),
+        ("mutex:rate=1e12", "rate is a number from 0 to 100,000"),
+        ("payment:copies=inf", "copies is a number from 1 on"),
         ("published:rate=3", "its parameters: none"),
     ],
 )

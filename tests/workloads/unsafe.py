@@ -8,6 +8,7 @@ import os
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, TextIO
 
@@ -26,6 +27,7 @@ from locks.base import (
 from locks.without.base import Conflict, Done, DoneAlready, Entry, Outcome, Thinking
 
 RETRY_S = 0.002
+PERMITS = 2
 
 
 class Everybody:
@@ -47,6 +49,13 @@ class Everybody:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+class Nobody(Everybody):
+    """No client of it can be made."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        raise OSError("no more files")
 
 
 class OneAtATime(Everybody):
@@ -73,6 +82,21 @@ class OneAtATime(Everybody):
         return Released()
 
 
+class TwoAtATime(OneAtATime):
+    """A semaphore of two files."""
+
+    def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
+        end = time.monotonic() + wait_s
+        while True:
+            for permit in range(PERMITS):
+                found = super().acquire(f"{key}-{permit}", hold_id=hold_id, ttl_s=ttl_s, wait_s=0)
+                if isinstance(found, Granted):
+                    return replace(found, hold=replace(found.hold, key=key))
+            if time.monotonic() > end:
+                return Denied("gave-up: held")
+            time.sleep(RETRY_S)
+
+
 class Careful:
     """Compare-and-set on a file: looks, works, and writes only if nobody has written meanwhile."""
 
@@ -82,7 +106,7 @@ class Careful:
     def __init__(
         self, nodes: Sequence[Address], *, timeout_s: float, ttl_s: float, observer: Observer
     ) -> None:
-        self._file = Path(tempfile.gettempdir()) / f"lockbench-test-way-{nodes[0].port}"
+        self._file = Path(nodes[0].host) / "way"
         self._tries = 0
 
     def do(self, key: str, thing: int, *, by: int, work: Thinking) -> Outcome:
@@ -136,9 +160,9 @@ class Forgetful(Careful):
     forgets = True
 
 
-def _way(connect: object) -> System:
+def _system(connect: object, **more: object) -> System:
     return System(
-        name="way",
+        name="unsafe",
         topologies=("redis",),
         family="file",
         fence=None,
@@ -146,8 +170,12 @@ def _way(connect: object) -> System:
         source="this file",
         connect=connect,  # type: ignore[arg-type]
         outcomes={},
-        kind="none",
+        **more,  # type: ignore[arg-type]
     )
 
 
-CAREFUL, BLIND, FORGETFUL = _way(Careful), _way(Blind), _way(Forgetful)
+CAREFUL, BLIND, FORGETFUL = (_system(way, kind="none") for way in (Careful, Blind, Forgetful))
+# Of two permits: one that keeps to them, one that lets everybody in.
+SEMAPHORE, OPEN_DOOR = (
+    _system(lock, kind="semaphore", permits=PERMITS) for lock in (TwoAtATime, Everybody)
+)

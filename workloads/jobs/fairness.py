@@ -23,7 +23,7 @@ class Paced(Mutex):
 
     def begin(self, resource: Resource, key: str) -> int:
         """Its kind, so that it stands in the history."""
-        return SLOW if self.number % 2 else FAST
+        return SLOW if self.is_second else FAST
 
     def end(self, resource: Resource, key: str, thing: int, *, done: bool) -> None:
         """The pause of a slow one."""

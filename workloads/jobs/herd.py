@@ -13,7 +13,8 @@ WORKLOAD = Workload(
     job=lambda _: Mutex(),
     verdicts=("stale-holder", "lost-update"),
     parameters={},
-    pace=lambda _: {"hold_s": 0.02, "think_s": 0.0, "wait_s": 30.0},
+    # Little beside the herd: the requests to the servers are to be its own.
+    pace=lambda _: {"hold_s": 0.02, "think_s": 0.0, "wait_s": 30.0, "own_period_s": 1.0},
     shape={"clients": 100, "keys": 1},
     timed=False,
     patient=True,

@@ -49,7 +49,7 @@ class TwoLocks(Job):
         """Which of the pair is asked for first."""
         if key not in {"k0", "k1"}:
             return key
-        return "k1" if self._mixed and self.number % 2 else "k0"
+        return "k1" if self._mixed and self.is_second else "k0"
 
 
 WORKLOAD = Workload(

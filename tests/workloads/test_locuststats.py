@@ -1,0 +1,114 @@
+"""What Locust is told in batches: all of it, in order, and not much later."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import gevent
+import pytest
+
+from workloads.locuststats import LATE_S, LockOutcome, LocustStats
+
+# In a process of its own: Locust monkey-patches.
+BOTH_WAYS = """
+import json
+from locust.env import Environment
+from workloads.locuststats import LocustStats
+
+found = []
+for alone in (True, False):
+    environment = Environment()
+    environment.create_local_runner()
+    stats = LocustStats(environment, "redis-token", alone=alone)
+    for number in range(300):
+        f = "release" if number % 3 else "acquire"
+        stats.untold.append((f, number * 7, "not-held" if number % 50 == 1 else None))
+        if number % 70 == 0:
+            stats.flush()
+    stats.flush()
+    known = environment.stats
+    rows = [known.total, *(known.entries[key] for key in sorted(known.entries))]
+    fields = "name method num_requests num_failures total_response_time min_response_time"
+    found.append([
+        [getattr(row, field) for field in fields.split()]
+        + [row.max_response_time, sorted(row.response_times.items()), row.fail_ratio]
+        for row in rows
+    ] + [sorted(error.occurrences for error in known.errors.values())])
+print(json.dumps(found))
+"""
+PATIENCE_S = 500 * LATE_S
+
+
+class Listening:
+    """Locust's hook of request events, as far as it is used here."""
+
+    def __init__(self) -> None:
+        self.heard: list[dict[str, Any]] = []
+
+    def fire(self, **event: Any) -> None:
+        self.heard.append(event)
+
+
+@pytest.fixture
+def hook() -> Listening:
+    return Listening()
+
+
+@pytest.fixture
+def stats(hook: Listening) -> LocustStats:
+    environment: Any = SimpleNamespace(events=SimpleNamespace(request=hook))
+    return LocustStats(environment, "redis-token", alone=False)
+
+
+def test_everything_is_told_in_order(stats: LocustStats, hook: Listening) -> None:
+    for number in range(100):
+        stats.untold.append(("acquire", float(number), None))
+    stats.flush()
+    assert [event["response_time"] for event in hook.heard] == list(range(100))
+    assert {event["name"] for event in hook.heard} == {"redis-token"}
+
+
+def test_nobody_has_to_ask_for_it(stats: LocustStats, hook: Listening) -> None:
+    stats.untold.append(("release", 1.5, "not-held"))
+    end = time.monotonic() + PATIENCE_S
+    while not hook.heard and time.monotonic() < end:
+        gevent.sleep(LATE_S / 10)
+    (event,) = hook.heard
+    assert isinstance(event["exception"], LockOutcome)
+    assert str(event["exception"]) == "not-held"
+
+
+def test_a_listener_that_raises_loses_nothing_of_the_others(
+    stats: LocustStats, hook: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Locust's StopUser does, when a listener of somebody's own raises it."""
+    heard = hook.fire
+
+    def stop(**event: Any) -> None:
+        heard(**event)
+        if event["response_time"] == 1:
+            raise StopIteration
+
+    monkeypatch.setattr(hook, "fire", stop)
+    for number in range(4):
+        stats.untold.append(("acquire", float(number), None))
+    with pytest.raises(StopIteration):
+        stats.flush()
+    stats.flush()
+    assert [event["response_time"] for event in hook.heard] == [0, 1, 2, 3]
+
+
+def test_added_or_fired_the_statistics_are_the_same() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BOTH_WAYS], stdout=subprocess.PIPE, check=True, text=True
+    )
+    added, fired = json.loads(done.stdout)
+    assert added == fired
+    total, acquires, releases, errors = added
+    assert (total[2], acquires[2], releases[2]) == (300, 100, 200)
+    assert sum(errors) == total[3] == 6

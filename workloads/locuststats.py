@@ -1,0 +1,86 @@
+"""What Locust's own statistics are told of our operations: all of it, a little later.
+
+One at a time, between two waits for an answer, telling Locust costs a client some three times the
+CPU that it costs many in a row; so it is done every ``LATE_S``. Guarantees: every operation is told
+within some ``LATE_S``, and before its user has stopped. Does not guarantee the moment: Locust
+counts it when it is told.
+
+Under plain Locust each operation is a request event, because others may listen. A bench's worker is
+ours alone: there they are added to the statistics as Locust's master adds a worker's report, which
+comes to the same and costs half.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+import gevent
+
+if TYPE_CHECKING:
+    from locust.env import Environment
+    from locust.stats import StatsEntry
+
+# What a process does in that time is told in a millisecond, which none of its clients notices.
+LATE_S: Final = 0.05
+
+
+class LockOutcome(Exception):
+    """A refusal or an unknown outcome, as Locust's statistics list it."""
+
+
+class LocustStats:
+    """One per process; ``name`` is what its lines are called beside the kind of operation.
+    ``alone``: nobody else listens."""
+
+    def __init__(self, environment: Environment, name: str, *, alone: bool) -> None:
+        self._environment = environment
+        self._name = name
+        self._alone = alone
+        # What to append to (``workloads.client.Report``): a method would cost as much again.
+        self.untold: deque[tuple[str, float, str | None]] = deque()
+        gevent.spawn(self._tell_again_and_again)
+
+    def flush(self) -> None:
+        """Tells what was not told yet. Raises what a listener of Locust's may raise, such as
+        StopUser; the rest is told next time."""
+        if self._alone:
+            self._add()
+        else:
+            self._fire()
+
+    def _fire(self) -> None:
+        untold, request = self.untold, self._environment.events.request
+        while untold:
+            f, milliseconds, error = untold.popleft()
+            request.fire(  # type: ignore[no-untyped-call]
+                request_type=f,
+                name=self._name,
+                response_time=milliseconds,
+                response_length=0,
+                exception=None if error is None else LockOutcome(error),
+                context={},
+            )
+
+    def _add(self) -> None:
+        # Not above: it monkey-patches whoever imports it.
+        from locust.stats import StatsEntry
+
+        untold, stats, name = self.untold, self._environment.stats, self._name
+        batches: dict[str, StatsEntry] = {}
+        while untold:
+            f, milliseconds, error = untold.popleft()
+            batch = batches.get(f)
+            if batch is None:
+                batch = batches[f] = StatsEntry(stats, name, f)
+            batch.log(milliseconds, 0)  # type: ignore[arg-type]
+            if error is not None:
+                stats.log_error(f, name, LockOutcome(error))
+        for f, batch in batches.items():
+            stats.total.extend(batch)
+            stats.entries[name, f].extend(batch)
+
+    def _tell_again_and_again(self) -> None:
+        while True:
+            gevent.sleep(LATE_S)
+            self.flush()
