@@ -14,11 +14,12 @@ from typing import Final
 
 import numpy as np
 
+from checker.exclusion import DEFAULT_PERMITS
 from checker.measure import AIMED_ROLES, held_by, keys_with
-from checker.promises import FOREVER, Rows, by_key_and_time, link, promises, rows_of
+from checker.promises import FOREVER, Bools, Rows, by_key_and_time, link, promises, rows_of
 from checker.words import Case, describe, many
-from history.columns import History
-from history.op import NULL, F, Fault, Type
+from history.columns import History, Ints
+from history.op import NULL, F, Fault, Mode, Type
 from history.recorder import PROCESSES_PER_WORKER
 
 
@@ -52,6 +53,8 @@ def exposure(history: History) -> Exposure:
     ]
     if not answers:
         return Exposure(False, ("no fault declares what would have exposed the lock to it",))
+    if _semaphores(case).any():
+        answers.append(_full(case))
     return Exposure(all(met for met, _ in answers), tuple(reason for _, reason in answers))
 
 
@@ -97,7 +100,41 @@ def _aimed_acquires(case: Case, *types: Type) -> Rows:
     return rows[keys_with(history, AIMED_ROLES)[history.key[rows]]]
 
 
+def _permits(case: Case, key: int) -> int:
+    """How many may hold a key at once."""
+    named = case.history.object_of(case.history.keys[key])
+    return named.permits or DEFAULT_PERMITS if named.kind == "semaphore" else 1
+
+
+def _semaphores(case: Case) -> Bools:
+    """Which shared keys more than one may hold."""
+    several = [_permits(case, key) > 1 for key in range(len(case.history.keys))]
+    return np.array(several, np.bool_) & keys_with(case.history, AIMED_ROLES)
+
+
+def _at_once(case: Case, chosen: Rows, at_ns: Ints) -> Ints:
+    """How many of these promises were good at each of these times."""
+    start, end = case.promises.start[chosen], case.promises.end[chosen]
+    begun = np.searchsorted(np.sort(start), at_ns, side="right")
+    return begun - np.searchsorted(np.sort(end), at_ns, side="right")
+
+
+def _full(case: Case) -> Answer:
+    """Somebody asked while all permits of a semaphore were taken: else nobody could have been let
+    in who should not."""
+    history, held = case.history, case.promises
+    asked = rows_of(history, F.ACQUIRE)
+    count = 0
+    for key in np.flatnonzero(_semaphores(case)):
+        at_ns = history.invoke_ns[asked[history.key[asked] == key]]
+        there = _at_once(case, np.flatnonzero(held.key == key), at_ns)
+        count += int(np.count_nonzero(there >= _permits(case, int(key))))
+    return count > 0, f"{many(count, 'attempt')} found all permits taken"
+
+
 def _contention(case: Case) -> Answer:
+    if _semaphores(case).any():
+        return _full(case)
     history, held = case.history, case.promises
     granted = _aimed_acquires(case, Type.OK)
     processes = len(np.unique(history.process[granted]))
@@ -106,6 +143,9 @@ def _contention(case: Case) -> Answer:
     # Waited: asked for while the one who was granted the key before still held it.
     asked = history.invoke_ns[held.row[order[1:]]]
     waited = (held.key[order[1:]] == held.key[order[:-1]]) & (held.end[order[:-1]] > asked)
+    # Readers do not wait for each other.
+    reads = history.mode[held.row[order]] == Mode.READ
+    waited &= ~(reads[1:] & reads[:-1])
     count = int(np.count_nonzero(waited))
     return processes >= 2 and count > 0, (
         f"{many(len(granted), 'grant')} of shared keys to {many(processes, 'process')}, "
@@ -166,11 +206,16 @@ def _holder_frozen(case: Case, fault: Fault) -> Answer:
             & (held.start < thaw)
             & (history.process[held.row] // PROCESSES_PER_WORKER != _worker(fault))
         )
-        granted += bool(np.any(others))
+        rest = np.flatnonzero(others)
+        most = int(_at_once(case, rest, held.start[rest]).max(initial=0))
+        # As many as may hold it at once have to, or the frozen one took nobody's place.
+        permits = _permits(case, int(held.key[i]))
+        overtaken = len(rest) > 0 and (permits == 1 or most >= permits)
+        granted += overtaken
         # Nothing ends a hold without limit, so nobody is to be granted it; but they have to ask.
         asked = _between(case, rows_of(history, F.ACQUIRE), fault.begin_ns[0], thaw)
         endless = held.lease[i] >= FOREVER and _by_others(case, asked, i) > 0
-        if not np.any(others) and not endless:
+        if not overtaken and not endless:
             continue
         under = np.flatnonzero(links.acquire == held.row[i])
         after = (history.invoke_ns[under] >= thaw) | (
@@ -194,10 +239,12 @@ def _hold_across(case: Case, fault: Fault) -> Answer:
     ]
     attempts = 0
     begin, end = _span(fault)
+    asked = rows_of(history, F.ACQUIRE)
+    waiting_since = begin - _longest_wait(case, begin)
     for i in across:
-        asked = rows_of(history, F.ACQUIRE)
+        since = min(int(held.start[i]), waiting_since)
         attempts += _by_others(case, _between(case, asked, begin, end), i)
-        attempts += _by_others(case, _lost_in(case, asked, int(held.start[i]), begin), i)
+        attempts += _by_others(case, _lost_in(case, asked, since, begin), i)
     return attempts > 0, (
         f"{many(len(across), 'hold')} lasted beyond the beginning of the fault, "
         f"{many(attempts, 'attempt')} by others on those keys during it"
@@ -408,12 +455,25 @@ def _between(case: Case, rows: Rows, begin: int, end: int) -> Rows:
     return under_way
 
 
-def _lost_in(case: Case, rows: Rows, granted: int, begin: int) -> Rows:
-    """Operations that were asked for under a promise, before the fault began, and never answered:
-    the fault took their answer."""
+def _lost_in(case: Case, rows: Rows, since: int, begin: int) -> Rows:
+    """Operations that were asked for since a time before the fault began, and never answered: the
+    fault took their answer."""
     invoked, completed = case.history.invoke_ns[rows], case.history.complete_ns[rows]
-    lost: Rows = rows[(completed == NULL) & (invoked >= granted) & (invoked < begin)]
+    lost: Rows = rows[(completed == NULL) & (invoked >= since) & (invoked < begin)]
     return lost
+
+
+def _longest_wait(case: Case, begin: int) -> int:
+    """How long clients wait for an answer when there is one: the longest acquire that was answered
+    before the fault, and after the one before it. Who had waited for less and got no answer was
+    still waiting as the fault began. (go-redis waits through a pause of 6 s, whatever the
+    limit.)"""
+    history = case.history
+    healed = [f.heal_ns[1] for f in history.faults if f.heal_ns and f.begin_ns[0] < begin]
+    answered = rows_of(history, F.ACQUIRE, Type.OK, Type.FAIL)
+    invoked, completed = history.invoke_ns[answered], history.complete_ns[answered]
+    normal = (invoked >= max(healed, default=0)) & (completed < begin)
+    return int(np.max((completed - invoked)[normal], initial=0))
 
 
 def _by_others(case: Case, rows: Rows, promise: int) -> int:

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from checker.jobs import applied, applied_ns, places, things, units
+from checker.jobs import applied, applied_ns, lost_rows, places, things, units, visits
 from checker.measure import keys_with
 from checker.promises import FOREVER, Bools, Rows, failed_with, rows_of
 from checker.words import Case
@@ -68,6 +68,12 @@ def _effects(case: Case, keys: Bools) -> dict[str, object]:
     return {"effects": len(rows), "things": different, "repeated": len(rows) - different}
 
 
+def _payment(case: Case, keys: Bools) -> dict[str, object]:
+    """``lost``: confirmed and never charged; None where nobody knows."""
+    lost = lost_rows(case.history, keys)
+    return {**_effects(case, keys), "lost": None if lost is None else len(lost)}
+
+
 def _rate_limit(case: Case, keys: Bools) -> dict[str, object]:
     history = case.history
     rows = applied(history, keys, F.EFFECT)
@@ -81,7 +87,11 @@ def _rate_limit(case: Case, keys: Bools) -> dict[str, object]:
 
 
 def _gate(case: Case, keys: Bools) -> dict[str, object]:
-    return {"visits": len(applied(case.history, keys, F.EFFECT)) // 2}
+    found = list(visits(case.history, keys))
+    return {
+        "visits": sum(len(of_key.rows) for of_key in found),
+        "most_inside": max((of_key.most for of_key in found), default=0),
+    }
 
 
 def _leader(case: Case, keys: Bools) -> dict[str, object]:
@@ -190,7 +200,7 @@ def _distinct(key: Ids, value: Ints) -> int:
 
 SUMMARY_OF: Final[Mapping[str, Callable[[Case, Bools], dict[str, object]]]] = {
     "inventory": _inventory,
-    "payment": _effects,
+    "payment": _payment,
     "cron": _effects,
     "leader": _leader,
     "rate-limit": _rate_limit,

@@ -19,7 +19,8 @@ states with the same number of units left therefore sell the same unit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -155,23 +156,36 @@ def done_twice(case: Case, keys: Bools, *, noun: str, done: str) -> Verdict | No
 def lost_charge(case: Case, keys: Bools) -> Verdict | None:
     """Absent when no payment was confirmed."""
     history = case.history
-    jobs = rows_of(history, F.JOB, Type.OK)
-    jobs = jobs[keys[history.key[jobs]] & (history.version[jobs] != NULL)]
-    if len(jobs) == 0:
+    confirmed = _confirmed(history, keys)
+    if not len(confirmed):
         return None
-    rows = things(history, keys)
-    if not np.any(history.f[rows] == F.FOUND) and not np.any(history.applied_ns[rows] != NULL):
+    lost = lost_rows(history, keys)
+    if lost is None:
         return Verdict("unknown", "nobody looked into the store after the load")
-    charged = set(zip(history.key[rows].tolist(), history.version[rows].tolist(), strict=True))
-    lost = [row for row in jobs.tolist() if (history.key[row], history.version[row]) not in charged]
-    if not lost:
-        return Verdict("valid", f"{many(len(jobs), 'payment')} confirmed, all of them charged")
-    row = lost[0]
+    if not len(lost):
+        return Verdict("valid", f"{many(len(confirmed), 'payment')} confirmed, all of them charged")
+    row = int(lost[0])
     reason = (
         f"payment {int(history.version[row])} of {case.key(row)} was confirmed to {case.name(row)} "
-        f"and never charged; {len(lost)} of {many(len(jobs), 'confirmed payment')} are lost"
+        f"and never charged; {len(lost)} of {many(len(confirmed), 'confirmed payment')} are lost"
     )
-    return _invalid(case, reason, np.array(lost[:EVIDENCE_MAX], np.intp))
+    return _invalid(case, reason, lost[:EVIDENCE_MAX])
+
+
+def lost_rows(history: History, keys: Bools) -> Rows | None:
+    """The jobs that were confirmed and never done; None where nobody knows what was done."""
+    confirmed, rows = _confirmed(history, keys), things(history, keys)
+    if not np.any(history.f[rows] == F.FOUND) and not np.any(history.applied_ns[rows] != NULL):
+        return None
+    charged = set(zip(history.key[rows].tolist(), history.version[rows].tolist(), strict=True))
+    lost = [r for r in confirmed.tolist() if (history.key[r], history.version[r]) not in charged]
+    return np.array(lost, np.intp)
+
+
+def _confirmed(history: History, keys: Bools) -> Rows:
+    jobs = rows_of(history, F.JOB, Type.OK)
+    confirmed: Rows = jobs[keys[history.key[jobs]] & (history.version[jobs] != NULL)]
+    return confirmed
 
 
 def two_leaders(case: Case, keys: Bools) -> Verdict | None:
@@ -227,39 +241,58 @@ def rate_exceeded(case: Case, keys: Bools) -> Verdict | None:
 
 
 def over_capacity(case: Case, keys: Bools) -> Verdict | None:
-    """Absent when nobody was inside. Inside is who has entered and not left: from a hold's first
-    effect to its last."""
-    history = case.history
+    """Absent when nobody was inside."""
+    all_visits = list(visits(case.history, keys))
+    if not all_visits:
+        return None
+    for found in all_visits:
+        if found.most > found.permits:
+            worst = int(np.argmax(found.inside))
+            there = (found.entered <= found.entered[worst]) & (found.left > found.entered[worst])
+            entering = found.rows[there]
+            reason = (
+                f"{found.most} were inside {case.key(int(entering[0]))}, which has "
+                f"{many(found.permits, 'permit')}"
+            )
+            return _invalid(case, reason, entering)
+    count = sum(len(found.rows) for found in all_visits)
+    return Verdict("valid", f"{many(count, 'visit')}, never more inside than permitted")
+
+
+@dataclass(frozen=True, eq=False)
+class Visits:
+    """Of one key, one entry a hold: inside is who has entered and not left, from a hold's first
+    effect to its last. ``inside`` counts those who were there when it entered, itself included; it
+    is 0 for a hold of which nobody saw the end."""
+
+    rows: Rows
+    entered: Ints
+    left: Ints
+    inside: Ints
+    permits: int
+
+    @property
+    def most(self) -> int:
+        """How many were inside at one time."""
+        return int(self.inside.max(initial=0))
+
+
+def visits(history: History, keys: Bools) -> Iterator[Visits]:
+    """Key by key."""
     rows = applied(history, keys, F.EFFECT)
     rows = rows[history.hold[rows] != NULL]
-    if len(rows) == 0:
-        return None
     at = applied_ns(history, rows)
-    visits, found = 0, None
-    for key in (places := ByKey(history.key[rows])).present():
-        permits = history.object_of(history.keys[key]).permits or 1
+    for key in (places := ByKey(history.key[rows])).present() if len(rows) else ():
         mine = places[key]
-        _, first, counts = np.unique(
-            history.hold[rows[mine]], return_index=True, return_counts=True
-        )
-        last = np.zeros(len(first), np.intp)
-        place = {int(hold): i for i, hold in enumerate(history.hold[rows[mine[first]]])}
-        for position, row in enumerate(rows[mine].tolist()):
-            last[place[int(history.hold[row])]] = position
+        hold = history.hold[rows[mine]]
+        _, first, counts = np.unique(hold, return_index=True, return_counts=True)
+        last = len(hold) - 1 - np.unique(hold[::-1], return_index=True)[1]
         entered, left = at[mine[first]], at[mine[last]]
-        visits += len(first)
         inside = np.searchsorted(np.sort(entered), entered, side="right") - np.searchsorted(
             np.sort(left), entered, side="right"
         )
-        if found is None and np.any((inside > permits) & (counts > 1)):
-            worst = int(np.argmax(np.where(counts > 1, inside, 0)))
-            there = (entered <= entered[worst]) & (left > entered[worst])
-            found = rows[mine[first[there]]], int(inside[worst]), permits
-    if found is None:
-        return Verdict("valid", f"{many(visits, 'visit')}, never more inside than permitted")
-    entering, most, permits = found
-    reason = f"{most} were inside {case.key(int(entering[0]))}, which has {many(permits, 'permit')}"
-    return _invalid(case, reason, entering)
+        permits = history.object_of(history.keys[key]).permits or 1
+        yield Visits(rows[mine[first]], entered, left, np.where(counts > 1, inside, 0), permits)
 
 
 def _repeated(key: Ids, value: Ints) -> Rows:

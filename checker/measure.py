@@ -169,7 +169,8 @@ def _waiters(history: History, key: int, but: int, after_ns: int) -> int:
 
 def _fairness(history: History, acquires: Rows, granted: Rows) -> dict[str, object]:
     """``overtaken``: the share of grants that somebody who asked later got before. Jain's index is
-    1 when all who asked got equally many grants and 1/n when one got all."""
+    1 when all who asked got equally many grants and 1/n when one got all. ``unserved`` asked and
+    got nothing, ``starved`` asked several times."""
     waits = (history.complete_ns[granted] - history.invoke_ns[granted]) / NS
     order = granted[by_key_and_time(history.key[granted], history.complete_ns[granted])]
     latest, _ = running_max(history.key[order], history.invoke_ns[order])
@@ -183,6 +184,7 @@ def _fairness(history: History, acquires: Rows, granted: Rows) -> dict[str, obje
         "overtaken": overtaken / len(granted),
         "jain": float(got.sum() ** 2 / (len(got) * np.sum(got.astype(float) ** 2))),
         "clients": len(clients),
+        "unserved": int(np.count_nonzero(got == 0)),
         "starved": int(np.count_nonzero((got == 0) & (tries >= STARVED_TRIES))),
     }
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from checker.exposure import exposure
-from history.op import F
+from history.op import F, Mode
 from history.recorder import PROCESSES_PER_WORKER
 from tests.checker.scenes import Scene, ns
 
@@ -31,6 +31,13 @@ def test_without_a_fault_somebody_must_have_waited() -> None:
     assert not seen(alone)
     contended = shared(Scene()).acquire(1, 0, 1).release(1, 2, 3).acquire(2, 1.5, 5)
     assert seen(contended)
+
+
+@pytest.mark.parametrize(("second", "exposed"), [(Mode.WRITE, True), (Mode.READ, False)])
+def test_readers_alone_expose_nothing(second: Mode, exposed: bool) -> None:
+    scene = Scene().kind("read-write", role="contended")
+    scene.acquire(1, 0, 1, mode=Mode.READ).release(1, 2, 3).acquire(2, 1.5, 2.5, mode=second)
+    assert seen(scene) is exposed
 
 
 def test_a_foreign_history_has_no_minimum() -> None:
@@ -102,6 +109,33 @@ def test_holder_frozen() -> None:
     assert not seen(held_nothing)
 
 
+@pytest.mark.parametrize(("rivals", "exposed"), [(2, True), (1, False)])
+def test_a_semaphore_is_overtaken_when_all_its_permits_are_taken_again(
+    rivals: int, exposed: bool
+) -> None:
+    """With one rival there is room for both all the time: nothing wrong could have happened."""
+    scene = Scene().kind("semaphore", role="aimed", permits=2)
+    scene.acquire(VICTIM, 0, 1, until=4).fault("client-pause", 2, 10, "holder-frozen", worker=5)
+    for rival in range(rivals):
+        scene.acquire(OTHER + rival, 5 + rival, 5.5 + rival, until=9).release(OTHER + rival, 8, 8.5)
+    # Somebody found both permits taken before the fault, so that is not what decides here.
+    scene.acquire(7, 0.5, 0.6, until=1.9).acquire(8, 1.5, 1.7, "fail", error="held", hold="x")
+    assert seen(scene.release(VICTIM, 11, 12)) is exposed
+
+
+@pytest.mark.parametrize(("holders", "exposed"), [(2, True), (1, False)])
+def test_a_semaphore_with_room_for_everybody_exposes_nothing(holders: int, exposed: bool) -> None:
+    scene = Scene().kind("semaphore", role="contended", permits=2)
+    for client in range(holders):
+        scene.acquire(client, 0, 1).release(client, 5, 6)
+    assert seen(scene.acquire(9, 2, 3 if holders < 2 else 7)) is exposed
+    faulty = Scene().kind("semaphore", role="contended", permits=2)
+    for client in range(holders):
+        faulty.acquire(client, 0, 1).release(client, 5, 6)
+    faulty.acquire(9, 2, 3 if holders < 2 else 7)
+    assert seen(faulty.fault("pause", 1.5, 4, "attempts-during")) is exposed
+
+
 def test_a_frozen_hold_without_a_limit_only_has_to_be_asked_for() -> None:
     """Nobody may be granted it, so a grant cannot be the condition."""
 
@@ -131,6 +165,23 @@ def test_an_unknown_from_before_the_fault_is_no_attempt_during_it() -> None:
     assert seen(lost.fault("partition-drop", 3, 7, "hold-across"))
     waiting = shared(Scene()).acquire(1, 0, 1, until=9).acquire(OTHER, 0.1, 8, "fail")
     assert seen(waiting.fault("partition-drop", 3, 7, "hold-across"))
+
+
+@pytest.mark.parametrize(("asked", "exposed"), [(1.5, True), (0.5, False)])
+def test_who_waits_no_longer_than_others_had_to_is_still_waiting(
+    asked: float, exposed: bool
+) -> None:
+    """An answer took up to 2 s before the fault; this one never came, and was asked for before the
+    promise was given."""
+    scene = shared(Scene()).acquire(3, 0, 2, "fail").acquire(1, 2, 2.1, until=9)
+    scene.acquire(OTHER, asked, None, "info").fault("partition-drop", 3, 7, "hold-across")
+    assert seen(scene) is exposed
+
+
+def test_how_long_others_wait_is_measured_without_the_fault_before() -> None:
+    scene = shared(Scene()).acquire(3, 0, 5, "fail").fault("pause", 1, 4)
+    scene.acquire(OTHER, 6, None, "info").acquire(1, 7, 7.1, until=15)
+    assert not seen(scene.fault("partition-drop", 9, 12, "hold-across"))
 
 
 def test_the_holders_own_retry_is_no_attempt_by_others() -> None:

@@ -84,6 +84,9 @@ def test_charges() -> None:
     assert "charge 1 of k0 was done by client 1 at" in found.reason
     confirmed(paid, 9, 12, 5)
     assert result(paid, "lost-charge") == "invalid"
+    jobs = check(paid.history()).measurements["jobs"]
+    assert isinstance(jobs, dict)
+    assert jobs["payment"]["lost"] == 1
 
 
 def test_the_same_order_of_another_account_is_another_charge() -> None:
@@ -132,6 +135,12 @@ def test_more_inside_than_permitted(third: float, expected: str) -> None:
         effect(gate, client, enters, 1)
         effect(gate, client, leaves, 2)
     assert result(gate, "over-capacity") == expected
+    jobs = check(gate.history()).measurements["jobs"]
+    assert isinstance(jobs, dict)
+    assert jobs["gate"] == jobs["gate"] | {
+        "visits": 3,
+        "most_inside": 3 if expected == "invalid" else 2,
+    }
 
 
 def test_stale_charges_are_scored_under_every_policy() -> None:

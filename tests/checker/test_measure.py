@@ -60,7 +60,11 @@ def test_fairness() -> None:
     found = measured(scene)["fairness"]
     assert found["overtaken"] == pytest.approx(1 / 3)
     assert found["jain"] == pytest.approx(9 / (3 * 5))
-    assert found["starved"] == 1
+    assert found["starved"] == found["unserved"] == 1
+    scene.acquire(4, 2, 2.5, "fail", error="gave-up", hold="e")
+    found = measured(scene)["fairness"]
+    assert (found["starved"], found["unserved"]) == (1, 2), "once is no starving"
+    assert found["overtaken"] == pytest.approx(1 / 3)
     assert found["wait_s"]["max"] == pytest.approx(9)
     assert found["wait_s"]["p99"] is None
 
