@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 
 from bench import interruption, plan, suites
-from bench.errors import BAD_INPUT, BadInput, Ending, Unfit
+from bench.errors import BAD_INPUT, BadInput, Unfit
 from bench.usable import Refused
 
 if TYPE_CHECKING:
@@ -459,7 +459,12 @@ def _ramp(cases: list[plan.Case], p99_ms: float, as_json: bool) -> NoReturn:
     ramps, done = [], []
     for case in cases:
         found, played = _uninterrupted(
-            lambda: ramp.ramp(case, p99_ms, lambda one, name: run_cases(one, name, console))  # noqa: B023
+            lambda: ramp.ramp(
+                case,  # noqa: B023
+                p99_ms,
+                lambda one, name: run_cases(one, name, console),
+                lambda step: ramp.say_step(case, step, console),  # noqa: B023
+            )
         )
         ramps.append(found)
         done += played
@@ -468,7 +473,7 @@ def _ramp(cases: list[plan.Case], p99_ms: float, as_json: bool) -> NoReturn:
         print(json.dumps(results, indent=1))
     else:
         ramp.say(ramps, console)
-    raise Done(Ending.worst([finished.ending for finished in done]).code)
+    raise Done(ramp.ending_of(done).code)
 
 
 def _replay(folder: Path, times: int, shrink: bool, as_json: bool) -> NoReturn:

@@ -33,6 +33,8 @@ FOLLOWS = {
 }
 # What a holder does whose work outlasts its lease: it comes too late.
 TOO_LATE = "client-pause"
+# The word for a case without a fault whose load did not take place.
+NOT_AS_ASKED = "not as asked"
 MAY = ("breaks", "may-break")
 LOOSEST_FIRST = (*MAY, "holds", "n/a")
 
@@ -110,13 +112,15 @@ def judge(
     exposure: str,
     failure: str | None,
     unable: str | None = None,
+    short: str | None = None,
     shown_before: frozenset[str] = frozenset(),
     required: Collection[str] = VERDICTS,
 ) -> Judgement:
     """``observed`` maps verdict → valid, invalid or unknown. ``failure`` says why the case itself
-    failed, ``unable`` why it could not run at all (see ``bench.usable``). ``shown_before`` are
-    breaks that an earlier try of the same case showed. ``required`` are the verdicts that the load
-    gives reason to reach, unless they are not applicable."""
+    failed, ``unable`` why it could not run at all (see ``bench.usable``), ``short`` what of the
+    load that was asked for did not take place (``bench.watch``). ``shown_before`` are breaks that
+    an earlier try of the same case showed. ``required`` are the verdicts that the load gives reason
+    to reach, unless they are not applicable."""
     broken = [v for v, result in observed.items() if result == "invalid"]
     worse = [v for v in broken if not expected.excuses(v, broken)]
     if worse:
@@ -136,6 +140,8 @@ def judge(
             "did not show",
             f"{', '.join(missing)}: had to break and did not ({exposure})",
         )
+    if short is not None:
+        return Judgement(Ending.INCONCLUSIVE, NOT_AS_ASKED, short)
     if not exposed:
         return Judgement(Ending.INCONCLUSIVE, "not exposed", exposure)
     undecided = [

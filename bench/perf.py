@@ -31,7 +31,7 @@ from workloads.load import ENVIRONMENT, WORKER_ENVIRONMENT, Load
 
 RECORD_ROUNDS, RECORDS = 9, 100_000
 STARTS = 5
-PAIRS, CYCLES = 10, 150
+PAIRS, TURNS = 20, 8
 
 
 def main() -> None:
@@ -115,7 +115,7 @@ def _ratios(lock: str, folder: Path, nodes: Sequence[tuple[str, int]]) -> list[f
             master_port=fleet.master_port,
         ).save(fleet.load_file)
         measured = subprocess.run(
-            [sys.executable, "-m", "workloads.cost", str(PAIRS), str(CYCLES)],
+            [sys.executable, "-m", "workloads.cost", str(PAIRS), str(TURNS)],
             env=os.environ | {ENVIRONMENT: str(fleet.load_file), WORKER_ENVIRONMENT: "0"},
             stdout=subprocess.PIPE,
             check=True,

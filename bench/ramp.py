@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.errors import BadInput, Ending
+from bench.judge import NOT_AS_ASKED
 from bench.plan import FLOOR_S, OWN_SHARE, Case, find_workload, resolve
 from bench.suite import Finished
 from nemesis.registry import NONE
@@ -50,7 +51,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Ramp:
-    """``rate``: the highest that was kept, None if none was. ``limit``: what stopped it above."""
+    """``rate``: the highest that was kept, None if none was. ``limit``: what stopped it above, at
+    ``limit_rate``, the lowest that was not kept; None if no higher rate was tried."""
 
     lock: str
     workload: str
@@ -58,7 +60,11 @@ class Ramp:
     rate: float | None
     p99_ms: float | None
     limit: str
+    limit_rate: float | None
     steps: tuple[Step, ...]
+    clients: int
+    keys: int
+    hold_ms: float
 
 
 def check(case: Case) -> None:
@@ -86,8 +92,10 @@ def at_rate(case: Case, rate: float) -> Case:
     )
 
 
-def ramp(case: Case, bound_ms: float, run: Runner) -> tuple[Ramp, list[Finished]]:
-    """Plays step after step."""
+def ramp(
+    case: Case, bound_ms: float, run: Runner, tell: Callable[[Step], None]
+) -> tuple[Ramp, list[Finished]]:
+    """Plays step after step, and tells each."""
     done: list[Finished] = []
     steps: list[Step] = []
 
@@ -95,6 +103,7 @@ def ramp(case: Case, bound_ms: float, run: Runner) -> tuple[Ramp, list[Finished]
         finished = run([at_rate(case, rate)], f"ramp-{case.system.name}-{rate:g}")
         done.append(finished)
         steps.append(step_of(rate, bound_ms, finished.results["cases"][0]))
+        tell(steps[-1])
         return steps[-1].kept
 
     rate = FIRST_RATE
@@ -113,15 +122,19 @@ def ramp(case: Case, bound_ms: float, run: Runner) -> tuple[Ramp, list[Finished]
         good = {step.rate for step in steps if step.kept}
     best = max((step for step in steps if step.kept), key=lambda step: step.rate, default=None)
     above = [s for s in steps if not s.kept and (best is None or s.rate > best.rate)]
-    limit = min(above, key=lambda step: step.rate).why if above else "no higher rate was tried"
+    first = min(above, key=lambda step: step.rate, default=None)
     found = Ramp(
         lock=case.system.name,
         workload=case.workload,
         bound_ms=bound_ms,
         rate=None if best is None else best.rate,
         p99_ms=None if best is None else best.p99_ms,
-        limit=limit,
+        limit="no higher rate was tried" if first is None else first.why,
+        limit_rate=None if first is None else first.rate,
         steps=tuple(steps),
+        clients=at_rate(case, FIRST_RATE).clients,
+        keys=case.keys,
+        hold_ms=1e3 * case.pace.hold_s,
     )
     return found, done
 
@@ -147,19 +160,51 @@ def results(ramps: list[Ramp], done: list[Finished]) -> dict[str, Any]:
     return {
         "ramps": [asdict(found) for found in ramps],
         "cases": [case for finished in done for case in finished.results["cases"]],
-        "ending": Ending.worst([finished.ending for finished in done]).word,
+        "ending": ending_of(done).word,
     }
+
+
+def ending_of(done: list[Finished]) -> Ending:
+    """The worst of all steps. That some rate was more than could be served is what a ramp is for;
+    if every rate was, nothing was found."""
+    return Ending.worst(
+        [
+            finished.ending
+            for finished in done
+            if finished.results["cases"][0]["judgement"] != NOT_AS_ASKED
+        ]
+    )
+
+
+def say_step(case: Case, step: Step, console: Console) -> None:
+    """One line, as soon as it is known."""
+    p99 = "no p99" if step.p99_ms is None else f"p99 {step.p99_ms:.3g} ms"
+    how = f"kept, {p99}" if step.kept else f"not kept: {step.why}"
+    console.print(f"{case.system.name} at {_per_s(step.rate)}: {how}", highlight=False)
 
 
 def say(ramps: list[Ramp], console: Console) -> None:
     """One line a lock."""
-    table = Table("lock", "highest rate", "p99 there", "stopped by", title_justify="left")
+    table = Table("lock", "highest rate", "p99 there", "stopped at", "by", title_justify="left")
     table.title = f"Arrivals per second with a p99 of at most {ramps[0].bound_ms:g} ms"
+    load = ramps[0]
+    table.caption = (
+        f"{load.clients} clients share {load.keys} keys, each held for {load.hold_ms:g} ms: with "
+        "more --keys there is less to wait for. "
+        "p99 of the time from a job's intended start to its grant (of a job without a lock: to its "
+        "end). Every step is a run of its own."
+    )
+    table.caption_justify = "left"
     for found in ramps:
         table.add_row(
             found.lock,
-            "none was kept" if found.rate is None else f"{found.rate:,.0f}/s",
+            "none was kept" if found.rate is None else _per_s(found.rate),
             "" if found.p99_ms is None else f"{found.p99_ms:.3g} ms",
+            "" if found.limit_rate is None else _per_s(found.limit_rate),
             found.limit,
         )
     console.print(table)
+
+
+def _per_s(rate: float) -> str:
+    return f"{rate:,.0f}/s"

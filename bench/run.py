@@ -20,7 +20,13 @@ from bench.footprint import Meter, Reading, footprint
 from bench.judge import AT_THE_RESOURCE, judge
 from bench.plan import PUBLISHED, WORKERS, Case, expected_of, find_workload, topology_of
 from bench.progress import Progress
-from bench.usable import nothing_worked, why_unusable, without_load
+from bench.usable import (
+    nothing_worked,
+    told_the_idle,
+    turned_away,
+    why_unusable,
+    without_load,
+)
 from bench.watch import generator_health
 from checker.check import check
 from checker.exposure import Exposure, exposure
@@ -269,7 +275,8 @@ def load_of(
         keys=case.keys,
         clients=case.clients,
         solo=extras,
-        rivals=extras,
+        # More than have room in a semaphore beside the victim.
+        rivals=max(extras, (case.system.permits or 0) + 1) if extras else 0,
         workers=WORKERS,
         phases=phases,
         pace=case.pace,
@@ -324,6 +331,7 @@ def _document(
         "folder": folder.name,
     }
     report: Report | None = None
+    short: str | None = None
     seen = Exposure(False, ("the load did not run",))
     if scene.start_ns is not None and scene.load is not None:
         history = read_recording(folder / "history")
@@ -333,6 +341,11 @@ def _document(
         if scene.unable is not None:
             seen = Exposure(False, (scene.unable,))
         document |= _numbers(scene, history)
+        if failure is not None:
+            # What was seen of a load that did not last as long as its phases is no number.
+            document["numbers"] = "void"
+            scene.before_ns = {}
+        short = _short(case, document, history)
         spans = {"own": (OWN, CONTENDED), "contended": (CONTENDED, END)}
         document["footprint"] = footprint(scene.readings, spans, history)
         document |= report.to_json()
@@ -345,6 +358,7 @@ def _document(
         exposure="; ".join(seen.reasons),
         failure=failure,
         unable=scene.unable,
+        short=short,
         shown_before=shown_before,
         required=_required(case),
     )
@@ -365,10 +379,25 @@ def _document(
     }
 
 
+def _short(case: Case, document: Mapping[str, Any], history: History) -> str | None:
+    """What of the load did not take place. Under a fault and in the published experiment that is
+    part of what is looked at."""
+    generator = document["generator"]
+    if case.injections or case.workload == PUBLISHED or not generator["short"]:
+        return None
+    why = list(generator["short"])
+    if any(worker["idle_users"] for worker in generator["workers"]):
+        why.append(f"who was never granted was told: {told_the_idle(history) or 'nothing'}")
+    return "; ".join(why)
+
+
 def _required(case: Case) -> tuple[str, ...]:
-    """What the lock is always judged by, and what the workload gives reason to reach."""
+    """What the lock is always judged by, and what the workload gives reason to reach. Who holds on
+    for longer than the lease may have nothing left to release."""
     asked = find_workload(case.workload)
-    lock_alone = tuple(v for v in VERDICTS if v not in AT_THE_RESOURCE)
+    late = asked.workload.outlasts(asked.options)
+    beside = (*AT_THE_RESOURCE, "wrong-release") if late else AT_THE_RESOURCE
+    lock_alone = tuple(v for v in VERDICTS if v not in beside)
     return (*lock_alone, *asked.workload.verdicts)
 
 
@@ -385,6 +414,8 @@ def _numbers(scene: _Scene, history: History) -> dict[str, object]:
     own_end = floor_end + int(1e9 * phases.own_s)
     end = own_end + int(1e9 * phases.contended_s)
     patient = find_workload(scene.case.workload).workload.patient
+    if not scene.case.injections and turned_away(history):
+        patient = False
     health = generator_health(
         folder / "logs", scene.faults, (floor_end, end), WORKERS + 1, patient=patient
     )

@@ -47,6 +47,9 @@ QUOTED: Final = "<!-- what the checker says -->"
 QUOTED_END: Final = "<!-- end -->"
 LISTED: Final = "<!-- the pages -->"
 KINDS: Final = ("documented-limit", "defect", "control")
+# No promise is broken, so the checker has nothing to say: a claim that was tried in vain, and what
+# only costs.
+WITHOUT_HISTORY: Final = ("refuted", "cost")
 TIMES: Final = (
     "invoke_ns",
     "intended_ns",
@@ -60,9 +63,10 @@ OPERATIONS_MAX: Final = 60
 
 @dataclass(frozen=True)
 class Page:
-    """One defect. ``histories`` maps a file in the same folder to the verdict that it breaks;
-    ``shown`` is in how many of ``runs`` independent runs of ``command`` it showed; ``script`` is a
-    program in the same folder that shows it without Lockbench, or empty."""
+    """One defect. ``histories`` maps a file in the same folder to the verdict that it breaks; it is
+    empty for a claim that was refuted and for what only costs. ``shown`` is in how many of ``runs``
+    independent runs of ``command`` it showed; ``script`` is a program in the same folder that shows
+    it without Lockbench, or empty."""
 
     id: str
     title: str
@@ -118,12 +122,14 @@ def _fault(made: Page, path: Path) -> str | None:
         return "shown and runs are whole numbers, histories is a table of file = verdict"
     if made.id != path.stem:
         return f"its id is {made.id}"
-    if made.kind not in KINDS:
-        return f"its kind is {made.kind}, not one of {', '.join(KINDS)}"
-    if not 0 < made.shown <= made.runs:
+    if made.kind not in (*KINDS, *WITHOUT_HISTORY):
+        return f"its kind is {made.kind}, not one of {', '.join((*KINDS, *WITHOUT_HISTORY))}"
+    if not 0 <= made.shown <= made.runs or (made.shown == 0) != (made.kind == "refuted"):
         return f"it showed {made.shown} times in {made.runs} runs"
-    if not (made.source.strip() and made.versions.strip() and made.locks and made.histories):
-        return "source, versions, locks and histories must not be empty"
+    if not (made.source.strip() and made.versions.strip() and made.locks):
+        return "source, versions and locks must not be empty"
+    if bool(made.histories) == (made.kind in WITHOUT_HISTORY):
+        return "histories must not be empty, or must be where nothing is broken"
     named = [*made.histories, made.script] if made.script else [*made.histories]
     missing = [name for name in named if not (path.parent / name).is_file()]
     return f"{', '.join(missing)} is missing beside it" if missing else None
@@ -141,7 +147,10 @@ def misjudged(made: Page, folder: Path = FOLDER) -> list[str]:
 
 
 def quotation(made: Page, folder: Path = FOLDER) -> str:
-    """What the checker says of a page's histories about the verdict that each breaks."""
+    """What the checker says of a page's histories about the verdict that each breaks; nothing
+    without any."""
+    if not made.histories:
+        return ""
     blocks = []
     for name, verdict in made.histories.items():
         said = explained(verdict, check(read_jsonl(folder / name)).verdicts[verdict])
@@ -150,8 +159,9 @@ def quotation(made: Page, folder: Path = FOLDER) -> str:
 
 
 def with_quotation(text: str, quoted: str) -> str:
-    """A page's text with what stands between the marks replaced. Raises BadPage without marks."""
-    return _between(text, QUOTED, quoted)
+    """A page's text with what stands between the marks replaced. Raises BadPage without marks,
+    which a page needs that has something to quote."""
+    return text if not quoted else _between(text, QUOTED, quoted)
 
 
 def with_list(text: str, found: Sequence[Page]) -> str:
@@ -161,7 +171,7 @@ def with_list(text: str, found: Sequence[Page]) -> str:
         script = f", [script]({made.script})" if made.script else ""
         rows.append(
             f"| [{made.title}]({made.id}.md){script} | {', '.join(made.locks)} | {made.fault} | "
-            f"{', '.join(made.verdicts)} | {made.kind} | {made.shown} of {made.runs} |"
+            f"{', '.join(made.verdicts) or '-'} | {made.kind} | {made.shown} of {made.runs} |"
         )
     return _between(text, LISTED, "\n" + "\n".join(rows) + "\n\n")
 

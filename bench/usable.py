@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from history.columns import History
 from history.op import F, Type
@@ -80,7 +81,26 @@ def nothing_worked(history: History, until_ns: int) -> str | None:
         asked = early & (history.f == f)
         if not asked.any() or (asked & (history.type == Type.OK)).any():
             continue
-        said = history.error[asked & (history.error >= 0)]
-        most = history.errors[int(np.bincount(said).argmax())] if len(said) else "no answer came"
+        most = _most_said(history, asked) or "no answer came"
         return f"{what} in {int(asked.sum())} tries before any fault: {most}"
     return None
+
+
+def told_the_idle(history: History) -> str | None:
+    """What clients that were never granted anything were told most often; None: nothing."""
+    asked = history.f == F.ACQUIRE
+    granted = np.unique(history.process[asked & (history.type == Type.OK)])
+    return _most_said(history, asked & ~np.isin(history.process, granted))
+
+
+def turned_away(history: History) -> bool:
+    """Whether anybody was refused at the door, as by a full server: who is idle then was not just
+    waiting for the lock. Who asks until its wait is over shows it only if that ends."""
+    refused = history.error[(history.f == F.ACQUIRE) & (history.type == Type.FAIL)]
+    told = (history.errors[error] for error in np.unique(refused[refused >= 0]))
+    return any(error.removeprefix("gave-up: ").startswith("no-effect") for error in told)
+
+
+def _most_said(history: History, rows: NDArray[np.bool_]) -> str | None:
+    said = history.error[rows & (history.error >= 0)]
+    return history.errors[int(np.bincount(said).argmax())] if len(said) else None

@@ -4,6 +4,9 @@ A worker that used most of a core, or whose sidecar did, or whose event loop lag
 and not the lock: the case's *numbers* are void then, never its verdicts. Seconds that a fault
 touches do not count. Jobs of an open load that were due and never begun are in no quantile, so too
 many of them void it too, and so does a sidecar that died.
+
+Where the load that was asked for never took place (``short``), a case without a fault has shown
+nothing: its verdicts are about another load.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from history.op import Fault
 
 # Of an open load: sent ÷ intended, outside faults and at the end.
 BEGUN_MIN = 0.95
+# Of all clients, those that got nothing done, where the load is taken to be another one.
+IDLE_MAX = 0.1
 CPU_PERCENT_MAX = 80.0
 LAG_MS_P99_MAX = 50.0
 
@@ -31,14 +36,16 @@ def generator_health(
     *,
     patient: bool = False,
 ) -> dict[str, object]:
-    """``ok``, ``why`` not, per worker CPU (percent of a core), lag (ms) and idle users, and of an
-    open load how many jobs were due and begun.
+    """``ok``, ``why`` not, ``short`` (what of the load did not take place), per worker CPU (percent
+    of a core), lag (ms) and idle users, and of an open load how many jobs were due and begun.
 
     Over the seconds of ``span_ns`` that no fault touches. ``patient``: so many wait for so little
     that some may wait all the time.
     """
     workers: list[dict[str, Any]] = []
     why: list[str] = []
+    short: list[str] = []
+    users = 0
     for path in sorted(logs.glob("worker-*.jsonl")):
         lines = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
         counted = [line for line in lines if _counts(line, faults, span_ns)]
@@ -49,11 +56,13 @@ def generator_health(
         cpu = np.array([line["cpu_percent"] for line in counted])
         beside = float(np.mean([line.get("sidecar_percent", 0.0) for line in counted]))
         # Who takes turns at the aimed key is there for the nemesis and in no number.
-        idle = sorted(
-            user
-            for user, cycles in lines[-1]["cycles"].items()
-            if cycles == 0 and not user.startswith(("rival", "victim"))
-        )
+        cycles = {
+            user: done
+            for user, done in lines[-1]["cycles"].items()
+            if not user.startswith(("rival", "victim"))
+        }
+        users += len(cycles)
+        idle = sorted(user for user, done in cycles.items() if done == 0)
         cpu_mean, lag_p99 = float(cpu.mean()), float(np.quantile(lag, 0.99))
         machine_percent = [line["machine_percent"] for line in counted if "machine_percent" in line]
         workers.append(
@@ -78,10 +87,14 @@ def generator_health(
             why.append(f"{len(idle)} users of {path.stem} got nothing done: {', '.join(idle[:3])}")
     load = _served(logs)
     if load is not None and load["begun"] < BEGUN_MIN * load["due"]:
-        why.append(
+        short.append(
             f"{load['begun']:,} of {load['due']:,} jobs that were due were begun: the rate is more "
             "than these clients, or the lock, can do"
         )
+        why += short
+    idle_users = sum(len(worker["idle_users"]) for worker in workers)
+    if idle_users > IDLE_MAX * users and not patient:
+        short.append(f"{idle_users:,} of {users:,} clients got nothing done")
     busy = [p for w in workers if (p := w.pop("machine_percent")) is not None]
     missing = expected - len(workers)
     if missing > 0:
@@ -89,6 +102,7 @@ def generator_health(
     return {
         "ok": not why,
         "why": why,
+        "short": short,
         "workers": workers,
         "missing": missing,
         "load": load,

@@ -9,6 +9,8 @@ import pytest
 
 from bench.errors import Ending
 from bench.judge import Expected, judge
+from bench.plan import make_case
+from bench.run import _required
 from locks.base import Expectation, System
 from locks.registry import find
 
@@ -37,6 +39,7 @@ def verdict(
     *,
     exposed: bool = True,
     failure: str | None = None,
+    short: str | None = None,
     shown: frozenset[str] = frozenset(),
 ) -> Any:
     return judge(
@@ -45,6 +48,7 @@ def verdict(
         exposed=exposed,
         exposure="seen",
         failure=failure,
+        short=short,
         shown_before=shown,
     ).ending
 
@@ -84,6 +88,13 @@ def test_a_race_may_or_may_not_show() -> None:
 def test_unknown_and_unexposed_are_never_green() -> None:
     assert verdict(system(), ALL_VALID | {"lost-update": "unknown"}) is Ending.INCONCLUSIVE
     assert verdict(system(), ALL_VALID, exposed=False) is Ending.INCONCLUSIVE
+
+
+def test_another_load_than_was_asked_for_is_never_green_and_hides_no_violation() -> None:
+    short = "9,000 of 50,000 jobs were begun"
+    assert verdict(system(), ALL_VALID, short=short) is Ending.INCONCLUSIVE
+    broken = ALL_VALID | {"double-grant": "invalid"}
+    assert verdict(system(), broken, short=short) is Ending.SAFETY
 
 
 def test_a_verdict_that_was_due_and_is_absent_is_not_green() -> None:
@@ -189,3 +200,18 @@ def test_what_the_workload_does_not_reach_is_not_due() -> None:
         required=("double-grant", "late-grant", "wrong-release"),
     )
     assert found.word == "as expected"
+
+
+def test_who_outlasts_its_lease_may_have_nothing_left_to_release() -> None:
+    plain, late = (
+        _required(make_case("redis-token", "none", seed=0, workload=workload))
+        for workload in ("payment", "long-hold")
+    )
+    assert set(plain) - set(late) == {"wrong-release", "charged-twice", "lost-charge"}
+    observed = dict.fromkeys(("double-grant", "late-grant", "stale-holder", "lost-update"), "valid")
+    calm = Expected(find("redis-token"), ("none",))
+    endings = [
+        judge(calm, observed, exposed=True, exposure="", failure=None, required=required).ending
+        for required in (late, (*late, "wrong-release"))
+    ]
+    assert endings == [Ending.OK, Ending.INCONCLUSIVE]

@@ -1,4 +1,5 @@
-"""Workloads on real clusters: a payment that is charged twice, and one that needs no lock."""
+"""Workloads on real clusters: a payment that is charged twice, one that needs no lock, and one more
+inside than there are permits."""
 
 from __future__ import annotations
 
@@ -37,3 +38,12 @@ def test_without_a_lock_a_frozen_owner_delays_and_loses_nothing(tmp_path: Path) 
     assert jobs["done"] > 100
     assert jobs["unknown"] == 0
     assert case["latency_ms"]["job"]["during"]["max"] > 1000, "the owner was frozen"
+
+
+def test_a_permit_that_comes_too_late_lets_one_in_too_many(tmp_path: Path) -> None:
+    words = ("--lock", "zookeeper-semaphore", "--fault", "client-pause", "--workload", "semaphore")
+    found, _ = concluded(tmp_path, "run", *words)
+    (case,) = found["cases"]
+    assert case["observed"]["double-grant"] == "valid", "the service kept its word"
+    assert case["observed"]["over-capacity"] == "invalid"
+    assert case["measurements"]["jobs"]["gate"]["most_inside"] == 4

@@ -19,7 +19,7 @@ def test_the_quick_suite_is_what_it_says() -> None:
         for fault in (NONE, "client-pause", "pause", "partition-drop", "kill"):
             assert f"{lock}-{fault}" in names
     assert {"redis-token-wipe", "redlock-wipe", "redis-no-owner-client-pause"} <= names
-    assert "redis-sentinel-failover" in names
+    assert {"redis-sentinel-failover", "redis-token-client-pause-payment"} <= names
     assert "etcd-wipe" not in names
     assert sum(c.workload == plan.PUBLISHED for c in cases) == 2
     assert all(c.injections for c in cases if c.fault != NONE)
@@ -112,6 +112,6 @@ def test_a_slice_of_nothing_is_refused(locks: list[str], wanted: list[str], said
 
 
 def test_the_duration_is_said_in_words() -> None:
-    assert suites.suite("quick", seed=0).duration == "26 cases, about 11 minutes"
+    assert suites.suite("quick", seed=0).duration == "27 cases, about 12 minutes"
     one = suites.sliced(suites.suite("full", seed=0), ["etcd"], [NONE])
     assert one.duration == "1 case, about 16 seconds"

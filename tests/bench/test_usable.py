@@ -14,7 +14,7 @@ from bench.compare import compare
 from bench.errors import BadInput, Ending, Unfit
 from bench.judge import Expected, judge
 from bench.plan import find_system, make_case
-from bench.usable import Refused, nothing_worked, why_unusable
+from bench.usable import Refused, nothing_worked, told_the_idle, turned_away, why_unusable
 from history.columns import History
 from history.op import F, Type
 from history.recorder import Recorder
@@ -67,6 +67,33 @@ def test_only_the_time_before_the_faults_counts(tmp_path: Path) -> None:
     assert nothing_worked(history, 3 * S) is None
     assert "held" in (nothing_worked(history, 2 * S) or "")
     assert nothing_worked(history, S) is None  # nobody had asked for anything yet
+
+
+def herd(folder: Path, *told: tuple[int, str | None]) -> History:
+    """One acquire each: the process, and its error or None where it was granted."""
+    recorder = Recorder(folder, 0)
+    for process, error in told:
+        at = recorder.invoke(process, F.ACQUIRE, "k0", hold=1)
+        recorder.complete(at, Type.OK if error is None else Type.FAIL, error=error)
+    recorder.close()
+    write_meta(folder, {}, wall_minus_monotonic_ns=0)
+    return read_recording(folder)
+
+
+FULL = "no-effect: 53300 too many clients"
+
+
+def test_the_idle_are_those_that_were_never_granted(tmp_path: Path) -> None:
+    told = ((1, None), (1, "gave-up: held"), (1, "gave-up: held"), (2, FULL), (3, FULL))
+    assert told_the_idle(herd(tmp_path, *told, (3, "held"))) == FULL
+
+
+@pytest.mark.parametrize(
+    ("told", "away"),
+    [(FULL, True), (f"gave-up: {FULL}", True), ("gave-up: held", False), ("held", False)],
+)
+def test_who_waits_in_a_herd_is_not_turned_away(tmp_path: Path, told: str, away: bool) -> None:
+    assert turned_away(herd(tmp_path, (1, None), (2, told))) is away
 
 
 def test_a_lock_is_prepared_once_and_its_sentence_kept() -> None:

@@ -67,3 +67,28 @@ def test_missing_workers_and_idle_users_are_named(tmp_path: Path) -> None:
     assert health(tmp_path, line(1), expected=3) == ["2 of 3 workers are missing"]
     idle = line(1, **{"contended-1": 0, "rival-1": 0})
     assert health(tmp_path, idle) == ["1 users of worker-1 got nothing done: contended-1"]
+
+
+def served(folder: Path, *, due: int, begun: int) -> dict[str, object]:
+    open_load = json.loads(line(1)) | {"due": due, "begun": begun}
+    (folder / "worker-1.jsonl").write_text(json.dumps(open_load) + "\n")
+    return generator_health(folder, (), (0, 10 * S), 1)
+
+
+def test_jobs_that_were_never_begun_are_no_load_as_asked(tmp_path: Path) -> None:
+    assert served(tmp_path, due=1000, begun=960)["short"] == []
+    (said,) = map(str, served(tmp_path, due=50_000, begun=9_000)["short"])  # type: ignore[call-overload]
+    assert said.startswith("9,000 of 50,000 jobs")
+
+
+def idling(folder: Path, idle: int, *, patient: bool = False) -> object:
+    """Of ten clients, and two that take turns at the aimed key."""
+    cycles = {f"contended-{n}": int(n >= idle) for n in range(10)} | {"rival-1": 0, "victim-0": 0}
+    (folder / "worker-1.jsonl").write_text(line(1, **cycles) + "\n")
+    return generator_health(folder, (), (0, 10 * S), 1, patient=patient)["short"]
+
+
+def test_clients_that_got_nothing_done_are_no_load_as_asked(tmp_path: Path) -> None:
+    assert idling(tmp_path, 0) == idling(tmp_path, 1) == []
+    assert idling(tmp_path, 4) == ["4 of 10 clients got nothing done"]
+    assert idling(tmp_path, 4, patient=True) == []
