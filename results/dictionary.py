@@ -98,6 +98,23 @@ MEANING: Final[dict[str, str]] = {
     "stale_applied": "of these, applied in spite of the policy",
     "valid_refused": "operations of the rightful holder that the policy would refuse",
     "lost_updates": "updates that were overwritten unseen",
+    # Jobs: what a workload did under its lock, or without one.
+    "job_p50_ms": "whole job on a contended key, from its start or its arrival, median, "
+    "milliseconds",
+    "job_p99_ms": "whole job on a contended key, 99th percentile, milliseconds",
+    "done": "jobs that were done on contended keys",
+    "not_done": "jobs that were not done for certain, floor and aimed keys left out",
+    "outcome_unknown": "jobs of which nobody knows, floor and aimed keys left out",
+    "tries": "without a lock: effects that were tried, whole case",
+    "conflicts": "without a lock: tries that met somebody who was first, whole case",
+    "refused_as_done": "effects that were refused because they had been done, whole case",
+    "wrong": "what came of the jobs that must not, in words, whole case",
+    "seen": "what the workload is there to show, in words",
+    "stale_operations": "operations of holders whose time was over, whole case",
+    "no_check": "what a resource that checks nothing lost or did again",
+    "fence_on_write": "what a fence checked on writes and effects would have refused, and lost",
+    "fence_on_read_and_write": "the same for a fence checked on reads too",
+    "random_token": "the same for a compare-and-set on the token that a holder left at its read",
     # The load generator, the link and the client.
     "healthy": "whether the load generator was not the bottleneck",
     "worker": "process of the load generator",

@@ -33,7 +33,7 @@ PACE: Final = {
     "aimed_hold_s": "aimed hold {} s",
     "aimed_wait_s": "rivals ask for it for {} s at a time",
     "think_s": "pause between two cycles on a shared key {} s",
-    "own_period_s": "own keys every {} s",
+    "own_period_s": "own keys every {} s (of more than 32 clients each more rarely)",
     "retry_pause_s": "pause after a refusal {} s",
     "touch_resource": "touches the resource: {}",
 }

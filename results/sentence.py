@@ -59,6 +59,13 @@ DID: Final = {
     "fence-order": "issued fences out of order",
     "lost-update": "lost updates",
     "linearizable": "answered as no single lock could",
+    "oversold": "sold a unit twice",
+    "charged-twice": "charged a payment twice",
+    "lost-charge": "lost charges that were confirmed",
+    "ran-twice": "started a run twice",
+    "two-leaders": "let two leaders act",
+    "rate-exceeded": "let more calls through than allowed",
+    "over-capacity": "let in more than there are permits",
 }
 # Not worth a clause of its own in a case in which its cause broke too.
 FOLLOWS: Final = {
@@ -173,15 +180,17 @@ def _unexpected(cases: Sequence[Case], verdict: str, before: str = ", ") -> str:
 
 
 def _kept(locks: Sequence[Case]) -> list[str]:
-    """Locks of which no verdict broke under any fault but a client pause."""
+    """Locks of which no verdict broke, but for client pauses, which have a clause of their own
+    where it was asked who acted after its time."""
     clauses = []
     clean: dict[str, int] = {}
-    for lock, of in _by_lock([c for c in locks if fault_name(c) != CLIENT_PAUSE]).items():
+    asked = [c for c in locks if fault_name(c) == CLIENT_PAUSE and STALE in results_of(c)]
+    for lock, of in _by_lock([c for c in locks if c not in asked]).items():
         evidence = [case for case in of if case.get("exposed") is True and not undecided(case)]
         if evidence and not any(broken(case) for case in of):
             clean[lock] = len(evidence)
     if clean:
-        other = "else " if any(fault_name(case) == CLIENT_PAUSE for case in locks) else ""
+        other = "else " if asked else ""
         n = sum(clean.values())
         clauses.append(f"{words(list(clean))} broke nothing {other}(0 of {n})")
     return clauses
@@ -233,6 +242,7 @@ def _without_evidence(cases: Sequence[Case]) -> list[str]:
     ]
     groups = {
         "not exposed, and so proof of nothing": [c for c in ran if c.get("exposed") is not True],
+        "not the load that was asked for": [c for c in ran if c.get("judgement") == "not as asked"],
         "undecided": [c for c in ran if c.get("exposed") is True and undecided(c)],
         "could not run": [c for c in cases if c.get("judgement") == COULD_NOT_RUN],
         "failed": [c for c in cases if not results_of(c) and c.get("judgement") != COULD_NOT_RUN],

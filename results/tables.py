@@ -38,7 +38,7 @@ from results.cases import (
 from results.footnotes import footnotes
 from results.jobs import CAPTION as JOBS_CAPTION
 from results.jobs import TITLE as JOBS_TITLE
-from results.jobs import jobs_grid
+from results.jobs import WORTH_CAPTION, WORTH_TITLE, jobs_grid, worth_grid
 from results.published import CAPTION, published_grid
 from results.sentence import sentence
 from results.store import NotARun, RunFolder
@@ -50,6 +50,8 @@ ABSENT: Final = "·"
 KEPT, BROKE, OPEN, FAILED = "✓", "✗", "?", "!"
 STYLES: Final = {KEPT: "green", BROKE: "red", OPEN: "yellow", FAILED: "magenta"}
 VERDICT_TITLE: Final = "Verdicts"
+WHOLE_LINES: Final = frozenset({"phase", "whole case", "figures"})
+JOBS_WHOLE: Final = frozenset({"phase", "ms", "done"})
 UNDISTURBED_TITLE: Final = "Each lock before any fault"
 LATENCY_TITLE: Final = "Every case: latency (ms, p50 / p99) and throughput"
 PUBLISHED_TITLE: Final = "The published experiment, repeated (informational)"
@@ -66,6 +68,7 @@ class Tables:
     undisturbed: pd.DataFrame | None
     published: pd.DataFrame | None
     jobs: pd.DataFrame | None
+    worth: pd.DataFrame | None
     footnotes: list[str]
     cases: Sequence[Case]
 
@@ -87,6 +90,7 @@ def tables(
         undisturbed=undisturbed_grid(undisturbed),
         published=published_grid(cases),
         jobs=jobs_grid(cases),
+        worth=worth_grid(cases),
         footnotes=footnotes(cases, made, machine=machine or {}, versions=versions or {}),
         cases=cases,
     )
@@ -105,8 +109,11 @@ def print_tables(made: Tables, console: Console) -> None:
     if not made.latency.empty:
         console.print(_drawn(_stacked(made.latency), LATENCY_TITLE, first_of_group="fault"))
     if made.jobs is not None:
-        console.print(_drawn(made.jobs, JOBS_TITLE, first_of_group="fault"))
+        console.print(_drawn(made.jobs, JOBS_TITLE, first_of_group="fault", whole=JOBS_WHOLE))
         console.print(Padding(Text(JOBS_CAPTION, style="dim"), (0, 0, 1, 0)))
+    if made.worth is not None:
+        console.print(_drawn(made.worth, WORTH_TITLE, first_of_group="fault", whole=JOBS_WHOLE))
+        console.print(Padding(Text(WORTH_CAPTION, style="dim"), (0, 0, 1, 0)))
     if made.published is not None:
         console.print(_drawn(made.published, PUBLISHED_TITLE))
         console.print(Padding(Text(CAPTION, style="dim"), (0, 0, 1, 0)))
@@ -129,6 +136,8 @@ def report_markdown(made: Tables, *, title: str = "Lockbench") -> str:
         parts += [f"## {LATENCY_TITLE}", markdown_table(made.latency)]
     if made.jobs is not None:
         parts += [f"## {JOBS_TITLE}", markdown_table(made.jobs), JOBS_CAPTION]
+    if made.worth is not None:
+        parts += [f"## {WORTH_TITLE}", markdown_table(made.worth), WORTH_CAPTION]
     if made.published is not None:
         parts += [f"## {PUBLISHED_TITLE}", markdown_table(made.published), CAPTION]
     parts.append("## Notes")
@@ -360,8 +369,15 @@ def _by_line(verdict: str) -> str:
     return f"{lines}\n{judgement}" if judgement else lines
 
 
-def _drawn(frame: pd.DataFrame, title: str, *, first_of_group: str | None = None) -> RenderableType:
-    """``first_of_group`` names a column that becomes a heading of its rows instead."""
+def _drawn(
+    frame: pd.DataFrame,
+    title: str,
+    *,
+    first_of_group: str | None = None,
+    whole: frozenset[str] = WHOLE_LINES,
+) -> RenderableType:
+    """``first_of_group`` names a column that becomes a heading of its rows instead; the lines of
+    the columns ``whole`` are never broken."""
     table = Table(
         title=title,
         title_justify="left",
@@ -378,7 +394,7 @@ def _drawn(frame: pd.DataFrame, title: str, *, first_of_group: str | None = None
             Text(str(column)),
             justify="right" if right else "left",
             overflow="fold",
-            no_wrap=right or column in WHOLE_LINES,
+            no_wrap=right or column in whole,
         )
     group: str | None = None
     for row in frame.to_dict("records"):
@@ -409,8 +425,7 @@ WHOLE: Final = {
     "dead holder": "orphan",
 }
 FLOOR_SEPARATOR: Final = ", CPU "
-RIGHT: Final = frozenset({*BY_PHASE.values(), "p50 ms", "p99 ms", "locks/s"} - {"phase"})
-WHOLE_LINES: Final = frozenset({"phase", "whole case", "figures"})
+RIGHT: Final = frozenset({*BY_PHASE.values(), "p50 ms", "p99 ms", "locks/s", "per s"} - {"phase"})
 
 
 def _styled(cell: str) -> Text:

@@ -12,6 +12,9 @@ import pandas as pd
 
 from results.cases import Case, broken, fault_of, is_published, lock_of, phases_of
 from results.comparison_text import CAPTION
+from results.jobs import CAPTION as JOBS_CAPTION
+from results.jobs import TITLE as JOBS_TITLE
+from results.jobs import WORTH_CAPTION, WORTH_TITLE
 from results.noticed import Sight
 from results.report.charts import HOW_TO_READ, Chart, charts
 from results.report.facts import ID, facts, mapping
@@ -29,6 +32,7 @@ from results.tables import (
     verdict_matrix,
     verdict_words,
 )
+from results.undisturbed import MUTEX
 
 # What a line of a cell begins with, and its class in the style of the page.
 KINDS: Final = {KEPT: "kept", BROKE: "broke", OPEN: "open", FAILED: "failed"}
@@ -140,6 +144,8 @@ class Content:
     matrix: Matrix | None
     side_by_side: Grid | None
     every: Grid | None
+    jobs: Grid | None
+    worth: Grid | None
     published: Grid | None
     published_title: str
     sections: tuple[Section, ...]
@@ -183,6 +189,8 @@ def _composed(source: Source) -> Content:
         if compared
         else _side_by_side(every["undisturbed"], every["latency"], every["throughput"]),
         every=_every(cases, every),
+        jobs=grid(every["jobs"], "jobs", JOBS_TITLE, JOBS_CAPTION),
+        worth=grid(every["worth"], "worth", WORTH_TITLE, WORTH_CAPTION),
         published=None
         if made.published is None
         else grid(made.published, "published", PUBLISHED_TITLE),
@@ -297,11 +305,12 @@ def _every(cases: Sequence[Case], every: Mapping[str, pd.DataFrame]) -> Grid | N
     }
     rates = {(row["case"], row["phase"]): row for row in every["throughput"].to_dict("records")}
     whole = {row["case"]: row for row in every["cases"].to_dict("records")}
+    several = any(case.get("workload", MUTEX) != MUTEX for case in cases)
     rows = []
     for n, case in enumerate(cases, 1):
         for phase in phases_of(case):
             row: dict[str, Any] = {"case": n, "lock": lock_of(case), "fault": fault_of(case)}
-            row["phase"] = phase
+            row |= {"workload": case.get("workload") if several else None, "phase": phase}
             for kind in ("acquire", "handover", "wait"):
                 found = cells.get((n, "response", kind, phase)) or cells.get(
                     (n, "service", kind, phase), {}
@@ -349,7 +358,7 @@ def _section(seen: Seen, every: Mapping[str, pd.DataFrame], source: Source) -> S
     return Section(
         number=seen.number,
         title=f"{lock_of(case)} under {fault_of(case)}"
-        + (f", {case.get('workload')}" if is_published(case) else ""),
+        + (f", {workload}" if (workload := case.get("workload")) not in {None, MUTEX} else ""),
         kind=_kind(words),
         words=words,
         why=str(case.get("why") or ""),

@@ -12,6 +12,8 @@ from typing import Any, Final
 import pandas as pd
 
 from results.cases import BASES, Case, fault_of, frames, lock_of, number, phases_of
+from results.jobs import COLUMNS as JOBS_COLUMNS
+from results.jobs import WORTH_COLUMNS, job_rows, worth_rows
 
 Row = dict[str, Any]
 
@@ -43,6 +45,8 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
         *ID, "link_p50_us", "direct_p50_us", "added_us", "floor_acquire_p50_ms",
         "floor_acquire_iqr_ms", "floor_acquire_count", "floor_cpu_us_per_cycle",
     ),
+    "jobs": (*ID, *JOBS_COLUMNS),
+    "worth": (*ID, *WORTH_COLUMNS),
     "evidence": (*ID, "verdict", "what", "text"),
     "undisturbed": (
         "lock", "acquire_p50_ms", "acquire_p99_ms", "acquire_iqr_ms", "acquire_count",
@@ -208,6 +212,8 @@ ROWS: Final[Mapping[str, Callable[[Case], Iterator[Row]]]] = {
     "fencing": _fencing,
     "generator": _generator,
     "overhead": _overhead,
+    "jobs": job_rows,
+    "worth": worth_rows,
     "evidence": _evidence,
 }
 

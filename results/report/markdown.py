@@ -33,7 +33,9 @@ def to_markdown(
         parts += _table(compared, "##")
     if content.matrix is not None:
         parts += ["## Verdicts, lock by fault", markdown_table(_frame(content.matrix))]
-    for grid in (content.side_by_side, content.every, content.published):
+    for grid in (
+        content.side_by_side, content.every, content.jobs, content.worth, content.published,
+    ):  # fmt: skip
         parts += _table(grid, "##")
     parts += ["## Case by case", escape_markdown(content.how_to_read)]
     for section in content.sections:

@@ -6,6 +6,7 @@ import csv
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,21 @@ TABLE = "figure[data-name=every-case]"
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     faults = {"none": False, "pause": True, "kill": True}
-    return write(make_run(folder, cycles=6000, faults=faults, double=True)).html
+    run = make_run(folder, cycles=6000, faults=faults, double=True, change=with_payments)
+    return write(run).html
+
+
+def with_payments(case: dict[str, Any]) -> None:
+    """The last case is one of payments."""
+    if case["fault"] == "kill":
+        case["workload"] = "payment"
+        case["counts"] |= {"job": {"before": {"ok": 1250, "fail": 3}, "during": {"ok": 90}}}
+        case["latency_ms"] |= {"job": {"before": {"count": 1200, "p50": 7.0, "p99": 80.0}}}
+        case["measurements"] |= {"jobs": {"payment": {"tries": 1300, "repeated": 0}}}
+        case["measurements"]["fencing"] = {
+            "unfenced": {"stale_attempted": 412, "lost_updates": 3},
+            "fence-on-write": {"stale_attempted": 412, "stale_refused": 412},
+        }
 
 
 @pytest.fixture
@@ -142,6 +157,25 @@ def test_a_phone_needs_no_sideways_scrolling_of_the_page(page: Browser) -> None:
         "[...document.querySelectorAll('.chart svg')].every(s => s.getBoundingClientRect().width "
         "<= 390)"
     )
+
+
+def test_jobs_stand_in_a_table_of_their_own(page: Browser) -> None:
+    rows = page.ask(
+        "[...document.querySelectorAll('figure[data-name=jobs] tbody tr')].map(r => r.innerText)"
+    )
+    assert len(rows) == 3, "one a phase, of the one case with jobs"
+    assert "1,200" in rows[0]
+    worth = page.ask("document.querySelector('figure[data-name=worth] tbody').innerText")
+    assert "412 attempted" in worth
+    assert "412 refused, none lost" in worth
+    wrong = "[...document.querySelectorAll('figure[data-name=jobs] th')]"
+    place = page.ask(
+        f"{wrong}.find(th => th.innerText.startsWith('wrong')).getBoundingClientRect().right"
+    )
+    assert place < 1280, "what went wrong is seen without scrolling"
+    page.click("figure[data-name=jobs] th:nth-child(5) button")
+    until(page, "document.querySelector('figure[data-name=jobs] th[aria-sort=ascending]') !== null")
+    assert page.errors == []
 
 
 def test_it_asks_for_nothing_but_itself(page: Browser, report: Path) -> None:

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
+from checker.jobs import VERDICTS_OF
 from results.footnotes import version_line
-from results.sentence import sentence
+from results.sentence import DID, sentence
 from results.tables import csv_files, print_tables, report_markdown, tables
 from results.wording import escape_markdown, ms, percent
 
@@ -90,6 +91,22 @@ def terminal(cases: list[dict[str, Any]], width: int = 110) -> str:
 
 
 # The sentence
+
+
+def test_what_comes_of_a_job_is_said_in_words() -> None:
+    paid = case("redis-token", "client-pause", broke=("stale-holder", "lost-update"))
+    paid["verdicts"]["charged-twice"] = {"result": "invalid"}
+    assert sentence([paid]) == (
+        "Alone, redis-token did not keep two clients from acting at once under a client pause "
+        "(1 of 1); redis-token (1 of 1) also charged a payment twice under a client pause."
+    )
+    own = {verdict for verdicts in VERDICTS_OF.values() for verdict in verdicts}
+    assert own <= set(DID)
+
+
+def test_what_grants_nothing_that_can_be_stale_kept_something_all_the_same() -> None:
+    without = case("without-actor", "client-pause", verdicts={"charged-twice": {"result": "valid"}})
+    assert sentence([without]) == "without-actor broke nothing (0 of 1)."
 
 
 def test_the_sentence_of_a_full_run() -> None:
