@@ -21,11 +21,12 @@ import sys
 import venv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from locks.base import Address, LockUnusableError, Observer
+from locks.base import Address, LockUnusableError, Observer, System
+from locks.client_container import ContainerLibrary
 from locks.sidecar import ExtendableSidecarLock, Sidecar, SidecarError, SidecarLock, shared
 
 ADAPTERS: Final = Path(__file__).resolve().parent / "libraries"
@@ -133,6 +134,19 @@ class Library:
         if done.returncode != 0:
             said = done.stdout.strip().splitlines() or ["it does not say why"]
             raise LockUnusableError(f"{self.folder} {otherwise}: {said[-1]}")
+
+
+def as_safe(plain: System, library: Library | ContainerLibrary, **changed: Any) -> System:
+    """``NAME-safe``: the same declaration for the library set ``safe``, with the bench's own lease
+    and whatever else is ``changed``."""
+    return replace(
+        plain,
+        name=f"{plain.name}-safe",
+        connect=library.connect,
+        prepare=library.prepare,
+        pace={},
+        **changed,
+    )
 
 
 def _whole(environment: Path) -> Path:

@@ -14,11 +14,9 @@ Does not guarantee: what ``zookeeper`` does not.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from locks import zookeeper
 from locks.base import Expectation, System
-from locks.library import Library
+from locks.library import Library, as_safe
 from locks.redis_expectations import everywhere
 
 DOC = "https://kazoo.readthedocs.io/en/latest/api/recipe/lock.html"
@@ -44,7 +42,6 @@ EXPECTATIONS = everywhere(
 )
 
 _PLAIN = Library("kazoo")
-_SAFE = Library("kazoo", safe=True)
 
 _SYSTEM = System(
     name="kazoo",
@@ -60,13 +57,4 @@ _SYSTEM = System(
     pace={"lease_ttl_s": 10.0},
 )
 
-SYSTEMS = (
-    _SYSTEM,
-    replace(
-        _SYSTEM,
-        name="kazoo-safe",
-        connect=_SAFE.connect,
-        prepare=_SAFE.prepare,
-        pace={},
-    ),
-)
+SYSTEMS = (_SYSTEM, as_safe(_SYSTEM, Library("kazoo", safe=True)))

@@ -10,11 +10,9 @@ are late it returns normally though no key is left.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from locks import redlock
 from locks.base import Expectation, System
-from locks.library import Library
+from locks.library import Library, as_safe
 from locks.redis_expectations import LOCK_DOC, but
 
 DOC = "https://github.com/brainix/pottery#redlock"
@@ -41,7 +39,6 @@ OUTCOMES = {
 }
 
 _PLAIN = Library("pottery", extends=True)
-_SAFE = Library("pottery", safe=True, extends=True)
 
 _SYSTEM = System(
     name="pottery",
@@ -62,12 +59,9 @@ _SYSTEM = System(
 
 SYSTEMS = (
     _SYSTEM,
-    replace(
+    as_safe(
         _SYSTEM,
-        name="pottery-safe",
-        connect=_SAFE.connect,
-        prepare=_SAFE.prepare,
+        Library("pottery", safe=True, extends=True),
         expectations=redlock.EXPECTATIONS,
-        pace={},
     ),
 )

@@ -11,10 +11,8 @@ Does not guarantee: what ``redis-token`` does not.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from locks.base import Expectation, System
-from locks.library import Library
+from locks.library import Library, as_safe
 from locks.library_redis_py import NO_LEASE
 from locks.redis_expectations import LEASE, everywhere
 
@@ -43,7 +41,6 @@ OUTCOMES = {
 }
 
 _PLAIN = Library("python_redis_lock")
-_SAFE = Library("python_redis_lock", safe=True, extends=True)
 
 _SYSTEM = System(
     name="python-redis-lock",
@@ -61,11 +58,9 @@ _SYSTEM = System(
 
 SYSTEMS = (
     _SYSTEM,
-    replace(
+    as_safe(
         _SYSTEM,
-        name="python-redis-lock-safe",
-        connect=_SAFE.connect,
-        prepare=_SAFE.prepare,
+        Library("python_redis_lock", safe=True, extends=True),
         expectations={
             **LEASE,
             **everywhere(

@@ -9,10 +9,8 @@ Does not guarantee: what ``redis-token`` does not.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from locks.base import System
-from locks.library import Library
+from locks.library import Library, as_safe
 from locks.library_redis_py import NO_LEASE
 from locks.redis_expectations import LEASE
 
@@ -32,7 +30,6 @@ OUTCOMES = {
 }
 
 _PLAIN = Library("redis_lock_py")
-_SAFE = Library("redis_lock_py", safe=True, extends=True)
 
 _SYSTEM = System(
     name="redis-lock-py",
@@ -50,11 +47,9 @@ _SYSTEM = System(
 
 SYSTEMS = (
     _SYSTEM,
-    replace(
+    as_safe(
         _SYSTEM,
-        name="redis-lock-py-safe",
-        connect=_SAFE.connect,
-        prepare=_SAFE.prepare,
+        Library("redis_lock_py", safe=True, extends=True),
         expectations=LEASE,
         limited=True,
     ),

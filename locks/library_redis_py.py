@@ -11,10 +11,8 @@ Does not guarantee: what ``redis-token`` does not.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from locks.base import Expectation, System
-from locks.library import Library
+from locks.library import Library, as_safe
 from locks.redis_expectations import LEASE, LOCK_DOC, PERSISTENCE_DOC, WIPED, Faults
 
 DOC = "https://redis.readthedocs.io/en/stable/lock.html"
@@ -63,7 +61,6 @@ NO_LEASE: Faults = {
 }
 
 _PLAIN = Library("redis_py")
-_SAFE = Library("redis_py", safe=True, extends=True)
 
 _SYSTEM = System(
     name="redis-py",
@@ -81,11 +78,9 @@ _SYSTEM = System(
 
 SYSTEMS = (
     _SYSTEM,
-    replace(
+    as_safe(
         _SYSTEM,
-        name="redis-py-safe",
-        connect=_SAFE.connect,
-        prepare=_SAFE.prepare,
+        Library("redis_py", safe=True, extends=True),
         expectations=LEASE,
         limited=True,
     ),

@@ -1,4 +1,4 @@
-"""redlock-ng's ``Redlock`` (the README of redlock-ng 2.0.4), from its package.
+"""redlock-ng's ``Redlock`` (https://github.com/alwaysvivek/redlock), from its package.
 
 ``redlock-ng`` is ``Redlock(RedlockConfig(masters=…))``: nodes one after the other, 0.1 s each, four
 attempts. Its user always says the time to live; here it is the lease. ``redlock-ng-safe`` makes one
@@ -14,13 +14,11 @@ nothing, whatever happened.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from locks.base import System
-from locks.library import Library
+from locks.library import Library, as_safe
 from locks.library_redlock_py import mute
 
-DOC = "the README of redlock-ng 2.0.4"
+DOC = "https://github.com/alwaysvivek/redlock"
 
 # What the library says to its user, and what the user must take it for.
 OUTCOMES = {
@@ -34,7 +32,6 @@ OUTCOMES = {
 }
 
 _PLAIN = Library("redlock_ng", extends=True)
-_SAFE = Library("redlock_ng", safe=True, extends=True)
 
 _SYSTEM = System(
     name="redlock-ng",
@@ -46,16 +43,14 @@ _SYSTEM = System(
     connect=_PLAIN.connect,
     prepare=_PLAIN.prepare,
     outcomes=OUTCOMES,
-    expectations=mute(f"{DOC}: release() returns nothing"),
+    expectations=mute(f"{DOC}, src/redlock/lock.py: release() returns nothing"),
 )
 
 SYSTEMS = (
     _SYSTEM,
-    replace(
+    as_safe(
         _SYSTEM,
-        name="redlock-ng-safe",
+        Library("redlock_ng", safe=True, extends=True),
         waits_by="polling, pauses of 100 to 300 ms",
-        connect=_SAFE.connect,
-        prepare=_SAFE.prepare,
     ),
 )

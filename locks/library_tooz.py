@@ -13,35 +13,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from locks import library_kazoo
-from locks.base import System
-from locks.library import Library
+from locks.library import Library, as_safe
 
 DOC = "https://docs.openstack.org/tooz/latest/user/tutorial/lock.html"
 
 _PLAIN = Library("tooz")
-_SAFE = Library("tooz", safe=True)
 
-_SYSTEM = System(
+_SYSTEM = replace(
+    library_kazoo.SYSTEMS[0],
     name="tooz",
-    topologies=("zookeeper",),
-    family="zookeeper",
-    fence=None,
-    waits_by="watch on the node before",
     source=DOC,
     connect=_PLAIN.connect,
     prepare=_PLAIN.prepare,
-    outcomes=library_kazoo.OUTCOMES,
-    expectations=library_kazoo.EXPECTATIONS,
-    pace={"lease_ttl_s": 10.0},
 )
 
-SYSTEMS = (
-    _SYSTEM,
-    replace(
-        _SYSTEM,
-        name="tooz-safe",
-        connect=_SAFE.connect,
-        prepare=_SAFE.prepare,
-        pace={},
-    ),
-)
+SYSTEMS = (_SYSTEM, as_safe(_SYSTEM, Library("tooz", safe=True)))

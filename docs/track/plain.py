@@ -23,11 +23,16 @@ SHOWS, HEALTHY, UNDECIDED = 1, 0, 2
 
 
 class Recorder:
-    """Operations as they happen, on the monotonic clock; safe for threads."""
+    """Operations on a mutex as they happen, on the monotonic clock; safe for threads. With
+    ``initial`` it is no mutex but a register, with that value."""
 
-    def __init__(self, key: str, *, strict_try: bool = False) -> None:
+    def __init__(
+        self, key: str, *, strict_try: bool = False, initial: int | None = None, quiet: bool = False
+    ) -> None:
         self.key = key
         self.strict_try = strict_try
+        self.initial = initial
+        self.quiet = quiet
         self._lines: list[dict[str, object]] = []
         self._faults: list[dict[str, object]] = []
         self._began = time.monotonic_ns()
@@ -51,13 +56,18 @@ class Recorder:
         """One operation that was answered."""
         self._lines.append(line)
         at = (int(line["complete_ns"]) - self._began) / 1e6
-        print(f"{at:9.1f} ms  {line['process']}: {line['f']}: {said}")
+        if not self.quiet:
+            print(f"{at:9.1f} ms  {line['process']}: {line['f']}: {said}")
 
     def write(self, path: str) -> None:
         """In the order of sending, with times from the first one."""
         lines = sorted(self._lines, key=lambda line: int(line["invoke_ns"]))
         zero = int(lines[0]["invoke_ns"])
-        thing = {"kind": "mutex", "strict_try": True} if self.strict_try else {"kind": "mutex"}
+        thing: dict[str, object] = {"kind": "mutex"}
+        if self.initial is not None:
+            thing = {"kind": "register", "initial": self.initial}
+        elif self.strict_try:
+            thing["strict_try"] = True
         with open(path, "w", encoding="utf-8") as file:
             header = {"history": 1, "objects": {self.key: thing}, "epsilon_ns": 0}
             for line in [header, *lines, *self._faults]:

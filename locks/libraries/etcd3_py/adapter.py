@@ -18,13 +18,12 @@ from etcd3.stateful.lock import EtcdLockAcquireTimeout
 from lockbench_sidecar import (
     Acquired,
     Client,
-    Denied,
     Freed,
     Granted,
-    NotHeld,
     Released,
     Setup,
     Tell,
+    refused,
     serve,
 )
 
@@ -59,30 +58,24 @@ class Telling(etcd3.Client):  # type: ignore[misc]
 class Etcd3Py(Client):
     """One client: one ``Client``, one ``Lock`` per hold."""
 
+    gave_up = (EtcdLockAcquireTimeout,)
+
     def __init__(self, setup: Setup) -> None:
         host, port = random.choice(setup.nodes)
         self._etcd = Telling(host, port, setup.tell)
-        self._holds: dict[str, Any] = {}
 
     def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
         """``acquire`` of a new lock object."""
         lock = self._etcd.Lock(key, lock_ttl=math.ceil(ttl_s))
-        try:
-            gotten = lock.acquire(timeout=wait_s) if wait_s > 0 else lock.acquire(block=False)
-        except EtcdLockAcquireTimeout:
-            return Denied("gave-up: EtcdLockAcquireTimeout")
+        gotten = lock.acquire(timeout=wait_s) if wait_s > 0 else lock.acquire(block=False)
         if gotten is None:
-            return Denied("held")
-        self._holds[hold] = lock
+            return refused(wait_s, "acquire() returned None")
         self._etcd.holds[lock.lease.ID] = hold
         sent_ns = self._etcd.sent_ns[lock.lease.ID]
-        return Granted(sent_ns, sent_ns + math.ceil(ttl_s) * 1_000_000_000)
+        return Granted(sent_ns, sent_ns + math.ceil(ttl_s) * 1_000_000_000, lock=lock)
 
-    def release(self, key: str, hold: str) -> Freed:
+    def release(self, hold: str, lock: Any) -> Freed:
         """``release`` revokes the lease; it returns nothing."""
-        lock = self._holds.pop(hold, None)
-        if lock is None:
-            return NotHeld()
         self._etcd.holds.pop(lock.lease.ID, None)
         self._etcd.sent_ns.pop(lock.lease.ID, None)
         lock.release()

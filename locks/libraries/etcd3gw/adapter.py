@@ -20,13 +20,13 @@ from etcd3gw.client import Etcd3Client
 from lockbench_sidecar import (
     Acquired,
     Client,
-    Denied,
     Extended,
     Freed,
     Granted,
     NotHeld,
     Released,
     Setup,
+    refused,
     serve,
 )
 
@@ -40,7 +40,6 @@ class Etcd3Gw(Client):
         self._safe = setup.safe
         host, port = random.choice(setup.nodes)
         self._etcd = Etcd3Client(host, port, timeout=setup.timeout_s if setup.safe else None)
-        self._holds: dict[str, Any] = {}
 
     def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
         """``with client.lock(…)``, or ``acquire`` until it is True."""
@@ -51,26 +50,23 @@ class Etcd3Gw(Client):
             if not self._safe:
                 lock.__enter__()
             if not self._safe or lock.acquire():
-                self._holds[hold] = lock
-                return Granted(sent_ns, sent_ns + math.ceil(ttl_s) * 1_000_000_000)
+                until_ns = sent_ns + math.ceil(ttl_s) * 1_000_000_000
+                return Granted(sent_ns, until_ns, lock=lock)
             if time.monotonic() >= over:
-                return Denied("gave-up: acquire() returned False" if wait_s > 0 else "held")
+                return refused(wait_s, "acquire() returned False")
             time.sleep(max(0.0, min(POLL_S, over - time.monotonic())))
 
-    def release(self, key: str, hold: str) -> Freed:
+    def release(self, hold: str, lock: Any) -> Freed:
         """The end of the ``with``, which says nothing; or ``release``, whose False is NotHeld."""
-        lock = self._holds.pop(hold, None)
-        if lock is None:
-            return NotHeld()
         if not self._safe:
             lock.__exit__(None, None, None)
             return Released()
         return Released() if lock.release() else NotHeld()
 
-    def extend(self, key: str, hold: str, ttl_s: float) -> Extended:
+    def extend(self, hold: str, lock: Any, ttl_s: float) -> Extended:
         """``refresh``: a time to live of -1 says that the lease is gone."""
         sent_ns = time.monotonic_ns()
-        left_s = self._holds[hold].refresh()
+        left_s = lock.refresh()
         if left_s < 0:
             return NotHeld()
         return Granted(sent_ns, sent_ns + left_s * 1_000_000_000)

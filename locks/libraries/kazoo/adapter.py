@@ -21,12 +21,11 @@ from kazoo_session import Session, watched
 from lockbench_sidecar import (
     Acquired,
     Client,
-    Denied,
     Freed,
-    Granted,
     NotHeld,
     Released,
     Setup,
+    refused,
     serve,
 )
 
@@ -35,6 +34,8 @@ ROOT = "/lockbench-kazoo"
 
 class Kazoo(Client):
     """One client: one session, one ``Lock`` per hold."""
+
+    gave_up = (LockTimeout,)
 
     def __init__(self, setup: Setup) -> None:
         self._session = Session(setup.tell)
@@ -46,28 +47,19 @@ class Kazoo(Client):
         if setup.safe:
             self._zk.add_listener(self._changed)
         self._zk.start()
-        self._holds: dict[str, Any] = {}
 
     def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
         """``acquire`` of a new lock object."""
         lock = self._zk.Lock(f"{ROOT}/{quote(key, safe='')}", hold)
-        try:
-            gotten = lock.acquire(timeout=wait_s) if wait_s > 0 else lock.acquire(blocking=False)
-        except LockTimeout:
-            return Denied("gave-up: LockTimeout")
+        gotten = lock.acquire(timeout=wait_s) if wait_s > 0 else lock.acquire(blocking=False)
         if not gotten:
-            return Denied("gave-up: acquire() returned False" if wait_s > 0 else "held")
-        self._holds[hold] = lock
-        self._session.carry(hold)
-        return Granted(self._session.acknowledged_ns, self._session.valid_until_ns)
+            return refused(wait_s, "acquire() returned False")
+        return self._session.granted(hold, lock)
 
-    def release(self, key: str, hold: str) -> Freed:
+    def release(self, hold: str, lock: Any) -> Freed:
         """``release``: False says that it was not held."""
         self._session.drop(hold)
-        lock = self._holds.pop(hold, None)
-        if lock is None or not lock.release():
-            return NotHeld()
-        return Released()
+        return Released() if lock.release() else NotHeld()
 
     def close(self) -> None:
         """Ends the session."""

@@ -17,7 +17,6 @@ from typing import Any
 from lockbench_sidecar import (
     Acquired,
     Client,
-    Denied,
     Extended,
     Freed,
     Granted,
@@ -26,6 +25,7 @@ from lockbench_sidecar import (
     Setup,
     Unknown,
     named,
+    refused,
     serve,
 )
 from pottery import ExtendUnlockedLock, Redlock, ReleaseUnlockedLock
@@ -43,7 +43,6 @@ class Pottery(Client):
         self._rounds = Rounds()
         how = settings(replace(setup, timeout_s=NODE_TIMEOUT_SHARE * setup.ttl_s))
         self._masters = {Node(host, port, rounds=self._rounds, **how) for host, port in setup.nodes}
-        self._holds: dict[str, Redlock] = {}
 
     def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
         """``acquire`` of a new lock object."""
@@ -53,25 +52,20 @@ class Pottery(Client):
         lock = Redlock(key=key, masters=self._masters, **how)
         self._rounds.clear()
         if not (lock.acquire(timeout=wait_s) if wait_s > 0 else lock.acquire(blocking=False)):
-            return Denied("gave-up: acquire() returned False" if wait_s > 0 else "held")
-        self._holds[hold] = lock
+            return refused(wait_s, "acquire() returned False")
         until_ns = self._rounds.valid_until_ns(lock.auto_release_time)
-        return Granted(self._rounds.began_ns, until_ns)
+        return Granted(self._rounds.began_ns, until_ns, lock=lock)
 
-    def release(self, key: str, hold: str) -> Freed:
+    def release(self, hold: str, lock: Redlock) -> Freed:
         """``release``: ReleaseUnlockedLock says that no majority held it."""
-        lock = self._holds.pop(hold, None)
-        if lock is None:
-            return NotHeld()
         try:
             lock.release()
         except ReleaseUnlockedLock as error:
             return _not_held(error)
         return Released()
 
-    def extend(self, key: str, hold: str, ttl_s: float) -> Extended:
+    def extend(self, hold: str, lock: Redlock, ttl_s: float) -> Extended:
         """``extend``: by the time to live that the lock was made with."""
-        lock = self._holds[hold]
         began_ns = time.monotonic_ns()
         try:
             lock.extend()

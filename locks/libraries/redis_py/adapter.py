@@ -12,69 +12,52 @@ from __future__ import annotations
 
 from typing import Any
 
-import redis
 from lockbench_sidecar import (
     Acquired,
     Client,
-    Denied,
     Extended,
     Freed,
-    Granted,
-    NotHeld,
     Released,
     Setup,
+    refused,
     serve,
 )
 from redis.exceptions import LockError
 from redis.lock import Lock
-from redis_sends import Sends, noting, settings
+from redis_sends import NotingRedis, settings
 
 
 class RedisPy(Client):
     """One client: one ``Redis`` object, one ``Lock`` per hold."""
 
+    not_held = (LockError,)
+
     def __init__(self, setup: Setup) -> None:
         self._safe = setup.safe
-        self._sends = Sends()
         ((host, port),) = setup.nodes
-        self._redis = noting(redis.Redis(host, port, **settings(setup)), self._sends)
-        self._holds: dict[str, Lock] = {}
+        self._redis = NotingRedis(host, port, **settings(setup))
 
     def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
         """``acquire`` of a new lock object."""
         lock = self._redis.lock(key, timeout=ttl_s) if self._safe else self._redis.lock(key)
         how: dict[str, Any] = {"blocking_timeout": wait_s} if wait_s > 0 else {"blocking": False}
         if not lock.acquire(**how):
-            return Denied("gave-up: acquire() returned False" if wait_s > 0 else "held")
-        self._holds[hold] = lock
-        return self._granted(ttl_s)
+            return refused(wait_s, "acquire() returned False")
+        return self._redis.granted(int(ttl_s * 1000) if self._safe else None, lock)
 
-    def release(self, key: str, hold: str) -> Freed:
-        """``release``: a LockError says that it was not held any more."""
-        lock = self._holds.pop(hold, None)
-        if lock is None:
-            return NotHeld()
-        try:
-            lock.release()
-        except LockError:
-            return NotHeld()
+    def release(self, hold: str, lock: Lock) -> Freed:
+        """``release``."""
+        lock.release()
         return Released()
 
-    def extend(self, key: str, hold: str, ttl_s: float) -> Extended:
+    def extend(self, hold: str, lock: Lock, ttl_s: float) -> Extended:
         """``extend`` with the time to live replaced."""
-        try:
-            self._holds[hold].extend(ttl_s, replace_ttl=True)
-        except LockError:
-            return NotHeld()
-        return self._granted(ttl_s)
+        lock.extend(ttl_s, replace_ttl=True)
+        return self._redis.granted(int(ttl_s * 1000))
 
     def close(self) -> None:
         """Drops the connections."""
         self._redis.close()
-
-    def _granted(self, ttl_s: float) -> Granted:
-        sent_ns = self._sends.last_ns
-        return Granted(sent_ns, sent_ns + int(ttl_s * 1000) * 1_000_000 if self._safe else None)
 
 
 if __name__ == "__main__":

@@ -16,14 +16,13 @@ from typing import Any
 from lockbench_sidecar import (
     Acquired,
     Client,
-    Denied,
     Extended,
     Freed,
     Granted,
-    NotHeld,
     Released,
     Setup,
     Unknown,
+    refused,
     serve,
 )
 from redlock import Redlock, RedlockConfig
@@ -48,7 +47,6 @@ class RedlockNg(Client):
             )
             for number, (host, port) in enumerate(setup.nodes)
         ]
-        self._holds: dict[str, Any] = {}
 
     def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
         """``with manager.lock(…) as lock`` until ``lock.valid``."""
@@ -58,23 +56,20 @@ class RedlockNg(Client):
             context = self._manager.lock(key, int(ttl_s * 1000))
             lock = context.__enter__()
             if lock.valid:
-                self._holds[hold] = context
-                return Granted(self._rounds.began_ns, self._rounds.valid_until_ns(ttl_s))
+                until_ns = self._rounds.valid_until_ns(ttl_s)
+                return Granted(self._rounds.began_ns, until_ns, lock=context)
             if time.monotonic() >= over:
-                return Denied("gave-up: lock.valid is False" if wait_s > 0 else "held")
+                return refused(wait_s, "lock.valid is False")
 
-    def release(self, key: str, hold: str) -> Freed:
+    def release(self, hold: str, lock: Any) -> Freed:
         """The end of the ``with``."""
-        context = self._holds.pop(hold, None)
-        if context is None:
-            return NotHeld()
-        context.__exit__(None, None, None)
+        lock.__exit__(None, None, None)
         return Released()
 
-    def extend(self, key: str, hold: str, ttl_s: float) -> Extended:
+    def extend(self, hold: str, lock: Any, ttl_s: float) -> Extended:
         """``extend``: False says that no majority did it, not why."""
         began_ns = time.monotonic_ns()
-        if not self._manager.extend(self._holds[hold].lock_obj, int(ttl_s * 1000)):
+        if not self._manager.extend(lock.lock_obj, int(ttl_s * 1000)):
             return Unknown("extend() returned False")
         return Granted(began_ns, began_ns + int(ttl_s * 1e9))
 

@@ -13,12 +13,11 @@ from typing import Any
 from lockbench_sidecar import (
     Acquired,
     Client,
-    Denied,
     Freed,
     Granted,
-    NotHeld,
     Released,
     Setup,
+    refused,
     serve,
 )
 from redlock import Redlock
@@ -35,7 +34,6 @@ class RedlockPy(Client):
             for number, (host, port) in enumerate(setup.nodes)
         ]
         self._manager = Redlock(self._nodes)
-        self._holds: dict[str, Any] = {}
 
     def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
         """``lock``: False says that it was not acquired."""
@@ -44,16 +42,13 @@ class RedlockPy(Client):
         while True:
             lock = self._manager.lock(key, int(ttl_s * 1000))
             if lock:
-                self._holds[hold] = lock
-                return Granted(self._rounds.began_ns, self._rounds.valid_until_ns(ttl_s))
+                until_ns = self._rounds.valid_until_ns(ttl_s)
+                return Granted(self._rounds.began_ns, until_ns, lock=lock)
             if time.monotonic() >= over:
-                return Denied("gave-up: lock() returned False" if wait_s > 0 else "held")
+                return refused(wait_s, "lock() returned False")
 
-    def release(self, key: str, hold: str) -> Freed:
+    def release(self, hold: str, lock: Any) -> Freed:
         """``unlock``."""
-        lock = self._holds.pop(hold, None)
-        if lock is None:
-            return NotHeld()
         self._manager.unlock(lock)
         return Released()
 

@@ -15,7 +15,7 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import SessionExpiredError, SessionMovedError
 from kazoo.protocol.connection import PING_XID, ConnectionHandler
-from lockbench_sidecar import Tell
+from lockbench_sidecar import Granted, Tell
 
 _NOT_ALIVE = (SessionExpiredError.code, SessionMovedError.code)
 
@@ -35,9 +35,10 @@ class Session:
         """Until when the server keeps the session, should nothing more be heard."""
         return self.acknowledged_ns + self.timeout_ns
 
-    def carry(self, hold: str) -> None:
-        """From now on heartbeats are told for it."""
+    def granted(self, hold: str, lock: Any) -> Granted:
+        """It was granted just now; from now on heartbeats are told for it."""
         self._holds[hold] = self.id
+        return Granted(self.acknowledged_ns, self.valid_until_ns, lock=lock)
 
     def drop(self, hold: str) -> None:
         """It was given back."""

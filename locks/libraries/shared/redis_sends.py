@@ -1,5 +1,5 @@
-"""redis-py's client as the adapters of its locks use it, and when it last sent a command that takes
-or lengthens a lock.
+"""redis-py's client as the adapters of its locks use it, which knows when it last sent a command
+that takes or lengthens a lock.
 
 The libraries do not tell, and the promise of a grant begins there (``locks/base.py``). redis-py
 lets its user choose the class of a connection; this one notes the time and sends.
@@ -12,44 +12,41 @@ import time
 from typing import Any
 
 import redis
-from lockbench_sidecar import Setup
+from lockbench_sidecar import Granted, Setup
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 NOTED = frozenset({"SET", "EVAL", "EVALSHA"})
 
 
-class Sends:
-    """What one client of the bench sent; every thread of the library sees its own."""
+class NotingRedis(redis.Redis):
+    """A client whose connections note when they send. Every thread sees what it sent itself."""
 
-    def __init__(self) -> None:
-        self._here = threading.local()
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._here = here = threading.local()
+        pool: Any = self.connection_pool
+        usual: Any = pool.connection_class
 
-    def note(self) -> None:
-        """A command is about to be sent."""
-        self._here.last_ns = time.monotonic_ns()
+        class Noting(usual):  # type: ignore[misc]
+            """A connection that notes the time."""
+
+            def send_command(self, *command: Any, **options: Any) -> Any:
+                if command[0] in NOTED:
+                    here.last_ns = time.monotonic_ns()
+                return super().send_command(*command, **options)
+
+        pool.connection_class = Noting
 
     @property
     def last_ns(self) -> int:
         """When this thread last sent one; 0 before the first."""
         return getattr(self._here, "last_ns", 0)
 
-
-def noting(client: redis.Redis, sends: Sends) -> redis.Redis:
-    """The client itself, whose connections note in ``sends`` when they send."""
-    pool: Any = client.connection_pool
-    usual: Any = pool.connection_class
-
-    class Noting(usual):  # type: ignore[misc]
-        """A connection that notes the time."""
-
-        def send_command(self, *command: Any, **options: Any) -> Any:
-            if command[0] in NOTED:
-                sends.note()
-            return super().send_command(*command, **options)
-
-    pool.connection_class = Noting
-    return client
+    def granted(self, ttl_ms: int | None, lock: Any = None) -> Granted:
+        """What was sent last was a success, for so long; None: without an end."""
+        until_ns = None if ttl_ms is None else self.last_ns + ttl_ms * 1_000_000
+        return Granted(self.last_ns, until_ns, lock=lock)
 
 
 def settings(setup: Setup) -> dict[str, Any]:

@@ -19,12 +19,11 @@ from kazoo_session import Session, watched
 from lockbench_sidecar import (
     Acquired,
     Client,
-    Denied,
     Freed,
-    Granted,
     NotHeld,
     Released,
     Setup,
+    refused,
     serve,
 )
 from tooz.coordination import get_coordinator
@@ -32,6 +31,8 @@ from tooz.coordination import get_coordinator
 
 class Tooz(Client):
     """One client: one coordinator, one lock per hold."""
+
+    gave_up = (LockTimeout,)
 
     def __init__(self, setup: Setup) -> None:
         self._session = Session(setup.tell)
@@ -43,28 +44,19 @@ class Tooz(Client):
         self._coordinator: Any = get_coordinator(f"zookeeper://{hosts}", member, **how)
         watched(self._coordinator._coord, self._session)  # noqa: SLF001 - its kazoo client
         self._coordinator.start(start_heart=True)
-        self._holds: dict[str, Any] = {}
 
     def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
         """``acquire`` of a new lock object."""
         lock = self._coordinator.get_lock(quote(key, safe="").encode())
-        try:
-            gotten = lock.acquire(timeout=wait_s) if wait_s > 0 else lock.acquire(blocking=False)
-        except LockTimeout:
-            return Denied("gave-up: LockTimeout")
+        gotten = lock.acquire(timeout=wait_s) if wait_s > 0 else lock.acquire(blocking=False)
         if not gotten:
-            return Denied("gave-up: acquire() returned False" if wait_s > 0 else "held")
-        self._holds[hold] = lock
-        self._session.carry(hold)
-        return Granted(self._session.acknowledged_ns, self._session.valid_until_ns)
+            return refused(wait_s, "acquire() returned False")
+        return self._session.granted(hold, lock)
 
-    def release(self, key: str, hold: str) -> Freed:
+    def release(self, hold: str, lock: Any) -> Freed:
         """``release``: False says that it was not held."""
         self._session.drop(hold)
-        lock = self._holds.pop(hold, None)
-        if lock is None or not lock.release():
-            return NotHeld()
-        return Released()
+        return Released() if lock.release() else NotHeld()
 
     def close(self) -> None:
         """Ends the session."""
