@@ -16,7 +16,7 @@ bench: setup ## run the quick suite on real clusters and write the report
 	@$(BIN)/lockbench suite quick
 
 test: lint ## every check and every test, the ones on real clusters included
-	@$(BIN)/python -m clusters.images build go-sidecar
+	@$(BIN)/python -m clusters.images build go-sidecar jvm-sidecar
 	$(BIN)/pytest -m "not long"
 
 fuzz: setup ## 225,000 random histories against an exhaustive reference; workloads on real clusters

@@ -57,9 +57,16 @@ UNMOVED = {
 }
 _LATE_GRANT = {"late-grant": Expectation("may-break", _LATE, "documented-limit")}
 _FALSE_RELEASE = {"false-release": Expectation("may-break", _UNLOCK, "documented-limit")}
+# An Unlock whose answer did not come leaves the key or not; the next Lock of the session finds it.
+_FENCE_AGAIN = {"fence-order": Expectation("may-break", _REENTERS, "documented-limit")}
 _EXPECTATIONS = {
     **{
-        fault: {**etcd.EXPECTATIONS.get(fault, {}), **_LATE_GRANT, **_FALSE_RELEASE}
+        fault: {
+            **etcd.EXPECTATIONS.get(fault, {}),
+            **_LATE_GRANT,
+            **_FALSE_RELEASE,
+            **_FENCE_AGAIN,
+        }
         for fault in dict.fromkeys((*MAY_BE_LATE, *etcd.EXPECTATIONS))
     },
     **UNMOVED,

@@ -13,14 +13,25 @@ import pytest
 
 from clusters.base import Cluster, ClusterPlan
 from clusters.registry import topologies
-from locks import registry
+from locks import registry, sidecar
 from locks.base import Address, System
 
 LEASE_S = 2.0
 GROUP = 1
-# Of the libraries behind sidecars: one for each kind of server, and one in a container, set so that
-# a call ends.
-LIBRARIES = {"redis-py-safe", "kazoo-safe", "etcd3gw-safe", "bsm-redislock-safe"}
+# Of the libraries behind sidecars: one for each kind of server, and one for each language that runs
+# in a container; set so that a call ends.
+LIBRARIES = {"redis-py-safe", "kazoo-safe", "etcd3gw-safe"} | {
+    "etcd-concurrency-is-owner",
+    "redisson-rlock-safe",
+}
+# The other libraries of Python, set likewise; they take minutes, so `make fuzz` has them.
+MORE_LIBRARIES = {
+    "python-redis-lock-safe",
+    "redis-lock-py-safe",
+    "pottery-safe",
+    "redlock-ng-safe",
+    "tooz-safe",
+}
 NODES = "LOCKBENCH_TEST_NODES"  # clusters that another process has started: topology → nodes
 
 
@@ -49,6 +60,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
             return started[topology]
 
         yield start
+        sidecar.close_shared()  # before its servers, whose end it would tell at length
 
 
 def _plan(topology: str, log_dir: Path) -> ClusterPlan:
@@ -66,7 +78,7 @@ def every_system() -> list[System]:
     """In the order of their topologies, so that clusters are started one by one. A semaphore of one
     permit owes what a mutex owes; a lock that lets two in without a fault owes nothing; and one
     class on other servers (``redlock-fsync``) is run once. A library left at its defaults waits as
-    long as it likes."""
+    long as it likes. ``MORE_LIBRARIES`` are not among them."""
     found: dict[object, System] = {}
     for plain in registry.systems().values():
         if plain.expectation("none", "double-grant").expected == "breaks":
@@ -76,3 +88,9 @@ def every_system() -> list[System]:
         one = plain if plain.permits is None else registry.find(f"{plain.name}:permits=1")
         found.setdefault(plain.connect, one)
     return sorted(found.values(), key=lambda system: system.topologies)
+
+
+def more_systems() -> list[System]:
+    """``MORE_LIBRARIES``."""
+    found = [registry.find(name) for name in MORE_LIBRARIES]
+    return sorted(found, key=lambda system: (system.topologies, system.name))

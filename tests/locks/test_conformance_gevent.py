@@ -26,9 +26,10 @@ VARIANTS = {
     "redis-setnx-expire",
     "redlock-fence",
     # Their libraries do not see gevent.
-    "bsm-redislock-safe",
+    "etcd-concurrency-is-owner",
     "etcd3gw-safe",
     "kazoo-safe",
+    "redisson-rlock-safe",
     "zookeeper-read-write",
     "zookeeper-semaphore:permits=1",
 }

@@ -334,6 +334,21 @@ def test_waiting_outlives_a_server_that_is_away(server: FakePostgres) -> None:
         assert isinstance(take(lock, wait_s=2), Granted)
 
 
+def test_a_full_primary_does_not_hide_behind_its_standby(server: FakePostgres) -> None:
+    standby = FakePostgres()
+    standby.replays = True
+    server.on("startup", FULL)
+    try:
+        nodes = (server.address, standby.address)
+        with closing(connect(postgres_advisory.SYSTEM, *nodes)) as lock:
+            answer = take(lock)
+    finally:
+        standby.stop()
+    assert isinstance(answer, Denied)
+    assert "53300" in answer.reason
+    assert answer.reason.endswith("; takes no writes")
+
+
 def test_a_refused_row_lock_leaves_no_transaction_open(server: FakePostgres) -> None:
     with closing(connect(postgres_for_update.SYSTEM, server.address)) as lock:
         server.on(TAKES, LOCKED)

@@ -70,7 +70,7 @@ func (l *etcdLock) acquire(key, hold string, _, waitS float64) answer {
 		err = mutex.TryLock(limit)
 	}
 	if err == nil && l.variant == isOwner {
-		err = l.confirm(mutex)
+		err = l.confirm(mutex, clientv3.OpGet(mutex.Key()))
 	}
 	if err == nil {
 		l.holds[hold] = mutex
@@ -92,10 +92,12 @@ func (l *etcdLock) acquire(key, hold string, _, waitS float64) answer {
 var errNotOwner = errors.New("IsOwner does not hold in the transaction")
 
 // confirm is what IsOwner is for: nothing of the lock's user happens but in such a transaction.
-func (l *etcdLock) confirm(mutex *concurrency.Mutex, then ...clientv3.Op) error {
+// It must have an operation. One of comparisons alone is answered by whichever server is asked from
+// what that server has heard so far (docs/track/etcd-compare-only.md).
+func (l *etcdLock) confirm(mutex *concurrency.Mutex, then clientv3.Op) error {
 	limit, cancel := l.limit()
 	defer cancel()
-	done, err := l.etcd().Txn(limit).If(mutex.IsOwner()).Then(then...).Commit()
+	done, err := l.etcd().Txn(limit).If(mutex.IsOwner()).Then(then).Commit()
 	if err == nil && !done.Succeeded {
 		return errNotOwner
 	}

@@ -198,18 +198,9 @@ final class RedissonLocks implements Client {
               int timeoutMs = (int) setup.timeoutMs();
               limits.setTimeout(timeoutMs).setConnectTimeout(timeoutMs).setRetryAttempts(0);
             }
-            RedissonClient client = Redisson.create(config);
-            warm(client);
-            return client;
+            return Redisson.create(config);
           });
     }
-  }
-
-  /** So that the first lock of a client does not wait for a second until its classes are loaded. */
-  private static void warm(RedissonClient client) {
-    RLock lock = client.getLock("lockbench-warm-" + client.getId());
-    lock.lock();
-    lock.unlock();
   }
 
   private static String[] addresses(List<Node> nodes) {
