@@ -12,10 +12,9 @@ Does not guarantee: what ``redis-token`` does not. It offers no fence.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from locks.base import System
 from locks.client_container import ContainerLibrary
+from locks.library import as_safe
 from locks.library_etcd_concurrency import IMAGE, UNMOVED
 from locks.redis_expectations import LEASE
 
@@ -37,7 +36,6 @@ OUTCOMES = {
 }
 
 _PLAIN = ContainerLibrary(IMAGE, "bsm-redislock", extends=True)
-_SAFE = ContainerLibrary(IMAGE, "bsm-redislock", safe=True, extends=True)
 
 _SYSTEM = System(
     name="bsm-redislock",
@@ -54,5 +52,5 @@ _SYSTEM = System(
 
 SYSTEMS = (
     _SYSTEM,
-    replace(_SYSTEM, name="bsm-redislock-safe", connect=_SAFE.connect, prepare=_SAFE.prepare),
+    as_safe(_SYSTEM, ContainerLibrary(IMAGE, "bsm-redislock", safe=True, extends=True)),
 )

@@ -14,11 +14,10 @@ Does not guarantee: what ``redlock`` does not. It offers no fence.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from locks import redlock
 from locks.base import System
 from locks.client_container import ContainerLibrary
+from locks.library import as_safe
 from locks.library_etcd_concurrency import IMAGE, UNMOVED
 
 DOC = "https://pkg.go.dev/github.com/go-redsync/redsync/v4"
@@ -40,7 +39,6 @@ OUTCOMES = {
 }
 
 _PLAIN = ContainerLibrary(IMAGE, "redsync", extends=True)
-_SAFE = ContainerLibrary(IMAGE, "redsync", safe=True, extends=True)
 
 _SYSTEM = System(
     name="redsync",
@@ -55,7 +53,4 @@ _SYSTEM = System(
     expectations={**redlock.EXPECTATIONS, **UNMOVED},
 )
 
-SYSTEMS = (
-    _SYSTEM,
-    replace(_SYSTEM, name="redsync-safe", connect=_SAFE.connect, prepare=_SAFE.prepare),
-)
+SYSTEMS = (_SYSTEM, as_safe(_SYSTEM, ContainerLibrary(IMAGE, "redsync", safe=True, extends=True)))

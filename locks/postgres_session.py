@@ -57,17 +57,17 @@ class Session:
         self._socket = socket.socket()
         self._connection: Any = None
         self._timeout_s = timeout_s
-        failed = "no node was asked"
+        failed: list[str] = []  # by node: a full primary must not hide behind its standby
         for node in nodes:
             try:
                 self._open(node)
                 if self.ask("SELECT pg_is_in_recovery()") == [[False]]:
                     return
-                failed = "nobody takes writes"
+                failed.append("takes no writes")
             except (OSError, Refused, Broken) as error:
-                failed = f"{type(error).__name__}: {error}"
+                failed.append(f"{type(error).__name__}: {error}")
             self.close()
-        raise NotSent(failed)
+        raise NotSent("; ".join(failed) or "no node was asked")
 
     def _open(self, node: Address) -> None:
         """Raises OSError and Broken."""
@@ -79,6 +79,9 @@ class Session:
             self._connection = Connection(
                 USER, database=DATABASE, sock=self._socket, ssl_context=False
             )
+        except DatabaseError as error:
+            said = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
+            raise Broken(f"{said.get('C', '')} {said.get('M', error)}".strip()) from error
         except Exception as error:
             # It raises whatever it stumbles over: DatabaseError, InterfaceError, KeyError …
             raise Broken(f"{type(error).__name__}: {error}") from error
