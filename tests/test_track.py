@@ -37,6 +37,8 @@ def test_the_command_of_a_page_can_be_given(page: Page) -> None:
         given = dict(zip(words[2::2], words[3::2], strict=True))
         for lock in given["--lock"].split(","):
             make_case(lock, given["--fault"], seed=0, topology=given.get("--topology"))
+    elif words[:2] == ["python", "-m"]:
+        assert (FOLDER.parents[1] / f"{words[2].replace('.', '/')}.py").is_file()
     else:
         assert any(word.endswith(f"/{page.script}") for word in words)
     if page.script:
@@ -134,6 +136,8 @@ def test_a_page_without_marks_is_named(copy: Path) -> None:
         ("source = ", "sauce = ", "sauce, source"),
         ('source = "', 'source = "" # ', "must not be empty"),
         (f'"{ID}.jsonl"', '"other.jsonl"', "other.jsonl is missing"),
+        ('kind = "control"', 'kind = "cost"', "where nothing is broken"),
+        ('kind = "control"', 'kind = "refuted"', "showed"),
         ("```toml\n", "```toml\n]", "no TOML"),
         ("# A late", "A late", "does not begin with a title"),
         ("locks = [", 'script = "none.py"\nlocks = [', "none.py is missing"),
