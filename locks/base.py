@@ -225,11 +225,11 @@ class System:
             return Expectation("n/a", f"it does not apply to a {self.kind} lock")
         if verdict == "late-grant" and not self.limited:
             return Expectation("n/a", "its grants have no limit")
+        if verdict == "fence-order" and self.fence is None:
+            return Expectation("n/a", "the lock offers no fence")
         listed = self.expectations.get(fault, {}).get(verdict)
         if listed is not None:
             return listed
-        if verdict == "fence-order" and self.fence is None:
-            return Expectation("n/a", "the lock offers no fence")
         return Expectation("holds", self.source)
 
 

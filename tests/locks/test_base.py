@@ -43,6 +43,7 @@ def test_a_pause_is_never_longer_than_what_is_left(style: BackoffStyle) -> None:
     [
         ("redis-setnx", "late-grant"),
         ("redis-token", "fence-order"),
+        ("jetcd", "fence-order"),  # though it is declared like etcd-concurrency, which has one
         ("zookeeper-read-write", "wrong-release"),
         ("zookeeper-semaphore", "lost-update"),
         ("zookeeper-semaphore", "stale-holder"),
