@@ -3,9 +3,14 @@
 Reads the state with its version, works, and writes on the condition that the version is still the
 one read; else it was somebody else's turn, and everything begins again. What was done stands in the
 same transaction, so a retry sees it.
+
+``postgres-optimistic`` is the same way by the name that libraries for databases give it: optimistic
+locking, a version column and no lock.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from locks.base import System
 from locks.postgres_session import Session
@@ -57,7 +62,7 @@ class CompareAndSet(PostgresWay):
         return Done(int(rows[0][0])) if rows else Conflict("no-effect: the version has moved on")
 
 
-SYSTEM = System(
+_SYSTEM = System(
     name="without-compare-and-set",
     topologies=("postgres", "postgres-sync"),
     family="postgres",
@@ -70,3 +75,5 @@ SYSTEM = System(
     kind="none",
     limited=False,
 )
+
+SYSTEMS = (_SYSTEM, replace(_SYSTEM, name="postgres-optimistic"))

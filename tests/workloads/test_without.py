@@ -156,6 +156,7 @@ def test_whatever_happens_to_the_owner_all_is_done_once(
 
 def test_ways_are_named_like_locks_and_are_none() -> None:
     assert set(without()) == {
+        "postgres-optimistic",
         "without-compare-and-set",
         "without-idempotency-key",
         "without-event-log",
