@@ -18,7 +18,7 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -186,31 +186,50 @@ def _between(text: str, mark: str, put: str) -> str:
 
 def excerpt(history: History, verdict: str) -> History:
     """The holds that the evidence of a broken verdict names, each with everything that was done
-    under it, and the faults of that time. Raises BadInput where the verdict is not broken, or where
-    these few operations are judged otherwise."""
+    under it, and the faults of that time. Where these are too many, or do not show it, the last of
+    them, which is the one that broke it, and as few as do of those before. Raises BadInput where
+    the verdict is not broken, or where no such cut is judged as the whole is."""
     whole = check(history, only=(verdict,)).verdicts.get(verdict)
     if whole is None or whole.result != "invalid":
         is_ = "absent" if whole is None else whole.result
         raise BadInput(f"{verdict} is {is_} in this history: there is nothing to cut out")
     rows = _rows(whole)
-    links = link(history)
-    acquires = links.acquire[rows]
-    kept = np.isin(links.acquire, acquires[acquires >= 0])
-    kept[rows] = True
-    kept |= (history.f == F.DEATH) & np.isin(history.process, history.process[kept])
-    small = _relative(_only(history, np.flatnonzero(kept)))
-    if len(small) > OPERATIONS_MAX:
-        raise BadInput(f"{len(small)} operations belong to it, more than {OPERATIONS_MAX}")
-    before, after = broken(history), broken(small)
+    before = broken(history)
     if "wrong-release" in before:
         # Without the grant that it ended, or the one that it let in, it is a false release.
         before |= {"false-release"}
-    if verdict not in after or not after <= before:
-        raise BadInput(
-            f"cut out, its operations break {', '.join(sorted(after)) or 'nothing'}, which is not "
-            "what the whole history says"
-        )
-    return small
+    small = _cut(history, rows)
+    refused = _refused(small, verdict, before)
+    if refused is None:
+        return small
+    for first in range(1, len(rows) - 1):
+        fewer = _cut(history, [*rows[:first], rows[-1]])
+        if _refused(fewer, verdict, before) is None:
+            return fewer
+    raise BadInput(refused)
+
+
+def _cut(history: History, rows: Sequence[int]) -> History:
+    """The holds of these operations, whole."""
+    acquires = link(history).acquire
+    mine = acquires[rows]
+    kept = np.isin(acquires, mine[mine >= 0])
+    kept[rows] = True
+    kept |= (history.f == F.DEATH) & np.isin(history.process, history.process[kept])
+    return _relative(_only(history, np.flatnonzero(kept)))
+
+
+def _refused(small: History, verdict: str, before: Collection[str]) -> str | None:
+    """Why a cut does not show what the whole history shows, or None."""
+    if len(small) > OPERATIONS_MAX:
+        return f"{len(small)} operations belong to it, more than {OPERATIONS_MAX}"
+    after = broken(small)
+    if verdict in after and after <= {*before}:
+        return None
+    return (
+        f"cut out, its operations break {', '.join(sorted(after)) or 'nothing'}, which is not what "
+        "the whole history says"
+    )
 
 
 def broken(history: History) -> set[str]:

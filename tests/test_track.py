@@ -189,6 +189,50 @@ def test_a_verdict_that_holds_cannot_be_cut_out(tmp_path: Path) -> None:
         track.excerpt(read_jsonl(path), "fence-order")
 
 
+def _overtaken(by: int) -> list[str]:
+    """A holder whose lease ends before its write, and so many others in between."""
+    late = [
+        (
+            '{"process":99,"f":"acquire","key":"k","type":"ok","invoke_ns":0,"complete_ns":10,'
+            '"hold":"late","valid_until_ns":500}\n'
+        ),
+        (
+            '{"process":99,"f":"read","key":"k","type":"ok","invoke_ns":20,"complete_ns":40,'
+            '"hold":"late","value":0,"applied_ns":30}\n'
+        ),
+        (
+            f'{{"process":99,"f":"write","key":"k","type":"ok","invoke_ns":{1000 * (by + 1)},'
+            f'"complete_ns":{1000 * (by + 1) + 40},"hold":"late","version":0,"value":{by + 1},'
+            f'"applied_ns":{1000 * (by + 1) + 20}}}\n'
+        ),
+    ]
+    others = [_cycle(f"h{i}", i % 4, 1000 * (i + 1), version=i) for i in range(by)]
+    return [*late, *(line for cycle in others for line in cycle)]
+
+
+def test_a_lost_update_that_overwrote_many_is_cut_out_with_one_of_them(tmp_path: Path) -> None:
+    """The evidence names sixteen others, which are too many operations for a page."""
+    path = tmp_path / "long.jsonl"
+    path.write_text("".join(_overtaken(by=24)))
+    whole = read_jsonl(path)
+    small = track.excerpt(whole, "lost-update")
+    assert {whole.hold_name(h) for h in small.hold.tolist()} == {"late", "h0"}
+    assert len(small) == 7
+    assert "lost-update" in track.broken(small) <= track.broken(whole)
+    path.write_text("".join(_overtaken(by=6)))
+    assert len(track.excerpt(read_jsonl(path), "lost-update")) == 27, "where they fit, all"
+
+
+def test_what_no_cut_shows_is_refused_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "long.jsonl"
+    path.write_text("".join(_overtaken(by=24)))
+    monkeypatch.setattr(track, "OPERATIONS_MAX", 6)
+    with pytest.raises(BadInput, match="operations belong to it, more than 6"):
+        track.excerpt(read_jsonl(path), "lost-update")
+
+
 def _long(*, double: bool) -> list[str]:
     """A hundred cycles one after the other; hold 50 has a twin in its midst."""
     made: list[str] = []
