@@ -4,8 +4,9 @@ The image (``clusters/images/<image>``) has one program for all locks of its lan
 which one, and where this process listens. It connects, and the stream is the sidecar's from then on
 (``docs/sidecar.md``). The image is built by the first ``prepare``, once.
 
-Refused is a program that does not know the word it was started with, or whose clock is not this
-machine's monotonic clock, which promises are told in.
+Refused is a program that does not know the word it was started with, whose clock is not this
+machine's monotonic clock, which promises are told in, or whose library has another version than the
+one that is pinned (``locks.pins``), which results record.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from __future__ import annotations
 import secrets
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from clusters import clients, images
 from clusters.docker import Engine, EngineError
+from locks import pins
 from locks.base import Address, LockUnusableError, Observer
 from locks.sidecar import (
     ExtendableSidecarLock,
@@ -119,3 +121,12 @@ class ContainerSidecar(Sidecar):
             raise SidecarError("does not know the word that it was started with")
         if not self._begun_ns <= hello["now_ns"] <= time.monotonic_ns():
             raise SidecarError("has another clock than this machine's monotonic one")
+        check_version(self._image, hello)
+
+
+def check_version(image: str, hello: Mapping[str, Any]) -> None:
+    """Raises SidecarError where the library that a hello names is pinned to another version."""
+    name, version = hello["library"], hello["version"]
+    pinned = pins.of_image(image).get(name, version)
+    if version != pinned:
+        raise SidecarError(f"is {name} {version}, not {pinned} as pinned: build the image anew")

@@ -1,0 +1,105 @@
+"""What libraries are pinned to, and how the programs in client images are said to use them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from clusters import images
+from locks import pins
+from locks.client_container import ContainerLibrary, check_version
+from locks.client_programs import PROGRAMS
+from locks.library import ADAPTERS
+from locks.registry import systems
+from locks.sidecar import SidecarError
+
+MOD = """module m
+go 1.26.0
+require a.b/c v1.0.0
+require (
+    d.e/f/v2 v2.3.4-rc.1
+    g v0.1.0 // indirect
+)
+"""
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <dependencyManagement><dependencies><dependency><groupId>x</groupId>
+    <artifactId>y</artifactId><version>9</version></dependency></dependencies></dependencyManagement>
+  <dependencies><dependency><groupId>org.r</groupId><artifactId>red-is</artifactId>
+    <version>4.7.0</version></dependency></dependencies>
+</project>"""
+FILES = "aa  red-is-4.7.0.jar\nbb  net-4.1.9.Final-linux-x86_64.jar\ncc  j-2.jar\ndd  j-3.1.jar\n"
+
+
+def contained() -> dict[str, ContainerLibrary]:
+    owners = {name: getattr(s.connect, "__self__", None) for name, s in systems().items()}
+    return {name: owner for name, owner in owners.items() if isinstance(owner, ContainerLibrary)}
+
+
+def test_every_form_of_a_go_mod_is_read() -> None:
+    assert pins.go_modules(MOD) == {"a.b/c": "v1.0.0", "d.e/f/v2": "v2.3.4-rc.1", "g": "v0.1.0"}
+
+
+@pytest.mark.parametrize("line", ["replace a.b/c => ../c", "exclude a.b/c v1.0.0"])
+def test_a_module_that_is_not_what_its_line_says_is_refused(line: str) -> None:
+    with pytest.raises(ValueError, match="is not known"):
+        pins.go_modules(MOD + line)
+
+
+def test_what_maven_came_to_is_read_and_held_to_what_was_asked_for() -> None:
+    assert pins.artifacts(POM, FILES) == {
+        "org.r:red-is": "4.7.0",
+        "net": "4.1.9.Final-linux-x86_64",
+        "j": "2, 3.1",
+    }
+    with pytest.raises(ValueError, match=r"org\.r:red-is 4\.7\.1 is not among the files"):
+        pins.artifacts(POM.replace("4.7.0", "4.7.1"), FILES)
+    with pytest.raises(ValueError, match="has no version"):
+        pins.artifacts(POM, FILES + "ee  nameless.jar")
+
+
+def test_the_images_and_adapters_of_this_tree_have_pins() -> None:
+    assert pins.of_image("go-sidecar")["github.com/go-redsync/redsync/v4"].startswith("v4.")
+    assert pins.of_image("jvm-sidecar")["org.redisson:redisson"].startswith("4.")
+    assert pins.of_image("redis") == {}
+    for adapter in ADAPTERS.glob("*/requirements.in"):
+        wanted = re.findall(r"^([\w.\-]+)(?:\[\w+\])?==(\S+)", adapter.read_text(), re.MULTILINE)
+        found = pins.requirements(adapter.with_suffix(".txt"))
+        assert wanted
+        assert all(found[name.lower()] == version for name, version in wanted), adapter
+
+
+@pytest.mark.parametrize("name", sorted(contained()))
+def test_what_is_said_of_a_program_is_in_its_source(name: str) -> None:
+    """A setting that the program does not name is not set, and a pin that is not there is none."""
+    library = contained()[name]
+    program = PROGRAMS[library.lock]
+    folder = images.FOLDER / library.image
+    source = (folder / program.source).read_text()
+    whole = "".join(p.read_text() for p in folder.iterdir() if p.suffix in {".go", ".java", ".sh"})
+    for setting in {**program.settings, **program.safe}:
+        word = setting if setting.startswith("-X") else re.split(r"\W+", setting)[-1]
+        assert word in (whole if setting.startswith(("-X", "runtime.")) else source), setting
+    for called in re.findall(r"(\w+)\(", program.call):
+        assert called in source, called
+    assert {program.library, *program.stands_on} <= set(pins.of_image(library.image))
+
+
+def test_no_program_is_described_that_no_lock_is() -> None:
+    assert {library.lock for library in contained().values()} == set(PROGRAMS)
+
+
+def test_a_program_with_another_version_than_its_pin_is_refused() -> None:
+    """An image that was not built from this tree would be recorded as if it were."""
+    pinned = pins.of_image("jvm-sidecar")["org.redisson:redisson"]
+    check_version("jvm-sidecar", {"library": "org.redisson:redisson", "version": pinned})
+    check_version("jvm-sidecar", {"library": "nothing", "version": "1"})
+    with pytest.raises(SidecarError, match=rf"is org\.redisson:redisson 4\.6\.0, not {pinned}"):
+        check_version("jvm-sidecar", {"library": "org.redisson:redisson", "version": "4.6.0"})
+
+
+def test_the_pins_of_go_are_those_that_the_sidecar_is_locked_to() -> None:
+    """Every module of go.mod has its hash in go.sum, so none of them can be another one."""
+    sums = (images.FOLDER / "go-sidecar" / "go.sum").read_text()
+    for module, version in pins.of_image("go-sidecar").items():
+        assert f"{module} {version}" in sums, module
