@@ -92,7 +92,7 @@ class Sidecar:
         self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> None:
         self.name = name
-        self.library = ""  # name and version, as it says itself
+        self.library = ""  # name and version, as it says itself: whatever fails is said with them
         self.failure: str | None = None
         self._command = list(command)
         self._environment = dict(environment or {})
@@ -245,7 +245,8 @@ class Sidecar:
 
     def _fail(self, reason: str) -> None:
         if self.failure is None:
-            self.failure = f"the sidecar of {self.name} {reason}"
+            library = f" ({self.library})" if self.library else ""
+            self.failure = f"the sidecar of {self.name} {reason}{library}"
             if reason != "was closed":
                 log.error("%s", self.failure)
         if self._process is not None:

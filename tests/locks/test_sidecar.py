@@ -277,7 +277,7 @@ select.select([0], [], [])
 def test_one_that_dies_before_it_reads_has_ended_too(start: Start) -> None:
     """Its socket is reset then, not closed."""
     dying = client(start(UNREADING))
-    assert take(dying, "k") == Unknown("the sidecar of x ended with requests unread")
+    assert take(dying, "k") == Unknown("the sidecar of x ended with requests unread (x 1)")
 
 
 def test_an_acquire_in_flight_when_it_dies_is_unknown(start: Start) -> None:
