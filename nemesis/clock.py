@@ -34,13 +34,13 @@ class ClockFault(Fault):
                 "its servers' wall clocks cannot be moved: they read them without the C library "
                 "(Go does), or their image is not ours"
             )
-        return nobody(cluster, str(asked["who"]))
+        return nobody(cluster, str(asked["who"]), kept=True)
 
     def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
         return 1.0 * lease_ttl_s
 
     def aim(self, arena: Arena) -> None:
-        arena.targets = resolve(arena, arena.word("who"))
+        arena.targets = resolve(arena, arena.word("who"), kept=True)
         arena.facts |= {"leader_due": False, "offset_s": 0.0}
 
     @abstractmethod

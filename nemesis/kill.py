@@ -26,18 +26,20 @@ class Kill(Fault):
     outlived = True
     touches = frozenset({SERVERS})
     parameters: ClassVar = {"who": who()}
+    # Whether it takes away what each node keeps for itself (``nemesis.targets``).
+    kept: ClassVar[bool] = False
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
         if not isinstance(cluster, Killable):
             return "its servers cannot be killed"
-        return nobody(cluster, str(asked["who"]))
+        return nobody(cluster, str(asked["who"]), kept=self.kept)
 
     def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
         """Short: the promise has to outlive the restart, which takes a good part of a second."""
         return 0.1 * lease_ttl_s
 
     def aim(self, arena: Arena) -> None:
-        arena.targets = resolve(arena, arena.word("who"))
+        arena.targets = resolve(arena, arena.word("who"), kept=self.kept)
         arena.facts["leader_due"] = False
 
     def begin(self, arena: Arena) -> None:

@@ -36,6 +36,7 @@ from nemesis.links import all_broken, cuttable_of, joined
 from nemesis.probes import PROBE_S, note_usual, serving, silent
 from nemesis.targets import (
     DECISIVE,
+    eligible,
     head_of,
     headed,
     majority,
@@ -80,7 +81,7 @@ class Partition(Fault):
         if shape == shapes.LEADER and not headed(cluster):
             return "it has no leader"
         least = shapes.NODES_MIN[shape]
-        if len(cluster.nodes) < least:
+        if len(eligible(cluster)) < least:
             return f"a {shape} takes {least} nodes"
         return None
 
@@ -151,7 +152,7 @@ def _cut_pairs(arena: Arena) -> tuple[frozenset[Edge], tuple[int, ...]]:
 
 def _resolve(arena: Arena) -> tuple[frozenset[Edge], tuple[int, ...]]:
     cluster, shape = arena.cluster, arena.word("shape")
-    nodes = list(cluster.nodes)
+    nodes = list(eligible(cluster))
     groups = sorted({-e.source for e in cuttable_of(arena).edges() if e.source < 0})
     if shape in shapes.OF_CLIENTS:
         mine = [arena.clients.group(arena.clients.victim_worker)]
@@ -159,7 +160,7 @@ def _resolve(arena: Arena) -> tuple[frozenset[Edge], tuple[int, ...]]:
         if shape == shapes.GROUP_NODE:
             targets = resolve(arena, DECISIVE if headed(cluster) else "one")
         else:
-            targets = tuple(nodes) if shape == shapes.GROUP else resolve(arena, DECISIVE)
+            targets = tuple(cluster.nodes) if shape == shapes.GROUP else resolve(arena, DECISIVE)
         return shapes.client_side(targets, chosen), targets
     if not joined(cuttable_of(arena)):
         count = minority(nodes) if shape == shapes.MINORITY else majority(nodes)

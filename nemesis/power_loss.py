@@ -19,6 +19,7 @@ class PowerLoss(Kill):
 
     name = "power-loss"
     summary = "SIGKILL of servers, restarted at once without what they had not synced"
+    kept = True
     rules: ClassVar[tuple[str, ...]] = (
         "proven",
         "grants-around",

@@ -1,11 +1,17 @@
-"""Which nodes a fault strikes: by role, resolved at the moment it begins."""
+"""Which nodes a fault strikes: by role, resolved at the moment it begins.
+
+A cluster may be a mixture: some nodes talk to each other, others stand alone, as its links tell.
+A fault then chooses among one kind. What stops a process or cuts it off strikes those that talk to
+each other, which have the head if there is one. What is ``kept`` by each node for itself, its data
+and its clock, is taken from those that stand alone, for which nobody else remembers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from clusters.base import Cluster, Led, Replicated
+from clusters.base import Cluster, Cuttable, Led, Replicated
 from nemesis.base import Arena, NemesisError, Parameter
 
 DECISIVE: Final = "decisive"
@@ -31,23 +37,25 @@ def who() -> Parameter:
     )
 
 
-def nobody(cluster: Cluster, role: str) -> str | None:
+def nobody(cluster: Cluster, role: str, *, kept: bool = False) -> str | None:
     """Why a cluster has no such nodes, or None."""
+    if role in ("leader", "primary", "replica") and _mixed(cluster) and kept:
+        return f"its nodes that stand alone have no {role}"
     if role == "leader" and not isinstance(cluster, Led):
         return "it has no leader"
     if role in ("primary", "replica") and not isinstance(cluster, Replicated):
         return f"it has no {role}"
-    if role == "minority" and len(cluster.nodes) < 3:
+    if role == "minority" and len(eligible(cluster, kept=kept)) < 3:
         return f"its {len(cluster.nodes)} nodes have no minority"
     return None
 
 
-def resolve(arena: Arena, role: str) -> tuple[int, ...]:
+def resolve(arena: Arena, role: str, *, kept: bool = False) -> tuple[int, ...]:
     """The nodes of a role, now. Draws come from the injection's seed. Raises NemesisError."""
     cluster = arena.cluster
     head = note_head(arena, "before")
-    nodes = list(cluster.nodes)
-    if role in ("leader", "primary") or (role == DECISIVE and headed(cluster)):
+    nodes = list(eligible(cluster, kept=kept))
+    if role in ("leader", "primary") or (role == DECISIVE and headed(cluster, kept=kept)):
         if head is None:
             raise NemesisError(f"no {role} to aim at: the cluster was not healthy")
         return (head,)
@@ -60,6 +68,26 @@ def resolve(arena: Arena, role: str) -> tuple[int, ...]:
     return tuple(sorted(arena.rng.sample(nodes, count)))
 
 
+def eligible(cluster: Cluster, *, kept: bool = False) -> Sequence[int]:
+    """The nodes that a fault chooses among: all, but of a mixture only one kind (see above)."""
+    if not _mixed(cluster):
+        return cluster.nodes
+    alone = _alone(cluster)
+    return [node for node in cluster.nodes if (node in alone) == kept]
+
+
+def _mixed(cluster: Cluster) -> bool:
+    return 0 < len(_alone(cluster)) < len(cluster.nodes)
+
+
+def _alone(cluster: Cluster) -> frozenset[int]:
+    """The nodes that no link joins to another node; none where links cannot be seen."""
+    if not isinstance(cluster, Cuttable):
+        return frozenset()
+    between = [edge for edge in cluster.edges() if edge.source > 0]
+    return frozenset(cluster.nodes).difference(*((edge.source, edge.target) for edge in between))
+
+
 def majority(nodes: Sequence[int]) -> int:
     """How many are more than half."""
     return len(nodes) // 2 + 1
@@ -70,9 +98,9 @@ def minority(nodes: Sequence[int]) -> int:
     return (len(nodes) - 1) // 2
 
 
-def headed(cluster: Cluster) -> bool:
-    """Whether one node is above the others."""
-    return isinstance(cluster, Led | Replicated)
+def headed(cluster: Cluster, *, kept: bool = False) -> bool:
+    """Whether one of the nodes that a fault chooses among is above the others."""
+    return isinstance(cluster, Led | Replicated) and not (kept and _mixed(cluster))
 
 
 def head_of(cluster: Cluster) -> int | None:

@@ -17,11 +17,12 @@ class Wipe(Kill):
 
     name = "wipe"
     summary = "SIGKILL of servers, restarted at once without their data"
+    kept = True
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
         if not isinstance(cluster, Wipeable):
             return "its data cannot be wiped"
-        if headed(cluster):
+        if headed(cluster, kept=True):
             return "its nodes replicate: wiping the leader alone is what replication is made for"
         return super().unfit(cluster, asked)
 
