@@ -26,7 +26,7 @@ from locks.base import (
     Observer,
     System,
 )
-from locks.redis_expectations import everywhere
+from locks.redis_expectations import UNMINDED, everywhere
 from locks.redlock import Redlock
 from locks.zookeeper import ZooKeeper
 
@@ -77,7 +77,7 @@ class HybridRedlockElseZooKeeper:
 
 
 _TWO_LOCKS = (
-    "by construction: mutual exclusion (https://redis.io/docs/latest/develop/clients/patterns/"
+    "by construction, whatever else breaks: mutual exclusion (https://redis.io/docs/latest/develop/clients/patterns/"
     "distributed-locks/#safety-and-liveness-guarantees, 'only one client can hold a lock') is "
     "promised by each service for its own grants, and nobody excludes the holder of the other"
 )
@@ -95,13 +95,11 @@ SYSTEM = System(
         **{f"redlock, {row}": said for row, said in redlock.SYSTEM.outcomes.items()},
     },
     expectations=everywhere(
-        {fault: zookeeper.EXPECTATIONS[fault] for fault in ("client-pause", "client-gc")},
+        {**redlock.EXPECTATIONS, **zookeeper.EXPECTATIONS},
         {
             "double-grant": Expectation("breaks", _TWO_LOCKS, "control", tries=3),
             "lost-update": Expectation("may-break", _TWO_LOCKS, "control"),
         },
-        "none",
-        "client-clock-jump",
-        "client-kill",
+        *UNMINDED,
     ),
 )
