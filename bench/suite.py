@@ -7,7 +7,7 @@ case, so an interrupted run keeps what it has.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import psutil
 from numpy.typing import NDArray
 from rich.console import Console
 
-from bench import interruption
+from bench import clients, interruption
 from bench.errors import BadInput, Ending
 from bench.plan import LINK_IMAGE, PUBLISHED, Case, expected_s, topology_of, tries_of
 from bench.progress import Progress
@@ -38,7 +38,7 @@ from clusters.reaper import reap
 from results import machine, tables
 from results.evidence import samples_ns
 from results.live import LiveView
-from results.store import RunFolder, StoreError
+from results.store import NotARun, RunFolder, StoreError
 from results.undisturbed import Undisturbed
 from workloads.fleet import leftovers
 from workloads.nursery import Nursery
@@ -74,16 +74,18 @@ def run_cases(
     before = None if resume is None else stopped(resume, plan)
     engine = _ready(cases, console)
     try:
-        versions = _versions(cases, engine)
+        versions = _versions(cases, engine, lambda line: console.print(line, highlight=False))
         run = before or RunFolder.create(RUNS, name)
     except (StoreError, EngineError) as error:
         raise BadInput(str(error)) from error
     gathered = _Gathered(run, name, len(cases) == 1)
     kept: Documents = {}
     if before is not None:
-        same_conditions(run, machine.facts(run.path, engine=engine.version()), versions)
+        facts = machine.facts(run.path, engine=engine.version())
+        same_conditions(run, facts, _as_known_to(versions, run))
         kept = finished(run, cases)
         take_over(run, kept)
+        run.write_versions(versions)
         console.print(f"{len(kept)} of {len(cases)} cases are done already", highlight=False)
     done = False
     try:
@@ -277,13 +279,23 @@ def check_room(folder: Path) -> None:
         )
 
 
-def _versions(cases: Sequence[Case], engine: Engine) -> dict[str, Any]:
+def _versions(cases: Sequence[Case], engine: Engine, say: Callable[[str], None]) -> dict[str, Any]:
+    """The object of ``versions.json``; ``clients`` only where a lock lives beside its worker."""
     replaced = {name: ref for case in cases for name, ref in case.images}
     names = {topology_of(case).image for case in cases} | {LINK_IMAGE}
     refs = sorted(replaced.get(name, name) for name in names)
     described = images.describe(refs, engine=engine)
-    return {
+    found = {
         "libraries": machine.versions(),
         "images": {name: asdict(found) for name, found in described.items()},
         "engine": engine.version(),
     }
+    beside = clients.recorded([case.system for case in cases], engine, say)
+    return found | ({"clients": beside} if beside else {})
+
+
+def _as_known_to(versions: Mapping[str, Any], run: RunFolder) -> Mapping[str, Any]:
+    try:
+        return clients.as_known_to(versions, run.versions())
+    except NotARun as error:
+        raise BadInput(str(error)) from error

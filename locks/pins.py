@@ -81,6 +81,6 @@ def artifacts(pom: str, files: str) -> dict[str, str]:
 
 
 def requirements(path: Path) -> dict[str, str]:
-    """Package → version of a list that pip-compile has made."""
-    pinned = re.findall(r"^([\w.\-]+)==([^\s;\\]+)", path.read_text(encoding="utf-8"), re.MULTILINE)
-    return dict(pinned)
+    """Package → version of a list of requirements, as far as it says one; extras are left out."""
+    line = r"^([\w.\-]+)(?:\[[^\]]*\])?==([^\s;\\]+)"
+    return dict(re.findall(line, path.read_text(encoding="utf-8"), re.MULTILINE))

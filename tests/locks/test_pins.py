@@ -63,10 +63,10 @@ def test_the_images_and_adapters_of_this_tree_have_pins() -> None:
     assert pins.of_image("jvm-sidecar")["org.redisson:redisson"].startswith("4.")
     assert pins.of_image("redis") == {}
     for adapter in ADAPTERS.glob("*/requirements.in"):
-        wanted = re.findall(r"^([\w.\-]+)(?:\[\w+\])?==(\S+)", adapter.read_text(), re.MULTILINE)
+        wanted = pins.requirements(adapter)
         found = pins.requirements(adapter.with_suffix(".txt"))
-        assert wanted
-        assert all(found[name.lower()] == version for name, version in wanted), adapter
+        assert wanted, adapter
+        assert wanted.items() <= found.items(), adapter
 
 
 @pytest.mark.parametrize("name", sorted(contained()))

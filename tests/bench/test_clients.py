@@ -1,0 +1,140 @@
+"""What is recorded of locks that live beside their workers, and when a resumed run is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from bench import clients, resume, suite
+from bench.errors import BadInput
+from bench.plan import make_case
+from clusters import images
+from clusters.docker import Engine
+from locks.registry import find
+from results.store import RunFolder
+from tests.bench.test_resume import MACHINE
+
+JVM, GO = "jvm-sidecar", "go-sidecar"
+
+
+@dataclass
+class Images:
+    """An engine that has these images, built by today's recipes."""
+
+    names: set[str]
+    ids: dict[str, str] = field(default_factory=dict)
+
+    def image(self, ref: str) -> Any:
+        name = ref.removeprefix("lockbench-").removesuffix(":latest")
+        if name not in self.names:
+            return None
+        inside = json.dumps({"redisson": "4.7.0"} if name == JVM else {})
+        labels = {images.FINGERPRINT: images.fingerprint(name), images.VERSIONS: inside}
+        return SimpleNamespace(id=self.ids.get(name, "1"), digest=None, labels=labels)
+
+    def version(self) -> str:
+        return "20"
+
+
+def versions(engine: Images, *locks: str) -> Mapping[str, Any]:
+    cases = [make_case(lock, "none", seed=0) for lock in locks]
+    return suite._versions(cases, cast("Engine", engine), lambda _: None)
+
+
+@pytest.fixture(autouse=True)
+def unbuildable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "why_unusable", lambda _: "no network")
+
+
+def test_a_client_image_is_recorded_with_what_is_pinned_in_it() -> None:
+    engine = Images({"redis", "toxiproxy", JVM})
+    found = versions(engine, "redisson-rlock", "redis-token", "redisson-fair")["clients"]
+    assert list(found) == [JVM]
+    assert found[JVM]["locks"] == ["redisson-fair", "redisson-rlock"]
+    assert found[JVM]["id"] == "1"
+    assert found[JVM]["fingerprint"] == images.fingerprint(JVM)
+    assert found[JVM]["versions"] == {"redisson": "4.7.0"}
+    assert found[JVM]["pins"]["org.redisson:redisson"] == "4.7.0"
+    assert found[JVM]["pins"]["netty-transport"]
+
+
+def test_a_library_of_python_is_recorded_with_its_own_pins() -> None:
+    (entry,) = versions(Images({"redis", "toxiproxy"}), "redis-py-safe")["clients"].values()
+    assert entry["locks"] == ["redis-py-safe"]
+    assert entry["versions"].keys() == {"redis"}
+    assert entry["versions"].items() <= entry["pins"].items()
+    assert "id" not in entry
+
+
+def test_a_run_without_libraries_records_none() -> None:
+    assert "clients" not in versions(Images({"redis", "toxiproxy"}), "redis-token")
+
+
+def test_an_image_that_cannot_be_built_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    monkeypatch.setattr(clients, "why_unusable", lambda system: tried.append(system.name))
+    found = versions(Images({"redis", "toxiproxy", GO}), "redisson-rlock", "bsm-redislock")
+    assert tried == ["redisson-rlock"], "only what is missing is built"
+    assert "id" not in found["clients"][JVM]
+    assert found["clients"][GO]["id"] == "1"
+
+
+def run_of(tmp_path: Any, was: Mapping[str, Any]) -> RunFolder:
+    run = RunFolder.create(tmp_path, "full")
+    run.write_machine(MACHINE)
+    run.write_versions(was)
+    return run
+
+
+def same(run: RunFolder, now: Mapping[str, Any]) -> None:
+    resume.same_conditions(run, MACHINE, suite._as_known_to(now, run))
+
+
+def test_another_client_image_is_not_resumed_with(tmp_path: Any) -> None:
+    engine = Images({"redis", "toxiproxy", JVM})
+    now = versions(engine, "redisson-rlock")
+    run = run_of(tmp_path, now)
+    same(run, now)
+    engine.ids[JVM] = "2"
+    with pytest.raises(BadInput, match="other versions or images"):
+        same(run, versions(engine, "redisson-rlock"))
+
+
+@pytest.mark.parametrize("what", ["fingerprint", "pins"])
+@pytest.mark.parametrize("lock", ["redisson-rlock", "redis-py"])
+def test_other_pins_are_not_resumed_with(tmp_path: Any, lock: str, what: str) -> None:
+    now = versions(Images({"redis", "toxiproxy", JVM}), lock)
+    was = json.loads(json.dumps(now))
+    (entry,) = was["clients"].values()
+    entry[what] = "other"
+    with pytest.raises(BadInput, match="other versions or images"):
+        same(run_of(tmp_path, was), now)
+
+
+def test_a_run_that_recorded_no_clients_is_not_resumed_with_them(tmp_path: Any) -> None:
+    now = versions(Images({"redis", "toxiproxy", JVM}), "redisson-rlock")
+    was = {name: value for name, value in now.items() if name != "clients"}
+    with pytest.raises(BadInput, match="other versions or images"):
+        same(run_of(tmp_path, was), now)
+
+
+def test_an_image_that_could_not_be_built_then_may_be_there_now(tmp_path: Any) -> None:
+    """Its locks could not run, and so will be run anew."""
+    engine = Images({"redis", "toxiproxy"})
+    run = run_of(tmp_path, versions(engine, "redisson-rlock"))
+    engine.names.add(JVM)
+    same(run, versions(engine, "redisson-rlock"))
+
+
+def test_every_library_says_what_it_is() -> None:
+    assert clients.declared("redis-token") is None
+    assert clients.declared("no-such-lock") is None
+    library = clients.declared("redsync-safe")
+    assert library is not None
+    assert clients.name_of(library) == GO
+    assert clients.library_of(find("kazoo")) == clients.declared("kazoo")
