@@ -281,6 +281,10 @@ def _evidence(id_: str, run: Stored, case: Case, replaced: Any) -> Evidence:
         digest = str(image.get("digest") or image.get("id") or "")
         if name in {case.get("topology"), case.get("family"), "toxiproxy"} or len(images) <= 2:
             parts.append(f"{name} {digest.rpartition('sha256:')[2][:12]}")
+    for name, client in _mapping(run.versions.get("clients")).items():
+        if case.get("lock") in client.get("locks", ()):
+            digest = str(client.get("id") or client.get("fingerprint") or "")
+            parts.append(f"{name} {digest.rpartition('sha256:')[2][:12]}")
     return Evidence(
         id=id_,
         run=run.path.name,

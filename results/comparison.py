@@ -33,6 +33,7 @@ from results.statistics import blocks_of, bootstrap_ratio
 
 Key = tuple[str, str]
 IMAGE: Final = "image "
+CLIENTS: Final = "clients in "
 Sides = Mapping[Key, tuple[Sequence[Case], Sequence[Case]]]
 Direction = Literal["worse", "better", "as may happen", "open"]
 # Kinds of latency behind the metrics that blocks of a single run give an interval for.
@@ -234,7 +235,7 @@ def _differing(
     parts = []
     for name in in_order(name for facts in (*base, *new) for name in facts):
         old, now = ({facts.get(name, "none") for facts in side} for side in (base, new))
-        if name.startswith(IMAGE):
+        if name.startswith((IMAGE, CLIENTS)):
             # A run of other locks has other images; that is no other version of one.
             old, now = old - {"none"}, now - {"none"}
             if not old or not now:
@@ -261,6 +262,10 @@ def _versions(run: Stored) -> dict[str, str]:
         found[f"{IMAGE}{instead.get(name, name)}"] = inside or str(
             image.get("digest") or image.get("id")
         )
+    for name, client in (run.versions.get("clients") or {}).items():
+        inside = ", ".join(f"{n} {v}" for n, v in sorted((client.get("versions") or {}).items()))
+        # What they stand on may differ where what was asked for does not.
+        found[f"{CLIENTS}{name}"] = f"{inside} ({client.get('fingerprint')})".strip()
     return found
 
 

@@ -69,9 +69,12 @@ def footnotes(
 
 
 def version_line(versions: Mapping[str, Any]) -> str:
-    """All versions in one line, nested ones in parentheses, digests cut to twelve characters."""
+    """All versions in one line, nested ones in parentheses, digests cut to twelve characters. Of
+    what libraries stand on only what was asked for by name."""
     parts = []
     for name, value in versions.items():
+        if name == PINS:
+            continue
         if isinstance(value, Mapping):
             inner = version_line(value)
             parts += [f"{name} ({inner})"] if inner else []
@@ -82,7 +85,8 @@ def version_line(versions: Mapping[str, Any]) -> str:
 
 
 # Names of images, which say nothing that versions and digest do not.
-NO_VERSIONS: Final = frozenset({"ref", "id"})
+NO_VERSIONS: Final = frozenset({"ref", "id", "fingerprint"})
+PINS: Final = "pins"
 
 
 SIGNS: Final = (

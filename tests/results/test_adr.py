@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,16 @@ def test_every_claim_leads_to_its_evidence(tmp_path: Path) -> None:
     assert "E6: lockbench run --lock etcd --fault kill" in text
     assert "--seed 7" in text
     assert "eeeeeeeeeeee" in text  # the image
+
+
+def test_the_evidence_of_a_library_names_what_it_lives_in(tmp_path: Path) -> None:
+    jvm = {"locks": ["redisson-fair"], "id": "sha256:" + "a" * 64, "fingerprint": "f" * 12}
+    py = {"locks": ["redis-py"], "fingerprint": "b" * 12}
+    run = run_of(tmp_path, case("redisson-fair", "none"), case("redis-py", "none"))
+    run = replace(run, versions={"images": {}, "clients": {"jvm-sidecar": jvm, "redis_py": py}})
+    found = {one.lock: one.images for one, _ in evidence_of([run])}
+    assert found["redisson-fair"] == f"jvm-sidecar {'a' * 12}"
+    assert found["redis-py"] == f"redis_py {'b' * 12}"
 
 
 def test_it_says_what_was_not_tested(tmp_path: Path) -> None:

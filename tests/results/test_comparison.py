@@ -148,6 +148,21 @@ def test_another_image_is_another_version_and_one_more_is_not(make: Make) -> Non
     assert differences(base, stored_set(make("c", versions=more))) == []
 
 
+def test_other_pins_of_a_library_are_another_version_and_one_more_library_is_not(
+    make: Make,
+) -> None:
+    def clients(fingerprint: str, **more: Any) -> dict[str, Any]:
+        jvm = {"versions": {"redisson": "4.7.0"}, "fingerprint": fingerprint}
+        return {"libraries": {}, "clients": {"jvm-sidecar": jvm, **more}}
+
+    base = stored_set(make("a", versions=clients("aa")))
+    said = " ".join(differences(base, stored_set(make("b", versions=clients("bb")))))
+    assert "clients in jvm-sidecar redisson 4.7.0 (aa) and redisson 4.7.0 (bb)" in said
+    more = clients("aa", kazoo={"versions": {"kazoo": "2.11.0"}, "fingerprint": "cc"})
+    assert differences(base, stored_set(make("c", versions=more))) == []
+    assert differences(base, stored_set(make("d", versions={"libraries": {}}))) == []
+
+
 def test_an_edited_verdict_is_refused(make: Make) -> None:
     path = make("a", twice=True)
     for file in (path / "results.json", path / "cases" / "01-etcd-none" / "case.json"):

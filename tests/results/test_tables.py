@@ -443,3 +443,8 @@ def test_an_outage_is_never_rounded_away() -> None:
 def test_versions_in_one_line() -> None:
     odd = {"e": {}, "pid": 17, "id": "sha256:1"}
     assert version_line({"a": "1", "b": {"c": "2", "d": None}, **odd}) == "a 1, b (c 2)"
+
+
+def test_of_a_library_its_version_is_said_and_not_what_it_stands_on() -> None:
+    jvm = {"locks": ["x"], "fingerprint": "f", "pins": {"netty": "4"}, "versions": {"r": "4.7.0"}}
+    assert version_line({"clients": {"jvm": jvm}}) == "clients (jvm (versions (r 4.7.0)))"
