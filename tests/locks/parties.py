@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import threading
@@ -14,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from clusters.base import Cluster, ClusterPlan
 from clusters.registry import topologies
@@ -32,6 +33,11 @@ from locks.base import (
     token_of,
 )
 from locks.registry import find
+from workloads.resource import Resource
+
+COULD_NOT_TELL: Final = 2  # how a script ends
+READY_S: Final = 10.0
+POLL_S: Final = 0.01
 
 
 class Party:
@@ -43,6 +49,7 @@ class Party:
         self.name = name
         self.lines: list[dict[str, Any]] = []
         self.granted: Granted | None = None
+        self.granted_ns = 0  # when it was told so, monotonic
         self._key = key
         self._ttl_s = ttl_s
         self._done = threading.Event()
@@ -66,7 +73,7 @@ class Party:
         match answer:
             case Granted(sent_ns=sent_ns, valid_until_ns=until_ns):
                 self._line("acquire", "ok", hold, begun_ns, ended_ns, None, sent_ns, until_ns)
-                self.granted = answer
+                self.granted, self.granted_ns = answer, ended_ns
             case Denied(reason=reason):
                 self._line("acquire", "fail", hold, begun_ns, ended_ns, reason)
             case _:
@@ -93,6 +100,34 @@ class Party:
                 self._line("release", "info", self.granted.hold, begun_ns, None)
         return answer
 
+    def read(self, resource: Resource) -> int:
+        """Reads what the lock guards under its hold; returns the version it found."""
+        assert self.granted is not None
+        hold, begun_ns = self.granted.hold, time.monotonic_ns()
+        version, applied_ns, _ = resource.read(hold.key, hold.id)
+        self._line(
+            "read", "ok", hold, begun_ns, time.monotonic_ns(), value=version, applied_ns=applied_ns
+        )
+        return version
+
+    def write(self, resource: Resource, version: int) -> int:
+        """Writes on top of the version it had read, whether its hold is still good or not; returns
+        the version made."""
+        assert self.granted is not None
+        hold, begun_ns = self.granted.hold, time.monotonic_ns()
+        made, applied_ns = resource.write(hold.key, hold.id, version, self.granted.fence)
+        self._line(
+            "write",
+            "ok",
+            hold,
+            begun_ns,
+            time.monotonic_ns(),
+            value=made,
+            version=version,
+            applied_ns=applied_ns,
+        )
+        return made
+
     def until_ns(self) -> int:
         """When the promise of what it was granted ends, as far as it knows; 0 without one."""
         return max((line["valid_until_ns"] or 0 for line in self.lines), default=0)
@@ -115,6 +150,7 @@ class Party:
         error: str | None = None,
         sent_ns: int | None = None,
         until_ns: int | None = None,
+        **more: int,
     ) -> None:
         self.lines.append(
             {
@@ -128,6 +164,7 @@ class Party:
                 "sent_ns": sent_ns,
                 "valid_until_ns": until_ns,
                 "error": error,
+                **more,
             }
         )
 
@@ -147,18 +184,20 @@ def prepared(name: str) -> System:
 
 
 def rounds(
-    play: Callable[[Path | None], bool], times: int, history: Path | None, shows: str
+    play: Callable[[Path | None], bool | None], times: int, history: Path | None, shows: str
 ) -> int:
     """Plays a scene again and again, and says of each round whether it showed, which ``shows``
-    puts into words. ``play`` is given where to write the history until one round showed it.
-    1 when it showed, 0 when it never did."""
-    shown = 0
+    puts into words. ``play`` is given where to write the history until one round showed it, and
+    returns None where it could not tell; such a round does not count.
+    1 when it showed, 0 when it never did, 2 when no round could tell."""
+    shown = counted = 0
     for turn in range(times):
         did = play(None if shown else history)
-        shown += did
-        say(f"round {turn + 1}: {shows if did else 'no'}")
-    say(f"{shown} of {times}")
-    return int(shown > 0)
+        counted += did is not None
+        shown += did is True
+        say(f"round {turn + 1}: {'could not tell' if did is None else shows if did else 'no'}")
+    say(f"{shown} of {counted}")
+    return int(shown > 0) if counted else COULD_NOT_TELL
 
 
 def written(path: Path, parties: Sequence[Party], faults: Sequence[dict[str, Any]]) -> None:
@@ -192,3 +231,26 @@ def cluster(topology: str, lease_s: float) -> Iterator[Cluster]:
         )
         with topologies()[topology].make(plan) as made:
             yield made
+
+
+@contextmanager
+def guarded() -> Iterator[tuple[str, int]]:
+    """A guarded resource, which no fault reaches; yields where it listens."""
+    with tempfile.TemporaryDirectory() as folder:
+        port_file = Path(folder) / "port"
+        command = [sys.executable, "-m", "workloads.resource", str(port_file), f"{folder}/log"]
+        with subprocess.Popen(command) as server:
+            try:
+                until(port_file.exists, "the guarded resource")
+                yield "127.0.0.1", int(port_file.read_text(encoding="ascii"))
+            finally:
+                server.terminate()
+
+
+def until(true: Callable[[], bool], what: str) -> None:
+    """Returns once it is true. Raises TimeoutError when it is not within some seconds."""
+    deadline = time.monotonic() + READY_S
+    while not true():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {READY_S:g} s in vain for {what}")
+        time.sleep(POLL_S)
