@@ -5,7 +5,8 @@ today as they were then (``results.evidence``), and only those that an expectati
 the ordinary workload and network, one fault with its default parameters, our own images. A run
 counts once. A try counts for a verdict if the verdict broke, or held although the fault could have
 hurt. Does not guarantee that the runs were made on one machine, or with the same versions: each is
-named with its own.
+named with its own. What became of a dead holder's key is there for the cases that were added since
+it is looked at: ``dead_holder`` is missing in the others.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from bench.errors import BadInput
+from bench.locked import DeadHolder, dead_holder
 from bench.plan import MUTEX
 from bench.track import excerpt, lines
 from clusters.registry import topologies
@@ -63,7 +66,8 @@ def key(lock: str, topology: str, fault: str) -> str:
 
 def add(observations: Observations, runs: Sequence[Path], histories: Path) -> list[str]:
     """Adds what these runs show, and saves into ``histories`` the few operations behind each break
-    that has none yet; answers a sentence per run. Raises BadInput, having added nothing."""
+    that has none yet, also of a run that was counted before; answers a sentence per run, and one
+    per break that could not be cut out. Raises BadInput, having added nothing."""
     found = {path.resolve().name: _run(path) for path in runs}
     digests = {name: _digest(run) for name, run in found.items()}
     counted_before = {
@@ -77,11 +81,12 @@ def add(observations: Observations, runs: Sequence[Path], histories: Path) -> li
                 f"another state of {name} was counted before; remove {FILE.name} and name every "
                 "run that is to count"
             )
-    said = []
+    said: list[str] = []
+    refused: dict[Path, str] = {}
     for name, run in found.items():
         counted = [case for case in run.cases if _counts(case)]
         for case in counted:
-            _save_histories(run, case, histories)
+            refused |= _save_histories(run, case, histories)
         if name in counted_before:
             said.append(f"{name}: counted before")
             continue
@@ -91,9 +96,10 @@ def add(observations: Observations, runs: Sequence[Path], histories: Path) -> li
             "versions": _versions(run.versions),
         }
         for case in counted:
-            _add_case(observations, case, name)
+            struck = dead_holder(case, partial(history_of, run.run, case))
+            _add_case(observations, case, name, struck)
         said.append(f"{name}: {len(counted)} of {len(run.cases)} cases count")
-    return said
+    return [*said, *(sentence for path, sentence in refused.items() if not path.exists())]
 
 
 def _digest(run: Stored) -> str:
@@ -136,7 +142,7 @@ def _counts(case: Case) -> bool:
     )
 
 
-def _add_case(observations: Observations, case: Case, run: str) -> None:
+def _add_case(observations: Observations, case: Case, run: str, struck: DeadHolder | None) -> None:
     lock, topology, fault = (str(case[name]) for name in ("lock", "topology", "fault"))
     entry = observations["cases"].setdefault(
         key(lock, topology, fault),
@@ -160,6 +166,8 @@ def _add_case(observations: Observations, case: Case, run: str) -> None:
                 share = entry["verdicts"].setdefault(verdict, {"k": 0, "n": 0})
                 share["n"] += 1
                 share["k"] += verdict in broken(attempt)
+    if struck is not None:
+        _add_dead_holder(entry, struck)
     entry["last"] = {
         "run": run,
         "seed": case.get("seed"),
@@ -178,21 +186,37 @@ def _add_case(observations: Observations, case: Case, run: str) -> None:
         }
 
 
-def _save_histories(run: Stored, case: Case, folder: Path) -> None:
-    """The few operations of each break, where they are few and nothing was saved before. What
+def _add_dead_holder(entry: dict[str, Any], struck: DeadHolder) -> None:
+    """``longest_s``: the longest time until such a key was granted again, or None; ``locked``: in k
+    of n cases with such a key nobody could get it any more."""
+    found = entry.setdefault("dead_holder", {"longest_s": None, "locked": {"k": 0, "n": 0}})
+    known = [s for s in (found["longest_s"], struck.longest_s) if s is not None]
+    found["longest_s"] = _rounded(max(known, default=None))
+    found["locked"]["n"] += 1
+    found["locked"]["k"] += struck.locked
+
+
+def _save_histories(run: Stored, case: Case, folder: Path) -> dict[Path, str]:
+    """The few operations of each break, also of one that showed in an earlier try alone, where
+    nothing was saved before; for each that could not be cut out, its file and a sentence. What
     follows from another break is not shown a second time."""
-    broke = broken(case)
-    named = [verdict for verdict in broke if verdict in NAMED_VERDICTS]
-    for verdict in named or broke:
-        path = folder / history_file(str(case["lock"]), str(case["fault"]), verdict)
-        if path.exists():
-            continue
-        try:
-            small = excerpt(history_of(run.run, case), verdict)
-        except BadInput:
-            continue
-        folder.mkdir(exist_ok=True)
-        write_atomically(path, lines(small))
+    refused = {}
+    folders = [case.get("folder"), *(e.get("folder") for e in case.get("earlier_tries") or ())]
+    for attempt, recorded in zip(attempts(case), folders, strict=True):
+        broke = broken(attempt)
+        named = [verdict for verdict in broke if verdict in NAMED_VERDICTS]
+        for verdict in named or broke:
+            path = folder / history_file(str(case["lock"]), str(case["fault"]), verdict)
+            if path.exists():
+                continue
+            try:
+                small = excerpt(history_of(run.run, {**attempt, "folder": recorded}), verdict)
+            except (BadInput, Edited) as error:
+                refused[path] = f"{run.path.name}, {recorded}: {verdict} is not shown: {error}"
+                continue
+            folder.mkdir(exist_ok=True)
+            write_atomically(path, lines(small))
+    return refused
 
 
 def _versions(versions: Mapping[str, Any]) -> dict[str, str]:
@@ -225,6 +249,9 @@ def wrong(observations: Observations) -> Iterable[str]:
         for verdict, share in entry["verdicts"].items():
             if not 0 <= share["k"] <= share["n"] <= entry["tries"]:
                 yield f"{name}: {verdict} {share['k']} of {share['n']} in {entry['tries']} tries"
+        locked = entry.get("dead_holder", {}).get("locked", {"k": 0, "n": 0})
+        if not 0 <= locked["k"] <= locked["n"] <= entry["cases"]:
+            yield f"{name}: locked in {locked['k']} of {locked['n']} of {entry['cases']} cases"
         last = entry["last"]
         if last["run"] not in observations["runs"]:
             yield f"{name}: its last run is not among the runs"

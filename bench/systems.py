@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -22,8 +22,9 @@ from bench.errors import BAD_INPUT, BadInput
 from bench.judge import Expected
 from bench.observations import DOCS, HISTORIES, Observations, add, history_file, key, load, save
 from bench.plan import make_case, unfit
-from bench.suites import CANONICAL_FAULTS
-from bench.track import BadPage, Page, pages
+from bench.suites import CANONICAL_FAULTS, full_faults
+from bench.track import BadPage, Page, broken, pages
+from history.jsonl import read_jsonl
 from locks.base import NAMED_VERDICTS, System
 from locks.registry import systems
 from nemesis.registry import NONE
@@ -52,6 +53,9 @@ WORDS: Final = {
     "n/a": "does not apply",
 }
 UNEXPECTED: Final = "‼"
+EXHAUSTIVE: Final = "`exhaustive`"
+FROZEN: Final = "client-pause"
+Histories = Mapping[str, Collection[str]]  # name of a saved history → what it breaks
 NEVER: Final = {"k": 0, "n": 0}
 INTRO: Final = """# Systems
 
@@ -71,6 +75,17 @@ break and never did, the bound is that of its share with 95 % confidence. `not r
 has the case. `? 0/n`: it ran n times, and failed or met a fault that could not have hurt. `·`: the
 fault does not apply. Verdicts that follow from others (LN, FR) are shown only where nothing else
 broke. A link leads to the page of the track record, or to the few operations that show the break.
+`exhaustive`: no stored run has the case, and of the suites that one alone has it: `full` has fewer
+faults for a variant, and one topology for each lock. `⛔ locked k/n`: in k of n cases the key of a
+holder that the fault killed was never granted again, although the lease was over and others asked
+for it until the end. That breaks no promise of exclusion, so no verdict says it, and `✓` stands
+beside it.
+"""
+AWAKE_TOO_LATE: Final = """## Awake too late
+
+A holder whose process was frozen for longer than its lease wrote after somebody else had been
+granted the key ([what happens](track/stale-holder.md)). By lock: in how many tries under
+`client-pause` stale-holder broke, and the few operations of one of them.
 """
 COSTS: Final = """## What they cost
 
@@ -83,15 +98,17 @@ is what was not measured.
 """
 
 
-def render(observations: Observations, found: Sequence[Page], histories: Iterable[str]) -> str:
-    """The page. ``histories`` are the names of the saved ones."""
-    seen = _Seen(observations, found, frozenset(histories))
+def render(observations: Observations, found: Sequence[Page], histories: Histories) -> str:
+    """The page."""
+    seen = _Seen(observations, found, histories)
     sources = _sources()
     lines = [
         INTRO,
         "; ".join(f"{short} {verdict}" for verdict, short in SHORT.items()) + ".",
         "",
         *_matrix(seen),
+        "",
+        *_awake_too_late(seen),
         "",
         COSTS,
         *_costs(observations),
@@ -115,19 +132,23 @@ class _Seen:
 
     observations: Observations
     pages: Sequence[Page]
-    histories: frozenset[str]
+    histories: Histories
 
     def case(self, lock: str, topology: str, fault: str) -> Mapping[str, Any] | None:
         found: Mapping[str, Any] | None = self.observations["cases"].get(key(lock, topology, fault))
         return found
 
     def link(self, lock: str, fault: str, verdict: str) -> str | None:
-        """Where the break is shown: a page of the track record, or a saved history."""
+        """Where the break is shown: a page of the track record, the history that was saved for it,
+        or one that was saved for another break of the same case and shows this one too."""
         for page in self.pages:
             if lock in page.locks and page.fault == fault and verdict in page.verdicts:
                 return f"track/{page.id}.md"
-        name = history_file(lock, fault, verdict)
-        return f"histories/{name}" if name in self.histories else None
+        for saved in (verdict, *SHORT):
+            name = history_file(lock, fault, saved)
+            if verdict in self.histories.get(name, ()):
+                return f"histories/{name}"
+        return None
 
 
 def _matrix(seen: _Seen) -> Iterator[str]:
@@ -163,11 +184,19 @@ def _cell(system: System, topology: str, fault: str, seen: _Seen) -> str:
         link = seen.link(system.name, fault, verdict) if verdict in broke else None
         parts.append(_counted(f"[{shown}]({link})" if link else shown, shares.get(verdict), word))
     if case is None:
-        parts.append("not run")
-    elif not broke:
+        parts.append("not run" if _in_full(system, topology, fault) else EXHAUSTIVE)
+        return ", ".join(parts)
+    if not broke:
         least = min((found["n"] for found in shares.values()), default=0)
         parts.insert(0, f"✓ {least}" if least else f"? 0/{case['cases']}")
+    locked = case.get("dead_holder", {}).get("locked", NEVER)
+    if locked["k"]:
+        parts.append(f"⛔ locked {locked['k']}/{locked['n']}")
     return ", ".join(parts)
+
+
+def _in_full(system: System, topology: str, fault: str) -> bool:
+    return topology == system.topologies[0] and fault in (NONE, *full_faults(system.name))
 
 
 def _counted(shown: str, found: Mapping[str, int] | None, word: str) -> str:
@@ -176,6 +205,45 @@ def _counted(shown: str, found: Mapping[str, int] | None, word: str) -> str:
     k, n = found["k"], found["n"]
     bound = f" (≤ {100 * share(k, n).high:.0f} %)" if word == "may-break" and not k else ""
     return f"{shown} {k}/{n}{bound}"
+
+
+def _awake_too_late(seen: _Seen) -> Iterator[str]:
+    """Every lock whose holder was frozen, and where it is shown that it acted too late."""
+    yield AWAKE_TOO_LATE
+    kept = []
+    yield "| lock | k/n | history |"
+    yield "|---|---|---|"
+    for system in systems().values():
+        shares = [
+            case["verdicts"].get("stale-holder", NEVER)
+            for topology in system.topologies
+            if (case := seen.case(system.name, topology, FROZEN)) is not None
+        ]
+        k, n = (sum(found[name] for found in shares) for name in ("k", "n"))
+        name = history_file(system.name, FROZEN, "stale-holder")
+        if k:
+            link = f"[{name}](histories/{name})" if name in seen.histories else NONE_WORD
+            yield f"| [{system.name}](#{system.name}) | {k}/{n} | {link} |"
+        elif n:
+            lease = "" if system.limited else " (no lease)"
+            kept.append(f"[{system.name}](#{system.name}) {k}/{n}{lease}")
+    if kept:
+        yield f"\nIt did not show with: {', '.join(kept)}."
+
+
+def unshown(observations: Observations, found: Sequence[Page], histories: Histories) -> list[str]:
+    """A sentence for every observed break that leads nowhere, unless it follows from another."""
+    seen = _Seen(observations, found, histories)
+    said = []
+    for name, case in observations["cases"].items():
+        broke = [verdict for verdict, share in case["verdicts"].items() if share["k"]]
+        named = [verdict for verdict in broke if verdict in NAMED_VERDICTS]
+        said += [
+            f"{name}: neither a page nor a saved history shows {verdict}"
+            for verdict in named or broke
+            if seen.link(case["lock"], case["fault"], verdict) is None
+        ]
+    return said
 
 
 def _costs(observations: Observations) -> Iterator[str]:
@@ -263,9 +331,9 @@ def _runs(observations: Observations) -> Iterator[str]:
         yield f"| {name} | {run['cases']} | {versions} |"
 
 
-def histories_in(folder: Path = HISTORIES) -> list[str]:
-    """The names of the saved histories."""
-    return sorted(path.name for path in folder.glob("*.jsonl"))
+def histories_in(folder: Path = HISTORIES) -> Histories:
+    """What each saved history breaks."""
+    return {path.name: broken(read_jsonl(path)) for path in sorted(folder.glob("*.jsonl"))}
 
 
 def current() -> str:
@@ -286,7 +354,10 @@ def write(
         for sentence in add(observations, runs, HISTORIES):
             print(sentence)
         save(observations)
-    write_atomically(PAGE, current())
+    saved = histories_in()
+    for sentence in unshown(load(), pages(), saved):
+        print(sentence)
+    write_atomically(PAGE, render(load(), pages(), saved))
 
 
 def main() -> None:
