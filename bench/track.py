@@ -20,6 +20,7 @@ import sys
 import tomllib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -28,6 +29,7 @@ import typer
 
 from bench.check import explained
 from bench.errors import BAD_INPUT, BadInput
+from bench.locked import dead_holder
 from checker.check import check
 from checker.load import load
 from checker.promises import link
@@ -38,6 +40,7 @@ from history.op import NULL, F, Fault
 from history.recording import UnreadableHistory
 from results import cases
 from results.cases import attempts, counts_as_try
+from results.evidence import Edited, history_of
 from results.store import NotARun, RunFolder, open_run, write_atomically
 
 FOLDER: Final = Path(__file__).parents[1] / "docs" / "track"
@@ -47,9 +50,9 @@ QUOTED: Final = "<!-- what the checker says -->"
 QUOTED_END: Final = "<!-- end -->"
 LISTED: Final = "<!-- the pages -->"
 KINDS: Final = ("documented-limit", "defect", "control")
-# No promise is broken, so the checker has nothing to say: a claim that was tried in vain, and what
-# only costs.
-WITHOUT_HISTORY: Final = ("refuted", "cost")
+# No promise is broken, so the checker has nothing to say: a claim that was tried in vain, what only
+# costs, and a lock that nobody gets any more.
+WITHOUT_HISTORY: Final = ("refuted", "cost", "liveness")
 TIMES: Final = (
     "invoke_ns",
     "intended_ns",
@@ -64,9 +67,9 @@ OPERATIONS_MAX: Final = 60
 @dataclass(frozen=True)
 class Page:
     """One defect. ``histories`` maps a file in the same folder to the verdict that it breaks; it is
-    empty for a claim that was refuted and for what only costs. ``shown`` is in how many of ``runs``
-    independent runs of ``command`` it showed; ``script`` is a program in the same folder that shows
-    it without Lockbench, or empty."""
+    empty for a claim that was refuted and where no promise of exclusion is broken. ``shown`` is in
+    how many of ``runs`` independent runs of ``command`` it showed; ``script`` is a program in the
+    same folder that shows it without Lockbench, or empty."""
 
     id: str
     title: str
@@ -342,19 +345,23 @@ def count(
     fault: Annotated[str, typer.Option(help="The fault.")],
     topology: Annotated[str | None, typer.Option(help="The cluster, if only one counts.")] = None,
 ) -> None:
-    """Print in how many of the stored runs of a lock under a fault each verdict broke."""
-    tried = [
-        document
+    """Print in how many of the stored runs of a lock under a fault each verdict broke, and in how
+    many the key of the dead holder stayed locked."""
+    counted = [
+        (run, case)
         for run in runs
         for case in _cases_of(run)
         if (case["lock"], case["fault"]) == (lock, fault)
         if topology in {None, case["topology"]}
-        for document in attempts(case)
     ]
+    tried = [document for _, case in counted for document in attempts(case)]
     for verdict in sorted({v for document in tried for v in cases.broken(document)}):
-        counted = [document for document in tried if counts_as_try(document, verdict)]
-        times = sum(verdict in cases.broken(document) for document in counted)
-        print(f"{verdict} {times} of {len(counted)}")
+        those = [document for document in tried if counts_as_try(document, verdict)]
+        times = sum(verdict in cases.broken(document) for document in those)
+        print(f"{verdict} {times} of {len(those)}")
+    struck = [dead_holder(case, partial(history_of, open_run(run), case)) for run, case in counted]
+    if times := sum(it.locked for it in struck if it is not None):
+        print(f"locked {times} of {len([it for it in struck if it is not None])}")
 
 
 def _cases_of(run: Path) -> list[dict[str, Any]]:
@@ -377,7 +384,7 @@ def main() -> None:
     """Bad input ends with 254 and one sentence."""
     try:
         app()
-    except (BadInput, BadPage, NotARun, UnreadableHistory, OSError) as error:
+    except (BadInput, BadPage, Edited, NotARun, UnreadableHistory, OSError) as error:
         print(f"track: {error}", file=sys.stderr)
         sys.exit(BAD_INPUT)
 

@@ -10,11 +10,13 @@ import pytest
 
 from bench import track
 from bench.errors import BadInput
+from bench.locked import DeadHolder
 from bench.plan import make_case
 from bench.track import FOLDER, INDEX, BadPage, Page, pages
 from checker.check import check
 from history.jsonl import read_jsonl
 from history.op import NULL, F
+from tests.results.made_run import make_run
 
 PAGES = pages()
 ID = "redis-no-owner"
@@ -187,6 +189,21 @@ def test_a_verdict_that_holds_cannot_be_cut_out(tmp_path: Path) -> None:
         track.excerpt(read_jsonl(path), "double-grant")
     with pytest.raises(BadInput, match="fence-order is absent"):
         track.excerpt(read_jsonl(path), "fence-order")
+
+
+def test_count_says_how_often_a_dead_holders_key_stayed_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [make_run(tmp_path / name, double=True).path for name in "abc"]
+    struck = [DeadHolder(None, locked=True), DeadHolder(3.1, locked=False), None]
+
+    def next_of(*_: object) -> DeadHolder | None:
+        return struck.pop(0)
+
+    monkeypatch.setattr(track, "dead_holder", next_of)
+    track.count(runs, lock="etcd", fault="pause", topology=None)
+    said = capsys.readouterr().out.splitlines()
+    assert said == ["double-grant 3 of 3", "linearizable 3 of 3", "locked 1 of 2"]
 
 
 def _overtaken(by: int) -> list[str]:
