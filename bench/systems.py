@@ -23,7 +23,7 @@ from bench.judge import Expected
 from bench.observations import DOCS, HISTORIES, Observations, add, history_file, key, load, save
 from bench.plan import make_case, unfit
 from bench.suites import CANONICAL_FAULTS, full_faults
-from bench.track import BadPage, Page, broken, pages
+from bench.track import LIVENESS, BadPage, Page, broken, pages
 from history.jsonl import read_jsonl
 from locks.base import NAMED_VERDICTS, System
 from locks.registry import systems
@@ -53,6 +53,7 @@ WORDS: Final = {
     "n/a": "does not apply",
 }
 UNEXPECTED: Final = "‼"
+LOCKED: Final = "⛔ locked"
 EXHAUSTIVE: Final = "`exhaustive`"
 FROZEN: Final = "client-pause"
 Histories = Mapping[str, Collection[str]]  # name of a saved history → what it breaks
@@ -150,6 +151,13 @@ class _Seen:
                 return f"histories/{name}"
         return None
 
+    def locked(self, lock: str, fault: str) -> str:
+        """The mark of a key that nobody gets any more, with its page where there is one."""
+        for page in self.pages:
+            if page.kind == LIVENESS and lock in page.locks and page.fault == fault:
+                return f"[{LOCKED}](track/{page.id}.md)"
+        return LOCKED
+
 
 def _matrix(seen: _Seen) -> Iterator[str]:
     """A row for every lock on its first topology, and on each other that was observed."""
@@ -191,7 +199,7 @@ def _cell(system: System, topology: str, fault: str, seen: _Seen) -> str:
         parts.insert(0, f"✓ {least}" if least else f"? 0/{case['cases']}")
     locked = case.get("dead_holder", {}).get("locked", NEVER)
     if locked["k"]:
-        parts.append(f"⛔ locked {locked['k']}/{locked['n']}")
+        parts.append(f"{seen.locked(system.name, fault)} {locked['k']}/{locked['n']}")
     return ", ".join(parts)
 
 

@@ -52,7 +52,8 @@ LISTED: Final = "<!-- the pages -->"
 KINDS: Final = ("documented-limit", "defect", "control")
 # No promise is broken, so the checker has nothing to say: a claim that was tried in vain, what only
 # costs, and a lock that nobody gets any more.
-WITHOUT_HISTORY: Final = ("refuted", "cost", "liveness")
+LIVENESS: Final = "liveness"
+WITHOUT_HISTORY: Final = ("refuted", "cost", LIVENESS)
 TIMES: Final = (
     "invoke_ns",
     "intended_ns",

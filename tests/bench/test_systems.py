@@ -195,6 +195,22 @@ def test_a_race_that_never_showed_has_a_bound() -> None:
     assert cell(found, fault="client-pause") == "SH! 5/5, LU~ 0/5 (≤ 45 %)"
 
 
+def made_page(*, kind: str, histories: dict[str, str]) -> Page:
+    return Page(
+        id="some",
+        title="Some",
+        locks=("etcd",),
+        fault="pause",
+        kind=kind,
+        versions="1",
+        histories=histories,
+        shown=1,
+        runs=1,
+        command="",
+        source="",
+    )
+
+
 def test_a_break_leads_to_its_page_or_else_to_its_history() -> None:
     found = seen(double_grant=(2, 5))
     saved = history_file("etcd", "pause", "double-grant")
@@ -204,19 +220,7 @@ def test_a_break_leads_to_its_page_or_else_to_its_history() -> None:
     both = {other: {"lost-update", "double-grant"}}
     assert cell(found, histories=both) == f"[DG‼](histories/{other}) 2/5"
     assert cell(found, histories={other: {"lost-update"}}) == "DG‼ 2/5"
-    page = Page(
-        id="some",
-        title="Some",
-        locks=("etcd",),
-        fault="pause",
-        kind="defect",
-        versions="1",
-        histories={"some.jsonl": "double-grant"},
-        shown=1,
-        runs=1,
-        command="",
-        source="",
-    )
+    page = made_page(kind="defect", histories={"some.jsonl": "double-grant"})
     shown = {saved: {"double-grant"}}
     assert cell(found, histories=shown, pages=[page]) == "[DG‼](track/some.md) 2/5"
 
@@ -245,6 +249,8 @@ def test_a_key_that_nobody_got_again_is_marked_and_changes_no_verdict() -> None:
     assert cell(found) == "✓ 2"
     entry["dead_holder"]["locked"]["k"] = 1
     assert cell(found) == "✓ 2, ⛔ locked 1/2"
+    page = made_page(kind="liveness", histories={})
+    assert cell(found, pages=[page]) == "✓ 2, [⛔ locked](track/some.md) 1/2"
     assert any("locked in 1 of 2 of 1 cases" in sentence for sentence in wrong(found))
     entry["cases"] = found["runs"]["a"]["cases"] = 2
     assert list(wrong(found)) == []
