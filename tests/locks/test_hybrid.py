@@ -1,4 +1,5 @@
-"""Two locks of one name: what the control lets in, and what the other keeps out."""
+"""Two locks of one name: what the control lets in, and what the other keeps out. What the other
+makes of the answers of its two is shown by locks that answer as they are told."""
 
 from __future__ import annotations
 
@@ -8,22 +9,94 @@ from dataclasses import dataclass
 
 import pytest
 
+from clusters.hybrid import HybridCluster
 from locks import registry
 from locks.base import (
     Acquired,
+    Address,
     Denied,
+    Freed,
     Granted,
+    Hold,
     Lock,
     NoObserver,
     NotHeld,
     Released,
+    Unknown,
     new_hold_id,
     token_of,
 )
 from locks.hybrid_redis_confirmed_by_zookeeper import HybridRedisConfirmedByZooKeeper
 from tests.locks.conftest import LEASE_S, Running
 
-pytestmark = pytest.mark.docker
+A_MAJORITY = (1, 3, 5)
+
+
+@dataclass
+class Told:
+    """A lock that answers as it is told and notes what it was asked."""
+
+    acquired: Acquired
+    freed: Freed
+    asked: list[str]
+
+    def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
+        self.asked.append("acquire")
+        return self.acquired
+
+    def release(self, hold: Hold) -> Freed:
+        self.asked.append("release")
+        return self.freed
+
+    def close(self) -> None:
+        self.asked.append("close")
+
+
+def told(filter_says: Acquired, lock_says: Acquired) -> tuple[Lock, Told, Told]:
+    """The confirmed lock with both of its locks replaced; its nodes refuse every connection."""
+    hybrid = HybridRedisConfirmedByZooKeeper(
+        [Address("127.0.0.1", 9)] * 8, timeout_s=0.2, ttl_s=LEASE_S, observer=NoObserver()
+    )
+    hybrid.close()
+    first, second = Told(filter_says, NotHeld(), []), Told(lock_says, Released(), [])
+    hybrid._filter, hybrid._lock = first, second  # type: ignore[assignment]
+    return hybrid, first, second
+
+
+def granted(fence: int, until_ns: int) -> Granted:
+    return Granted(Hold(1, "k", f"hold-{fence}"), fence, until_ns - 5, until_ns)
+
+
+@pytest.mark.parametrize(
+    ("filter_says", "answer"),
+    [
+        (Denied("held"), Denied("held")),
+        (Denied("no-effect: no node is connected"), Denied("no-effect: no node is connected")),
+        (Unknown("3 may"), Denied("gave-up: the filter: 3 may")),
+    ],
+)
+def test_who_does_not_pass_the_filter_does_not_ask_further(
+    filter_says: Acquired, answer: Acquired
+) -> None:
+    hybrid, _, lock = told(filter_says, granted(7, 100))
+    assert hybrid.acquire("k", hold_id=1, ttl_s=1, wait_s=0) == answer
+    assert lock.asked == []
+
+
+@pytest.mark.parametrize("lock_says", [Denied("held"), Unknown("create: NoAnswerError")])
+def test_the_lock_has_the_last_word(lock_says: Acquired) -> None:
+    hybrid, first, _ = told(granted(1, 50), lock_says)
+    assert hybrid.acquire("k", hold_id=1, ttl_s=1, wait_s=0) == lock_says
+    assert first.asked == ["acquire", "release"]
+
+
+def test_promise_fence_and_release_are_the_locks() -> None:
+    hybrid, first, lock = told(granted(1, 50), granted(7, 100))
+    answer = hybrid.acquire("k", hold_id=1, ttl_s=1, wait_s=0)
+    assert isinstance(answer, Granted)
+    assert (answer.fence, answer.sent_ns, answer.valid_until_ns) == (7, 95, 100)
+    assert isinstance(hybrid.release(answer.hold), Released)
+    assert first.asked == lock.asked == ["acquire", "release"]
 
 
 @dataclass
@@ -52,6 +125,7 @@ def both(running: Callable[[str], Running]) -> Iterator[Both]:
         yield Both(running("redlock-zookeeper"), stack, key)
 
 
+@pytest.mark.docker
 def test_contention_alone_lets_two_in(both: Both) -> None:
     one, two, three = (both.client("hybrid-redlock-else-zookeeper") for _ in range(3))
     first = both.take(one, 5)
@@ -64,6 +138,7 @@ def test_contention_alone_lets_two_in(both: Both) -> None:
     assert isinstance(two.release(second.hold), Released)
 
 
+@pytest.mark.docker
 def test_a_filter_that_forgot_lets_nobody_in(both: Both) -> None:
     one, two = (both.client("hybrid-redis-confirmed-by-zookeeper") for _ in range(2))
     first = both.take(one, 5)
@@ -73,3 +148,21 @@ def test_a_filter_that_forgot_lets_nobody_in(both: Both) -> None:
     assert isinstance(both.take(two, 0), Denied)
     assert isinstance(one.release(first.hold), Released)
     assert isinstance(both.take(two, 5), Granted)
+
+
+@pytest.mark.docker
+def test_a_majority_that_was_wiped_lets_in_no_further_than_the_filter(both: Both) -> None:
+    servers = both.running.cluster
+    if not isinstance(servers, HybridCluster):
+        pytest.skip("another process has started the servers")
+    one, two = (both.client("hybrid-redis-confirmed-by-zookeeper") for _ in range(2))
+    assert isinstance(both.take(one, 5), Granted)
+    assert isinstance(two, HybridRedisConfirmedByZooKeeper)
+    assert isinstance(both.take(two._filter, 0), Denied)
+    servers.kill(A_MAJORITY)
+    servers.wipe(A_MAJORITY)
+    servers.restart(A_MAJORITY)
+    passed = both.take(two._filter, 0.5)
+    assert isinstance(passed, Granted)
+    two._filter.release(passed.hold)
+    assert isinstance(both.take(two, 0), Denied)
