@@ -19,7 +19,7 @@ from clusters.registry import topologies
 from locks.base import NAMED_VERDICTS, Extendable, System
 from locks.registry import find, systems, without
 from nemesis import schedule
-from nemesis.base import Injection
+from nemesis.base import SERVERS, Injection
 from nemesis.registry import NONE, faults
 from nemesis.schedule import ScheduleError, Steps, end_s, parse
 from nemesis.schedule_file import read_file, read_weights
@@ -277,17 +277,20 @@ def check(case: Case) -> None:
         )
 
 
-def needed_s(injections: Sequence[Injection]) -> float:
+def needed_s(case: Case, injections: Sequence[Injection]) -> float:
     """The time limit that these faults need, with what is before and after them."""
     if not injections:
         return TIME_LIMIT_S_MIN
-    return math.ceil((end_s(injections) + AFTER_S + FLOOR_S) / (1 - OWN_SHARE))
+    strikes = [faults()[one.fault].holds_of(dict(one.parameters)) for one in injections]
+    restart_s = topology_of(case).restart_s if any(SERVERS in held for held in strikes) else 0.0
+    contended_s = end_s(injections) + restart_s + AFTER_S
+    return math.ceil((contended_s + FLOOR_S) / (1 - OWN_SHARE))
 
 
 def roomy(case: Case, spare_s: float = 0.0) -> Case:
     """The case with as much time as its schedule needs and ``spare_s`` more, and no less than it
     has; more than a minute and a half has to be asked for."""
-    needed = min(needed_s(draw(case)) + spare_s, UNASKED_S_MAX)
+    needed = min(needed_s(case, draw(case)) + spare_s, UNASKED_S_MAX)
     return replace(case, time_limit_s=max(case.time_limit_s, needed))
 
 
@@ -315,7 +318,7 @@ def resolve(case: Case) -> Case:
     """The case with its schedule drawn from its seed. Raises BadInput."""
     check(case)
     injections = draw(case)
-    least = needed_s(injections)
+    least = needed_s(case, injections)
     if case.time_limit_s < least:
         raise BadInput(
             f"--time-limit {case.time_limit_s:g} s is too short for {case.fault}: "

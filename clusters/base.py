@@ -66,6 +66,7 @@ class Topology:
     settings: Mapping[str, str]
     make: Callable[[ClusterPlan], Cluster]
     quorum: bool  # True: has a leader and needs a majority. False: independent nodes
+    restart_s: float = 0.0  # what a killed server needs to serve again, where it is seconds
 
 
 @dataclass(frozen=True)

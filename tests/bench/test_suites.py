@@ -73,7 +73,7 @@ def test_the_full_suite_fits_into_three_hours_and_every_fault_into_its_case() ->
     full = suites.suite("full", seed=5)
     assert full.expected_s <= 3 * 3600
     for c in full.cases:
-        assert c.time_limit_s >= plan.needed_s(c.injections)
+        assert c.time_limit_s >= plan.needed_s(c, c.injections)
 
 
 def test_exhaustive_has_every_fault_on_every_topology_and_all_of_full() -> None:
