@@ -71,7 +71,7 @@ SYSTEM = replace(
         ),
         client_pause={"stale-holder": etcd.EXPECTATIONS["client-pause"]["stale-holder"]},
     ),
-    # Four clients share a key: the last of them waits for three holds, longer than its lease. Behind
-    # two rivals the victim still gets a fresh lease to be aimed at.
+    # Four clients share a key: the last of them waits for three holds, longer than its lease. The
+    # victim, behind two rivals, still has a fresh lease to be aimed at.
     pace={"hold_s": 1.2, "aimed_hold_s": 0.15},
 )
