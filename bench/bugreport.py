@@ -4,6 +4,8 @@
       report.md        what broke, what was promised and where, the timeline, settings, versions
       history.jsonl    the few operations that show it, for ``lockbench check``
       <script>.py      a program that shows it without Lockbench, where the track record has one
+      <source>         of a lock that is a library's: the code that calls it, and pins.txt, the
+                       versions of all that it stands on
 
 Guarantees: the run is complete and unchanged, and today's checker reaches its verdicts
 (``results.evidence``). Tries and repetitions of a case are one report, which says k of n. Does not
@@ -28,23 +30,28 @@ import numpy as np
 import pandas as pd
 
 import locks
+from bench import bugreport_library as libraries
 from bench import track
 from bench.check import explained
 from bench.errors import BadInput
+from bench.judge import FOLLOWS
 from checker.check import check
 from clusters.registry import topologies
 from history.columns import History
 from history.jsonl import write_jsonl
-from history.op import NULL, F, Type
+from history.op import NULL, F, Fault, Type
+from history.recorder import PROCESSES_PER_WORKER
 from history.recording import read_recording
 from locks.base import System
-from locks.library import ADAPTERS, Library
 from locks.registry import LockNotFoundError, find
+from nemesis.registry import faults
 from results.cases import Case, broken, counts_as_try
 from results.evidence import Edited, Stored, stored
+from results.machine import PACKAGE
+from results.sentence import DID
 from results.store import CaseFolder, NotARun, slug, write_atomically
 from results.tables import markdown_table
-from results.wording import escape_markdown
+from results.wording import escape_markdown, words
 
 FOLDER: Final = "bugreports"
 LINK_IMAGE: Final = "toxiproxy"
@@ -76,6 +83,30 @@ NO_SCRIPT: Final = (
     "There is no program for this one yet: what it takes is a recording of several clients at "
     "once. The operations beside this file and the timeline below are that recording."
 )
+NO_COMMANDS: Final = (
+    "These are calls of the lock as its user made them and what each was answered; no commands on "
+    "the wire were recorded. *The resource* is what the lock guards: a value with a version, kept "
+    "by the bench outside of the lock's servers, that applies every write."
+)
+# As docs/checker.md has it.
+MEANS: Final = {
+    "double-grant": "the promises of two grants of a key overlap",
+    "late-grant": "a grant is returned after its own promise has ended",
+    "wrong-release": "the release of a hold that is over ends the grant of another",
+    "false-release": "a hold that is over is confirmed as released, and nothing of another ends",
+    "wrong-extend": "a hold that is over is extended while another is promised the key",
+    "fence-order": "a later grant has no larger fence",
+    "stale-holder": "a holder acts at the resource after its promise and after a later grant",
+    "lost-update": "an acknowledged write was not made from what it replaced",
+    "linearizable": "no order of effects explains every answer",
+}
+# What an expectation's kind says of whom it is about.
+KINDS: Final = {
+    "documented-limit": "It is a limit that the source below states: this report shows it, and "
+    "calls no code wrong.",
+    "defect": "The source below says why it may be taken for a defect.",
+    "control": "This lock is made to be caught, and tells whether the bench notices.",
+}
 
 
 @dataclass(frozen=True)
@@ -91,6 +122,16 @@ class Broken:
     @property
     def name(self) -> str:
         return slug(f"{self.case['folder']}-{self.verdict}")
+
+    @property
+    def fault(self) -> str:
+        """Without its parameters."""
+        return str(self.case["fault"]).partition(":")[0]
+
+    @property
+    def library(self) -> libraries.Beside | None:
+        """None for a lock whose client runs inside the worker."""
+        return libraries.beside(str(self.case["lock"]), self.found.versions)
 
     @property
     def title(self) -> str:
@@ -152,17 +193,23 @@ def _write(it: Broken) -> Path:
         small = track.excerpt(whole, it.verdict)
         write_jsonl(small, target / "history.jsonl")
     script = _script(it, target)
+    if it.library is not None:
+        libraries.copy(it.library, target)
     text = "\n\n".join(part for part in _report(it, whole, small, script) if part)
     write_atomically(target / "report.md", text + "\n")
     return target
 
 
+def _pages(it: Broken) -> list[track.Page]:
+    """The pages of the track record on this lock and verdict."""
+    lock = str(it.case["lock"]).partition(":")[0]
+    return [page for page in track.pages() if lock in page.locks and it.verdict in page.verdicts]
+
+
 def _script(it: Broken, target: Path) -> track.Page | None:
     """The page with the program of this lock and verdict, if there is one; copied beside."""
-    lock = str(it.case["lock"]).partition(":")[0]
-    for page in track.pages():
-        shows = page.script and page.script in page.command
-        if shows and lock in page.locks and it.verdict in page.verdicts:
+    for page in _pages(it):
+        if page.script and page.script in page.command:
             for name in (page.script, track.SHARED):
                 shutil.copy(track.FOLDER / name, target / name)
             return page
@@ -172,82 +219,196 @@ def _script(it: Broken, target: Path) -> track.Page | None:
 def _report(
     it: Broken, whole: History, small: History | None, script: track.Page | None
 ) -> Iterator[str]:
-    case = it.case
     judged = check(whole, only=(it.verdict,)).verdicts[it.verdict]
     yield f"# {escape_markdown(it.title)}"
-    yield f"{escape_markdown(judged.reason)}."
-    yield (f"It showed in {it.shown} of {it.tried} run{'s' * (it.tried != 1)} of this case.")
+    yield from _summary(it, judged.reason)
     yield "## Without Lockbench"
-    if script is None:
-        yield NO_SCRIPT
-    else:
+    yield from _without(it, script)
+    yield "## What was promised"
+    yield from _promise(it)
+    yield "## Timeline"
+    yield from _shown(it, whole, small, script)
+    if small is not None:
+        judged = check(small, only=(it.verdict,)).verdicts[it.verdict]
+    yield "What the checker says:"
+    yield code(explained(it.verdict, judged))
+    yield "## Settings"
+    yield from _settings(it)
+    yield "## Versions"
+    yield markdown_table(_versions(it))
+    if it.library is not None:
+        yield f"`{libraries.PINS}` beside this file has all that the library stands on."
+    yield "## Again"
+    yield "In a checkout of Lockbench, after `make setup`:"
+    yield code("\n".join(_commands(it, small is not None)))
+
+
+def _summary(it: Broken, reason: str) -> Iterator[str]:
+    """What a reader needs to decide whether to go on."""
+    if it.library is not None:
+        yield libraries.headline(it.library)
+        yield libraries.doubt(it.library)
+    yield f"{escape_markdown(reason)}. Times are seconds of the recording."
+    runs = f"{it.shown} of {it.tried} run{'s' * (it.tried != 1)}"
+    yield f"{_meaning(it.verdict)}It showed in {runs} of this case."
+    yield _expected(it)
+    others = [verdict for verdict in broken(it.case) if verdict != it.verdict]
+    if others:
+        yield f"The same recording breaks {escape_markdown(words(others))} too."
+
+
+def _meaning(verdict: str) -> str:
+    """What it takes for a verdict to break; of a workload's, what the lock did."""
+    if verdict in MEANS:
+        return f"**{verdict}** is broken when {MEANS[verdict]}. "
+    return f"**{verdict}**: the lock {DID[verdict]}. " if verdict in DID else ""
+
+
+def _without(it: Broken, script: track.Page | None) -> Iterator[str]:
+    if script is not None:
         yield code(script.command)
         yield (
             f"It needs the library and servers, nothing of ours, and ends with 1 when the defect "
             f"shows: {script.shown} of {script.runs} times with {escape_markdown(script.versions)}."
         )
-    yield "## What was promised"
-    yield from _promise(it)
-    yield "## Timeline"
-    if small is None:
-        yield "More operations belong to it than fit on a page; the recording of the case has them."
-    else:
-        since = (_zero(whole, small) - int(whole.invoke_ns[0])) / 1e9
-        yield f"Milliseconds since {since:.3f} s of the recording."
-        yield _timeline(whole, small)
-        judged = check(small, only=(it.verdict,)).verdicts[it.verdict]
-    yield "What the checker says:"
-    yield code(explained(it.verdict, judged))
-    yield "## Settings"
-    yield from _settings(case)
-    yield "## Versions"
-    yield markdown_table(_versions(it))
-    yield "## Again"
-    yield code("\n".join(_commands(it, small is not None)))
+        return
+    yield NO_SCRIPT
+    for page in _pages(it):
+        yield (
+            f"The track record has it, seen {page.shown} of {page.runs} times with "
+            f"{escape_markdown(page.versions)} (`docs/track/{page.id}.md`), by"
+        )
+        yield code(page.command)
+
+
+def _declared(it: Broken) -> System | None:
+    """None for a lock that is not declared here any more."""
+    try:
+        return find(str(it.case["lock"]))
+    except LockNotFoundError:
+        return None
+
+
+def _counted_with(it: Broken, system: System) -> str:
+    """The verdict whose expectation counts: where nothing is declared for this one itself, that of
+    one that it follows from and that broke too (``bench.judge``)."""
+    if it.verdict in system.expectations.get(it.fault, {}):
+        return it.verdict
+    causes = [cause for cause in FOLLOWS.get(it.verdict, ()) if cause in broken(it.case)]
+    return causes[0] if causes else it.verdict
+
+
+def _expected(it: Broken) -> str:
+    """What was expected, and what kind of finding that makes it."""
+    system = _declared(it)
+    if system is None:
+        return ""
+    verdict = _counted_with(it, system)
+    if verdict != it.verdict:
+        return f"It was expected to break where {escape_markdown(verdict)} is, which broke too."
+    expected = system.expectation(it.fault, verdict)
+    said = f"Under {escape_markdown(it.fault)} it was expected: {expected.expected}."
+    return f"{said} {KINDS.get(expected.kind or '', '')}".strip()
 
 
 def _promise(it: Broken) -> Iterator[str]:
     """Who says what of this lock, quoted with its address."""
-    try:
-        system: System = find(str(it.case["lock"]))
-    except LockNotFoundError:
+    system = _declared(it)
+    if system is None:
         yield (
             "This lock is not declared here any more, so nothing can be quoted: its own "
             "documentation has to be asked."
         )
         return
-    fault = str(it.case["fault"]).partition(":")[0]
-    expected = system.expectation(fault, it.verdict)
     yield quote(system.source)
-    if expected.source == system.source:
+    verdict = _counted_with(it, system)
+    of = f"{escape_markdown(verdict)} under {escape_markdown(it.fault)}"
+    if verdict != it.verdict:
         yield (
-            f"Nothing else is declared for {escape_markdown(it.verdict)} under "
-            f"{escape_markdown(fault)}: it is expected to hold, on the word of this source."
+            f"Nothing is declared for {escape_markdown(it.verdict)} itself; "
+            f"{escape_markdown(verdict)} broke in the same recording."
+        )
+    expected = system.expectation(it.fault, verdict)
+    if expected.source == system.source and expected.kind is None:
+        yield (
+            f"Nothing else is declared for {of}: it is expected to hold, on the word of this "
+            "source."
         )
         return
     kind = f", {expected.kind}" if expected.kind else ""
-    yield (
-        f"Of {escape_markdown(it.verdict)} under {escape_markdown(fault)} it was expected: "
-        f"{expected.expected}{kind}. The source of that:"
-    )
+    yield f"Of {of} it was expected: {expected.expected}{kind}. The source of that:"
     yield quote(expected.source)
+
+
+def _shown(
+    it: Broken, whole: History, small: History | None, script: track.Page | None
+) -> Iterator[str]:
+    """The timeline and how to read it."""
+    yield NO_COMMANDS
+    if script is not None and "Proxy(" in (track.FOLDER / script.script).read_text("utf-8"):
+        yield (
+            f"`{script.script}` beside this file puts a proxy between library and servers, and "
+            "acts there on single commands and replies."
+        )
+    if small is None:
+        yield "More operations belong to it than fit on a page; the recording of the case has them."
+        return
+    if promise := _paragraph(_declaration(str(it.case["lock"])), "The promise"):
+        yield f"*valid until* is the end of the promise. {marked(promise)}"
+    zero = _zero(whole, small)
+    since = (zero - int(whole.invoke_ns[0])) / 1e9
+    yield f"Milliseconds since {since:.3f} s of the recording. {_who(it, whole, small)}".strip()
+    for fault in small.faults:
+        yield _struck(fault, whole, zero)
+    yield _timeline(whole, small)
+    system = _declared(it)
+    if system is not None and it.library is not None:
+        yield "What the library said, and what it was taken for:"
+        yield markdown_table(
+            pd.DataFrame([*system.outcomes.items()], columns=["said", "taken for"])
+        )
+
+
+def _who(it: Broken, whole: History, small: History) -> str:
+    """Which clients share a process; empty for a history whose clients have names."""
+    if whole.process_names is not None:
+        return ""
+    shown = {*small.process.tolist(), *whole.process[_bystanders(whole, small)].tolist()}
+    found: dict[int, list[str]] = {}
+    for process in sorted(shown):
+        found.setdefault(process // PROCESSES_PER_WORKER, []).append(str(process))
+    parts = [
+        f"client{'s' * (len(clients) > 1)} {words(clients)} in worker process {worker}"
+        for worker, clients in found.items()
+    ]
+    said = f"{words(parts).capitalize()}."
+    if it.library is not None:
+        said += " The library runs in a process beside its worker, frozen and killed with it."
+    return said
+
+
+def _struck(fault: Fault, whole: History, zero: int) -> str:
+    """What a fault of the timeline is, and whom it struck."""
+    known = faults().get(fault.name)
+    said = f"**{escape_markdown(fault.name)}**" + (f": {known.summary}" if known else "")
+    same = (f for f in whole.faults if f.begin_ns[0] - zero == fault.begin_ns[0])
+    workers = [str(w) for f in same if isinstance(w := f.facts.get("worker"), int)]
+    if fault.targets:
+        return f"{said}. It struck {escape_markdown(words(fault.targets))}."
+    return said + (f". It struck worker process {words(workers)}." if workers else ".")
+
+
+def _paragraph(text: str, beginning: str) -> str:
+    """The paragraph that begins so, in one line; empty if there is none."""
+    found = (" ".join(each.split()) for each in text.split("\n\n"))
+    return next((each for each in found if each.startswith(beginning)), "")
 
 
 def _timeline(whole: History, small: History) -> str:
     """Who asked what when and what was answered; ms from the first operation."""
-    holds = {small.hold_name(int(h)) for h in small.hold if h != NULL}
-    key = small.keys[int(small.key[0])]
     zero = _zero(whole, small)
-    end = zero + int(max(small.invoke_ns.max(), small.complete_ns.max()))
     rows = [(int(small.invoke_ns[row]), _line(small, row)) for row in range(len(small))]
-    others = (whole.f == F.ACQUIRE) & (whole.type != Type.OK)
-    others &= (whole.invoke_ns >= zero) & (whole.invoke_ns <= end)
-    others &= whole.key == (whole.keys.index(key) if key in whole.keys else -1)
-    beside = [
-        row
-        for row in np.flatnonzero(others).tolist()
-        if whole.hold[row] == NULL or whole.hold_name(int(whole.hold[row])) not in holds
-    ]
+    beside = _bystanders(whole, small)
     rows += [
         (int(whole.invoke_ns[row]) - zero, _line(whole, row, zero))
         for row in beside[:BYSTANDERS_MAX]
@@ -263,6 +424,22 @@ def _timeline(whole: History, small: History) -> str:
     table = markdown_table(pd.DataFrame([line for _, line in rows], columns=columns))
     left = len(beside) - BYSTANDERS_MAX
     return table + (f"\n\n{left} more requests were refused or unanswered." if left > 0 else "")
+
+
+def _bystanders(whole: History, small: History) -> list[int]:
+    """Rows of who asked for the same key in vain meanwhile."""
+    holds = {small.hold_name(int(h)) for h in small.hold if h != NULL}
+    key = small.keys[int(small.key[0])]
+    zero = _zero(whole, small)
+    end = zero + int(max(small.invoke_ns.max(), small.complete_ns.max()))
+    others = (whole.f == F.ACQUIRE) & (whole.type != Type.OK)
+    others &= (whole.invoke_ns >= zero) & (whole.invoke_ns <= end)
+    others &= whole.key == (whole.keys.index(key) if key in whole.keys else -1)
+    return [
+        row
+        for row in np.flatnonzero(others).tolist()
+        if whole.hold[row] == NULL or whole.hold_name(int(whole.hold[row])) not in holds
+    ]
 
 
 def _zero(whole: History, small: History) -> int:
@@ -303,9 +480,13 @@ def _ms(nanoseconds: int) -> str:
     return f"{nanoseconds / MS:.3f}"
 
 
-def _settings(case: Case) -> Iterator[str]:
-    """What was set, apart for servers and clients; the rest is as it comes."""
-    if said := _declaration(str(case["lock"])):
+def _settings(it: Broken) -> Iterator[str]:
+    """What was set, apart for library, servers and load; the rest is as it comes."""
+    case, library = it.case, it.library
+    if library is not None:
+        yield from libraries.settings(library, case.get("settings") or {})
+    said = _declaration(str(case["lock"]))
+    if said and library is None:
         yield "How the lock is set, in the words of its own file:"
         yield code(said)
     given: Mapping[str, Any] = case.get("settings") or {}
@@ -316,8 +497,16 @@ def _settings(case: Case) -> Iterator[str]:
     of_server = set(topology.settings) if topology is not None else set()
     yield "Set on the servers; everything else is their default:"
     yield markdown_table(_frame({k: v for k, v in given.items() if k in of_server}))
-    yield "Set for the clients and the load:"
+    yield (
+        "Set for the clients and the load:"
+        if library is None
+        else "What the load asks of every lock. The lease is `lease_ttl_s`; `client_timeout_s` is "
+        "given to the library only where it is said above:"
+    )
     yield markdown_table(_frame({k: v for k, v in given.items() if k not in of_server}))
+    if said and library is not None:
+        yield "The file that declares this lock and its variants says of them:"
+        yield code(said)
 
 
 def _declaration(lock: str) -> str:
@@ -331,42 +520,40 @@ def _declaration(lock: str) -> str:
     return ""
 
 
-def _pins(lock: str) -> Iterator[tuple[str, str]]:
-    """The library that a lock is an adapter of, as its environment has it."""
-    with contextlib.suppress(LockNotFoundError):
-        library = getattr(find(lock).connect, "__self__", None)
-        if isinstance(library, Library):
-            pins = (ADAPTERS / library.folder / "requirements.txt").read_text(encoding="utf-8")
-            for name, version in re.findall(r"^([\w.\-]+)==(\S+)", pins, re.MULTILINE):
-                yield f"{lock}: {name}", version
-
-
 def _frame(values: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame([(k, str(v)) for k, v in values.items()], columns=["setting", "value"])
 
 
 def _versions(it: Broken) -> pd.DataFrame:
     versions, topology = it.found.versions, str(it.case.get("topology"))
-    known = topologies().get(topology)
-    rows = []
+    known, library = topologies().get(topology), it.library
+    rows = [] if library is None else libraries.versions(library)
     for name, image in versions.get("images", {}).items():
         if name == LINK_IMAGE or name in topology or known is None or name == known.image:
             packages = ", ".join(f"{k} {v}" for k, v in (image.get("versions") or {}).items())
             rows.append((f"image {name}", f"{packages} ({image.get('digest') or image.get('id')})"))
-    rows += _pins(str(it.case["lock"]))
-    rows += versions.get("libraries", {}).items()
+    ours: Mapping[str, str] = versions.get("libraries", {})
+    # What the bench itself stands on is no part of a library beside it.
+    rows += [(k, v) for k, v in ours.items() if library is None or k == PACKAGE]
     return pd.DataFrame(rows, columns=["what", "version"])
 
 
 def _commands(it: Broken, small: bool) -> Iterator[str]:
-    words = ["lockbench", "run"]
+    command = ["lockbench", "run"]
     for option, name in OPTIONS.items():
         if it.case.get(name) is not None:
-            words += [option, str(it.case[name])]
-    yield shlex.join(words)
-    yield shlex.join(["lockbench", "run", "--replay", str(it.found.path), "--times", "5"])
+            command += [option, str(it.case[name])]
+    yield shlex.join(command)
+    if len(it.found.cases) == 1:
+        yield shlex.join(["lockbench", "run", "--replay", str(it.found.path), "--times", "5"])
     if small:
         yield "lockbench check history.jsonl"
+
+
+def marked(text: str) -> str:
+    """A docstring's sentence as Markdown: its code stays code, everything else is text."""
+    parts = re.split(r"``([^`]+)``", text)
+    return "".join(f"`{p}`" if i % 2 else escape_markdown(p) for i, p in enumerate(parts))
 
 
 def quote(text: str) -> str:

@@ -35,7 +35,7 @@ class Program:
 
 
 _JVM = {
-    "-XX:+UseSerialGC": "",
+    "-XX:+UseSerialGC": "on",
     "-XX:TieredStopAtLevel": "1",
     "-Xmx": "256m unless LOCKBENCH_HEAP says otherwise",
 }

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bench import bugreport, track
+from bench import bugreport, bugreport_library, clients, track
 from bench.errors import BadInput
 from checker.check import check
 from history.jsonl import read_jsonl
@@ -145,6 +145,7 @@ def test_nothing_ends_a_block_of_code_but_its_end() -> None:
     assert bugreport.quote("x <b> https://a.example/?q=*1* y\nz") == (
         "> x &lt;b&gt; https://a.example/?q=*1* y z"
     )
+    assert bugreport.marked("a*b ``Until_()`` <c>") == "a\\*b `Until_()` &lt;c&gt;"
 
 
 def test_the_program_of_the_track_record_goes_along(
@@ -152,7 +153,7 @@ def test_the_program_of_the_track_record_goes_along(
 ) -> None:
     folder = tmp_path / "track"
     folder.mkdir()
-    (folder / "etcd.py").write_text("pass\n")
+    (folder / "etcd.py").write_text("proxy = Proxy(server)\n")
     (folder / track.SHARED).write_text("pass\n")
     page = track.Page(
         id="etcd",
@@ -180,8 +181,31 @@ def test_the_program_of_the_track_record_goes_along(
         track.SHARED,
     }
     assert "5 of 6 times with etcd 0" in (path / "report.md").read_text()
+    assert "`etcd.py` beside this file puts a proxy" in (path / "report.md").read_text()
     others = [p for name, p in made.items() if not name.endswith("double-grant")]
     assert all(not (p / "etcd.py").exists() for p in others)
+
+
+def test_a_page_without_a_program_is_referred_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = track.Page(
+        id="made",
+        title="t",
+        locks=("etcd",),
+        fault="pause",
+        kind="defect",
+        versions="etcd 0",
+        histories={"made.jsonl": "double-grant"},
+        shown=2,
+        runs=3,
+        command="lockbench run --lock etcd",
+        source="s",
+    )
+    monkeypatch.setattr(track, "pages", lambda: [page])
+    text = reports(make_run(tmp_path, double=True))["double-grant"]
+    assert "There is no program for this one yet" in text
+    assert "seen 2 of 3 times with etcd 0 (`docs/track/made.md`), by" in text
 
 
 def test_an_adapter_says_how_its_library_is_set(tmp_path: Path) -> None:
@@ -196,6 +220,100 @@ def test_an_adapter_says_how_its_library_is_set(tmp_path: Path) -> None:
     assert "``redis-py-safe`` sets the lease" in text
     assert re.search(r"\| redis-py: redis \| 8\.", text)
     assert "lease\\_ttl\\_s | 3.0" in text
+
+
+def of_library(tmp_path: Path, lock: str, recorded: dict[str, Any] | None = None) -> Path:
+    """The folder of the report on a double grant of that lock, under a pause."""
+
+    def named(case: dict[str, Any]) -> None:
+        case["lock"] = lock
+        case["settings"] = {"lease_ttl_s": 3.0, "client_timeout_s": 1.0}
+
+    run = make_run(tmp_path, double=True, change=named)
+    if recorded is not None:
+        library = clients.declared(lock)
+        assert library is not None
+        entry = {"locks": [lock], **clients.as_pinned(library), **recorded}
+        entries = {clients.name_of(library): entry}
+        run.write_versions({"libraries": {"redis": "8.1.0"}, "clients": entries})
+    made = {path.name: path for path in bugreport.bugreport(run.path)}
+    return made["01-etcd-pause-double-grant"]
+
+
+def test_a_library_of_the_jvm_is_named_with_what_the_run_recorded(tmp_path: Path) -> None:
+    recorded = {
+        "pins": {"org.redisson:redisson": "3.1", "netty-common": "4.0", "other": "7"},
+        "versions": {"redisson": "3.1"},
+        "id": "sha256:abc",
+    }
+    path = of_library(tmp_path, "redisson-rlock-safe", recorded)
+    text = (path / "report.md").read_text()
+    assert "**org.redisson:redisson 3.1**: an acquire is `getLock(key).tryLock" in text
+    assert "| redisson-rlock-safe: netty-common | 4.0 |" in text
+    assert "redisson 3.1 (sha256:abc) |" in text
+    assert "| Config.setLockWatchdogTimeout | the lease (3 s) |" in text
+    assert "| setTimeout | the client timeout (1 s) |" in text
+    assert "| setRetryAttempts | 0 |" in text
+    assert "tryLock() threw anything | Unknown" in text
+    assert "pinned today" not in text
+    assert "has changed since" not in text
+    assert "| redis | 8.1.0 |" not in text, "what the bench stands on is none of Redisson's"
+    assert {"RedissonLocks.java", "pins.txt"} <= {p.name for p in path.iterdir()}
+    assert (path / "pins.txt").read_text().splitlines()[-1] == "other 7"
+
+
+def test_what_a_run_did_not_record_is_said_to_be_of_today(tmp_path: Path) -> None:
+    """So it is with every run that was made before versions of libraries were recorded."""
+    text = (of_library(tmp_path / "a", "redsync") / "report.md").read_text()
+    assert "are those that are pinned today" in text
+    assert re.search(r"\*\*github\.com/go-redsync/redsync/v4 v4\.[\d.]+\*\*", text)
+    assert "| image go-sidecar | not recorded |" in text
+    assert "MaxRetries" not in text.split("## Settings")[1].split("Set on the servers")[0], (
+        "redsync is not redsync-safe"
+    )
+    other = of_library(tmp_path / "b", "redsync", {"fingerprint": "other"})
+    assert "has changed since the run" in (other / "report.md").read_text()
+
+
+@pytest.mark.parametrize("lock", ["curator-mutex", "jetcd", "etcd-concurrency", "tooz", "pottery"])
+def test_every_kind_of_library_has_a_report(tmp_path: Path, lock: str) -> None:
+    path = of_library(tmp_path, lock)
+    text = (path / "report.md").read_text()
+    library = bugreport_library.beside(lock, {})
+    assert library is not None
+    assert (path / library.source.name).read_text() == library.source.read_text()
+    assert f"| {lock}: {library.names[0]} | {library.pins[library.names[0]]} |" in text
+
+
+def test_the_timeline_says_that_it_shows_calls_and_no_commands(tmp_path: Path) -> None:
+    (path,) = (
+        p
+        for p in bugreport.bugreport(make_run(tmp_path, double=True).path)
+        if p.name.endswith("double-grant")
+    )
+    text = (path / "report.md").read_text()
+    assert "no commands on the wire were recorded" in text.split("## Timeline")[1]
+    assert "puts a proxy between" not in text
+    assert "in worker process 0" in text
+    assert "**pause**: freezes servers" in text
+    assert "It struck etcd-2." in text
+
+
+def test_what_follows_from_another_break_is_no_claim_of_its_own(tmp_path: Path) -> None:
+    made = reports(make_run(tmp_path, double=True))
+    assert "It was expected to break where double-grant is" in made["linearizable"]
+    assert "The same recording breaks" in made["linearizable"]
+    assert "Under pause it was expected: holds." in made["double-grant"]
+
+
+def test_a_run_of_several_cases_is_not_replayed_for_one(tmp_path: Path) -> None:
+    one = reports(make_run(tmp_path / "one", double=True))["double-grant"]
+    assert "--replay" in one
+    faults = {"pause": True, "none": False}
+    run = make_run(tmp_path / "two", double=True, faults=faults)
+    texts = [(path / "report.md").read_text() for path in bugreport.bugreport(run.path)]
+    assert texts
+    assert all("--replay" not in text for text in texts)
 
 
 def test_it_is_written_anew(tmp_path: Path) -> None:
