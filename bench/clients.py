@@ -101,7 +101,7 @@ def as_known_to(versions: Versions, was: Versions) -> Versions:
     if not clients:
         return versions
     known = {
-        name: entry if name not in before else {k: v for k, v in entry.items() if k in before[name]}
+        name: {k: v for k, v in entry.items() if k in before.get(name, ())}
         for name, entry in clients.items()
     }
     return {**versions, "clients": known}
