@@ -24,13 +24,25 @@ LIBRARIES = {"redis-py-safe", "kazoo-safe", "etcd3gw-safe"} | {
     "etcd-concurrency-is-owner",
     "redisson-rlock-safe",
 }
-# The other libraries of Python, set likewise; they take minutes, so `make fuzz` has them.
+# The others, set likewise where they can be; they take minutes, so `make fuzz` has them.
 MORE_LIBRARIES = {
     "python-redis-lock-safe",
     "redis-lock-py-safe",
     "pottery-safe",
     "redlock-ng-safe",
     "tooz-safe",
+} | {
+    "redsync-safe",
+    "bsm-redislock-safe",
+    "etcd-concurrency",
+    "jetcd",
+    "curator-mutex",
+    "curator-read-write",
+    "redisson-fair",
+    "redisson-fenced",
+    "redisson-spin",
+    "redisson-multilock",
+    "redisson-rlock-sentinel",
 }
 NODES = "LOCKBENCH_TEST_NODES"  # clusters that another process has started: topology → nodes
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
 
 from clusters.base import Pausable
+from locks import sidecar
 from locks.base import (
     Acquired,
     Address,
@@ -38,6 +39,22 @@ from tests.locks.remote import RemoteClient
 FOREVER = 2**62
 # Nothing ends a hold whose holder is gone, or an acquire whose answer was lost.
 LOCKED_FOR_EVER = {"redis-setnx", "redis-setnx-expire"}
+# They queue as etcd's own lock does: a key for each who waits, below the name of the lock.
+ETCD_QUEUES = {
+    "etcd",
+    "etcd-concurrency",
+    "etcd-concurrency-is-owner",
+    "etcd-no-recheck",
+    "jetcd",
+}
+CURATOR = {"curator-mutex", "curator-read-write"}
+REDISSON = {  # at its defaults
+    "redisson-fair",
+    "redisson-fenced",
+    "redisson-multilock",
+    "redisson-rlock-sentinel",
+    "redisson-spin",
+}
 # What a library does not owe, by lock and test, and why.
 NOT_OWED = {
     ("redis-py-safe", "test_a_wait_that_ran_out_leaves_nothing_behind"): (
@@ -52,9 +69,6 @@ NOT_OWED = {
     ("kazoo-safe", "test_a_server_that_is_not_there_has_no_effect"): (
         "start() wants a connection, so there is no client without one"
     ),
-    ("kazoo-safe", "test_a_frozen_holder_loses_it_after_its_promise_and_not_before"): (
-        "release() returns True for a node that is gone"
-    ),
     ("redisson-rlock-safe", "test_a_server_that_is_not_there_has_no_effect"): (
         "Redisson.create() wants a connection, so there is no client without one"
     ),
@@ -64,14 +78,8 @@ NOT_OWED = {
     ("tooz-safe", "test_a_server_that_is_not_there_has_no_effect"): (
         "start() wants a connection, so there is no client without one"
     ),
-    ("tooz-safe", "test_a_frozen_holder_loses_it_after_its_promise_and_not_before"): (
-        "release() returns True for a node that is gone"
-    ),
     ("tooz-safe", "test_paused_servers_make_a_release_unknown"): (
         "acquire() tries again for as long as there is no connection"
-    ),
-    ("redlock-ng-safe", "test_a_frozen_holder_loses_it_after_its_promise_and_not_before"): (
-        "release() returns nothing, whatever happened"
     ),
     ("redlock-ng-safe", "test_paused_servers_make_a_release_unknown"): (
         "release() returns nothing, whatever happened"
@@ -94,7 +102,56 @@ NOT_OWED = {
     ("pottery-safe", "test_a_hold_lives_on_while_it_is_kept_alive"): (
         "it extends a lock three times, then it raises TooManyExtensions"
     ),
+    ("bsm-redislock-safe", "test_a_server_that_is_not_there_has_no_effect"): (
+        "go-redis dials five times, 100 ms apart (go-redis#3686); before that the context ends"
+    ),
+    ("redsync-safe", "test_a_server_that_is_not_there_has_no_effect"): (
+        "Lock() whose context ends says ErrFailed, whatever its tries have met"
+    ),
+    **{
+        (name, "test_a_key_does_not_touch_those_that_begin_with_it"): (
+            "it waits for every key that begins with its name and a slash (etcd-io/website#710)"
+        )
+        for name in ETCD_QUEUES
+    },
+    **{
+        (name, "test_a_server_that_is_not_there_has_no_effect"): (
+            "acquire() throws ConnectionLossException, whether anything was sent or not"
+        )
+        for name in CURATOR
+    },
+    **{
+        (name, "test_a_server_that_is_not_there_has_no_effect"): (
+            "Redisson.create() wants a connection, so there is no client without one"
+        )
+        for name in REDISSON
+    },
+    **{
+        (name, "test_paused_servers_make_a_release_unknown"): (
+            "at its defaults it waits three seconds for an answer, and tries again"
+        )
+        for name in REDISSON
+    },
+    **{
+        (name, "test_a_hold_lives_on_while_it_is_kept_alive"): (
+            "with a lease time it has no watchdog, and nothing to extend a lock with"
+        )
+        for name in REDISSON - {"redisson-rlock-sentinel"}
+    },
 }
+# What a library says to whoever gives back a hold too late, where it is not "not held", and why.
+LATE_RELEASE = {
+    "etcd-concurrency": ("Released", "Unlock() returns nil where there was no key"),
+    "jetcd": ("Unknown", "unlock() returns all the same; revoke() does not find the lease"),
+    "redlock-ng-safe": ("Released", "release() returns nothing, whatever happened"),
+    **dict.fromkeys(
+        ("kazoo-safe", "tooz-safe"), ("Released", "release() returns True for a node that is gone")
+    ),
+    **dict.fromkeys(CURATOR, ("Released", "release() does not mind that its node is gone")),
+}
+# How long a release and a try take on silent servers, where the library tries again; in seconds.
+# Curator's ExponentialBackoffRetry(1000, 3) needs some 25 for both.
+RETRIES_S = dict.fromkeys(CURATOR, 40.0)
 
 pytestmark = pytest.mark.docker
 
@@ -162,6 +219,16 @@ def desk(request: pytest.FixtureRequest, running: Callable[[str], Running]) -> I
         yield made
 
 
+@contextmanager
+def fresh_sidecars() -> Iterator[None]:
+    """Of jetcd a process has one client, made for the servers that it is first told of."""
+    sidecar.close_shared()
+    try:
+        yield
+    finally:
+        sidecar.close_shared()
+
+
 def test_a_grant_is_promised_for_about_a_lease(desk: Desk) -> None:
     lock = desk.client()
     before_ns = time.monotonic_ns()
@@ -184,6 +251,14 @@ def test_a_try_is_denied_while_held(desk: Desk) -> None:
     desk.granted(other)
 
 
+def test_a_try_of_a_free_key_is_granted(desk: Desk) -> None:
+    lock = desk.client()
+    desk.granted(lock)  # connections are up
+    desk.key = f"{desk.key}-2"
+    answer = desk.take(lock)
+    assert isinstance(answer, Granted), answer
+
+
 def test_a_released_hold_is_not_held(desk: Desk) -> None:
     lock = desk.client()
     grant = desk.granted(lock)
@@ -196,6 +271,15 @@ def test_keys_do_not_touch_each_other(desk: Desk) -> None:
     desk.granted(lock)
     other = lock.acquire(f"{desk.key}/x", hold_id=new_hold_id(), ttl_s=desk.lease_s, wait_s=1)
     assert isinstance(other, Granted)
+
+
+def test_a_key_does_not_touch_those_that_begin_with_it(desk: Desk) -> None:
+    lock, key = desk.client(), desk.key
+    for longer in ("0", "/x"):
+        desk.key = key + longer
+        desk.granted(lock)
+    desk.key = key
+    desk.granted(lock, wait_s=1)
 
 
 def test_a_waiter_gets_it_after_the_release(desk: Desk) -> None:
@@ -293,7 +377,8 @@ def test_a_frozen_holder_loses_it_after_its_promise_and_not_before(desk: Desk) -
         # It waited for as long as a lease lasts, and did not look whether its own had ended.
         assert remotely == "NotHeld"
     else:
-        assert (remotely, type(locally)) == ("NotHeld", Released)
+        said, _ = LATE_RELEASE.get(desk.system.name, ("NotHeld", ""))
+        assert (remotely, type(locally)) == (said, Released)
 
 
 def test_a_killed_holders_lock_is_free_after_its_lease(desk: Desk) -> None:
@@ -366,7 +451,8 @@ def test_paused_servers_make_a_release_unknown(desk: Desk) -> None:
         nothing_sent = isinstance(answer, Denied) and answer.reason.startswith("no-effect")
         assert isinstance(answer, Unknown) or nothing_sent, answer
         other.close()
-        assert time.monotonic() - began < 6 * desk.timeout_s
+        limit_s = RETRIES_S.get(desk.system.name, 6 * desk.timeout_s)
+        assert time.monotonic() - began < limit_s
     finally:
         cluster.unpause(cluster.nodes)
     cluster.verify()
@@ -378,9 +464,10 @@ def test_paused_servers_make_a_release_unknown(desk: Desk) -> None:
 
 def test_a_server_that_is_not_there_has_no_effect(desk: Desk) -> None:
     nodes = [Address("127.0.0.1", 9)] * len(desk.running.nodes)
-    lock = desk.system.connect(nodes, timeout_s=0.2, ttl_s=desk.lease_s, observer=NoObserver())
-    with closing(lock):
-        answer = desk.take(lock, 0.3)
+    with fresh_sidecars():
+        lock = desk.system.connect(nodes, timeout_s=0.2, ttl_s=desk.lease_s, observer=NoObserver())
+        with closing(lock):
+            answer = desk.take(lock, 0.3)
     assert isinstance(answer, Denied), answer
     assert answer.reason.startswith(("no-effect", "gave-up: no-effect"))
 
