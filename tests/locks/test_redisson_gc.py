@@ -52,6 +52,8 @@ def test_a_write_after_the_lease_is_recorded_and_judged(
         stall = Stall(begun_ns, time.monotonic_ns(), int(LEASE_S * NS))
         assert a.write(of_a, version) == version + 2, "B wrote in between"
         assert isinstance(a.release(), NotHeld)
+    for party in parties:
+        assert [line["f"] for line in party.lines] == ["acquire", "read", "write", "release"]
     written(tmp_path / "history.jsonl", parties, [stall.fault()])
     judged = check(read_jsonl(tmp_path / "history.jsonl")).verdicts
     broken = {name for name, verdict in judged.items() if verdict.result == "invalid"}
