@@ -3,13 +3,16 @@
 Most who ask are turned away by a majority of the Redis nodes and never reach the ensemble; who gets
 that majority then has to get ZooKeeper's lock. So Redis may forget, expire or jump as it likes:
 ZooKeeper alone excludes, and its promise and its fence are the grant's. What is paid for it: both
-latencies. The filter is not renewed: behind a hold that outlasts its time to live, others wait in
-ZooKeeper's queue.
+latencies.
+
+The filter lives for a third of the lease and is not renewed. It only spares the ensemble questions,
+so what a client leaves behind need not keep others out for longer; and who holds for longer has
+others behind it in ZooKeeper's queue. A fault of the ensemble therefore meets some who ask it.
 
 Does not guarantee: what ``zookeeper`` does not; a grant while either of the two is away.
 
 Errors mean what they mean for ``zookeeper``. Those of Redis come before anything was granted: a
-token may stay for a time to live, and hinders, but holds nothing. Denied.
+token may stay until its time is over, and hinders, but holds nothing. Denied.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ from locks.redlock import Redlock
 from locks.zookeeper import ZooKeeper
 
 REDIS_NODES = 5
+FILTER_SHARE = 1 / 3  # of the lease
 
 
 class Handle(NamedTuple):
@@ -61,7 +65,9 @@ class HybridRedisConfirmedByZooKeeper:
     def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
         """The filter first, then, in what is left of the wait, the lock."""
         deadline = Deadline(wait_s)
-        first = self._filter.acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=wait_s)
+        first = self._filter.acquire(
+            key, hold_id=hold_id, ttl_s=FILTER_SHARE * ttl_s, wait_s=wait_s
+        )
         if isinstance(first, Unknown):
             return Denied(f"gave-up: the filter: {first.reason}")
         if isinstance(first, Denied):
