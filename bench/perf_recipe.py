@@ -1,4 +1,4 @@
-"""The process that measures for ``bench.perf_locks``, and the bare commands to measure against.
+"""The process that measures for ``bench.perf_locks``.
 
 ``python -m gevent.monkey --module bench.perf_recipe LOCK NODES`` prints JSON.
 """
@@ -13,23 +13,23 @@ from typing import Any
 
 import gevent
 
+from bench.perf_bare import KEY, TIMEOUT_S, TTL_S, WAIT_S, bare_cycle
 from locks import redlock
-from locks.base import BACKOFFS, Address, Granted, Lock, NoObserver, new_hold_id, token_of
-from locks.redis_link import DELETE_OWN, Link
+from locks.base import BACKOFFS, Address, Granted, Lock, NoObserver, new_hold_id
+from locks.redis_link import Link
 from locks.redlock_nodes import Question
 from locks.registry import find
 
-PAIRS, CYCLES = 10, 200
+PAIRS, CYCLES = 15, 100
 ACQUIRES = 2000
-TTL_S, TIMEOUT_S = 5.0, 1.0
 CLIENTS, HOLD_S, CONTEND_S = 8, 0.005, 4.0
-KEY = "perf"
 
 
 def measure(name: str, nodes: Sequence[Address]) -> dict[str, Any]:
     """Everything about one lock, as JSON values."""
     lock = connected(name, nodes)
-    found: dict[str, Any] = {"ratios": ratios(lambda: cycle(lock), BARE[name](nodes))}
+    with bare_cycle(name, nodes) as bare:
+        found: dict[str, Any] = {"pairs": pairs(lambda: cycle(lock), bare)}
     if name == "redlock":
         found |= third_answers(lock)
     if name == "redis-token":
@@ -49,119 +49,24 @@ def connected(name: str, nodes: Sequence[Address]) -> Lock:
 
 def cycle(lock: Lock) -> None:
     """Acquire and release of a free key."""
-    granted = lock.acquire(KEY, hold_id=new_hold_id(), ttl_s=TTL_S, wait_s=1)
+    granted = lock.acquire(KEY, hold_id=new_hold_id(), ttl_s=TTL_S, wait_s=WAIT_S)
     assert isinstance(granted, Granted), granted
     lock.release(granted.hold)
 
 
-def ratios(recipe: Callable[[], None], bare: Callable[[], None]) -> list[float]:
-    """CPU of the recipe's cycles divided by that of the bare ones, one number per pair."""
+def pairs(recipe: Callable[[], None], bare: Callable[[], None]) -> list[tuple[float, float]]:
+    """Microseconds of CPU that a cycle takes this process: bare and in the recipe, in turns."""
     found = []
     for pair in range(PAIRS + 1):
-        spent = []
+        spent_us = []
         for run in (bare, recipe):
             begin = time.process_time_ns()
             for _ in range(CYCLES):
                 run()
-            spent.append(time.process_time_ns() - begin)
+            spent_us.append((time.process_time_ns() - begin) / CYCLES / 1e3)
         if pair:  # the first warms up
-            found.append(spent[1] / spent[0])
+            found.append((spent_us[0], spent_us[1]))
     return found
-
-
-def bare_redis(nodes: Sequence[Address]) -> Callable[[], None]:
-    """SET and the script that deletes, on one connection of the same library."""
-    link = Link(nodes[0], timeout_s=TIMEOUT_S)
-    link.open()
-    link.call("SCRIPT", "LOAD", DELETE_OWN.text)
-
-    def run() -> None:
-        token = token_of(new_hold_id())
-        link.call("SET", KEY, token, "NX", "PX", int(TTL_S * 1e3))
-        link.call("EVALSHA", DELETE_OWN.sha, 1, KEY, token)
-
-    return run
-
-
-def bare_redlock(nodes: Sequence[Address]) -> Callable[[], None]:
-    """The same on every node: sent to all, then read from all."""
-    links = [Link(node, timeout_s=TIMEOUT_S) for node in nodes]
-    for link in links:
-        link.open()
-        link.call("SCRIPT", "LOAD", DELETE_OWN.text)
-    connections: list[Any] = [link._connection for link in links]  # noqa: SLF001 - to send to all before reading
-
-    def ask(*command: str | int) -> None:
-        for connection in connections:
-            connection.send_command(*command)
-        for connection in connections:
-            connection.read_response()
-
-    def run() -> None:
-        token = token_of(new_hold_id())
-        ask("SET", KEY, token, "NX", "PX", int(TTL_S * 1e3))
-        ask("EVALSHA", DELETE_OWN.sha, 1, KEY, token)
-
-    return run
-
-
-def bare_zookeeper(nodes: Sequence[Address]) -> Callable[[], None]:
-    """Create and list, together, and delete."""
-    from kazoo.client import KazooClient
-    from kazoo.handlers.gevent import SequentialGeventHandler
-
-    hosts = ",".join(f"{node.host}:{node.port}" for node in nodes)
-    client = KazooClient(hosts, timeout=TTL_S, handler=SequentialGeventHandler())
-    client.start()
-    client.ensure_path("/bare")
-
-    def run() -> None:
-        made = client.create_async(
-            f"/bare/{token_of(new_hold_id())}-", ephemeral=True, sequence=True, include_data=True
-        )
-        listed = client.get_children_async("/bare")
-        path, _ = made.get()
-        listed.get()
-        client.delete_async(path).get()
-
-    return run
-
-
-def bare_etcd(nodes: Sequence[Address]) -> Callable[[], None]:
-    """Grant of a lease, a transaction, revocation."""
-    from locks.etcd_gateway import client_of, encoded
-
-    client = client_of(nodes[0], TIMEOUT_S)
-
-    def post(path: str, body: dict[str, Any]) -> Any:
-        return client.post(client.get_url(path), json=body)
-
-    def run() -> None:
-        lease = int(post("lease/grant", {"TTL": int(TTL_S)})["ID"])
-        name = encoded(f"bare/{lease:x}")
-        last = {"key": encoded("bare/"), "range_end": encoded("bare0"), "keys_only": True}
-        last |= {"sort_order": "DESCEND", "sort_target": "CREATE", "limit": 2}
-        post(
-            "kv/txn",
-            {
-                "compare": [{"key": name, "target": "CREATE", "create_revision": 0}],
-                "success": [
-                    {"request_put": {"key": name, "lease": lease}},
-                    {"request_range": last},
-                ],
-            },
-        )
-        post("lease/revoke", {"ID": lease})
-
-    return run
-
-
-BARE: dict[str, Callable[[Sequence[Address]], Callable[[], None]]] = {
-    "redis-token": bare_redis,
-    "redlock": bare_redlock,
-    "zookeeper": bare_zookeeper,
-    "etcd": bare_etcd,
-}
 
 
 class Stamped(dict[int, Any]):
@@ -199,7 +104,7 @@ def third_answers(lock: Lock) -> dict[str, list[float]]:
         for _ in range(ACQUIRES):
             asked.clear()
             begin = time.monotonic_ns()
-            granted = lock.acquire(KEY, hold_id=new_hold_id(), ttl_s=TTL_S, wait_s=1)
+            granted = lock.acquire(KEY, hold_id=new_hold_id(), ttl_s=TTL_S, wait_s=WAIT_S)
             end = time.monotonic_ns()
             assert isinstance(granted, Granted), granted
             acquires.append((end - begin) / 1e6)
