@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from bench.clients import library_of, name_of
 from bench.errors import BadInput, Unfit
 from bench.judge import Expected
 from clusters.base import NETWORKS, Cluster, ClusterPlan, Topology
@@ -19,7 +20,7 @@ from clusters.registry import topologies
 from locks.base import NAMED_VERDICTS, Extendable, System
 from locks.registry import find, systems, without
 from nemesis import schedule
-from nemesis.base import SERVERS, Injection
+from nemesis.base import LINKS, SERVERS, Injection
 from nemesis.registry import NONE, faults
 from nemesis.schedule import ScheduleError, Steps, end_s, parse
 from nemesis.schedule_file import read_file, read_weights
@@ -91,13 +92,18 @@ class Case:
 
 def expected_s(case: Case) -> float:
     """Load, and what starting, checking and clearing away a case take."""
-    return case.time_limit_s + CASE_OVERHEAD_S + NODE_OVERHEAD_S * case.size
+    library = library_of(case.system) if case.lock else None
+    started = [topology_of(case).image, name_of(library) if library else ""]
+    slow_s = sum(SLOW_START_S.get(one, 0.0) for one in started)
+    return case.time_limit_s + CASE_OVERHEAD_S + NODE_OVERHEAD_S * case.size + slow_s
 
 
-# Medians of 200 cases on two cores that others used too: 3.1 s for one Redis, 4.8 s for three etcd,
-# 5.8 s for five Redis, 8.2 s for three ZooKeepers, 9.0 s for six Redis in a cluster.
-CASE_OVERHEAD_S = 3.0
-NODE_OVERHEAD_S = 1.0
+# Medians of 120 cases on two cores: 2.8 s for one Redis, 4.2 s for three etcd, 5.3 s for five
+# Redis, 6.1 s for a Sentinel's five; what starts Java takes longer: 7.0 s for three ZooKeepers, and
+# 4.6 s more than other clients for the JVMs of three workers.
+CASE_OVERHEAD_S = 2.2
+NODE_OVERHEAD_S = 0.7
+SLOW_START_S = {"zookeeper": 2.7, "jvm-sidecar": 4.6}
 FIRST_LOCKS = ("redis-token", "redlock", "zookeeper", "etcd")
 
 
@@ -281,10 +287,15 @@ def needed_s(case: Case, injections: Sequence[Injection]) -> float:
     """The time limit that these faults need, with what is before and after them."""
     if not injections:
         return TIME_LIMIT_S_MIN
-    strikes = [faults()[one.fault].holds_of(dict(one.parameters)) for one in injections]
-    restart_s = topology_of(case).restart_s if any(SERVERS in held for held in strikes) else 0.0
-    contended_s = end_s(injections) + restart_s + AFTER_S
-    return math.ceil((contended_s + FLOOR_S) / (1 - OWN_SHARE))
+    struck = {
+        what for one in injections for what in faults()[one.fault].holds_of(dict(one.parameters))
+    }
+    whole_s = end_s(injections)
+    if SERVERS in struck:
+        whole_s += topology_of(case).restart_s
+    if case.lock and struck & {SERVERS, LINKS}:
+        whole_s += case.system.settles_s
+    return math.ceil((whole_s + AFTER_S + FLOOR_S) / (1 - OWN_SHARE))
 
 
 def roomy(case: Case, spare_s: float = 0.0) -> Case:

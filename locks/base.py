@@ -217,6 +217,7 @@ class System:
     limited: bool = True  # whether every grant has a ``valid_until_ns``
     parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     pace: Mapping[str, float] = field(default_factory=dict)
+    settles_s: float = 0.0  # until it grants again after servers and links are whole, where seconds
     prepare: Callable[[], None] | None = None
 
     def expectation(self, fault: str, verdict: str) -> Expectation:

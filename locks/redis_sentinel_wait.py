@@ -115,6 +115,9 @@ SYSTEM = replace(
     name="redis-sentinel-wait",
     source=WAIT_DOC,
     connect=RedisSentinelWait,
+    # A promoted primary has no replica until Sentinel demotes the old one, ten seconds after that
+    # one is back.
+    settles_s=12.0,
     outcomes={
         **redis_sentinel.SYSTEM.outcomes,
         "acquire: nobody acknowledges, deleted": "Denied: gave-up",

@@ -69,3 +69,19 @@ def test_a_long_fault_makes_the_case_longer_but_not_unasked_for_ever() -> None:
     assert 30 < plan.resolve(plan.roomy(longer)).time_limit_s <= plan.UNASKED_S_MAX
     with pytest.raises(BadInput, match="--time-limit 90 s is too short for pause:for=1000"):
         plan.resolve(plan.roomy(plan.make_case("etcd", "pause:for=1000", seed=0)))
+
+
+@pytest.mark.parametrize(
+    ("lock", "fault", "slower"),
+    [
+        ("postgres-advisory", "kill", True),
+        ("postgres-advisory", "partition-drop", False),
+        ("redis-sentinel-wait", "pause", True),
+        ("redis-sentinel-wait", "partition-drop", True),
+        ("redis-sentinel-wait", "client-pause", False),
+    ],
+)
+def test_what_needs_seconds_to_serve_again_gets_them(lock: str, fault: str, slower: bool) -> None:
+    case, usual = (plan.make_case(name, fault, seed=0) for name in (lock, "redis-token"))
+    needed, least = (plan.needed_s(one, plan.draw(one)) for one in (case, usual))
+    assert (needed >= least + 5) == slower
