@@ -14,7 +14,6 @@ may wait. It is plain Python: under gevent other greenlets run while it waits.
 
 from __future__ import annotations
 
-import select
 import socket
 import threading
 from collections.abc import Sequence
@@ -54,7 +53,7 @@ class Session:
 
     def __init__(self, nodes: Sequence[Address], *, timeout_s: float) -> None:
         """Raises NotSent."""
-        self._socket = socket.socket()
+        self._socket = self._peek = socket.socket()
         self._connection: Any = None
         self._timeout_s = timeout_s
         failed: list[str] = []  # by node: a full primary must not hide behind its standby
@@ -74,6 +73,9 @@ class Session:
         self._socket.close()
         self._socket = socket.create_connection(node, timeout=self._timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._peek.close()
+        self._peek = self._socket.dup()
+        self._peek.setblocking(False)  # both share the descriptor's flag; a time limit sets it too
         try:
             # Unless told so, it asks for TLS.
             self._connection = Connection(
@@ -106,16 +108,15 @@ class Session:
         return rows or []
 
     def gone(self) -> bool:
-        """Whether the connection is closed, here or by the other side."""
+        """Whether the connection is closed, here or by the other side. Looks, and never waits."""
         if self._socket.fileno() < 0:
             return True
         try:
-            poller = select.poll()  # unlike select, it takes descriptors above 1023
-            poller.register(self._socket, select.POLLIN)
-            readable = poller.poll(0)
             # The last words of a server that ends a session are an error (E); the end comes next.
-            return bool(readable) and self._socket.recv(1, socket.MSG_PEEK) in {b"", b"E"}
-        except (OSError, ValueError):
+            return self._peek.recv(1, socket.MSG_PEEK) in {b"", b"E"}
+        except BlockingIOError:  # it has said nothing
+            return False
+        except OSError:
             return True
 
     def close(self) -> None:
@@ -126,6 +127,7 @@ class Session:
         with suppress(Exception):
             self._connection.close()
         self._socket.close()
+        self._peek.close()
 
 
 class Watch:
