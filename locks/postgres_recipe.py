@@ -24,6 +24,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Final
 
 from locks.base import (
@@ -155,6 +156,7 @@ class PostgresRecipe(ABC):
         del session
 
 
+@lru_cache(maxsize=1024)
 def number(key: str) -> int:
     """A key as PostgreSQL counts them: 64 bits, signed."""
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big", signed=True)
