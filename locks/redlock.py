@@ -181,9 +181,12 @@ class Redlock:
         question = _script(script, hold, *arguments)
         asked: set[int] = hold.handle.asked
 
+        never_asked = len(self._all - asked)
+
         def tally() -> tuple[int, int]:
-            done = sum(map(bool, _numbers(question).values()))
-            return done, len(_numbers(question)) - done + len(self._all - asked)
+            numbers = _numbers(question).values()
+            done = sum(map(bool, numbers))
+            return done, len(numbers) - done + never_asked
 
         def decided(_: set[int]) -> bool:
             done, not_there = tally()

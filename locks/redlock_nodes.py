@@ -196,10 +196,11 @@ class Nodes:
         deadline = Deadline(limit_s)
         unasked = {number for number in among if self.nodes[number].open()}
         while True:
-            for number in [n for n in unasked if self.nodes[n].ready]:
-                unasked.discard(number)
-                self.nodes[number].send(question)
-            unasked -= {n for n in unasked if self.nodes[n].descriptor < 0}
+            if unasked:
+                for number in [n for n in unasked if self.nodes[n].ready]:
+                    unasked.discard(number)
+                    self.nodes[number].send(question)
+                unasked -= {n for n in unasked if self.nodes[n].descriptor < 0}
             hoped_for = unasked | question.owed
             if not hoped_for or enough(hoped_for) or not self._poll(deadline):
                 return
