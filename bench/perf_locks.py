@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.perf_bare import BARE, EXCEPTIONS
-from bench.perf_recipe import CLIENTS, CYCLES, HOLD_S
+from bench.perf_recipe import CLIENTS, HOLD_S, TURN_S
 from bench.plan import make_case
 from clusters.base import ClusterPlan
 from clusters.registry import topologies
@@ -39,7 +39,7 @@ def main(locks: Iterable[str] = BARE) -> None:
     """Every table, of these recipes."""
     console = Console(width=None if sys.stdout.isatty() else 120)
     cost = Table("recipe", "must reach", "n", "min", "median", "max", "bare, µs", "recipe, µs")
-    cost.title = f"Client's CPU of an acquire and release ÷ its bare commands, turns of {CYCLES}"
+    cost.title = f"Client's CPU of an acquire and release ÷ its bare commands, turns of {TURN_S} s"
     third = Table("what", "must reach", "n", "min", "median", "max", title="Redlock's acquire")
     waiting = Table(
         "backoff", "grants/s", "tries per grant", "wait p50, ms", "wait p99, ms", "Jain"

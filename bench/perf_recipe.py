@@ -20,7 +20,7 @@ from locks.redis_link import Link
 from locks.redlock_nodes import Question
 from locks.registry import find
 
-PAIRS, CYCLES = 15, 100
+PAIRS, TURN_S, CYCLES_MIN = 15, 0.1, 10
 ACQUIRES = 2000
 CLIENTS, HOLD_S, CONTEND_S = 8, 0.005, 4.0
 
@@ -55,15 +55,20 @@ def cycle(lock: Lock) -> None:
 
 
 def pairs(recipe: Callable[[], None], bare: Callable[[], None]) -> list[tuple[float, float]]:
-    """Microseconds of CPU that a cycle takes this process: bare and in the recipe, in turns."""
+    """Microseconds of CPU that a cycle takes this process: bare and in the recipe, in turns of as
+    many cycles as the bare commands manage in ``TURN_S``."""
+    begin = time.monotonic()
+    for _ in range(CYCLES_MIN):
+        bare()
+    cycles = max(CYCLES_MIN, int(CYCLES_MIN * TURN_S / (time.monotonic() - begin)))
     found = []
     for pair in range(PAIRS + 1):
         spent_us = []
         for run in (bare, recipe):
-            begin = time.process_time_ns()
-            for _ in range(CYCLES):
+            begin_ns = time.process_time_ns()
+            for _ in range(cycles):
                 run()
-            spent_us.append((time.process_time_ns() - begin) / CYCLES / 1e3)
+            spent_us.append((time.process_time_ns() - begin_ns) / cycles / 1e3)
         if pair:  # the first warms up
             found.append((spent_us[0], spent_us[1]))
     return found
