@@ -220,11 +220,12 @@ def _save_histories(run: Stored, case: Case, folder: Path) -> dict[Path, str]:
 
 
 def _versions(versions: Mapping[str, Any]) -> dict[str, str]:
-    """Package → version of everything in the images, and ours."""
+    """Package → version of everything in the images, of the lock libraries, and ours."""
     found = {
         package: str(version)
-        for image in versions.get("images", {}).values()
-        for package, version in image.get("versions", {}).items()
+        for part in ("images", "clients")
+        for one in versions.get(part, {}).values()
+        for package, version in one.get("versions", {}).items()
     }
     return found | {"lockbench": str(versions.get("libraries", {}).get("lockbench"))}
 

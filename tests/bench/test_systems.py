@@ -279,3 +279,16 @@ def test_every_lock_whose_frozen_holder_wrote_too_late_leads_to_its_history() ->
 def test_every_verdict_has_its_letters() -> None:
     assert set(NAMED_VERDICTS) <= set(systems.SHORT)
     assert len(set(systems.SHORT.values())) == len(systems.SHORT)
+
+
+def test_a_run_names_the_versions_of_servers_and_of_lock_libraries() -> None:
+    recorded = {
+        "images": {"redis": {"versions": {"redis-server": "8.0.2"}}},
+        "clients": {"jvm-sidecar": {"versions": {"redisson": "4.7.0"}}},
+        "libraries": {"lockbench": "0.1.0"},
+    }
+    assert observations._versions(recorded) == {
+        "redis-server": "8.0.2",
+        "redisson": "4.7.0",
+        "lockbench": "0.1.0",
+    }
