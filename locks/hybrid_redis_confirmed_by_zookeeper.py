@@ -1,4 +1,4 @@
-"""Redlock as a cheap filter, and ZooKeeper's word on top: a grant needs both.
+"""Redlock as a cheap filter, and ZooKeeper's word on top, which every grant needs.
 
 Most who ask are turned away by a majority of the Redis nodes and never reach the ensemble; who gets
 that majority then has to get ZooKeeper's lock. So Redis may forget, expire or jump as it likes:
@@ -9,10 +9,12 @@ The filter lives for a third of the lease and is not renewed. It only spares the
 so what a client leaves behind need not keep others out for longer; and who holds for longer has
 others behind it in ZooKeeper's queue. A fault of the ensemble therefore meets some who ask it.
 
-Does not guarantee: what ``zookeeper`` does not; a grant while either of the two is away.
+A filter that does not answer, or cannot be reached, lets everybody pass: only its refusal keeps
+somebody out. What its token leaves behind may hinder others until its time is over.
 
-Errors mean what they mean for ``zookeeper``. Those of Redis come before anything was granted: a
-token may stay until its time is over, and hinders, but holds nothing. Denied.
+Does not guarantee: what ``zookeeper`` does not.
+
+Errors mean what they mean for ``zookeeper``; those of Redis mean nothing.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from locks import zookeeper
 from locks.base import (
     Acquired,
     Address,
+    Backoff,
     Deadline,
     Denied,
     Expectation,
@@ -35,6 +38,7 @@ from locks.base import (
     Unknown,
 )
 from locks.redis_expectations import but
+from locks.redis_recipe import POLL_MAX_S, POLL_MIN_S
 from locks.redlock import Redlock
 from locks.zookeeper import ZooKeeper
 
@@ -45,7 +49,7 @@ FILTER_SHARE = 1 / 3  # of the lease
 class Handle(NamedTuple):
     """The two holds that make one."""
 
-    filter: Hold
+    filter: Hold | None  # None: it did not answer
     lock: Hold
 
 
@@ -65,31 +69,48 @@ class HybridRedisConfirmedByZooKeeper:
     def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
         """The filter first, then, in what is left of the wait, the lock."""
         deadline = Deadline(wait_s)
-        first = self._filter.acquire(
-            key, hold_id=hold_id, ttl_s=FILTER_SHARE * ttl_s, wait_s=wait_s
-        )
-        if isinstance(first, Unknown):
-            return Denied(f"gave-up: the filter: {first.reason}")
-        if isinstance(first, Denied):
-            return first
+        passed = self._pass_filter(key, hold_id, FILTER_SHARE * ttl_s, deadline)
+        if isinstance(passed, Denied):
+            return passed
         left_s = max(0.0, deadline.left_s())
         answer = self._lock.acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=left_s)
-        if not isinstance(answer, Granted):
-            self._filter.release(first.hold)
-            return answer
-        return replace(answer, hold=Hold(hold_id, key, Handle(first.hold, answer.hold)))
+        if isinstance(answer, Granted):
+            return replace(answer, hold=Hold(hold_id, key, Handle(passed, answer.hold)))
+        if passed is not None:
+            self._filter.release(passed)
+        return answer
 
     def release(self, hold: Hold) -> Freed:
         """The lock decides; the filter, if it cannot be given back, ends by itself."""
         handle: Handle = hold.handle
         answer = self._lock.release(handle.lock)
-        self._filter.release(handle.filter)
+        if handle.filter is not None:
+            self._filter.release(handle.filter)
         return answer
 
     def close(self) -> None:
         """Drops the connections."""
         self._filter.close()
         self._lock.close()
+
+    def _pass_filter(
+        self, key: str, hold_id: int, ttl_s: float, deadline: Deadline
+    ) -> Hold | Denied | None:
+        """Polls until it lets pass or the wait is over. None: it has nothing to say."""
+        backoff = Backoff(POLL_MIN_S, POLL_MAX_S)
+        tries = 0
+        while True:
+            last = deadline.over()
+            answer = self._filter.acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=0)
+            if isinstance(answer, Granted):
+                return answer.hold
+            if isinstance(answer, Unknown) or answer.reason.startswith("no-effect"):
+                return None
+            if last:
+                waited = tries > 0 and not answer.reason.startswith("gave-up")
+                return Denied(f"gave-up: {answer.reason}") if waited else answer
+            tries += 1
+            backoff.pause(deadline.left_s())
 
 
 _STILL_ASKED = (
@@ -107,9 +128,7 @@ SYSTEM = replace(
     connect=HybridRedisConfirmedByZooKeeper,
     outcomes={
         **zookeeper.OUTCOMES,
-        "filter: no node connected": "Denied: no-effect",
-        "filter: majority silent": "Denied: gave-up",
-        "filter: majority closes": "Denied: gave-up",
+        "filter: majority refuses": "Denied: held",
     },
     # On a mixture what is kept by one node alone is taken from the Redis nodes; everything else
     # strikes the ensemble (``clusters.hybrid``), and ZooKeeper's own expectations stand.

@@ -18,7 +18,7 @@ from nemesis.base import LINKS, VICTIM, Arena, Asked, Fault, Parameter
 from nemesis.links import cuttable_of
 from nemesis.probes import serving, silent
 from nemesis.staging import about_to_ask, fresh_hold
-from nemesis.targets import DECISIVE, eligible, headed, resolve
+from nemesis.targets import DECISIVE, headed, resolve
 
 ACQUIRE, EXTEND, RELEASE = "acquire", "extend", "release"
 
@@ -57,8 +57,7 @@ class ReplyLost(Fault):
 
     def begin(self, arena: Arena) -> None:
         group = self._group(arena)
-        # Of a mixture the others answer, so that the victim comes to ask these.
-        replies = [Edge(node, -group) for node in eligible(arena.cluster)]
+        replies = [Edge(node, -group) for node in arena.cluster.nodes]
         cuttable_of(arena).cut_one_way(replies, "drop")
         if arena.word("of") == ACQUIRE:
             arena.clients.go_on()

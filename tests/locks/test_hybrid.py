@@ -73,16 +73,37 @@ def granted(fence: int, until_ns: int) -> Granted:
     ("filter_says", "answer"),
     [
         (Denied("held"), Denied("held")),
-        (Denied("no-effect: no node is connected"), Denied("no-effect: no node is connected")),
-        (Unknown("3 may"), Denied("gave-up: the filter: 3 may")),
+        (
+            Denied("gave-up: granted by 2, refused by 3"),
+            Denied("gave-up: granted by 2, refused by 3"),
+        ),
     ],
 )
-def test_who_does_not_pass_the_filter_does_not_ask_further(
+def test_who_is_refused_by_the_filter_does_not_ask_further(
     filter_says: Acquired, answer: Acquired
 ) -> None:
     hybrid, _, lock = told(filter_says, granted(7, 100))
     assert hybrid.acquire("k", hold_id=1, ttl_s=1, wait_s=0) == answer
     assert lock.asked == []
+
+
+@pytest.mark.parametrize(
+    "filter_says", [Denied("no-effect: no node is connected"), Unknown("3 may have granted")]
+)
+def test_a_filter_that_does_not_answer_lets_pass(filter_says: Acquired) -> None:
+    hybrid, first, lock = told(filter_says, granted(7, 100))
+    answer = hybrid.acquire("k", hold_id=1, ttl_s=1, wait_s=0)
+    assert isinstance(answer, Granted)
+    assert isinstance(hybrid.release(answer.hold), Released)
+    assert (first.asked, lock.asked) == (["acquire"], ["acquire", "release"])
+    hybrid, _, _ = told(filter_says, Denied("held"))
+    assert hybrid.acquire("k", hold_id=1, ttl_s=1, wait_s=0) == Denied("held")
+
+
+def test_a_refusal_is_polled_until_the_wait_is_over() -> None:
+    hybrid, first, _ = told(Denied("held"), granted(7, 100))
+    assert hybrid.acquire("k", hold_id=1, ttl_s=1, wait_s=0.2) == Denied("gave-up: held")
+    assert len(first.asked) > 1
 
 
 @pytest.mark.parametrize("lock_says", [Denied("held"), Unknown("create: NoAnswerError")])
