@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from locks import redlock, zookeeper
+from locks import hybrid_redis_confirmed_by_zookeeper, redlock, zookeeper
 from locks.base import (
     Acquired,
     Address,
@@ -102,4 +102,5 @@ SYSTEM = System(
         },
         *UNMINDED,
     ),
+    pace=hybrid_redis_confirmed_by_zookeeper.SYSTEM.pace,
 )
