@@ -8,8 +8,8 @@ images are ours.
 Whom a fault strikes (``nemesis.targets`` sees it from the links): what stops or cuts off a process
 strikes the ensemble, which has the leader; what takes away the data or the clock that a node has
 for itself strikes a majority of the Redis nodes, for which nobody else remembers. The ensemble
-minds neither: it replicates its data and counts sessions in elapsed time. A combination strikes
-both at once (``clock-jump+kill``).
+minds neither: it replicates its data and counts sessions in elapsed time. The replies
+that ``reply-lost`` drops are those of both. A combination strikes both, too (``clock-jump+kill``).
 """
 
 from __future__ import annotations
