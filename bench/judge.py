@@ -27,7 +27,7 @@ OF_JOBS = {
 }
 # Verdicts that follow from another one are expected where that one is.
 FOLLOWS = {
-    "linearizable": ("double-grant", "wrong-release", "lost-update"),
+    "linearizable": ("double-grant", "wrong-release", "false-release", "lost-update"),
     "false-release": ("wrong-release", "double-grant"),
     **OF_JOBS,
 }

@@ -8,12 +8,15 @@ causes.
 
 A release answered ok for a hold that was over, while somebody else had been granted the key since
 (or after it had been released already), without such an effect, is a ``false-release``: the service
-said that it had ended something that no longer was.
+said that it had ended something that no longer was. Of a lock that can be shared, the hold had
+certainly ended where others, granted the key since, left it no place: all permits, or a writer
+beside it.
 
 An extend answered ok is wrong when somebody else, granted the key after the lease had run out, was
 promised it throughout the extend.
 
-Unknown outcomes prove nothing here. Only locks with one owner at a time are judged.
+Unknown outcomes prove nothing here. Wrong releases and extends are judged of locks with one owner
+at a time alone.
 """
 
 from __future__ import annotations
@@ -23,13 +26,14 @@ from typing import Final
 
 import numpy as np
 
+from checker.exclusion import DEFAULT_PERMITS
 from checker.intervals import ByKey, running_max
-from checker.kinds import OWNED, REENTRANT, keys_of
+from checker.kinds import OWNED, REENTRANT, SHARED, keys_of
 from checker.promises import FOREVER, Links, Rows, by_key_and_time, rows_of
 from checker.verdict import Verdict
 from checker.words import Case, clock, during, faults_on, grant, many, operation
 from history.columns import Ids, Ints
-from history.op import NULL, F, Type
+from history.op import NULL, F, Mode, Type
 
 CROWD: Final = 64  # promises looked at when the longest one is the releaser's own
 
@@ -58,17 +62,20 @@ class Releases:
         self._timelines: dict[int, _Timeline] = {}
         self._places: ByKey | None = None
         released = rows_of(history, F.RELEASE, Type.OK)
-        self.judged = released[keys_of(history, OWNED)[history.key[released]]]
+        owned = keys_of(history, OWNED)
+        self.judged = released[owned[history.key[released]]]
+        self.confirmed = released[(owned | keys_of(history, SHARED))[history.key[released]]]
         self.wrong: list[tuple[int, int, int]] = []  # (release, grant ended, row that shows it)
         self.false: list[tuple[int, int]] = []  # (release, later grant or -1 for released before)
         for row, again in self._suspects():
-            effect = self._effect(row)
+            shared = not owned[history.key[row]]
+            effect = None if shared else self._effect(row)
             if effect is not None:
                 self.wrong.append((row, *effect))
             elif again:
                 self.false.append((row, -1))
             else:
-                since = self._granted_since(row)
+                since = self._given_away(row) if shared else self._granted_since(row)
                 if since is not None:
                     self.false.append((row, since))
 
@@ -99,11 +106,11 @@ class Releases:
 
     def false_release(self) -> Verdict | None:
         """Absent when no release was ever answered ok."""
-        if len(self.judged) == 0:
+        if len(self.confirmed) == 0:
             return None
         if not self.false:
             return Verdict(
-                "valid", f"{many(len(self.judged), 'release')}, each of a hold of its own"
+                "valid", f"{many(len(self.confirmed), 'release')}, each of a hold of its own"
             )
         case = self._case
         row, since = self.false[0]
@@ -150,7 +157,7 @@ class Releases:
         """Releases answered ok of a hold that was over when they were invoked: (row, whether it
         had been released before)."""
         history, promises, links = self._case.history, self._case.promises, self._links
-        releases = links.under(self.judged)
+        releases = links.under(self.confirmed)
         index = self._grant_of[links.acquire[releases]]
         # An unknown acquire may have taken effect late, an inner one is no hold of its own.
         known = index >= 0
@@ -219,6 +226,29 @@ class Releases:
             return None
         other = int(line.first_done[since])
         return other if promises.start[other] <= history.invoke_ns[release] else None
+
+    def _given_away(self, release: int) -> int | None:
+        """Of a lock that can be shared: a grant that, with others, left the hold of a release no
+        place after its promise and before the release."""
+        history, promises = self._case.history, self._case.promises
+        mine = int(self._grant_of[self._links.acquire[release]])
+        key = int(history.key[release])
+        others = self._timeline(key).grants
+        one = history.object_of(history.keys[key])
+        if one.kind == "semaphore":
+            room = one.permits or DEFAULT_PERMITS
+            others = others[others != mine]
+        else:
+            room = 1
+            others = others[promises.owner[others] != promises.owner[mine]]
+            if history.mode[promises.row[mine]] == Mode.READ:
+                others = others[history.mode[promises.row[others]] != Mode.READ]
+        start = promises.start[others]
+        gone = np.searchsorted(np.sort(promises.end[others]), start, side="right")
+        crowded = np.arange(1, len(others) + 1) - gone >= room
+        crowded &= (start >= promises.end[mine]) & (start <= history.invoke_ns[release])
+        found = np.flatnonzero(crowded)
+        return int(others[found[0]]) if len(found) else None
 
     def _late_extends(self, extends: Rows) -> list[tuple[int, int]]:
         """Extends answered ok after the promise before them had run out: (row, when it had)."""

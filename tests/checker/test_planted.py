@@ -176,6 +176,19 @@ def one_permit_too_many(s: Scene) -> None:
         s.acquire(client, 0, client).release(client, 5, 6)
 
 
+def all_permits_given_away_before_the_release(s: Scene) -> None:
+    s.kind("semaphore", permits=2)
+    s.acquire(1, 0, 1, until=3)
+    s.acquire(2, 4, 5).acquire(3, 4, 6)
+    s.release(1, 7, 8).release(2, 9, 10).release(3, 9, 10)
+
+
+def reader_released_beside_a_writer(s: Scene) -> None:
+    s.kind("read-write")
+    s.acquire(1, 0, 1, until=3, mode=Mode.READ)
+    s.acquire(2, 4, 5, mode=Mode.WRITE).release(1, 6, 7).release(2, 8, 9)
+
+
 def reentrant_released_early(s: Scene) -> None:
     s.kind("reentrant")
     s.acquire(1, 0, 1, named=False).acquire(1, 2, 3, named=False).release(1, 4, 5, named=False)
@@ -242,6 +255,8 @@ DEFECTS: list[tuple[Callable[[Scene], None], set[str]]] = [
     (late_extend_is_contiguous, {D, X}),
     (writer_beside_reader, {D, X}),
     (one_permit_too_many, {D, X}),
+    (all_permits_given_away_before_the_release, {F, X}),
+    (reader_released_beside_a_writer, {F, X}),
     (reentrant_released_early, {D, X}),
     (unknown_acquire_proven_inside, {X}),
     (release_ok_after_the_lease_was_given_away, {F, X}),
@@ -351,6 +366,18 @@ def permits_enough(s: Scene) -> None:
     s.acquire(1, 0, 1).acquire(2, 0, 2).release(1, 3, 4).acquire(3, 0, 3).release(3, 6, 7)
 
 
+def a_permit_was_left_for_the_late_release(s: Scene) -> None:
+    s.kind("semaphore", permits=3)
+    s.acquire(1, 0, 1, until=3).acquire(2, 1, 2).acquire(3, 4, 5)
+    s.release(1, 7, 8).release(2, 9, 10).release(3, 9, 10)
+
+
+def late_reader_released_beside_readers(s: Scene) -> None:
+    s.kind("read-write")
+    s.acquire(1, 0, 1, until=3, mode=Mode.READ)
+    s.acquire(2, 4, 5, mode=Mode.READ).release(1, 6, 7).release(2, 8, 9)
+
+
 def late_reader_of_its_own_release(s: Scene) -> None:
     s.acquire(1, 0, 1, until=3).release(1, 4, 5, "fail", error="not-held")
     s.acquire(2, 0, 3, until=13).release(2, 4.2, 5)
@@ -391,6 +418,8 @@ HEALTHY = [
     reentrant_fence_repeats,
     readers_together,
     permits_enough,
+    a_permit_was_left_for_the_late_release,
+    late_reader_released_beside_readers,
     late_reader_of_its_own_release,
     skewed_clocks_within_epsilon,
     reply_of_a_write_lost,
