@@ -21,7 +21,7 @@ from dataclasses import replace
 from locks import etcd
 from locks.base import VERDICTS, Expectation, System
 from locks.client_container import ContainerLibrary
-from locks.redis_expectations import everywhere
+from locks.redis_expectations import Faults, but, everywhere
 
 DOC = "https://pkg.go.dev/go.etcd.io/etcd/client/v3/concurrency"
 _MUTEX = "https://github.com/etcd-io/etcd/blob/main/client/v3/concurrency/mutex.go"
@@ -52,9 +52,18 @@ MAY_BE_LATE = (
     *("client-pause", "client-gc", "pause", "kill", "restart", "rolling-restart", "power-loss"),
     *("partition-drop", "partition-stall", "partition-reject", "reset", "reply-lost"),
 )
-UNMOVED = {
+UNMOVED: Faults = {
     "client-clock-jump": {verdict: Expectation("n/a", _NOT_PYTHON) for verdict in VERDICTS},
 }
+
+
+def may_be_late(usual: Faults, source: str) -> Faults:
+    """``usual`` for a library that hands a grant out however old its request is: the answer may
+    have been held back for longer than the lease."""
+    late = {"late-grant": Expectation("may-break", source, "documented-limit")}
+    return but(usual, **dict.fromkeys(MAY_BE_LATE, late))
+
+
 _LATE_GRANT = {"late-grant": Expectation("may-break", _LATE, "documented-limit")}
 _FALSE_RELEASE = {"false-release": Expectation("may-break", _UNLOCK, "documented-limit")}
 # An Unlock whose answer did not come leaves the key or not; the next Lock of the session finds it.

@@ -33,12 +33,17 @@ from dataclasses import replace
 from locks import redis_cluster, redis_fence, redis_sentinel, redlock
 from locks.base import Expectation, System
 from locks.client_container import ContainerLibrary
-from locks.library_etcd_concurrency import MAY_BE_LATE, UNMOVED
+from locks.library_etcd_concurrency import MAY_BE_LATE, UNMOVED, may_be_late
 from locks.redis_expectations import LEASE, Faults, but
 from locks.redis_watchdog import SYSTEM as WATCHDOG
 
 IMAGE = "jvm-sidecar"
 DOC = "https://redisson.pro/docs/data-and-services/locks-and-synchronizers/"
+_LATE = (
+    "https://github.com/redisson/redisson/blob/master/redisson/src/main/java/org/redisson/"
+    "RedissonLock.java: tryLock returns true when the script has set the key, and does not look "
+    "how long ago it was sent"
+)
 _RETRIES_LATER = (
     "https://github.com/redisson/redisson/issues/4822: the reporter saw both sides of a failover "
     "hold a lock"
@@ -81,12 +86,12 @@ def _system(name: str, topology: str, waits_by: str, expectations: Faults) -> Sy
         connect=library.connect,
         prepare=library.prepare,
         outcomes=OUTCOMES,
-        expectations={**expectations, **UNMOVED},
+        expectations={**may_be_late(expectations, _LATE), **UNMOVED},
     )
 
 
 def _renewed(usual: Faults) -> Faults:
-    """``usual`` with what a watchdog changes: a promise that ends as soon as it finds out."""
+    """``usual`` with what a watchdog changes: work that outlasts a lease which nobody renews."""
     perhaps: Mapping[str, Expectation] = {
         "stale-holder": Expectation("may-break", WATCHDOG.source, "documented-limit")
     }
@@ -108,11 +113,19 @@ _BY_MESSAGE = "a message when it is given back, and its time to live"
 _POLLS = "polling each lock in turn"
 
 _SAFE = ContainerLibrary(IMAGE, "redisson-rlock", safe=True)
-_RLOCK = _system("redisson-rlock", "redis", _BY_MESSAGE, WATCHDOG.expectations)
+# A watchdog that finds the key gone tells nobody, so a promise does not end before its lease.
+_RENEWED = _renewed(WATCHDOG.expectations)
+_RLOCK = _system("redisson-rlock", "redis", _BY_MESSAGE, _RENEWED)
 
 SYSTEMS = (
     _RLOCK,
-    replace(_RLOCK, name="redisson-rlock-safe", connect=_SAFE.connect, prepare=_SAFE.prepare),
+    replace(
+        _RLOCK,
+        name="redisson-rlock-safe",
+        connect=_SAFE.connect,
+        prepare=_SAFE.prepare,
+        expectations={**_RENEWED, **UNMOVED},
+    ),
     _system("redisson-rlock-lease", "redis", _BY_MESSAGE, LEASE),
     _system("redisson-fair", "redis", "a queue, and a message to its head", LEASE),
     replace(
