@@ -17,7 +17,7 @@ from bench.errors import BadInput, Unfit
 from bench.judge import Expected
 from clusters.base import NETWORKS, Cluster, ClusterPlan, Topology
 from clusters.registry import topologies
-from locks.base import NAMED_VERDICTS, Extendable, System
+from locks.base import NAMED_VERDICTS, VERDICTS, Extendable, System
 from locks.registry import find, systems, without
 from nemesis import schedule
 from nemesis.base import LINKS, SERVERS, Injection
@@ -192,6 +192,15 @@ def find_system(name: str) -> System:
         return find(name)
     except Exception as error:
         raise (Unfit if ".py:" in name else BadInput)(str(error)) from error
+
+
+def applies(case: Case) -> bool:
+    """Whether a case belongs into a matrix: its faults can be applied, and its lock does not
+    declare that they leave nothing to judge."""
+    judged = any(
+        case.system.expectation(case.fault, verdict).expected != "n/a" for verdict in VERDICTS
+    )
+    return judged and unfit(case) is None
 
 
 def unfit(case: Case) -> str | None:

@@ -17,12 +17,12 @@ from bench.errors import BadInput
 from bench.plan import (
     FIRST_LOCKS,
     Case,
+    applies,
     expected_s,
     make_case,
     published,
     resolve,
     roomy,
-    unfit,
     unknown,
 )
 from locks.registry import systems
@@ -199,7 +199,7 @@ def _applicable(
     return [
         case
         for lock, fault in itertools.product(locks, list(wanted))
-        if unfit(case := make_case(lock, fault, seed=seed, topology=topology)) is None
+        if applies(case := make_case(lock, fault, seed=seed, topology=topology))
     ]
 
 

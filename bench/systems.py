@@ -21,7 +21,7 @@ import typer
 from bench.errors import BAD_INPUT, BadInput
 from bench.judge import Expected
 from bench.observations import DOCS, HISTORIES, Observations, add, history_file, key, load, save
-from bench.plan import make_case, unfit
+from bench.plan import applies, make_case
 from bench.suites import CANONICAL_FAULTS, full_faults
 from bench.track import LIVENESS, BadPage, Page, broken, pages
 from history.jsonl import read_jsonl
@@ -174,7 +174,7 @@ def _matrix(seen: _Seen) -> Iterator[str]:
 
 
 def _cell(system: System, topology: str, fault: str, seen: _Seen) -> str:
-    if unfit(make_case(system.name, fault, seed=0, topology=topology)) is not None:
+    if not applies(make_case(system.name, fault, seed=0, topology=topology)):
         return "·"
     case = seen.case(system.name, topology, fault)
     shares = {} if case is None else case["verdicts"]

@@ -11,8 +11,9 @@ from nemesis.base import Arena, NemesisError
 # Within which the victim must stand where it is wanted. A rival that was frozen by another fault
 # may hold the key until its session is over.
 STAGE_S: Final = 10.0
-# A hold is only fit to be aimed at while this share of the lease is still promised.
-FRESH: Final = 0.8
+# A hold is only fit to be aimed at while this share of the lease is still promised. Of a session
+# that renews every half lease, more than half of the grants are.
+FRESH: Final = 0.7
 POLL_S: Final = 0.01
 NOT_GRANTED: Final = "the victim was not granted the lock"
 # What a request needs to reach the server, with much to spare.
