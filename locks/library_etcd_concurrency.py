@@ -50,6 +50,7 @@ OUTCOMES = {
 
 MAY_BE_LATE = (
     *("client-pause", "client-gc", "pause", "kill", "restart", "rolling-restart", "power-loss"),
+    *("wipe", "failover"),
     *("partition-drop", "partition-stall", "partition-reject", "reset", "reply-lost"),
 )
 UNMOVED: Faults = {
