@@ -59,8 +59,8 @@ CANONICAL_FAULTS = (
 # ``full`` has three hours. A brief case has the time that its fault needs and this much more for a
 # slow recovery, not the usual 20 s: verdicts need no more, and quantiles that a shorter case does
 # not carry are left out as everywhere.
-BRIEF_LIMIT_S_MIN = 10.0
-BRIEF_SPARE_S = 1.0
+BRIEF_LIMIT_S_MIN = 9.0
+BRIEF_SPARE_S = 0.5
 # Where a lock stands beside another of the same family and differs in its settings, in who is woken
 # or in its cluster, ``full`` has the faults under which that can show (a lease that is too short,
 # timeouts, retries, a replica that was not waited for), and ``exhaustive`` the others.

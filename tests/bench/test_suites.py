@@ -114,7 +114,7 @@ def test_a_slice_of_nothing_is_refused(locks: list[str], wanted: list[str], said
 def test_the_duration_is_said_in_words() -> None:
     assert suites.suite("quick", seed=0).duration == "27 cases, about 11 minutes"
     one = suites.sliced(suites.suite("full", seed=0), ["etcd"], [NONE])
-    assert one.duration == "1 case, about 14 seconds"
+    assert one.duration == "1 case, about 13 seconds"
 
 
 def test_a_fault_that_leaves_nothing_to_judge_is_left_out_and_can_still_be_run() -> None:
