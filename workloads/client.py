@@ -61,7 +61,7 @@ class Client:
         self._pace = session.load.pace
         self._report = report
         self.process = session.recorder.new_process()
-        self._held: dict[int, str] = {}
+        self._held: dict[int, int] = {}  # hold's id → when its acquire was invoked
         self.resource = Resource(session.load.resource)
         self._lock = session.connect(self)
         self._shareable = self._lock if isinstance(self._lock, Shareable) else None
@@ -152,10 +152,13 @@ class Client:
     def extended(
         self, hold: Hold, *, sent_ns: int, acknowledged_ns: int, valid_until_ns: int
     ) -> None:
-        if hold.id not in self._held:
+        asked_ns = self._held.get(hold.id)
+        if asked_ns is None:
             return
+        # A heartbeat of the session may have been on its way already when the lock was asked for.
+        began_ns = max(sent_ns, asked_ns)
         handle = self.recorder.invoke(
-            self.process, F.EXTEND, hold.key, hold=hold.id, invoke_ns=sent_ns
+            self.process, F.EXTEND, hold.key, hold=hold.id, invoke_ns=began_ns
         )
         self.recorder.complete(
             handle,
@@ -191,7 +194,7 @@ class Client:
             invoke_ns=began_ns,
         )
         # Known before it is granted: a heartbeat may be acknowledged before this greenlet runs.
-        self._held[hold_id] = key
+        self._held[hold_id] = began_ns
         outcome: Acquired
         try:
             outcome = ask(key, hold_id=hold_id, ttl_s=self._pace.lease_ttl_s, wait_s=wait_s)

@@ -52,6 +52,13 @@ def test_a_client_that_cannot_be_made_says_why(tmp_path: Path) -> None:
         play(tmp_path, "mutex", lock=f"{unsafe.__file__}:Nobody", pace=PACE)
 
 
+def test_a_heartbeat_that_was_sent_before_the_acquire_belongs_to_its_hold(tmp_path: Path) -> None:
+    lock = f"{unsafe.__file__}:KeptAlive"
+    done = play(tmp_path, "mutex", lock=lock, pace=PACE, contended_s=1).history
+    assert (done.f == F.EXTEND).sum() > 10
+    assert check(done).verdicts["linearizable"].result == "valid"
+
+
 class FullRedis(FakeRedis):
     """Accepts so many connections and hangs up on all others."""
 
