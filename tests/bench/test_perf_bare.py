@@ -31,7 +31,8 @@ PREPARING = (b"PING", b"SCRIPT", b"ROLE", b"SENTINEL", b"CLUSTER")
 CONNECTING = r"pg_is_in_recovery|to_regclass"
 GRANTS = {redis_fair.TAKE.sha.encode(): 0, redis_pubsub.TAKE.sha.encode(): "OK"}
 
-Sent = Callable[[], list[Any]]  # what the servers were sent since the last call
+Sent = Callable[[], list[Any]]  # what the servers were sent
+Served = tuple[Sequence[Address], Sent]
 
 
 def recipes() -> list[str]:
@@ -65,7 +66,6 @@ def sent_to(servers: Sequence[FakeRedis]) -> Sent:
         for server in servers:
             commands = [words for words in server.log if words[0] not in PREPARING]
             found.append([[_masked(word) for word in words] for words in commands])
-            server.log.clear()
         return found
 
     return sent
@@ -82,7 +82,7 @@ def stack() -> Iterator[ExitStack]:
         yield stack
 
 
-def served(name: str, stack: ExitStack) -> tuple[Sequence[Address], Sent]:
+def served(name: str, stack: ExitStack) -> Served:
     """Servers for a lock on Redis."""
     servers: Sequence[FakeRedis]
     match systems()[name].topologies[0]:
@@ -101,20 +101,34 @@ def served(name: str, stack: ExitStack) -> tuple[Sequence[Address], Sent]:
     return nodes, sent_to(servers)
 
 
-def twice(name: str, nodes: Sequence[Address], sent: Sent) -> tuple[list[Any], list[Any]]:
-    """What a hold of the recipe sends, and what the bare cycle does, each sorted: two parts of a
-    bare cycle come one after the other."""
-    with bare_cycle(name, nodes) as bare:
+def same(by_recipe: list[Any], by_bare: list[Any], *, most: bool) -> bool:
+    """``most``: a minority of the servers may have been sent nothing by the recipe."""
+    if not most:
+        return by_recipe == by_bare
+    alike = [mine == bare for mine, bare in zip(by_recipe, by_bare, strict=True)]
+    others = [mine for mine, is_alike in zip(by_recipe, alike, strict=True) if not is_alike]
+    return not any(others) and 2 * sum(alike) > len(alike)
+
+
+def twice(
+    name: str, serve: Callable[[], Served], *, most: bool = False
+) -> tuple[list[Any], list[Any]]:
+    """What a hold of the recipe sends, and what the bare cycle does, each to servers of its own and
+    sorted: two parts of a bare cycle come one after the other. Waits until they are the ``same``,
+    for a while."""
+    (nodes, by_recipe), (others, by_bare) = serve(), serve()
+    with bare_cycle(name, others) as bare, closing(connected(name, nodes)):
         bare()
-    by_bare = sent()
-    with closing(connected(name, nodes)):
-        by_recipe = sent()
-        # Nobody waits for a minority of Redlock's nodes, so their logs may be behind.
-        until = time.monotonic() + 2.0
-        while sum(map(len, by_recipe)) < sum(map(len, by_bare)) and time.monotonic() < until:
+        until = time.monotonic() + 5.0
+        while not same(*(found := (_sorted(by_recipe), _sorted(by_bare))), most=most):
+            if time.monotonic() > until:
+                break
             time.sleep(0.005)
-            by_recipe = [log + more for log, more in zip(by_recipe, sent(), strict=True)]
-    return [sorted(log) for log in by_recipe], [sorted(log) for log in by_bare]
+    return found
+
+
+def _sorted(sent: Sent) -> list[Any]:
+    return [sorted(log) for log in sent()]
 
 
 ON_REDIS = [name for name in BARE if systems()[name].family == "redis"]
@@ -122,23 +136,26 @@ ON_REDIS = [name for name in BARE if systems()[name].family == "redis"]
 
 @pytest.mark.parametrize("name", ON_REDIS)
 def test_a_redis_is_sent_the_same(name: str, stack: ExitStack) -> None:
-    by_recipe, bare = twice(name, *served(name, stack))
+    # Redlock's first acquire needs most of its nodes, and has connected to no more in time.
+    most = systems()[name].topologies[0] == "redlock"
+    by_recipe, bare = twice(name, lambda: served(name, stack), most=most)
     assert any(bare)
-    assert bare == by_recipe
+    assert same(by_recipe, bare, most=most), (by_recipe, bare)
 
 
 @pytest.mark.parametrize("name", ["postgres-advisory", "postgres-for-update"])
 def test_postgres_is_sent_the_same(name: str, stack: ExitStack) -> None:
-    server = FakePostgres()
-    stack.callback(server.stop)
+    def serve() -> Served:
+        server = FakePostgres()
+        stack.callback(server.stop)
 
-    def sent() -> list[Any]:
-        asked = [sql for sql in server.queries if not re.search(CONNECTING, sql)]
-        found = [re.sub(r"lock_timeout = \d+", "lock_timeout", sql) for sql in asked]
-        server.queries.clear()
-        return [found]
+        def sent() -> list[Any]:
+            asked = [sql for sql in server.queries if not re.search(CONNECTING, sql)]
+            return [[re.sub(r"lock_timeout = \d+", "lock_timeout", sql) for sql in asked]]
 
-    by_recipe, bare = twice(name, [server.address], sent)
+        return [server.address], sent
+
+    by_recipe, bare = twice(name, serve)
     assert len(bare[0]) == 2
     assert bare == by_recipe
 
@@ -157,16 +174,15 @@ class Noting(Gateway):
 
 @pytest.mark.parametrize("name", ["etcd", "etcd-no-recheck"])
 def test_etcd_is_sent_the_same(name: str, stack: ExitStack) -> None:
-    server = Noting()
-    stack.callback(server.server_close)
-    stack.callback(server.shutdown)
+    def serve() -> Served:
+        server = Noting()
+        stack.callback(server.server_close)
+        stack.callback(server.shutdown)
+        return [server.address], lambda: [
+            [(path, _without_lease(body)) for path, body in server.asked]
+        ]
 
-    def sent() -> list[Any]:
-        found = [(path, _without_lease(body)) for path, body in server.asked]
-        server.asked.clear()
-        return [found]
-
-    by_recipe, bare = twice(name, [server.address], sent)
+    by_recipe, bare = twice(name, serve)
     assert [path for path, _ in bare[0]] == ["kv/txn", "lease/grant", "lease/revoke"]
     assert bare == by_recipe
 
