@@ -62,7 +62,7 @@ class Releases:
         self._timelines: dict[int, _Timeline] = {}
         self._places: ByKey | None = None
         released = rows_of(history, F.RELEASE, Type.OK)
-        owned = keys_of(history, OWNED)
+        self._owned = owned = keys_of(history, OWNED)
         self.judged = released[owned[history.key[released]]]
         self.confirmed = released[(owned | keys_of(history, SHARED))[history.key[released]]]
         self.wrong: list[tuple[int, int, int]] = []  # (release, grant ended, row that shows it)
@@ -129,10 +129,11 @@ class Releases:
         return Verdict("invalid", reason, evidence)
 
     def wrong_extend(self) -> Verdict | None:
-        """Absent when no extend was ever answered ok."""
+        """Absent when no extend of a lock with one owner was ever answered ok."""
         case, links = self._case, self._links
         history, promises = case.history, case.promises
         extends = links.under(rows_of(history, F.EXTEND, Type.OK))
+        extends = extends[self._owned[history.key[extends]]]
         if len(extends) == 0:
             return None
         wrong = []

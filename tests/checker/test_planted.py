@@ -372,6 +372,12 @@ def a_permit_was_left_for_the_late_release(s: Scene) -> None:
     s.release(1, 7, 8).release(2, 9, 10).release(3, 9, 10)
 
 
+def a_late_extend_beside_another_permit(s: Scene) -> None:
+    s.kind("semaphore", permits=3)
+    s.acquire(1, 0, 1, until=3).acquire(2, 4, 5, until=15)
+    s.extend(1, 6, 7, until=16).release(1, 8, 9).release(2, 8, 9)
+
+
 def late_reader_released_beside_readers(s: Scene) -> None:
     s.kind("read-write")
     s.acquire(1, 0, 1, until=3, mode=Mode.READ)
@@ -419,6 +425,7 @@ HEALTHY = [
     readers_together,
     permits_enough,
     a_permit_was_left_for_the_late_release,
+    a_late_extend_beside_another_permit,
     late_reader_released_beside_readers,
     late_reader_of_its_own_release,
     skewed_clocks_within_epsilon,
