@@ -121,7 +121,7 @@ class Releases:
         else:
             other = case.name(int(case.promises.row[since]))
             why = f"was over: {other} had been granted it since"
-            evidence = (grant(case, since), operation(case, row))
+            evidence = (*(grant(case, i) for i in self._beside(since)), operation(case, row))
         reason = (
             f"{case.name(row)} was told at {done} s that its hold of {case.key(row)} was released, "
             f"but that hold {why}; {many(len(self.false), 'false release')}"
@@ -250,6 +250,17 @@ class Releases:
         crowded &= (start >= promises.end[mine]) & (start <= history.invoke_ns[release])
         found = np.flatnonzero(crowded)
         return int(others[found[0]]) if len(found) else None
+
+    def _beside(self, latest: int) -> list[int]:
+        """A grant, and those of a shared lock that were promised when it was made."""
+        promises = self._case.promises
+        key = int(promises.key[latest])
+        if self._owned[key]:
+            return [latest]
+        others = self._timeline(key).grants
+        at = promises.start[latest]
+        held = (promises.start[others] <= at) & (at < promises.end[others])
+        return [int(i) for i in others[held][:CROWD]]
 
     def _late_extends(self, extends: Rows) -> list[tuple[int, int]]:
         """Extends answered ok after the promise before them had run out: (row, when it had)."""
