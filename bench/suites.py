@@ -96,7 +96,7 @@ class Suite:
 
     @property
     def duration(self) -> str:
-        """How many cases and how long, for people: ``27 cases, about 12 minutes``."""
+        """How many cases and how long, for people: ``27 cases, about 11 minutes``."""
         seconds = self.expected_s
         much = f"{seconds / 60:.0f} minutes"
         if seconds >= 100 * 60:

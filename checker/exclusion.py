@@ -21,9 +21,16 @@ from checker.kinds import SHARED
 from checker.promises import FOREVER, Rows, rows_of
 from checker.verdict import Verdict
 from checker.words import EVIDENCE_MAX, Case, clock, during, faults_on, grant, many
+from history.columns import History
 from history.op import NULL, F, Mode, Type
 
 DEFAULT_PERMITS = 1
+
+
+def permits_of(history: History, key: int) -> int:
+    """How many may hold a key at once."""
+    named = history.object_of(history.keys[key])
+    return named.permits or DEFAULT_PERMITS if named.kind == "semaphore" else 1
 
 
 def double_grant(case: Case) -> Verdict | None:
@@ -92,7 +99,7 @@ def _shared_overlaps(case: Case, chosen: Rows, key: int, kind: str) -> Iterator[
     if kind == "read-write":
         yield from _writer_overlaps(case, order)
         return
-    permits = case.history.object_of(case.history.keys[key]).permits or DEFAULT_PERMITS
+    permits = permits_of(case.history, key)
     start, end = case.promises.start, case.promises.end
     active: list[tuple[int, int]] = []  # (end, grant)
     for i in order:

@@ -14,11 +14,11 @@ from typing import Final
 
 import numpy as np
 
-from checker.exclusion import DEFAULT_PERMITS
+from checker.exclusion import permits_of
 from checker.measure import AIMED_ROLES, held_by, keys_with
 from checker.promises import FOREVER, Bools, Rows, by_key_and_time, link, promises, rows_of
 from checker.words import Case, describe, many
-from history.columns import History, Ints
+from history.columns import History
 from history.op import NULL, F, Fault, Mode, Type
 from history.recorder import PROCESSES_PER_WORKER
 
@@ -100,23 +100,10 @@ def _aimed_acquires(case: Case, *types: Type) -> Rows:
     return rows[keys_with(history, AIMED_ROLES)[history.key[rows]]]
 
 
-def _permits(case: Case, key: int) -> int:
-    """How many may hold a key at once."""
-    named = case.history.object_of(case.history.keys[key])
-    return named.permits or DEFAULT_PERMITS if named.kind == "semaphore" else 1
-
-
 def _semaphores(case: Case) -> Bools:
     """Which shared keys more than one may hold."""
-    several = [_permits(case, key) > 1 for key in range(len(case.history.keys))]
+    several = [permits_of(case.history, key) > 1 for key in range(len(case.history.keys))]
     return np.array(several, np.bool_) & keys_with(case.history, AIMED_ROLES)
-
-
-def _at_once(case: Case, chosen: Rows, at_ns: Ints) -> Ints:
-    """How many of these promises were good at each of these times."""
-    start, end = case.promises.start[chosen], case.promises.end[chosen]
-    begun = np.searchsorted(np.sort(start), at_ns, side="right")
-    return begun - np.searchsorted(np.sort(end), at_ns, side="right")
 
 
 def _full(case: Case) -> Answer:
@@ -127,8 +114,8 @@ def _full(case: Case) -> Answer:
     count = 0
     for key in np.flatnonzero(_semaphores(case)):
         at_ns = history.invoke_ns[asked[history.key[asked] == key]]
-        there = _at_once(case, np.flatnonzero(held.key == key), at_ns)
-        count += int(np.count_nonzero(there >= _permits(case, int(key))))
+        there = held.at_once(np.flatnonzero(held.key == key), at_ns)
+        count += int(np.count_nonzero(there >= permits_of(case.history, int(key))))
     return count > 0, f"{many(count, 'attempt')} found all permits taken"
 
 
@@ -207,9 +194,9 @@ def _holder_frozen(case: Case, fault: Fault) -> Answer:
             & (history.process[held.row] // PROCESSES_PER_WORKER != _worker(fault))
         )
         rest = np.flatnonzero(others)
-        most = int(_at_once(case, rest, held.start[rest]).max(initial=0))
+        most = int(held.at_once(rest, held.start[rest]).max(initial=0))
         # As many as may hold it at once have to, or the frozen one took nobody's place.
-        permits = _permits(case, int(held.key[i]))
+        permits = permits_of(case.history, int(held.key[i]))
         overtaken = len(rest) > 0 and (permits == 1 or most >= permits)
         granted += overtaken
         # Nothing ends a hold without limit, so nobody is to be granted it; but they have to ask.

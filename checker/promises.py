@@ -63,6 +63,11 @@ class Promises:
     def __len__(self) -> int:
         return len(self.row)
 
+    def at_once(self, chosen: Rows, at_ns: Ints) -> Ints:
+        """How many of these promises were good at each of these times."""
+        begun = np.searchsorted(np.sort(self.start[chosen]), at_ns, side="right")
+        return begun - np.searchsorted(np.sort(self.end[chosen]), at_ns, side="right")
+
     @cached_property
     def nonempty(self) -> Bools:
         return self.outer & (self.start < self.end)

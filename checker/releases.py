@@ -26,7 +26,7 @@ from typing import Final
 
 import numpy as np
 
-from checker.exclusion import DEFAULT_PERMITS
+from checker.exclusion import permits_of
 from checker.intervals import ByKey, running_max
 from checker.kinds import OWNED, REENTRANT, SHARED, keys_of
 from checker.promises import FOREVER, Links, Rows, by_key_and_time, rows_of
@@ -235,18 +235,14 @@ class Releases:
         mine = int(self._grant_of[self._links.acquire[release]])
         key = int(history.key[release])
         others = self._timeline(key).grants
-        one = history.object_of(history.keys[key])
-        if one.kind == "semaphore":
-            room = one.permits or DEFAULT_PERMITS
+        if history.kinds[key] == "semaphore":
             others = others[others != mine]
         else:
-            room = 1
             others = others[promises.owner[others] != promises.owner[mine]]
             if history.mode[promises.row[mine]] == Mode.READ:
                 others = others[history.mode[promises.row[others]] != Mode.READ]
         start = promises.start[others]
-        gone = np.searchsorted(np.sort(promises.end[others]), start, side="right")
-        crowded = np.arange(1, len(others) + 1) - gone >= room
+        crowded = promises.at_once(others, start) >= permits_of(history, key)
         crowded &= (start >= promises.end[mine]) & (start <= history.invoke_ns[release])
         found = np.flatnonzero(crowded)
         return int(others[found[0]]) if len(found) else None

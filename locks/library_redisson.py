@@ -33,6 +33,7 @@ from dataclasses import replace
 from locks import redis_cluster, redis_fence, redis_sentinel, redlock
 from locks.base import Expectation, System
 from locks.client_container import ContainerLibrary
+from locks.library import as_safe
 from locks.library_etcd_concurrency import MAY_BE_LATE, UNMOVED, may_be_late
 from locks.redis_expectations import LEASE, Faults, but
 from locks.redis_watchdog import SYSTEM as WATCHDOG
@@ -112,18 +113,15 @@ _MAY_SWALLOW = {"false-release": Expectation("may-break", _SWALLOWS, "defect")}
 _BY_MESSAGE = "a message when it is given back, and its time to live"
 _POLLS = "polling each lock in turn"
 
-_SAFE = ContainerLibrary(IMAGE, "redisson-rlock", safe=True)
 # A watchdog that finds the key gone tells nobody, so a promise does not end before its lease.
 _RENEWED = _renewed(WATCHDOG.expectations)
 _RLOCK = _system("redisson-rlock", "redis", _BY_MESSAGE, _RENEWED)
 
 SYSTEMS = (
     _RLOCK,
-    replace(
+    as_safe(
         _RLOCK,
-        name="redisson-rlock-safe",
-        connect=_SAFE.connect,
-        prepare=_SAFE.prepare,
+        ContainerLibrary(IMAGE, "redisson-rlock", safe=True),
         expectations={**_RENEWED, **UNMOVED},
     ),
     _system("redisson-rlock-lease", "redis", _BY_MESSAGE, LEASE),
