@@ -35,6 +35,7 @@ from bench import track
 from bench.check import explained
 from bench.errors import BadInput
 from bench.judge import FOLLOWS
+from bench.plan import LINK_IMAGE
 from checker.check import check
 from clusters.registry import topologies
 from history.columns import History
@@ -54,7 +55,6 @@ from results.tables import markdown_table
 from results.wording import escape_markdown, words
 
 FOLDER: Final = "bugreports"
-LINK_IMAGE: Final = "toxiproxy"
 SAME: Final = (
     "lock",
     "fault",
@@ -529,7 +529,7 @@ def _versions(it: Broken) -> pd.DataFrame:
     known, library = topologies().get(topology), it.library
     rows = [] if library is None else libraries.versions(library)
     for name, image in versions.get("images", {}).items():
-        if name == LINK_IMAGE or name in topology or known is None or name == known.image:
+        if name == LINK_IMAGE or known is None or name in known.images:
             packages = ", ".join(f"{k} {v}" for k, v in (image.get("versions") or {}).items())
             rows.append((f"image {name}", f"{packages} ({image.get('digest') or image.get('id')})"))
     ours: Mapping[str, str] = versions.get("libraries", {})

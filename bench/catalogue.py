@@ -29,7 +29,7 @@ def catalogue() -> dict[str, Any]:
                 "name": t.name,
                 "sizes": list(t.sizes),
                 "default_size": t.default_size,
-                "image": t.image,
+                "images": list(t.images),
                 "settings": dict(t.settings),
             }
             for t in topologies().values()

@@ -170,7 +170,7 @@ def run(
                 size=case.size if nodes is None else nodes,
                 network=network,
                 pace=case.pace if ttl is None else replace(case.pace, lease_ttl_s=ttl),
-                images=_images(image or [], [plan.topology_of(case).image]),
+                images=_images(image or [], plan.topology_of(case).images),
             )
             if time_limit is None:
                 plan.check(case)
@@ -534,7 +534,7 @@ def _words(text: str) -> list[str]:
     return words
 
 
-def _images(given: list[str], used: list[str]) -> tuple[tuple[str, str], ...]:
+def _images(given: list[str], used: Sequence[str]) -> tuple[tuple[str, str], ...]:
     pairs = []
     for text in given:
         name, equals, reference = text.partition("=")

@@ -187,8 +187,8 @@ def _baselines(locks: Sequence[str]) -> list[tuple[str, str, list[str]]]:
     baselines that are missing."""
     of_image: dict[str, list[str]] = {}
     for lock in locks:
-        image = plan.topology_of(plan.make_case(lock, "none", seed=0)).image
-        of_image.setdefault(image, []).append(lock)
+        for image in plan.topology_of(plan.make_case(lock, "none", seed=0)).images:
+            of_image.setdefault(image, []).append(lock)
     found = []
     try:
         with Engine() as engine:

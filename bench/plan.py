@@ -93,7 +93,7 @@ class Case:
 def expected_s(case: Case) -> float:
     """Load, and what starting, checking and clearing away a case take."""
     library = library_of(case.system) if case.lock else None
-    started = [topology_of(case).image, name_of(library) if library else ""]
+    started = [*topology_of(case).images, name_of(library) if library else ""]
     slow_s = sum(SLOW_START_S.get(one, 0.0) for one in started)
     return case.time_limit_s + CASE_OVERHEAD_S + NODE_OVERHEAD_S * case.size + slow_s
 
@@ -244,6 +244,16 @@ def fits(fault: str, topology: str) -> bool:
 def topology_of(case: Case) -> Topology:
     """The declaration of a case's topology."""
     return topologies()[case.topology]
+
+
+def images_of(cases: Iterable[Case]) -> list[str]:
+    """Every server image that they run, the links' too, by name."""
+    return sorted({LINK_IMAGE, *(name for case in cases for name in topology_of(case).images)})
+
+
+def ours_of(cases: Iterable[Case]) -> list[str]:
+    """Those of them that are built here: without what was given with ``--image``."""
+    return sorted({name for c in cases for name in images_of([c]) if name not in dict(c.images)})
 
 
 def check(case: Case) -> None:

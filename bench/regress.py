@@ -22,12 +22,12 @@ from bench import interruption, plan
 from bench.compare import show, write_junit
 from bench.errors import BadInput, Ending
 from bench.order import BASE, NEW, SIDES, Key, Order, short, turns
-from bench.plan import LINK_IMAGE, Case, topology_of
+from bench.plan import Case, ours_of
 from bench.progress import Progress
 from bench.reports import report_after
 from bench.run import run_case
 from bench.sides import install, library_path
-from bench.suite import RUNS, Finished, check_room
+from bench.suite import RUNS, Finished, check_room, versions_of
 from clusters import images
 from clusters.docker import Engine, EngineError
 from clusters.reaper import reap
@@ -271,28 +271,15 @@ def _ready(
     try:
         engine = Engine()
         reap(say, engine=engine)
-        swapped = [{name for name, _ in case.images} for case in cases]
-        wanted = {
-            name
-            for case, without in zip(cases, swapped, strict=True)
-            for name in {topology_of(case).image, LINK_IMAGE} - without
-        }
-        images.ensure(sorted(wanted), engine=engine, say=say)
-        refs = sorted({*wanted, *(ref for case in cases for _, ref in case.images)})
-        described = images.describe(refs, engine=engine)
+        images.ensure(ours_of(cases), engine=engine, say=say)
+        versions = versions_of(cases, engine, say)
     except EngineError as error:
         raise BadInput(str(error)) from error
-    libraries = machine.versions()
     for side, folder in zip(asked.sides, folders, strict=True):
         install(side, folder)
-    versions = {
-        "libraries": libraries,
-        "images": {name: asdict(found) for name, found in described.items()},
-        "engine": engine.version(),
-        "sides": {
-            name: {"ref": side.ref} | ({"library": "==".join(side.library)} if side.library else {})
-            for name, side in zip(SIDES, asked.sides, strict=True)
-        },
+    versions["sides"] = {
+        name: {"ref": side.ref} | ({"library": "==".join(side.library)} if side.library else {})
+        for name, side in zip(SIDES, asked.sides, strict=True)
     }
     return engine, versions
 

@@ -106,11 +106,11 @@ def check_image_is_used(side: Side, cases: Sequence[Case]) -> None:
     """Raises BadInput for an image that no case of this side would run."""
     if side.image is None:
         return
-    used = {plan.topology_of(case).image for case in cases} | {plan.LINK_IMAGE}
+    used = plan.images_of(cases)
     if side.image[0] not in used:
         raise BadInput(
             f"{side.ref}: none of these cases runs the image {side.image[0]}; they run "
-            f"{', '.join(sorted(used))}"
+            f"{', '.join(used)}"
         )
 
 

@@ -228,7 +228,10 @@ def main(
     names = topology.split(",") if topology else [t for t in known if t in used]
     interruption.arm()
     reap()
-    images.ensure(sorted({known[n].image for n in names} | {plan.LINK_IMAGE}), say=console.print)
+    images.ensure(
+        sorted({image for n in names for image in known[n].images} | {plan.LINK_IMAGE}),
+        say=console.print,
+    )
     began = time.monotonic()
     tally = soak(count, seed, names, console)
     minutes = (time.monotonic() - began) / 60

@@ -67,7 +67,7 @@ def stand(
     case = plan.make_case(lock or fitting[0], "none", seed=0, topology=topology, workload=workload)
     case = plan.resolve(replace(case, size=case.size if nodes is None else nodes))
     try:
-        images.ensure([known[topology].image, plan.LINK_IMAGE], say=console.print)
+        images.ensure(plan.ours_of([case]), say=console.print)
         reap()
     except EngineError as error:
         raise BadInput(str(error)) from error

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from bench import clients, interruption
 from bench.errors import BadInput, Ending
-from bench.plan import LINK_IMAGE, PUBLISHED, Case, expected_s, topology_of, tries_of
+from bench.plan import PUBLISHED, Case, expected_s, ours_of, tries_of
 from bench.progress import Progress
 from bench.resume import (
     Documents,
@@ -74,7 +74,7 @@ def run_cases(
     before = None if resume is None else stopped(resume, plan)
     engine = _ready(cases, console)
     try:
-        versions = _versions(cases, engine, lambda line: console.print(line, highlight=False))
+        versions = versions_of(cases, engine, lambda line: console.print(line, highlight=False))
         run = before or RunFolder.create(RUNS, name)
     except (StoreError, EngineError) as error:
         raise BadInput(str(error)) from error
@@ -250,12 +250,10 @@ def _ready(cases: Sequence[Case], console: Console) -> Engine:
     def say(line: str) -> None:
         console.print(line, highlight=False)
 
-    wanted = {topology_of(case).image for case in cases} | {LINK_IMAGE}
-    replaced = {name for case in cases for name, _ in case.images}
     try:
         engine = Engine()
         reap(say, engine=engine)
-        images.ensure(sorted(wanted - replaced), engine=engine, say=say)
+        images.ensure(ours_of(cases), engine=engine, say=say)
     except EngineError as error:
         raise BadInput(str(error)) from error
     for process in leftovers():
@@ -279,11 +277,11 @@ def check_room(folder: Path) -> None:
         )
 
 
-def _versions(cases: Sequence[Case], engine: Engine, say: Callable[[str], None]) -> dict[str, Any]:
+def versions_of(
+    cases: Sequence[Case], engine: Engine, say: Callable[[str], None]
+) -> dict[str, Any]:
     """The object of ``versions.json``; ``clients`` only where a lock lives beside its worker."""
-    replaced = {name: ref for case in cases for name, ref in case.images}
-    names = {topology_of(case).image for case in cases} | {LINK_IMAGE}
-    refs = sorted(replaced.get(name, name) for name in names)
+    refs = sorted({*ours_of(cases), *(ref for case in cases for _, ref in case.images)})
     described = images.describe(refs, engine=engine)
     found = {
         "libraries": machine.versions(),

@@ -62,7 +62,7 @@ class Topology:
     name: str
     sizes: tuple[int, ...]  # sizes that are tried and supported
     default_size: int
-    image: str
+    images: tuple[str, ...]  # of its servers, by name
     settings: Mapping[str, str]
     make: Callable[[ClusterPlan], Cluster]
     quorum: bool  # True: has a leader and needs a majority. False: independent nodes

@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from clusters import images, redis, zookeeper
+from clusters import redis, zookeeper
 from clusters.base import (
     HARNESS,
     Cluster,
@@ -52,8 +52,6 @@ class HybridCluster(Cluster):
 
     def start(self) -> None:
         """One after the other; if one fails, nothing of either is left."""
-        # A topology names one image; this is the other.
-        images.ensure(["zookeeper"], say=lambda _: None)
         self._redis.start()
         try:
             self._zookeeper.start()
@@ -229,7 +227,7 @@ TOPOLOGY = Topology(
     name="redlock-zookeeper",
     sizes=(REDIS_NODES + ZOOKEEPER_NODES,),
     default_size=REDIS_NODES + ZOOKEEPER_NODES,
-    image="redis",
+    images=("redis", "zookeeper"),
     settings={**redis.SETTINGS, **zookeeper.SETTINGS},
     make=make,
     quorum=False,

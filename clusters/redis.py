@@ -138,7 +138,7 @@ def _topology(name: str, sizes: tuple[int, ...], default_size: int, *, fsync: bo
         name=name,
         sizes=sizes,
         default_size=default_size,
-        image="redis",
+        images=("redis",),
         settings=FSYNC_SETTINGS if fsync else SETTINGS,
         make=make_fsync if fsync else make,
         quorum=False,

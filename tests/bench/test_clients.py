@@ -43,7 +43,13 @@ class Images:
 
 def versions(engine: Images, *locks: str) -> Mapping[str, Any]:
     cases = [make_case(lock, "none", seed=0) for lock in locks]
-    return suite._versions(cases, cast("Engine", engine), lambda _: None)
+    return suite.versions_of(cases, cast("Engine", engine), lambda _: None)
+
+
+def test_a_lock_on_two_systems_has_the_images_of_both() -> None:
+    engine = Images({"redis", "zookeeper", "toxiproxy"})
+    found = versions(engine, "hybrid-redis-confirmed-by-zookeeper")["images"]
+    assert list(found) == ["redis", "toxiproxy", "zookeeper"]
 
 
 @pytest.fixture(autouse=True)
