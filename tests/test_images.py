@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import gc
 import socket
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 
 from clusters import images
 from clusters.docker import Container, Engine, EngineError, EngineUnreachable, Network
+from tests.eventually import eventually
 
 LABEL = "lockbench.test"
 
@@ -103,13 +103,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def eventually(true: Callable[[], bool], *, within_s: float = 10) -> None:
-    deadline = time.monotonic() + within_s
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def answers(port: int) -> bool:

@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from history.op import F, Type
 from history.recorder import PROCESSES_PER_WORKER
 from history.recording import read_recording
 from nemesis.base import Injection
+from tests.eventually import eventually
 from workloads.nursery import RUN_ENVIRONMENT
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
@@ -38,13 +37,6 @@ def start(folder: Path, *words: str) -> subprocess.Popen[str]:
         text=True,
         cwd=folder,
     )
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
 
 
 def containers(owner: int) -> list[str]:
@@ -129,7 +121,7 @@ def test_a_pause_of_the_holder_is_caught_and_its_fence_refuses_it(tmp_path: Path
 
 def test_an_interruption_leaves_nothing(tmp_path: Path) -> None:
     bench = start(tmp_path, "run", "--lock", "redis-token", "--fault", "pause")
-    wait_for(lambda: under_load(tmp_path), "no load")
+    eventually(lambda: under_load(tmp_path), "no load", limit_s=LIMIT_S)
     assert containers(bench.pid)
     bench.send_signal(signal.SIGINT)
     _, err = bench.communicate(timeout=LIMIT_S)
@@ -142,10 +134,10 @@ def test_an_interruption_leaves_nothing(tmp_path: Path) -> None:
 
 def test_what_a_killed_bench_leaves_is_removed_by_the_next_start(tmp_path: Path) -> None:
     bench = start(tmp_path, "run", "--lock", "redis-token", "--fault", "client-pause")
-    wait_for(lambda: under_load(tmp_path), "no load")
+    eventually(lambda: under_load(tmp_path), "no load", limit_s=LIMIT_S)
     bench.kill()
     bench.communicate(timeout=LIMIT_S)
-    wait_for(lambda: not processes(bench.pid), "processes outlive the bench")
+    eventually(lambda: not processes(bench.pid), "processes outlive the bench", limit_s=LIMIT_S)
     assert containers(bench.pid)
     reap()
     assert not containers(bench.pid)
@@ -208,7 +200,11 @@ def test_a_stopped_suite_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     words = ("suite", "full", "--lock", "redis-token", "--fault", "none,kill", "--json")
     bench = start(tmp_path, *words)
     second = "runs/latest/cases/02-redis-token-kill"
-    wait_for(lambda: bool(list(tmp_path.glob(f"{second}/history/*.ops"))), "no second case")
+    eventually(
+        lambda: bool(list(tmp_path.glob(f"{second}/history/*.ops"))),
+        "no second case",
+        limit_s=LIMIT_S,
+    )
     bench.send_signal(signal.SIGINT)
     out, _ = bench.communicate(timeout=LIMIT_S)
     assert bench.returncode == 255

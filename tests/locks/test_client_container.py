@@ -8,8 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import psutil
 import pytest
@@ -30,6 +29,7 @@ from locks.base import (
 from locks.client_container import WORD, WORKER, ContainerSidecar
 from locks.library_etcd_concurrency import IMAGE as GO
 from locks.sidecar import Sidecar, SidecarError, SidecarLock
+from tests.eventually import eventually
 
 LIMIT_S = 10.0
 # A program in bash that says hello so, and then what it is told to say to every request but "open".
@@ -81,13 +81,6 @@ def client(sidecar: Sidecar) -> SidecarLock:
 
 def asked(lock: SidecarLock) -> Acquired:
     return lock.acquire("k", hold_id=new_hold_id(), ttl_s=3, wait_s=0)
-
-
-def eventually(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("image", images.CLIENTS)

@@ -25,6 +25,7 @@ from locks.base import (
     new_hold_id,
 )
 from locks.etcd import SYSTEM, Etcd
+from tests.eventually import eventually
 
 TIMEOUT_S = 0.15
 LEASE_GONE = (404, '{"code":5, "message":"etcdserver: requested lease not found"}')
@@ -246,10 +247,15 @@ def test_waiting_goes_on_at_the_next_endpoint(gateway: Gateway) -> None:
 def test_the_waiter_is_told_when_its_predecessor_goes(gateway: Gateway) -> None:
     with closing(connect(gateway)) as holder, closing(connect(gateway)) as waiter:
         first = granted(holder)
-        timer = threading.Timer(0.1, lambda: holder.release(first.hold))
-        timer.start()
+
+        def release_when_watched() -> None:
+            eventually(lambda: "watch" in gateway.paths)
+            holder.release(first.hold)
+
+        thread = threading.Thread(target=release_when_watched)
+        thread.start()
         second = granted(waiter, wait_s=5)
-        timer.join()
+        thread.join()
         assert first.fence is not None
         assert second.fence is not None
         assert second.fence > first.fence

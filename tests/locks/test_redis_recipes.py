@@ -36,6 +36,7 @@ from locks.base import (
 from locks.redis_link import Link
 from locks.redis_pubsub import RedisPubsub
 from locks.redis_recipe import Taken
+from tests.eventually import eventually
 from tests.locks.conftest import Running
 from tests.locks.fakes import Close, Late, Relay, closed_port
 from tests.locks.test_redis_token import ACTIONS, NOSCRIPT, said
@@ -141,13 +142,6 @@ class Listener:
 
     def lost(self, hold: Hold) -> None:
         self.losses.append(hold)
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < until, "it did not come to pass"
-        time.sleep(0.01)
 
 
 def test_setnx_leaves_a_key_for_ever(bench: Bench) -> None:

@@ -11,6 +11,7 @@ import pytest
 from locks.base import Denied, Granted, NoObserver, NotHeld, Released, Unknown, new_hold_id
 from locks.redlock import SYSTEM, Redlock
 from locks.redlock_nodes import OWED_MAX, Question
+from tests.eventually import eventually
 from tests.locks.fakes import Action, Close, FakeRedis, Late, Reply, Silent, closed_port
 
 TTL_S = 1.0
@@ -54,12 +55,14 @@ def granted(lock: Redlock, ttl_s: float = TTL_S) -> Granted:
     return answer
 
 
-def eventually(condition: Callable[[], bool], lock: Redlock, limit_s: float = 2.0) -> None:
-    until = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < until, "it did not come to pass"
-        lock._nodes.drain()
-        time.sleep(0.005)
+def drained(lock: Redlock, condition: Callable[[], bool]) -> None:
+    def true() -> bool:
+        met = condition()
+        if not met:
+            lock._nodes.drain()
+        return met
+
+    eventually(true)
 
 
 def each(servers: Servers, numbers: range, command: str, *actions: Action) -> None:
@@ -118,7 +121,7 @@ def test_every_case_means_what_the_table_says(servers: Servers, row: str) -> Non
             answer = _acquire(servers, lock, case) if call == "acquire" else None
             if call == "release":
                 hold = granted(lock).hold
-                eventually(lambda: all(server.value("k") for server in servers), lock)
+                drained(lock, lambda: all(server.value("k") for server in servers))
                 RELEASES[case](servers)
                 answer = lock.release(hold)
     said = type(answer).__name__
@@ -151,7 +154,7 @@ def test_a_late_set_is_followed_by_its_release(servers: Servers) -> None:
         servers[0].freeze()
         assert isinstance(lock.release(granted(lock).hold), Released)
         servers[0].thaw()
-        eventually(lambda: len(servers[0].names()) == 2, lock)
+        drained(lock, lambda: len(servers[0].names()) == 2)
         assert servers[0].names() == ["SET", "EVALSHA"]
         assert servers[0].value("k") is None
 
@@ -164,7 +167,7 @@ def test_a_failed_try_cleans_up_behind_its_stragglers(servers: Servers) -> None:
         assert [server.value("k") for server in servers[3:]] == [None, None]
         for server in servers[:3]:
             server.thaw()
-        eventually(lambda: all(len(s.names()) == 2 for s in servers[:3]), lock)
+        drained(lock, lambda: all(len(s.names()) == 2 for s in servers[:3]))
         assert not any(server.value("k") for server in servers)
 
 
@@ -172,7 +175,7 @@ def test_a_partial_grant_is_released_everywhere(servers: Servers) -> None:
     with connected(servers) as lock:
         occupy(servers, MAJORITY)
         assert take(lock) == Denied("held")
-        eventually(lambda: not any(server.value("k") for server in servers[3:]), lock)
+        drained(lock, lambda: not any(server.value("k") for server in servers[3:]))
 
 
 def test_late_answers_are_not_taken_for_new_ones(servers: Servers) -> None:
@@ -192,9 +195,9 @@ def test_a_node_that_owes_too_much_is_not_asked(servers: Servers) -> None:
             assert isinstance(lock.release(granted(lock).hold), Released)
         assert len(lock._nodes.nodes[0]._owed) <= 2 * OWED_MAX  # each SET and its deletion
         servers[0].thaw()
-        eventually(lambda: not lock._nodes.nodes[0]._owed, lock)
+        drained(lock, lambda: not lock._nodes.nodes[0]._owed)
         lock.release(granted(lock).hold)
-        eventually(lambda: servers[0].names()[-2:] == ["SET", "EVALSHA"], lock)
+        drained(lock, lambda: servers[0].names()[-2:] == ["SET", "EVALSHA"])
 
 
 def test_waiting_outlives_a_majority_that_is_away(servers: Servers) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from locks.base import Extended, Granted, Hold, NotHeld, Unknown
 from locks.renewals import Renewals
+from tests.eventually import eventually
 
 HOLD = Hold(1, "k")
 PERIOD_S = 0.02
@@ -47,13 +48,6 @@ def renewing(answer: Callable[[Hold], Extended]) -> Iterator[tuple[Renewals, Ser
     renewals = Renewals(service.renew, service, period_s=PERIOD_S)
     yield renewals, service
     renewals.close(5)
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < until, "it did not come to pass"
-        time.sleep(0.002)
 
 
 def test_a_hold_is_renewed_round_after_round() -> None:

@@ -30,6 +30,7 @@ from locks.base import (
 )
 from locks.library import SHARED
 from locks.sidecar import ExtendableSidecarLock, Sidecar, SidecarError, SidecarLock
+from tests.eventually import eventually
 from workloads.nursery import RUN_ENVIRONMENT
 
 LIMIT_S = 10.0
@@ -154,15 +155,6 @@ def take(lock: SidecarLock, key: str) -> Granted | Denied | Unknown:
     return lock.acquire(key, hold_id=new_hold_id(), ttl_s=3, wait_s=0)
 
 
-def until(condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + LIMIT_S
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.005)
-    return True
-
-
 def test_every_answer_is_understood(start: Start) -> None:
     one = start(LIBRARY)
     lock = client(one)
@@ -260,7 +252,7 @@ def test_what_is_in_flight_when_it_fails_is_unknown(
         faulty.ask("acquire", 1, key="k")
     assert take(lock, "k") == Denied(f"no-effect: {faulty.failure}")
     assert lock.release(Hold(1, "k")) == Unknown(str(faulty.failure))
-    assert until(lambda: not psutil.pid_exists(faulty.pid))
+    eventually(lambda: not psutil.pid_exists(faulty.pid))
     lock.close()
     assert isinstance(take(other, "k"), Granted)
 
@@ -328,9 +320,9 @@ def test_it_dies_with_its_worker(frozen: bool) -> None:
         assert child.environ()[RUN_ENVIRONMENT] == "a run"  # what ``lockbench clean`` looks for
         if frozen:
             os.killpg(parent.pid, signal.SIGSTOP)
-            assert until(lambda: child.status() == psutil.STATUS_STOPPED)
+            eventually(lambda: child.status() == psutil.STATUS_STOPPED)
         parent.kill()
-        assert until(lambda: not child.is_running())
+        eventually(lambda: not child.is_running())
 
 
 def test_its_wall_clock_can_be_moved(start: Start, tmp_path: Path) -> None:
