@@ -16,7 +16,7 @@ import numpy as np
 
 from checker.exclusion import permits_of
 from checker.measure import AIMED_ROLES, held_by, keys_with
-from checker.promises import FOREVER, Bools, Rows, by_key_and_time, link, promises, rows_of
+from checker.promises import FOREVER, Bools, Rows, by_key_and_time, leases, link, promises, rows_of
 from checker.words import Case, describe, many
 from history.columns import History
 from history.op import NULL, F, Fault, Mode, Type
@@ -393,16 +393,15 @@ def _clock_beyond_lease(case: Case, fault: Fault) -> Answer:
     offset = fault.facts.get("offset_s")
     if not isinstance(offset, int | float):
         return False, "how far the clocks moved is not known"
-    moved_ns = abs(offset) * 1e9
+    moved_ns, begin = abs(offset) * 1e9, fault.begin_ns[0]
+    known = leases(history, link(history), held.row, begin)
     lasting = [
-        i
-        for i in _held_at(case, fault)
-        if held.lease[i] == FOREVER or held.lease[i] - fault.begin_ns[0] < moved_ns
+        i for i in _held_at(case, fault) if known[i] == FOREVER or known[i] - begin < moved_ns
     ]
     attempts = 0
     for i in lasting:
         until = min(int(held.lease[i]), FOREVER - 1)
-        rows = _between(case, rows_of(history, F.ACQUIRE), fault.begin_ns[0], until)
+        rows = _between(case, rows_of(history, F.ACQUIRE), begin, until)
         attempts += _by_others(case, rows, i)
     return attempts > 0, (
         f"the clocks moved by up to {offset:+.3g} s, further than {many(len(lasting), 'promise')} "

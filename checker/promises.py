@@ -264,7 +264,7 @@ def promises(history: History, links: Links) -> Promises:
         row = row[~ownerless[history.key[row]]]
     key = history.key[row]
     start = history.complete_ns[row] + history.epsilon_ns
-    lease = _leases(history, links, row)
+    lease = leases(history, links, row)
     lost = _losses(history, links, row)
     release = _first_release(history, links)[row]
     owner = owners(history)[row]
@@ -295,7 +295,7 @@ def promised_ends(history: History, links: Links, acquires: Rows) -> Ints:
 
 def lease_ends(history: History, links: Links, acquires: Rows) -> Ints:
     """When the holds of acquires may be taken away: by lease, loss or death. Without ε."""
-    return np.minimum(_leases(history, links, acquires), _losses(history, links, acquires))
+    return np.minimum(leases(history, links, acquires), _losses(history, links, acquires))
 
 
 def owners(history: History) -> Ints:
@@ -305,14 +305,16 @@ def owners(history: History) -> Ints:
     return np.where(history.owner != NULL, history.owner, history.process)
 
 
-def _leases(history: History, links: Links, row: Rows) -> Ints:
+def leases(history: History, links: Links, row: Rows, told_by_ns: int = FOREVER) -> Ints:
+    """``valid_until`` of the last acknowledgement, that of acquires or of what extended them, as
+    their holders knew it at ``told_by_ns``."""
     valid_until = history.valid_until_ns
     if not has_values(valid_until):
         return forever(len(row))
     lease = valid_until[row]
     lease[lease == NULL] = FOREVER
     extends = links.under(rows_of(history, F.EXTEND, Type.OK))
-    extends = extends[valid_until[extends] != NULL]
+    extends = extends[(valid_until[extends] != NULL) & (history.complete_ns[extends] <= told_by_ns)]
     if len(extends):
         # Rows are in the order of invocation and the last assignment wins: the last extend counts.
         last = np.full(len(history), -1, np.intp)

@@ -9,13 +9,17 @@ as kazoo highly recommends, and retries no command.
 The promise is the session: the send time of the last acknowledged request or heartbeat, plus what
 was negotiated. kazoo tells no fence; the czxid of its node would be one.
 
-Does not guarantee: what ``zookeeper`` does not.
+Each acquire first asks whether the path of the lock is there. Where the answers to an acquire are
+lost, that is the first; no node has been made yet, and ``reply-lost`` leaves nothing to judge.
+
+Does not guarantee: what ``zookeeper`` does not. Who gives up while the connection breaks may leave
+a node that blocks everybody until its session ends (https://github.com/python-zk/kazoo/issues/732).
 """
 
 from __future__ import annotations
 
 from locks import zookeeper
-from locks.base import Expectation, System
+from locks.base import VERDICTS, Expectation, System
 from locks.library import Library, as_safe
 from locks.redis_expectations import everywhere
 
@@ -37,9 +41,16 @@ _NO_NODE = (
     "https://github.com/python-zk/kazoo/blob/master/kazoo/recipe/lock.py: is_acquired stays True "
     "when the session has expired, and _inner_release() passes over NoNodeError and returns True"
 )
-EXPECTATIONS = everywhere(
-    zookeeper.EXPECTATIONS, {"false-release": Expectation("may-break", _NO_NODE, "defect")}
+_PATH_FIRST = (
+    "https://github.com/python-zk/kazoo/blob/master/kazoo/recipe/lock.py: _inner_acquire() first "
+    "asks whether the path is there; while that answer is missing, no node is made"
 )
+EXPECTATIONS = {
+    **everywhere(
+        zookeeper.EXPECTATIONS, {"false-release": Expectation("may-break", _NO_NODE, "defect")}
+    ),
+    "reply-lost": {verdict: Expectation("n/a", _PATH_FIRST) for verdict in VERDICTS},
+}
 
 _PLAIN = Library("kazoo")
 

@@ -68,6 +68,21 @@ def test_the_proxy_loses_one_reply_and_no_other(plain: ModuleType, echo: tuple[s
         assert client.recv(10) == b"two", "only the first one"
 
 
+def test_the_proxy_drops_one_request_and_no_other(plain: ModuleType, echo: tuple[str, int]) -> None:
+    proxy = plain.Proxy(echo)
+    proxy.drop = lambda request: b"two" in request
+    with socket.create_connection((proxy.host, proxy.port), timeout=10) as client:
+        client.sendall(b"one")
+        assert client.recv(10) == b"one"
+        client.sendall(b"two")
+        assert client.recv(10) == b""
+    assert proxy.dropped_ns is not None
+    assert proxy.lost_ns is None
+    with socket.create_connection((proxy.host, proxy.port), timeout=10) as client:
+        client.sendall(b"two")
+        assert client.recv(10) == b"two", "only the first one"
+
+
 def test_the_recorder_writes_what_the_checker_reads(plain: ModuleType, tmp_path: Path) -> None:
     recorder = plain.Recorder("k", strict_try=True)
     for name in ("A", "B"):
@@ -105,6 +120,7 @@ def test_a_script_that_fails_does_not_look_like_the_defect(
     [
         ("redis-py-lost-reply", "redis"),
         ("kazoo-is-acquired", "zookeeper"),
+        ("kazoo-cleanup", "zookeeper"),
         ("etcd-lock-prefix", "etcd"),
     ],
 )

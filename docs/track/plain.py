@@ -115,13 +115,16 @@ def _moved(line: dict[str, object], zero: int) -> dict[str, object]:
 class Proxy:
     """Forwards TCP to one server. ``reply_delay_s`` holds every reply back. The reply to the first
     request that ``lose`` matches is swallowed and the connection closed: the server has done what
-    was asked, and the client cannot know."""
+    was asked, and the client cannot know. The first request that ``drop`` matches is not forwarded,
+    and the connection closed."""
 
     def __init__(self, server: tuple[str, int]) -> None:
         self.server = server
         self.reply_delay_s = 0.0
         self.lose: Callable[[bytes], bool] | None = None
+        self.drop: Callable[[bytes], bool] | None = None
         self.lost_ns: int | None = None
+        self.dropped_ns: int | None = None
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.host, self.port = self._listener.getsockname()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -138,6 +141,10 @@ class Proxy:
         self, client: socket.socket, server: socket.socket, lost: threading.Event
     ) -> None:
         while data := _received(client):
+            if self.drop is not None and self.drop(data):
+                self.drop = None
+                self.dropped_ns = time.monotonic_ns()
+                break
             if self.lose is not None and self.lose(data):
                 self.lose = None
                 lost.set()

@@ -91,6 +91,15 @@ def test_a_clock_moved_beyond_a_lease(offset_s: float, asked_at: float, exposed:
     assert seen(scene, "clock-beyond-lease", 3, 5, offset_s=offset_s) is exposed
 
 
+def test_a_lease_that_was_renewed_later_is_what_it_was_when_the_clock_moved() -> None:
+    scene = Scene().acquire(VICTIM, 0, 1, until=6).extend(VICTIM, 4, 4.5, until=20)
+    scene.acquire(OTHER, 4, 7)
+    assert seen(scene, "clock-beyond-lease", 3, 5, offset_s=10.0)
+    renewed_before = Scene().acquire(VICTIM, 0, 1, until=6).extend(VICTIM, 2, 2.5, until=20)
+    renewed_before.acquire(OTHER, 4, 7)
+    assert not seen(renewed_before, "clock-beyond-lease", 3, 5, offset_s=10.0)
+
+
 def test_what_the_nemesis_saw_decides() -> None:
     scene = Scene().acquire(1, 0, 1)
     assert seen(scene, "unsynced-lost", 3, 5, bytes_lost={"redis-1": 12})
