@@ -45,7 +45,7 @@ from history.recorder import PROCESSES_PER_WORKER
 from history.recording import read_recording
 from locks.base import System
 from locks.registry import LockNotFoundError, find
-from nemesis.registry import faults
+from nemesis.registry import NONE, faults
 from results.cases import Case, broken, counts_as_try
 from results.evidence import Edited, Stored, stored
 from results.machine import PACKAGE
@@ -206,9 +206,15 @@ def _pages(it: Broken) -> list[track.Page]:
     return [page for page in track.pages() if lock in page.locks and it.verdict in page.verdicts]
 
 
+def _same(it: Broken) -> list[track.Page]:
+    """Those of them that show what was found here: under this fault, or where it takes none."""
+    lock = str(it.case["lock"]).partition(":")[0]
+    return [page for page in _pages(it) if page.explains(lock, it.fault) or page.fault == NONE]
+
+
 def _script(it: Broken, target: Path) -> track.Page | None:
-    """The page with the program of this lock and verdict, if there is one; copied beside."""
-    for page in _pages(it):
+    """The page with the program that shows the same, if there is one; copied beside."""
+    for page in _same(it):
         if page.script and page.script in page.command:
             for name in (page.script, track.SHARED):
                 shutil.copy(track.FOLDER / name, target / name)
@@ -266,19 +272,27 @@ def _meaning(verdict: str) -> str:
 
 def _without(it: Broken, script: track.Page | None) -> Iterator[str]:
     if script is not None:
-        yield code(script.command)
+        yield code(script.command.replace(f"docs/{track.FOLDER.name}/", ""))
         yield (
             f"It needs the library and servers, nothing of ours, and ends with 1 when the defect "
             f"shows: {script.shown} of {script.runs} times with {escape_markdown(script.versions)}."
         )
         return
     yield NO_SCRIPT
-    for page in _pages(it):
+    same = _same(it)
+    for page in same:
         yield (
             f"The track record has it, seen {page.shown} of {page.runs} times with "
             f"{escape_markdown(page.versions)} (`docs/track/{page.id}.md`), by"
         )
         yield code(page.command)
+    for page in _pages(it):
+        if page not in same:
+            yield (
+                f"Another thing breaks this promise of the lock, under "
+                f"{escape_markdown(page.fault)}: {escape_markdown(page.title)} "
+                f"(`docs/track/{page.id}.md`)."
+            )
 
 
 def _declared(it: Broken) -> System | None:

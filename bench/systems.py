@@ -143,7 +143,7 @@ class _Seen:
         """Where the break is shown: a page of the track record, the history that was saved for it,
         or one that was saved for another break of the same case and shows this one too."""
         for page in self.pages:
-            if lock in page.locks and page.fault == fault and verdict in page.verdicts:
+            if page.explains(lock, fault) and verdict in page.verdicts:
                 return f"track/{page.id}.md"
         for saved in (verdict, *SHORT):
             name = history_file(lock, fault, saved)
@@ -154,7 +154,7 @@ class _Seen:
     def locked(self, lock: str, fault: str) -> str:
         """The mark of a key that nobody gets any more, with its page where there is one."""
         for page in self.pages:
-            if page.kind == LIVENESS and lock in page.locks and page.fault == fault:
+            if page.kind == LIVENESS and page.explains(lock, fault):
                 return f"[{LOCKED}](track/{page.id}.md)"
         return LOCKED
 

@@ -70,7 +70,8 @@ class Page:
     """One defect. ``histories`` maps a file in the same folder to the verdict that it breaks; it is
     empty for a claim that was refuted and where no promise of exclusion is broken. ``shown`` is in
     how many of ``runs`` independent runs of ``command`` it showed; ``script`` is a program in the
-    same folder that shows it without Lockbench, or empty."""
+    same folder that shows it without Lockbench, or empty. ``also`` are other faults of the bench
+    under which the same thing shows."""
 
     id: str
     title: str
@@ -84,6 +85,11 @@ class Page:
     command: str
     source: str
     script: str = ""
+    also: tuple[str, ...] = ()
+
+    def explains(self, lock: str, fault: str) -> bool:
+        """Whether it is about this lock under this fault."""
+        return lock in self.locks and fault in (self.fault, *self.also)
 
     @property
     def verdicts(self) -> tuple[str, ...]:
@@ -111,9 +117,10 @@ def page(path: Path) -> Page:
     except tomllib.TOMLDecodeError as error:
         raise BadPage(f"{path.name}: its header is no TOML: {error}") from error
     known = {field.name for field in fields(Page)} - {"title"}
-    if wrong := sorted({"script", *given} ^ known):
+    if wrong := sorted({"script", "also", *given} ^ known):
         raise BadPage(f"{path.name}: missing in the header or unknown: {', '.join(wrong)}")
-    made = Page(**{**given, "title": found["title"], "locks": tuple(given["locks"])})
+    lists = {name: tuple(given.get(name, ())) for name in ("locks", "also")}
+    made = Page(**{**given, **lists, "title": found["title"]})
     if fault := _fault(made, path):
         raise BadPage(f"{path.name}: {fault}")
     return made

@@ -16,7 +16,7 @@ from __future__ import annotations
 from locks import etcd
 from locks.base import Expectation, System
 from locks.library import Library
-from locks.redis_expectations import everywhere
+from locks.redis_expectations import asks_first, everywhere
 
 DOC = "https://github.com/Revolution1/etcd3-py"
 _OVERWRITES = (
@@ -24,6 +24,10 @@ _OVERWRITES = (
     "client's own, so it overwrites another's"
 )
 
+_LOOKS_FIRST = (
+    f"{DOC}/blob/master/etcd3/stateful/lock.py: acquire() first looks whether the key is there; "
+    "while that answer is missing, nothing is written"
+)
 _LIBRARY = Library("etcd3_py")
 
 SYSTEM = System(
@@ -44,15 +48,18 @@ SYSTEM = System(
         "release() returned": "Released",
         "release() raised anything": "Unknown",
     },
-    expectations=everywhere(
-        etcd.EXPECTATIONS,
-        {
-            "double-grant": Expectation("breaks", _OVERWRITES, "control", tries=3),
-            **{
-                verdict: Expectation("may-break", _OVERWRITES, "control")
-                for verdict in ("lost-update", "stale-holder", "wrong-release", "late-grant")
+    expectations=asks_first(
+        everywhere(
+            etcd.EXPECTATIONS,
+            {
+                "double-grant": Expectation("breaks", _OVERWRITES, "control", tries=3),
+                **{
+                    verdict: Expectation("may-break", _OVERWRITES, "control")
+                    for verdict in ("lost-update", "stale-holder", "wrong-release", "late-grant")
+                },
             },
-        },
-        "none",
+            "none",
+        ),
+        _LOOKS_FIRST,
     ),
 )

@@ -16,7 +16,7 @@ from __future__ import annotations
 from locks import etcd
 from locks.base import Expectation, System
 from locks.library import Library, as_safe
-from locks.redis_expectations import everywhere
+from locks.redis_expectations import asks_first, everywhere
 
 DOC = "https://docs.openstack.org/etcd3gw/latest/"
 _WITH = (
@@ -26,6 +26,11 @@ _WITH = (
 _LOOKS_FREED = (
     f"{_WITH}. release() deletes nothing but its own value; but who enters while another holds the "
     "lock, just after a late holder has left, looks as if that had freed it"
+)
+
+_LEASE_FIRST = (
+    "https://opendev.org/openstack/etcd3gw/src/branch/master/etcd3gw/lock.py: acquire() begins "
+    "with a lease; while that answer is missing, nothing is locked"
 )
 
 # What the library says to its user, and what the user must take it for.
@@ -53,16 +58,19 @@ _SYSTEM = System(
     connect=_PLAIN.connect,
     prepare=_PLAIN.prepare,
     outcomes=OUTCOMES,
-    expectations=everywhere(
-        etcd.EXPECTATIONS,
-        {
-            "double-grant": Expectation("breaks", _WITH, "defect", tries=3),
-            "lost-update": Expectation("may-break", _WITH, "defect"),
-            "stale-holder": Expectation("may-break", _WITH, "defect"),
-            "wrong-release": Expectation("may-break", _LOOKS_FREED, "defect"),
-            "late-grant": Expectation("may-break", f"{DOC}: no timeout is set", "defect"),
-        },
-        "none",
+    expectations=asks_first(
+        everywhere(
+            etcd.EXPECTATIONS,
+            {
+                "double-grant": Expectation("breaks", _WITH, "defect", tries=3),
+                "lost-update": Expectation("may-break", _WITH, "defect"),
+                "stale-holder": Expectation("may-break", _WITH, "defect"),
+                "wrong-release": Expectation("may-break", _LOOKS_FREED, "defect"),
+                "late-grant": Expectation("may-break", f"{DOC}: no timeout is set", "defect"),
+            },
+            "none",
+        ),
+        _LEASE_FIRST,
     ),
 )
 
@@ -72,6 +80,6 @@ SYSTEMS = (
         _SYSTEM,
         Library("etcd3gw", safe=True, extends=True),
         waits_by="polling every 100 ms",
-        expectations=etcd.EXPECTATIONS,
+        expectations=asks_first(etcd.EXPECTATIONS, _LEASE_FIRST),
     ),
 )

@@ -19,9 +19,9 @@ a node that blocks everybody until its session ends (https://github.com/python-z
 from __future__ import annotations
 
 from locks import zookeeper
-from locks.base import VERDICTS, Expectation, System
+from locks.base import Expectation, System
 from locks.library import Library, as_safe
-from locks.redis_expectations import everywhere
+from locks.redis_expectations import asks_first, everywhere
 
 DOC = "https://kazoo.readthedocs.io/en/latest/api/recipe/lock.html"
 
@@ -45,12 +45,12 @@ _PATH_FIRST = (
     "https://github.com/python-zk/kazoo/blob/master/kazoo/recipe/lock.py: _inner_acquire() first "
     "asks whether the path is there; while that answer is missing, no node is made"
 )
-EXPECTATIONS = {
-    **everywhere(
+EXPECTATIONS = asks_first(
+    everywhere(
         zookeeper.EXPECTATIONS, {"false-release": Expectation("may-break", _NO_NODE, "defect")}
     ),
-    "reply-lost": {verdict: Expectation("n/a", _PATH_FIRST) for verdict in VERDICTS},
-}
+    _PATH_FIRST,
+)
 
 _PLAIN = Library("kazoo")
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,36 @@ def test_the_program_of_the_track_record_goes_along(
     assert "`etcd.py` beside this file puts a proxy" in (path / "report.md").read_text()
     others = [p for name, p in made.items() if not name.endswith("double-grant")]
     assert all(not (p / "etcd.py").exists() for p in others)
+
+
+def test_another_defect_of_the_lock_is_no_proof_of_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = track.Page(
+        id="etcd",
+        title="late replies",
+        locks=("etcd",),
+        fault="replies-delayed",
+        kind="defect",
+        versions="etcd 0",
+        histories={"etcd.jsonl": "double-grant"},
+        shown=5,
+        runs=6,
+        command="uv run docs/track/etcd.py HOST:PORT",
+        source="s",
+        script="etcd.py",
+    )
+    monkeypatch.setattr(track, "pages", lambda: [page])
+    run = make_run(tmp_path, double=True)
+    made = {path.name: path for path in bugreport.bugreport(run.path)}
+    path = made["01-etcd-pause-double-grant"]
+    assert not (path / "etcd.py").exists()
+    text = (path / "report.md").read_text()
+    assert "There is no program for this one yet" in text
+    assert "Another thing breaks this promise of the lock, under replies-delayed" in text
+    monkeypatch.setattr(track, "pages", lambda: [replace(page, also=("pause",), script="")])
+    text = (bugreport.bugreport(run.path)[0] / "report.md").read_text()
+    assert "Another thing" not in text
 
 
 def test_a_page_without_a_program_is_referred_to(
