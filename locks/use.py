@@ -1,24 +1,28 @@
-"""The lock as a program uses it: hold it for the length of a block, or learn that one does not.
+"""A lock as a program uses it: hold it for the length of a block, or learn that one does not.
 
->>> with held(lock, "report", ttl_s=10, wait_s=2) as grant:
-...     store(result, fence=grant.fence)
+>>> with Client("etcd", [Address("127.0.0.1", 2379)], ttl_s=10) as locks:
+...     with locks.held("report", wait_s=2) as grant:
+...         store(result, fence=grant.fence)
 
 The block runs only while the lock was granted. Whatever else came of the acquire is raised before
 the block begins, never returned: four well-known libraries run the block without the lock.
 
 Does not guarantee that the block ends before its lease does. ``grant`` says until when it is good,
-``Grant.extend`` lengthens it where the lock can, and ``Grant.lost`` tells once the service has said
-that it is over, if the lock was made with the ``Losses`` that is given here as ``losses``.
+renewals in the background included; ``Grant.extend`` lengthens it where the lock can, and
+``Grant.lost`` tells once it is known to be over.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
 
 from locks.base import (
+    Address,
     Denied,
     Extendable,
     Extended,
@@ -26,9 +30,12 @@ from locks.base import (
     Hold,
     Lock,
     NotHeld,
+    Shareable,
+    System,
     Unknown,
     new_hold_id,
 )
+from locks.registry import find
 
 
 class NotAcquired(Exception):
@@ -44,11 +51,10 @@ class NotReleased(Exception):
     did may have been done without the lock."""
 
 
-class Losses:
-    """An observer for ``Connect`` that remembers the promises, and which holds were lost. ``told``
-    is called with each loss, from the lock's own thread; it must not block."""
+class _Known:
+    """What the lock's own thread tells of holds: how far they were renewed, and which are lost."""
 
-    def __init__(self, told: Callable[[Hold], None] | None = None) -> None:
+    def __init__(self, told: Callable[[Hold], None] | None) -> None:
         self._told = told
         self._lost: set[int] = set()
         self._until_ns: dict[int, int] = {}
@@ -83,16 +89,16 @@ class Losses:
 class Grant:
     """A lock that is held, for its holder."""
 
-    lock: Lock
     hold: Hold
     fence: int | None
     _valid_until_ns: int | None
-    _losses: Losses = field(default_factory=Losses)
+    _lock: Lock
+    _known: _Known
 
     @property
     def lost(self) -> bool:
         """Whether the hold is known to be over: told so, or its promise has passed."""
-        if self._losses.is_lost(self.hold):
+        if self._known.is_lost(self.hold):
             return True
         until_ns = self.valid_until_ns
         return until_ns is not None and time.monotonic_ns() >= until_ns
@@ -102,53 +108,96 @@ class Grant:
         """Until when the lock is promised, in monotonic time; None: without limit."""
         if self._valid_until_ns is None:
             return None
-        return max(self._valid_until_ns, self._losses.until_ns(self.hold))
+        return max(self._valid_until_ns, self._known.until_ns(self.hold))
 
     def extend(self, ttl_s: float) -> bool:
         """Lets the hold live ``ttl_s`` from now; whether it does. An unknown outcome is a no, for
         the promise does not get longer by it. TypeError: this lock cannot be extended."""
-        if not isinstance(self.lock, Extendable):
-            raise TypeError(f"{type(self.lock).__name__} cannot be extended")
-        answer: Extended = self.lock.extend(self.hold, ttl_s)
+        if not isinstance(self._lock, Extendable):
+            raise TypeError(f"{type(self._lock).__name__} cannot be extended")
+        answer: Extended = self._lock.extend(self.hold, ttl_s)
         if isinstance(answer, Granted):
             self._valid_until_ns = answer.valid_until_ns
         elif isinstance(answer, NotHeld):
-            self._losses.lost(self.hold)
+            self._known.lost(self.hold)
         return isinstance(answer, Granted)
 
-
-def take(
-    lock: Lock, key: str, *, ttl_s: float, wait_s: float, losses: Losses | None = None
-) -> Grant:
-    """Acquires ``key`` within ``wait_s`` (0: one try). Raises NotAcquired or MayBeAcquired."""
-    match lock.acquire(key, hold_id=new_hold_id(), ttl_s=ttl_s, wait_s=wait_s):
-        case Granted(hold=hold, fence=fence, valid_until_ns=valid_until_ns):
-            return Grant(lock, hold, fence, valid_until_ns, losses or Losses())
-        case Denied(reason=reason):
-            raise NotAcquired(f"{key}: {reason}")
-        case Unknown(reason=reason):
-            raise MayBeAcquired(f"{key}: {reason}")
-
-
-@contextmanager
-def held(
-    lock: Lock, key: str, *, ttl_s: float, wait_s: float, losses: Losses | None = None
-) -> Iterator[Grant]:
-    """Holds ``key`` for the block. Raises NotAcquired (or MayBeAcquired) before the block, and
-    NotReleased after a block that ended in order but not within its hold; an error of the block
-    itself comes first."""
-    grant = take(lock, key, ttl_s=ttl_s, wait_s=wait_s, losses=losses)
-    try:
-        yield grant
-    except BaseException:
-        lock.release(grant.hold)
-        raise
-    else:
-        answer = lock.release(grant.hold)
+    def release(self) -> None:
+        """Gives the lock back. Raises NotReleased."""
+        answer = self._lock.release(self.hold)
+        self._known.forget(self.hold)
         if isinstance(answer, NotHeld):
-            raise NotReleased(f"{key}: the hold was over before the block was")
+            raise NotReleased(f"{self.hold.key}: the hold was over before it was given back")
         if isinstance(answer, Unknown):
-            raise NotReleased(f"{key}: {answer.reason}")
-    finally:
-        if losses is not None:
-            losses.forget(grant.hold)
+            raise NotReleased(f"{self.hold.key}: {answer.reason}")
+
+
+class Client:
+    """One client of a lock service, for one thread; a context manager that ends it.
+
+    ``system`` is a name of ``lockbench list``, with parameters where it has some
+    (``redis-token:backoff=fixed``), or a declaration. ``ttl_s`` is the lease of every grant,
+    ``timeout_s`` the limit of every request. ``told`` is called with each hold that is lost, from
+    the lock's own thread; it must not block. Raises LockNotFoundError, LockUnusableError.
+    """
+
+    def __init__(
+        self,
+        system: str | System,
+        nodes: Sequence[Address],
+        *,
+        ttl_s: float,
+        timeout_s: float = 1.0,
+        told: Callable[[Hold], None] | None = None,
+    ) -> None:
+        declared = find(system) if isinstance(system, str) else system
+        if declared.prepare is not None:
+            declared.prepare()
+        self._ttl_s = ttl_s
+        self._known = _Known(told)
+        self._lock = declared.connect(nodes, timeout_s=timeout_s, ttl_s=ttl_s, observer=self._known)
+
+    def take(self, key: str, *, wait_s: float, shared: bool = False) -> Grant:
+        """Acquires ``key`` within ``wait_s`` (0: one try); ``shared`` asks to read only. Raises
+        NotAcquired or MayBeAcquired. TypeError: this lock cannot be shared."""
+        acquire = self._lock.acquire
+        if shared:
+            if not isinstance(self._lock, Shareable):
+                raise TypeError(f"{type(self._lock).__name__} cannot be shared")
+            acquire = self._lock.acquire_shared
+        match acquire(key, hold_id=new_hold_id(), ttl_s=self._ttl_s, wait_s=wait_s):
+            case Granted(hold=hold, fence=fence, valid_until_ns=valid_until_ns):
+                return Grant(hold, fence, valid_until_ns, self._lock, self._known)
+            case Denied(reason=reason):
+                raise NotAcquired(f"{key}: {reason}")
+            case Unknown(reason=reason):
+                raise MayBeAcquired(f"{key}: {reason}")
+
+    @contextmanager
+    def held(self, key: str, *, wait_s: float, shared: bool = False) -> Iterator[Grant]:
+        """Holds ``key`` for the block. Raises as ``take`` does before the block, and NotReleased
+        after a block that ended in order but not within its hold; an error of the block itself
+        comes first."""
+        grant = self.take(key, wait_s=wait_s, shared=shared)
+        try:
+            yield grant
+        except BaseException:
+            with suppress(NotReleased):
+                grant.release()
+            raise
+        grant.release()
+
+    def close(self) -> None:
+        """Drops the connections. What is still held ends with its lease."""
+        self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

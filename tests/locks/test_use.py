@@ -1,16 +1,18 @@
-"""The lock as a program uses it, against a scripted Redis."""
+"""A lock as a program uses it, against a scripted Redis."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
-from locks import redis_setnx, redis_token, redis_watchdog
-from locks.base import Hold, Lock, System
-from locks.use import Losses, MayBeAcquired, NotAcquired, NotReleased, held, take
+from locks import redis_token
+from locks.base import Acquired, Hold
+from locks.redis_token import RedisToken
+from locks.registry import LockNotFoundError
+from locks.use import Client, Grant, MayBeAcquired, NotAcquired, NotReleased
+from tests.eventually import eventually
 from tests.locks.fakes import Close, FakeRedis, Silent
 
 TTL_S = 0.6
@@ -23,13 +25,13 @@ def server() -> Iterator[FakeRedis]:
     fake.stop()
 
 
-def client(server: FakeRedis, losses: Losses, system: System = redis_token.SYSTEM) -> Lock:
-    return system.connect([server.address], timeout_s=0.15, ttl_s=TTL_S, observer=losses)
+def client(server: FakeRedis, name: str = "redis-token", ttl_s: float = TTL_S) -> Client:
+    return Client(name, [server.address], ttl_s=ttl_s, timeout_s=0.15)
 
 
 def test_the_block_runs_under_the_lock_and_gives_it_back(server: FakeRedis) -> None:
-    with closing(client(server, Losses())) as lock:
-        with held(lock, "k", ttl_s=TTL_S, wait_s=0) as grant:
+    with client(server) as locks:
+        with locks.held("k", wait_s=0) as grant:
             assert server.value("k") is not None
             assert not grant.lost
             assert grant.fence is None
@@ -38,12 +40,12 @@ def test_the_block_runs_under_the_lock_and_gives_it_back(server: FakeRedis) -> N
 
 def test_the_block_does_not_run_without_the_lock(server: FakeRedis) -> None:
     ran = False
-    with closing(client(server, Losses())) as lock, held(lock, "k", ttl_s=TTL_S, wait_s=0):
+    with client(server) as locks, locks.held("k", wait_s=0):
         for wait_s in (0, 0.1):
             with (
-                closing(client(server, Losses())) as other,
+                client(server) as other,
                 pytest.raises(NotAcquired, match="k: "),
-                held(other, "k", ttl_s=TTL_S, wait_s=wait_s),
+                other.held("k", wait_s=wait_s),
             ):
                 ran = True
     assert not ran
@@ -51,50 +53,65 @@ def test_the_block_does_not_run_without_the_lock(server: FakeRedis) -> None:
 
 def test_what_is_not_known_is_not_acquired(server: FakeRedis) -> None:
     server.on("SET", Close())
-    with closing(client(server, Losses())) as lock, pytest.raises(MayBeAcquired):
-        take(lock, "k", ttl_s=TTL_S, wait_s=0)
+    with client(server) as locks, pytest.raises(MayBeAcquired):
+        locks.take("k", wait_s=0)
 
 
 def test_waiting_has_a_deadline(server: FakeRedis) -> None:
-    with closing(client(server, Losses())) as first, closing(client(server, Losses())) as second:
-        take(first, "k", ttl_s=0.2, wait_s=0)
-        grant = take(second, "k", ttl_s=TTL_S, wait_s=5)
-        assert not grant.lost
+    with client(server, ttl_s=0.2) as first, client(server) as second:
+        first.take("k", wait_s=0)
+        assert not second.take("k", wait_s=5).lost
+
+
+def test_what_was_taken_is_given_back_by_hand(server: FakeRedis) -> None:
+    with client(server) as locks:
+        grant = locks.take("k", wait_s=0)
+        grant.release()
+        assert server.value("k") is None
+        with pytest.raises(NotReleased, match="over before"):
+            grant.release()
+
+
+def overstay(locks: Client, server: FakeRedis) -> None:
+    with locks.held("k", wait_s=0) as grant:
+        eventually(lambda: grant.lost)
+        server.keys.clear()
 
 
 def test_a_block_that_outlived_its_hold_is_told(server: FakeRedis) -> None:
-    def overstay(lock: Lock) -> None:
-        with held(lock, "k", ttl_s=0.05, wait_s=0) as grant:
-            while not grant.lost:
-                time.sleep(0.005)
-            server.keys.clear()
-
-    with closing(client(server, Losses())) as lock, pytest.raises(NotReleased, match="over before"):
-        overstay(lock)
+    with client(server, ttl_s=0.05) as locks, pytest.raises(NotReleased, match="over before"):
+        overstay(locks, server)
 
 
 def test_an_unconfirmed_release_is_told(server: FakeRedis) -> None:
     with (
-        closing(client(server, Losses())) as lock,
+        client(server) as locks,
         pytest.raises(NotReleased, match="TimeoutError"),
-        held(lock, "k", ttl_s=TTL_S, wait_s=0),
+        locks.held("k", wait_s=0),
     ):
         server.on("EVALSHA", Silent())
 
 
 def test_an_error_of_the_block_comes_first_and_the_lock_is_given_back(server: FakeRedis) -> None:
-    with (
-        closing(client(server, Losses())) as lock,
-        pytest.raises(ZeroDivisionError),
-        held(lock, "k", ttl_s=TTL_S, wait_s=0),
-    ):
+    with client(server) as locks, pytest.raises(ZeroDivisionError), locks.held("k", wait_s=0):
         _ = 1 / 0
     assert server.value("k") is None
 
 
+def fail_without_the_key(locks: Client, server: FakeRedis) -> None:
+    with locks.held("k", wait_s=0):
+        server.keys.clear()
+        _ = 1 / 0
+
+
+def test_an_error_of_the_block_hides_that_of_the_release(server: FakeRedis) -> None:
+    with client(server) as locks, pytest.raises(ZeroDivisionError):
+        fail_without_the_key(locks, server)
+
+
 def test_extending(server: FakeRedis) -> None:
-    with closing(client(server, Losses())) as lock:
-        grant = take(lock, "k", ttl_s=TTL_S, wait_s=0)
+    with client(server) as locks:
+        grant = locks.take("k", wait_s=0)
         before_ns = grant.valid_until_ns
         assert grant.extend(30)
         assert before_ns is not None
@@ -108,29 +125,53 @@ def test_extending(server: FakeRedis) -> None:
         assert grant.lost
 
 
-def test_a_lock_that_cannot_be_extended_says_so(server: FakeRedis) -> None:
-    with closing(client(server, Losses(), redis_setnx.SYSTEM)) as lock:
-        grant = take(lock, "k", ttl_s=TTL_S, wait_s=0)
+def test_what_a_lock_cannot_do_is_said(server: FakeRedis) -> None:
+    with client(server, "redis-setnx") as locks:
+        grant = locks.take("k", wait_s=0)
         assert grant.valid_until_ns is None
         assert not grant.lost
         with pytest.raises(TypeError, match="RedisSetnx cannot be extended"):
             grant.extend(1)
+        with pytest.raises(TypeError, match="RedisSetnx cannot be shared"):
+            locks.take("other", wait_s=0, shared=True)
 
 
-def test_a_loss_is_told_and_a_renewal_lengthens(server: FakeRedis) -> None:
+class Readers(RedisToken):
+    """Redis' token lock with a second way in, which asks for another key."""
+
+    def acquire_shared(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
+        return self.acquire(f"{key} to read", hold_id=hold_id, ttl_s=ttl_s, wait_s=wait_s)
+
+
+def test_asking_to_read(server: FakeRedis) -> None:
+    system = replace(redis_token.SYSTEM, connect=Readers)
+    with Client(system, [server.address], ttl_s=TTL_S) as locks:
+        with locks.held("k", wait_s=0, shared=True):
+            assert server.value("k to read") is not None
+            assert server.value("k") is None
+        assert server.value("k to read") is None
+
+
+def test_a_name_that_does_not_exist(server: FakeRedis) -> None:
+    with pytest.raises(LockNotFoundError, match="'redis-tokn'"):
+        client(server, "redis-tokn")
+
+
+def renewed(grant: Grant) -> None:
+    known_ns = grant.valid_until_ns
+    eventually(lambda: grant.valid_until_ns != known_ns)
+
+
+def test_a_renewal_in_the_background_lengthens_and_a_loss_is_told(server: FakeRedis) -> None:
     told: list[Hold] = []
-    losses = Losses(told.append)
-    with closing(client(server, losses, redis_watchdog.SYSTEM)) as lock:
-        grant = take(lock, "k", ttl_s=TTL_S, wait_s=0, losses=losses)
-        first_ns = grant.valid_until_ns
-        until = time.monotonic() + 10
-        while grant.valid_until_ns == first_ns:
-            assert time.monotonic() < until
-            time.sleep(0.01)
+    with Client(
+        "redis-watchdog", [server.address], ttl_s=TTL_S, timeout_s=0.15, told=told.append
+    ) as locks:
+        grant = locks.take("k", wait_s=0)
+        renewed(grant)
+        renewed(grant)
         assert not grant.lost
         server.keys.clear()
-        while not told:
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        eventually(lambda: told)
         assert told == [grant.hold]
         assert grant.lost
