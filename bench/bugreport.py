@@ -335,6 +335,9 @@ def _promise(it: Broken) -> Iterator[str]:
         )
         return
     yield quote(system.source)
+    for page in _same(it):
+        yield f"The track record (`docs/track/{page.id}.md`) quotes:"
+        yield quote(page.source)
     verdict = _counted_with(it, system)
     of = f"{escape_markdown(verdict)} under {escape_markdown(it.fault)}"
     if verdict != it.verdict:

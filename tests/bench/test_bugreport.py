@@ -167,7 +167,7 @@ def test_the_program_of_the_track_record_goes_along(
         shown=5,
         runs=6,
         command="uv run docs/track/etcd.py HOST:PORT",
-        source="s",
+        source="https://etcd.example: it stays locked until release",
         script="etcd.py",
     )
     monkeypatch.setattr(track, "FOLDER", folder)
@@ -181,7 +181,9 @@ def test_the_program_of_the_track_record_goes_along(
         "etcd.py",
         track.SHARED,
     }
-    assert "5 of 6 times with etcd 0" in (path / "report.md").read_text()
+    text = (path / "report.md").read_text()
+    assert "5 of 6 times with etcd 0" in text
+    assert ": it stays locked until release" in text
     assert "`etcd.py` beside this file puts a proxy" in (path / "report.md").read_text()
     others = [p for name, p in made.items() if not name.endswith("double-grant")]
     assert all(not (p / "etcd.py").exists() for p in others)
