@@ -74,8 +74,9 @@ k/n: the verdict broke in k of n tries in which it could have broken. `✓ n`: n
 tries. `!` has to break, `~` may break (a race), `‼` broke and was expected to hold. For what may
 break and never did, the bound is that of its share with 95 % confidence. `not run`: no stored run
 has the case. `? 0/n`: it ran n times, and failed or met a fault that could not have hurt. `·`: the
-fault does not apply. Verdicts that follow from others (LN, FR) are shown only where nothing else
-broke. A link leads to the page of the track record, or to the few operations that show the break.
+fault does not apply, or leaves nothing to judge. Verdicts that follow from others (LN, FR) are
+shown only where nothing else broke. A link leads to the page of the track record, or to the few
+operations that show the break.
 `exhaustive`: no stored run has the case, and of the suites that one alone has it: `full` has fewer
 faults for a variant, and one topology for each lock. `⛔ locked k/n`: in k of n cases the key of a
 holder that the fault killed was never granted again, although the lease was over and others asked
@@ -151,6 +152,15 @@ class _Seen:
                 return f"histories/{name}"
         return None
 
+    def unexposed(self, lock: str, fault: str, case: Mapping[str, Any]) -> str:
+        """The mark of what never could have broken, with the page that says why where there is
+        one."""
+        mark = f"? 0/{case['cases']}"
+        for page in self.pages:
+            if page.explains(lock, fault):
+                return f"[{mark}](track/{page.id}.md)"
+        return mark
+
     def locked(self, lock: str, fault: str) -> str:
         """The mark of a key that nobody gets any more, with its page where there is one."""
         for page in self.pages:
@@ -196,7 +206,7 @@ def _cell(system: System, topology: str, fault: str, seen: _Seen) -> str:
         return ", ".join(parts)
     if not broke:
         least = min((found["n"] for found in shares.values()), default=0)
-        parts.insert(0, f"✓ {least}" if least else f"? 0/{case['cases']}")
+        parts.insert(0, f"✓ {least}" if least else seen.unexposed(system.name, fault, case))
     locked = case.get("dead_holder", {}).get("locked", NEVER)
     if locked["k"]:
         parts.append(f"{seen.locked(system.name, fault)} {locked['k']}/{locked['n']}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +224,13 @@ def test_a_break_leads_to_its_page_or_else_to_its_history() -> None:
     page = made_page(kind="defect", histories={"some.jsonl": "double-grant"})
     shown = {saved: {"double-grant"}}
     assert cell(found, histories=shown, pages=[page]) == "[DG‼](track/some.md) 2/5"
+    elsewhere = replace(page, fault="kill")
+    assert cell(found, histories=shown, pages=[elsewhere]) == f"[DG‼](histories/{saved}) 2/5"
+    also = replace(elsewhere, also=("wipe", "pause"))
+    assert cell(found, histories=shown, pages=[also]) == "[DG‼](track/some.md) 2/5"
+    # Why it never could have broken may be on record, too.
+    assert cell(seen(), pages=[also]) == "[? 0/1](track/some.md)"
+    assert cell(seen(), pages=[elsewhere]) == "? 0/1"
 
 
 def test_every_observed_break_is_shown() -> None:
