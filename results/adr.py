@@ -27,6 +27,7 @@ from results.cases import (
     is_control,
     is_published,
     lock_of,
+    mapping,
     number,
     recovery_s,
     results_of,
@@ -121,7 +122,7 @@ def options(runs: Sequence[Stored], cases: Sequence[tuple[Evidence, Case]]) -> l
 
 def command_of(case: Case, images: Sequence[Sequence[str]] = ()) -> str:
     """The command that runs a case again; ``images`` are the (name, reference) it replaced."""
-    settings, phases = _mapping(case.get("settings")), _mapping(case.get("phases_s"))
+    settings, phases = mapping(case.get("settings")), mapping(case.get("phases_s"))
     words = ["lockbench", "run", "--lock", lock_of(case), "--fault", fault_of(case)]
     if is_published(case):
         words = ["lockbench", "run", "--lock", lock_of(case), "--workload", "published"]
@@ -145,7 +146,7 @@ def command_of(case: Case, images: Sequence[Sequence[str]] = ()) -> str:
 
 def history_digest(case: Case) -> str:
     """One digest for all files of a history."""
-    lines = [f"{d}  {name}\n" for name, d in sorted(_mapping(case.get("history_sha256")).items())]
+    lines = [f"{d}  {name}\n" for name, d in sorted(mapping(case.get("history_sha256")).items())]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
@@ -229,20 +230,20 @@ def _acquire(
     pools = []
     if len({_cluster(case) for case in cases if not is_published(case)}) <= 1:
         rows = [row for run in runs for row in run.results.get("undisturbed") or ()]
-        pools = [_mapping(_mapping(r.get("latency_ms")).get("acquire")) for r in rows
+        pools = [mapping(mapping(r.get("latency_ms")).get("acquire")) for r in rows
                  if r.get("lock") == lock_of(cases[0])]  # fmt: skip
     if not pools:
-        pools = [_mapping(_mapping(_mapping(case.get("latency_ms")).get("acquire")).get("before"))
+        pools = [mapping(mapping(mapping(case.get("latency_ms")).get("acquire")).get("before"))
                  for case in quiet if has_numbers(case)]  # fmt: skip
     best = max(pools, key=lambda pool: number(pool.get("count")) or 0, default={})
     return {name: number(best.get(name)) for name in ("p50", "p99", "count")}
 
 
 def _fairness(quiet: Sequence[Case]) -> dict[str, float | None]:
-    found = [_mapping(_mapping(c.get("measurements")).get("fairness")) for c in quiet]
+    found = [mapping(mapping(c.get("measurements")).get("fairness")) for c in quiet]
 
     def worst(name: str, pick: Any, within: str | None = None) -> float | None:
-        values = [number((_mapping(f.get(within)) if within else f).get(name)) for f in found]
+        values = [number((mapping(f.get(within)) if within else f).get(name)) for f in found]
         known = [value for value in values if value is not None]
         return pick(known) if known else None
 
@@ -275,13 +276,13 @@ def _cluster(case: Case) -> str:
 
 
 def _evidence(id_: str, run: Stored, case: Case, replaced: Any) -> Evidence:
-    images = _mapping(run.versions.get("images"))
+    images = mapping(run.versions.get("images"))
     parts = []
     for name, image in images.items():
         digest = str(image.get("digest") or image.get("id") or "")
         if name in {case.get("topology"), case.get("family"), "toxiproxy"} or len(images) <= 2:
             parts.append(f"{name} {digest.rpartition('sha256:')[2][:12]}")
-    for name, client in _mapping(run.versions.get("clients")).items():
+    for name, client in mapping(run.versions.get("clients")).items():
         if case.get("lock") in client.get("locks", ()):
             digest = str(client.get("id") or client.get("fingerprint") or "")
             parts.append(f"{name} {digest.rpartition('sha256:')[2][:12]}")
@@ -296,7 +297,3 @@ def _evidence(id_: str, run: Stored, case: Case, replaced: Any) -> Evidence:
         images=", ".join(parts),
         command=command_of(case, replaced or ()),
     )
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -99,8 +99,8 @@ def has_numbers(case: Case) -> bool:
 
 def results_of(case: Case) -> dict[str, str]:
     """Verdict → valid, invalid or unknown."""
-    verdicts = _mapping(case.get("verdicts"))
-    found = {name: _mapping(verdict).get("result") for name, verdict in verdicts.items()}
+    verdicts = mapping(case.get("verdicts"))
+    found = {name: mapping(verdict).get("result") for name, verdict in verdicts.items()}
     return {str(name): str(result) for name, result in found.items() if result is not None}
 
 
@@ -126,7 +126,7 @@ def attempts(case: Case) -> list[Case]:
     tries: list[Case] = [case]
     earlier = case.get("earlier_tries")
     for before in earlier if isinstance(earlier, Sequence) else ():
-        verdicts = {v: {"result": result} for v, result in _mapping(before.get("observed")).items()}
+        verdicts = {v: {"result": result} for v, result in mapping(before.get("observed")).items()}
         # Not to have been exposed takes a try out of n, so it has to be said.
         again = {"verdicts": verdicts, "exposed": before.get("exposed", True), "earlier_tries": ()}
         tries.append({**case, **again, "measurements": {}, "latency_ms": {}, "response_ms": {}})
@@ -135,7 +135,7 @@ def attempts(case: Case) -> list[Case]:
 
 def expected_of(case: Case, verdict: str) -> str | None:
     """holds, breaks, may-break or n/a; also from the long form with kind and source."""
-    expected = _mapping(case.get("expected")).get(verdict)
+    expected = mapping(case.get("expected")).get(verdict)
     if isinstance(expected, Mapping):
         expected = expected.get("expected")
     return None if expected is None else str(expected)
@@ -145,8 +145,8 @@ def quantile_ms(
     case: Case, kind: str, phase: str, statistic: str, basis: str = "service"
 ) -> float | None:
     """A number of the latency contract, None where it is missing or not carried."""
-    by_phase = _mapping(_mapping(case.get(BASES[basis])).get(kind))
-    return number(_mapping(by_phase.get(phase)).get(statistic))
+    by_phase = mapping(mapping(case.get(BASES[basis])).get(kind))
+    return number(mapping(by_phase.get(phase)).get(statistic))
 
 
 def number(value: object) -> float | None:
@@ -186,10 +186,10 @@ def dead_holder_s(case: Case) -> float | None:
 def fenced(case: Case) -> Mapping[str, Any] | None:
     """What the strictest check of the fence at the resource would have let through; None where the
     lock offers no fence."""
-    scorings = _mapping(_mapping(case.get("measurements")).get("fencing"))
+    scorings = mapping(mapping(case.get("measurements")).get("fencing"))
     for policy in ("fence-on-read-and-write", "fence-on-write"):
         if isinstance(scorings.get(policy), Mapping):
-            return _mapping(scorings[policy])
+            return mapping(scorings[policy])
     return None
 
 
@@ -201,16 +201,16 @@ def rate_per_s(case: Case) -> float | None:
 
 def failures(case: Case, phase: str) -> tuple[int, int] | None:
     """Acquires that were denied and that ended unknown."""
-    by_phase = _mapping(_mapping(case.get("counts")).get("acquire"))
+    by_phase = mapping(mapping(case.get("counts")).get("acquire"))
     if phase not in by_phase:
         return None
-    counts = _mapping(by_phase[phase])
+    counts = mapping(by_phase[phase])
     return int(counts.get("fail", 0)), int(counts.get("info", 0))
 
 
 def phases_of(case: Case) -> list[str]:
     """The phases that the case has numbers for, in their order."""
-    known = {phase for by in _mapping(case.get("latency_ms")).values() for phase in _mapping(by)}
+    known = {phase for by in mapping(case.get("latency_ms")).values() for phase in mapping(by)}
     return [phase for phase in PHASES if phase in known] or ["before"]
 
 
@@ -236,9 +236,9 @@ VERDICT_COLUMNS: Final = ("case", "lock", "fault", "verdict", "expected", "resul
 
 
 def _case_row(n: int, case: Case) -> dict[str, Any]:
-    floor, link = _mapping(case.get("floor")), _mapping(case.get("link_us"))
-    cost = _mapping(case.get("footprint"))
-    rates = _mapping(case.get("cycles_per_second_by_phase"))
+    floor, link = mapping(case.get("floor")), mapping(case.get("link_us"))
+    cost = mapping(case.get("footprint"))
+    rates = mapping(case.get("cycles_per_second_by_phase"))
     share = availability(case)
     row = {
         "case": n,
@@ -263,8 +263,8 @@ def _case_row(n: int, case: Case) -> dict[str, Any]:
         "link_direct_us": number(link.get("direct")),
         "servers": cost.get("servers"),
         "servers_memory_bytes": number(cost.get("memory_bytes")),
-        "servers_commands_per_grant": number(_mapping(cost.get("own")).get("commands_per_grant")),
-        "servers_cpu_us_per_grant": number(_mapping(cost.get("own")).get("cpu_us_per_grant")),
+        "servers_commands_per_grant": number(mapping(cost.get("own")).get("commands_per_grant")),
+        "servers_cpu_us_per_grant": number(mapping(cost.get("own")).get("cpu_us_per_grant")),
     }
     row |= {f"cycles_{phase}_per_s": number(rates.get(phase)) for phase in PHASES}
     plain = ("topology", "size", "network", "seed", "clients", "exposed", "judgement", "why")
@@ -281,17 +281,17 @@ def _latency_rows(n: int, case: Case) -> list[dict[str, Any]]:
             "basis": basis,
             "kind": kind,
             "phase": phase,
-            **{f"{s}_ms": number(_mapping(cell).get(s)) for s in STATISTICS},
-            "count": int(_mapping(cell).get("count") or 0),
+            **{f"{s}_ms": number(mapping(cell).get(s)) for s in STATISTICS},
+            "count": int(mapping(cell).get("count") or 0),
         }
         for basis, field in BASES.items()
-        for kind, by_phase in _mapping(case.get(field)).items()
-        for phase, cell in _mapping(by_phase).items()
+        for kind, by_phase in mapping(case.get(field)).items()
+        for phase, cell in mapping(by_phase).items()
     ]
 
 
 def _verdict_rows(n: int, case: Case) -> list[dict[str, Any]]:
-    verdicts = _mapping(case.get("verdicts"))
+    verdicts = mapping(case.get("verdicts"))
     return [
         {
             "case": n,
@@ -300,25 +300,26 @@ def _verdict_rows(n: int, case: Case) -> list[dict[str, Any]]:
             "verdict": verdict,
             "expected": expected_of(case, verdict),
             "result": result,
-            "reason": _mapping(verdicts[verdict]).get("reason", ""),
+            "reason": mapping(verdicts[verdict]).get("reason", ""),
         }
         for verdict, result in results_of(case).items()
     ]
 
 
 def _measurement(case: Case, measurement: str, name: str) -> object:
-    return _mapping(_mapping(case.get("measurements")).get(measurement)).get(name)
+    return mapping(mapping(case.get("measurements")).get(measurement)).get(name)
 
 
 def _slowest(case: Case, name: str) -> float | None:
     """None as soon as one fault has no value: it was not seen to recover."""
-    faults = _mapping(case.get("measurements")).get("recovery")
+    faults = mapping(case.get("measurements")).get("recovery")
     if not isinstance(faults, Sequence) or isinstance(faults, str):
         return None
-    values = [number(_mapping(fault).get(name)) for fault in faults]
+    values = [number(mapping(fault).get(name)) for fault in faults]
     known = [value for value in values if value is not None]
     return max(known) if known and len(known) == len(values) else None
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
+def mapping(value: object) -> Mapping[str, Any]:
+    """The value if it is a JSON object, else an empty one: stored runs of other versions differ."""
     return value if isinstance(value, Mapping) else {}

@@ -20,9 +20,9 @@ from history.columns import History, Ints
 from history.edn import write_edn
 from history.jsonl import write_jsonl
 from history.op import NULL, F, Mode, Type
-from results.cases import Case, fault_of, lock_of
+from results.cases import Case, fault_of, lock_of, mapping
 from results.dictionary import MEANING
-from results.report.facts import facts, mapping
+from results.report.facts import facts
 from results.report.grid import UNITS
 from results.report.source import histories, read
 from results.report.timeline import timeline

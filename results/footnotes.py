@@ -19,6 +19,7 @@ from results.cases import (
     is_consensus,
     is_published,
     lock_of,
+    mapping,
     number,
 )
 from results.machine import describe
@@ -125,7 +126,7 @@ def _void(cases: Sequence[Case]) -> list[str]:
     """Cases whose generator was the bottleneck."""
     notes = []
     for case in cases:
-        generator = _mapping(case.get("generator"))
+        generator = mapping(case.get("generator"))
         fine = generator.get("ok", True) and case.get("numbers", "valid") == "valid"
         if fine or came_to_nothing(case):
             continue
@@ -170,7 +171,7 @@ def _span(counts: pd.Series[int]) -> str:
 def _latencies(cases: Sequence[Case]) -> list[str]:
     if not any(case.get("latency_ms") for case in cases):
         return []
-    paced = any(_mapping(case.get("response_ms")).get("acquire") for case in cases)
+    paced = any(mapping(case.get("response_ms")).get("acquire") for case in cases)
     start = "from its intended start, " if paced else ""
     acquire = (
         f"acquire, own key: {start}on a key that nobody else wants; before: without other load, "
@@ -183,7 +184,7 @@ def _links(cases: Sequence[Case]) -> list[str]:
     """The same link stands before every system, and is in every latency."""
     by_topology: dict[str, list[tuple[float, float]]] = {}
     for case in cases:
-        link = _mapping(case.get("link_us"))
+        link = mapping(case.get("link_us"))
         linked, direct = number(link.get("linked")), number(link.get("direct"))
         if linked is not None and direct is not None:
             name = str(case.get("topology", lock_of(case)))
@@ -200,7 +201,7 @@ def _links(cases: Sequence[Case]) -> list[str]:
 
 def _disk(cases: Sequence[Case], machine: Mapping[str, Any]) -> list[str]:
     systems = in_order(lock_of(case) for case in cases if is_consensus(case))
-    fsync = _mapping(machine.get("fsync_ms"))
+    fsync = mapping(machine.get("fsync_ms"))
     if not systems or number(fsync.get("p50")) is None:
         return []
     p99 = number(fsync.get("p99"))
@@ -253,7 +254,7 @@ def _declared(cases: Sequence[Case]) -> list[str]:
             notes.append(f"{word if len(lines) == 1 else f'Declared for {of}'}: {line}.")
     servers: dict[str, list[str]] = {}
     for case in cases:
-        own = [f"{k} {v}" for k, v in _mapping(case.get("settings")).items() if k not in PACE]
+        own = [f"{k} {v}" for k, v in mapping(case.get("settings")).items() if k not in PACE]
         if own:
             servers.setdefault(", ".join(own), []).append(str(case.get("topology", "?")))
     notes += [f"Settings of {wording.words(in_order(of))}: {line}." for line, of in servers.items()]
@@ -261,13 +262,9 @@ def _declared(cases: Sequence[Case]) -> list[str]:
 
 
 def _pace(case: Case) -> str:
-    settings = _mapping(case.get("settings"))
+    settings = mapping(case.get("settings"))
     return ", ".join(
         text.format(f"{settings[name]:g}" if number(settings[name]) is not None else settings[name])
         for name, text in PACE.items()
         if name in settings
     )
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -23,6 +23,7 @@ from results.cases import (
     fault_of,
     has_numbers,
     lock_of,
+    mapping,
     number,
     phases_of,
     quantile_ms,
@@ -72,13 +73,13 @@ def job_rows(case: Case) -> Iterator[dict[str, Any]]:
     if _name(workload) in PLAIN or came_to_nothing(case):
         return
     measured = _measured(case)
-    rates = _mapping(case.get("cycles_per_second_by_phase"))
-    counts = _mapping(case.get("counts"))
+    rates = mapping(case.get("cycles_per_second_by_phase"))
+    counts = mapping(case.get("counts"))
     # A job that is not recorded as a whole is done when its lock was granted.
-    jobs = _mapping(counts.get("job") or counts.get("acquire"))
+    jobs = mapping(counts.get("job") or counts.get("acquire"))
     kind = "job" if "job" in counts else "wait"
     for n, phase in enumerate(phases_of(case)):
-        mine = _mapping(jobs.get(phase))
+        mine = mapping(jobs.get(phase))
         row: dict[str, Any] = {
             "workload": workload,
             "phase": phase,
@@ -111,8 +112,8 @@ def worth_rows(case: Case) -> Iterator[dict[str, str]]:
         "stale_operations": f"{unfenced['stale_attempted']:,} attempted",
         "no_check": f"{unfenced.get('stale_applied', 0):,} applied, {_harm(unfenced)}",
         **{
-            words.replace(" ", "_"): f"{_mapping(scored[policy])['stale_refused']:,} refused, "
-            f"{_harm(_mapping(scored[policy]))}"
+            words.replace(" ", "_"): f"{mapping(scored[policy])['stale_refused']:,} refused, "
+            f"{_harm(mapping(scored[policy]))}"
             if policy in scored
             else "no fence"
             for policy, words in POLICIES.items()
@@ -164,11 +165,11 @@ def seen(case: Case) -> list[str]:
 
 def _herd(case: Case, _: Mapping[str, Any]) -> list[str]:
     """Of everything that the servers did while all waited for one key."""
-    span = _mapping(_mapping(case.get("footprint")).get("contended"))
+    span = mapping(mapping(case.get("footprint")).get("contended"))
     requests = number(span.get("commands_per_grant"))
     cpu = number(span.get("cpu_us_per_grant"))
     handover = wording.pair(*(quantile_ms(case, "handover", "before", q) for q in ("p50", "p99")))
-    fair = _mapping(_mapping(case.get("measurements")).get("fairness"))
+    fair = mapping(mapping(case.get("measurements")).get("fairness"))
     return [
         f"{case.get('clients')} clients",
         *([] if requests is None else [f"{requests:,.1f} requests a grant"]),
@@ -181,7 +182,7 @@ def _herd(case: Case, _: Mapping[str, Any]) -> list[str]:
 def _fairness(_: Case, found: Mapping[str, Any]) -> list[str]:
     lines = []
     for kind in ("fast", "slow"):
-        mine = _mapping(found.get(kind))
+        mine = mapping(found.get(kind))
         if mine:
             p50, worst = (wording.ms(number(mine.get(f"{q}_ms"))) for q in ("p50", "max"))
             clients = wording.times(mine["clients"], "client")
@@ -209,8 +210,8 @@ def _leader(_: Case, found: Mapping[str, Any]) -> list[str]:
 
 
 def _long_hold(case: Case, _: Mapping[str, Any]) -> list[str]:
-    by_phase = _mapping(_mapping(case.get("counts")).get("extend")).values()
-    kept, refused = (sum(_mapping(n).get(kind, 0) for n in by_phase) for kind in ("ok", "fail"))
+    by_phase = mapping(mapping(case.get("counts")).get("extend")).values()
+    kept, refused = (sum(mapping(n).get(kind, 0) for n in by_phase) for kind in ("ok", "fail"))
     return [f"{kept:,} extended", f"{refused:,} not extended"] if kept or refused else []
 
 
@@ -317,22 +318,18 @@ def _latency(case: Case, phase: str, statistic: str) -> float | None:
 
 def _measured(case: Case) -> Mapping[str, Any]:
     """The numbers of the one job that all keys of a case have."""
-    jobs = _mapping(_mapping(case.get("measurements")).get("jobs"))
-    return _mapping(next(iter(jobs.values()), None))
+    jobs = mapping(mapping(case.get("measurements")).get("jobs"))
+    return mapping(next(iter(jobs.values()), None))
 
 
 def _scored(case: Case) -> Mapping[str, Any]:
     """Policy of the resource → its counts."""
-    return _mapping(_mapping(case.get("measurements")).get("fencing"))
+    return mapping(mapping(case.get("measurements")).get("fencing"))
 
 
 def _unfenced(case: Case) -> Mapping[str, Any]:
-    return _mapping(_scored(case).get("unfenced"))
+    return mapping(_scored(case).get("unfenced"))
 
 
 def _name(workload: str) -> str:
     return workload.partition(":")[0]
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import pandas as pd
 
-from results.cases import Case, broken, fault_of, is_published, lock_of, phases_of
+from results.cases import Case, broken, fault_of, is_published, lock_of, mapping, phases_of
 from results.comparison_text import CAPTION
 from results.jobs import CAPTION as JOBS_CAPTION
 from results.jobs import TITLE as JOBS_TITLE
 from results.jobs import WORTH_CAPTION, WORTH_TITLE
 from results.noticed import Sight
 from results.report.charts import HOW_TO_READ, Chart, charts
-from results.report.facts import ID, facts, mapping
+from results.report.facts import ID, facts
 from results.report.grid import Grid, grid
 from results.report.source import Seen, Source, understood
 from results.store import NotARun

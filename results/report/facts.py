@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from results.cases import BASES, Case, fault_of, frames, lock_of, number, phases_of
+from results.cases import BASES, Case, fault_of, frames, lock_of, mapping, number, phases_of
 from results.jobs import COLUMNS as JOBS_COLUMNS
 from results.jobs import WORTH_COLUMNS, job_rows, worth_rows
 
@@ -236,8 +236,3 @@ def _undisturbed(row: Mapping[str, Any]) -> Row:
 
 def _measured(case: Case, name: str) -> Any:
     return mapping(case.get("measurements")).get(name)
-
-
-def mapping(value: object) -> Mapping[str, Any]:
-    """The value if it is a JSON object, else an empty one: stored runs of other versions differ."""
-    return value if isinstance(value, Mapping) else {}

@@ -19,9 +19,8 @@ from checker.verdict import RANK, Report
 from history.columns import History
 from history.recording import UnreadableHistory, is_recording, read_recording
 from results import tables
-from results.cases import Case, broken, expected_of, results_of
+from results.cases import Case, broken, expected_of, mapping, results_of
 from results.noticed import Noticed, noticed, unknown_after_s
-from results.report.facts import mapping
 from results.report.timeline import Timeline, timeline
 from results.store import CaseFolder, NotARun, RunFolder
 
