@@ -38,6 +38,7 @@ UNASKED_S_MAX = 90.0
 # What has to remain of the contended phase after the heal, for recovery and the numbers after it.
 AFTER_S = 3.0
 WORKERS = 2
+REPLY_LOST = "reply-lost"  # of an acquire, unless said otherwise
 LINK_IMAGE = "toxiproxy"  # every cluster's links
 
 
@@ -200,7 +201,8 @@ def applies(case: Case) -> bool:
     judged = any(
         case.system.expectation(case.fault, verdict).expected != "n/a" for verdict in VERDICTS
     )
-    return judged and unfit(case) is None
+    answered = case.fault == REPLY_LOST and case.system.asks_first
+    return judged and not answered and unfit(case) is None
 
 
 def unfit(case: Case) -> str | None:

@@ -21,7 +21,7 @@ import typer
 from bench.errors import BAD_INPUT, BadInput
 from bench.judge import Expected
 from bench.observations import DOCS, HISTORIES, Observations, add, history_file, key, load, save
-from bench.plan import applies, make_case
+from bench.plan import REPLY_LOST, applies, make_case
 from bench.suites import CANONICAL_FAULTS, full_faults
 from bench.track import LIVENESS, BadPage, Page, broken, pages
 from history.jsonl import read_jsonl
@@ -315,6 +315,8 @@ def _section(system: System, found: Sequence[Page], sources: Mapping[str, int]) 
         ]
         if items:
             yield f"- **{word}**: {'; '.join(items)}"
+    if system.asks_first:
+        yield f"- **nothing to judge**: `{REPLY_LOST}` {_cited(system.asks_first, sources)}"
     pages_of = [
         f"[{page.title}](track/{page.id}.md)" for page in found if system.name in page.locks
     ]
@@ -330,6 +332,7 @@ def _sources() -> dict[str, int]:
         for system in systems().values()
         for source in (
             system.source,
+            *filter(None, [system.asks_first]),
             *(e.source for verdicts in system.expectations.values() for e in verdicts.values()),
         )
     ]

@@ -16,7 +16,7 @@ from __future__ import annotations
 from locks import etcd
 from locks.base import Expectation, System
 from locks.library import Library
-from locks.redis_expectations import asks_first, everywhere
+from locks.redis_expectations import everywhere
 
 DOC = "https://github.com/Revolution1/etcd3-py"
 _OVERWRITES = (
@@ -48,18 +48,16 @@ SYSTEM = System(
         "release() returned": "Released",
         "release() raised anything": "Unknown",
     },
-    expectations=asks_first(
-        everywhere(
-            etcd.EXPECTATIONS,
-            {
-                "double-grant": Expectation("breaks", _OVERWRITES, "control", tries=3),
-                **{
-                    verdict: Expectation("may-break", _OVERWRITES, "control")
-                    for verdict in ("lost-update", "stale-holder", "wrong-release", "late-grant")
-                },
+    expectations=everywhere(
+        etcd.EXPECTATIONS,
+        {
+            "double-grant": Expectation("breaks", _OVERWRITES, "control", tries=3),
+            **{
+                verdict: Expectation("may-break", _OVERWRITES, "control")
+                for verdict in ("lost-update", "stale-holder", "wrong-release", "late-grant")
             },
-            "none",
-        ),
-        _LOOKS_FIRST,
+        },
+        "none",
     ),
+    asks_first=_LOOKS_FIRST,
 )

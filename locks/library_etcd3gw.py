@@ -16,7 +16,7 @@ from __future__ import annotations
 from locks import etcd
 from locks.base import Expectation, System
 from locks.library import Library, as_safe
-from locks.redis_expectations import asks_first, everywhere
+from locks.redis_expectations import everywhere
 
 DOC = "https://docs.openstack.org/etcd3gw/latest/"
 _WITH = (
@@ -58,20 +58,18 @@ _SYSTEM = System(
     connect=_PLAIN.connect,
     prepare=_PLAIN.prepare,
     outcomes=OUTCOMES,
-    expectations=asks_first(
-        everywhere(
-            etcd.EXPECTATIONS,
-            {
-                "double-grant": Expectation("breaks", _WITH, "defect", tries=3),
-                "lost-update": Expectation("may-break", _WITH, "defect"),
-                "stale-holder": Expectation("may-break", _WITH, "defect"),
-                "wrong-release": Expectation("may-break", _LOOKS_FREED, "defect"),
-                "late-grant": Expectation("may-break", f"{DOC}: no timeout is set", "defect"),
-            },
-            "none",
-        ),
-        _LEASE_FIRST,
+    expectations=everywhere(
+        etcd.EXPECTATIONS,
+        {
+            "double-grant": Expectation("breaks", _WITH, "defect", tries=3),
+            "lost-update": Expectation("may-break", _WITH, "defect"),
+            "stale-holder": Expectation("may-break", _WITH, "defect"),
+            "wrong-release": Expectation("may-break", _LOOKS_FREED, "defect"),
+            "late-grant": Expectation("may-break", f"{DOC}: no timeout is set", "defect"),
+        },
+        "none",
     ),
+    asks_first=_LEASE_FIRST,
 )
 
 SYSTEMS = (
@@ -80,6 +78,6 @@ SYSTEMS = (
         _SYSTEM,
         Library("etcd3gw", safe=True, extends=True),
         waits_by="polling every 100 ms",
-        expectations=asks_first(etcd.EXPECTATIONS, _LEASE_FIRST),
+        expectations=etcd.EXPECTATIONS,
     ),
 )

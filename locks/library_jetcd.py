@@ -20,7 +20,6 @@ from dataclasses import replace
 from locks import library_etcd_concurrency
 from locks.client_container import ContainerLibrary
 from locks.library_redisson import IMAGE
-from locks.redis_expectations import asks_first
 
 DOC = "https://github.com/etcd-io/jetcd"
 
@@ -38,7 +37,7 @@ SYSTEM = replace(
     source=f"{DOC}; https://etcd.io/docs/v3.6/dev-guide/api_concurrency_reference_v3/",
     connect=_LIBRARY.connect,
     prepare=_LIBRARY.prepare,
-    expectations=asks_first(_SYSTEM.expectations, _LEASE_FIRST),
+    asks_first=_LEASE_FIRST,
     # What the library says to its user, and what the user must take it for.
     outcomes={
         "grant() failed": "Denied: no-effect",

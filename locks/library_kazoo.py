@@ -21,7 +21,7 @@ from __future__ import annotations
 from locks import zookeeper
 from locks.base import Expectation, System
 from locks.library import Library, as_safe
-from locks.redis_expectations import asks_first, everywhere
+from locks.redis_expectations import everywhere
 
 DOC = "https://kazoo.readthedocs.io/en/latest/api/recipe/lock.html"
 
@@ -45,11 +45,8 @@ _PATH_FIRST = (
     "https://github.com/python-zk/kazoo/blob/master/kazoo/recipe/lock.py: _inner_acquire() first "
     "asks whether the path is there; while that answer is missing, no node is made"
 )
-EXPECTATIONS = asks_first(
-    everywhere(
-        zookeeper.EXPECTATIONS, {"false-release": Expectation("may-break", _NO_NODE, "defect")}
-    ),
-    _PATH_FIRST,
+EXPECTATIONS = everywhere(
+    zookeeper.EXPECTATIONS, {"false-release": Expectation("may-break", _NO_NODE, "defect")}
 )
 
 _PLAIN = Library("kazoo")
@@ -66,6 +63,7 @@ _SYSTEM = System(
     outcomes=OUTCOMES,
     expectations=EXPECTATIONS,
     pace={"lease_ttl_s": 10.0},
+    asks_first=_PATH_FIRST,
 )
 
 SYSTEMS = (_SYSTEM, as_safe(_SYSTEM, Library("kazoo", safe=True)))

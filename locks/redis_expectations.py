@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from locks.base import VERDICTS, Expectation
+from locks.base import Expectation
 
 LOCK_DOC = "https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/"
 PERSISTENCE_DOC = (
@@ -117,13 +117,6 @@ def but(usual: Faults, **changes: Mapping[str, Expectation]) -> Faults:
     for name, verdicts in changes.items():
         changed.setdefault(name.replace("_", "-"), {}).update(verdicts)
     return changed
-
-
-def asks_first(usual: Faults, source: str) -> Faults:
-    """``usual`` of a lock whose acquire begins with a question that changes nothing. Where the
-    answers to an acquire are lost, that is the first, and ``reply-lost`` leaves nothing to judge.
-    """
-    return {**usual, "reply-lost": {verdict: Expectation("n/a", source) for verdict in VERDICTS}}
 
 
 def everywhere(usual: Faults, verdicts: Mapping[str, Expectation], *others: str) -> Faults:

@@ -29,6 +29,7 @@ VARIANTS = {
     "etcd-concurrency-is-owner",
     "etcd3gw-safe",
     "kazoo-safe",
+    "redis-py-safe",
     "redisson-rlock-safe",
     "zookeeper-read-write",
     "zookeeper-semaphore:permits=1",
