@@ -117,7 +117,7 @@ def test_a_script_that_fails_does_not_look_like_the_defect(
 
 
 # One of each kind, of those that need nothing but the bench's own libraries; the others are long.
-USUAL = {"redis-py-lost-reply", "kazoo-is-acquired", "kazoo-cleanup", "etcd-lock-prefix"}
+USUAL = {"redis-py-lost-reply", "kazoo-is-acquired"}
 SCRIPTS = [
     pytest.param(each, marks=[] if each.id in USUAL else pytest.mark.long, id=each.id)
     for each in pages()

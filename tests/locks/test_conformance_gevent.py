@@ -24,7 +24,12 @@ VARIANTS = {
     "redis-renew-no-owner",
     "redis-setnx",
     "redis-setnx-expire",
+    "redis-sentinel-wait",
     "redlock-fence",
+    "zookeeper-herd",
+    "postgres-for-update",
+    # It waits and connects as its two parts.
+    "hybrid-redis-confirmed-by-zookeeper",
     # Their libraries do not see gevent.
     "etcd-concurrency-is-owner",
     "etcd3gw-safe",
