@@ -16,7 +16,16 @@ import numpy as np
 
 from checker.exclusion import permits_of
 from checker.measure import AIMED_ROLES, held_by, keys_with
-from checker.promises import FOREVER, Bools, Rows, by_key_and_time, leases, link, promises, rows_of
+from checker.promises import (
+    FOREVER,
+    Bools,
+    Rows,
+    by_key_and_time,
+    known_leases,
+    link,
+    promises,
+    rows_of,
+)
 from checker.words import Case, describe, many
 from history.columns import History
 from history.op import NULL, F, Fault, Mode, Type
@@ -394,7 +403,7 @@ def _clock_beyond_lease(case: Case, fault: Fault) -> Answer:
     if not isinstance(offset, int | float):
         return False, "how far the clocks moved is not known"
     moved_ns, begin = abs(offset) * 1e9, fault.begin_ns[0]
-    known = leases(history, link(history), held.row, begin)
+    known = known_leases(history, link(history), held, begin)
     lasting = [
         i for i in _held_at(case, fault) if known[i] == FOREVER or known[i] - begin < moved_ns
     ]

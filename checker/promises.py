@@ -264,7 +264,7 @@ def promises(history: History, links: Links) -> Promises:
         row = row[~ownerless[history.key[row]]]
     key = history.key[row]
     start = history.complete_ns[row] + history.epsilon_ns
-    lease = leases(history, links, row)
+    lease = _leases(history, links, row)
     lost = _losses(history, links, row)
     release = _first_release(history, links)[row]
     owner = owners(history)[row]
@@ -295,7 +295,7 @@ def promised_ends(history: History, links: Links, acquires: Rows) -> Ints:
 
 def lease_ends(history: History, links: Links, acquires: Rows) -> Ints:
     """When the holds of acquires may be taken away: by lease, loss or death. Without ε."""
-    return np.minimum(leases(history, links, acquires), _losses(history, links, acquires))
+    return np.minimum(_leases(history, links, acquires), _losses(history, links, acquires))
 
 
 def owners(history: History) -> Ints:
@@ -305,9 +305,14 @@ def owners(history: History) -> Ints:
     return np.where(history.owner != NULL, history.owner, history.process)
 
 
-def leases(history: History, links: Links, row: Rows, told_by_ns: int = FOREVER) -> Ints:
-    """``valid_until`` of the last acknowledgement, that of acquires or of what extended them, as
-    their holders knew it at ``told_by_ns``."""
+def known_leases(history: History, links: Links, held: Promises, at_ns: int) -> Ints:
+    """``lease`` as the holders knew it at a time, without what they were told later. An inner grant
+    of a reentrant lock renews too; there it is what they knew in the end."""
+    known = _leases(history, links, held.row, at_ns)
+    return np.where(keys_of(history, REENTRANT)[held.key], held.lease, known)
+
+
+def _leases(history: History, links: Links, row: Rows, told_by_ns: int = FOREVER) -> Ints:
     valid_until = history.valid_until_ns
     if not has_values(valid_until):
         return forever(len(row))

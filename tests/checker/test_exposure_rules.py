@@ -17,7 +17,9 @@ OTHER = 3 * PROCESSES_PER_WORKER
 
 def seen(scene: Scene, rule: str, begin: float, heal: float, **facts: Any) -> bool:
     scene.builder.faults = []
-    scene.kind("mutex", role="aimed").fault("some", begin, heal, rule, worker=5, **facts)
+    scene.kind(str(facts.pop("kind", "mutex")), role="aimed").fault(
+        "some", begin, heal, rule, worker=5, **facts
+    )
     return exposure(scene.history()).exposed
 
 
@@ -98,6 +100,13 @@ def test_a_lease_that_was_renewed_later_is_what_it_was_when_the_clock_moved() ->
     renewed_before = Scene().acquire(VICTIM, 0, 1, until=6).extend(VICTIM, 2, 2.5, until=20)
     renewed_before.acquire(OTHER, 4, 7)
     assert not seen(renewed_before, "clock-beyond-lease", 3, 5, offset_s=10.0)
+
+
+def test_an_inner_grant_renews_the_lease_that_a_clock_has_to_pass() -> None:
+    scene = Scene().acquire(VICTIM, 0, 1, until=6).acquire(VICTIM, 2, 2.5, until=20, hold="inner")
+    scene.acquire(OTHER, 4, 7)
+    assert not seen(scene, "clock-beyond-lease", 3, 5, kind="reentrant", offset_s=10.0)
+    assert seen(scene, "clock-beyond-lease", 3, 5, kind="reentrant", offset_s=30.0)
 
 
 def test_what_the_nemesis_saw_decides() -> None:
