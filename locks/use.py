@@ -39,7 +39,7 @@ from locks.registry import find
 
 
 class NotAcquired(Exception):
-    """The lock was refused. Nothing is left behind."""
+    """The lock was refused. Nothing is left behind, except as ``MayBeAcquired`` says."""
 
 
 class MayBeAcquired(NotAcquired):
@@ -47,8 +47,8 @@ class MayBeAcquired(NotAcquired):
 
 
 class NotReleased(Exception):
-    """The block was left, and its hold was gone before or cannot be told to be gone. What the block
-    did may have been done without the lock."""
+    """The lock was given back, and the hold was gone before or cannot be told to be gone. What was
+    done under it may have been done without the lock."""
 
 
 class _Known:
@@ -70,6 +70,10 @@ class _Known:
         self._lost.add(hold.id)
         if self._told is not None:
             self._told(hold)
+
+    def renewed(self, hold: Hold, valid_until_ns: int | None) -> None:
+        """The holder itself set how long the promise lasts."""
+        self._until_ns[hold.id] = valid_until_ns or 0
 
     def is_lost(self, hold: Hold) -> bool:
         """Whether a hold was announced as lost."""
@@ -94,11 +98,12 @@ class Grant:
     _valid_until_ns: int | None
     _lock: Lock
     _known: _Known
+    _over: bool = False
 
     @property
     def lost(self) -> bool:
-        """Whether the hold is known to be over: told so, or its promise has passed."""
-        if self._known.is_lost(self.hold):
+        """Whether the hold is known to be over: told so, given back, or its promise has passed."""
+        if self._over or self._known.is_lost(self.hold):
             return True
         until_ns = self.valid_until_ns
         return until_ns is not None and time.monotonic_ns() >= until_ns
@@ -118,13 +123,15 @@ class Grant:
         answer: Extended = self._lock.extend(self.hold, ttl_s)
         if isinstance(answer, Granted):
             self._valid_until_ns = answer.valid_until_ns
+            self._known.renewed(self.hold, answer.valid_until_ns)
         elif isinstance(answer, NotHeld):
-            self._known.lost(self.hold)
+            self._over = True
         return isinstance(answer, Granted)
 
     def release(self) -> None:
         """Gives the lock back. Raises NotReleased."""
         answer = self._lock.release(self.hold)
+        self._over = True
         self._known.forget(self.hold)
         if isinstance(answer, NotHeld):
             raise NotReleased(f"{self.hold.key}: the hold was over before it was given back")
@@ -137,8 +144,9 @@ class Client:
 
     ``system`` is a name of ``lockbench list``, with parameters where it has some
     (``redis-token:backoff=fixed``), or a declaration. ``ttl_s`` is the lease of every grant,
-    ``timeout_s`` the limit of every request. ``told`` is called with each hold that is lost, from
-    the lock's own thread; it must not block. Raises LockNotFoundError, LockUnusableError.
+    ``timeout_s`` the limit of every request. ``told`` is called with each loss that the lock itself
+    notices (a watchdog's, a session's), from its own thread; it must not block. Raises
+    LockNotFoundError, LockUnusableError.
     """
 
     def __init__(
@@ -188,7 +196,7 @@ class Client:
         grant.release()
 
     def close(self) -> None:
-        """Drops the connections. What is still held ends with its lease."""
+        """Drops the connections. What is still held ends with its lease, if it has one."""
         self._lock.close()
 
     def __enter__(self) -> Self:

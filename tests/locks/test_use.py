@@ -68,6 +68,7 @@ def test_what_was_taken_is_given_back_by_hand(server: FakeRedis) -> None:
         grant = locks.take("k", wait_s=0)
         grant.release()
         assert server.value("k") is None
+        assert grant.lost
         with pytest.raises(NotReleased, match="over before"):
             grant.release()
 
@@ -117,6 +118,9 @@ def test_extending(server: FakeRedis) -> None:
         assert before_ns is not None
         assert grant.valid_until_ns is not None
         assert grant.valid_until_ns > before_ns + 20_000_000_000
+        longer_ns = grant.valid_until_ns
+        assert grant.extend(20)
+        assert grant.valid_until_ns < longer_ns
         server.on("EVALSHA", Silent())
         assert not grant.extend(60)
         assert not grant.lost
