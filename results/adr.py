@@ -277,10 +277,12 @@ def _cluster(case: Case) -> str:
 
 def _evidence(id_: str, run: Stored, case: Case, replaced: Any) -> Evidence:
     images = mapping(run.versions.get("images"))
+    # A topology of several systems is called after none of its images: then all are named.
+    servers = images.keys() & {case.get("topology"), case.get("family")}
     parts = []
     for name, image in images.items():
         digest = str(image.get("digest") or image.get("id") or "")
-        if name in {case.get("topology"), case.get("family"), "toxiproxy"} or len(images) <= 2:
+        if not servers or name in {*servers, "toxiproxy"}:
             parts.append(f"{name} {digest.rpartition('sha256:')[2][:12]}")
     for name, client in mapping(run.versions.get("clients")).items():
         if case.get("lock") in client.get("locks", ()):

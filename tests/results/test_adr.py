@@ -203,6 +203,18 @@ def test_the_evidence_of_a_library_names_what_it_lives_in(tmp_path: Path) -> Non
     assert found["redis-py"] == f"redis_py {'b' * 12}"
 
 
+def test_the_evidence_of_a_lock_on_two_systems_names_both(tmp_path: Path) -> None:
+    both = case("both", "none") | {"topology": "redlock-zookeeper", "family": "hybrid"}
+    run = run_of(tmp_path, both, case("etcd", "none") | {"topology": "etcd", "family": "etcd"})
+    names = ("etcd", "redis", "toxiproxy", "zookeeper")
+    images = {name: {"id": f"sha256:{number}" * 12} for number, name in enumerate(names)}
+    found = {
+        one.lock: one.images for one, _ in evidence_of([replace(run, versions={"images": images})])
+    }
+    assert all(name in found["both"] for name in ("redis", "toxiproxy", "zookeeper"))
+    assert "zookeeper" not in found["etcd"]
+
+
 def test_it_says_what_was_not_tested(tmp_path: Path) -> None:
     _, _, text = decided(tmp_path, CORRECT, *SOME)
     missing = text.split("## What was not tested")[1].split("## More")[0]
