@@ -277,6 +277,8 @@ def _ready(
         raise BadInput(str(error)) from error
     for side, folder in zip(asked.sides, folders, strict=True):
         install(side, folder)
+    if any(side.library for side in asked.sides):
+        versions.pop("clients", None)  # it says what this tree pins, and a side has another
     versions["sides"] = {
         name: {"ref": side.ref} | ({"library": "==".join(side.library)} if side.library else {})
         for name, side in zip(SIDES, asked.sides, strict=True)

@@ -23,7 +23,7 @@ from bench.judge import Expected
 from bench.observations import DOCS, HISTORIES, Observations, add, history_file, key, load, save
 from bench.plan import REPLY_LOST, applies, make_case
 from bench.suites import CANONICAL_FAULTS, full_faults
-from bench.track import LIVENESS, BadPage, Page, broken, pages
+from bench.track import KINDS, LIVENESS, BadPage, Page, broken, pages
 from history.jsonl import read_jsonl
 from locks.base import NAMED_VERDICTS, System
 from locks.registry import systems
@@ -157,7 +157,7 @@ class _Seen:
         one."""
         mark = f"? 0/{case['cases']}"
         for page in self.pages:
-            if page.explains(lock, fault):
+            if page.explains(lock, fault) and page.kind in (*KINDS, LIVENESS):
                 return f"[{mark}](track/{page.id}.md)"
         return mark
 

@@ -18,7 +18,7 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ from history.columns import History
 from history.jsonl import read_jsonl, to_lines
 from history.op import NULL, F, Fault
 from history.recording import UnreadableHistory
+from nemesis.registry import faults
 from results import cases
 from results.cases import attempts, counts_as_try
 from results.evidence import Edited, history_of
@@ -121,16 +122,21 @@ def page(path: Path) -> Page:
         raise BadPage(f"{path.name}: missing in the header or unknown: {', '.join(wrong)}")
     lists = {name: tuple(given.get(name, ())) for name in ("locks", "also")}
     made = Page(**{**given, **lists, "title": found["title"]})
-    if fault := _fault(made, path):
+    if fault := _fault(made, given, path):
         raise BadPage(f"{path.name}: {fault}")
     return made
 
 
-def _fault(made: Page, path: Path) -> str | None:
+def _fault(made: Page, given: Mapping[str, Any], path: Path) -> str | None:
     """What is wrong with a header, or None."""
     whole = isinstance(made.shown, int) and isinstance(made.runs, int)
     if not (whole and isinstance(made.histories, dict)):
         return "shown and runs are whole numbers, histories is a table of file = verdict"
+    listed = isinstance(given.get("also", []), list)
+    if not listed or (strange := [fault for fault in made.also if fault not in faults()]):
+        return (
+            f"also is a list of faults of the bench, not {given['also'] if not listed else strange}"
+        )
     if made.id != path.stem:
         return f"its id is {made.id}"
     if made.kind not in (*KINDS, *WITHOUT_HISTORY):

@@ -219,8 +219,8 @@ class System:
     pace: Mapping[str, float] = field(default_factory=dict)
     settles_s: float = 0.0  # until it grants again after servers and links are whole, where seconds
     prepare: Callable[[], None] | None = None
-    # Who says that an acquire begins with a question that changes nothing. Where the answers to an
-    # acquire are lost, that is the first, and nothing is left to judge.
+    # Who says so, if the first request of an acquire takes no lock yet: ``reply-lost`` takes away
+    # the answer to that one, and nothing is left to judge.
     asks_first: str = ""
 
     def expectation(self, fault: str, verdict: str) -> Expectation:

@@ -143,6 +143,8 @@ def test_a_page_without_marks_is_named(copy: Path) -> None:
         ("```toml\n", "```toml\n]", "no TOML"),
         ("# A late", "A late", "does not begin with a title"),
         ("locks = [", 'script = "none.py"\nlocks = [', "none.py is missing"),
+        ("locks = [", 'also = ["paus"]\nlocks = [', "faults of the bench, not .*paus"),
+        ("locks = [", 'also = "pause"\nlocks = [', "faults of the bench, not pause"),
     ],
 )
 def test_a_header_that_is_wrong_is_named(copy: Path, old: str, new: str, said: str) -> None:

@@ -21,6 +21,7 @@ from clusters.base import ClusterPlan
 from clusters.registry import topologies
 from history.jsonl import read_jsonl
 from locks.library import ADAPTERS, Library
+from locks.pins import requirements
 from locks.registry import find
 
 SHOWS, HEALTHY, UNDECIDED = 1, 0, 2
@@ -151,19 +152,20 @@ def test_a_script_shows_its_defect(made: Page, tmp_path: Path) -> None:
 
 
 def interpreter(script: Path) -> str:
-    """One that has the libraries of the script in its versions: ours, or that of the first one's
-    own environment."""
+    """One that has the libraries of the script in its versions: ours, or a lock library's own."""
     wanted = re.findall(r'"([\w-]+)(?:==([\d.]+))?"', script.read_text().partition('"""')[0])
-    if all(version in ("", here(library)) for library, version in wanted):
+    if all(
+        here(library) is not None and version in ("", here(library)) for library, version in wanted
+    ):
         return sys.executable
-    library, version = wanted[0]
     for folder in ADAPTERS.iterdir():
-        asked = folder / "requirements.in"
-        if asked.exists() and asked.read_text().strip() == f"{library}=={version}":
+        locked = folder / "requirements.txt"
+        pinned = requirements(locked).items() if locked.exists() else ()
+        if {(library, version) for library, version in wanted} <= set(pinned):
             environment = Library(folder.name)
             environment.prepare()
             return str(environment.environment / "bin" / "python")
-    pytest.skip(f"{library} {version} is in no environment here")
+    pytest.fail(f"{wanted} is in no environment here")
 
 
 def here(library: str) -> str | None:
