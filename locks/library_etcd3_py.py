@@ -6,7 +6,8 @@ has *its own* value. So whoever looks before another has written overwrites, and
 the lock, without any fault.
 
 The time to live is the lease; the library's default of 60 s would make every fault twenty times as
-long, and is what ``--ttl 60`` sets: under ``client-pause`` the same promises break. A thread keeps the lease alive.
+long, and is what ``--ttl 60`` sets: under ``client-pause`` the same promises break. A thread
+keeps the lease alive.
 
 Does not guarantee: mutual exclusion.
 """
