@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-LIMIT_S = 20.0  # long enough for a machine that is busy with something else
-POLL_S = 0.005
+LIMIT_S = 10.0
+POLL_S = 0.01
 
 
 def eventually(

@@ -130,22 +130,22 @@ def test_a_leader_that_is_cut_off_loses_its_majority(led: PodCluster) -> None:
     led.cut(around(led, old), "drop")
     try:
         assert not led.serves(old, 1.0)
-        assert soon(lambda: serve(led, others))
-        assert soon(lambda: leader_of(led) in others)
+        soon(lambda: serve(led, others))
+        soon(lambda: leader_of(led) in others)
         assert not led.serves(old, 1.0)
     finally:
         led.heal()
-    assert soon(lambda: serve(led, led.nodes))
+    soon(lambda: serve(led, led.nodes))
     led.verify()
 
 
 def test_held_back_traffic_between_nodes_flows_again(led: PodCluster) -> None:
     led.cut([e for e in led.edges() if e.source > 0], "stall")
     try:
-        assert soon(lambda: not any(led.serves(node, PROBE_S) for node in led.nodes))
+        soon(lambda: not any(led.serves(node, PROBE_S) for node in led.nodes))
     finally:
         led.heal()
-    assert soon(lambda: serve(led, led.nodes))
+    soon(lambda: serve(led, led.nodes))
 
 
 def test_one_client_group_is_cut_off_while_another_goes_on(one_redis: RedisCluster) -> None:
@@ -177,7 +177,7 @@ def test_what_a_stall_holds_back_arrives_late(one_redis: RedisCluster) -> None:
             assert ask(other, "GET", "late") is None
             one_redis.heal()
             assert stays.until(b"\r\n") == b"+PONG", "a connection outlives a stall"
-            assert soon(lambda: ask(other, "GET", "late") == "1", 2.0)
+            soon(lambda: ask(other, "GET", "late") == "1", limit_s=2.0)
     finally:
         one_redis.heal()
 
@@ -230,13 +230,13 @@ def test_a_frozen_leader_is_replaced(led: PodCluster) -> None:
     led.pause([old])
     try:
         assert not led.serves(old, PROBE_S)
-        assert soon(lambda: serve(led, others))
-        assert soon(lambda: leader_of(led) in others)
+        soon(lambda: serve(led, others))
+        soon(lambda: leader_of(led) in others)
         # A connection is still accepted: the kernel and the link do that.
         socket.create_connection(led.address(0, old), timeout=PROBE_S).close()
     finally:
         led.unpause([old])
-    assert soon(lambda: serve(led, led.nodes))
+    soon(lambda: serve(led, led.nodes))
     assert leader_of(led) in others
 
 
@@ -247,7 +247,7 @@ def test_etcd_keeps_its_data_when_all_are_killed(three_etcd: EtcdCluster) -> Non
     three_etcd.kill(three_etcd.nodes)
     assert not any(three_etcd.serves(node, PROBE_S) for node in three_etcd.nodes)
     three_etcd.restart(three_etcd.nodes)
-    assert soon(lambda: serve(three_etcd, three_etcd.nodes))
+    soon(lambda: serve(three_etcd, three_etcd.nodes))
     with Http(three_etcd.address(0, 2), 5.0) as http:
         assert http.post("/v3/kv/range", {"key": key})["kvs"][0]["value"] == key
 
@@ -262,7 +262,7 @@ def test_zookeeper_keeps_its_data_when_all_are_killed(three_zookeeper: ZooKeeper
     three_zookeeper.kill(three_zookeeper.nodes)
     assert not any(three_zookeeper.serves(node, PROBE_S) for node in three_zookeeper.nodes)
     three_zookeeper.restart(three_zookeeper.nodes)
-    assert soon(lambda: serve(three_zookeeper, three_zookeeper.nodes))
+    soon(lambda: serve(three_zookeeper, three_zookeeper.nodes))
     with jute.Session(three_zookeeper.address(0, 2), 5.0, session_ms=3000) as session:
         assert session.get("/kept") == b"kept"
         session.end()

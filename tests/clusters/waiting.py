@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from functools import partial
 
 from clusters.base import Edge, Replicated
 from clusters.pods import PodCluster
+from tests.eventually import eventually
 
 LIMIT_S = 20.0
-
-
-def soon(what: Callable[[], object], limit_s: float = LIMIT_S) -> bool:
-    """Whether it comes true in time."""
-    until = time.monotonic() + limit_s
-    while not what():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.02)
-    return True
+soon = partial(eventually, limit_s=LIMIT_S)  # an election takes its time
 
 
 def roles(cluster: Replicated) -> tuple[int, int]:
     """The primary and its replica, when each is what it should be."""
-    assert soon(lambda: cluster.primary() is not None and len(cluster.replicas()) == 1)
+    soon(lambda: cluster.primary() is not None and len(cluster.replicas()) == 1)
     primary = cluster.primary()
     (replica,) = cluster.replicas()
     assert primary is not None

@@ -9,9 +9,8 @@ import re
 import socket
 import struct
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 
@@ -33,6 +32,7 @@ from locks.base import (
 )
 from locks.postgres_recipe import PostgresRecipe
 from locks.postgres_session import Watch
+from tests.eventually import eventually
 from tests.locks.fakes import closed_port, hang_up
 from tests.locks.test_redis_token import said
 
@@ -204,15 +204,6 @@ def granted(lock: PostgresRecipe) -> Granted:
     return answer
 
 
-def soon(what: Callable[[], object], limit_s: float = 5.0) -> bool:
-    until = time.monotonic() + limit_s
-    while not what():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.005)
-    return True
-
-
 @pytest.mark.parametrize(("system", "row"), ROWS, ids=[f"{s.name}-{row}" for s, row in ROWS])
 def test_every_error_means_what_the_table_says(
     server: FakePostgres, system: System, row: str
@@ -241,7 +232,7 @@ def _release(server: FakePostgres, lock: PostgresRecipe, error: str) -> object:
     hold = granted(lock).hold
     if error == "session gone":
         server.hang_up()
-        assert soon(hold.handle.gone)
+        eventually(hold.handle.gone, limit_s=5.0)
     else:
         server.on(GIVES_BACK, ACTIONS[error])
     return lock.release(hold)
@@ -268,7 +259,7 @@ def test_a_lost_session_is_noticed_once_and_the_hold_is_over(
     with closing(connect(system, server.address, observer=listener)) as lock:
         first = granted(lock).hold
         server.hang_up()
-        assert soon(lambda: listener.losses == [first])
+        eventually(lambda: listener.losses == [first], limit_s=5.0)
         assert isinstance(lock.release(first), NotHeld)
         second = granted(lock).hold
         assert isinstance(lock.release(second), Released)
@@ -286,7 +277,7 @@ def test_a_release_that_finds_the_session_gone_reports_the_loss(
     with closing(connect(system, server.address, observer=listener)) as lock:
         hold = granted(lock).hold
         server.hang_up()
-        assert soon(hold.handle.gone)
+        eventually(hold.handle.gone, limit_s=5.0)
         assert isinstance(lock.release(hold), NotHeld)
         assert listener.losses == [hold]
 

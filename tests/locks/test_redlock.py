@@ -62,7 +62,7 @@ def drained(lock: Redlock, condition: Callable[[], bool]) -> None:
             lock._nodes.drain()
         return met
 
-    eventually(true)
+    eventually(true, limit_s=2.0)
 
 
 def each(servers: Servers, numbers: range, command: str, *actions: Action) -> None:
