@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from locks.base import Expectation, System
 from locks.library import Library, as_safe
-from locks.redis_expectations import LEASE, LOCK_DOC, PERSISTENCE_DOC, WIPED, Faults
+from locks.redis_expectations import ANSWERS_LOST, LEASE, RESTARTED, Faults, no_lease
 
 DOC = "https://redis.readthedocs.io/en/stable/lock.html"
 _NEVER_ENDS = f"{DOC}: 'timeout … By default, it will remain locked until release() is called'"
-_HOLDS = {"double-grant": Expectation("holds", _NEVER_ENDS)}
 _SENT_AGAIN = Expectation(
     "may-break",
     "https://github.com/redis/redis-py/blob/master/redis/client.py: the default retry sends a "
@@ -26,23 +25,6 @@ _SENT_AGAIN = Expectation(
     "first one, and the script that releases finds none",
     "defect",
 )
-_UNANSWERED = (
-    "pause",
-    "partition-drop",
-    "partition-stall",
-    "partition-reject",
-    "reset",
-    "reply-lost",
-    "kill",
-    "restart",
-    "rolling-restart",
-    "power-loss",
-    "wipe",
-)
-_MAY_FORGET = {
-    "double-grant": Expectation("may-break", PERSISTENCE_DOC, "documented-limit"),
-    "lost-update": Expectation("may-break", LOCK_DOC, "documented-limit"),
-}
 
 # What the library says to its user, and what the user must take it for.
 OUTCOMES = {
@@ -61,36 +43,13 @@ OUTCOMES = {
 def sent_again(usual: Faults) -> Faults:
     """``usual``, of a client with redis-py's default retries."""
     changed = {
-        fault: {**usual.get(fault, {}), "linearizable": _SENT_AGAIN} for fault in _UNANSWERED
+        fault: {**usual.get(fault, {}), "linearizable": _SENT_AGAIN}
+        for fault in (*ANSWERS_LOST, *RESTARTED, "wipe")
     }
     return {**usual, **changed}
 
 
-# A key without a time to live: nobody loses it by being late, and nobody gets it from the dead.
-NO_LEASE: Faults = sent_again(
-    {
-        **dict.fromkeys(
-            (
-                "client-pause",
-                "client-gc",
-                "client-kill",
-                "client-clock-jump",
-                "pause",
-                "partition-drop",
-                "partition-stall",
-                "partition-reject",
-                "reset",
-                "reply-lost",
-                "clock-jump",
-                "clock-drift",
-                "clock-strobe",
-            ),
-            _HOLDS,
-        ),
-        **dict.fromkeys(("kill", "restart", "rolling-restart", "power-loss"), _MAY_FORGET),
-        "wipe": WIPED,
-    }
-)
+NO_LEASE: Faults = sent_again(no_lease(_NEVER_ENDS))
 
 _PLAIN = Library("redis_py")
 

@@ -110,6 +110,35 @@ LEASE: Faults = {
 }
 
 
+# An answer may get lost after its effect, and the data stays.
+ANSWERS_LOST = (
+    "pause",
+    "partition-drop",
+    "partition-stall",
+    "partition-reject",
+    "reset",
+    "reply-lost",
+)
+RESTARTED = ("kill", "restart", "rolling-restart", "power-loss")
+
+
+def no_lease(never_ends: str) -> Faults:
+    """A key without a time to live, which ``never_ends`` is the source for: nobody loses it by
+    being late, and nobody gets it from the dead. Only a server that forgets gives it away."""
+    holds = {"double-grant": Expectation("holds", never_ends)}
+    forgets = {
+        "double-grant": Expectation("may-break", PERSISTENCE_DOC, "documented-limit"),
+        "lost-update": Expectation("may-break", LOCK_DOC, "documented-limit"),
+    }
+    clients = ("client-pause", "client-gc", "client-kill", "client-clock-jump")
+    clocks = ("clock-jump", "clock-drift", "clock-strobe")
+    return {
+        **dict.fromkeys((*clients, *ANSWERS_LOST, *clocks), holds),
+        **dict.fromkeys(RESTARTED, forgets),
+        "wipe": WIPED,
+    }
+
+
 def but(usual: Faults, **changes: Mapping[str, Expectation]) -> Faults:
     """``usual`` with the verdicts of ``changes`` in place of or beside its own, by fault (its name
     with ``_`` for ``-``)."""

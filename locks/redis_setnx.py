@@ -11,8 +11,8 @@ Errors mean what ``locks.redis_recipe`` says. After an Unknown acquire nobody ma
 
 from __future__ import annotations
 
-from locks.base import Expectation, Hold, System
-from locks.redis_expectations import LOCK_DOC, PERSISTENCE_DOC, WIPED
+from locks.base import Hold, System
+from locks.redis_expectations import no_lease
 from locks.redis_recipe import COMMAND_OUTCOMES, PARAMETERS, WAITS_BY, RedisRecipe, Taken
 
 
@@ -32,11 +32,6 @@ class RedisSetnx(RedisRecipe):
 
 SETNX_DOC = "https://redis.io/docs/latest/commands/setnx/#design-pattern-locking-with-setnx"
 _NEVER_ENDS = f"{SETNX_DOC}: without a time to live a hold ends by its release alone"
-_HOLDS = {"double-grant": Expectation("holds", _NEVER_ENDS)}
-_MAY_FORGET = {
-    "double-grant": Expectation("may-break", PERSISTENCE_DOC, "documented-limit"),
-    "lost-update": Expectation("may-break", LOCK_DOC, "documented-limit"),
-}
 
 SYSTEM = System(
     name="redis-setnx",
@@ -47,30 +42,7 @@ SYSTEM = System(
     source=SETNX_DOC,
     connect=RedisSetnx,
     outcomes={r: o for r, o in COMMAND_OUTCOMES.items() if r != "acquire: granted too late"},
-    expectations={
-        **dict.fromkeys(
-            (
-                "client-pause",
-                "client-gc",
-                "client-kill",
-                "pause",
-                "partition-drop",
-                "partition-stall",
-                "partition-reject",
-                "reset",
-                "reply-lost",
-                "clock-jump",
-                "clock-drift",
-                "clock-strobe",
-            ),
-            _HOLDS,
-        ),
-        "kill": _MAY_FORGET,
-        "restart": _MAY_FORGET,
-        "rolling-restart": _MAY_FORGET,
-        "power-loss": _MAY_FORGET,
-        "wipe": WIPED,
-    },
+    expectations=no_lease(_NEVER_ENDS),
     limited=False,
     parameters=PARAMETERS,
 )
