@@ -192,48 +192,49 @@ def _write(it: Broken) -> Path:
     with contextlib.suppress(BadInput):  # more than a few operations: the whole one stands beside
         small = track.excerpt(whole, it.verdict)
         write_jsonl(small, target / "history.jsonl")
-    script = _script(it, target)
+    record = _on_record(it)
+    if record.script is not None:
+        for name in (record.script.script, track.SHARED):
+            shutil.copy(track.FOLDER / name, target / name)
     if it.library is not None:
         libraries.copy(it.library, target)
-    text = "\n\n".join(part for part in _report(it, whole, small, script) if part)
+    text = "\n\n".join(part for part in _report(it, whole, small, record) if part)
     write_atomically(target / "report.md", text + "\n")
     return target
 
 
-def _pages(it: Broken) -> list[track.Page]:
-    """The pages of the track record on this lock and verdict."""
+@dataclass(frozen=True)
+class OnRecord:
+    """The pages of the track record on a lock and verdict: those that show what was found here, and
+    those that show another thing."""
+
+    same: tuple[track.Page, ...]
+    others: tuple[track.Page, ...]
+
+    @property
+    def script(self) -> track.Page | None:
+        """The page with the program that shows the same, if there is one."""
+        with_program = (page for page in self.same if page.script and page.script in page.command)
+        return next(with_program, None)
+
+
+def _on_record(it: Broken) -> OnRecord:
     lock = str(it.case["lock"]).partition(":")[0]
-    return [page for page in track.pages() if lock in page.locks and it.verdict in page.verdicts]
+    pages = [p for p in track.pages() if lock in p.locks and it.verdict in p.verdicts]
+    same = tuple(p for p in pages if p.explains(lock, it.fault) or p.fault == NONE)
+    return OnRecord(same, tuple(page for page in pages if page not in same))
 
 
-def _same(it: Broken) -> list[track.Page]:
-    """Those of them that show what was found here: under this fault, or where it takes none."""
-    lock = str(it.case["lock"]).partition(":")[0]
-    return [page for page in _pages(it) if page.explains(lock, it.fault) or page.fault == NONE]
-
-
-def _script(it: Broken, target: Path) -> track.Page | None:
-    """The page with the program that shows the same, if there is one; copied beside."""
-    for page in _same(it):
-        if page.script and page.script in page.command:
-            for name in (page.script, track.SHARED):
-                shutil.copy(track.FOLDER / name, target / name)
-            return page
-    return None
-
-
-def _report(
-    it: Broken, whole: History, small: History | None, script: track.Page | None
-) -> Iterator[str]:
+def _report(it: Broken, whole: History, small: History | None, record: OnRecord) -> Iterator[str]:
     judged = check(whole, only=(it.verdict,)).verdicts[it.verdict]
     yield f"# {escape_markdown(it.title)}"
     yield from _summary(it, judged.reason)
     yield "## Without Lockbench"
-    yield from _without(it, script)
+    yield from _without(record)
     yield "## What was promised"
-    yield from _promise(it)
+    yield from _promise(it, record)
     yield "## Timeline"
-    yield from _shown(it, whole, small, script)
+    yield from _shown(it, whole, small, record.script)
     if small is not None:
         judged = check(small, only=(it.verdict,)).verdicts[it.verdict]
     yield "What the checker says:"
@@ -270,7 +271,8 @@ def _meaning(verdict: str) -> str:
     return f"**{verdict}**: the lock {DID[verdict]}. " if verdict in DID else ""
 
 
-def _without(it: Broken, script: track.Page | None) -> Iterator[str]:
+def _without(record: OnRecord) -> Iterator[str]:
+    script = record.script
     if script is not None:
         yield code(script.command.replace(f"docs/{track.FOLDER.name}/", ""))
         yield (
@@ -279,20 +281,17 @@ def _without(it: Broken, script: track.Page | None) -> Iterator[str]:
         )
         return
     yield NO_SCRIPT
-    same = _same(it)
-    for page in same:
+    for page in record.same:
         yield (
             f"The track record has it, seen {page.shown} of {page.runs} times with "
             f"{escape_markdown(page.versions)} (`docs/track/{page.id}.md`), by"
         )
         yield code(page.command)
-    for page in _pages(it):
-        if page not in same:
-            yield (
-                f"Another thing breaks this promise of the lock, under "
-                f"{escape_markdown(page.fault)}: {escape_markdown(page.title)} "
-                f"(`docs/track/{page.id}.md`)."
-            )
+    for page in record.others:
+        yield (
+            f"Another thing breaks this promise of the lock, under {escape_markdown(page.fault)}: "
+            f"{escape_markdown(page.title)} (`docs/track/{page.id}.md`)."
+        )
 
 
 def _declared(it: Broken) -> System | None:
@@ -325,7 +324,7 @@ def _expected(it: Broken) -> str:
     return f"{said} {KINDS.get(expected.kind or '', '')}".strip()
 
 
-def _promise(it: Broken) -> Iterator[str]:
+def _promise(it: Broken, record: OnRecord) -> Iterator[str]:
     """Who says what of this lock, quoted with its address."""
     system = _declared(it)
     if system is None:
@@ -335,7 +334,7 @@ def _promise(it: Broken) -> Iterator[str]:
         )
         return
     yield quote(system.source)
-    for page in _same(it):
+    for page in record.same:
         yield f"The track record (`docs/track/{page.id}.md`) quotes:"
         yield quote(page.source)
     verdict = _counted_with(it, system)

@@ -149,6 +149,24 @@ def test_nothing_ends_a_block_of_code_but_its_end() -> None:
     assert bugreport.marked("a*b ``Until_()`` <c>") == "a\\*b `Until_()` &lt;c&gt;"
 
 
+def page_of(name: str) -> track.Page:
+    """A page with a program, on etcd's double grants under a pause."""
+    return track.Page(
+        id=name,
+        title="t",
+        locks=("etcd",),
+        fault="pause",
+        kind="defect",
+        versions="etcd 0",
+        histories={f"{name}.jsonl": "double-grant"},
+        shown=5,
+        runs=6,
+        command=f"uv run docs/track/{name}.py HOST:PORT",
+        source="s",
+        script=f"{name}.py",
+    )
+
+
 def test_the_program_of_the_track_record_goes_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,20 +174,7 @@ def test_the_program_of_the_track_record_goes_along(
     folder.mkdir()
     (folder / "etcd.py").write_text("proxy = Proxy(server)\n")
     (folder / track.SHARED).write_text("pass\n")
-    page = track.Page(
-        id="etcd",
-        title="t",
-        locks=("etcd",),
-        fault="pause",
-        kind="defect",
-        versions="etcd 0",
-        histories={"etcd.jsonl": "double-grant"},
-        shown=5,
-        runs=6,
-        command="uv run docs/track/etcd.py HOST:PORT",
-        source="https://etcd.example: it stays locked until release",
-        script="etcd.py",
-    )
+    page = replace(page_of("etcd"), source="https://etcd.example: it stays locked until release")
     monkeypatch.setattr(track, "FOLDER", folder)
     monkeypatch.setattr(track, "pages", lambda: [page])
     run = make_run(tmp_path / "runs", double=True)
@@ -192,20 +197,7 @@ def test_the_program_of_the_track_record_goes_along(
 def test_another_defect_of_the_lock_is_no_proof_of_this_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = track.Page(
-        id="etcd",
-        title="late replies",
-        locks=("etcd",),
-        fault="replies-delayed",
-        kind="defect",
-        versions="etcd 0",
-        histories={"etcd.jsonl": "double-grant"},
-        shown=5,
-        runs=6,
-        command="uv run docs/track/etcd.py HOST:PORT",
-        source="s",
-        script="etcd.py",
-    )
+    page = replace(page_of("etcd"), title="late replies", fault="replies-delayed")
     monkeypatch.setattr(track, "pages", lambda: [page])
     run = make_run(tmp_path, double=True)
     made = {path.name: path for path in bugreport.bugreport(run.path)}
@@ -222,19 +214,7 @@ def test_another_defect_of_the_lock_is_no_proof_of_this_one(
 def test_a_page_without_a_program_is_referred_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = track.Page(
-        id="made",
-        title="t",
-        locks=("etcd",),
-        fault="pause",
-        kind="defect",
-        versions="etcd 0",
-        histories={"made.jsonl": "double-grant"},
-        shown=2,
-        runs=3,
-        command="lockbench run --lock etcd",
-        source="s",
-    )
+    page = replace(page_of("made"), shown=2, runs=3, command="lockbench run --lock etcd", script="")
     monkeypatch.setattr(track, "pages", lambda: [page])
     text = reports(make_run(tmp_path, double=True))["double-grant"]
     assert "There is no program for this one yet" in text
