@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from bench.errors import BadInput
 from bench.locked import DeadHolder, dead_holder
-from bench.plan import LINK_IMAGE, MUTEX
+from bench.plan import MUTEX, images_of
 from bench.track import excerpt, lines
 from clusters.registry import topologies
 from locks.base import NAMED_VERDICTS
@@ -122,8 +122,8 @@ def _run(path: Path) -> Stored:
         of_one_side([run])
     except (NotARun, Edited) as error:
         raise BadInput(str(error)) from error
-    ours = {name for each in topologies().values() for name in each.images} | {LINK_IMAGE}
-    if foreign := set(run.versions.get("images", {})) - ours:
+    ours = images_of(topologies().values())
+    if foreign := set(run.versions.get("images", {})).difference(ours):
         raise BadInput(f"{path} was made with other images: {', '.join(sorted(foreign))}")
     return run
 

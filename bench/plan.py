@@ -248,14 +248,16 @@ def topology_of(case: Case) -> Topology:
     return topologies()[case.topology]
 
 
-def images_of(cases: Iterable[Case]) -> list[str]:
+def images_of(used: Iterable[Topology]) -> list[str]:
     """Every server image that they run, the links' too, by name."""
-    return sorted({LINK_IMAGE, *(name for case in cases for name in topology_of(case).images)})
+    return sorted({LINK_IMAGE, *(name for topology in used for name in topology.images)})
 
 
 def ours_of(cases: Iterable[Case]) -> list[str]:
-    """Those of them that are built here: without what was given with ``--image``."""
-    return sorted({name for c in cases for name in images_of([c]) if name not in dict(c.images)})
+    """The images of cases that are built here: without what was given with ``--image``."""
+    return sorted(
+        {n for c in cases for n in images_of([topology_of(c)]) if n not in dict(c.images)}
+    )
 
 
 def check(case: Case) -> None:

@@ -106,7 +106,7 @@ def check_image_is_used(side: Side, cases: Sequence[Case]) -> None:
     """Raises BadInput for an image that no case of this side would run."""
     if side.image is None:
         return
-    used = plan.images_of(cases)
+    used = plan.images_of(map(plan.topology_of, cases))
     if side.image[0] not in used:
         raise BadInput(
             f"{side.ref}: none of these cases runs the image {side.image[0]}; they run "

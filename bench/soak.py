@@ -228,10 +228,7 @@ def main(
     names = topology.split(",") if topology else [t for t in known if t in used]
     interruption.arm()
     reap()
-    images.ensure(
-        sorted({image for n in names for image in known[n].images} | {plan.LINK_IMAGE}),
-        say=console.print,
-    )
+    images.ensure(plan.images_of(known[n] for n in names), say=console.print)
     began = time.monotonic()
     tally = soak(count, seed, names, console)
     minutes = (time.monotonic() - began) / 60
