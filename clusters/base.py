@@ -137,6 +137,9 @@ class Pausable(Protocol):
     def unpause(self, nodes: Iterable[int]) -> None:
         """Thaws servers; no error for one that is not frozen."""
 
+    def frozen(self, node: int) -> bool:
+        """Whether the engine says that this server is frozen."""
+
 
 @runtime_checkable
 class Killable(Protocol):

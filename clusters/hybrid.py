@@ -103,6 +103,10 @@ class HybridCluster(Cluster):
         for cluster, numbers in self._parts(nodes):
             cluster.unpause(numbers)
 
+    def frozen(self, node: int) -> bool:
+        cluster, number = self._of(node)
+        return cluster.frozen(number)
+
     def kill(self, nodes: Iterable[int]) -> None:
         for cluster, numbers in self._parts(nodes):
             cluster.kill(numbers)

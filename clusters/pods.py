@@ -138,6 +138,11 @@ class PodCluster(Pods, Cluster):
         self._each(chosen, lambda node: self._engine.unpause(self._server(node)))
         self._paused.difference_update(chosen)
 
+    def frozen(self, node: int) -> bool:
+        """Say what the engine says."""
+        state = self._engine.state(self._server(node))
+        return state is not None and state.paused
+
     def kill(self, nodes: Iterable[int]) -> None:
         """SIGKILL; returns when the processes are gone. Frozen ones are thawed for it."""
         chosen = list(nodes)

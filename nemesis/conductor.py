@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from history import op
@@ -98,7 +99,10 @@ def _play(
             finally:
                 arena.begun_ns = time.monotonic_ns()
             # Beside the waiting, so that a short fault is not lengthened by its probe.
-            proof = prover.submit(_asked, lambda: fault.took_effect(arena), PROOF_S, stop)
+            # Not asked again when the heal is due: what is slow or silent then has other causes.
+            on_s = (arena.heal_due_ns - time.monotonic_ns()) / 1e9
+            took_effect = partial(fault.took_effect, arena)
+            proof = prover.submit(_asked, took_effect, min(PROOF_S, on_s), stop)
             _last(fault, arena, stop)
         except Exception as error:  # noqa: BLE001 - whatever went wrong, heal and say so
             failure = f"{fault.name} could not be injected: {error}"
@@ -181,8 +185,9 @@ def _recover(fault: Fault, arena: Arena) -> str | None:
 def _asked(
     condition: Callable[[], bool], limit_s: float, stop: threading.Event
 ) -> tuple[bool, str]:
-    """Polls; whether the condition came true, and the last error of asking. An error is no answer:
-    another fault may be on that keeps the servers from giving one."""
+    """Polls; whether the condition came true, and the last error of asking. It is asked once at
+    least, and not again after the limit. An error is no answer: another fault may be on that keeps
+    the servers from giving one."""
     end = time.monotonic() + limit_s
     while True:
         said = ""
@@ -191,7 +196,7 @@ def _asked(
                 return True, ""
         except Exception as error:  # noqa: BLE001 - as above
             said = str(error) or type(error).__name__
-        if time.monotonic() > end or stop.is_set():
+        if time.monotonic() + POLL_S > end or stop.is_set():
             return False, said
         time.sleep(POLL_S)
 

@@ -17,23 +17,22 @@ connection. ``shape`` says who no longer hears whom:
 For independent nodes ``minority`` and ``majority`` are cut from every client. ``way`` cuts only
 what the struck side sends (``out``) or only what is sent to it (``in``).
 
-Proof: a write that the struck node must not complete, sent from the side that it was cut from.
-Where it completes writes all the same (in ``bridge`` and ``ring`` every server still reaches a
-majority; a primary with asynchronous replicas asks nobody), and for a cut that is over before a
-write could fail, the proxies' own word that every link is cut.
+Proof: the proxies' word that every link is cut, and a write that the struck node must not complete,
+sent from the side that it was cut from. The proxies' word alone where it completes writes all the
+same (in ``bridge`` and ``ring`` every server still reaches a majority; a primary with asynchronous
+replicas asks nobody), and for a cut that is over before a write could fail.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from time import monotonic_ns
 from typing import ClassVar, Final
 
 from clusters.base import HARNESS, Cluster, Cut, Cuttable, Edge, Led, Replicated
 from nemesis import shapes
 from nemesis.base import LINKS, Arena, Asked, Fault, NemesisError, Parameter
 from nemesis.links import all_broken, cuttable_of, joined
-from nemesis.probes import PROBE_S, note_usual, serving, silent
+from nemesis.probes import PROBE_S, serving, silent
 from nemesis.targets import (
     DECISIVE,
     eligible,
@@ -91,7 +90,6 @@ class Partition(Fault):
     def aim(self, arena: Arena) -> None:
         _, arena.targets = _cut_pairs(arena)
         note_due(arena)
-        note_usual(arena, arena.targets, _probe_group(arena))
         if arena.word("shape") in (*EVERYBODY_SERVES, shapes.MINORITY, *shapes.OF_CLIENTS):
             arena.facts["leader_due"] = False
 
@@ -110,15 +108,10 @@ class Partition(Fault):
         cuttable.cut_one_way(edges, self.how)
 
     def took_effect(self, arena: Arena) -> bool:
-        if _goes_on_serving(arena):
-            return _all_cut(arena)
-        # A cut that is over before a write could fail.
-        short = arena.injection.duration_s <= PROBE_S
-        if (
-            short
-            and all_broken(arena, arena.facts["links_cut"])
-            and monotonic_ns() < arena.heal_due_ns
-        ):
+        if not all_broken(arena, arena.facts["links_cut"]):
+            return False
+        over_too_soon = arena.injection.duration_s <= PROBE_S
+        if _goes_on_serving(arena) or over_too_soon:
             return True
         return silent(arena, arena.targets, _probe_group(arena))
 
@@ -180,10 +173,6 @@ def _struck(arena: Arena) -> frozenset[int]:
     if arena.word("shape") in shapes.OF_CLIENTS:
         return frozenset(a for a, _ in _ends(arena) if a < 0)
     return frozenset(arena.targets)
-
-
-def _all_cut(arena: Arena) -> bool:
-    return all_broken(arena, arena.facts["links_cut"])
 
 
 def _goes_on_serving(arena: Arena) -> bool:

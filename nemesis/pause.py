@@ -1,8 +1,8 @@
 """``pause``: servers are frozen (cgroup freezer), as a stalled host would be.
 
 Their sockets stay open, the kernel goes on to acknowledge bytes, their clocks and TTLs run. Applies
-to every cluster whose servers can be paused. Verified by a write that the frozen node must not
-answer; healed by unpausing.
+to every cluster whose servers can be paused. Verified by the engine's word, and by a write that the
+frozen node must not answer; healed by unpausing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Pause(Fault):
         _pausable(arena).pause(arena.targets)
 
     def took_effect(self, arena: Arena) -> bool:
-        return silent(arena, arena.targets)
+        pausable = _pausable(arena)
+        return all(map(pausable.frozen, arena.targets)) and silent(arena, arena.targets)
 
     def heal(self, arena: Arena) -> None:
         try:

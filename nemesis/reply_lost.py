@@ -5,8 +5,9 @@ lives, or try again and find themselves locked out. Only the replies to the vict
 are dropped, so its request is served. ``of`` says which request: it stands before that request when
 the link is cut, and makes it then.
 
-Verified by a write over the victim's link, whose answer must not come. Exposed only if the victim's
-request ended unknown or refused during the fault and its effect was seen (``checker.exposure``).
+Verified by the proxies' word that its links are cut, and by a write over one of them, whose answer
+must not come. Exposed only if the victim's request ended unknown or refused during the fault and
+its effect was seen (``checker.exposure``).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import ClassVar
 
 from clusters.base import Cluster, Cuttable, Edge
 from nemesis.base import LINKS, VICTIM, Arena, Asked, Fault, Parameter
-from nemesis.links import cuttable_of
+from nemesis.links import all_broken, cuttable_of
 from nemesis.probes import serving, silent
 from nemesis.staging import about_to_ask, fresh_hold
 from nemesis.targets import DECISIVE, headed, resolve
@@ -58,6 +59,7 @@ class ReplyLost(Fault):
     def begin(self, arena: Arena) -> None:
         group = self._group(arena)
         replies = [Edge(node, -group) for node in arena.cluster.nodes]
+        arena.facts["links_cut"] = len(replies)
         cuttable_of(arena).cut_one_way(replies, "drop")
         if arena.word("of") == ACQUIRE:
             arena.clients.go_on()
@@ -67,7 +69,8 @@ class ReplyLost(Fault):
             arena.clients.let_go()
 
     def took_effect(self, arena: Arena) -> bool:
-        return silent(arena, arena.targets, self._group(arena))
+        cut = all_broken(arena, arena.facts["links_cut"])
+        return cut and silent(arena, arena.targets, self._group(arena))
 
     def heal(self, arena: Arena) -> None:
         cuttable_of(arena).heal()

@@ -1,8 +1,9 @@
 """What the faults share that make links slow: which links, the proof by a stopwatch, the heal.
 
-Proof: the same write as before, sent over a link that was made slow, takes longer by what the shape
-must cost at least; both times are recorded. Of links between servers that no write waits for it is
-the proxies' own word. Healed to the base state of the links, not to zero.
+Proof: the proxies say that the links are not in their base state, and the same write as before,
+sent over one of them, takes longer by what the shape must cost at least; both times are recorded.
+Neither is enough: a write may be slow because the machine is. Of links between servers that no
+write waits for it is the proxies' word alone. Healed to the base state of the links, not to zero.
 """
 
 from __future__ import annotations
@@ -56,9 +57,10 @@ class Slow(Fault):
         links.shapable_of(arena).shape(edges, self.shape(arena))
 
     def took_effect(self, arena: Arena) -> bool:
+        if not links.all_broken(arena, arena.facts["links_slowed"]):
+            return False
         if arena.word("on") == links.SERVERS and not isinstance(arena.cluster, Led):
-            # Writes wait for nobody else there; what is left is the proxies' own word.
-            return links.all_broken(arena, arena.facts["links_slowed"])
+            return True  # Writes wait for nobody else there.
         before = arena.facts["took_s_before"]
         assert isinstance(before, float)
         took = arena.facts["took_s_during"] = _fastest_s(arena)

@@ -105,6 +105,20 @@ def test_a_fault_without_effect_is_not_proven() -> None:
     assert result.fault.facts["proven"] is False
 
 
+class Late(Script):
+    """A fault whose probe fails only when everything is healed, as on a machine that stutters."""
+
+    def took_effect(self, arena: Arena) -> bool:
+        return time.monotonic_ns() > arena.heal_due_ns
+
+
+def test_what_is_seen_after_the_heal_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conductor, "PROOF_S", 1.0)
+    result = played(Late())
+    assert result.fault is not None
+    assert result.fault.facts["proven"] is False
+
+
 @pytest.mark.parametrize("step", ["aim", "begin"])
 def test_it_heals_when_injecting_fails(step: str) -> None:
     script, clients = Script(breaks_at=step), FakeClients()
