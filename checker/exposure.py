@@ -376,24 +376,75 @@ def _effect_seen(case: Case, row: int, f: F) -> str | None:
     asking = rows_of(history, F.ACQUIRE)
     asking = asking[(history.key[asking] == history.key[row]) & (asking != row)]
     refused = _between(case, asking, asked_ns, asked_ns + KEPT_NS)
-    gap_ns = int(after[0]) - asked_ns if len(after) else FOREVER
-    if len(refused) > 0 and gap_ns > KEPT_NS:
-        return f"{many(len(refused), 'attempt')} of others found the key taken meanwhile"
-    return None
+    kept_until = int(after[0]) if len(after) else FOREVER
+    if len(refused) == 0 or kept_until - asked_ns <= KEPT_NS:
+        return None
+    if not _others_answered(case, row, asked_ns + KEPT_NS // 2, kept_until - KEPT_NS // 2):
+        return None
+    return f"{many(len(refused), 'attempt')} of others found the key taken meanwhile"
+
+
+def _others_answered(case: Case, row: int, begin: int, end: int) -> bool:
+    """Whether the servers granted other keys, or refused this one, between two times: while they
+    stall nobody is granted anything."""
+    history = case.history
+    answered = rows_of(history, F.ACQUIRE, Type.OK, Type.FAIL)
+    held = [i for i, error in enumerate(history.errors) if error.endswith("held")]
+    granted = (history.type[answered] == Type.OK) & (history.key[answered] != history.key[row])
+    refused = np.isin(history.error[answered], held) & (history.type[answered] == Type.FAIL)
+    done = history.complete_ns[answered[granted | refused]]
+    return bool(np.any((done >= begin) & (done <= end)))
+
+
+# A request that was asked in a cut and takes so many times as long as usual was held back, although
+# it is answered before the heal: others were elected, or the client asked once more.
+HELD_BACK: Final = 10
 
 
 def _held_back(case: Case, fault: Fault) -> Answer:
-    """Something was sent during the cut whose answer came after the heal, or never."""
+    """The cut kept requests of a lock from their answers: it was on when they should have been
+    answered, and they were answered after it, or never, or far later than usual. Who waits for
+    another to release is kept by that other, and what is asked just before the heal by nobody."""
     history = case.history
-    begin = fault.begin_ns[1]
-    end = FOREVER if fault.heal_ns is None else fault.heal_ns[0]
-    asked = (history.invoke_ns >= begin) & (history.invoke_ns <= end)
-    late = asked & ((history.complete_ns == NULL) | (history.complete_ns >= end))
-    count = int(np.count_nonzero(late))
-    return (
-        count > 0,
-        f"{many(count, 'request')} sent during the cut and not answered before its end",
-    )
+    begin, end = fault.begin_ns[1], FOREVER if fault.heal_ns is None else fault.heal_ns[0]
+    count = 0
+    for f in (F.ACQUIRE, F.RELEASE, F.EXTEND):
+        answered = rows_of(history, f, Type.OK)
+        answered = answered[history.complete_ns[answered] < fault.begin_ns[0]]
+        answered = answered[~_taken(case, answered, FOREVER)]
+        if len(answered) == 0:
+            continue
+        took = history.complete_ns[answered] - history.invoke_ns[answered]
+        usual = int(np.quantile(took, 0.95))
+        rows = _between(case, rows_of(history, f), begin, end)
+        rows = rows[~_taken(case, rows, end)]
+        asked, done = history.invoke_ns[rows], history.complete_ns[rows]
+        over = (asked <= end - usual) & ((done == NULL) | (done >= end))
+        count += int(np.count_nonzero(over | (done - asked > HELD_BACK * usual)))
+    if count == 0 and fault.facts.get("held_back_due") is False:
+        return True, "no request had to cross the cut"
+    return count > 0, f"{many(count, 'request')} of locks kept from an answer by the cut"
+
+
+def _taken(case: Case, rows: Rows, until: int) -> Bools:
+    """Which of these acquires asked for a key that somebody else held at some time before they were
+    answered, or before ``until``. False for other operations."""
+    history, held = case.history, case.promises
+    found = np.zeros(len(rows), np.bool_)
+    if len(rows) == 0 or history.f[rows[0]] != F.ACQUIRE:
+        return found
+    done = history.complete_ns[rows]
+    ends = np.minimum(np.where(done == NULL, FOREVER, done), until)
+    starts = np.full(len(history), FOREVER)
+    starts[held.row] = held.start
+    mine = starts[rows] <= ends
+    for key in np.unique(history.key[rows]):
+        of = history.key[rows] == key
+        there = held.key == key
+        begun = np.searchsorted(np.sort(held.start[there]), ends[of], "right")
+        over = np.searchsorted(np.sort(held.end[there]), history.invoke_ns[rows[of]], "right")
+        found[of] = begun - over > mine[of]
+    return found
 
 
 def _clock_beyond_lease(case: Case, fault: Fault) -> Answer:
@@ -430,6 +481,13 @@ def _promoted(_case: Case, fault: Fault) -> Answer:
     before, during = fault.facts.get("primary_before"), fault.facts.get("primary_during")
     met = before is not None and during is not None and before != during
     return met, f"primary before {before}, during {during}"
+
+
+def _all_restarted(_case: Case, fault: Fault) -> Answer:
+    nodes = [fault.facts.get("restarted"), fault.facts.get("killed")]
+    counts = [len(some) if isinstance(some, list) else 0 for some in nodes]
+    met = fault.facts.get("all_restarted") is True
+    return met, f"{counts[0]} of {many(counts[1], 'killed server')} served again before the next"
 
 
 def _proven(_case: Case, fault: Fault) -> Answer:
@@ -509,4 +567,5 @@ RULES: Final[Mapping[str, Callable[[Case, Fault], Answer]]] = {
     "clock-beyond-lease": _clock_beyond_lease,
     "unsynced-lost": _unsynced_lost,
     "promoted": _promoted,
+    "all-restarted": _all_restarted,
 }

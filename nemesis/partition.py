@@ -26,13 +26,14 @@ replicas asks nobody), and for a cut that is over before a write could fail.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import ClassVar, Final
 
 from clusters.base import HARNESS, Cluster, Cut, Cuttable, Edge, Led, Replicated
 from nemesis import shapes
 from nemesis.base import LINKS, Arena, Asked, Fault, NemesisError, Parameter
 from nemesis.links import all_broken, cuttable_of, joined
-from nemesis.probes import PROBE_S, serving, silent
+from nemesis.probes import PROBE_S, serving, silent_while
 from nemesis.targets import (
     DECISIVE,
     eligible,
@@ -92,6 +93,8 @@ class Partition(Fault):
         note_due(arena)
         if arena.word("shape") in (*EVERYBODY_SERVES, shapes.MINORITY, *shapes.OF_CLIENTS):
             arena.facts["leader_due"] = False
+        if _goes_on_serving(arena):
+            arena.facts["held_back_due"] = False
 
     def begin(self, arena: Arena) -> None:
         cuttable = cuttable_of(arena)
@@ -108,12 +111,11 @@ class Partition(Fault):
         cuttable.cut_one_way(edges, self.how)
 
     def took_effect(self, arena: Arena) -> bool:
-        if not all_broken(arena, arena.facts["links_cut"]):
-            return False
+        cut = partial(all_broken, arena, arena.facts["links_cut"])
         over_too_soon = arena.injection.duration_s <= PROBE_S
         if _goes_on_serving(arena) or over_too_soon:
-            return True
-        return silent(arena, arena.targets, _probe_group(arena))
+            return cut()
+        return silent_while(cut, arena, arena.targets, _probe_group(arena))
 
     def heal(self, arena: Arena) -> None:
         try:
@@ -179,8 +181,13 @@ def _goes_on_serving(arena: Arena) -> bool:
     """Whether the struck nodes complete writes all the same: they still reach a majority, or they
     never asked for one, as a primary whose replicas follow in their own time."""
     between_servers = _probe_group(arena) == HARNESS
-    alone = isinstance(arena.cluster, Replicated) and not isinstance(arena.cluster, Led)
-    return arena.word("shape") in EVERYBODY_SERVES or (between_servers and alone)
+    alone = between_servers and serves_alone(arena.cluster)
+    return arena.word("shape") in EVERYBODY_SERVES or alone
+
+
+def serves_alone(cluster: Cluster) -> bool:
+    """Whether its primary answers without asking its replicas."""
+    return isinstance(cluster, Replicated) and not isinstance(cluster, Led)
 
 
 def _ends(arena: Arena) -> Iterable[tuple[int, int]]:

@@ -7,8 +7,11 @@ do. The victim holds the lock as it begins, between its read and its write.
 
 from __future__ import annotations
 
+from clusters.base import Cluster
 from nemesis.base import Asked
+from nemesis.partition import serves_alone
 from nemesis.partition_stall import PartitionStall
+from nemesis.shapes import OF_CLIENTS
 
 SECONDS = 0.047
 
@@ -18,6 +21,11 @@ class Partition47ms(PartitionStall):
 
     name = "partition-47ms"
     summary = "cuts links for 47 ms in the middle of a hold; what is sent arrives late"
+
+    def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
+        if serves_alone(cluster) and asked["shape"] not in OF_CLIENTS:
+            return "its primary answers without the others, so no request would be held back"
+        return super().unfit(cluster, asked)
 
     def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
         return SECONDS

@@ -1,7 +1,8 @@
 """``rolling-restart``: every server in turn is killed and started again, as an upgrade does it.
 
 The next one follows when the last one serves again. Verified for each by its answers: silent after
-the kill, serving after the restart. Healed by starting whatever is down.
+the kill, serving after the restart. Exposed only if each was restarted so before the fault's end.
+Healed by starting whatever is down.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class RollingRestart(Fault):
 
     name = "rolling-restart"
     summary = "every server in turn is killed and started again"
-    rules = ("proven", "grants-around", "attempts-during")
+    rules = ("proven", "all-restarted", "grants-around", "attempts-during")
     touches = frozenset({SERVERS})
     period_s: ClassVar = 0.5
 
@@ -34,37 +35,40 @@ class RollingRestart(Fault):
 
     def aim(self, arena: Arena) -> None:
         arena.targets = tuple(arena.cluster.nodes)
-        arena.facts |= {"leader_due": False, "restarted": [], "was_silent": True}
+        arena.facts |= {"leader_due": False, "killed": [], "restarted": []}
 
     def begin(self, arena: Arena) -> None:
         self.tick(arena)
 
     def tick(self, arena: Arena) -> None:
-        done = arena.facts["restarted"]
-        assert isinstance(done, list)
-        left = [node for node in arena.targets if node not in done]
+        killed, restarted = _nodes(arena, "killed"), _nodes(arena, "restarted")
+        left = [node for node in arena.targets if node not in killed]
         if not left:
             return
         node = left[0]
+        killed.append(node)
         killable(arena).kill([node])
-        if arena.cluster.serves(node, PROBE_S):
-            arena.facts["was_silent"] = False
+        was_silent = not arena.cluster.serves(node, PROBE_S)
         killable(arena).restart([node])
-        done.append(node)
-        until(lambda: arena.cluster.serves(node, PROBE_S), BACK_S)
+        if until(lambda: arena.cluster.serves(node, PROBE_S), BACK_S) and was_silent:
+            restarted.append(node)
 
     def took_effect(self, arena: Arena) -> bool:
-        return bool(arena.facts["restarted"]) and arena.facts["was_silent"] is True
+        return bool(arena.facts["restarted"])
 
     def heal(self, arena: Arena) -> None:
         if isinstance(arena.cluster, Killable):
             arena.cluster.restart(arena.targets)
 
     def recovered(self, arena: Arena) -> bool:
-        done = arena.facts["restarted"]
-        assert isinstance(done, list)
-        arena.facts["all_restarted"] = len(done) == len(arena.targets)
+        arena.facts["all_restarted"] = len(_nodes(arena, "restarted")) == len(arena.targets)
         return serving(arena, arena.targets)
+
+
+def _nodes(arena: Arena, fact: str) -> list[int]:
+    nodes = arena.facts[fact]
+    assert isinstance(nodes, list)
+    return nodes
 
 
 FAULT = RollingRestart()
