@@ -74,7 +74,8 @@ def test_an_open_load_shows_an_outage_that_a_closed_one_hides(tmp_path: Path) ->
     load = health["load"]
     assert isinstance(load, dict)
     assert load["due"] > 1000
-    assert load["begun"] >= 0.98 * load["due"], "what was delayed was caught up with"
+    # Without the fifth that arrived in the outage it would be 0.8.
+    assert load["begun"] >= 0.9 * load["due"], "what was delayed was caught up with"
 
 
 def test_a_rate_that_cannot_be_served_is_said(tmp_path: Path) -> None:

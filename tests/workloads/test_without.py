@@ -27,8 +27,14 @@ PACE = Pace(aimed_hold_s=0.05)
 
 
 def play_way(folder: Path, workload: str, way: str) -> Played:
-    nobody = (str(folder), 0)  # where the way keeps its file
-    return play(folder, workload, lock=f"{unsafe.__file__}:{way}", address=nobody, pace=PACE)
+    return play(
+        folder,
+        workload,
+        lock=f"{unsafe.__file__}:{way}",
+        address=(str(folder), 0),  # where the way keeps its file
+        contended_s=4 if way == "CAREFUL" else 1.2,  # rare things are to happen to it
+        pace=PACE,
+    )
 
 
 WRONG = {
@@ -45,7 +51,7 @@ RIGHT = {
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Played]:
     """``workload way`` → its load."""
-    asked = [*WRONG, *((workload, "CAREFUL") for workload in RIGHT)]
+    asked = [*((workload, "CAREFUL") for workload in RIGHT), *WRONG]
     return all_played(
         tmp_path_factory.mktemp("ways"),
         {f"{w} {way}": partial(play_way, workload=w, way=way) for w, way in asked},
