@@ -18,6 +18,7 @@ from clusters import images, owner, ports, reaper
 from clusters.base import ClusterError, ClusterPlan
 from clusters.docker import Container, ContainerState, Engine, Network
 from clusters.redis import RedisCluster
+from tests.clusters.waiting import soon
 
 DEAD = f"{os.getpid()}:1:{owner.place()}"
 
@@ -108,9 +109,20 @@ def test_a_start_that_fails_leaves_nothing_and_says_why(tmp_path: Path, engine: 
 def test_a_server_that_does_not_come_up_is_quoted(
     tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clusters.pods.START_LIMIT_S", 0.5)
+    cluster = RedisCluster(plan(tmp_path), {"appendonly": "perhaps"})
+    verify = cluster._verify
+
+    def ended() -> bool:
+        state = engine.state(cluster._server(1))
+        return state is not None and not state.running
+
+    def verify_what_has_ended(_: float) -> None:
+        soon(ended)
+        verify(0.0)
+
+    monkeypatch.setattr(cluster, "_verify", verify_what_has_ended)
     with pytest.raises(ClusterError) as caught:
-        RedisCluster(plan(tmp_path), {"appendonly": "perhaps"}).start()
+        cluster.start()
     said = str(caught.value)
     assert said.startswith("no write and read through the link of the harness to redis-1: ")
     assert "argument must be 'yes' or 'no'" in said

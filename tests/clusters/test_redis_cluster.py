@@ -11,10 +11,8 @@ from clusters.base import ClusterError, Led, Promotable
 from clusters.pods import PodCluster
 from clusters.redis_cluster import AIMED_KEY, RedisClusterCluster, Seen, slot_of
 from clusters.resp import ask_once
-from tests.clusters.waiting import LIMIT_S, around, roles, soon
+from tests.clusters.waiting import LIMIT_S, PROBE_S, SURE_S, around, roles, soon
 from workloads import load
-
-PROBE_S = 0.5
 
 
 def test_the_aimed_key_is_the_loads() -> None:
@@ -55,11 +53,11 @@ def test_it_is_up_as_declared(cluster: RedisClusterCluster) -> None:
     primary, replica = roles(cluster)
     assert primary in {1, 2, 3}
     assert replica == primary + 3
-    assert all(cluster.serves(node, PROBE_S) for node in cluster.nodes)
+    assert all(cluster.serves(node, SURE_S) for node in cluster.nodes)
     for node in cluster.nodes:
-        said = ask_once(cluster.address(1, node), PROBE_S, "CONFIG", "GET", redis_cluster.TIMEOUT)
+        said = ask_once(cluster.address(1, node), SURE_S, "CONFIG", "GET", redis_cluster.TIMEOUT)
         assert said == [redis_cluster.TIMEOUT, redis_cluster.SETTINGS[redis_cluster.TIMEOUT]]
-    key = ask_once(cluster.address(1, 1), PROBE_S, "CLUSTER", "KEYSLOT", AIMED_KEY)
+    key = ask_once(cluster.address(1, 1), SURE_S, "CLUSTER", "KEYSLOT", AIMED_KEY)
     assert key == slot_of(AIMED_KEY)
 
 
@@ -85,13 +83,13 @@ def test_what_was_not_replicated_is_lost_by_a_promotion(cluster: RedisClusterClu
     ends = {old, new}
     cluster.cut([e for e in cluster.edges() if {e.source, e.target} == ends], "drop")
     try:
-        ask_once(cluster.address(1, old), PROBE_S, "SET", AIMED_KEY, "1")
+        ask_once(cluster.address(1, old), SURE_S, "SET", AIMED_KEY, "1")
         cluster.kill([old])
         cluster.promote(new, LIMIT_S)
         assert cluster.primary() == new
         at = cluster.address(1, new)
         soon(lambda: cluster.serves(new, PROBE_S))
-        assert ask_once(at, PROBE_S, "GET", AIMED_KEY) is None
+        assert ask_once(at, SURE_S, "GET", AIMED_KEY) is None
     finally:
         cluster.heal()
         cluster.restart([old])

@@ -10,11 +10,9 @@ from clusters.base import ClusterError, Edge, Led, Promotable, Wipeable
 from clusters.pods import PodCluster
 from clusters.resp import ask_once, items
 from clusters.sentinel import SENTINELS, SETTINGS, SentinelCluster
-from tests.clusters.waiting import LIMIT_S, around, roles, soon
+from tests.clusters.waiting import LIMIT_S, PROBE_S, SURE_S, around, roles, soon
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
-
-PROBE_S = 0.5
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +38,9 @@ def test_it_is_up_as_declared(cluster: SentinelCluster) -> None:
         "sentinel-4",
         "sentinel-5",
     ]
-    assert all(cluster.serves(node, PROBE_S) for node in cluster.nodes)
+    assert all(cluster.serves(node, SURE_S) for node in cluster.nodes)
     for node in SENTINELS:
-        said = items(ask_once(cluster.address(1, node), PROBE_S, "SENTINEL", "MASTER", "lockbench"))
+        said = items(ask_once(cluster.address(1, node), SURE_S, "SENTINEL", "MASTER", "lockbench"))
         told = dict(zip(said[::2], said[1::2], strict=True))
         for name in ("down-after-milliseconds", "failover-timeout", "quorum"):
             assert told[name] == SETTINGS[name]
@@ -72,18 +70,18 @@ def test_what_was_not_replicated_is_lost_by_a_promotion(cluster: SentinelCluster
     old, new = roles(cluster)
     cluster.cut(between_data(cluster), "drop")
     try:
-        ask_once(cluster.address(1, old), PROBE_S, "SET", "only-here", "1")
+        ask_once(cluster.address(1, old), SURE_S, "SET", "only-here", "1")
         cluster.kill([old])
         cluster.promote(new, LIMIT_S)
-        cluster.promote(new, PROBE_S)
+        cluster.promote(new, SURE_S)
         assert cluster.primary() == new
-        assert ask_once(cluster.address(1, new), PROBE_S, "GET", "only-here") is None
-        assert cluster.serves(new, PROBE_S)
+        assert ask_once(cluster.address(1, new), SURE_S, "GET", "only-here") is None
+        assert cluster.serves(new, SURE_S)
     finally:
         cluster.heal()
         cluster.restart([old])
     soon(lambda: list(cluster.replicas()) == [old])
-    assert cluster.serves(old, PROBE_S)
+    assert cluster.serves(old, SURE_S)
     cluster.verify()
 
 
@@ -106,8 +104,8 @@ def test_a_primary_that_is_cut_off_takes_writes_beside_the_new_one(
     cluster.cut(around(cluster, old), "drop")
     try:
         cluster.promote(new, LIMIT_S)
-        assert cluster.serves(old, PROBE_S)
-        assert cluster.serves(new, PROBE_S)
+        assert cluster.serves(old, SURE_S)
+        assert cluster.serves(new, SURE_S)
     finally:
         cluster.heal()
     soon(lambda: list(cluster.replicas()) == [old])
@@ -116,14 +114,14 @@ def test_a_primary_that_is_cut_off_takes_writes_beside_the_new_one(
 
 def test_a_wiped_node_comes_back_in_its_role(cluster: SentinelCluster) -> None:
     primary, replica = roles(cluster)
-    ask_once(cluster.address(1, primary), PROBE_S, "SET", "kept", "1")
+    ask_once(cluster.address(1, primary), SURE_S, "SET", "kept", "1")
     for node in (replica, SENTINELS[0]):
         cluster.kill([node])
         cluster.wipe([node])
         cluster.restart([node])
         soon(lambda: roles(cluster) == (primary, replica))
         cluster.verify()
-    assert ask_once(cluster.address(1, replica), PROBE_S, "GET", "kept") == "1"
+    assert ask_once(cluster.address(1, replica), SURE_S, "GET", "kept") == "1"
 
 
 def test_a_sentinel_is_not_promoted(cluster: SentinelCluster) -> None:

@@ -9,6 +9,8 @@ from clusters.pods import PodCluster
 from tests.eventually import eventually
 
 LIMIT_S = 20.0
+PROBE_S = 0.5  # for what is to fail, and what is asked again
+SURE_S = 10.0  # for what has one try and is to succeed
 soon = partial(eventually, limit_s=LIMIT_S)  # an election takes its time
 
 
