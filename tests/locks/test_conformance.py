@@ -153,6 +153,10 @@ LATE_RELEASE = {
 # Curator's ExponentialBackoffRetry(1000, 3) needs some 25 for both.
 RETRIES_S = dict.fromkeys(CURATOR, 40.0)
 
+# A lease that ends in no test, whatever else the machine does. Locks whose grants have no lease of
+# their own are kept alive by their clients.
+LONG_S = 60.0
+
 pytestmark = pytest.mark.docker
 
 
@@ -189,11 +193,13 @@ class Desk:
         self.open.callback(client.kill)
         return client
 
-    def take(self, lock: Lock, wait_s: float = 0.0) -> Acquired:
-        return lock.acquire(self.key, hold_id=new_hold_id(), ttl_s=self.lease_s, wait_s=wait_s)
+    def take(self, lock: Lock, wait_s: float = 0.0, ttl_s: float | None = None) -> Acquired:
+        return lock.acquire(
+            self.key, hold_id=new_hold_id(), ttl_s=ttl_s or self.lease_s, wait_s=wait_s
+        )
 
-    def granted(self, lock: Lock, wait_s: float | None = None) -> Granted:
-        answer = self.take(lock, self.patience_s if wait_s is None else wait_s)
+    def granted(self, lock: Lock, ttl_s: float | None = None) -> Granted:
+        answer = self.take(lock, self.patience_s, ttl_s)
         assert isinstance(answer, Granted), answer
         return answer
 
@@ -245,7 +251,7 @@ def test_a_grant_is_promised_for_about_a_lease(desk: Desk) -> None:
 
 def test_a_try_is_denied_while_held(desk: Desk) -> None:
     holder, other = desk.client(), desk.client()
-    grant = desk.granted(holder)
+    grant = desk.granted(holder, LONG_S)
     answer = desk.take(other)
     assert isinstance(answer, Denied)
     assert answer.reason.startswith("held")
@@ -270,45 +276,46 @@ def test_a_released_hold_is_not_held(desk: Desk) -> None:
 
 def test_keys_do_not_touch_each_other(desk: Desk) -> None:
     lock = desk.client()
+    desk.granted(lock, LONG_S)
+    desk.key = f"{desk.key}/x"
     desk.granted(lock)
-    other = lock.acquire(f"{desk.key}/x", hold_id=new_hold_id(), ttl_s=desk.lease_s, wait_s=1)
-    assert isinstance(other, Granted)
 
 
 def test_a_key_does_not_touch_those_that_begin_with_it(desk: Desk) -> None:
     lock, key = desk.client(), desk.key
     for longer in ("0", "/x"):
         desk.key = key + longer
-        desk.granted(lock)
+        desk.granted(lock, LONG_S)
     desk.key = key
-    desk.granted(lock, wait_s=1)
+    desk.granted(lock)
 
 
 def test_a_waiter_gets_it_after_the_release(desk: Desk) -> None:
     holder, waiter = desk.client(), desk.client()
-    grant = desk.granted(holder)
+    grant = desk.granted(holder, LONG_S)
     waited: list[Acquired] = []
-    thread = threading.Thread(target=lambda: waited.append(desk.take(waiter, desk.patience_s)))
+    thread = threading.Thread(
+        target=lambda: waited.append(desk.take(waiter, LONG_S / 2, LONG_S)), daemon=True
+    )
     thread.start()
     time.sleep(0.3)
     assert not waited
-    released_ns = time.monotonic_ns()
     assert isinstance(holder.release(grant.hold), Released)
-    thread.join(desk.patience_s)
+    thread.join(LONG_S / 4)
+    assert waited, "it must not wait until its last try"
     assert isinstance(waited[0], Granted)
-    assert time.monotonic_ns() - released_ns < 1_000_000_000
 
 
 def test_a_wait_that_ran_out_leaves_nothing_behind(desk: Desk) -> None:
     holder, waiter, third = desk.client(), desk.client(), desk.client()
-    grant = desk.granted(holder)
+    grant = desk.granted(holder, LONG_S)
     began = time.monotonic()
-    answer = desk.take(waiter, 0.3)
+    answer = desk.take(waiter, 0.3, LONG_S)
     assert isinstance(answer, Denied)
     assert answer.reason.startswith("gave-up")
-    assert 0.3 <= time.monotonic() - began < 0.3 + 2 * desk.timeout_s
+    assert 0.3 <= time.monotonic() - began < LONG_S
     assert isinstance(holder.release(grant.hold), Released)
-    desk.granted(third, wait_s=desk.timeout_s)
+    desk.granted(third)
 
 
 def test_fences_grow(desk: Desk) -> None:
@@ -330,11 +337,15 @@ def test_fences_grow(desk: Desk) -> None:
 def test_no_two_promises_overlap_under_contention(desk: Desk) -> None:
     """Each promise from its grant to its release, or to its end if that came first."""
     promises: list[tuple[int, int]] = []
-    until = time.monotonic() + 1.5
+    began = time.monotonic()
+
+    def enough() -> bool:
+        took_s = time.monotonic() - began
+        return took_s > 1.5 and (len(promises) > 20 or took_s > 20)
 
     def work() -> None:
         with closing(desk.client()) as lock:
-            while time.monotonic() < until:
+            while not enough():
                 answer = desk.take(lock, 1)
                 if not isinstance(answer, Granted):
                     continue
@@ -359,7 +370,7 @@ def test_a_frozen_holder_loses_it_after_its_promise_and_not_before(desk: Desk) -
     remote, local = desk.remote(), desk.client()
     desk.granted(local)  # connections are up
     desk.key = f"{desk.key}-2"
-    mine = remote.ask(call="acquire", key=desk.key, wait_s=1)
+    mine = remote.ask(call="acquire", key=desk.key, wait_s=desk.patience_s)
     assert mine["said"] == "Granted"
     remote.freeze()
     if not desk.system.limited:
@@ -385,7 +396,7 @@ def test_a_frozen_holder_loses_it_after_its_promise_and_not_before(desk: Desk) -
 
 def test_a_killed_holders_lock_is_free_after_its_lease(desk: Desk) -> None:
     remote, local = desk.remote(), desk.client()
-    mine = remote.ask(call="acquire", key=desk.key, wait_s=1)
+    mine = remote.ask(call="acquire", key=desk.key, wait_s=desk.patience_s)
     assert mine["said"] == "Granted"
     remote.kill()
     if not desk.system.limited and desk.system.name in LOCKED_FOR_EVER:
@@ -444,7 +455,7 @@ def test_paused_servers_make_a_release_unknown(desk: Desk) -> None:
     lock, other = desk.client(), desk.client()
     desk.granted(other)
     desk.key = f"{desk.key}-2"
-    grant = desk.granted(lock)
+    grant = desk.granted(lock, LEASE_S)  # it must not have ended when it is given back
     cluster.pause(cluster.nodes)
     try:
         began = time.monotonic()
@@ -453,7 +464,7 @@ def test_paused_servers_make_a_release_unknown(desk: Desk) -> None:
         nothing_sent = isinstance(answer, Denied) and answer.reason.startswith("no-effect")
         assert isinstance(answer, Unknown) or nothing_sent, answer
         other.close()
-        limit_s = RETRIES_S.get(desk.system.name, 6 * desk.timeout_s)
+        limit_s = RETRIES_S.get(desk.system.name, 20.0)
         assert time.monotonic() - began < limit_s
     finally:
         cluster.unpause(cluster.nodes)

@@ -133,7 +133,7 @@ class Both:
 
     def client(self, name: str) -> Lock:
         lock = registry.find(name).connect(
-            self.running.nodes, timeout_s=1, ttl_s=LEASE_S, observer=NoObserver()
+            self.running.nodes, timeout_s=5, ttl_s=LEASE_S, observer=NoObserver()
         )
         self.open.callback(lock.close)
         return lock
@@ -181,16 +181,16 @@ def test_a_majority_that_was_wiped_lets_in_no_further_than_the_filter(both: Both
         pytest.skip("another process has started the servers")
     one, two = (both.client("hybrid-redis-confirmed-by-zookeeper") for _ in range(2))
 
-    def pass_filter(lock: Lock) -> Acquired:
+    def pass_filter(lock: Lock, wait_s: float) -> Acquired:
         assert isinstance(lock, HybridRedisConfirmedByZooKeeper)
         key = f"{both.key}-for-long"
-        return lock._filter.acquire(key, hold_id=new_hold_id(), ttl_s=60, wait_s=0.5)
+        return lock._filter.acquire(key, hold_id=new_hold_id(), ttl_s=60, wait_s=wait_s)
 
     assert isinstance(both.take(one, 5), Granted)
-    assert isinstance(pass_filter(one), Granted)
-    assert isinstance(pass_filter(two), Denied)
+    assert isinstance(pass_filter(one, 10), Granted)
+    assert isinstance(pass_filter(two, 0.5), Denied)
     servers.kill(A_MAJORITY)
     servers.wipe(A_MAJORITY)
     servers.restart(A_MAJORITY)
-    assert isinstance(pass_filter(two), Granted)
+    assert isinstance(pass_filter(two, 10), Granted)
     assert both.take(two, 1) == Denied("gave-up: others were before it")

@@ -71,7 +71,7 @@ class Room:
 
     def client(self, name: str) -> Lock:
         lock = registry.find(name).connect(
-            self.running.nodes, timeout_s=1, ttl_s=LEASE_S, observer=NoObserver()
+            self.running.nodes, timeout_s=5, ttl_s=LEASE_S, observer=NoObserver()
         )
         self.open.callback(lock.close)
         return lock
