@@ -9,13 +9,12 @@ import pytest
 
 from clusters.redis_cluster import slot_of
 from locks import redis_cluster
-from locks.base import Granted, NoObserver, Released, Unknown, new_hold_id
+from locks.base import Granted, Hold, NoObserver, Released, Unknown, new_hold_id
 from locks.redis_cluster import SYSTEM, RedisClusterLock
 from tests.locks.fakes import Close, FakeRedis, Late, Reply
-from tests.locks.test_redis_token import ACTIONS, said
+from tests.locks.test_redis_token import ACTIONS, PATIENT_S, opened, patience_s, said
 
-TTL_S = 0.5
-TIMEOUT_S = 0.2
+TTL_S = 30.0
 CLUSTERDOWN = Reply(b"-CLUSTERDOWN The cluster is down\r\n")
 LAST_SLOT = 16383
 
@@ -50,9 +49,9 @@ class Site:
         answer = f"-MOVED {slot_of(key)} 10.9.9.99:{target.address.port}\r\n"
         source.on(command, Reply(answer.encode()))
 
-    def connect(self) -> RedisClusterLock:
+    def connect(self, timeout_s: float = PATIENT_S) -> RedisClusterLock:
         lock = SYSTEM.connect(
-            self.addresses, timeout_s=TIMEOUT_S, ttl_s=TTL_S, observer=NoObserver()
+            self.addresses, timeout_s=timeout_s, ttl_s=TTL_S, observer=NoObserver()
         )
         assert isinstance(lock, RedisClusterLock)
         return lock
@@ -79,8 +78,10 @@ def granted(lock: RedisClusterLock, key: str = "k") -> Granted:
 @pytest.mark.parametrize("row", SYSTEM.outcomes)
 def test_every_error_means_what_the_table_says(site: Site, row: str) -> None:
     call, _, error = row.partition(": ")
-    with closing(site.connect()) as lock:
-        answer = _acquire(site, lock, error) if call == "acquire" else _release(site, lock, error)
+    with closing(site.connect()) as holder:
+        hold = granted(holder).hold if call == "release" else None
+    with closing(site.connect(patience_s(error))) as lock:
+        answer = _release(site, lock, hold, error) if hold else _acquire(site, lock, error)
     assert said(answer) == SYSTEM.outcomes[row]
 
 
@@ -104,13 +105,16 @@ def _acquire(site: Site, lock: RedisClusterLock, error: str) -> object:
         owner.on("SET", Late(0.1))
         return take(lock, ttl_s=0.05)
     else:
+        lock._link.aim("k")
+        opened(lock)
         owner.on("SET", ACTIONS[error])
     return take(lock)
 
 
-def _release(site: Site, lock: RedisClusterLock, error: str) -> object:
-    hold = granted(lock).hold
+def _release(site: Site, lock: RedisClusterLock, hold: Hold, error: str) -> object:
     owner = site.nodes[0]
+    lock._link.aim("k")
+    opened(lock)
     if error == "no connection":
         lock.close()
         owner.on("PING", Close())

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from clusters.sentinel import DATA_NODES, MASTER_NAME, SENTINELS
-from locks import redis_sentinel, redis_sentinel_wait
+from locks import redis_sentinel, redis_sentinel_wait, sentinel_link
 from locks.base import (
     Denied,
     Granted,
+    Hold,
     NoObserver,
     NotHeld,
     Released,
@@ -23,10 +24,9 @@ from locks.base import (
 )
 from locks.redis_token import RedisToken
 from tests.locks.fakes import Close, FakeRedis, Late, Reply, Silent, closed_port
-from tests.locks.test_redis_token import ACTIONS, said
+from tests.locks.test_redis_token import ACTIONS, PATIENT_S, opened, patience_s, said
 
-TTL_S = 0.5
-TIMEOUT_S = 0.2
+TTL_S = 30.0
 READONLY = Reply(b"-READONLY You can't write against a read only replica.\r\n")
 
 SYSTEMS = [redis_sentinel.SYSTEM, redis_sentinel_wait.SYSTEM]
@@ -70,8 +70,8 @@ class Site:
         for sentinel in self.sentinels:
             sentinel.names_port = server.address.port
 
-    def connect(self, system: System) -> RedisToken:
-        lock = system.connect(self.nodes, timeout_s=TIMEOUT_S, ttl_s=TTL_S, observer=NoObserver())
+    def connect(self, system: System, timeout_s: float = PATIENT_S) -> RedisToken:
+        lock = system.connect(self.nodes, timeout_s=timeout_s, ttl_s=TTL_S, observer=NoObserver())
         assert isinstance(lock, RedisToken)
         return lock
 
@@ -98,8 +98,10 @@ def granted(lock: RedisToken) -> Granted:
 @pytest.mark.parametrize(("system", "row"), ROWS, ids=[f"{s.name}-{row}" for s, row in ROWS])
 def test_every_error_means_what_the_table_says(site: Site, system: System, row: str) -> None:
     call, _, error = row.partition(": ")
-    with closing(site.connect(system)) as lock:
-        answer = _acquire(site, lock, error) if call == "acquire" else _release(site, lock, error)
+    with closing(site.connect(system)) as holder:
+        hold = granted(holder).hold if call == "release" else None
+    with closing(site.connect(system, patience_s(error))) as lock:
+        answer = _release(site, lock, hold, error) if hold else _acquire(site, lock, error)
     assert said(answer) == system.outcomes[row]
 
 
@@ -124,16 +126,16 @@ def _acquire(site: Site, lock: RedisToken, error: str) -> object:
     elif error == "WAIT breaks":
         primary.on("WAIT", Close())
     else:
+        opened(lock)
         primary.on("SET", ACTIONS[error])
     return take(lock)
 
 
-def _release(site: Site, lock: RedisToken, error: str) -> object:
-    hold = granted(lock).hold
+def _release(site: Site, lock: RedisToken, hold: Hold, error: str) -> object:
     if error == "no connection":
-        lock.close()
         site.data[0].on("PING", Close())
     else:
+        opened(lock)
         site.data[0].on("EVALSHA", ACTIONS[error])
     return lock.release(hold)
 
@@ -147,7 +149,10 @@ def test_the_next_sentinel_is_asked_when_one_is_silent(site: Site, system: Syste
     assert site.sentinels[2].names() == ["SENTINEL"]
 
 
-def test_the_sentinel_that_answered_is_asked_first_the_next_time(site: Site) -> None:
+def test_the_sentinel_that_answered_is_asked_first_the_next_time(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sentinel_link, "SENTINEL_TIMEOUT_S", PATIENT_S)
     site.sentinels[0].on("PING", Close())
     with closing(site.connect(redis_sentinel.SYSTEM)) as lock:
         hold = granted(lock).hold
@@ -211,7 +216,7 @@ def test_an_error_after_set_is_never_taken_for_a_refusal(site: Site) -> None:
 def test_closed_ports_everywhere(site: Site) -> None:
     nodes = [closed_port() for _ in site.nodes]
     for system in SYSTEMS:
-        lock = system.connect(nodes, timeout_s=TIMEOUT_S, ttl_s=TTL_S, observer=NoObserver())
+        lock = system.connect(nodes, timeout_s=PATIENT_S, ttl_s=TTL_S, observer=NoObserver())
         with closing(lock):
             answer = lock.acquire("k", hold_id=new_hold_id(), ttl_s=TTL_S, wait_s=0.05)
         assert said(answer) == "Denied: gave-up"

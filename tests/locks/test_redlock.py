@@ -14,8 +14,8 @@ from locks.redlock_nodes import OWED_MAX, Question
 from tests.eventually import eventually
 from tests.locks.fakes import Action, Close, FakeRedis, Late, Reply, Silent, closed_port
 
-TTL_S = 1.0
-TIMEOUT_S = 0.1  # equals a tenth of the ttl
+PATIENT_S, SHORT_S = 10.0, 0.1  # to wait for nodes that answer, and for those that will not
+TTL_S = 10 * PATIENT_S  # nodes are waited for a tenth of it
 MAJORITY = range(3)
 MINORITY = range(2)
 OOM = Reply(b"-OOM command not allowed when used memory > 'maxmemory'.\r\n")
@@ -36,9 +36,9 @@ def servers() -> Iterator[Servers]:
 def connected(servers: Servers) -> Iterator[Redlock]:
     """A client whose five connections are up, so that a test begins with the locks."""
     addresses = [server.address for server in servers]
-    lock = Redlock(addresses, timeout_s=TIMEOUT_S, ttl_s=TTL_S, observer=NoObserver())
+    lock = Redlock(addresses, timeout_s=PATIENT_S, ttl_s=TTL_S, observer=NoObserver())
     with closing(lock):
-        lock._nodes.ask(Question("PING"), set(range(5)), lambda _: False, 2)
+        lock._nodes.ask(Question("PING"), set(range(5)), lambda _: False, PATIENT_S)
         assert all(node.ready for node in lock._nodes.nodes)
         for server in servers:
             server.log.clear()
@@ -62,7 +62,7 @@ def drained(lock: Redlock, condition: Callable[[], bool]) -> None:
             lock._nodes.drain()
         return met
 
-    eventually(true, limit_s=2.0)
+    eventually(true)
 
 
 def each(servers: Servers, numbers: range, command: str, *actions: Action) -> None:
@@ -115,7 +115,7 @@ def test_every_case_means_what_the_table_says(servers: Servers, row: str) -> Non
     call, _, case = row.partition(": ")
     if case == "no node connected":
         addresses = [closed_port() for _ in range(5)]
-        answer = take(Redlock(addresses, timeout_s=0.1, ttl_s=1, observer=NoObserver()))
+        answer = take(Redlock(addresses, timeout_s=1, ttl_s=TTL_S, observer=NoObserver()))
     else:
         with connected(servers) as lock:
             answer = _acquire(servers, lock, case) if call == "acquire" else None
@@ -123,6 +123,8 @@ def test_every_case_means_what_the_table_says(servers: Servers, row: str) -> Non
                 hold = granted(lock).hold
                 drained(lock, lambda: all(server.value("k") for server in servers))
                 RELEASES[case](servers)
+                if case == "majority silent":
+                    lock._limit_s = SHORT_S
                 answer = lock.release(hold)
     said = type(answer).__name__
     if isinstance(answer, Denied):
@@ -135,6 +137,10 @@ def _acquire(servers: Servers, lock: Redlock, case: str) -> object:
         each(servers, MAJORITY, "SET", Late(0.06))
         return take(lock, ttl_s=0.05)
     ACQUIRES[case](servers)
+    if case == "majority silent":
+        lock._limit_s = SHORT_S
+    elif case == "minority silent, rest split":
+        lock._limit_s = 1.0  # that the others are given too, to delete what they granted
     return take(lock)
 
 
@@ -142,10 +148,10 @@ def test_a_frozen_minority_delays_nobody(servers: Servers) -> None:
     with connected(servers) as lock:
         for server in servers[:2]:
             server.freeze()
-        began = time.monotonic()
         for _ in range(20):
+            began = time.monotonic()
             assert isinstance(lock.release(granted(lock).hold), Released)
-        assert time.monotonic() - began < TIMEOUT_S
+            assert time.monotonic() - began < lock._limit_s, "a frozen node was waited for"
 
 
 def test_a_late_set_is_followed_by_its_release(servers: Servers) -> None:
@@ -163,8 +169,9 @@ def test_a_failed_try_cleans_up_behind_its_stragglers(servers: Servers) -> None:
     with connected(servers) as lock:
         for server in servers[:3]:
             server.freeze()
+        lock._limit_s = SHORT_S
         assert isinstance(take(lock), Unknown)
-        assert [server.value("k") for server in servers[3:]] == [None, None]
+        drained(lock, lambda: not any(server.value("k") for server in servers[3:]))
         for server in servers[:3]:
             server.thaw()
         drained(lock, lambda: all(len(s.names()) == 2 for s in servers[:3]))
@@ -204,7 +211,7 @@ def test_waiting_outlives_a_majority_that_is_away(servers: Servers) -> None:
     with connected(servers) as lock:
         for server in servers[:3]:
             server.drop_connections()
-        assert isinstance(take(lock, wait_s=1), Granted)
+        assert isinstance(take(lock, wait_s=20), Granted)
 
 
 def test_an_unknown_try_within_a_wait_stays_unknown(servers: Servers) -> None:
@@ -220,8 +227,8 @@ def test_the_promise_is_ttl_less_drift_from_the_first_send(servers: Servers) -> 
         each(servers, range(5), "SET", Late(0.05))
         before_ns = time.monotonic_ns()
         grant = granted(lock)
-        assert grant.valid_until_ns == grant.sent_ns + 1_000_000_000 - 12_000_000
-        assert before_ns <= grant.sent_ns < before_ns + 40_000_000
+        assert grant.valid_until_ns == grant.sent_ns + 100_000_000_000 - 1_002_000_000
+        assert before_ns <= grant.sent_ns <= time.monotonic_ns() - 50_000_000
 
 
 def test_extending_counts_a_majority(servers: Servers) -> None:
@@ -229,6 +236,8 @@ def test_extending_counts_a_majority(servers: Servers) -> None:
         hold = granted(lock).hold
         again = lock.extend(hold, 30)
         assert isinstance(again, Granted)
+        # A SET that is still under way would bring the key back.
+        drained(lock, lambda: not any(node._owed for node in lock._nodes.nodes))
         for server in servers[:3]:
             server.keys.clear()
         assert isinstance(lock.extend(hold, 30), NotHeld)
