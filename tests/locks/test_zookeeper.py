@@ -32,6 +32,7 @@ from locks.base import (
 )
 from locks.zookeeper import SYSTEM, ZooKeeper
 from locks.zookeeper_session import NoAnswerError, Session
+from tests.eventually import eventually
 
 TIMEOUT_S = 0.05
 LOST, RUN_AND_LOST = ConnectionLoss(), "run, then the connection breaks"
@@ -110,7 +111,7 @@ class FakeClient:
 
     def get_children_async(self, path: str) -> Result:
         def effect() -> list[str]:
-            return [n.rpartition("/")[2] for n in self.nodes if n.startswith(f"{path}/")]
+            return [n.rpartition("/")[2] for n in list(self.nodes) if n.startswith(f"{path}/")]
 
         return self._do("children", effect)
 
@@ -199,14 +200,14 @@ def take(lock: ZooKeeper, *, wait_s: float = 0.0) -> object:
     return lock.acquire("k/1", hold_id=new_hold_id(), ttl_s=4, wait_s=wait_s)
 
 
-def granted(lock: ZooKeeper) -> Granted:
-    answer = take(lock)
+def granted(lock: ZooKeeper, *, wait_s: float = 0.0) -> Granted:
+    answer = take(lock, wait_s=wait_s)
     assert isinstance(answer, Granted)
     return answer
 
 
 def queue(zk: FakeClient) -> list[str]:
-    return [node for node in zk.nodes if "-lock-" in node]
+    return [node for node in list(zk.nodes) if "-lock-" in node]
 
 
 ERRORS: dict[str, Outcome] = {
@@ -227,13 +228,14 @@ def _acquire_and_vanish(zk: FakeClient) -> object:
     granted(lock)
 
     def vanish() -> None:
-        for node in queue(zk):
+        eventually(lambda: any(zk.watches.values()))
+        for node in reversed(queue(zk)):  # the watched one last, so that its watcher finds none
             zk.remove(node)
 
-    timer = threading.Timer(0.03, vanish)
-    timer.start()
-    answer = take(waiter, wait_s=2)
-    timer.join()
+    thread = threading.Thread(target=vanish)
+    thread.start()
+    answer = take(waiter, wait_s=20)
+    thread.join()
     return answer
 
 
@@ -283,15 +285,14 @@ def test_a_lost_create_reply_is_found_by_its_guid(zk: FakeClient) -> None:
     lock = connect()
     zk.nodes["/lockbench/k%2F1"] = 0
     zk.on("create", RUN_AND_LOST)
-    answer = take(lock, wait_s=1)
-    assert isinstance(answer, Granted)
+    answer = granted(lock, wait_s=20)
     assert answer.fence == 1
     assert len(queue(zk)) == 1
 
 
 def test_a_create_that_never_ran_is_sent_again(zk: FakeClient) -> None:
     zk.on("create", LOST)
-    assert isinstance(take(connect(), wait_s=1), Granted)
+    granted(connect(), wait_s=20)
     assert len(queue(zk)) == 1
 
 
@@ -307,24 +308,42 @@ def test_every_look_but_the_first_is_behind_a_sync(zk: FakeClient) -> None:
     holder, waiter = connect(), connect()
     hold = granted(holder).hold
     zk.asked.clear()
-    timer = threading.Timer(0.05, lambda: holder.release(hold))
-    timer.start()
-    assert isinstance(take(waiter, wait_s=2), Granted)
-    timer.join()
+
+    def release_when_watched() -> None:
+        eventually(lambda: any(zk.watches.values()))
+        holder.release(hold)
+
+    thread = threading.Thread(target=release_when_watched)
+    thread.start()
+    granted(waiter, wait_s=20)
+    thread.join()
     assert zk.asked == ["create", "children", "exists", "delete", "sync", "children"]
 
 
 def test_only_the_next_lower_node_is_watched(zk: FakeClient) -> None:
-    locks = [connect() for _ in range(3)]
-    granted(locks[0])
+    def take_turn(lock: ZooKeeper) -> None:
+        lock.release(granted(lock, wait_s=20).hold)
+
+    def watches() -> list[int]:
+        return [len(watches) for watches in list(zk.watches.values())]
+
+    holder = connect()
+    hold = granted(holder).hold
     threads = []
-    for lock in locks[1:]:
-        threads.append(threading.Thread(target=take, args=(lock,), kwargs={"wait_s": 0.2}))
+    for _ in range(2):
+        threads.append(threading.Thread(target=take_turn, args=(connect(),)))
         threads[-1].start()
-        time.sleep(0.05)
-    assert [len(watches) for watches in zk.watches.values()] == [1, 1]
+        eventually(lambda: sum(watches()) == len(threads))
+    assert watches() == [1, 1]
+    holder.release(hold)
     for thread in threads:
         thread.join()
+    assert not queue(zk)
+
+
+def test_a_wait_that_ran_out_leaves_nothing(zk: FakeClient) -> None:
+    granted(connect())
+    assert take(connect(), wait_s=0.1) == Denied("gave-up: others were before it")
     assert len(queue(zk)) == 1
 
 
@@ -373,16 +392,11 @@ def test_a_node_of_unknown_fate_is_deleted_in_the_background(zk: FakeClient) -> 
     hold = granted(lock).hold
     zk.on("delete", LOST, LOST)
     assert isinstance(lock.release(hold), Unknown)
-    until = time.monotonic() + 2
-    while queue(zk):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    eventually(lambda: not queue(zk))
     zk.on("create", RUN_AND_LOST)
     zk.on("sync", LOST)
     assert isinstance(take(lock), Unknown)
-    while queue(zk):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    eventually(lambda: not queue(zk))
 
 
 def test_release_deletes_the_own_node_only(zk: FakeClient) -> None:
