@@ -36,7 +36,7 @@ from tests.eventually import eventually
 from tests.locks.fakes import closed_port, hang_up
 from tests.locks.test_redis_token import said
 
-TIMEOUT_S = 0.2
+PATIENT_S, SHORT_S = 10.0, 0.2  # to wait for a server that answers, and for one that will not
 
 SYSTEMS = [postgres_advisory.SYSTEM, postgres_for_update.SYSTEM]
 ROWS = [(system, row) for system in SYSTEMS for row in system.outcomes]
@@ -189,7 +189,7 @@ def server() -> Iterator[FakePostgres]:
 
 
 def connect(system: System, *nodes: Address, observer: Observer | None = None) -> PostgresRecipe:
-    lock = system.connect(nodes, timeout_s=TIMEOUT_S, ttl_s=3.0, observer=observer or NoObserver())
+    lock = system.connect(nodes, timeout_s=PATIENT_S, ttl_s=3.0, observer=observer or NoObserver())
     assert isinstance(lock, PostgresRecipe)
     return lock
 
@@ -224,6 +224,10 @@ def _acquire(server: FakePostgres, lock: PostgresRecipe, error: str) -> object:
     elif error == "session refused":
         server.on("startup", FULL)
     elif error != "no server":
+        if error == "silent":
+            hold = granted(lock).hold
+            lock.release(hold)
+            hold.handle._timeout_s = SHORT_S  # its session serves the next
         server.on(TAKES, ACTIONS[error])
     return take(lock)
 
@@ -232,8 +236,10 @@ def _release(server: FakePostgres, lock: PostgresRecipe, error: str) -> object:
     hold = granted(lock).hold
     if error == "session gone":
         server.hang_up()
-        eventually(hold.handle.gone, limit_s=5.0)
+        eventually(hold.handle.gone)
     else:
+        if error == "silent":
+            hold.handle._timeout_s = SHORT_S
         server.on(GIVES_BACK, ACTIONS[error])
     return lock.release(hold)
 
@@ -259,7 +265,7 @@ def test_a_lost_session_is_noticed_once_and_the_hold_is_over(
     with closing(connect(system, server.address, observer=listener)) as lock:
         first = granted(lock).hold
         server.hang_up()
-        eventually(lambda: listener.losses == [first], limit_s=5.0)
+        eventually(lambda: listener.losses == [first])
         assert isinstance(lock.release(first), NotHeld)
         second = granted(lock).hold
         assert isinstance(lock.release(second), Released)
@@ -277,7 +283,7 @@ def test_a_release_that_finds_the_session_gone_reports_the_loss(
     with closing(connect(system, server.address, observer=listener)) as lock:
         hold = granted(lock).hold
         server.hang_up()
-        eventually(hold.handle.gone, limit_s=5.0)
+        eventually(hold.handle.gone)
         assert isinstance(lock.release(hold), NotHeld)
         assert listener.losses == [hold]
 
@@ -310,19 +316,19 @@ def test_it_goes_to_the_first_node_that_takes_writes(server: FakePostgres, syste
 def test_a_wait_is_the_servers_with_its_limit(server: FakePostgres) -> None:
     for system, limit in zip(SYSTEMS, ("SET lock_timeout", "SET LOCAL lock_timeout"), strict=True):
         with closing(connect(system, server.address)) as lock:
-            assert isinstance(take(lock, wait_s=1), Granted)
+            assert isinstance(take(lock, wait_s=60), Granted)
             (asked,) = [sql for sql in server.queries if limit in sql]
             limit_ms = int(re.findall(r"lock_timeout = (\d+)", asked)[0])
-            assert 500 < limit_ms <= 1000
+            assert 30_000 < limit_ms <= 60_000
             server.on(TAKES, LOCKED)
-            assert take(lock, wait_s=1) == Denied("gave-up: held")
+            assert take(lock, wait_s=60) == Denied("gave-up: held")
         server.queries.clear()
 
 
 def test_waiting_outlives_a_server_that_is_away(server: FakePostgres) -> None:
     server.on("startup", FULL)
     with closing(connect(postgres_advisory.SYSTEM, server.address)) as lock:
-        assert isinstance(take(lock, wait_s=2), Granted)
+        assert isinstance(take(lock, wait_s=20), Granted)
 
 
 def test_a_full_primary_does_not_hide_behind_its_standby(server: FakePostgres) -> None:
