@@ -143,9 +143,9 @@ def test_what_was_in_flight_is_unknown_and_later_calls_have_no_effect(
 def test_a_program_that_hangs_is_killed(
     opened: list[Sidecar], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    lock = client(scripted(opened))
     monkeypatch.setattr("locks.sidecar.OVERDUE_S", 0.2)
     monkeypatch.setattr("locks.sidecar.PONG_S", 0.2)
-    lock = client(scripted(opened))
     answer = asked(lock)
     assert isinstance(answer, Unknown)
     assert "did not answer a ping" in answer.reason

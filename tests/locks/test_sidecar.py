@@ -37,8 +37,11 @@ LIMIT_S = 10.0
 
 # A library whose keys say what it does.
 LIBRARY = """
+import threading
 import time
 from lockbench_sidecar import Client, Denied, Granted, NotHeld, Released, serve
+
+MEETING = threading.Barrier(2, timeout=20)
 
 class GaveUp(Exception):
     pass
@@ -61,6 +64,8 @@ class Scripted(Client):
             self.tell.lost(hold)
         if key == "slow":
             time.sleep(1.0)
+        for _ in range({"meets": 1, "meets twice": 2}.get(key, 0)):
+            MEETING.wait()
         if key == "gone already":
             raise Gone
         if key == "raises":
@@ -216,11 +221,13 @@ def test_what_happens_in_the_background_is_told_to_its_own_client(start: Start) 
 def test_clients_do_not_wait_for_each_other(start: Start) -> None:
     one = start(LIBRARY)
     slow, quick = client(one), client(one)
-    waiting = threading.Thread(target=lambda: take(slow, "slow"))
-    waiting.start()
-    assert isinstance(take(quick, "k"), Granted)
-    assert waiting.is_alive()
-    waiting.join()
+    answers: list[object] = []
+    thread = threading.Thread(target=lambda: answers.append(take(slow, "meets twice")))
+    thread.start()
+    assert isinstance(take(quick, "meets"), Granted)
+    assert isinstance(take(quick, "meets"), Granted)  # its first answer did not wait for the other
+    thread.join()
+    assert isinstance(answers[0], Granted)
 
 
 def test_a_call_that_takes_long_is_no_failure(
@@ -244,12 +251,14 @@ def test_what_is_in_flight_when_it_fails_is_unknown(
     start: Start, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     action, reason = FAILURES[way]
-    monkeypatch.setattr(sidecar, "OVERDUE_S", 0.1)
-    monkeypatch.setattr(sidecar, "PONG_S", 0.3)
     faulty, sound = start(FAULTY.replace("ACTION", action)), start(LIBRARY)
     lock, other = client(faulty), client(sound)
-    with pytest.raises(SidecarError, match=f"the sidecar of x .*({reason})"):
-        faulty.ask("acquire", 1, key="k")
+    with monkeypatch.context() as short:  # not for those that have to answer
+        if way == "hangs":
+            short.setattr(sidecar, "OVERDUE_S", 0.1)
+            short.setattr(sidecar, "PONG_S", 0.3)
+        with pytest.raises(SidecarError, match=f"the sidecar of x .*({reason})"):
+            faulty.ask("acquire", 1, key="k")
     assert take(lock, "k") == Denied(f"no-effect: {faulty.failure}")
     assert lock.release(Hold(1, "k")) == Unknown(str(faulty.failure))
     eventually(lambda: not psutil.pid_exists(faulty.pid))
@@ -276,8 +285,9 @@ def test_an_acquire_in_flight_when_it_dies_is_unknown(start: Start) -> None:
     one = start(LIBRARY)
     dying, waiting = client(one), client(one)
     answers: list[object] = []
-    thread = threading.Thread(target=lambda: answers.append(take(waiting, "slow")))
+    thread = threading.Thread(target=lambda: answers.append(take(waiting, "meets twice")))
     thread.start()
+    assert isinstance(take(dying, "meets"), Granted)  # so the other is in flight
     assert isinstance(take(dying, "dies"), Unknown)
     thread.join(LIMIT_S)
     assert isinstance(answers[0], Unknown)
