@@ -155,6 +155,7 @@ def test_a_truncated_file_names_its_last_line(tmp_path: Path) -> None:
         read_jsonl(path)
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.lists(st.binary(max_size=40) | st.sampled_from([json.dumps(GOOD).encode()]), max_size=5))
 def test_noise_is_refused_or_read_but_never_falls_over(raw: list[bytes]) -> None:
     message = complaint(raw)
