@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from clusters.base import Shape
-from nemesis.base import Arena, Parameter
+from nemesis.base import Arena, Asked, Parameter
 from nemesis.links import ON
 from nemesis.slow import Slow
 
@@ -26,8 +26,8 @@ class Bandwidth(Slow):
     def shape(self, arena: Arena) -> Shape:
         return Shape(rate_kb_s=round(arena.number("kb_s")))
 
-    def cost_s(self, arena: Arena) -> float:
-        return PROBE_BYTES / (1000 * arena.number("kb_s"))
+    def cost_s(self, asked: Asked) -> float:
+        return PROBE_BYTES / (1000 * float(asked["kb_s"]))
 
 
 FAULT = Bandwidth()

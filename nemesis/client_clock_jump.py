@@ -26,6 +26,8 @@ class ClientClockJump(Fault):
     parameters: ClassVar[dict[str, Parameter]] = {"by_s": BY}
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
+        if abs(float(asked["by_s"])) < 2 * CLOSE_S:
+            return f"less than {2 * CLOSE_S:g} s cannot be told from a slow answer"
         return None
 
     def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:

@@ -100,9 +100,9 @@ def _play(
                 arena.begun_ns = time.monotonic_ns()
             # Beside the waiting, so that a short fault is not lengthened by its probe.
             # Not asked again when the heal is due: what is slow or silent then has other causes.
-            on_s = (arena.heal_due_ns - time.monotonic_ns()) / 1e9
             took_effect = partial(fault.took_effect, arena)
-            proof = prover.submit(_asked, took_effect, min(PROOF_S, on_s), stop)
+            end = min(time.monotonic() + PROOF_S, arena.heal_due_ns / 1e9)
+            proof = prover.submit(_asked, took_effect, end, stop)
             _last(fault, arena, stop)
         except Exception as error:  # noqa: BLE001 - whatever went wrong, heal and say so
             failure = f"{fault.name} could not be injected: {error}"
@@ -116,7 +116,8 @@ def _play(
     # Not cut short by a stop: whether it healed must be known.
     trouble = trouble or _recover(fault, arena)
     if fault.outlived:
-        _asked(lambda: arena.clients.promise_left_s() <= 0, arena.lease_ttl_s, stop)
+        end = time.monotonic() + arena.lease_ttl_s
+        _asked(lambda: arena.clients.promise_left_s() <= 0, end, stop)
     arena.facts |= {
         "took_effect": effect,
         "healed": trouble is None,
@@ -178,17 +179,15 @@ def _heal(fault: Fault, arena: Arena) -> tuple[tuple[int, int], str | None]:
 
 
 def _recover(fault: Fault, arena: Arena) -> str | None:
-    healed, said = _asked(lambda: fault.recovered(arena), RECOVERY_S, threading.Event())
+    end = time.monotonic() + RECOVERY_S
+    healed, said = _asked(lambda: fault.recovered(arena), end, threading.Event())
     return None if healed else said or "what was broken does not serve again"
 
 
-def _asked(
-    condition: Callable[[], bool], limit_s: float, stop: threading.Event
-) -> tuple[bool, str]:
+def _asked(condition: Callable[[], bool], end: float, stop: threading.Event) -> tuple[bool, str]:
     """Polls; whether the condition came true, and the last error of asking. It is asked once at
-    least, and not again after the limit. An error is no answer: another fault may be on that keeps
-    the servers from giving one."""
-    end = time.monotonic() + limit_s
+    least, and not again after ``end`` (``time.monotonic``). An error is no answer: another fault
+    may be on that keeps the servers from giving one."""
     while True:
         said = ""
         try:
@@ -196,9 +195,9 @@ def _asked(
                 return True, ""
         except Exception as error:  # noqa: BLE001 - as above
             said = str(error) or type(error).__name__
-        if time.monotonic() + POLL_S > end or stop.is_set():
-            return False, said
         time.sleep(POLL_S)
+        if time.monotonic() > end or stop.is_set():
+            return False, said
 
 
 def _sleep_until(at_ns: int, stop: threading.Event) -> bool:

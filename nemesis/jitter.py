@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from clusters.base import Shape
-from nemesis.base import Arena, Parameter
+from nemesis.base import Arena, Asked, Parameter
 from nemesis.links import ON, chosen, shapable_of
 from nemesis.slow import Slow
 
@@ -30,8 +30,8 @@ class Jitter(Slow):
         half = round(arena.rng.uniform(LEAST_SHARE, 1) * arena.number("ms") / 2)
         return Shape(request_latency_ms=half, reply_latency_ms=half)
 
-    def cost_s(self, arena: Arena) -> float:
-        return 0.9 * LEAST_SHARE * arena.number("ms") / 1e3
+    def cost_s(self, asked: Asked) -> float:
+        return 0.9 * LEAST_SHARE * float(asked["ms"]) / 1e3
 
     def tick(self, arena: Arena) -> None:
         shapable_of(arena).shape(chosen(arena), self.shape(arena))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from clusters.base import Shape
-from nemesis.base import Arena, Parameter
+from nemesis.base import Arena, Asked, Parameter
 from nemesis.links import ON
 from nemesis.slow import Slow
 
@@ -24,8 +24,8 @@ class Latency(Slow):
         half = round(arena.number("ms") / 2)
         return Shape(request_latency_ms=half, reply_latency_ms=half)
 
-    def cost_s(self, arena: Arena) -> float:
-        return 0.9 * arena.number("ms") / 1e3
+    def cost_s(self, asked: Asked) -> float:
+        return 0.9 * float(asked["ms"]) / 1e3
 
 
 FAULT = Latency()

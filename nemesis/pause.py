@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from clusters.base import Cluster, Pausable
 from nemesis.base import SERVERS, Arena, Asked, Fault, NemesisError
-from nemesis.probes import note_usual, serving, silent
+from nemesis.probes import at_once, note_usual, serving, silent_while
 from nemesis.targets import nobody, note_due, note_head, resolve, who
 
 
@@ -43,8 +43,8 @@ class Pause(Fault):
         _pausable(arena).pause(arena.targets)
 
     def took_effect(self, arena: Arena) -> bool:
-        pausable = _pausable(arena)
-        return all(map(pausable.frozen, arena.targets)) and silent(arena, arena.targets)
+        frozen = _pausable(arena).frozen
+        return silent_while(lambda: at_once(frozen, arena.targets), arena, arena.targets)
 
     def heal(self, arena: Arena) -> None:
         try:

@@ -34,13 +34,23 @@ def silent(arena: Arena, nodes: Iterable[int], group: int = HARNESS) -> bool:
         across = asked_ns < half_ns and done_ns >= arena.heal_due_ns
         return across and (done_ns - asked_ns) / 1e9 > SLOWER * usual_s
 
-    return all(_at_once(keeps_still, nodes))
+    return at_once(keeps_still, nodes)
+
+
+def silent_while(
+    word: Callable[[], bool], arena: Arena, nodes: Iterable[int], group: int = HARNESS
+) -> bool:
+    """``silent``, and the word of what keeps them so (engine, proxies): either has other causes
+    alone. Asked for at the same time, since a short fault leaves none for one after the other."""
+    with ThreadPoolExecutor(1) as pool:
+        said = pool.submit(word)
+        return silent(arena, nodes, group) and said.result()
 
 
 def note_usual(arena: Arena, nodes: Iterable[int], group: int = HARNESS) -> None:
     """Before a fault that is too short for a probe to run out of patience, and after which what was
     sent is answered: how long the slowest of a few probes takes while nothing is wrong."""
-    if arena.injection.duration_s > PROBE_S:
+    if arena.injection.duration_s > 2 * PROBE_S:
         return
     slowest = 0.0
     for node in [*nodes] * ROUNDS:
@@ -52,12 +62,13 @@ def note_usual(arena: Arena, nodes: Iterable[int], group: int = HARNESS) -> None
 
 def serving(arena: Arena, nodes: Iterable[int], group: int = HARNESS) -> bool:
     """Whether each of these nodes completes a write sent over the group's link."""
-    return all(_at_once(lambda node: arena.cluster.serves(node, PROBE_S, group), nodes))
+    return at_once(lambda node: arena.cluster.serves(node, PROBE_S, group), nodes)
 
 
-def _at_once(ask: Callable[[int], bool], nodes: Iterable[int]) -> list[bool]:
+def at_once(ask: Callable[[int], bool], nodes: Iterable[int]) -> bool:
+    """Whether the answer is yes for each of these nodes, which are asked at the same time."""
     chosen = list(nodes)
     if not chosen:
-        return []
+        return True
     with ThreadPoolExecutor(len(chosen)) as pool:
-        return list(pool.map(ask, chosen))
+        return all(list(pool.map(ask, chosen)))

@@ -12,12 +12,13 @@ its effect was seen (``checker.exposure``).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 from clusters.base import Cluster, Cuttable, Edge
 from nemesis.base import LINKS, VICTIM, Arena, Asked, Fault, Parameter
 from nemesis.links import all_broken, cuttable_of
-from nemesis.probes import serving, silent
+from nemesis.probes import serving, silent_while
 from nemesis.staging import about_to_ask, fresh_hold
 from nemesis.targets import DECISIVE, headed, resolve
 
@@ -69,8 +70,8 @@ class ReplyLost(Fault):
             arena.clients.let_go()
 
     def took_effect(self, arena: Arena) -> bool:
-        cut = all_broken(arena, arena.facts["links_cut"])
-        return cut and silent(arena, arena.targets, self._group(arena))
+        cut = partial(all_broken, arena, arena.facts["links_cut"])
+        return silent_while(cut, arena, arena.targets, self._group(arena))
 
     def heal(self, arena: Arena) -> None:
         cuttable_of(arena).heal()

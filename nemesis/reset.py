@@ -70,17 +70,27 @@ class Reset(Fault):
 
 
 def ended_by(reset: Callable[[], None], connection: socket.socket) -> bool:
-    """Whether the other side ends the connection, ``reset`` being called until it does."""
+    """Whether the other side ends the connection, ``reset`` being called until it does. One that is
+    ended before the first call, as by a proxy whose server is down, was not reset."""
     connection.settimeout(LOOK_S)
+    if _ended(connection) is not None:
+        return False
     for _ in range(LOOKS):
         reset()
-        try:
-            return connection.recv(1) == b""
-        except TimeoutError:
-            continue
-        except OSError:
-            return True
+        ended = _ended(connection)
+        if ended is not None:
+            return ended
     return False
+
+
+def _ended(connection: socket.socket) -> bool | None:
+    """None while the other side neither says anything nor ends it; False if it says something."""
+    try:
+        return connection.recv(1) == b""
+    except TimeoutError:
+        return None
+    except OSError:
+        return True
 
 
 FAULT = Reset()

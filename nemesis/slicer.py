@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from clusters.base import Shape
 from nemesis.bandwidth import PROBE_BYTES
-from nemesis.base import Arena, Parameter
+from nemesis.base import Arena, Asked, Parameter
 from nemesis.links import ON
 from nemesis.slow import Slow
 
@@ -32,9 +32,9 @@ class Slicer(Slow):
             slice_delay_us=round(1000 * arena.number("pause_ms")),
         )
 
-    def cost_s(self, arena: Arena) -> float:
-        pieces = PROBE_BYTES // round(arena.number("bytes"))
-        return max(0.0005, 0.5 * pieces * arena.number("pause_ms") / 1e3)
+    def cost_s(self, asked: Asked) -> float:
+        pieces = PROBE_BYTES // round(float(asked["bytes"]))
+        return 0.5 * pieces * float(asked["pause_ms"]) / 1e3
 
 
 FAULT = Slicer()

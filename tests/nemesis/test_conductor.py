@@ -70,8 +70,14 @@ def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "STAGE_S", 0.1)
 
 
-def played(fault: Script, clients: FakeClients | None = None, *, stop: bool = False) -> Played:
-    injection = Injection("script", begin_s=0.01, duration_s=0.05)
+def played(
+    fault: Script,
+    clients: FakeClients | None = None,
+    *,
+    stop: bool = False,
+    duration_s: float = 0.05,
+) -> Played:
+    injection = Injection("script", begin_s=0.01, duration_s=duration_s)
     victims = clients or FakeClients()
     arena = Arena(Nothing(), victims, injection, 3.0)  # type: ignore[arg-type]
     stopped = threading.Event()
@@ -113,8 +119,8 @@ class Late(Script):
 
 
 def test_what_is_seen_after_the_heal_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conductor, "PROOF_S", 1.0)
-    result = played(Late())
+    monkeypatch.setattr(conductor, "PROOF_S", 10.0)
+    result = played(Late(), duration_s=1.0)
     assert result.fault is not None
     assert result.fault.facts["proven"] is False
 

@@ -1,8 +1,10 @@
 """A fault of links or of processes is proven by the word of what does it *and* by what a write then
-suffers: each alone, planted here, is no proof."""
+suffers: each alone, planted here, is no proof. Nor is a clock off by what its answer took, or a
+server restarted that served all along."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from clusters.base import Cut, Edge, Shape
-from nemesis import slow
+from nemesis import rolling_restart, schedule, slow
 from nemesis.base import Arena, Fault, Injection
 from nemesis.registry import faults
 from tests.nemesis.fakes import FakeClients
@@ -66,13 +68,19 @@ class Servers:
         return self.says and node in self.frozen_nodes
 
 
-def took_effect(name: str, servers: Servers) -> bool:
+def begun(name: str, servers: Servers, duration_s: float = 5.0) -> tuple[Fault, Arena]:
     fault: Fault = faults()[name]
-    injection = Injection(name, 0.0, 5.0, seed=5, parameters=tuple(fault.defaults().items()))
+    parameters = tuple(fault.defaults().items())
+    injection = Injection(name, 0.0, duration_s, seed=5, parameters=parameters)
     arena = Arena(servers, FakeClients(), injection, 3.0)  # type: ignore[arg-type]
     fault.aim(arena)
     fault.begin(arena)
     arena.begun_ns = time.monotonic_ns()
+    return fault, arena
+
+
+def took_effect(name: str, servers: Servers) -> bool:
+    fault, arena = begun(name, servers)
     return fault.took_effect(arena)
 
 
@@ -96,3 +104,115 @@ def test_a_slow_link_takes_the_word_and_the_stopwatch(
     assert not takes(0.001, 2.0, says=False)
     assert not takes(0.001, 0.002, says=True)
     assert not takes(2.0, 2.0, says=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "fit"),
+    [
+        ("latency:ms=2", True),
+        ("slicer", True),
+        ("slicer:bytes=64", False),
+        ("slicer:pause_ms=0.1", False),
+        ("bandwidth", True),
+        ("bandwidth:kb_s=1000", False),
+        ("clock-jump:by_s=0.4", False),
+        ("clock-strobe:by_s=-0.4", False),
+        ("client-clock-jump:by_s=0.9", False),
+        ("client-clock-jump:by_s=-1", True),
+    ],
+)
+def test_what_could_not_be_told_from_noise_is_refused(text: str, fit: bool) -> None:
+    ((one,),) = schedule.parse(text)
+    fault = faults()[one.name]
+    reason = fault.unfit(Clocks(), fault.defaults() | dict(one.parameters))  # type: ignore[arg-type]
+    assert (reason is None) is fit
+
+
+@dataclass
+class Clocks(Servers):
+    """Servers with a clock each, which tell the time of the end of a question."""
+
+    moves: float = 1.0
+    answer_s: float = 0.0
+    offset_s: float = 0.0
+
+    def shift_clock(self, nodes: Iterable[int], offset_s: float) -> None:
+        self.offset_s = self.moves * offset_s
+
+    def clock_offset_s(self, node: int, timeout_s: float) -> float:
+        time.sleep(self.answer_s)
+        return self.offset_s + self.answer_s / 2
+
+
+@pytest.mark.parametrize("name", ["clock-jump", "clock-strobe", "clock-drift"])
+def test_a_slow_answer_does_not_move_a_clock(name: str) -> None:
+    assert took_effect(name, Clocks())
+    assert not took_effect(name, Clocks(moves=0.0))
+    assert not took_effect(name, Clocks(moves=0.0, answer_s=0.6))
+    assert not took_effect(name, Clocks(moves=-1.0))
+
+
+@dataclass
+class Restarting(Servers):
+    """Servers that are killed, or go on serving, one of them; and that come back, or stay away."""
+
+    survives: int = 0
+    stays_away: int = 0
+    down: set[int] = field(default_factory=set)
+
+    def serves(self, node: int, timeout_s: float, group: int = 0) -> bool:
+        return node not in self.down
+
+    def kill(self, nodes: Iterable[int]) -> None:
+        self.down |= set(nodes) - {self.survives}
+
+    def restart(self, nodes: Iterable[int]) -> None:
+        self.down -= set(nodes) - {self.stays_away}
+
+
+@pytest.mark.parametrize(
+    ("servers", "ticks", "all_restarted"),
+    [
+        (Restarting(), 3, True),
+        (Restarting(), 2, False),  # the end came first
+        (Restarting(survives=2), 3, False),
+        (Restarting(stays_away=2), 3, False),
+    ],
+)
+def test_a_rolling_restart_restarts_every_server(
+    servers: Restarting, ticks: int, all_restarted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rolling_restart, "BACK_S", 0.05)
+    fault, arena = begun("rolling-restart", servers)
+    for _ in range(ticks - 1):
+        fault.tick(arena)
+    fault.recovered(arena)
+    assert fault.took_effect(arena)
+    assert arena.facts["all_restarted"] is all_restarted
+
+
+@dataclass
+class Delaying(Servers):
+    """Servers that keep what they are sent while they are frozen; the engine takes its time."""
+
+    def serves(self, node: int, timeout_s: float, group: int = 0) -> bool:
+        end = time.monotonic() + timeout_s
+        while self.frozen_nodes and time.monotonic() < end:
+            time.sleep(0.001)
+        return not self.frozen_nodes
+
+    def frozen(self, node: int) -> bool:
+        time.sleep(0.25)
+        return super().frozen(node)
+
+
+def test_the_engine_is_asked_beside_the_write() -> None:
+    """One after the other, the write would be sent too late to be kept for long enough."""
+    servers = Delaying()
+    fault, arena = begun("pause", servers, 0.75)
+    thaw = threading.Timer(0.75, fault.heal, [arena])
+    thaw.start()
+    try:
+        assert fault.took_effect(arena)
+    finally:
+        thaw.join()

@@ -35,3 +35,10 @@ def test_what_a_server_says_is_no_end() -> None:
     with ours, theirs:
         theirs.send(b"x")
         assert not reset.ended_by(lambda: None, ours)
+
+
+def test_a_proxy_that_hangs_up_by_itself_has_reset_nothing() -> None:
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    with ours:
+        assert not reset.ended_by(lambda: None, ours)
