@@ -7,6 +7,7 @@ clean`` can find any that did not.
 
 from __future__ import annotations
 
+import itertools
 import os
 import secrets
 import signal
@@ -31,6 +32,7 @@ from workloads.nursery import RUN_ENVIRONMENT, Child, Nursery, run_mark
 POLL_S: Final = 0.005
 FIRST_PORT: Final = 32_100
 PORTS: Final = 600
+_drawn: Final = itertools.count(secrets.randbelow(PORTS))
 READY_S: Final = 60.0
 END_S: Final = 5.0
 # The bench records the deaths of worker w as worker DEATHS + w.
@@ -328,9 +330,10 @@ def _until(condition: Callable[[], bool], timeout_s: float) -> bool:
 
 def free_port() -> int:
     """A TCP port of 127.0.0.1 that is free now. Above those of the clusters and below those that
-    Linux hands out for outgoing connections, so that it stays free until somebody listens there."""
+    Linux hands out for outgoing connections, so that it stays free until somebody listens there.
+    One after the other from a drawn one, so that the loads of a process do not meet."""
     while True:
-        port = FIRST_PORT + secrets.randbelow(PORTS)
+        port = FIRST_PORT + next(_drawn) % PORTS
         if is_free("127.0.0.1", port):
             return port
 
