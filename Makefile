@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench test fuzz lint soak perf nightly systems lock clean
+.PHONY: help setup bench test test-clusters test-rest fuzz lint soak perf nightly systems lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 12
@@ -17,7 +17,15 @@ bench: setup ## run the quick suite on real clusters and write the report
 
 test: lint ## every check and every test, the ones on real clusters included
 	@$(BIN)/python -m clusters.images build go-sidecar jvm-sidecar
-	$(BIN)/pytest -m "not long"
+	@$(MAKE) --no-print-directory -j2 --output-sync=target test-clusters test-rest
+
+# Clusters and loads mostly wait, so what only computes runs beside them, yields to them, and is shown
+# when it is done ("+": not kept back). Two runs would write the same cache.
+test-clusters:
+	+$(BIN)/pytest -m "(docker or slow) and not long"
+
+test-rest:
+	nice -n 19 $(BIN)/pytest -p no:cacheprovider -m "not (docker or slow or long)"
 
 fuzz: setup ## 225,000 random histories against an exhaustive reference; workloads on real clusters
 	$(BIN)/pytest -m long
