@@ -176,6 +176,8 @@ def make_venv(root: Path) -> None:
     """Install the pinned packages and this project, in an environment made anew if need be."""
     venv = root / ".venv"
     if venv_stamped(root)[0] != venv_stamp(root)[0]:
+        if venv.is_symlink():  # to that of another checkout, which would be emptied
+            raise SetupError(f"{venv} is a link: remove it, then run it again")
         command([sys.executable, "-m", "venv", "--clear", str(venv)], "install python3-venv")
     remedy = "check that the Python package index can be reached, then run it again"
     broken = "see that the checkout is complete (`git status`), then run it again"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -151,6 +152,16 @@ def test_two_setups_take_turns(capsys: pytest.CaptureFixture[str]) -> None:
         assert "waiting for it" in process.stdout.readline()
     rest, _ = process.communicate(timeout=20)
     assert rest.strip() == "in"
+
+
+def test_the_environment_of_another_checkout_is_left_alone(project: Path) -> None:
+    stamp(project)
+    mine = project / "mine"
+    shutil.copytree(project, mine, ignore=shutil.ignore_patterns(".venv"))
+    (mine / ".venv").symlink_to(project / ".venv")
+    with pytest.raises(SetupError, match="is a link"):
+        setup.make_venv(mine)
+    assert setup.venv_stamped(project) == setup.venv_stamp(project)
 
 
 def test_every_dependency_is_pinned_and_locked_with_hashes() -> None:
