@@ -44,6 +44,15 @@ MORE_LIBRARIES = {
     "redisson-multilock",
     "redisson-rlock-sentinel",
 }
+# Recipes that leave one thing out or do it wrongly, and owe the rest as the recipe they vary does:
+# `make fuzz` has them, too.
+CONTROLS = {
+    "etcd-no-recheck",
+    "redis-fence-incr-first",
+    "redis-no-owner",
+    "redis-renew-no-owner",
+    "redis-setnx-expire",
+}
 NODES = "LOCKBENCH_TEST_NODES"  # clusters that another process has started: topology → nodes
 
 
@@ -90,12 +99,12 @@ def every_system() -> list[System]:
     """In the order of their topologies, so that clusters are started one by one. A semaphore of one
     permit owes what a mutex owes; a lock that lets two in without a fault owes nothing; and one
     class on other servers (``redlock-fsync``) is run once. A library left at its defaults waits as
-    long as it likes. ``MORE_LIBRARIES`` are not among them."""
+    long as it likes. ``MORE_LIBRARIES`` and ``CONTROLS`` are not among them."""
     found: dict[object, System] = {}
     for plain in registry.systems().values():
         if plain.expectation("none", "double-grant").expected == "breaks":
             continue
-        if plain.prepare is not None and plain.name not in LIBRARIES:
+        if plain.name in CONTROLS or (plain.prepare is not None and plain.name not in LIBRARIES):
             continue
         one = plain if plain.permits is None else registry.find(f"{plain.name}:permits=1")
         found.setdefault(plain.connect, one)
@@ -103,6 +112,6 @@ def every_system() -> list[System]:
 
 
 def more_systems() -> list[System]:
-    """``MORE_LIBRARIES``."""
-    found = [registry.find(name) for name in MORE_LIBRARIES]
+    """``MORE_LIBRARIES`` and ``CONTROLS``."""
+    found = [registry.find(name) for name in MORE_LIBRARIES | CONTROLS]
     return sorted(found, key=lambda system: (system.topologies, system.name))

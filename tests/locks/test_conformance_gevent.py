@@ -16,14 +16,9 @@ from tests.locks.conftest import NODES, Running, every_system
 HERE = Path(__file__).resolve().parent
 # They differ from another lock in what they send, not in how they wait or connect.
 VARIANTS = {
-    "etcd-no-recheck",
     "redis-fence",
-    "redis-fence-incr-first",
-    "redis-no-owner",
     "redis-reentrant",
-    "redis-renew-no-owner",
     "redis-setnx",
-    "redis-setnx-expire",
     "redis-sentinel-wait",
     "redlock-fence",
     "zookeeper-herd",

@@ -37,7 +37,6 @@ def test_fewer_than_one_in_a_hundred_comparisons_of_a_thing_with_itself_is_an_al
     assert alarms <= 10, alarms
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_fewer_than_one_night_in_a_hundred_is_a_false_alarm() -> None:
     """Four locks, twelve cells, corrected together."""

@@ -113,7 +113,6 @@ def coverage(blocks: int | None) -> float:
     return inside / 60
 
 
-@pytest.mark.slow
 def test_blocks_hold_what_single_operations_pretend() -> None:
     """Operations in a run are not independent; resampling them one by one claims far too much."""
     assert coverage(20) >= 0.89
