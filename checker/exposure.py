@@ -464,8 +464,9 @@ def _clock_beyond_lease(case: Case, fault: Fault) -> Answer:
         rows = _between(case, rows_of(history, F.ACQUIRE), begin, until)
         attempts += _by_others(case, rows, i)
     return attempts > 0, (
-        f"the clocks moved by up to {offset:+.3g} s, further than {many(len(lasting), 'promise')} "
-        f"that was held had left; {many(attempts, 'attempt')} by others before its end"
+        f"the clocks moved by up to {offset:+.3g} s, further than "
+        f"{many(len(lasting), 'held promise')} had left; {many(attempts, 'attempt')} by others "
+        f"before that end"
     )
 
 
