@@ -89,7 +89,7 @@ class Fault:
     ``(first, last)``; ``heal_ns`` is None where the fault never ended.
 
     ``rules`` names what must have been true for the fault to have been able to hurt (see
-    ``checker.exposure``). ``facts`` holds what the nemesis saw: probes, leaders before and after,
+    ``checker.rules``). ``facts`` holds what the nemesis saw: probes, leaders before and after,
     durations declared and measured.
     """
 

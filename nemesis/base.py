@@ -176,7 +176,7 @@ class Fault(ABC):
     """One kind of fault. Instances hold no state: everything about one injection is in the arena.
 
     ``rules`` are what must have been true for the fault to have been able to hurt; the checker
-    decides them from the history (``checker.exposure``).
+    decides them from the history (``checker.rules``).
     """
 
     name: ClassVar[str]

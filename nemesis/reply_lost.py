@@ -7,7 +7,7 @@ the link is cut, and makes it then.
 
 Verified by the proxies' word that its links are cut, and by a write over one of them, whose answer
 must not come. Exposed only if the victim's request ended unknown or refused during the fault and
-its effect was seen (``checker.exposure``).
+its effect was seen (``checker.rules``).
 """
 
 from __future__ import annotations
