@@ -65,8 +65,12 @@ class Promises:
 
     def at_once(self, chosen: Rows, at_ns: Ints) -> Ints:
         """How many of these promises were good at each of these times."""
-        begun = np.searchsorted(np.sort(self.start[chosen]), at_ns, side="right")
-        return begun - np.searchsorted(np.sort(self.end[chosen]), at_ns, side="right")
+        return self.during(chosen, at_ns, at_ns)
+
+    def during(self, chosen: Rows, first_ns: Ints, last_ns: Ints) -> Ints:
+        """How many of these promises were good at some time of each of these intervals."""
+        begun = np.searchsorted(np.sort(self.start[chosen]), last_ns, side="right")
+        return begun - np.searchsorted(np.sort(self.end[chosen]), first_ns, side="right")
 
     @cached_property
     def nonempty(self) -> Bools:

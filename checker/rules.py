@@ -15,6 +15,7 @@ from checker.exclusion import permits_of
 from checker.measure import AIMED_ROLES, held_by, keys_with
 from checker.promises import FOREVER, Bools, Rows, known_leases, link, rows_of
 from checker.words import Case, many
+from history.columns import Ints
 from history.op import NULL, F, Fault, Type
 from history.recorder import PROCESSES_PER_WORKER
 
@@ -143,17 +144,13 @@ def _promise_outlives_restart(case: Case, fault: Fault) -> Answer:
     restarted = fault.facts.get("restarted_ns")
     if not isinstance(restarted, int):
         return False, "the time of the restart is not known"
-    held, history = case.promises, case.history
+    held = case.promises
     at_once = _held_at(case, fault)
     told = [i for i in at_once if fault.begin_ns[0] <= held.lost[i] <= restarted]
     lasting = [i for i in at_once if held.end[i] > restarted]
     if told and not lasting:
         return _told_of_the_loss(case, fault, told)
-    attempts = 0
-    for i in lasting:
-        until = min(int(held.end[i]), FOREVER - 1)
-        rows = between(case, rows_of(history, F.ACQUIRE), restarted, until)
-        attempts += _by_others(case, rows, i)
+    attempts = _attempts_until(case, lasting, restarted, held.end)
     return attempts > 0, (
         f"{many(len(lasting), 'promise')} outlived the restart, {many(attempts, 'attempt')} by "
         f"others between the restart and the end of the promise"
@@ -201,11 +198,7 @@ def _holder_killed(case: Case, fault: Fault) -> Answer:
         if history.process[held.row[i]] // PROCESSES_PER_WORKER == _worker(fault)
         and held.end[i] >= fault.begin_ns[0]
     ]
-    attempts = 0
-    for i in killed:
-        until = min(int(held.lease[i]), FOREVER - 1)
-        rows = between(case, rows_of(history, F.ACQUIRE), fault.begin_ns[0], until)
-        attempts += _by_others(case, rows, i)
+    attempts = _attempts_until(case, killed, fault.begin_ns[0], held.lease)
     return attempts > 0, (
         f"the killed client held {many(len(killed), 'lock')}, {many(attempts, 'attempt')} by "
         f"others before the lease was over"
@@ -321,10 +314,8 @@ def _taken(case: Case, rows: Rows, until: int) -> Bools:
     mine = starts[rows] <= ends
     for key in np.unique(history.key[rows]):
         of = history.key[rows] == key
-        there = held.key == key
-        begun = np.searchsorted(np.sort(held.start[there]), ends[of], "right")
-        over = np.searchsorted(np.sort(held.end[there]), history.invoke_ns[rows[of]], "right")
-        found[of] = begun - over > mine[of]
+        there = np.flatnonzero(held.key == key)
+        found[of] = held.during(there, history.invoke_ns[rows[of]], ends[of]) > mine[of]
     return found
 
 
@@ -339,11 +330,7 @@ def _clock_beyond_lease(case: Case, fault: Fault) -> Answer:
     lasting = [
         i for i in _held_at(case, fault) if known[i] == FOREVER or known[i] - begin < moved_ns
     ]
-    attempts = 0
-    for i in lasting:
-        until = min(int(held.lease[i]), FOREVER - 1)
-        rows = between(case, rows_of(history, F.ACQUIRE), begin, until)
-        attempts += _by_others(case, rows, i)
+    attempts = _attempts_until(case, lasting, begin, held.lease)
     return attempts > 0, (
         f"the clocks moved by up to {offset:+.3g} s, further than "
         f"{many(len(lasting), 'held promise')} had left; {many(attempts, 'attempt')} by others "
@@ -411,6 +398,16 @@ def _longest_wait(case: Case, begin: int) -> int:
     invoked, completed = history.invoke_ns[answered], history.complete_ns[answered]
     normal = (invoked >= max(healed, default=0)) & (completed < begin)
     return int(np.max((completed - invoked)[normal], initial=0))
+
+
+def _attempts_until(case: Case, chosen: list[int], begin: int, ends: Ints) -> int:
+    """How many acquires of others asked for the key of one of these promises between a time and the
+    end of that promise."""
+    asked = rows_of(case.history, F.ACQUIRE)
+    return sum(
+        _by_others(case, between(case, asked, begin, min(int(ends[i]), FOREVER - 1)), i)
+        for i in chosen
+    )
 
 
 def _by_others(case: Case, rows: Rows, promise: int) -> int:
