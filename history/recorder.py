@@ -145,12 +145,6 @@ class Recorder:
         buffer[at + TYPE_OFFSET] = outcome
         return now
 
-    def instant(self, process: int, f: F, key: str, *, hold: int = NULL) -> None:
-        """Records something that has no duration: ``lost`` or ``death``."""
-        now = monotonic_ns()
-        handle = self.invoke(process, f, key, hold=hold, invoke_ns=now)
-        self.complete(handle, Type.OK, complete_ns=now)
-
     def close(self) -> None:
         """Trims the last segment. A recording that was never closed is read just as well."""
         if self._segment >= 0:

@@ -120,8 +120,10 @@ class Observer(Protocol):
     ) -> None:
         """A heartbeat or renewal was acknowledged: the promise goes on without a gap."""
 
-    def lost(self, hold: Hold) -> None:
-        """The service or the client library announced that the hold is over."""
+    def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
+        """The service or the client library announced that the hold is over. ``alive_ns``: when it
+        last looked alive to a lock that looks now and then, so that what the looking took is not
+        promised; None: it is told as it comes."""
 
 
 class NoObserver:
@@ -132,7 +134,7 @@ class NoObserver:
     ) -> None:
         """Ignored."""
 
-    def lost(self, hold: Hold) -> None:
+    def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
         """Ignored."""
 
 

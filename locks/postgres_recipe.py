@@ -1,8 +1,17 @@
 """What the PostgreSQL locks have in common: a hold is a session.
 
 There is no time to live: a grant lasts until it is released or its session ends. The promise has no
-end of its own; it ends when the client notices that the connection is gone (``postgres_session``).
-The server may notice first, and then somebody else may be granted the key a moment earlier.
+end of its own; it ends when the connection was last seen alive before it was found to be closed
+(``postgres_session``). The server may notice first, and somebody else may be granted the key while
+the end of the connection is on its way, or, where a cut swallows it, until the cut is healed: that
+is the exposure of a lock that has no lease.
+
+PostgreSQL 17: who is answered holds the lock until its backend exits (src/backend/utils/init/
+postinit.c, ShutdownPostgres: the transaction is aborted, and LockReleaseAll releases what the
+session holds). No answer has an end, so no request has to be taken for its beginning. A backend
+that waits for a command learns that the client is gone from its read of the socket (src/backend/
+libpq/pqcomm.c, pq_recvbuf); where a cut swallows that, from TCP's keepalives, which are left at the
+system's two hours. pg8000 1.31.6 sends nothing by itself and nothing again.
 
 What each error means (``OUTCOMES`` holds the same as data):
 
@@ -101,7 +110,7 @@ class PostgresRecipe(ABC):
         if session.gone():
             session.close()
             if unnoticed:
-                self._observer.lost(hold)
+                self._observer.lost(hold, alive_ns=session.alive_ns)
             return NotHeld()
         try:
             freed = self.give_back(session, hold.key)

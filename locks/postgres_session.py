@@ -2,8 +2,11 @@
 
 A lock on PostgreSQL lives as long as the session that took it. So a hold has a session of its own,
 and while there are holds their sessions are looked at every LOOK_S: where the server, or whoever is
-in between, has closed the connection, the hold is reported as lost. A connection that merely hangs
-is not noticed; the server goes on holding the lock for it.
+in between, has closed the connection, the hold is reported as lost. The server ends the session by
+itself; the client can know as soon as the end of the connection has reached it. That was after the
+last look that found the session alive, and the hold is reported as lost since then: what the
+looking takes, or a process that is late with it, lengthens no promise. A connection that merely
+hangs is not noticed; the server goes on holding the lock for it.
 
 Sessions go to the first node that takes writes, as libpq does with
 ``target_session_attrs=read-write`` (https://www.postgresql.org/docs/17/libpq-connect.html).
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -56,6 +60,7 @@ class Session:
         self._socket = self._peek = socket.socket()
         self._connection: Any = None
         self._timeout_s = timeout_s
+        self.alive_ns = time.monotonic_ns()  # when the last look that found it alive began
         failed: list[str] = []  # by node: a full primary must not hide behind its standby
         for node in nodes:
             try:
@@ -111,13 +116,17 @@ class Session:
         """Whether the connection is closed, here or by the other side. Looks, and never waits."""
         if self._socket.fileno() < 0:
             return True
+        now_ns = time.monotonic_ns()
         try:
             # The last words of a server that ends a session are an error (E); the end comes next.
-            return self._peek.recv(1, socket.MSG_PEEK) in {b"", b"E"}
+            if self._peek.recv(1, socket.MSG_PEEK) in {b"", b"E"}:
+                return True
         except BlockingIOError:  # it has said nothing
-            return False
+            pass
         except OSError:
             return True
+        self.alive_ns = now_ns
+        return False
 
     def close(self) -> None:
         """Hangs up. Never raises, never waits."""
@@ -145,6 +154,7 @@ class Watch:
 
     def add(self, hold: Hold) -> None:
         """From now on the hold's session is looked at; its handle is the session."""
+        hold.handle.gone()  # the first look; should it be over already, the next one tells
         self._holds[hold.id] = hold
         self._some.set()
         if self._thread is None and not self._closed:
@@ -171,5 +181,5 @@ class Watch:
             for hold in list(self._holds.values()):
                 if hold.handle.gone() and self.discard(hold):
                     hold.handle.close()
-                    self._observer.lost(hold)
+                    self._observer.lost(hold, alive_ns=hold.handle.alive_ns)
             pause.wait(LOOK_S)

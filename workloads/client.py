@@ -168,9 +168,13 @@ class Client:
             complete_ns=acknowledged_ns,
         )
 
-    def lost(self, hold: Hold) -> None:
+    def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
         if hold.id in self._held:
-            self.recorder.instant(self.process, F.LOST, hold.key, hold=hold.id)
+            now_ns = monotonic_ns()
+            handle = self.recorder.invoke(
+                self.process, F.LOST, hold.key, hold=hold.id, invoke_ns=alive_ns or now_ns
+            )
+            self.recorder.complete(handle, OK, complete_ns=now_ns)
 
     def _only_reads(self, key: str) -> bool:
         """Drawn for each cycle."""

@@ -226,7 +226,7 @@ class _Nobody:
     def extended(self, *_: object, **__: object) -> None:
         """Nothing."""
 
-    def lost(self, *_: object) -> None:
+    def lost(self, *_: object, **__: object) -> None:
         """Nothing."""
 
 

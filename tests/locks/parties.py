@@ -60,7 +60,7 @@ class Party:
     ) -> None:
         self._line("extend", "ok", hold, sent_ns, acknowledged_ns, None, sent_ns, valid_until_ns)
 
-    def lost(self, hold: Hold) -> None:
+    def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
         now_ns = time.monotonic_ns()
         self._line("lost", "ok", hold, now_ns, now_ns)
 

@@ -72,7 +72,7 @@ class _Remembering:
     ) -> None:
         self.news.append("extended")
 
-    def lost(self, hold: Hold) -> None:
+    def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
         self.news.append("lost")
 
 

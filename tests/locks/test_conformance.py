@@ -420,7 +420,7 @@ class Listener:
         assert sent_ns <= acknowledged_ns <= time.monotonic_ns()
         self.until_ns.append(valid_until_ns)
 
-    def lost(self, hold: Hold) -> None:
+    def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
         raise AssertionError("nothing was to be lost")
 
 

@@ -9,6 +9,7 @@ import re
 import socket
 import struct
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -31,7 +32,7 @@ from locks.base import (
     new_hold_id,
 )
 from locks.postgres_recipe import PostgresRecipe
-from locks.postgres_session import Watch
+from locks.postgres_session import Session, Watch
 from tests.eventually import eventually
 from tests.locks.fakes import closed_port, hang_up
 from tests.locks.test_redis_token import said
@@ -247,14 +248,47 @@ def _release(server: FakePostgres, lock: PostgresRecipe, error: str) -> object:
 class Listener:
     def __init__(self) -> None:
         self.losses: list[Hold] = []
+        self.alive_ns = 0
 
     def extended(
         self, hold: Hold, *, sent_ns: int, acknowledged_ns: int, valid_until_ns: int
     ) -> None:
         raise AssertionError("nothing is extended")
 
-    def lost(self, hold: Hold) -> None:
+    def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
+        assert alive_ns is not None
         self.losses.append(hold)
+        self.alive_ns = alive_ns
+
+
+@pytest.mark.parametrize("by", ["the watch", "the release"])
+def test_what_the_looking_takes_lengthens_no_promise(
+    server: FakePostgres, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """However late it looks, the loss is told from when the session was last seen alive: before the
+    server hung up, and not before the grant was asked for."""
+    looking = threading.Event()
+    look = Session.gone
+
+    def slow(session: Session) -> bool:
+        if threading.current_thread().name == "watch":
+            looking.wait()
+        return look(session)
+
+    listener = Listener()
+    with closing(connect(postgres_advisory.SYSTEM, server.address, observer=listener)) as lock:
+        monkeypatch.setattr(Session, "gone", slow)
+        grant = granted(lock)
+        ended_ns = time.monotonic_ns()
+        server.hang_up()
+        eventually(lambda: look(grant.hold.handle))
+        if by == "the watch":
+            looking.set()
+        else:
+            assert isinstance(lock.release(grant.hold), NotHeld)
+        eventually(lambda: listener.losses == [grant.hold])
+        looking.set()
+    assert grant.sent_ns <= listener.alive_ns <= ended_ns
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)

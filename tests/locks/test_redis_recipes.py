@@ -149,7 +149,7 @@ class Listener:
     ) -> None:
         self.extended_to.append(valid_until_ns)
 
-    def lost(self, hold: Hold) -> None:
+    def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
         self.losses.append(hold)
 
 

@@ -34,7 +34,7 @@ class Service:
     ) -> None:
         self.told.append(f"extended {hold.id}")
 
-    def lost(self, hold: Hold) -> None:
+    def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
         self.told.append(f"lost {hold.id}")
 
 

@@ -123,7 +123,7 @@ class Watcher:
         assert sent_ns <= acknowledged_ns
         self.news.append(f"extended {hold.key} by {valid_until_ns - sent_ns}")
 
-    def lost(self, hold: Hold) -> None:
+    def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
         self.news.append(f"lost {hold.key}")
 
 

@@ -177,7 +177,7 @@ class Watcher:
     ) -> None:
         self.seen.append(("extended", valid_until_ns))
 
-    def lost(self, hold: Hold) -> None:
+    def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
         self.seen.append(("lost", hold.id))
 
 
