@@ -3,7 +3,8 @@
 Failures are left out, because they certainly had no effect, unless they say something about the
 state: ``not-held``, and ``held`` where the lock declares strict tries. The end of a lease, a loss
 and a death become an operation of their own, unknown from that instant on: the service may take the
-lock away then, later, or never. Windows are widened by ε, and leases end earlier by it.
+lock away then, later, or never. Windows are widened by ε, and leases end earlier by it. How long
+the lease of an unknown acquire lasts nobody was told: it may be over at any time.
 """
 
 from __future__ import annotations
@@ -89,12 +90,22 @@ class Calls:
             fence = _number(int(history.fence[row])) if kind == "fenced" and acquires else None
             shared = bool(history.mode[row] == Mode.READ) and acquires
             grant = row if ending and acquires else None
-            operation = Operation(f.word, answer, who(row), fence=fence, grant=grant, shared=shared)
+            operation = Operation(
+                f.word,
+                answer,
+                who(row),
+                fence=fence,
+                grant=grant,
+                shared=shared,
+                owner=int(self._owners[row]) if kind == "read-write" and acquires else None,
+            )
             calls.append(_call(case, row, operation))
             where.append(row)
             if acquires and ending and self._ends[row] < FOREVER:
                 at = int(self._ends[row]) - history.epsilon_ns
-                calls.append(Call(Operation("expire", "expire", who(row), grant=row), at, None))
+                known = history.type[row] == Type.OK
+                end = Operation("expire", "expire", who(row), grant=row, certain=known)
+                calls.append(Call(end, at, None))
                 where.append(row)
         return calls, where
 

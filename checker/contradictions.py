@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from checker.kinds import REENTRANT, keys_of
+from checker.kinds import REENTRANT, SHARED, keys_of
 from checker.promises import FOREVER, Bools, Links, Rows, Sequences, rows_of
 from checker.words import Case
 from history.columns import History, Ints
@@ -116,10 +116,13 @@ def unpaired(case: Case, links: Links) -> Ints:
     - an unknown acquire that is followed by another acquire of the same identity: it could serve
       that one's release;
     - an unknown release after which the hold was still released for certain (or which came without
-      a granted acquire), followed by another acquire: it could end that one's hold early.
+      a granted acquire), followed by another acquire: it could end that one's hold early;
+    - of locks that are shared, an acquire while the identity still has a hold: a release may be of
+      either.
 
     An unknown release directly followed by a granted acquire of the same identity is not spare: the
-    new grant proves that it took effect. Further: operations of one identity whose windows overlap
+    new grant proves that it took effect, unless the hold may have ended by itself or there was
+    place for both. Further: operations of one identity whose windows overlap
     or touch, and so may have taken effect in either order (except extends under a hold id, which
     run in the background, once the acquire has completed); operations of one key of which some name
     their hold and some do not; an unknown acquire while the identity
@@ -188,7 +191,8 @@ def _spare(history: History, sequences: Sequences) -> list[int]:
     """The keys of identities with a spare operation."""
     row = sequences.rows
     unknown = history.type[row] == Type.INFO
-    if not np.any(unknown):
+    shared = keys_of(history, SHARED)
+    if len(row) == 0 or not (np.any(unknown) or np.any(shared)):
         return []
     group = np.cumsum(~sequences.same) - 1
     # Only an unknown that another acquire of the same identity follows can be spare, or an unknown
@@ -199,24 +203,41 @@ def _spare(history: History, sequences: Sequences) -> list[int]:
     last_acquire = np.zeros(len(several), np.intp)
     last_acquire[group[acquires]] = acquires
     suspect = unknown & (is_acquire & several[group] | (np.arange(len(row)) < last_acquire[group]))
+    if np.any(shared):
+        suspect |= shared[history.key[row]] & several[group]
     edges = np.flatnonzero(np.append(~sequences.same, True))
+    ending = shared | _ending(history)
     bad = []
     for g in np.unique(group[suspect]).tolist():
         mine = row[edges[g] : edges[g + 1]]
-        if _has_spare(history.f[mine].tolist(), history.type[mine].tolist()):
-            bad.append(int(history.key[mine[0]]))
+        key = int(history.key[mine[0]])
+        functions, outcomes = history.f[mine].tolist(), history.type[mine].tolist()
+        if _has_spare(functions, outcomes, ends=bool(ending[key]), shared=bool(shared[key])):
+            bad.append(key)
     return bad
 
 
-def _has_spare(functions: list[int], outcomes: list[int]) -> bool:
-    """Whether the operations of one identity, in their order, leave one that could serve twice."""
+def _ending(history: History) -> Bools:
+    """The keys on which holds may end by themselves."""
+    ends = np.zeros(len(history.keys), np.bool_)
+    ends[history.key[(history.valid_until_ns != NULL) | (history.f == F.LOST)]] = True
+    if np.any(history.f == F.DEATH):
+        ends[:] = True
+    return ends
+
+
+def _has_spare(functions: list[int], outcomes: list[int], *, ends: bool, shared: bool) -> bool:
+    """Whether the operations of one identity, in their order, leave one that could serve twice.
+    ``ends``: a hold may end by itself, or the lock has place for another one."""
     spare = False
     pending = False  # an unknown release that the next granted acquire would account for
     granted = False
     for f, outcome in zip(functions, outcomes, strict=True):
         known = outcome == OK
         if f == ACQUIRE:
-            if spare or (not known and (pending or granted)):
+            if spare or (not known and (pending or granted)) or (pending and ends):
+                return True
+            if granted and shared:
                 return True
             spare, pending, granted = not known, False, known
         elif outcome == FAIL:

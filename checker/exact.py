@@ -65,6 +65,7 @@ from checker.promises import (
     Rows,
     by_key_and_time,
     effective_releases,
+    owners,
     promised_ends,
     rows_of,
 )
@@ -178,9 +179,8 @@ def shared_conflict(
     permits = history.object_of(history.keys[key]).permits or 1
     if kind == "semaphore":
         return _crowd(found, mine, permits)
-    readers = history.mode[found.row[mine]] == Mode.READ
-    # A writer against everybody, a reader against the writers.
-    return _writer_conflict(found, mine, readers)
+    row = found.row[mine]
+    return _writer_conflict(found, mine, history.mode[row] == Mode.READ, owners(history)[row])
 
 
 def mutex_conflicts(case: Case, found: Sections, keys: Bools) -> tuple[int, ...] | None:
@@ -219,31 +219,33 @@ def _mutex_conflict(found: Sections, mine: Rows, order: Rows) -> tuple[int, ...]
     return (int(found.row[last[at[0]]]), int(found.row[instants[at[0]]])) if len(at) else None
 
 
-def _writer_conflict(found: Sections, mine: Rows, readers: Bools) -> tuple[int, ...] | None:
-    reads = dict(zip(mine.tolist(), readers.tolist(), strict=True))
-    cores = sorted(
-        mine[~found.floating[mine]].tolist(), key=lambda i: (found.begin[i], found.end[i])
-    )
-    last_reader = last_writer = -1  # the core of each sort that ends last so far
+def _writer_conflict(
+    found: Sections, mine: Rows, reads: Bools, owner: Ints
+) -> tuple[int, ...] | None:
+    """``reads`` and ``owner`` are those of ``mine``. Who writes may hold beside himself."""
+    order = np.argsort(found.begin[mine], kind="stable")
+    cores = order[~found.floating[mine][order]].tolist()
+    # Of the cores so far, by what they do: the two that end last and differ in their owners.
+    latest: dict[bool, list[int]] = {True: [], False: []}
     for i in cores:
-        for j in (last_writer, -1 if reads[i] else last_reader):
-            if j >= 0 and found.end[j] > found.begin[i]:
-                return int(found.row[j]), int(found.row[i])
-        if reads[i]:
-            last_reader = _later(found, last_reader, i)
-        else:
-            last_writer = _later(found, last_writer, i)
-    everybody = _Cores(found, np.array(cores, np.intp))
-    writers = _Cores(found, np.array([i for i in cores if not reads[i]], np.intp))
-    for i in mine[found.floating[mine]].tolist():
-        near = (writers if reads[i] else everybody).near(i)
-        if not _has_instant(found, i, near, 1):
-            return int(found.row[i]), *found.row[near[:1]].tolist()
+        rivals = latest[False] if reads[i] else [*latest[False], *latest[True]]
+        for j in rivals:
+            if found.end[mine[j]] > found.begin[mine[i]] and owner[j] != owner[i]:
+                return int(found.row[mine[j]]), int(found.row[mine[i]])
+        others = [j for j in latest[bool(reads[i])] if owner[j] != owner[i]]
+        own = [j for j in latest[bool(reads[i])] if owner[j] == owner[i]]
+        longest = max([i, *own], key=lambda j: int(found.end[mine[j]]))
+        two = sorted([longest, *others], key=lambda j: -int(found.end[mine[j]]))[:2]
+        latest[bool(reads[i])] = two
+    everybody = _Cores(found, mine[np.array(cores, np.intp)])
+    writers = _Cores(found, mine[np.array([i for i in cores if not reads[i]], np.intp)])
+    owner_of = dict(zip(mine.tolist(), owner.tolist(), strict=True))
+    for i in np.flatnonzero(found.floating[mine]).tolist():
+        near = (writers if reads[i] else everybody).near(int(mine[i]))
+        near = near[[owner_of[j] != owner[i] for j in near.tolist()]] if len(near) else near
+        if not _has_instant(found, int(mine[i]), near, 1):
+            return int(found.row[mine[i]]), *found.row[near[:1]].tolist()
     return None
-
-
-def _later(found: Sections, i: int, j: int) -> int:
-    return j if i < 0 or found.end[j] > found.end[i] else i
 
 
 def _crowd(found: Sections, mine: Rows, permits: int) -> tuple[int, ...] | None:

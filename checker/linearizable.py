@@ -98,7 +98,7 @@ def _unsure(case: Case, links: Links, kinds: list[str]) -> Bools:
     unknown = rows_of(history, F.ACQUIRE, Type.INFO)
     for key in np.unique(history.key[unknown]):
         unsure[key] |= kinds[key] == "reentrant"
-    unsure[unbalanced(case.history, links)] = True
+    unsure[unbalanced(history, links, case.promises.row, case.promises.outer)] = True
     return unsure | keys_of(history, frozenset({"fenced", OWNERLESS}))
 
 

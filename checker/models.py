@@ -17,6 +17,7 @@ from typing import Final, Literal
 
 State = Hashable
 Holder = tuple[int, int | None]  # identity, number of the grant
+_Shared = tuple[Holder, int | None, bool]  # of a read-write lock: with its owner, whether it reads
 Answer = Literal["ok", "info", "refused", "not-held", "expire"]
 
 
@@ -24,7 +25,8 @@ Answer = Literal["ok", "info", "refused", "not-held", "expire"]
 class Operation:
     """One operation as a model sees it. ``answer``: ``ok``; ``info`` (unknown); ``refused`` and
     ``not-held`` are failures that say something about the state; ``expire`` is the end of a lease,
-    which the service may enforce at any time from then on."""
+    which the service may enforce at any time from then on. ``owner`` may hold a read-write lock
+    several times; ``certain`` is false for the lease of an unknown acquire."""
 
     f: str
     answer: Answer = "ok"
@@ -34,6 +36,8 @@ class Operation:
     fence: int | None = None
     grant: int | None = None
     shared: bool = False
+    owner: int | None = None
+    certain: bool = True
 
     @property
     def holder(self) -> Holder:
@@ -119,8 +123,10 @@ def reentrant() -> Model:
         if op.answer == "not-held":
             return _when(not mine, state)
         if op.answer == "expire":
-            # Any level of this hold, none of an earlier one.
-            over = holder is not None and mine and (op.grant or 0) >= (holder[1] or 0)
+            # Any level of this hold, none of an earlier one. A level that may never have been there
+            # ends a hold only if it began it.
+            began, grant = (holder[1] or 0) if holder is not None else 0, op.grant or 0
+            over = mine and (grant >= began if op.certain else grant == began)
             return _when(over, (None, 0))
         if op.f == "release":
             left = depth - 1  # type: ignore[has-type]
@@ -150,29 +156,31 @@ def semaphore(permits: int) -> Model:
 
 
 def read_write() -> Model:
-    """Readers together, or one writer. The state is the writer's identity or the readers'."""
+    """Readers together, or one owner who writes and may read beside it or enter again. The state
+    are the holds: holder, owner, whether it only reads."""
 
     def step(state: State, op: Operation) -> tuple[State, ...]:
-        writer: Holder | None
-        readers: tuple[Holder, ...]
-        writer, readers = state  # type: ignore[misc]
-        mine = any(who == op.who for who, _ in (*readers, *((writer,) if writer else ())))
+        holds: tuple[_Shared, ...] = state  # type: ignore[assignment]
+        mine = any(holder[0] == op.who for holder, _, _ in holds)
         if op.f == "acquire":
-            taken = writer is not None or (bool(readers) and not op.shared)
             if op.answer == "refused":
-                return _when(taken, state)
-            joined = tuple(sorted((*readers, op.holder), key=str))
-            return _when(not taken, (None, joined) if op.shared else (op.holder, ()))
+                # His own hold may be in his way as well: not every lock lets him in again.
+                return _when(any(not (reads and op.shared) for _, _, reads in holds), state)
+            free = all((reads and op.shared) or owner == op.owner for _, owner, reads in holds)
+            return _when(free, tuple(sorted((*holds, (op.holder, op.owner, op.shared)), key=str)))
         if op.answer == "not-held":
             return _when(not mine, state)
         if op.f == "release" or op.answer == "expire":
-            if writer is not None:
-                over = writer == op.holder if op.answer == "expire" else writer[0] == op.who
-                return _when(over, (None, ()))
-            return tuple((None, left) for left in _without(readers, op))
+            return tuple(
+                {
+                    holds[:at] + holds[at + 1 :]
+                    for at, (holder, _, _) in enumerate(holds)
+                    if _ends(holder, op)
+                }
+            )
         return _when(mine, state)
 
-    return Model("read-write", (None, ()), step)
+    return Model("read-write", (), step)
 
 
 def register(initial: int | None = None) -> Model:
@@ -208,10 +216,13 @@ def _when(possible: bool, state: State) -> tuple[State, ...]:
 def _without(holders: tuple[Holder, ...], op: Operation) -> set[tuple[Holder, ...]]:
     """What is left when one of the operation's holds ends: the very one, where it is its end."""
     return {
-        holders[:at] + holders[at + 1 :]
-        for at, holder in enumerate(holders)
-        if (holder == op.holder if op.answer == "expire" else holder[0] == op.who)
+        holders[:at] + holders[at + 1 :] for at, holder in enumerate(holders) if _ends(holder, op)
     }
+
+
+def _ends(holder: Holder, op: Operation) -> bool:
+    """Whether a release or the end of a lease is one of this hold."""
+    return holder == op.holder if op.answer == "expire" else holder[0] == op.who
 
 
 def model_of(kind: str, permits: int | None, initial: int | None) -> Model:

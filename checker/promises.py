@@ -6,8 +6,9 @@ lock meanwhile.
 
 - ``valid_until`` comes from the client, counted from the *send* time of the last acknowledged
   request. An acknowledged extend makes the promise contiguous up to its own ``valid_until``, also
-  where it was acknowledged late: the service said that the hold was still there. An extend whose
-  outcome is unknown changes nothing.
+  where it was acknowledged late: the service said that the hold was still there. Of extends at the
+  same time any may have been the last: the earliest of their ends counts. An extend whose outcome
+  is unknown changes nothing.
 - A release ends the promise when it is *invoked*, whatever its outcome, except where it certainly
   had no effect (a ``fail`` other than ``not-held``): then the hold goes on.
 - ε (clocks of several machines) shrinks a promise at both ends, so a skewed clock can hide a
@@ -322,14 +323,26 @@ def _leases(history: History, links: Links, row: Rows, told_by_ns: int = FOREVER
         return forever(len(row))
     lease = valid_until[row]
     lease[lease == NULL] = FOREVER
+    # Whoever never learned of his grant did not learn how long it lasts either.
+    untold = (history.type[row] == Type.INFO) & (lease == FOREVER)
+    if np.any(untold):
+        leased = np.zeros(len(history.keys), np.bool_)
+        leased[history.key[valid_until != NULL]] = True
+        untold &= leased[history.key[row]]
+        lease[untold] = history.invoke_ns[row[untold]]
     extends = links.under(rows_of(history, F.EXTEND, Type.OK))
     extends = extends[(valid_until[extends] != NULL) & (history.complete_ns[extends] <= told_by_ns)]
     if len(extends):
-        # Rows are in the order of invocation and the last assignment wins: the last extend counts.
-        last = np.full(len(history), -1, np.intp)
-        last[links.acquire[extends]] = extends
-        extended = last[row] >= 0
-        lease[extended] = valid_until[last[row][extended]]
+        under = links.acquire[extends]
+        asked = np.full(len(history), NULL, np.int64)
+        np.maximum.at(asked, under, history.invoke_ns[extends])
+        # An extend that had ended before another one was asked for was not the last.
+        width = 2 * history.epsilon_ns
+        last = extends[history.complete_ns[extends] >= asked[under] - width]
+        shortest = np.full(len(history), FOREVER, np.int64)
+        np.minimum.at(shortest, links.acquire[last], valid_until[last])
+        extended = asked[row] != NULL
+        lease[extended] = shortest[row[extended]]
     return lease
 
 

@@ -42,13 +42,14 @@ def fold(
     releases = rows_of(history, F.RELEASE)
     releases = releases[np.isin(history.key[releases], keys)]
     depths: dict[tuple[int, int], _Depth] = {}
+    width = 2 * history.epsilon_ns
     for event in sorted([*grant_at, *releases.tolist()]):
         who = (int(history.key[event]), int(everyone[event]))
         held = depths.get(who)
         if event in grant_at:
             i = grant_at[event]
             now = int(history.invoke_ns[event])
-            if held is None or min(int(lease[held.outer]), int(lost[held.outer])) <= now:
+            if held is None or min(int(lease[held.outer]), int(lost[held.outer])) - width <= now:
                 depths[who] = _Depth(i, 1)
                 continue
             held.levels += 1
@@ -66,10 +67,12 @@ def fold(
                 del depths[who]
 
 
-def unbalanced(history: History, links: Links) -> list[int]:
+def unbalanced(history: History, links: Links, row: Rows, outer: NDArray[np.bool_]) -> list[int]:
     """The reentrant keys on which levels do not simply go up and down: a release, an extend or a
-    not-held answer at a level at which it cannot be, by the smallest levels. Only a search can say
-    whether another level explains it."""
+    not-held answer at a level at which it cannot be, by the smallest levels; or a hold that was
+    entered again after its promise, of which the service may have made a deeper level or a new
+    hold. Only a search can say whether another level explains it. ``row`` are the granted acquires,
+    ``outer`` those that began a hold."""
     reentrant = keys_of(history, REENTRANT)
     if not np.any(reentrant):
         return []
@@ -81,11 +84,14 @@ def unbalanced(history: History, links: Links) -> list[int]:
     limited = history.valid_until_ns[granted] != NULL
     mixed = np.intersect1d(history.key[granted[limited]], history.key[granted[~limited]])
     bad: set[int] = set(mixed.tolist())
+    begins = set(row[outer].tolist())
     for event in events.tolist():
         f, known = history.f[event], history.type[event] == Type.OK
         who = (int(history.key[event]), int(everyone[event]))
         level = levels.get(who, 0)
         if f == F.ACQUIRE:
+            if known and level > 0 and event in begins:
+                bad.add(who[0])
             levels[who] = level + 1 if known else level
         elif links.not_held[event] or (f == F.EXTEND and known and level == 0):
             bad.add(who[0])
