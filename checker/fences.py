@@ -4,9 +4,11 @@ Two grants of a key are certainly in order, A before B, when A completed before 
 when both promises are non-empty and A's ended before B's began (whoever holds a mutex during all of
 his promise cannot have been granted it before somebody whose promise came first). Then fence A must
 be smaller than fence B. Concurrent grants without promises may come in any order.
+Two grants whose promises overlap are in no certain order, but in either one their fences must
+differ.
 
-The second rule needs exclusion, so it is used for mutexes only; readers of a read-write lock and
-grants inside a reentrant hold may repeat a fence and are left out.
+The last two rules need exclusion, so they are used for mutexes only; readers of a read-write lock
+and grants inside a reentrant hold may repeat a fence and are left out.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ def fence_order(case: Case) -> Verdict | None:
     found = _predecessor(case, grants, ended=completed + 1, begins=invoked, fence=fence)
     owned = grants[promises.nonempty[grants] & keys_of(history, OWNED)[promises.key[grants]]]
     found += _predecessor(case, owned, ended=promises.end, begins=promises.start, fence=fence)
+    found += _equal_beside(case, owned, fence)
     if not found:
         return Verdict("valid", _fine(len(grants)))
     a, b = min(found, key=lambda pair: (int(promises.start[pair[1]]), pair))
@@ -54,6 +57,20 @@ def fence_order(case: Case) -> Verdict | None:
     )
     evidence = (grant(case, a), grant(case, b), *faults_on(case, begin, end))
     return Verdict("invalid", reason, evidence)
+
+
+def _equal_beside(case: Case, grants: Rows, fence: Ints) -> list[tuple[int, int]]:
+    """Pairs of promises of one key that overlap and have the same fence."""
+    promises = case.promises
+    order = grants[np.lexsort((promises.start[grants], fence[grants], promises.key[grants]))]
+    key, fences = promises.key[order], fence[order]
+    again = np.zeros(len(order), np.bool_)
+    again[1:] = (key[1:] == key[:-1]) & (fences[1:] == fences[:-1])
+    # One number for each fence of each key.
+    _, longest = running_max(np.cumsum(~again).astype(np.int32), promises.end[order])
+    before = longest[:-1]
+    overlap = again[1:] & (promises.end[order[before]] > promises.start[order[1:]])
+    return [(int(order[before[i]]), int(order[i + 1])) for i in np.flatnonzero(overlap)]
 
 
 def _fine(grants: int) -> str:
