@@ -8,15 +8,18 @@ causes.
 
 A release answered ok for a hold that was over, while somebody else had been granted the key since
 (or after it had been released already), without such an effect, is a ``false-release``: the service
-said that it had ended something that no longer was. Of a lock that can be shared, the hold had
+said that it had ended something that no longer was. *Since* is certain where the other grant was
+asked for after the hold had been granted, or its promise began after that of the hold had ended: as
+with fences, two promises of one mutex are in order. Of a lock that can be shared, the hold had
 certainly ended where others, granted the key since, left it no place: all permits, or a writer
 beside it.
 
 An extend answered ok is wrong when somebody else, granted the key after the lease had run out, was
 promised it throughout the extend.
 
-Unknown outcomes prove nothing here. Wrong releases and extends are judged of locks with one owner
-at a time alone.
+Windows are closed: what happened at the same instant may have happened in either order, and proves
+nothing. Unknown outcomes prove nothing here. Wrong releases and extends are judged only of locks
+with one owner at a time.
 """
 
 from __future__ import annotations
@@ -55,6 +58,7 @@ class Releases:
     def __init__(self, case: Case, links: Links) -> None:
         self._case = case
         self._links = links
+        self._epsilon = case.history.epsilon_ns
         history, promises = case.history, case.promises
         self._grant_of = np.full(len(history), -1, np.intp)
         self._grant_of[promises.row] = np.arange(len(promises))
@@ -169,7 +173,7 @@ class Releases:
         lapsed = over <= history.invoke_ns[releases]
         first = self._first_ok_release(releases)
         again = (first >= 0) & (first != releases)
-        again &= history.complete_ns[first] < history.invoke_ns[releases]
+        again &= history.complete_ns[first] < history.invoke_ns[releases] - 2 * history.epsilon_ns
         again &= ~keys_of(history, REENTRANT)[promises.key[index]]
         chosen = np.flatnonzero(lapsed | again)
         return [(int(releases[c]), bool(again[c])) for c in chosen]
@@ -190,10 +194,8 @@ class Releases:
         lease_over = min(int(promises.lease[holder]), int(promises.lost[holder]))
         # -1, no release at all, counts as one that never comes.
         released = int(promises.release[holder]) if promises.release[holder] >= 0 else len(history)
-        if (
-            0 <= told <= released
-            and history.invoke_ns[release] < history.complete_ns[told] <= lease_over
-        ):
+        seen = int(history.complete_ns[told]) + 2 * history.epsilon_ns
+        if 0 <= told <= released and history.invoke_ns[release] < seen < lease_over:
             return holder, told
         line = self._timeline(int(history.key[release]))
         after = int(np.searchsorted(line.start, history.invoke_ns[release], side="right"))
@@ -219,14 +221,19 @@ class Releases:
 
     def _granted_since(self, release: int) -> int | None:
         """A grant that certainly came after the hold of a release and was there before it."""
-        history, promises = self._case.history, self._case.promises
+        history, promises, epsilon = self._case.history, self._case.promises, self._epsilon
         mine = int(self._grant_of[self._links.acquire[release]])
         line = self._timeline(int(history.key[release]))
-        since = int(np.searchsorted(line.invoked, promises.start[mine], side="left"))
-        if since == len(line.invoked):
-            return None
-        other = int(line.first_done[since])
-        return other if promises.start[other] <= history.invoke_ns[release] else None
+        candidates = []
+        asked = int(np.searchsorted(line.invoked, promises.start[mine] + epsilon, side="right"))
+        if asked < len(line.invoked):
+            candidates.append(int(line.first_done[asked]))
+        if promises.nonempty[mine]:
+            after = int(np.searchsorted(line.start, promises.end[mine], side="left"))
+            candidates += line.grants[after : after + 1].tolist()
+        before = int(history.invoke_ns[release]) - epsilon
+        there = [other for other in candidates if other != mine and promises.start[other] < before]
+        return min(there, key=lambda other: int(promises.start[other]), default=None)
 
     def _given_away(self, release: int) -> int | None:
         """Of a lock that can be shared: a grant that, with others, left the hold of a release no
@@ -243,7 +250,8 @@ class Releases:
                 others = others[history.mode[promises.row[others]] != Mode.READ]
         start = promises.start[others]
         crowded = promises.at_once(others, start) >= permits_of(history, key)
-        crowded &= (start >= promises.end[mine]) & (start <= history.invoke_ns[release])
+        since = max(int(promises.end[mine]), int(promises.start[mine]))
+        crowded &= (start >= since) & (start < history.invoke_ns[release] - self._epsilon)
         found = np.flatnonzero(crowded)
         return int(others[found[0]]) if len(found) else None
 
