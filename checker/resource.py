@@ -8,9 +8,11 @@ made (``value``). An effect does a numbered thing (``version``) and returns the 
 as late only if all of its window was late. An operation whose outcome its client never learned, but
 of which the resource's log says when it was applied, counts as applied then.
 
-``stale-holder``: an operation was applied after its hold's promise had ended and after a later
-grant had completed, even if that one was already released. The service did nothing wrong; this is
-what a client that was frozen or slow does to everybody else.
+``stale-holder``: an operation was applied after its hold's promise had ended and after another
+owner had been granted the key, even if that grant was already released. The other grant is later
+for certain where it was asked for after the hold had been granted, or has a promise and completed
+after it; or it is promised at that very time, whichever came first. The service did nothing wrong;
+this is what a client that was frozen or slow does to everybody else.
 
 ``lost-update``: an applied write did not build on the state that it replaced, so somebody's
 update is gone: it made a version that is not the successor of the one that had been read, or two
@@ -24,9 +26,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from checker.intervals import ByKey
+from checker.intervals import ByKey, running_max, up_to
 from checker.kinds import OTHERS_TOO, RESOURCES, keys_of
-from checker.promises import FOREVER, Bools, Links, Rows, by_key_and_time
+from checker.promises import FOREVER, Bools, Links, Promises, Rows, by_key_and_time
 from checker.verdict import Verdict
 from checker.words import EVIDENCE_MAX, Case, clock, during, faults_on, grant, many, operation
 from history.columns import Ints
@@ -39,8 +41,8 @@ class Uses:
 
     ``row``       in the history, in the order of invocation
     ``grant``     the hold's grant, -1 where the acquire is unknown or missing
-    ``stale``     applied after its hold's promise and after a later grant
-    ``later``     that later grant, -1 if there was none at all
+    ``stale``     applied after its hold's promise, beside or after another owner's grant
+    ``later``     that grant, -1 where the operation is not stale
     """
 
     row: Rows
@@ -64,16 +66,15 @@ def uses(case: Case, links: Links) -> Uses:
     stale = np.zeros(len(row), np.bool_)
     later = np.full(len(row), -1, np.intp)
     known = np.flatnonzero(index >= 0)
-    if len(known):
-        successor = _successors(case)[index[known]]
-        later[known] = successor
-        applied = history.applied_ns[row[known]]
-        certain = np.where(applied != NULL, applied, history.invoke_ns[row[known]])
-        certain = certain - history.epsilon_ns
-        end = promises.end[index[known]]
-        # The promise's end was moved forward by ε for exclusion; here the real end must be past.
-        over = (end < FOREVER) & (certain > end + 2 * history.epsilon_ns)
-        stale[known] = over & (successor >= 0) & (certain > promises.start[successor])
+    applied = history.applied_ns[row[known]]
+    certain = np.where(applied != NULL, applied, history.invoke_ns[row[known]])
+    certain = certain - history.epsilon_ns
+    end = promises.end[index[known]]
+    # The promise's end was moved forward by ε for exclusion; here the real end must be past.
+    over = np.flatnonzero((end < FOREVER) & (certain > end + 2 * history.epsilon_ns))
+    if len(over):
+        later[known[over]] = _overtaken(case, index[known[over]], certain[over])
+        stale = later >= 0
     return Uses(row, index, stale, later)
 
 
@@ -145,32 +146,69 @@ def _applied(case: Case, row: int) -> int:
     return int(case.history.complete_ns[row]) if applied == NULL else applied
 
 
-def _successors(case: Case) -> Rows:
-    """For every grant, the next grant of the key to complete that could be hurt by it, or -1:
-    by another owner, and not reader after reader."""
-    promises, mode = case.promises, case.history.mode
-    order = by_key_and_time(promises.key, promises.start)
-    successor = np.full(len(promises), -1, np.intp)
+def _overtaken(case: Case, held: Rows, at_ns: Ints) -> Rows:
+    """For holds whose promise was over at some time: a grant that came later and had completed by
+    then, or one that was promised then, of another owner, and not reader beside reader; -1 without
+    one."""
+    history, promises = case.history, case.promises
+    reads = history.mode[promises.row] == Mode.READ
+    found = np.full(len(held), -1, np.intp)
+    everybody = promises.in_order
+    writers = everybody[~reads[everybody]] if np.any(reads) else everybody
+    for order, mine in ((everybody, ~reads[held]), (writers, reads[held])):
+        if np.any(mine):
+            found[mine] = _promised_after(promises, order, held[mine], at_ns[mine])
+            left = np.flatnonzero(mine & (found < 0))
+            found[left] = _promised_then(case, order, held[left], at_ns[left])
+    # Without a promise, only what was asked for afterwards is later for certain.
+    late = np.flatnonzero(promises.outer & ~promises.nonempty)
+    for i in np.flatnonzero(found < 0).tolist() if len(late) else ():
+        mine = held[i]
+        asked = history.invoke_ns[promises.row[late]] - history.epsilon_ns
+        after = (promises.key[late] == promises.key[mine]) & (asked > promises.start[mine])
+        after &= (promises.owner[late] != promises.owner[mine]) & (promises.start[late] < at_ns[i])
+        after &= ~(reads[late] & reads[mine])
+        found[i] = late[after][0] if np.any(after) else -1
+    return found
+
+
+def _promised_after(promises: Promises, order: Rows, held: Rows, at_ns: Ints) -> Rows:
+    """The first promise of another owner that began after a hold was granted, if before a time.
+    ``order`` are promises by key and start."""
+    found = np.full(len(held), -1, np.intp)
     if len(order) == 0:
-        return successor
+        return found
+    key, owner, start = promises.key[order], promises.owner[order], promises.start[order]
+    last = len(order) - 1
+    # From each promise, where the next one of another owner or key stands.
+    changes = np.flatnonzero((key[1:] != key[:-1]) | (owner[1:] != owner[:-1])) + 1
+    after = np.append(changes, last + 1)[np.searchsorted(changes, np.arange(last + 1), "right")]
+    place = up_to(key, start, promises.key[held], promises.start[held])
+    at = np.minimum(place, last)
+    own = (place <= last) & (key[at] == promises.key[held]) & (owner[at] == promises.owner[held])
+    place = np.where(own, after[at], place)
+    at = np.minimum(place, last)
+    met = (place <= last) & (key[at] == promises.key[held]) & (start[at] < at_ns)
+    found[met] = order[at[met]]
+    return found
+
+
+def _promised_then(case: Case, order: Rows, held: Rows, at_ns: Ints) -> Rows:
+    """A promise of another owner that was good at a time. ``order`` are promises by key and
+    start."""
+    promises = case.promises
+    found = np.full(len(held), -1, np.intp)
+    if len(order) == 0:
+        return found
     key = promises.key[order]
-    reader = mode[promises.row[order]] == Mode.READ
-    outer = promises.outer[order]
-    plain = not np.any(reader) and bool(np.all(outer))
-    if plain:
-        successor[order[:-1]] = np.where(key[1:] == key[:-1], order[1:], -1)
-        return successor
-    # Backwards; for each key the nearest outer grant, writer and reader that come later.
-    nearest: dict[tuple[int, bool], int] = {}
-    for position in range(len(order) - 1, -1, -1):
-        i, k, reads = int(order[position]), int(key[position]), bool(reader[position])
-        found = [nearest.get((k, False), -1), -1 if reads else nearest.get((k, True), -1)]
-        candidates = [j for j in found if j >= 0]
-        if candidates:
-            successor[i] = min(candidates, key=lambda j: int(promises.start[j]))
-        if outer[position]:
-            nearest[k, reads] = i
-    return successor
+    _, longest = running_max(key, promises.end[order])
+    place = up_to(key, promises.start[order], promises.key[held], at_ns - 1) - 1
+    other = order[longest[np.maximum(place, 0)]]
+    met = (place >= 0) & (promises.key[other] == promises.key[held])
+    met &= promises.owner[other] != promises.owner[held]
+    met &= promises.end[other] > at_ns + 2 * case.history.epsilon_ns
+    found[met] = other[met]
+    return found
 
 
 def _forks(case: Case, writes: Rows) -> Rows:
