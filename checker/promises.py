@@ -27,7 +27,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from checker.kinds import OWNERLESS, REENTRANT, keys_of
+from checker.kinds import OWNERLESS, REENTRANT, SHARED, keys_of
 from history.columns import History, Ids, Ints
 from history.op import NULL, F, Type
 
@@ -123,8 +123,9 @@ class Links:
     """Which acquire every row belongs to.
 
     ``acquire`` is the row of the acquire (granted or unknown) under which an operation was done, -1
-    if there is none; an acquire belongs to itself. ``not_held`` and ``held`` mark the failed rows
-    with that error, ``no_effect`` the other failures.
+    if there is none or several may be meant; an acquire belongs to itself. ``not_held`` and
+    ``held`` mark the failed rows with that error. ``vague_ns``, for acquires: when something was
+    done that may have been under this hold or under another one, FOREVER if nothing was.
     """
 
     acquire: Rows
@@ -132,6 +133,7 @@ class Links:
     held: Bools
     by_hold: Sequences | None
     by_process: Sequences | None
+    vague_ns: Ints
 
     def under(self, rows: Rows) -> Rows:
         """Those of ``rows`` that have an acquire."""
@@ -181,13 +183,43 @@ def link(history: History) -> Links:
         )
         if linked_by_hold is not None:
             acquire[rows] = np.where(linked_by_hold >= 0, linked_by_hold, acquire[rows])
+    not_held = failed_with(history, "not-held")
+    vague_ns = forever(len(history))
+    loose = keys_of(history, SHARED)[history.key] & (history.hold == NULL)
+    if np.any(loose):
+        vague_ns = vague_ns.copy()
+        says = (history.type != Type.FAIL) | not_held
+        _unlink(history, acquire, vague_ns, np.flatnonzero(loose & says))
     return Links(
         acquire=acquire,
-        not_held=failed_with(history, "not-held"),
+        not_held=not_held,
         held=failed_with(history, "held"),
         by_hold=sequences.get("hold"),
         by_process=sequences.get("process"),
+        vague_ns=vague_ns,
     )
+
+
+def _unlink(history: History, acquire: Rows, vague_ns: Ints, rows: Rows) -> None:
+    """Of shared locks without names of holds: whoever has several holds may release or extend any
+    of them. Such an operation belongs to none, and none of them is certain from then on."""
+    open_holds: dict[tuple[int, int], list[int]] = {}
+    released: dict[tuple[int, int], int] = {}
+    everyone = owners(history)
+    for row in rows.tolist():
+        who = (int(history.key[row]), int(everyone[row]))
+        mine = open_holds.setdefault(who, [])
+        if history.f[row] == F.ACQUIRE:
+            mine.append(row)
+        elif len(mine) > 1 and history.f[row] in {F.RELEASE, F.EXTEND}:
+            acquire[row] = -1
+            at = int(history.invoke_ns[row])
+            vague_ns[mine] = np.minimum(vague_ns[mine], at)
+        if history.f[row] == F.RELEASE:
+            released[who] = released.get(who, 0) + (history.type[row] == Type.OK)
+            if released[who] >= len(mine):
+                mine.clear()
+                released[who] = 0
 
 
 def has_values(column: Ints) -> bool:
@@ -280,7 +312,7 @@ def promises(history: History, links: Links) -> Promises:
 
         lease, lost = lease.copy(), lost.copy()
         fold(history, links, reentrant[key], row, (lease, lost, release, outer))
-    end = np.minimum(lease, lost)
+    end = np.minimum(np.minimum(lease, lost), links.vague_ns[row])
     ended = release >= 0
     end[ended] = np.minimum(end[ended], history.invoke_ns[release[ended]])
     limited = end < FOREVER

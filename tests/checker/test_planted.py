@@ -209,6 +209,43 @@ def release_ok_after_the_lease_was_given_away(s: Scene) -> None:
     s.release(1, 5, 6)
 
 
+def equal_fences_side_by_side(s: Scene) -> None:
+    s.acquire(1, 0, 4, until=TTL, fence=7).acquire(2, 0, 5, until=TTL, fence=7)
+
+
+def successor_was_waiting_already(s: Scene) -> None:
+    # Asked before client 1 was granted the key; only the promises tell the order.
+    s.acquire(2, 0.5, 4, until=14).acquire(1, 0, 1, until=3)
+    s.release(2, 4.5, 4.6).release(1, 5, 6)
+
+
+def late_granted_writer_beside_a_promise(s: Scene) -> None:
+    # Client 1 was told after its own promise and after client 2, who is promised the key.
+    s.acquire(1, 0, 7, until=5)
+    s.acquire(2, 2, 6, until=12).read(2, 6.5, 0)
+    s.write(1, 8, 0, 1)
+
+
+def reader_beside_his_neighbours_write(s: Scene) -> None:
+    s.kind("read-write")
+    s.acquire(1, 0, 1, mode=Mode.WRITE, hold="w", owner=1)
+    s.acquire(2, 2, 3, mode=Mode.READ, hold="r", owner=2)
+    s.release(1, 4, 5, hold="w").release(2, 6, 7, hold="r")
+
+
+def given_away_after_every_extend(s: Scene) -> None:
+    # Two extends at once, the shorter to 8: at 9 the key may be anybody's, at 7 it may not.
+    s.acquire(1, 0, 1, until=5).extend(1, 2, 4, until=20).extend(1, 3, 3.5, until=8)
+    s.acquire(2, 2, 7, until=12).release(2, 9, 10)
+
+
+def three_permits_of_two(s: Scene) -> None:
+    s.kind("semaphore", permits=2)
+    for client, at in ((1, 0), (1, 2), (2, 4)):
+        s.acquire(client, at, at + 1, named=False)
+    s.release(1, 6, 7, named=False).release(1, 8, 9, named=False)
+
+
 def second_key_only(s: Scene) -> None:
     s.acquire(1, 0, 1, key="a", hold="x").release(1, 2, 3, key="a", hold="x")
     s.acquire(1, 4, 5, key="b", hold="y").acquire(2, 4, 6, key="b", hold="z")
@@ -261,6 +298,12 @@ DEFECTS: list[tuple[Callable[[Scene], None], set[str]]] = [
     (unknown_acquire_proven_inside, {X}),
     (release_ok_after_the_lease_was_given_away, {F, X}),
     (second_key_only, {D, X}),
+    (equal_fences_side_by_side, {D, N, X}),
+    (successor_was_waiting_already, {F, X}),
+    (late_granted_writer_beside_a_promise, {L, H}),
+    (reader_beside_his_neighbours_write, {D, X}),
+    (given_away_after_every_extend, {D, X}),
+    (three_permits_of_two, {D, X}),
 ]
 
 
@@ -406,7 +449,81 @@ def process_used_again_after_an_unknown_release(s: Scene) -> None:
     s.acquire(1, 3, 4, named=False).release(1, 5, 6, named=False)
 
 
+def equal_fences_of_two_keys(s: Scene) -> None:
+    s.acquire(1, 0, 4, until=TTL, fence=7, key="a", hold="a")
+    s.acquire(2, 0, 5, until=TTL, fence=7, key="b", hold="b")
+
+
+def released_at_the_instant_of_the_grant(s: Scene) -> None:
+    # The release may have been the first of the two.
+    s.acquire(1, 0, 1, until=3).release(1, 4, 5)
+    s.acquire(2, 2, 4, until=14)
+
+
+def granted_at_once_and_released_late(s: Scene) -> None:
+    # Its own grant is nobody's successor.
+    s.acquire(1, 1, 1, until=3).release(1, 5, 6)
+
+
+def another_grant_of_the_same_owner(s: Scene) -> None:
+    # Nobody else was granted the key since: whoever comes late overtakes himself alone.
+    s.acquire(1, 0, 1, until=3, hold="first")
+    s.acquire(1, 4, 5, until=15, hold="second").read(1, 5.5, 0, hold="first")
+
+
+def a_late_grant_that_came_first(s: Scene) -> None:
+    # Client 2's grant was told late and is over; which of the two was first nobody knows.
+    s.acquire(2, 0, 6, until=12).release(2, 7, 7.1)
+    s.acquire(1, 0.5, 1, until=5).read(1, 5.5, 0)
+
+
+def reads_under_his_own_write(s: Scene) -> None:
+    s.kind("read-write")
+    s.acquire(1, 0, 1, mode=Mode.WRITE, hold="w", owner=1)
+    s.acquire(1, 2, 3, mode=Mode.READ, hold="r", owner=1)
+    s.acquire(1, 3.1, 3.2, mode=Mode.WRITE, hold="again", owner=1).release(
+        1, 3.3, 3.4, hold="again"
+    )
+    s.release(1, 4, 5, hold="w").acquire(2, 4, 6, mode=Mode.READ, hold="r2", owner=2)
+    s.release(1, 7, 8, hold="r").release(2, 9, 10, hold="r2")
+
+
+def the_shorter_of_two_extends(s: Scene) -> None:
+    # Asked for at once: the shorter one may have been the last.
+    s.acquire(1, 0, 1, until=5).extend(1, 2, 4, until=20).extend(1, 3, 3.5, until=8)
+    s.acquire(2, 2, 9, until=15).release(2, 10, 11)
+
+
+def two_permits_of_one_process(s: Scene) -> None:
+    # The first release may be that of the first hold.
+    s.kind("semaphore", permits=2)
+    s.acquire(1, 0, 1, named=False).acquire(1, 2, 3, named=False).release(1, 4, 5, named=False)
+    s.acquire(2, 4, 6, named=False).release(1, 7, 8, named=False).release(2, 9, 10, named=False)
+
+
+def entered_again_after_the_lease(s: Scene) -> None:
+    # The service still had the hold: a second level, and both are released.
+    s.kind("reentrant")
+    s.acquire(1, 0, 1, until=3, named=False).acquire(1, 4, 5, until=14, named=False)
+    s.release(1, 6, 7, named=False).release(1, 8, 9, named=False)
+
+
+def an_unknown_grant_runs_out(s: Scene) -> None:
+    s.kind("mutex", strict_try=True)
+    s.acquire(1, 0, None, "info").acquire(2, 1, 2, "fail", error="held", hold="x")
+    s.acquire(2, 9, 10, until=19, hold="y").release(2, 11, 12, hold="y")
+
+
 HEALTHY = [
+    equal_fences_of_two_keys,
+    released_at_the_instant_of_the_grant,
+    granted_at_once_and_released_late,
+    another_grant_of_the_same_owner,
+    reads_under_his_own_write,
+    the_shorter_of_two_extends,
+    two_permits_of_one_process,
+    entered_again_after_the_lease,
+    an_unknown_grant_runs_out,
     touching,
     granted_when_the_lease_ends,
     unknown_acquire_without_consequence,
@@ -440,6 +557,16 @@ def test_healthy_neighbours_stay_valid(make: Callable[[Scene], None]) -> None:
     make(scene)
     report = check(scene.history())
     assert report.result == "valid", {n: v.reason for n, v in report.verdicts.items()}
+
+
+def test_an_empty_promise_makes_nobody_before_it_a_successor() -> None:
+    scene = Scene()
+    scene.kind("read-write")
+    scene.acquire(1, 0, 1, until=9, mode=Mode.WRITE).release(1, 3.5, 3.6)
+    scene.acquire(2, 2, 4, until=0.5, mode=Mode.READ).release(2, 5, 6)
+    verdicts = check(scene.history()).verdicts
+    assert verdicts["late-grant"].result == "invalid"
+    assert verdicts["false-release"].result == "valid", verdicts["false-release"].reason
 
 
 def test_without_epsilon_the_same_clocks_show_a_double_grant() -> None:
