@@ -103,7 +103,7 @@ class Calls:
             where.append(row)
             if acquires and ending and self._ends[row] < FOREVER:
                 at = int(self._ends[row]) - history.epsilon_ns
-                known = history.type[row] == Type.OK
+                known = bool(history.type[row] == Type.OK)
                 end = Operation("expire", "expire", who(row), grant=row, certain=known)
                 calls.append(Call(end, at, None))
                 where.append(row)

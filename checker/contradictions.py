@@ -132,7 +132,7 @@ def unpaired(case: Case, links: Links) -> Ints:
     history = case.history
     says = (history.type != Type.FAIL) | links.not_held
     paired = ((history.f == F.ACQUIRE) | (history.f == F.RELEASE)) & says
-    bad: list[int] = []
+    bad: list[int] = np.unique(history.key[links.vague_ns < FOREVER]).tolist()
     if links.by_hold is not None:
         named = history.hold != NULL
         if not np.all(named):
