@@ -34,9 +34,9 @@ from bench import bugreport_library as libraries
 from bench import track
 from bench.check import explained
 from bench.errors import BadInput
-from bench.judge import FOLLOWS
 from bench.plan import LINK_IMAGE
 from checker.check import check
+from checker.follows import FOLLOWS
 from clusters.registry import topologies
 from history.columns import History
 from history.jsonl import write_jsonl

@@ -6,35 +6,22 @@ did not is the bench's own failure.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.errors import Ending
+from checker.follows import causes_of, following
 from locks.base import NAMED_VERDICTS, NOT_JUDGED, VERDICTS, Expectation, System
 from nemesis.registry import NONE
 from results.cases import COULD_NOT_RUN
 
 # Verdicts that not every workload reaches.
 AT_THE_RESOURCE = ("stale-holder", "lost-update")
-# What comes of a workload (``checker.jobs``) is as good as its lock.
-OF_JOBS = {
-    "oversold": ("lost-update",),
-    "charged-twice": (*AT_THE_RESOURCE, "double-grant"),
-    "ran-twice": ("stale-holder", "double-grant"),
-    "two-leaders": ("stale-holder", "double-grant"),
-    "rate-exceeded": ("stale-holder", "double-grant"),
-    "over-capacity": ("stale-holder", "double-grant"),
-}
-# Verdicts that follow from another one are expected where that one is.
-FOLLOWS = {
-    "linearizable": ("double-grant", "wrong-release", "false-release", "lost-update"),
-    "false-release": ("wrong-release", "double-grant"),
-    **OF_JOBS,
-}
 # What a holder does whose work outlasts its lease: it comes too late.
 TOO_LATE = "client-pause"
 # The word for a case without a fault whose load did not take place.
 NOT_AS_ASKED = "not as asked"
+WORSE = "worse than expected"
 MAY = ("breaks", "may-break")
 LOOSEST_FIRST = (*MAY, "holds", "n/a")
 
@@ -64,38 +51,52 @@ class Expected:
     outlasts: bool = False
 
     def of(self, verdict: str) -> Expectation:
-        """For verdicts that follow from others too: those may break where a cause of theirs may."""
-        for cause in FOLLOWS.get(verdict, ()):
-            found = self._declared(cause, as_cause=verdict in OF_JOBS)
+        """Of a verdict of which nothing is declared itself: it may break where a cause of it may
+        (``checker.follows``)."""
+        declared = self._declared(verdict)
+        if declared.expected in MAY or declared.expected == "n/a" or self._listed(verdict):
+            return declared
+        for cause in sorted(causes_of(verdict)):
+            found = self._as_cause(cause)
             if found.expected in MAY:
                 return Expectation("may-break", found.source, found.kind)
-        return self._declared(verdict)
+        return declared
 
     def words(self, required: Collection[str] = VERDICTS) -> dict[str, str]:
         """Verdict → what is expected, in one word, for a case's document."""
         always = (*VERDICTS, "linearizable", "false-release")
         return {v: self.of(v).expected for v in dict.fromkeys((*always, *required))}
 
-    def excuses(self, verdict: str, broken: Collection[str]) -> bool:
-        """Whether a break was expected. One that follows from others is, only if one of them broke
-        or it is declared itself."""
-        if self.of(verdict).expected not in MAY:
-            return False
-        if self._declared(verdict).expected in MAY:
-            return True
-        causes = FOLLOWS.get(verdict)
-        # What is not judged for a kind of lock may have broken unseen.
-        unseen = NOT_JUDGED.get(self.system.kind, ()) if verdict in OF_JOBS else ()
-        return causes is None or any(cause in {*broken, *unseen} for cause in causes)
+    def excused(self, broken: Collection[str]) -> frozenset[str]:
+        """Of the broken verdicts those that were expected to: by a declaration of their own, or
+        because they follow from such a one that broke too."""
+        # What has no resource to be seen at may have happened unseen.
+        unseen = set(AT_THE_RESOURCE).intersection(NOT_JUDGED.get(self.system.kind, ()))
+        expected = {v for v in {*broken, *unseen} if self._as_cause(v).expected in MAY}
+        found = following(expected, {*broken, *unseen})
+        return frozenset(v for v in found.intersection(broken) if self.of(v).expected in MAY)
 
-    def _declared(self, verdict: str, *, as_cause: bool = False) -> Expectation:
-        """``as_cause``: as listed, also where this kind of lock is not judged by it: what follows
-        from it is."""
-        faults = [*(self.faults or (NONE,)), *([TOO_LATE] if self.outlasts else [])]
-        found = [self.system.expectation(fault, verdict) for fault in faults]
-        if as_cause:
-            listed = [self.system.expectations.get(fault, {}).get(verdict) for fault in faults]
-            found = [more or said for more, said in zip(listed, found, strict=True)]
+    def _listed(self, verdict: str) -> bool:
+        """Whether something is declared of a verdict under every one of the faults."""
+        declared = self.system.expectations
+        return all(verdict in declared.get(fault, ()) for fault in self._faults())
+
+    def _faults(self) -> tuple[str, ...]:
+        return (*(self.faults or (NONE,)), *([TOO_LATE] if self.outlasts else []))
+
+    def _declared(self, verdict: str) -> Expectation:
+        return self._loosest([self.system.expectation(fault, verdict) for fault in self._faults()])
+
+    def _as_cause(self, verdict: str) -> Expectation:
+        """As declared, also where the kind of lock is not judged by it: what follows from it is."""
+        listed = (
+            self.system.expectations.get(fault, {}).get(verdict)
+            or self.system.expectation(fault, verdict)
+            for fault in self._faults()
+        )
+        return self._loosest(list(listed))
+
+    def _loosest(self, found: Sequence[Expectation]) -> Expectation:
         if self.exact and not self.outlasts:
             return found[0]
         loosest = min(found, key=lambda e: LOOSEST_FIRST.index(e.expected))
@@ -122,11 +123,10 @@ def judge(
     an earlier try of the same case showed. ``required`` are the verdicts that the load gives reason
     to reach, unless they are not applicable."""
     broken = [v for v, result in observed.items() if result == "invalid"]
-    worse = [v for v in broken if not expected.excuses(v, broken)]
+    excused = expected.excused(broken)
+    worse = [v for v in broken if v not in excused]
     if worse:
-        return Judgement(
-            Ending.SAFETY, "worse than expected", f"{', '.join(worse)}: expected to hold and broke"
-        )
+        return Judgement(Ending.SAFETY, WORSE, f"{', '.join(worse)}: expected to hold and broke")
     if unable is not None:
         return Judgement(Ending.BENCH, COULD_NOT_RUN, unable)
     if failure is not None:

@@ -194,7 +194,7 @@ def _cell(system: System, topology: str, fault: str, seen: _Seen) -> str:
     for verdict, short in SHORT.items():
         word = expected.of(verdict).expected
         named = verdict in NAMED_VERDICTS
-        if verdict not in broke and not (named and word in MARKS):
+        if verdict not in broke and system.expectation(fault, verdict).expected not in MARKS:
             continue
         if not named and not {*broke}.isdisjoint(NAMED_VERDICTS):
             continue

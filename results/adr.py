@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
+from checker.follows import told
 from results.cases import (
     Case,
     attempts,
@@ -39,8 +40,6 @@ from results.statistics import Share, share
 STALE: Final = "stale-holder"
 # Follow from a holder that acts after its time, which fencing and not the lock is for.
 OF_A_STALE_HOLDER: Final = frozenset({STALE, "lost-update"})
-# Follow from other verdicts and count once, there.
-FOLLOWS: Final = frozenset({"linearizable", "false-release", "lost-update"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +60,13 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A verdict of a lock under a fault."""
+    """A verdict of a lock under a fault. ``by_itself``: in how many tries it broke and did not
+    follow from another break (``checker.follows``)."""
 
     fault: str
     verdict: str
     share: Share
+    by_itself: int
     undecided: int
     expected: str
     evidence: tuple[str, ...]
@@ -93,7 +94,7 @@ class Option:
 
     def broke(self) -> list[Tried]:
         """What broke, consequences of another break left out."""
-        return [t for t in self.tried if t.share.k and t.verdict not in FOLLOWS]
+        return [t for t in self.tried if t.by_itself]
 
     def broke_itself(self) -> list[Tried]:
         """Breaks of the lock's own word: without those of a holder that acts after its time."""
@@ -206,6 +207,7 @@ def _tried(cases: Sequence[tuple[Evidence, Case]]) -> list[Tried]:
                     fault,
                     verdict,
                     share(k, len(counted)),
+                    sum(verdict in told(broken(t)) for t in counted),
                     sum(verdict in undecided(t) for t in tries),
                     next((x for _, c in of if (x := expected_of(c, verdict))), "holds"),
                     tuple(e.id for e, _ in of),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Final
 
+from checker.follows import told
 from results.cases import (
     COULD_NOT_RUN,
     NO_FAULT,
@@ -66,11 +67,6 @@ DID: Final = {
     "two-leaders": "let two leaders act",
     "rate-exceeded": "let more calls through than allowed",
     "over-capacity": "let in more than there are permits",
-}
-# Not worth a clause of its own in a case in which its cause broke too.
-FOLLOWS: Final = {
-    "lost-update": {STALE, "double-grant"},
-    "linearizable": {"double-grant", "wrong-release", "lost-update"},
 }
 
 
@@ -157,12 +153,7 @@ def _violations(locks: Sequence[Case], *, also: bool) -> list[str]:
             parts = []
             for lock, of in _by_lock(under).items():
                 k, n = _tries(of, verdict)
-                on_its_own = [
-                    case
-                    for case in of
-                    if verdict in broken(case)
-                    and FOLLOWS.get(verdict, set()).isdisjoint(broken(case))
-                ]
+                on_its_own = [case for case in of if verdict in told(broken(case))]
                 if on_its_own:
                     parts.append(f"{lock} ({k} of {n}{_unexpected(of, verdict, ', ')})")
             if parts:

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from bench.errors import Ending
-from bench.judge import Expected, judge
+from bench.judge import MAY, WORSE, Expected, Judgement, judge
 from bench.plan import make_case
 from bench.run import _required
-from locks.base import Expectation, System
-from locks.registry import find
+from checker.follows import FOLLOWS, OF_JOBS, causes_of
+from locks.base import VERDICTS, Expectation, System
+from locks.registry import find, systems
+from nemesis.registry import faults
 
 
 def system(**verdicts: str) -> System:
@@ -117,10 +119,53 @@ def test_what_follows_from_an_expected_break_is_expected() -> None:
 
 
 def test_what_follows_is_excused_only_by_a_cause_that_broke() -> None:
-    declared = system(lost_update="may-break")
+    declared = system(double_grant="may-break")
     assert verdict(declared, ALL_VALID | {"linearizable": "invalid"}) is Ending.SAFETY
-    both = {"linearizable": "invalid", "lost-update": "invalid"}
+    both = {"linearizable": "invalid", "double-grant": "invalid"}
     assert verdict(declared, ALL_VALID | both) is Ending.OK
+    # A cause that was not expected to break excuses nothing.
+    other = ALL_VALID | {"linearizable": "invalid", "wrong-release": "invalid"}
+    assert verdict(declared, other) is Ending.SAFETY
+
+
+@pytest.mark.parametrize("late", [("stale-holder",), ("stale-holder", "lost-update")])
+def test_a_late_holder_excuses_no_answer_of_the_lock(late: tuple[str, ...]) -> None:
+    """Whoever is told not-held inside its promise was lied to, whatever a paused client did."""
+    pause = Expected(find("redis-token"), ("client-pause",))
+    assert pause.excused(late) == set(late)
+    assert pause.excused([*late, "linearizable"]) == set(late)
+    observed = dict.fromkeys((*VERDICTS, "linearizable"), "valid") | dict.fromkeys(late, "invalid")
+    told = [judged(pause, observed), judged(pause, observed | {"linearizable": "invalid"})]
+    assert [found.ending for found in told] == [Ending.OK, Ending.SAFETY]
+    assert told[1].why == "linearizable: expected to hold and broke"
+
+
+def test_what_is_declared_of_a_verdict_itself_counts_before_what_it_follows_from() -> None:
+    declared = system(double_grant="may-break", lost_update="holds")
+    both = ALL_VALID | {"double-grant": "invalid", "lost-update": "invalid"}
+    assert verdict(declared, both) is Ending.SAFETY
+    assert verdict(system(double_grant="may-break"), both) is Ending.OK
+
+
+def judged(expected: Expected, observed: dict[str, str]) -> Judgement:
+    return judge(expected, observed, exposed=True, exposure="seen", failure=None)
+
+
+@pytest.mark.parametrize("declared", systems().values(), ids=systems())
+def test_one_more_lie_is_caught_in_every_cell(declared: System) -> None:
+    """Under each fault, alone and on top of everything that the lock is declared to break."""
+    usual = dict.fromkeys((*VERDICTS, "linearizable"), "valid")
+    for fault in faults():
+        expected = Expected(declared, (fault,))
+        may = {v for v in FOLLOWS if declared.expectation(fault, v).expected in MAY}
+        # Of a semaphore, what is done too late shows in the job alone.
+        unseen = set(OF_JOBS) if declared.kind == "semaphore" else set()
+        for lie in set(FOLLOWS) - may - unseen:
+            found = judged(expected, usual | {lie: "invalid"})
+            assert (found.word, found.why.split(":")[0]) == (WORSE, lie), fault
+            if causes_of(lie).isdisjoint(may):
+                on_top = judged(expected, usual | dict.fromkeys([*may, lie], "invalid"))
+                assert (on_top.word, on_top.why.split(":")[0]) == (WORSE, lie), fault
 
 
 @pytest.mark.parametrize(
@@ -159,11 +204,11 @@ def test_of_what_no_expectation_was_written_for_nothing_has_to_break() -> None:
 def test_what_comes_of_a_workload_is_as_good_as_its_lock() -> None:
     pause = Expected(find("redis-token"), ("client-pause",))
     assert pause.of("charged-twice").expected == "may-break"
-    assert pause.excuses("charged-twice", ["stale-holder", "charged-twice"])
-    assert not pause.excuses("charged-twice", ["charged-twice"]), "nothing that would explain it"
+    assert "charged-twice" in pause.excused(["stale-holder", "charged-twice"])
+    assert not pause.excused(["charged-twice"]), "nothing that would explain it"
     calm = Expected(find("redis-token"), ("none",))
     assert calm.of("charged-twice").expected == "holds"
-    assert not calm.excuses("charged-twice", ["stale-holder", "charged-twice"])
+    assert not calm.excused(["stale-holder", "charged-twice"])
     assert pause.of("lost-charge").expected == "holds"
 
 
@@ -171,9 +216,9 @@ def test_a_permit_that_comes_too_late_is_excused_though_semaphores_know_no_stale
     pause = Expected(find("zookeeper-semaphore"), ("client-pause",))
     assert pause.of("stale-holder").expected == "n/a"
     assert pause.of("over-capacity").expected == "may-break"
-    assert pause.excuses("over-capacity", ["over-capacity"])
+    assert pause.excused(["over-capacity"])
     calm = Expected(find("zookeeper-semaphore"), ("none",))
-    assert not calm.excuses("over-capacity", ["over-capacity"])
+    assert not calm.excused(["over-capacity"])
 
 
 def test_work_that_outlasts_its_lease_may_do_what_a_paused_holder_does() -> None:
@@ -186,7 +231,7 @@ def test_work_that_outlasts_its_lease_may_do_what_a_paused_holder_does() -> None
 
 def test_what_is_not_judged_excuses_the_verdicts_of_jobs_alone() -> None:
     shared = Expected(find("zookeeper-read-write"), ("client-pause", "kill"), exact=False)
-    assert not shared.excuses("linearizable", ["linearizable"])
+    assert not shared.excused(["linearizable"])
 
 
 def test_what_the_workload_does_not_reach_is_not_due() -> None:

@@ -182,7 +182,7 @@ def test_a_cell_says_how_often_and_how_sure() -> None:
     variant = {"lock": "redis-pubsub"}
     assert cell(observations.empty(), **variant, fault="reply-lost") == "not run"
     assert cell(observations.empty(), **variant, fault="pause") == "`exhaustive`"
-    assert cell(observations.empty(), **variant, fault="wipe") == "DG!, LU~, FR~, `exhaustive`"
+    assert cell(observations.empty(), **variant, fault="wipe") == "DG!, LU~, `exhaustive`"
     # What follows from another break is not a second one; alone it is shown.
     assert cell(seen(double_grant=(2, 5), linearizable=(2, 5))) == "DG‼ 2/5"
     assert cell(seen(double_grant=(0, 5), linearizable=(2, 5))) == "LN‼ 2/5"
