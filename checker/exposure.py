@@ -12,17 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from checker.contention import aimed_acquires, between, worker_of
 from checker.exclusion import permits_of
 from checker.measure import AIMED_ROLES, keys_with
 from checker.promises import (
     FOREVER,
     Bools,
-    by_key_and_time,
     link,
     promises,
     rows_of,
 )
-from checker.rules import RULES, Answer, aimed_acquires, between, proven, span
+from checker.rules import RULES, Answer, proven, span, struck_workers
 from checker.words import Case, describe, many
 from history.columns import History
 from history.op import F, Fault, Mode, Type
@@ -53,15 +53,14 @@ def exposure(history: History) -> Exposure:
     ]
     if not answers:
         return Exposure(False, ("no fault declares what would have exposed the lock to it",))
-    if _semaphores(case).any():
-        answers.append(_full(case))
     return Exposure(all(met for met, _ in answers), tuple(reason for _, reason in answers))
 
 
 def _without_locks(case: Case) -> Exposure:
     """Where no lock is asked for (``locks.without``) there is no hold to be hurt: every fault has
-    to be proven, with jobs done before it and after it, and under way while it was on. Without a
-    fault, several clients have to have worked on one key."""
+    to be proven, with jobs done before it and after it, and under way while it was on, of a struck
+    client where clients were struck. Without a fault, several clients have to have worked on one
+    key."""
     history = case.history
     jobs = rows_of(history, F.JOB)
     jobs = jobs[keys_with(history, AIMED_ROLES)[history.key[jobs]]]
@@ -75,7 +74,9 @@ def _without_locks(case: Case) -> Exposure:
         before = int(np.count_nonzero(history.complete_ns[done] < fault.begin_ns[0]))
         heal = FOREVER if fault.heal_ns is None else fault.heal_ns[1]
         after = int(np.count_nonzero(history.invoke_ns[done] > heal))
-        during = len(between(case, jobs, *span(fault)))
+        struck = struck_workers(fault)
+        mine = jobs[np.isin(worker_of(case, jobs), struck)] if struck else jobs
+        during = len(between(case, mine, *span(fault)))
         exposed &= fault.facts.get("proven") is True and min(before, after, during) > 0
         reasons.append(
             f"{describe(fault)}: {proven(case, fault)[1]}; {many(before, 'job')} before it, "
@@ -119,11 +120,12 @@ def _contention(case: Case) -> Answer:
     history, held = case.history, case.promises
     granted = aimed_acquires(case, Type.OK)
     processes = len(np.unique(history.process[granted]))
-    order = by_key_and_time(held.key, held.start)
+    order = held.in_order
     order = order[keys_with(history, AIMED_ROLES)[held.key[order]]]
     # Waited: asked for while the one who was granted the key before still held it.
     asked = history.invoke_ns[held.row[order[1:]]]
     waited = (held.key[order[1:]] == held.key[order[:-1]]) & (held.end[order[:-1]] > asked)
+    waited &= held.owner[order[1:]] != held.owner[order[:-1]]
     # Readers do not wait for each other.
     reads = history.mode[held.row[order]] == Mode.READ
     waited &= ~(reads[1:] & reads[:-1])

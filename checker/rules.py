@@ -1,34 +1,35 @@
 """The rules of exposure: what must have happened for a fault to have been able to hurt.
 
 Each answers for one fault of a history, with a sentence that says what was seen or was missing.
-Faults name theirs (``nemesis.base.Fault.rules``).
+Faults name theirs (``nemesis.base.Fault.rules_for``). What is not known does not meet a rule. Only
+keys that the load shares count, and promises that others were kept out by (``checker.contention``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import numpy as np
 
+from checker.contention import (
+    aimed_acquires,
+    between,
+    compatible,
+    in_force,
+    kept_out,
+    worker_of,
+)
 from checker.exclusion import permits_of
+from checker.kinds import REENTRANT, keys_of
 from checker.measure import AIMED_ROLES, held_by, keys_with
 from checker.promises import FOREVER, Bools, Rows, known_leases, link, rows_of
 from checker.words import Case, many
-from history.columns import Ints
 from history.op import NULL, F, Fault, Type
-from history.recorder import PROCESSES_PER_WORKER
 
 Answer = tuple[bool, str]
-# What a holder does. To be told that it lost the lock is not acting.
-ACTS: Final = (F.READ, F.WRITE, F.CAS, F.ADD, F.EFFECT, F.RELEASE)
-
-
-def aimed_acquires(case: Case, *types: Type) -> Rows:
-    """The acquires of shared keys that ended so."""
-    history = case.history
-    rows = rows_of(history, F.ACQUIRE, *types)
-    return rows[keys_with(history, AIMED_ROLES)[history.key[rows]]]
+# What a holder does at the resource. To be told that it lost the lock is not acting.
+ACTS: Final = (F.READ, F.WRITE, F.CAS, F.ADD, F.EFFECT)
 
 
 def _grants_around(case: Case, fault: Fault) -> Answer:
@@ -59,149 +60,170 @@ def _kept_for_ever(case: Case, healed_ns: int) -> int:
 
 
 def _attempts_during(case: Case, fault: Fault) -> Answer:
-    rows = between(case, aimed_acquires(case), *span(fault))
-    holders = {int(case.history.process[case.promises.row[i]]) for i in _held_at(case, fault)}
-    others = [row for row in rows.tolist() if int(case.history.process[row]) not in holders]
-    return len(others) > 0, f"{many(len(others), 'attempt')} by others than the holders during it"
+    """Somebody was kept out during the fault. Where clients were struck, by one of them, or one of
+    them was."""
+    begin, end = span(fault)
+    rows, holds = _struck_pairs(case, fault, in_force(case, begin, end), begin, end)
+    return len(rows) > 0, (
+        f"{many(len(rows), 'attempt')} during it at a key that another was promised"
+        f"{_of_struck(fault)} ({many(holds, 'such promise')})"
+    )
 
 
 def _holder_frozen(case: Case, fault: Fault) -> Answer:
+    """The frozen client was promised the lock, its place was taken while it slept, and afterwards
+    it acted at the resource, or released while others had its place."""
     history, held = case.history, case.promises
+    begin, worker = fault.begin_ns[0], _worker(fault)
     frozen = [
-        i for i in held_by(case, fault) if history.invoke_ns[held.row[i]] <= fault.begin_ns[0]
+        i
+        for i in held_by(case, fault)
+        if held.end[i] > begin and keys_with(history, AIMED_ROLES)[held.key[i]]
     ]
     if not frozen:
         return False, "the frozen client held nothing"
     if fault.heal_ns is None:
         return False, "the frozen client was never thawed"
     thaw = fault.heal_ns[0]
-    granted = acted = 0
+    overtaken = acted = 0
     links = link(history)
     for i in frozen:
-        others = (
-            (held.key == held.key[i])
-            & (held.start > fault.begin_ns[0])
-            & (held.start < thaw)
-            & (history.process[held.row] // PROCESSES_PER_WORKER != _worker(fault))
-        )
+        others = (held.key == held.key[i]) & held.nonempty & (worker_of(case, held.row) != worker)
+        others &= ~compatible(case, held.row, int(held.row[i]))
         rest = np.flatnonzero(others)
-        most = int(held.at_once(rest, held.start[rest]).max(initial=0))
+        meanwhile = rest[(held.start[rest] > begin) & (held.start[rest] < thaw)]
         # As many as may hold it at once have to, or the frozen one took nobody's place.
-        permits = permits_of(case.history, int(held.key[i]))
-        overtaken = len(rest) > 0 and (permits == 1 or most >= permits)
-        granted += overtaken
+        permits = permits_of(history, int(held.key[i]))
+        passed = int(held.at_once(rest, held.start[meanwhile]).max(initial=0)) >= permits
+        passed = passed or (permits == 1 and len(meanwhile) > 0)
+        overtaken += passed
         # Nothing ends a hold without limit, so nobody is to be granted it; but they have to ask.
-        asked = between(case, rows_of(history, F.ACQUIRE), fault.begin_ns[0], thaw)
-        endless = held.lease[i] >= FOREVER and _by_others(case, asked, i) > 0
-        if not overtaken and not endless:
+        endless = held.lease[i] >= FOREVER and len(kept_out(case, i, begin, thaw)) > 0
+        if not passed and not endless:
             continue
         under = np.flatnonzero(links.acquire == held.row[i])
         after = (history.invoke_ns[under] >= thaw) | (
             # An operation under way when the process froze ends after the thaw.
-            (history.complete_ns[under] >= thaw) & (history.invoke_ns[under] >= fault.begin_ns[0])
+            (history.complete_ns[under] >= thaw) & (history.invoke_ns[under] >= begin)
         )
         after |= history.applied_ns[under] >= thaw
-        acted += bool(np.any(after & np.isin(history.f[under], ACTS)))
+        late = under[after]
+        released = late[history.f[late] == F.RELEASE]
+        done = np.where(history.complete_ns[released] == NULL, FOREVER, 0)
+        done = np.maximum(done, history.complete_ns[released])
+        taken = held.during(rest, history.invoke_ns[released], done) >= permits
+        acted += bool(np.any(np.isin(history.f[late], ACTS)) or np.any(taken))
     return acted > 0, (
-        f"the frozen client held {many(len(frozen), 'lock')}; {granted} of them granted to another "
-        f"before the thaw; it acted on {acted} of those afterwards"
+        f"the frozen client held {many(len(frozen), 'lock')}; {overtaken} of them granted to "
+        f"another before the thaw; it acted on {acted} of those afterwards"
     )
 
 
 def _hold_across(case: Case, fault: Fault) -> Answer:
-    held, history = case.promises, case.history
-    across = [
-        i
-        for i in _held_at(case, fault)
-        if held.lease[i] > fault.begin_ns[1] and held.end[i] > fault.begin_ns[1]
-    ]
-    attempts = 0
+    """A promise lasted into the fault and kept others out there."""
+    across = [i for i in _held_at(case, fault) if case.promises.end[i] > fault.begin_ns[1]]
     begin, end = span(fault)
-    asked = rows_of(history, F.ACQUIRE)
     waiting_since = begin - _longest_wait(case, begin)
-    for i in across:
-        since = min(int(held.start[i]), waiting_since)
-        attempts += _by_others(case, between(case, asked, begin, end), i)
-        attempts += _by_others(case, _lost_in(case, asked, since, begin), i)
-    return attempts > 0, (
+    rows, _ = _struck_pairs(case, fault, across, begin, end, lost_since=waiting_since)
+    return len(rows) > 0, (
         f"{many(len(across), 'hold')} lasted beyond the beginning of the fault, "
-        f"{many(attempts, 'attempt')} by others on those keys during it"
+        f"{many(len(rows), 'attempt')} by others on those keys during it while they "
+        f"lasted{_of_struck(fault)}"
     )
 
 
 def _leader_changed(_case: Case, fault: Fault) -> Answer:
-    if fault.facts.get("leader_due") is False:
-        return True, "no change of leader was due"
     before, during = fault.facts.get("leader_before"), fault.facts.get("leader_during")
     met = before is not None and during is not None and before != during
     return met, f"leader before {before}, during {during}"
 
 
 def _promise_outlives_restart(case: Case, fault: Fault) -> Answer:
-    if "restart_delay_s" in fault.facts:
-        # The servers see to it that none does; then the fault only has to meet a hold.
-        return _hold_across(case, fault)
     restarted = fault.facts.get("restarted_ns")
     if not isinstance(restarted, int):
         return False, "the time of the restart is not known"
+    delay_s = fault.facts.get("restart_delay_s")
+    if isinstance(delay_s, int | float) and restarted - fault.begin_ns[0] >= delay_s * 1e9:
+        # The servers see to it that none does; then the fault only has to meet a hold.
+        return _hold_across(case, fault)
     held = case.promises
     at_once = _held_at(case, fault)
     told = [i for i in at_once if fault.begin_ns[0] <= held.lost[i] <= restarted]
     lasting = [i for i in at_once if held.end[i] > restarted]
     if told and not lasting:
         return _told_of_the_loss(case, fault, told)
-    attempts = _attempts_until(case, lasting, restarted, held.end)
-    return attempts > 0, (
-        f"{many(len(lasting), 'promise')} outlived the restart, {many(attempts, 'attempt')} by "
-        f"others between the restart and the end of the promise"
+    attempts = _kept_out(case, lasting, restarted, FOREVER)
+    return len(attempts) > 0, (
+        f"{many(len(lasting), 'promise')} outlived the restart, {many(len(attempts), 'attempt')} "
+        f"by others between the restart and the end of the promise"
     )
 
 
 def _told_of_the_loss(case: Case, fault: Fault, told: list[int]) -> Answer:
     """A promise that ends with its session cannot outlive the server. What the fault can do then is
-    to let somebody else in before the holder knows, so others must have been asking."""
-    asked = rows_of(case.history, F.ACQUIRE)
-    attempts = sum(_by_others(case, between(case, asked, *span(fault)), i) for i in told)
-    return attempts > 0, (
+    to let somebody else in before the holder knows, so others must have been asking until then."""
+    attempts = _kept_out(case, told, *span(fault))
+    return len(attempts) > 0, (
         f"{many(len(told), 'holder')} told of the loss as the session ended, "
-        f"{many(attempts, 'attempt')} by others during the fault"
+        f"{many(len(attempts), 'attempt')} by others during the fault before that"
     )
 
 
 def _waiter_frozen(case: Case, fault: Fault) -> Answer:
-    """An acquire of the frozen worker was under way as it froze, and it slept for a lease."""
-    history = case.history
+    """An acquire of the frozen worker was under way as it froze, it slept for longer than any
+    grant of that key was promised, and the key went on to others."""
+    history, held = case.history, case.promises
     rows = aimed_acquires(case)
-    mine = rows[history.process[rows] // PROCESSES_PER_WORKER == _worker(fault)]
+    mine = rows[worker_of(case, rows) == _worker(fault)]
     frozen_ns = fault.begin_ns[1]
     done = history.complete_ns[mine]
     thaw = FOREVER if fault.heal_ns is None else fault.heal_ns[0]
     waiting = mine[(history.invoke_ns[mine] <= frozen_ns) & ((done == NULL) | (done >= thaw))]
-    granted = aimed_acquires(case, Type.OK)
-    other = history.process[granted] // PROCESSES_PER_WORKER != _worker(fault)
-    other &= np.isin(history.key[granted], history.key[waiting])
-    meanwhile = (history.complete_ns[granted] > frozen_ns) & (history.complete_ns[granted] < thaw)
-    others = int(np.count_nonzero(other & meanwhile))
-    return len(waiting) > 0 and others > 0, (
+    granted = np.flatnonzero(held.nonempty & np.isin(held.key, history.key[waiting]))
+    limited = held.row[granted][history.valid_until_ns[held.row[granted]] != NULL]
+    lease_ns = int((history.valid_until_ns - history.complete_ns)[limited].max(initial=0))
+    if len(waiting) > 0 and lease_ns == 0:
+        return False, "no grant of the key has an end that the client could have slept through"
+    other = granted[worker_of(case, held.row[granted]) != _worker(fault)]
+    others = other[(held.start[other] > frozen_ns) & (held.start[other] < thaw)]
+    slept = thaw - frozen_ns
+    met = len(waiting) > 0 and _all_permits(case, other, others) and slept > lease_ns
+    return met, (
         f"{many(len(waiting), 'acquire')} of the frozen client under way as it froze and until it "
-        f"woke; {many(others, 'grant')} to others meanwhile"
+        f"woke after {_seconds(slept)}; {many(len(others), 'grant')} to others meanwhile; grants "
+        f"are promised for up to {_seconds(lease_ns)}"
     )
+
+
+def _all_permits(case: Case, there: Rows, at: Rows) -> bool:
+    """Whether, as one of the promises ``at`` began, those of ``there`` took all that there is."""
+    held = case.promises
+    for i in at.tolist():
+        same = there[held.key[there] == held.key[i]]
+        permits = permits_of(case.history, int(held.key[i]))
+        if permits == 1 or int(held.at_once(same, held.start[[i]])[0]) >= permits:
+            return True
+    return False
+
+
+def _seconds(nanoseconds: int) -> str:
+    return "ever" if nanoseconds >= FOREVER // 2 else f"{nanoseconds / 1e9:.3g} s"
 
 
 def _holder_killed(case: Case, fault: Fault) -> Answer:
     """The killed worker held a key that others asked for before its promise could have ended."""
-    history, held = case.history, case.promises
-    before = [i for i in range(len(held.row)) if held.start[i] < fault.begin_ns[1]]
+    held = case.promises
     killed = [
         i
-        for i in before
-        if history.process[held.row[i]] // PROCESSES_PER_WORKER == _worker(fault)
-        and held.end[i] >= fault.begin_ns[0]
+        for i in in_force(case, fault.begin_ns[0] - 1, fault.begin_ns[1])
+        if worker_of(case, held.row[[i]])[0] == _worker(fault)
     ]
-    attempts = _attempts_until(case, killed, fault.begin_ns[0], held.lease)
-    return attempts > 0, (
-        f"the killed client held {many(len(killed), 'lock')}, {many(attempts, 'attempt')} by "
-        f"others before the lease was over"
+    begin = fault.begin_ns[0]
+    attempts = [kept_out(case, i, begin, FOREVER, until=int(held.lease[i])) for i in killed]
+    count = len(np.unique(np.concatenate(attempts))) if attempts else 0
+    return count > 0, (
+        f"the killed client held {many(len(killed), 'lock')}, {many(count, 'attempt')} by others "
+        f"before the lease was over"
     )
 
 
@@ -209,20 +231,18 @@ def _reply_lost(case: Case, fault: Fault) -> Answer:
     """The victim's request ended without an answer, and its effect was seen at the service."""
     history = case.history
     f = {"acquire": F.ACQUIRE, "extend": F.EXTEND, "release": F.RELEASE}[str(fault.facts["of"])]
-    begin, end = fault.begin_ns[0], FOREVER if fault.heal_ns is None else fault.heal_ns[1]
+    begin, end = span(fault)
     rows = rows_of(history, f)
-    mine = rows[history.process[rows] // PROCESSES_PER_WORKER == _worker(fault)]
+    rows = rows[keys_with(history, AIMED_ROLES)[history.key[rows]]]
+    mine = rows[worker_of(case, rows) == _worker(fault)]
     asked = mine[(history.invoke_ns[mine] >= begin) & (history.invoke_ns[mine] <= end)]
     # Nothing is answered before the heal; a client that asks again may find out afterwards.
     healed = FOREVER if fault.heal_ns is None else fault.heal_ns[0]
     done = history.complete_ns[asked]
-    unanswered = (history.type[asked] != Type.OK) | (done == NULL) | (done >= healed)
-    lost = asked[unanswered]
+    lost = asked[(history.type[asked] != Type.OK) | (done == NULL) | (done >= healed)]
     if len(lost) == 0:
         return False, f"no {f.name.lower()} of the victim was left without its answer"
-    if history.type[lost[0]] == Type.OK:
-        return True, f"the victim's {f.name.lower()} was answered only when it asked again"
-    seen = _effect_seen(case, int(lost[0]), f)
+    seen = next(filter(None, (_effect_seen(case, row, f, end) for row in lost.tolist())), None)
     return seen is not None, (
         f"the victim's {f.name.lower()} was left without its answer, and "
         f"{seen or 'nothing showed that it was applied'}"
@@ -233,29 +253,79 @@ def _reply_lost(case: Case, fault: Fault) -> Answer:
 KEPT_NS: Final = 600_000_000
 
 
-def _effect_seen(case: Case, row: int, f: F) -> str | None:
+def _effect_seen(case: Case, row: int, f: F, until: int) -> str | None:
     """What shows that an unanswered request was applied, or None."""
     history, held = case.history, case.promises
-    granted = rows_of(history, F.ACQUIRE, Type.OK)
-    granted = granted[history.key[granted] == history.key[row]]
-    done = np.sort(history.complete_ns[granted])
     asked_ns = int(history.invoke_ns[row])
-    after = done[done > asked_ns]
-    if f == F.RELEASE:
-        mine = link(history).acquire[row]
-        own = np.flatnonzero(held.row == mine)
-        lease = int(held.lease[own[0]]) if len(own) else asked_ns
-        freed = len(after) > 0 and int(after[0]) < lease
-        return "the key was granted again before its lease was over" if freed else None
-    asking = rows_of(history, F.ACQUIRE)
-    asking = asking[(history.key[asking] == history.key[row]) & (asking != row)]
-    refused = between(case, asking, asked_ns, asked_ns + KEPT_NS)
-    kept_until = int(after[0]) if len(after) else FOREVER
-    if len(refused) == 0 or kept_until - asked_ns <= KEPT_NS:
+    links = link(history)
+    own = np.flatnonzero(held.row == links.acquire[row])
+    if f == F.ACQUIRE:
+        return _kept_by_nobody(case, row, row, asked_ns, until)
+    if len(own) == 0:
         return None
-    if not _others_answered(case, row, asked_ns + KEPT_NS // 2, kept_until - KEPT_NS // 2):
-        return None
-    return f"{many(len(refused), 'attempt')} of others found the key taken meanwhile"
+    i = int(own[0])
+    if f == F.EXTEND:
+        if history.type[row] == Type.OK:
+            return "it was answered only when it asked again"
+        over = int(known_leases(history, links, held, asked_ns)[i])
+        return _kept_by_nobody(case, row, int(held.row[i]), over, FOREVER)
+    others = (held.key == held.key[i]) & held.nonempty
+    others &= worker_of(case, held.row) != worker_of(case, held.row[[i]])[0]
+    others &= ~compatible(case, held.row, int(held.row[i]))
+    rest = np.flatnonzero(others)
+    granted = rest[(held.start[rest] > asked_ns) & (held.start[rest] < held.lease[i])]
+    # Of a semaphore another permit may have been free.
+    freed = _all_permits(case, rest, granted)
+    return "the key was granted again before its lease was over" if freed else None
+
+
+def _kept_by_nobody(case: Case, row: int, acquire: int, since: int, until: int) -> str | None:
+    """Others asked for the key of ``row`` for a while that began before ``until``, were not granted
+    it, and nobody else could have held it: so the hold of ``acquire`` was there."""
+    history, held = case.history, case.promises
+    granted = (held.key == history.key[row]) & held.outer & (held.row != acquire)
+    rest = np.flatnonzero(granted & ~compatible(case, held.row, acquire))
+    rest = rest[np.argsort(held.start[rest], kind="stable")]
+    leases = (history.valid_until_ns - history.invoke_ns)[held.row[rest]]
+    limited = history.valid_until_ns[held.row[rest]] != NULL
+    lease_ns = int(leases[limited].max(initial=0)) or FOREVER
+    # Of others' acquires without an outcome: nobody knows whether they are there.
+    unknown = aimed_acquires(case, Type.INFO)
+    unknown = unknown[(history.key[unknown] == history.key[row]) & (unknown != row)]
+    unknown = unknown[history.invoke_ns[unknown] < history.invoke_ns[row]]
+    ends = [*(_gone(case, int(j)) for j in rest)]
+    last = int(max(history.invoke_ns.max(), history.complete_ns.max()))
+    # From its own answer on, the hold is one that everybody knows of.
+    if row == acquire and history.type[row] == Type.OK:
+        last = int(history.complete_ns[row])
+    starts = [*(int(start) for start in held.start[rest] if start < last), last]
+    free = [min(FOREVER, int(t) + lease_ns) for t in history.invoke_ns[unknown]]
+    permits = permits_of(history, int(history.key[row]))
+    for place, start in enumerate(starts):
+        # When so many of those granted before were gone that one more would have been let in.
+        taken = sorted((end for end in [*ends[:place], *free] if end > since), reverse=True)
+        begin = max(since, taken[permits - 1] if len(taken) >= permits else since)
+        if begin >= until:
+            return None
+        if start - begin <= KEPT_NS:
+            continue
+        asking = aimed_acquires(case)
+        asking = asking[(history.key[asking] == history.key[row]) & (asking != row)]
+        asking = asking[~compatible(case, asking, acquire)]
+        refused = between(case, asking, begin, begin + KEPT_NS)
+        answered = _others_answered(case, row, begin + KEPT_NS // 2, start - KEPT_NS // 2)
+        if len(refused) > 0 and answered:
+            return f"{many(len(refused), 'attempt')} of others found the key taken by nobody else"
+    return None
+
+
+def _gone(case: Case, i: int) -> int:
+    """When a hold was not there any more: its release was answered, or its lease over."""
+    history, held = case.history, case.promises
+    release = int(held.release[i])
+    if release >= 0 and history.type[release] != Type.INFO:
+        return int(history.complete_ns[release])
+    return int(held.lease[i])
 
 
 def _others_answered(case: Case, row: int, begin: int, end: int) -> bool:
@@ -276,11 +346,12 @@ HELD_BACK: Final = 10
 
 
 def _held_back(case: Case, fault: Fault) -> Answer:
-    """The cut kept requests of a lock from their answers: it was on when they should have been
-    answered, and they were answered after it, or never, or far later than usual. Who waits for
+    """The cut kept requests for shared keys from their answers: it was on when they should have
+    been answered, and they were answered after it, or never, or far later than usual. Who waits for
     another to release is kept by that other, and what is asked just before the heal by nobody."""
     history = case.history
     begin, end = fault.begin_ns[1], FOREVER if fault.heal_ns is None else fault.heal_ns[0]
+    shared = keys_with(history, AIMED_ROLES)
     count = 0
     for f in (F.ACQUIRE, F.RELEASE, F.EXTEND):
         answered = rows_of(history, f, Type.OK)
@@ -291,13 +362,12 @@ def _held_back(case: Case, fault: Fault) -> Answer:
         took = history.complete_ns[answered] - history.invoke_ns[answered]
         usual = int(np.quantile(took, 0.95))
         rows = between(case, rows_of(history, f), begin, end)
+        rows = rows[shared[history.key[rows]]]
         rows = rows[~_taken(case, rows, end)]
         asked, done = history.invoke_ns[rows], history.complete_ns[rows]
         over = (asked <= end - usual) & ((done == NULL) | (done >= end))
         count += int(np.count_nonzero(over | (done - asked > HELD_BACK * usual)))
-    if count == 0 and fault.facts.get("held_back_due") is False:
-        return True, "no request had to cross the cut"
-    return count > 0, f"{many(count, 'request')} of locks kept from an answer by the cut"
+    return count > 0, f"{many(count, 'request')} for shared keys kept from an answer by the cut"
 
 
 def _taken(case: Case, rows: Rows, until: int) -> Bools:
@@ -320,22 +390,77 @@ def _taken(case: Case, rows: Rows, until: int) -> Bools:
 
 
 def _clock_beyond_lease(case: Case, fault: Fault) -> Answer:
-    """The clocks moved further than a promise that was held had left, while others asked."""
-    history, held = case.history, case.promises
-    offset = fault.facts.get("offset_s")
-    if not isinstance(offset, int | float):
-        return False, "how far the clocks moved is not known"
-    moved_ns, begin = abs(offset) * 1e9, fault.begin_ns[0]
-    known = known_leases(history, link(history), held, begin)
-    lasting = [
-        i for i in _held_at(case, fault) if known[i] == FOREVER or known[i] - begin < moved_ns
-    ]
-    attempts = _attempts_until(case, lasting, begin, held.lease)
+    """The clocks of the servers that decide gained more on a promise than it had left, while others
+    asked. A server that was asked at one reading of its clock forgets the hold when the clock has
+    gone on by the time to live. So a jump ahead can end what was granted before it, and the way
+    back to the truth from behind what was granted meanwhile. A clock that goes back ends nothing
+    early, and what has no limit no clock ends."""
+    moves = fault.facts.get("moves")
+    if not isinstance(moves, list):
+        return False, "when and how far the clocks moved is not known"
+    enough, which = _deciding(fault, fault.targets)
+    if not enough:
+        return False, which
+    held = case.promises
+    met = in_force(case, *span(fault))
+    if np.all(held.lease[met] >= FOREVER):
+        return (
+            False,
+            f"{many(len(met), 'promise')} during it, none with an end for a clock to reach",
+        )
+    passed: dict[int, int] = {}  # promise → when the clocks had gone beyond it
+    for _, at_ns, offset_s in moves:
+        for i in in_force(case, at_ns, at_ns):
+            until, before_s = _acknowledged(case, i, at_ns, moves)
+            if (offset_s - before_s) * 1e9 > until - at_ns:
+                passed.setdefault(i, at_ns)
+    rows = [kept_out(case, i, at_ns, FOREVER) for i, at_ns in passed.items()]
+    attempts = len(np.unique(np.concatenate(rows))) if rows else 0
+    offsets = [float(offset_s) for _, _, offset_s in moves]
+    furthest = max(offsets, key=abs, default=0.0)
     return attempts > 0, (
-        f"the clocks moved by up to {offset:+.3g} s, further than "
-        f"{many(len(lasting), 'held promise')} had left; {many(attempts, 'attempt')} by others "
+        f"the clocks moved by up to {furthest:+.3g} s, {which}; so they gained more than "
+        f"{many(len(passed), 'held promise')} had left; {many(attempts, 'attempt')} by others "
         f"before that end"
     )
+
+
+def _acknowledged(
+    case: Case, i: int, at_ns: int, moves: list[tuple[int, int, float]]
+) -> tuple[int, float]:
+    """Of the last acknowledgement that the holder of a promise had by a time: until when it
+    promised, and how far ahead the clocks may have been as the server counted it."""
+    history, held = case.history, case.promises
+    row = int(held.row[i])
+    mine = link(history).acquire == row
+    if keys_of(history, REENTRANT)[held.key[i]]:
+        # An inner grant renews, too.
+        mine |= (history.process == history.process[row]) & (history.key == history.key[row])
+        mine &= history.invoke_ns >= history.invoke_ns[row]
+    mine &= np.isin(history.f, (F.ACQUIRE, F.EXTEND)) & (history.type == Type.OK)
+    last = int(np.flatnonzero(mine & (history.complete_ns <= at_ns))[-1])
+    until = int(history.valid_until_ns[last])
+    sent, done = int(history.sent_ns[last]), int(history.complete_ns[last])
+    sent = int(history.invoke_ns[last]) if sent == NULL else sent
+    ahead = [0.0, *(offset for _, after, offset in moves if after <= sent)][-1:]
+    ahead += [offset for before, after, offset in moves if after > sent and before <= done]
+    return FOREVER if until == NULL else until, max(ahead)
+
+
+def _deciding(fault: Fault, struck: Collection[str]) -> Answer:
+    """Whether these are a majority of the servers that decide. Which nodes of independent ones have
+    a key is not known, so a fault of fewer proves nothing."""
+    names = fault.facts.get("deciding")
+    if not isinstance(names, list) or not names:
+        return False, "which servers decide is not known"
+    count = len(set(names) & set(struck))
+    some = f"{count} of the {many(len(names), 'server')} that decide"
+    return 2 * count > len(names), some if 2 * count > len(names) else f"only {some}"
+
+
+def _data_lost(_case: Case, fault: Fault) -> Answer:
+    met, some = _deciding(fault, fault.targets)
+    return met, f"{some} came back without data"
 
 
 def _unsynced_lost(_case: Case, fault: Fault) -> Answer:
@@ -343,7 +468,8 @@ def _unsynced_lost(_case: Case, fault: Fault) -> Answer:
     if not isinstance(lost, Mapping):
         return False, "what was lost is not known"
     total = sum(int(bytes_) for bytes_ in lost.values())
-    return total > 0, f"{total:,} bytes were lost that had not been synced"
+    met, some = _deciding(fault, [name for name, bytes_ in lost.items() if int(bytes_) > 0])
+    return met, f"{total:,} bytes were lost that had not been synced, by {some}"
 
 
 def _promoted(_case: Case, fault: Fault) -> Answer:
@@ -352,11 +478,21 @@ def _promoted(_case: Case, fault: Fault) -> Answer:
     return met, f"primary before {before}, during {during}"
 
 
-def _all_restarted(_case: Case, fault: Fault) -> Answer:
-    nodes = [fault.facts.get("restarted"), fault.facts.get("killed")]
-    counts = [len(some) if isinstance(some, list) else 0 for some in nodes]
-    met = fault.facts.get("all_restarted") is True
-    return met, f"{counts[0]} of {many(counts[1], 'killed server')} served again before the next"
+def _all_restarted(case: Case, fault: Fault) -> Answer:
+    """Every server was away once, and back before the next; and as one of them went away a promise
+    was in force that others were kept out by from then on."""
+    away = fault.facts.get("away_ns")
+    if not isinstance(away, Mapping):
+        return False, "when each server was away is not known"
+    back = {name: (int(a), int(b)) for name, (a, b) in away.items()}
+    met = sum(
+        any(len(kept_out(case, i, since, FOREVER)) > 0 for i in in_force(case, since, since))
+        for since, _ in back.values()
+    )
+    return set(back) == set(fault.targets) and met > 0, (
+        f"{len(back)} of {many(len(fault.targets), 'server')} away once and serving again before "
+        f"the next; as {met} of them went away a promise kept others out"
+    )
 
 
 def proven(_case: Case, fault: Fault) -> Answer:
@@ -368,23 +504,6 @@ def proven(_case: Case, fault: Fault) -> Answer:
 def span(fault: Fault) -> tuple[int, int]:
     """From the first moment it may have been on, to the last; nanoseconds."""
     return fault.begin_ns[0], FOREVER if fault.heal_ns is None else fault.heal_ns[1]
-
-
-def between(case: Case, rows: Rows, begin: int, end: int) -> Rows:
-    """Operations under way at some time of the interval: who waits in a queue is asking all along,
-    though it asked before. When an unknown ended is not known, so it must have been asked in it."""
-    invoked, completed = case.history.invoke_ns[rows], case.history.complete_ns[rows]
-    asking = (invoked >= begin) | ((completed != NULL) & (completed >= begin))
-    under_way: Rows = rows[asking & (invoked <= end)]
-    return under_way
-
-
-def _lost_in(case: Case, rows: Rows, since: int, begin: int) -> Rows:
-    """Operations that were asked for since a time before the fault began, and never answered: the
-    fault took their answer."""
-    invoked, completed = case.history.invoke_ns[rows], case.history.complete_ns[rows]
-    lost: Rows = rows[(completed == NULL) & (invoked >= since) & (invoked < begin)]
-    return lost
 
 
 def _longest_wait(case: Case, begin: int) -> int:
@@ -400,32 +519,47 @@ def _longest_wait(case: Case, begin: int) -> int:
     return int(np.max((completed - invoked)[normal], initial=0))
 
 
-def _attempts_until(case: Case, chosen: list[int], begin: int, ends: Ints) -> int:
-    """How many acquires of others asked for the key of one of these promises between a time and the
-    end of that promise."""
-    asked = rows_of(case.history, F.ACQUIRE)
-    return sum(
-        _by_others(case, between(case, asked, begin, min(int(ends[i]), FOREVER - 1)), i)
-        for i in chosen
-    )
+def _kept_out(case: Case, chosen: list[int], begin: int, end: int) -> Rows:
+    """The acquires that some of these promises kept out during an interval."""
+    rows = [kept_out(case, i, begin, end) for i in chosen]
+    return np.unique(np.concatenate(rows)) if rows else np.empty(0, np.intp)
 
 
-def _by_others(case: Case, rows: Rows, promise: int) -> int:
-    """How many of these operations ask for the key of a promise in another worker than its
-    holder's. A client takes a new process number after an unknown, so a process of the same worker
-    may be the holder itself."""
-    history, row = case.history, case.promises.row[promise]
-    worker = history.process // PROCESSES_PER_WORKER
-    others = (history.key[rows] == history.key[row]) & (worker[rows] != worker[row])
-    return int(np.count_nonzero(others))
+def _struck_pairs(
+    case: Case,
+    fault: Fault,
+    chosen: list[int],
+    begin: int,
+    end: int,
+    *,
+    lost_since: int | None = None,
+) -> tuple[Rows, int]:
+    """The acquires that some of these promises kept out during an interval, and by how many. Where
+    clients were struck, only what they had a part in, as holders or as those who asked."""
+    struck = struck_workers(fault)
+    found, holds = [np.empty(0, np.intp)], 0
+    for i in chosen:
+        rows = kept_out(case, i, begin, end, lost_since=lost_since)
+        if struck and worker_of(case, case.promises.row[[i]])[0] not in struck:
+            rows = rows[np.isin(worker_of(case, rows), struck)]
+        holds += len(rows) > 0
+        found.append(rows)
+    return np.unique(np.concatenate(found)), holds
+
+
+def struck_workers(fault: Fault) -> list[int]:
+    """The workers whose clients a fault was aimed at; none where it was not aimed at clients."""
+    workers = fault.facts.get("workers", [fault.facts.get("worker")])
+    return [w for w in workers if isinstance(w, int)] if isinstance(workers, list) else []
+
+
+def _of_struck(fault: Fault) -> str:
+    return ", a struck client among them" if struck_workers(fault) else ""
 
 
 def _held_at(case: Case, fault: Fault) -> list[int]:
     """The promises on shared keys that were given before a fault began and not over by then."""
-    held = case.promises
-    begin = fault.begin_ns[0]
-    shared = keys_with(case.history, AIMED_ROLES)[held.key]
-    return [int(i) for i in np.flatnonzero(shared & (held.start < begin) & (held.end > begin))]
+    return in_force(case, fault.begin_ns[0], fault.begin_ns[0])
 
 
 def _worker(fault: Fault) -> int:
@@ -446,6 +580,7 @@ RULES: Final[Mapping[str, Callable[[Case, Fault], Answer]]] = {
     "reply-lost": _reply_lost,
     "held-back": _held_back,
     "clock-beyond-lease": _clock_beyond_lease,
+    "data-lost": _data_lost,
     "unsynced-lost": _unsynced_lost,
     "promoted": _promoted,
     "all-restarted": _all_restarted,

@@ -236,9 +236,10 @@ class Fault(ABC):
     def recovered(self, arena: Arena) -> bool:
         """Whether what was broken serves again; asked repeatedly for a bounded time."""
 
-    def rules_for(self, asked: Asked) -> tuple[str, ...]:
-        """The rules of exposure, where they depend on the parameters."""
-        del asked
+    def rules_for(self, arena: Arena) -> tuple[str, ...]:
+        """The rules of exposure of one injection that was aimed, where they depend on its
+        parameters or on what it struck."""
+        del arena
         return self.rules
 
     def holds_of(self, asked: Asked) -> frozenset[str]:

@@ -35,7 +35,7 @@ class ClientClockJump(Fault):
 
     def aim(self, arena: Arena) -> None:
         arena.targets = ()
-        arena.facts |= {"worker": arena.clients.victim_worker, "leader_due": False}
+        arena.facts["worker"] = arena.clients.victim_worker
 
     def begin(self, arena: Arena) -> None:
         arena.clients.shift_clock(arena.number("by_s"))

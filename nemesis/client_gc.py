@@ -38,7 +38,7 @@ class ClientGc(Fault):
     def aim(self, arena: Arena) -> None:
         arena.targets = ()
         worker = arena.clients.victim_worker
-        arena.facts |= {"worker": worker, "leader_due": False, "pauses_ms": [], "frozen": False}
+        arena.facts |= {"worker": worker, "pauses_ms": [], "frozen": False}
 
     def begin(self, arena: Arena) -> None:
         # It goes on with its work; what is to be tested is the work.

@@ -55,7 +55,7 @@ class ClientPause(Fault):
         others = list(clients.other_workers)
         half = tuple(sorted(arena.rng.sample(others, max(1, len(others) // 2))))
         frozen = half if arena.word("who") == HALF else (clients.victim_worker,)
-        arena.facts |= {"worker": frozen[0], "workers": list(frozen), "leader_due": False}
+        arena.facts |= {"worker": frozen[0], "workers": list(frozen)}
 
     def stage(self, arena: Arena) -> None:
         if arena.word("who") == HALF:
@@ -95,10 +95,10 @@ class ClientPause(Fault):
     def recovered(self, arena: Arena) -> bool:
         return not any(arena.clients.frozen(worker) for worker in self._workers(arena))
 
-    def rules_for(self, asked: Asked) -> tuple[str, ...]:
-        if asked["who"] == HALF:
+    def rules_for(self, arena: Arena) -> tuple[str, ...]:
+        if arena.word("who") == HALF:
             return ("proven", "grants-around", "attempts-during")
-        if asked["when"] == HOLDING:
+        if arena.word("when") == HOLDING:
             return self.rules
         return ("proven", "grants-around", "waiter-frozen")
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from clusters.base import Clocked, Cluster
 from nemesis.base import CLOCKS, Arena, Asked, Fault, NemesisError, Parameter
-from nemesis.targets import nobody, resolve, who
+from nemesis.targets import nobody, note_deciding, resolve, who
 
 CLOSE_S: Final = 0.25
 ASK_S: Final = 0.5
@@ -45,7 +45,8 @@ class ClockFault(Fault):
 
     def aim(self, arena: Arena) -> None:
         arena.targets = resolve(arena, arena.word("who"), kept=True)
-        arena.facts |= {"leader_due": False, "offset_s": 0.0}
+        note_deciding(arena)
+        arena.facts |= {"offset_s": 0.0, "moves": []}
 
     @abstractmethod
     def offset_s(self, arena: Arena, elapsed_s: float) -> float:
@@ -55,7 +56,7 @@ class ClockFault(Fault):
         self.shift(arena, self.offset_s(arena, 0.0))
 
     def shift(self, arena: Arena, offset_s: float) -> None:
-        clocked(arena).shift_clock(arena.targets, offset_s)
+        _move(arena, offset_s)
         furthest = arena.facts["offset_s"]
         assert isinstance(furthest, float)
         arena.facts["offset_s"] = max(furthest, offset_s, key=abs)
@@ -77,12 +78,21 @@ class ClockFault(Fault):
 
     def heal(self, arena: Arena) -> None:
         if isinstance(arena.cluster, Clocked):
-            arena.cluster.shift_clock(arena.targets, 0.0)
+            _move(arena, 0.0)
 
     def recovered(self, arena: Arena) -> bool:
         return all(
             abs(clocked(arena).clock_offset_s(node, ASK_S)) < CLOSE_S for node in arena.targets
         )
+
+
+def _move(arena: Arena, offset_s: float) -> None:
+    """Moves the clocks, and writes down between which times and to how far ahead."""
+    before_ns = time.monotonic_ns()
+    clocked(arena).shift_clock(arena.targets, offset_s)
+    moves = arena.facts.setdefault("moves", [])
+    assert isinstance(moves, list)
+    moves.append((before_ns, time.monotonic_ns(), offset_s))
 
 
 def clocked(arena: Arena) -> Clocked:

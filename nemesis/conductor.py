@@ -152,7 +152,7 @@ def _happened(fault: Fault, arena: Arena, first_ns: int, heal_ns: tuple[int, int
         targets=arena.names(),
         begin_ns=(first_ns, arena.begun_ns),
         heal_ns=heal_ns,
-        rules=fault.rules_for(arena.asked),
+        rules=fault.rules_for(arena),
         facts=dict(arena.facts),
     )
 

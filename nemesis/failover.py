@@ -52,7 +52,6 @@ class Failover(Fault):
         primary, replica = _pair(arena)
         arena.targets = (primary,)
         arena.facts |= {
-            "leader_due": False,
             "primary_before": arena.cluster.node_name(primary),
             "replica": replica,
         }

@@ -14,7 +14,7 @@ from typing import ClassVar
 from clusters.base import Cluster, Delaying, Killable
 from nemesis.base import SERVERS, Arena, Asked, Fault, NemesisError
 from nemesis.probes import serving, silent
-from nemesis.targets import nobody, note_head, resolve, who
+from nemesis.targets import nobody, note_deciding, note_head, resolve, who
 
 
 class Kill(Fault):
@@ -40,7 +40,8 @@ class Kill(Fault):
 
     def aim(self, arena: Arena) -> None:
         arena.targets = resolve(arena, arena.word("who"), kept=self.kept)
-        arena.facts["leader_due"] = False
+        if self.kept:
+            note_deciding(arena)
 
     def begin(self, arena: Arena) -> None:
         killable(arena).kill(arena.targets)

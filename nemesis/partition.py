@@ -39,9 +39,9 @@ from nemesis.targets import (
     eligible,
     head_of,
     headed,
+    leader_due,
     majority,
     minority,
-    note_due,
     note_head,
     resolve,
 )
@@ -49,6 +49,7 @@ from nemesis.targets import (
 BOTH, OUT, IN = "both", "out", "in"
 SHAPES: Final = (DECISIVE, *shapes.BETWEEN_SERVERS, *shapes.OF_CLIENTS)
 EVERYBODY_SERVES: Final = (shapes.BRIDGE, shapes.RING)
+ONE_GROUP: Final = (shapes.GROUP, shapes.GROUP_NODE)
 
 
 class Partition(Fault):
@@ -56,7 +57,7 @@ class Partition(Fault):
 
     how: ClassVar[Cut]
     touches = frozenset({LINKS})
-    rules = ("proven", "grants-around", "hold-across", "leader-changed")
+    rules = ("proven", "grants-around", "hold-across")
     parameters: ClassVar = {
         "shape": Parameter("who no longer hears whom", DECISIVE, SHAPES),
         "way": Parameter(
@@ -90,11 +91,8 @@ class Partition(Fault):
 
     def aim(self, arena: Arena) -> None:
         _, arena.targets = _cut_pairs(arena)
-        note_due(arena)
-        if arena.word("shape") in (*EVERYBODY_SERVES, shapes.MINORITY, *shapes.OF_CLIENTS):
-            arena.facts["leader_due"] = False
-        if _goes_on_serving(arena):
-            arena.facts["held_back_due"] = False
+        if arena.word("shape") in ONE_GROUP:
+            arena.facts["workers"] = [arena.clients.victim_worker]
 
     def begin(self, arena: Arena) -> None:
         cuttable = cuttable_of(arena)
@@ -126,12 +124,19 @@ class Partition(Fault):
     def recovered(self, arena: Arena) -> bool:
         return serving(arena, arena.targets, _probe_group(arena))
 
-    def rules_for(self, asked: Asked) -> tuple[str, ...]:
-        late = ("held-back",) if self.how == "stall" else ()
-        if asked["shape"] in (shapes.GROUP, shapes.GROUP_NODE):
-            # The victim alone is cut off; what matters is what others are granted meanwhile.
-            return ("proven", "grants-around", "hold-across", *late)
-        return (*self.rules, *late)
+    def rules_for(self, arena: Arena) -> tuple[str, ...]:
+        shape = arena.word("shape")
+        led = leader_due(arena) and shape not in (
+            *EVERYBODY_SERVES,
+            shapes.MINORITY,
+            *shapes.OF_CLIENTS,
+        )
+        # Who answers without those that it was cut off from does so rightly until one of them is
+        # put in its place.
+        replaced = serves_alone(arena.cluster) and shape not in shapes.OF_CLIENTS
+        changed = ("leader-changed",) if led or replaced else ()
+        late = ("held-back",) if self.how == "stall" and not replaced else ()
+        return (*self.rules, *changed, *late)
 
 
 def _cut_pairs(arena: Arena) -> tuple[frozenset[Edge], tuple[int, ...]]:

@@ -8,7 +8,7 @@ do. The victim holds the lock as it begins, between its read and its write.
 from __future__ import annotations
 
 from clusters.base import Cluster
-from nemesis.base import Asked
+from nemesis.base import Arena, Asked
 from nemesis.partition import serves_alone
 from nemesis.partition_stall import PartitionStall
 from nemesis.shapes import OF_CLIENTS
@@ -30,7 +30,7 @@ class Partition47ms(PartitionStall):
     def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
         return SECONDS
 
-    def rules_for(self, asked: Asked) -> tuple[str, ...]:
+    def rules_for(self, arena: Arena) -> tuple[str, ...]:
         """What was sent in 47 ms is on its way; nobody has to have been refused meanwhile."""
         return ("proven", "grants-around", "held-back")
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 from clusters.base import Cluster, Pausable
 from nemesis.base import SERVERS, Arena, Asked, Fault, NemesisError
 from nemesis.probes import at_once, note_usual, serving, silent_while
-from nemesis.targets import nobody, note_due, note_head, resolve, who
+from nemesis.targets import leader_due, nobody, note_head, resolve, who
 
 
 class Pause(Fault):
@@ -20,7 +20,7 @@ class Pause(Fault):
 
     name = "pause"
     summary = "freezes servers for a while"
-    rules = ("proven", "grants-around", "hold-across", "leader-changed")
+    rules = ("proven", "grants-around", "hold-across")
     touches = frozenset({SERVERS})
     parameters: ClassVar = {"who": who()}
 
@@ -34,10 +34,7 @@ class Pause(Fault):
 
     def aim(self, arena: Arena) -> None:
         arena.targets = resolve(arena, arena.word("who"))
-        note_due(arena)
         note_usual(arena, arena.targets)
-        if arena.word("who") == "all":
-            arena.facts["leader_due"] = False
 
     def begin(self, arena: Arena) -> None:
         _pausable(arena).pause(arena.targets)
@@ -54,6 +51,11 @@ class Pause(Fault):
 
     def recovered(self, arena: Arena) -> bool:
         return serving(arena, arena.targets)
+
+    def rules_for(self, arena: Arena) -> tuple[str, ...]:
+        # Of servers that are all frozen nobody is elected.
+        due = leader_due(arena) and arena.word("who") != "all"
+        return (*self.rules, "leader-changed") if due else self.rules
 
 
 def _pausable(arena: Arena) -> Pausable:

@@ -20,12 +20,7 @@ class PowerLoss(Kill):
     name = "power-loss"
     summary = "SIGKILL of servers, restarted at once without what they had not synced"
     kept = True
-    rules: ClassVar[tuple[str, ...]] = (
-        "proven",
-        "grants-around",
-        "promise-outlives-restart",
-        "unsynced-lost",
-    )
+    rules: ClassVar[tuple[str, ...]] = (*Kill.rules, "unsynced-lost")
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
         if not isinstance(cluster, Syncing):

@@ -49,7 +49,7 @@ class ReplyLost(Fault):
     def aim(self, arena: Arena) -> None:
         arena.targets = resolve(arena, DECISIVE if headed(arena.cluster) else "all")
         worker = arena.clients.victim_worker
-        arena.facts |= {"leader_due": False, "worker": worker, "of": arena.word("of")}
+        arena.facts |= {"worker": worker, "of": arena.word("of")}
 
     def stage(self, arena: Arena) -> None:
         if arena.word("of") == ACQUIRE:

@@ -42,7 +42,7 @@ class Reset(Fault):
 
     def aim(self, arena: Arena) -> None:
         arena.targets = resolve(arena, DECISIVE if headed(arena.cluster) else "all")
-        arena.facts |= {"leader_due": False, "ended": False}
+        arena.facts["ended"] = False
 
     def begin(self, arena: Arena) -> None:
         self.tick(arena)

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from nemesis.base import Arena, Asked
 from nemesis.kill import Kill
-from nemesis.targets import note_due, resolve
+from nemesis.targets import leader_due, resolve
 
 
 class Restart(Kill):
@@ -19,7 +19,7 @@ class Restart(Kill):
 
     name = "restart"
     summary = "SIGKILL of servers, restarted with their data after more than a lease"
-    rules: ClassVar[tuple[str, ...]] = ("proven", "grants-around", "hold-across", "leader-changed")
+    rules: ClassVar[tuple[str, ...]] = ("proven", "grants-around", "hold-across")
     outlived = False
 
     def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
@@ -27,9 +27,11 @@ class Restart(Kill):
 
     def aim(self, arena: Arena) -> None:
         arena.targets = resolve(arena, arena.word("who"))
-        note_due(arena)
-        if arena.word("who") in ("all", "majority"):
-            arena.facts["leader_due"] = False
+
+    def rules_for(self, arena: Arena) -> tuple[str, ...]:
+        # Without a majority nobody is elected.
+        due = leader_due(arena) and arena.word("who") not in ("all", "majority")
+        return (*self.rules, "leader-changed") if due else self.rules
 
 
 FAULT = Restart()

@@ -48,7 +48,6 @@ class Slow(Fault):
 
     def aim(self, arena: Arena) -> None:
         arena.targets = resolve(arena, DECISIVE if headed(arena.cluster) else "all")
-        arena.facts["leader_due"] = False
         before = [_took_s(arena)]
         if before[0] >= PATIENCE_S:
             raise NemesisError("a write was not served before the fault: nothing to compare with")

@@ -119,10 +119,19 @@ def note_head(arena: Arena, when: str) -> int | None:
     return head
 
 
-def note_due(arena: Arena) -> None:
-    """Writes down whether a new leader is due: the old one is struck for longer than its followers
-    wait, which every topology sets below the lease."""
-    arena.facts["leader_due"] = (
+def note_deciding(arena: Arena) -> None:
+    """Writes down which servers decide by what each keeps for itself, its data and its clock: the
+    leader or primary; of independent nodes all, of which a majority is needed."""
+    head = note_head(arena, "before")
+    led = headed(arena.cluster, kept=True)
+    decide = [head] if led and head is not None else eligible(arena.cluster, kept=True)
+    arena.facts["deciding"] = [arena.cluster.node_name(node) for node in decide]
+
+
+def leader_due(arena: Arena) -> bool:
+    """Whether a new leader is due: the old one is struck for longer than its followers wait, which
+    every topology sets below the lease."""
+    return (
         isinstance(arena.cluster, Led)
         and arena.facts.get("leader_before") in arena.targets
         and arena.injection.duration_s >= arena.lease_ttl_s

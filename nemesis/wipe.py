@@ -6,6 +6,8 @@ independent nodes that can be wiped; a majority of them is, because a minority b
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from clusters.base import Cluster, Wipeable
 from nemesis.base import Arena, Asked, NemesisError
 from nemesis.kill import Kill
@@ -18,6 +20,7 @@ class Wipe(Kill):
     name = "wipe"
     summary = "SIGKILL of servers, restarted at once without their data"
     kept = True
+    rules: ClassVar[tuple[str, ...]] = (*Kill.rules, "data-lost")
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
         if not isinstance(cluster, Wipeable):

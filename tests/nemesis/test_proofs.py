@@ -188,7 +188,10 @@ def test_a_rolling_restart_restarts_every_server(
         fault.tick(arena)
     fault.recovered(arena)
     assert fault.took_effect(arena)
-    assert arena.facts["all_restarted"] is all_restarted
+    away = arena.facts["away_ns"]
+    assert isinstance(away, dict)
+    assert (set(away) == {servers.node_name(node) for node in NODES}) is all_restarted
+    assert all(begin < end for begin, end in away.values())
 
 
 @dataclass

@@ -1,0 +1,115 @@
+"""Who asked for a lock while somebody else was promised it: without that no fault can hurt.
+
+*Kept out* by a promise is an acquire of its key by a client of another worker that was under way
+while the promise was in force. Of two readers neither is; of a semaphore's, only while all permits
+were taken. Only keys that the load shares count. A worker's other clients are not told from the
+holder, because a client takes a new process number after an unknown outcome.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from checker.exclusion import permits_of
+from checker.measure import AIMED_ROLES, keys_with
+from checker.promises import FOREVER, Bools, Rows, rows_of
+from checker.words import Case
+from history.columns import Ints
+from history.op import NULL, F, Mode, Type
+from history.recorder import PROCESSES_PER_WORKER
+
+Spans = list[tuple[int, int]]
+
+
+def aimed_acquires(case: Case, *types: Type) -> Rows:
+    """The acquires of shared keys that ended so."""
+    history = case.history
+    rows = rows_of(history, F.ACQUIRE, *types)
+    return rows[keys_with(history, AIMED_ROLES)[history.key[rows]]]
+
+
+def in_force(case: Case, begin: int, end: int) -> list[int]:
+    """The promises on shared keys that were given before ``end`` and not over by ``begin``. An
+    inner grant of a reentrant lock promises nothing to others."""
+    held = case.promises
+    shared = keys_with(case.history, AIMED_ROLES)[held.key]
+    found = shared & held.nonempty & (held.start < end) & (held.end > begin)
+    return [int(i) for i in np.flatnonzero(found)]
+
+
+def between(case: Case, rows: Rows, begin: int, end: int, *, lost_since: int | None = None) -> Rows:
+    """Operations under way at some time of the interval: who waits in a queue is asking all along,
+    though it asked before. When an unknown ended is not known, so it must have been asked in it,
+    or since ``lost_since``."""
+    invoked, completed = case.history.invoke_ns[rows], case.history.complete_ns[rows]
+    asking = (invoked >= begin) | ((completed != NULL) & (completed >= begin))
+    if lost_since is not None:
+        asking |= (completed == NULL) & (invoked >= lost_since)
+    under_way: Rows = rows[asking & (invoked <= end)]
+    return under_way
+
+
+def kept_out(
+    case: Case,
+    i: int,
+    begin: int,
+    end: int,
+    *,
+    until: int | None = None,
+    lost_since: int | None = None,
+) -> Rows:
+    """The acquires that promise number ``i`` kept out at some time of an interval. ``until`` stands
+    for the promise's end; ``lost_since``: see ``between``."""
+    history, held = case.history, case.promises
+    first = max(begin, int(held.start[i]))
+    last = min(end, int(held.end[i]) if until is None else until) - 1
+    if first > last:
+        return np.empty(0, np.intp)
+    rows = aimed_acquires(case)
+    rows = rows[history.key[rows] == held.key[i]]
+    rows = between(case, rows, first, last, lost_since=lost_since)
+    rows = rows[worker_of(case, rows) != worker_of(case, held.row[[i]])[0]]
+    asking: Rows = rows[~compatible(case, rows, int(held.row[i]))]
+    if permits_of(history, int(held.key[i])) == 1:
+        return asking
+    full = _full(case, i, first, last)
+    # Up to its own grant, which takes a permit itself.
+    met = [
+        any(max(a, asked) <= min(b, done - 1) for a, b in full)
+        for asked, done in zip(history.invoke_ns[asking], _done(case, asking), strict=True)
+    ]
+    found: Rows = asking[np.array(met, np.bool_)]
+    return found
+
+
+def compatible(case: Case, rows: Rows, row: int) -> Bools:
+    """Which acquires ask only to read, as that of ``row`` did."""
+    mode = case.history.mode
+    both: Bools = (mode[rows] == Mode.READ) & (mode[row] == Mode.READ)
+    return both
+
+
+def worker_of(case: Case, rows: Rows) -> Ints:
+    """Numbers of the worker processes that did these operations."""
+    workers: Ints = case.history.process[rows] // PROCESSES_PER_WORKER
+    return workers
+
+
+def _done(case: Case, rows: Rows) -> Ints:
+    done = case.history.complete_ns[rows].copy()
+    done[done == NULL] = FOREVER
+    return done
+
+
+def _full(case: Case, i: int, first: int, last: int) -> Spans:
+    """When, between two times at which promise ``i`` counts as in force, the others' promises took
+    all the permits that it left."""
+    held = case.promises
+    left = permits_of(case.history, int(held.key[i])) - 1
+    there = (held.key == held.key[i]) & held.nonempty & (held.start <= last) & (held.end > first)
+    there[i] = False
+    others = np.flatnonzero(there)
+    times = np.unique(np.clip([first, *held.start[others], *held.end[others]], first, last))
+    taken = held.at_once(others, times) >= left
+    ends = [*(times[1:] - 1).tolist(), last]
+    return [(int(a), max(int(a), b)) for a, b, all_ in zip(times, ends, taken, strict=True) if all_]
