@@ -27,7 +27,7 @@ test-clusters:
 test-rest:
 	nice -n 19 $(BIN)/pytest -p no:cacheprovider -m "not (docker or slow or long)"
 
-fuzz: setup ## 225,000 random histories against an exhaustive reference; workloads on real clusters
+fuzz: setup ## 500,000 random histories against an exhaustive reference; workloads on real clusters
 	$(BIN)/pytest -m long
 
 lint: setup ## style, types and the layers of imports

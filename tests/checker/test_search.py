@@ -21,7 +21,7 @@ from checker.zones import by_zones
 from history.builder import Builder
 from history.columns import History
 from history.op import NULL, F, Object, Type
-from tests.checker.reference import linearizable
+from tests.checker.every_order import linearizable
 from tests.checker.scenes import Scene
 
 

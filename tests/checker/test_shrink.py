@@ -22,8 +22,8 @@ from checker.words import Case
 from history.columns import History
 from history.jsonl import to_lines
 from history.op import F
+from tests.checker.every_order import linearizable
 from tests.checker.random_histories import SHAPES, random_history
-from tests.checker.reference import linearizable
 from tests.checker.scenes import Scene
 from tests.checker.test_search import calls, random_register
 
