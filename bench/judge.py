@@ -64,7 +64,7 @@ class Expected:
 
     def words(self, required: Collection[str] = VERDICTS) -> dict[str, str]:
         """Verdict → what is expected, in one word, for a case's document."""
-        always = (*VERDICTS, "linearizable", "false-release")
+        always = (*VERDICTS, "linearizable", "false-release", "leaked-lock")
         return {v: self.of(v).expected for v in dict.fromkeys((*always, *required))}
 
     def excused(self, broken: Collection[str]) -> frozenset[str]:

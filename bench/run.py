@@ -47,13 +47,16 @@ from workloads.load import Load, Phases
 from workloads.nursery import Nursery
 
 POLL_S = 0.1
-# How long clients may take to finish their last cycle.
+# How long clients may take to finish their last cycle, beside waiting and holding.
 DRAIN_S = 2.0
+# More than the longest lease of a library and what anybody may take to notice its end.
+QUIET_S_MAX = 90.0
 LINK_ROUNDS = 300
 # Solo clients and rivals beside the contending ones.
 EXTRAS = 2
 # Phases as they are shown.
 FLOOR, OWN, CONTENDED, END = "floor", "own keys", "contended", "end"
+QUIET = "quiet"
 # More than a clock that is being slewed strays in a case.
 CLOCK_STEP_S_MAX = 0.1
 
@@ -231,9 +234,29 @@ def _under_load(scene: _Scene, fleet: Fleet, cluster: Cluster, progress: Progres
         scene.failure = next((p.failure for p in played if p.failure is not None), None)
         if len(played) < len(case.injections):
             scene.failure = scene.failure or "the nemesis ended before its faults did"
-    drained = time.monotonic() + DRAIN_S
+    drained = time.monotonic() + _drain_s(case)
     while fleet.busy() and time.monotonic() < drained:
         time.sleep(POLL_S / 10)
+    if scene.failure is None and scene.load is not None and case.system.kind != "none":
+        _quiet(scene.load, fleet, progress)
+
+
+def _quiet(load: Load, fleet: Fleet, progress: Progress) -> None:
+    """Every key is asked for, to see that it is free (``checker.leaks``)."""
+    progress.phase(QUIET)
+    fleet.ask_for_all()
+    limit = time.monotonic() + QUIET_S_MAX
+    while not fleet.asked_for_all(load) and time.monotonic() < limit:
+        interruption.check()
+        fleet.check()
+        time.sleep(POLL_S / 10)
+
+
+def _drain_s(case: Case) -> float:
+    """So long a client may wait for its last lock, and then hold it."""
+    asked = find_workload(case.workload)
+    hold_s = asked.workload.leases(asked.options) * case.pace.lease_ttl_s
+    return DRAIN_S + case.pace.wait_s + hold_s
 
 
 def _clock_step(wall_minus_monotonic_ns: int) -> str | None:
@@ -398,7 +421,9 @@ def _required(case: Case) -> tuple[str, ...]:
     late = asked.workload.outlasts(asked.options)
     beside = (*AT_THE_RESOURCE, "wrong-release") if late else AT_THE_RESOURCE
     lock_alone = tuple(v for v in VERDICTS if v not in beside)
-    return (*lock_alone, *asked.workload.verdicts)
+    # Nobody is there to ask for the keys of the published experiment when it is over.
+    after = () if case.workload == PUBLISHED or case.system.kind == "none" else ("leaked-lock",)
+    return (*lock_alone, *after, *asked.workload.verdicts)
 
 
 def _informational(report: Report) -> Exposure:

@@ -44,6 +44,7 @@ SHORT: Final = {
     "wrong-extend": "WE",
     "linearizable": "LN",
     "false-release": "FR",
+    "leaked-lock": "LK",
 }
 MARKS: Final = {"breaks": "!", "may-break": "~"}
 WORDS: Final = {
@@ -80,8 +81,8 @@ operations that show the break.
 `exhaustive`: no stored run has the case, and of the suites that one alone has it: `full` has fewer
 faults for a variant, and one topology for each lock. `⛔ locked k/n`: in k of n cases the key of a
 holder that the fault killed was never granted again, although the lease was over and others asked
-for it until the end. That breaks no promise of exclusion, so no verdict says it, and `✓` stands
-beside it.
+for it until the end. Where its case had a quiet phase after the load, the verdict LK says so; the
+cases above without LK are older, and `✓` stands beside it there.
 """
 AWAKE_TOO_LATE: Final = """## Awake too late
 

@@ -11,6 +11,7 @@ from checker.fences import fence_order
 from checker.fencing import scorings
 from checker.job_measures import summaries
 from checker.jobs import judged
+from checker.leaks import leaked_lock
 from checker.linearizable import linearizable
 from checker.measure import measurements
 from checker.promises import link, promises, rows_of
@@ -51,6 +52,7 @@ def check(history: History, *, only: Collection[str] | None = None) -> Report:
     used = once(lambda: uses(case, links))
     answer("stale-holder", lambda: stale_holder(case, used()))
     answer("lost-update", lambda: lost_update(case, used()))
+    answer("leaked-lock", lambda: leaked_lock(case, links))
     answer("linearizable", lambda: linearizable(case, links))
     for name, ask in judged(case).items():
         answer(name, ask)

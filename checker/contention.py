@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from checker.exclusion import permits_of
+from checker.leaks import of_the_load
 from checker.measure import AIMED_ROLES, keys_with
 from checker.promises import FOREVER, Bools, Rows, rows_of
 from checker.words import Case
@@ -22,9 +23,9 @@ Spans = list[tuple[int, int]]
 
 
 def aimed_acquires(case: Case, *types: Type) -> Rows:
-    """The acquires of shared keys that ended so."""
+    """The acquires of shared keys that ended so, while the load lasted."""
     history = case.history
-    rows = rows_of(history, F.ACQUIRE, *types)
+    rows = of_the_load(history, rows_of(history, F.ACQUIRE, *types))
     return rows[keys_with(history, AIMED_ROLES)[history.key[rows]]]
 
 

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from checker.intervals import running_max
+from checker.leaks import of_the_load
 from checker.promises import FOREVER, Bools, Links, Rows, by_key_and_time, owners, rows_of
 from checker.words import Case
 from history.columns import History, Ints
@@ -36,7 +37,7 @@ def keys_with(history: History, roles: frozenset[str]) -> Bools:
 def measurements(case: Case, links: Links) -> dict[str, object]:
     """Everything but the scorings of fences; what does not apply is absent."""
     history = case.history
-    acquires = rows_of(history, F.ACQUIRE)
+    acquires = of_the_load(history, rows_of(history, F.ACQUIRE))
     acquires = acquires[keys_with(history, frozenset({"contended"}))[history.key[acquires]]]
     if len(acquires) == 0:
         return {}
@@ -161,7 +162,7 @@ def _leaks(case: Case, links: Links) -> list[dict[str, object]]:
 
 def _waiters(history: History, key: int, but: int, after_ns: int) -> int:
     """Acquires of a key in flight or asked for after a time."""
-    acquires = rows_of(history, F.ACQUIRE)
+    acquires = of_the_load(history, rows_of(history, F.ACQUIRE))
     acquires = acquires[(history.key[acquires] == key) & (acquires != but)]
     done = history.complete_ns[acquires]
     return int(np.count_nonzero((done == NULL) | (done > after_ns)))

@@ -40,7 +40,7 @@ KINDS: Final = frozenset(
         "none",
     }
 )
-LIMITS: Final = ("bound", "window_ns")  # of a job
+LIMITS: Final = ("bound", "window_ns", "lease_ns", "slack_ns")  # at least 1
 OK: Final = int(Type.OK)
 INFO: Final = int(Type.INFO)
 CAS: Final = int(F.CAS)
@@ -308,5 +308,7 @@ def _object_to_json(given: Object) -> dict[str, object]:
         "job": given.job,
         "bound": given.bound,
         "window_ns": given.window_ns,
+        "lease_ns": given.lease_ns,
+        "slack_ns": given.slack_ns,
     }
     return {name: value for name, value in fields.items() if value is not None}

@@ -29,6 +29,7 @@ class F(IntEnum):
     EFFECT = 9  # something was done that cannot be taken back: ``version`` says which thing
     JOB = 10  # one whole piece of work, from its start to its confirmed end
     FOUND = 11  # read after the load: the store shows ``version`` as done, at place ``value``
+    QUIET = 12  # the load is over: from here on this process asks for the key to see if it is free
 
     @property
     def word(self) -> str:
@@ -71,7 +72,10 @@ class Object:
 
     ``job`` names what was done under the lock, where that has a verdict of its own (one of
     ``JOBS``; ``checker.jobs``). ``bound`` and ``window_ns`` are its limit: so many effects in any
-    such time."""
+    such time.
+
+    ``lease_ns`` is what holds are asked for, ``slack_ns`` how much longer a key that nobody holds
+    may stay taken (``checker.leaks``)."""
 
     kind: str = "mutex"
     permits: int | None = None
@@ -81,6 +85,8 @@ class Object:
     job: str | None = None
     bound: int | None = None
     window_ns: int | None = None
+    lease_ns: int | None = None
+    slack_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

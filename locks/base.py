@@ -166,7 +166,7 @@ VERDICTS = (
     "lost-update",
 )
 # Those that a lock may be expected to break, though not every load gives reason to reach them.
-NAMED_VERDICTS = (*VERDICTS, "wrong-extend", "false-release")
+NAMED_VERDICTS = (*VERDICTS, "wrong-extend", "false-release", "leaked-lock")
 # Where several hold at once, nobody's release can be told to have ended another's grant. And a
 # semaphore guards no resource: its holders would overwrite each other as they should.
 NOT_JUDGED: Mapping[LockKind, tuple[str, ...]] = {

@@ -126,16 +126,20 @@ def no_lease(never_ends: str) -> Faults:
     """A key without a time to live, which ``never_ends`` is the source for: nobody loses it by
     being late, and nobody gets it from the dead. Only a server that forgets gives it away."""
     holds = {"double-grant": Expectation("holds", never_ends)}
+    # Of an acquire or a release that was applied and whose answer is missing the key stays.
+    stays = {"leaked-lock": Expectation("may-break", never_ends, "documented-limit")}
+    kept = {"leaked-lock": Expectation("breaks", never_ends, "documented-limit", tries=3)}
     forgets = {
         "double-grant": Expectation("may-break", PERSISTENCE_DOC, "documented-limit"),
         "lost-update": Expectation("may-break", LOCK_DOC, "documented-limit"),
     }
-    clients = ("client-pause", "client-gc", "client-kill", "client-clock-jump")
-    clocks = ("clock-jump", "clock-drift", "clock-strobe")
+    clocks = ("client-clock-jump", "clock-jump", "clock-drift", "clock-strobe")
     return {
-        **dict.fromkeys((*clients, *ANSWERS_LOST, *clocks), holds),
-        **dict.fromkeys(RESTARTED, forgets),
-        "wipe": WIPED,
+        **dict.fromkeys(clocks, holds),
+        **dict.fromkeys(("client-pause", "client-gc", *ANSWERS_LOST), holds | stays),
+        "client-kill": holds | kept,
+        **dict.fromkeys(RESTARTED, forgets | stays),
+        "wipe": WIPED | stays,
     }
 
 

@@ -18,8 +18,8 @@ from dataclasses import replace
 from redis.exceptions import RedisError
 
 from locks import redis_no_owner
-from locks.base import Hold, System
-from locks.redis_expectations import LOCK_DOC
+from locks.base import Expectation, Hold, System
+from locks.redis_expectations import ANSWERS_LOST, LOCK_DOC, RESTARTED, everywhere
 from locks.redis_recipe import COMMAND_OUTCOMES, RedisRecipe, Taken
 
 
@@ -51,11 +51,18 @@ SET_DOC = (
     f"{LOCK_DOC} has no such two steps"
 )
 
+_BETWEEN = {"leaked-lock": Expectation("may-break", SET_DOC, "control")}
+_FAULTS = ("client-pause", "client-gc", "client-kill", *ANSWERS_LOST, *RESTARTED, "wipe")
+
 SYSTEM: System = replace(
     redis_no_owner.SYSTEM,
     name="redis-setnx-expire",
     source=SET_DOC,
     connect=RedisSetnxExpire,
+    expectations={
+        **redis_no_owner.SYSTEM.expectations,
+        **everywhere({f: redis_no_owner.SYSTEM.expectations.get(f, {}) for f in _FAULTS}, _BETWEEN),
+    },
     outcomes={
         **COMMAND_OUTCOMES,
         "between: BusyLoadingError": "Unknown",

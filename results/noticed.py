@@ -11,9 +11,9 @@ nothing about the violation: it fires ``anyway``. Where that stretch has too few
 ratio, whether the load alone would have fired it is ``unclear``.
 
 A violation is the first one of a verdict that is ``invalid``, at the moment from which it was
-there; ``leaked-lock`` is a measurement and stands among them where a dead holder's lock stayed
-taken for longer than its lease. Only alerts for the violation's own resource count.
-``linearizable`` is left out where another verdict says the same with a moment.
+there. ``leaked-lock`` is a measurement too, and stands among them where a dead holder's lock stayed
+taken for longer than its lease, whatever the verdict says. Only alerts for the violation's own
+resource count. ``linearizable`` is left out where another verdict says the same with a moment.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ REPEATED_S: Final = 1800.0
 QUIET_ACQUISITIONS_MIN: Final = 10
 LEAK_S_MIN: Final = 1.0  # beyond its lease, a second for those who ask again and again
 GENERAL: Final = "linearizable"
+LEAKED: Final = "leaked-lock"
 FOUND_BY: Final = {"double-grant", "late-grant", "fence-order"}
 
 
@@ -137,13 +138,14 @@ def _each(history: History, counted: Counters, report: Report) -> tuple[Noticed,
 def violations_of(history: History, report: Report) -> Iterator[Violation]:
     """The first of each kind, in the order of the verdicts; then leaks."""
     broken = {n: v.evidence for n, v in report.verdicts.items() if v.result == "invalid"}
+    leaks = list(_leaks(history, report))
     for name, evidence in broken.items():
-        if name == GENERAL and len(broken) > 1:
+        if (name == GENERAL and len(broken) > 1) or (name == LEAKED and leaks):
             continue
         found = _moment(name, evidence)
         if found is not None:
             yield Violation(name, *found)
-    yield from _leaks(history, report)
+    yield from leaks
 
 
 def _moment(verdict: str, evidence: Sequence[Mapping[str, Any]]) -> tuple[str, int] | None:
@@ -157,8 +159,10 @@ def _moment(verdict: str, evidence: Sequence[Mapping[str, Any]]) -> tuple[str, i
         return str(chosen["key"]), int(chosen["granted_ns"])
     if not operations:
         return None
-    # A wrong release or extend comes before what shows it; of lost updates the last is at fault.
-    chosen = operations[0] if verdict.startswith(("wrong", "false")) else operations[-1]
+    # A wrong release or extend comes before what shows it, as does what left a key behind; of lost
+    # updates the last is at fault.
+    first = verdict.startswith(("wrong", "false")) or verdict == LEAKED
+    chosen = operations[0] if first else operations[-1]
     for name in ("applied_ns", "complete_ns", "invoke_ns"):
         if chosen.get(name) is not None:
             return str(chosen["key"]), int(chosen[name])
@@ -166,7 +170,7 @@ def _moment(verdict: str, evidence: Sequence[Mapping[str, Any]]) -> tuple[str, i
 
 
 def _leaks(history: History, report: Report) -> Iterator[Violation]:
-    leaks = report.measurements.get("leaked-lock")
+    leaks = report.measurements.get(LEAKED)
     for leak in leaks if isinstance(leaks, Sequence) else ():
         taken, left = leak["released_s"], leak["lease_left_s"]
         if left is not None and taken is not None and taken <= max(left, 0.0) + LEAK_S_MIN:
@@ -179,7 +183,7 @@ def _leaks(history: History, report: Report) -> Iterator[Violation]:
         died += [f.begin_ns[0] for f in history.faults if killed_worker(f) is not None]
         if died:
             # Leaked from when its lease was over; without a lease, from the death.
-            yield Violation("leaked-lock", leak["key"], died[0] + int((left or 0.0) * NS_PER_S))
+            yield Violation(LEAKED, leak["key"], died[0] + int((left or 0.0) * NS_PER_S))
 
 
 def _noticed(history: History, counted: Counters, found: Violation) -> Noticed:

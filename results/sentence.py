@@ -57,6 +57,7 @@ DID: Final = {
     "wrong-release": "let one client's release end another's grant",
     "false-release": "confirmed releases of locks no longer held",
     "wrong-extend": "let one client's extension touch another's grant",
+    "leaked-lock": "kept keys locked that nobody held",
     "fence-order": "issued fences out of order",
     "lost-update": "lost updates",
     "linearizable": "answered as no single lock could",

@@ -61,6 +61,8 @@ class Client:
         self._pace = session.load.pace
         self._report = report
         self.process = session.recorder.new_process()
+        # The longest lease that it was ever promised, at least the one that it asks for.
+        self.lease_ns = int(1e9 * self._pace.lease_ttl_s)
         self._held: dict[int, int] = {}  # hold's id → when its acquire was invoked
         self.resource = Resource(session.load.resource)
         self._lock = session.connect(self)
@@ -116,6 +118,19 @@ class Client:
         finally:
             session.busy -= 1
             session.show_busy(session.busy)
+
+    def take_all(self, key: str, wait_s: float) -> bool:
+        """Asks for a key, or all permits of a semaphore at once, and gives it back; whether it was
+        granted."""
+        held: list[Granted] = []
+        for _ in range(self._session.system.permits or 1):
+            granted = self._acquire(key, NULL, wait_s, reads=False)
+            if granted is None:
+                break
+            held.append(granted)
+        for granted in held:
+            self._release(granted.hold)
+        return len(held) == (self._session.system.permits or 1)
 
     def also(self, first: Use, key: str) -> Use | None:
         """Asks for a second key under the first; None: it was not granted."""
@@ -208,6 +223,8 @@ class Client:
         error_text: str | None = None
         match outcome:
             case Granted(fence=fence, sent_ns=sent_ns, valid_until_ns=valid_until_ns):
+                if valid_until_ns is not None and valid_until_ns - sent_ns > self.lease_ns:
+                    self.lease_ns = valid_until_ns - sent_ns
                 ended_ns = self.recorder.complete(
                     handle,
                     OK,

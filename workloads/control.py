@@ -15,7 +15,7 @@ from typing import Final
 
 PAGE: Final = 4096
 WORKER_FIELDS: Final = 256  # byte offset at which the per-worker fields begin
-WORKER_BYTES: Final = 32
+WORKER_BYTES: Final = 40
 CLOCK_OFFSET_AT: Final = 72  # read by sidecars as well (``docs/sidecar.md``)
 _INT: Final = struct.Struct("<q")
 
@@ -112,6 +112,15 @@ class Control:
     def opened_ns(self, value: int) -> None:
         self._set(112, value)
 
+    @property
+    def quiet(self) -> bool:
+        """Nobody holds anything any more: the solo users ask for every key."""
+        return self._get(120) != 0
+
+    @quiet.setter
+    def quiet(self, value: bool) -> None:
+        self._set(120, int(value))
+
     # Written by a rival.
 
     @property
@@ -207,6 +216,13 @@ class Control:
 
     def set_rivals(self, worker: int, users: int) -> None:
         self._set(WORKER_FIELDS + worker * WORKER_BYTES + 24, users)
+
+    def quieted(self, worker: int) -> int:
+        """How many solo users of a worker have asked for all of their keys."""
+        return self._get(WORKER_FIELDS + worker * WORKER_BYTES + 32)
+
+    def set_quieted(self, worker: int, users: int) -> None:
+        self._set(WORKER_FIELDS + worker * WORKER_BYTES + 32, users)
 
     def floor_cpu_ns(self) -> int:
         """CPU time that the victim's process spent in the floor phase."""

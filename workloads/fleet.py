@@ -139,6 +139,15 @@ class Fleet:
         workers = set(range(self._workers + 1)) - self._killed
         return sum(self.control.busy(w) for w in workers)
 
+    def ask_for_all(self) -> None:
+        """Begins the quiet phase: the solo users ask for every key that was used."""
+        self.control.quiet = True
+
+    def asked_for_all(self, load: Load) -> bool:
+        """Whether they are done with it."""
+        workers = range(self._workers + 1)
+        return sum(self.control.quieted(w) for w in workers) >= load.solo
+
     def stop(self) -> None:
         """Ends every process. Never raises."""
         self.control.stop = True

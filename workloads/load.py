@@ -6,7 +6,10 @@ Phases, the same for every system:
 ``own``        every client its own key, paced: the lock without contention;
 ``contended``  the clients share a few keys in a closed loop; two *solo* clients go on with their
                own keys; two *rivals* and the *victim* take turns at the key ``aimed`` with long
-               holds, so that a fault can be aimed at one. Faults happen in this phase.
+               holds, so that a fault can be aimed at one. Faults happen in this phase;
+``quiet``      nobody begins anything. Once nobody holds anything either, the solo clients ask for
+               every key that was used, until it is granted or stays taken for too long
+               (``checker.leaks``). Not of the clock: it lasts as long as that takes.
 """
 
 from __future__ import annotations
@@ -33,6 +36,14 @@ ENVIRONMENT = "LOCKBENCH_LOAD"  # names the JSON file of the load for Locust's p
 # So many clients may ask for keys of their own as often as the pace says; of more of them each does
 # more rarely, or the machine would be busy with what is to be measured while it is idle.
 OWN_CLIENTS_MAX = 32
+
+
+# A key that nobody asks for before the end: whether the service grants anything at all.
+SPARE_KEY = "spare"
+# What a service may take to notice the end of a lease or of a session, beside what its declaration
+# says (``System.settles_s``): etcd looks for expired leases every half second, ZooKeeper once a
+# tick.
+NOTICES_S = 1.0
 
 
 def own_key(label: str) -> str:
@@ -132,6 +143,31 @@ class Load:
         it can."""
         return self.pace.own_period_s * max(1.0, self.clients / OWN_CLIENTS_MAX)
 
+    @property
+    def slack_s(self) -> float:
+        """How much longer than its lease a key may stay taken that nobody holds: a request that
+        its client gave up may be on its way for as long as one lasts, and then the service has to
+        notice."""
+        settles_s = find(self.lock).settles_s
+        return self.pace.client_timeout_s + max(NOTICES_S, settles_s)
+
+    def quiet_keys(self, solo: int) -> list[str]:
+        """What the solo user number ``solo`` asks for in the quiet phase. All of them together:
+        every key that was used; of their own keys each that of another one."""
+        solos = self._labels("solo", "SoloUser")
+        place = solos.index(own_key(f"solo-{solo}"))
+        shared = [AIMED_KEY, *(f"k{k}" for k in range(self.keys)), FLOOR_KEY]
+        mine = [*shared, *self._labels("contended", "ContendedUser")][place :: len(solos)]
+        return [*mine, solos[place - 1]]
+
+    def _labels(self, kind: str, user: str) -> list[str]:
+        """The own keys of the users of a kind, who are numbered in steps over the workers."""
+        return [
+            own_key(f"{kind}-{worker + turn * (self.workers + 1)}")
+            for worker in range(1, self.workers + 1)
+            for turn in range(self.allotment[worker][user])
+        ]
+
     def objects(self) -> dict[str, Object]:
         """Every key of the load with its role and its job, of the kind that the lock is."""
         system = find(self.lock)
@@ -140,9 +176,13 @@ class Load:
             # Users are numbered in steps of the number of worker processes.
             numbers = range(users * (self.workers + 1))
             roles |= {own_key(f"{kind}-{n}"): "own" for n in numbers}
-        roles |= {AIMED_KEY: "aimed", FLOOR_KEY: "floor"}
+        roles |= {AIMED_KEY: "aimed", FLOOR_KEY: "floor", SPARE_KEY: "floor"}
         asked = find_workload(self.workload)
-        more: dict[str, Any] = dict(asked.workload.describes(asked.options))
+        more: dict[str, Any] = {
+            "lease_ns": int(1e9 * self.pace.lease_ttl_s),
+            "slack_ns": int(1e9 * self.slack_s),
+            **asked.workload.describes(asked.options),
+        }
         return {
             key: Object(kind=system.kind, permits=system.permits, role=role, **more)
             for key, role in roles.items()

@@ -67,6 +67,7 @@ class Session:
         self.busy = 0
         self.show_busy = self.control.busy_setter(self.worker)
         self.rivals = 0
+        self.quieted = 0
         self.ready = 0
         self.failed = 0
         self.progress: dict[str, int] = {}
@@ -171,6 +172,10 @@ class Session:
     def count_rivals(self, step: int) -> None:
         self.rivals += step
         self.control.set_rivals(self.worker, self.rivals)
+
+    def count_quieted(self) -> None:
+        self.quieted += 1
+        self.control.set_quieted(self.worker, self.quieted)
 
     def count_busy(self, step: int) -> None:
         self.busy += step

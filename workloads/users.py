@@ -15,11 +15,12 @@ from locust import User, constant, events, task
 from locust.env import Environment
 from locust.runners import WorkerRunner
 
+from history.op import F, Type
 from locks import sidecar
 from locks.base import Granted
 from workloads.arrivals import Arrivals
 from workloads.client import Client
-from workloads.load import AIMED_KEY, FLOOR_KEY, own_key, shared_key
+from workloads.load import AIMED_KEY, FLOOR_KEY, SPARE_KEY, own_key, shared_key
 from workloads.locuststats import LocustStats
 from workloads.session import POLL_S, Session
 from workloads.without import WayClient
@@ -28,6 +29,9 @@ from workloads.without import WayClient
 RELEASE_BEFORE_END_S = 0.2
 # So long the victim is alone with its request, once it goes on from where it stood.
 ALONE_NS = 200_000_000
+# The leases of others may have been so much longer than this client's: those of a session are
+# counted from its last heartbeat.
+OTHERS_LONGER_S = 0.5
 # Multiples of it, modulo one, lie evenly spread.
 GOLDEN = 0.618034
 
@@ -100,6 +104,7 @@ class LockUser(User):
         self.own(self.session.phase_end_ns(2))
         self.session.sleep_until(self.session.phase_end_ns(2))
         self.contended(self.session.phase_end_ns(3))
+        self.quiet()
         while True:
             gevent.sleep(60)
 
@@ -111,6 +116,9 @@ class LockUser(User):
 
     def contended(self, end_ns: int) -> None:
         """With contention and faults."""
+
+    def quiet(self) -> None:
+        """When the load is over: only the solo users do something here."""
 
     def cycle(self, key: str, hold_s: float) -> None:
         self.count(self.client.cycle(key, self.client.hold_for(hold_s)))
@@ -194,6 +202,33 @@ class SoloUser(LockUser):
         self.paced(own_key(self.label), end_ns, self.session.load.pace.own_period_s)
 
     contended = own
+
+    def quiet(self) -> None:
+        """Asks for its share of all keys, round by round, until each was granted or was refused
+        for longer than anybody can have held it. Then for one that nobody else asks for."""
+        here, client = self.session, self.client
+        if not isinstance(client, Client):
+            return
+        while not here.control.quiet:
+            gevent.sleep(POLL_S)
+        wait_s = here.load.pace.aimed_wait_s
+        keys = here.load.quiet_keys(self.number)
+        for key in keys:
+            here.recorder.complete(here.recorder.invoke(client.process, F.QUIET, key), Type.OK)
+        since_ns = began_ns = monotonic_ns()
+        patience_ns = client.lease_ns + int(1e9 * (here.load.slack_s + OTHERS_LONGER_S))
+        while keys:
+            now_ns = monotonic_ns()
+            last = now_ns > min(since_ns + patience_ns, began_ns + 2 * patience_ns)
+            process = client.process
+            keys = [key for key in keys if not client.take_all(key, wait_s)]
+            if last:
+                client.take_all(SPARE_KEY, wait_s)
+                break
+            if client.process != process:
+                # An answer is missing: what was asked for may be held by this client itself.
+                since_ns = monotonic_ns()
+        here.count_quieted()
 
 
 class RivalUser(LockUser):

@@ -253,7 +253,9 @@ def test_who_outlasts_its_lease_may_have_nothing_left_to_release() -> None:
         for workload in ("payment", "long-hold")
     )
     assert set(plain) - set(late) == {"wrong-release", "charged-twice", "lost-charge"}
-    observed = dict.fromkeys(("double-grant", "late-grant", "stale-holder", "lost-update"), "valid")
+    observed = dict.fromkeys(
+        ("double-grant", "late-grant", "stale-holder", "lost-update", "leaked-lock"), "valid"
+    )
     calm = Expected(find("redis-token"), ("none",))
     endings = [
         judge(calm, observed, exposed=True, exposure="", failure=None, required=required).ending

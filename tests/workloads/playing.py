@@ -69,6 +69,7 @@ def play(
     contended_s: float = 1.2,
     pace: Pace | None = None,
     meanwhile: Callable[[Fleet, int], Sequence[Fault]] | None = None,
+    solo: int = 0,
 ) -> Played:
     """Runs a load to its end. ``meanwhile(fleet, when the contention begins)`` may do something to
     it and says what it did."""
@@ -80,7 +81,7 @@ def play(
             lock=lock,
             keys=keys,
             clients=clients,
-            solo=0,
+            solo=solo,
             rivals=2,
             workers=WORKERS,
             phases=phases,
@@ -105,6 +106,11 @@ def play(
         drained = time.monotonic() + 5
         while fleet.busy() and time.monotonic() < drained:
             time.sleep(0.01)
+        if solo:
+            fleet.ask_for_all()
+            while not fleet.asked_for_all(load):
+                fleet.check()
+                time.sleep(0.05)
         if find(lock).kind == "none":
             audit(fleet.history, find(lock), [address], 1.0)
         write_faults(fleet.history, faults)

@@ -82,6 +82,18 @@ class OneAtATime(Everybody):
         return Released()
 
 
+class KeepsOne(OneAtATime):
+    """The first release of a shared key is lost: nothing is released, and nobody knows."""
+
+    lost = False
+
+    def release(self, hold: Hold) -> Freed:
+        if hold.key == "k0" and not KeepsOne.lost:
+            KeepsOne.lost = True
+            return Unknown("the answer was lost")
+        return super().release(hold)
+
+
 class KeptAlive(OneAtATime):
     """Its heartbeats are those of a session: one was sent before the lock was asked for, and is
     acknowledged after the grant."""

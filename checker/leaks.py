@@ -1,0 +1,242 @@
+"""``leaked-lock``: a key that nobody can hold any more, and that nobody is granted.
+
+Judged where the history has a quiet phase: when the load is over, its recorder marks each key with
+``F.QUIET`` and asks for it until it is granted. A history without such marks has no such verdict.
+
+Nobody can hold a key from the latest of these on: the mark; the last heal; the last death of a
+client; the end of every known hold (its confirmed release, its lease, its loss); the invocation of
+every acquire and release whose outcome is unknown. What may still be on its way then, or be kept by
+a service that has not noticed a death, is over a lease and a slack later (``Object.lease_ns`` and
+``slack_ns``; a longer lease that was ever promised counts instead).
+
+- *leaked*: an attempt that began only after that was refused, and the service granted another key
+  at that time or later. Of a semaphore: though not all its permits were taken by who asks.
+- *free*: it was granted (a semaphore: all permits at once), and never refused that late.
+- *undecided*: anything else: attempts without an answer, a holder that may still be there, too few
+  attempts.
+
+One leaked key is invalid; else one undecided key is unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from checker.exclusion import permits_of
+from checker.kinds import OWNERLESS, keys_of
+from checker.promises import FOREVER, Links, Rows, rows_of
+from checker.verdict import Verdict
+from checker.words import Case, clock, during, faults_on, many, operation
+from history.columns import History
+from history.op import NULL, F, Type
+
+# What a refusal begins with that says: somebody else has it.
+TAKEN: Final = ("held", "gave-up")
+# It was not even asked.
+NOT_ASKED: Final = ("no-effect", "gave-up: no-effect")
+
+
+def quiet_ns(history: History) -> int:
+    """When the load was over: what was asked for from then on is no part of it. FOREVER where a
+    history has no quiet phase."""
+    marks = rows_of(history, F.QUIET)
+    return int(history.invoke_ns[marks].min()) if len(marks) else FOREVER
+
+
+def of_the_load(history: History, rows: Rows) -> Rows:
+    """Without what was asked for in the quiet phase."""
+    end_ns = quiet_ns(history)
+    return rows if end_ns == FOREVER else rows[history.invoke_ns[rows] < end_ns]
+
+
+@dataclass(frozen=True, slots=True)
+class _Leak:
+    """``free_ns``: from when on nobody could hold the key; ``left`` the last operation before the
+    quiet phase that may have left it behind; ``refused`` the attempts that were too late to be
+    refused; ``served`` a grant of another key."""
+
+    key: int
+    free_ns: int
+    left: int
+    refused: Rows
+    served: int
+
+
+def leaked_lock(case: Case, links: Links) -> Verdict | None:
+    """Absent in a history without a quiet phase."""
+    history = case.history
+    marks = rows_of(history, F.QUIET)
+    marks = marks[~keys_of(history, frozenset({OWNERLESS}))[history.key[marks]]]
+    if len(marks) == 0:
+        return None
+    leaks: list[_Leak] = []
+    undecided: list[str] = []
+    asked = _Asked(case, links)
+    keys, first = np.unique(history.key[marks], return_index=True)
+    for key, mark in zip(keys.tolist(), marks[first].tolist(), strict=True):
+        found = asked.of(key, int(history.invoke_ns[mark]))
+        if isinstance(found, _Leak):
+            leaks.append(found)
+        elif found is not None:
+            undecided.append(f"{history.keys[key]}: {found}")
+    if leaks:
+        return _invalid(case, leaks)
+    if undecided:
+        more = f"; {len(undecided)} keys of {len(keys)}" if len(undecided) > 1 else ""
+        return Verdict("unknown", f"{undecided[0]}{more}")
+    return Verdict("valid", f"{many(len(keys), 'key')}, each granted again after the load")
+
+
+class _Asked:
+    """What was asked of each key, before the quiet phase and in it."""
+
+    def __init__(self, case: Case, links: Links) -> None:
+        self._case = case
+        history = self._history = case.history
+        self._healed_ns = max(
+            (FOREVER if f.heal_ns is None else f.heal_ns[1] for f in history.faults), default=0
+        )
+        acquires = rows_of(history, F.ACQUIRE)
+        self._acquires = _ByKey(history, acquires)
+        unsure = links.under(rows_of(history, F.RELEASE, Type.INFO))
+        self._unsure_releases = _ByKey(history, unsure)
+        self._granted = rows_of(history, F.ACQUIRE, Type.OK)
+        deaths = rows_of(history, F.DEATH)
+        self._dead = np.unique(history.process[deaths])
+        self._died_ns = int(np.max(history.invoke_ns[deaths], initial=0))
+        self._lease_ns = _longest_lease(history)
+        promises = case.promises
+        order = np.argsort(promises.key, kind="stable")
+        self._holds = order[promises.outer[order]]
+        self._hold_keys = promises.key[self._holds]
+
+    def of(self, key: int, mark_ns: int) -> _Leak | str | None:
+        """A leak, why it cannot be decided, or None: the key is free."""
+        history = self._history
+        acquires = self._acquires.of(key)
+        quiet = history.invoke_ns[acquires] >= mark_ns
+        before, attempts = acquires[~quiet], acquires[quiet]
+        unknown = acquires[history.type[acquires] == Type.INFO]
+        if not self._answered_or_dead(unknown):
+            return "an acquire was still under way when the history ended"
+        unsure = self._unsure_releases.of(key)
+        ends, holds = self._ends(key, mark_ns)
+        free_ns = max(
+            mark_ns,
+            self._healed_ns,
+            self._died_ns,
+            int(np.max(history.invoke_ns[unknown], initial=0)),
+            int(np.max(history.invoke_ns[unsure], initial=0)),
+            int(np.max(ends, initial=0)),
+        )
+        named = history.object_of(history.keys[key])
+        lease_ns = max(named.lease_ns or 0, self._lease_ns)
+        due_ns = free_ns + lease_ns + (named.slack_ns or 0)
+        refused = attempts[(history.type[attempts] == Type.FAIL) & self._taken(attempts)]
+        late = refused[history.invoke_ns[refused] >= due_ns]
+        if free_ns < FOREVER and len(late):
+            served = self._served(key, due_ns)
+            if served is None:
+                return "it was refused, but nothing else was granted at that time"
+            left = max([*before[np.isin(before, unknown)], *holds, *unsure], default=int(late[0]))
+            return _Leak(key, free_ns, int(left), late, served)
+        if self._all_permits(key, mark_ns, attempts):
+            return None
+        if len(attempts) == 0:
+            return "nobody asked for it after the load"
+        if free_ns >= FOREVER:
+            return "somebody may still hold it, without a limit, or a fault was never healed"
+        return f"{many(len(attempts), 'attempt')}, none granted, none refused late enough"
+
+    def _answered_or_dead(self, unknown: Rows) -> bool:
+        """Whether each of these ended in an error or with its client: what is still being waited
+        for may be granted at any time."""
+        history = self._history
+        open_ = history.error[unknown] < 0
+        return bool(np.all(np.isin(history.process[unknown[open_]], self._dead)))
+
+    def _ends(self, key: int, mark_ns: int) -> tuple[list[int], list[int]]:
+        """When each known hold from before the quiet phase was over, and the row that ended it, as
+        far as there is one."""
+        history, held = self._history, self._case.promises
+        first, last = np.searchsorted(self._hold_keys, [key, key + 1])
+        ends, rows = [], []
+        for i in self._holds[first:last].tolist():
+            if history.invoke_ns[held.row[i]] >= mark_ns:
+                continue
+            release = int(held.release[i])
+            done = int(history.complete_ns[release]) if release >= 0 else NULL
+            ends.append(int(held.end[i]) if done == NULL else done)
+            rows.append(release if release >= 0 else int(held.row[i]))
+        return ends, rows
+
+    def _taken(self, rows: Rows) -> np.ndarray:
+        """Which of these were told that somebody else has it."""
+        said = [i for i, e in enumerate(self._history.errors) if e.startswith(TAKEN)]
+        never = [i for i, e in enumerate(self._history.errors) if e.startswith(NOT_ASKED)]
+        error = self._history.error[rows]
+        return np.isin(error, said) & ~np.isin(error, never)
+
+    def _served(self, key: int, since_ns: int) -> int | None:
+        """A grant of another key that was answered after a time: the service is there."""
+        history, granted = self._history, self._granted
+        others = granted[(history.key[granted] != key) & (history.complete_ns[granted] >= since_ns)]
+        return int(others[0]) if len(others) else None
+
+    def _all_permits(self, key: int, mark_ns: int, attempts: Rows) -> bool:
+        """Whether who asked had as many holds at once as there are permits."""
+        history, held = self._history, self._case.promises
+        got = attempts[history.type[attempts] == Type.OK]
+        permits = permits_of(history, key)
+        if permits == 1 or len(got) < permits:
+            return len(got) >= permits
+        mine = np.flatnonzero(np.isin(held.row, got))
+        return int(np.max(held.at_once(mine, held.start[mine]), initial=0)) >= permits
+
+
+class _ByKey:
+    """Rows of a history by their key."""
+
+    def __init__(self, history: History, rows: Rows) -> None:
+        self._rows = rows[np.argsort(history.key[rows], kind="stable")]
+        self._keys = history.key[self._rows]
+
+    def of(self, key: int) -> Rows:
+        """In the order of invocation."""
+        first, last = np.searchsorted(self._keys, [key, key + 1])
+        return self._rows[first:last]
+
+
+def _longest_lease(history: History) -> int:
+    """The longest lease that anybody was ever promised in one answer, counted from its request."""
+    longest = 0
+    for f in (F.ACQUIRE, F.EXTEND):
+        rows = rows_of(history, f, Type.OK)
+        limited = rows[history.valid_until_ns[rows] != NULL]
+        sent = history.sent_ns[limited]
+        since = np.where(sent == NULL, history.invoke_ns[limited], sent)
+        longest = max(longest, int(np.max(history.valid_until_ns[limited] - since, initial=0)))
+    return longest
+
+
+def _invalid(case: Case, leaks: list[_Leak]) -> Verdict:
+    history, leak = case.history, leaks[0]
+    last = int(leak.refused[-1])
+    end_ns = int(history.complete_ns[last])
+    free, until = clock(history, [leak.free_ns, end_ns])
+    begin_ns = int(history.invoke_ns[leak.left])
+    reason = (
+        f"nobody could hold {case.key(last)} from {free} s on, and {case.name(last)} was still "
+        f"refused it at {until} s, {(end_ns - leak.free_ns) / 1e9:.1f} s later, while "
+        f"{case.key(leak.served)} was granted{during(case, begin_ns, begin_ns)}; "
+        f"{many(len(leaks), 'leaked key')}"
+    )
+    evidence = (
+        operation(case, leak.left, ", the last before the load was over"),
+        operation(case, last),
+        operation(case, leak.served),
+    )
+    return Verdict("invalid", reason, (*evidence, *faults_on(case, begin_ns, begin_ns)))
