@@ -6,8 +6,12 @@ cases, and no listener. When the session has expired, ``is_acquired`` stays True
 returns True. ``kazoo-safe`` makes the session as long as the lease, listens to the client's state,
 as kazoo highly recommends, and retries no command.
 
-The promise is the session: the send time of the last acknowledged request or heartbeat, plus what
-was negotiated. kazoo tells no fence; the czxid of its node would be one.
+The promise is the session: the send time of the last acknowledged request or heartbeat that the
+leader must have been told of (``locks/libraries/shared/zookeeper_touches.py``), plus what was
+negotiated. In kazoo 2.11.0 the create (kazoo/recipe/lock.py, _inner_acquire) is one of these, and a
+connection that sends nothing else sends a heartbeat after a third of the session, less up to 0.4 s
+(kazoo/protocol/connection.py, _connect_attempt). kazoo tells no fence; the czxid of its node would
+be one.
 
 Each acquire first asks whether the path of the lock is there. Where the answers to an acquire are
 lost, that is the first; no node has been made yet, and ``reply-lost`` leaves nothing to judge.

@@ -13,8 +13,9 @@ guid such a node blocks the queue for as long as the session lives). A server ma
 that every look but the first goes behind a ``sync``: it must reach the leader, which refuses an
 expired session, and so proves that the list is not that of a server left behind.
 
-The promise is the session: the send time of the last acknowledged request or heartbeat, plus the
-timeout that the server agreed to. kazoo's heartbeats make it longer during the hold.
+The promise is the session: the send time of the last acknowledged request or heartbeat that the
+leader must have been told of (``locks/libraries/shared/zookeeper_touches.py``), plus the timeout
+that the server agreed to. kazoo's heartbeats make it longer during the hold.
 
 Does not guarantee: that a holder stops when its session is over; or that a server which has just
 lost its leader stops answering heartbeats at once. It may do so for syncLimit ticks, in which the
@@ -232,7 +233,7 @@ class ZooKeeper:
 
     def _turn_has_come(self, place: Place, key: str, hold_id: int) -> Acquired:
         session = self._session
-        sent_ns, valid_until_ns = session.acknowledged_ns, session.valid_until_ns
+        sent_ns, valid_until_ns = session.sent_ns, session.valid_until_ns
         if time.monotonic_ns() >= valid_until_ns:
             return self._withdraw(place, "gave-up: its turn came after its session")
         hold = Hold(hold_id, key, Handle(f"{place.parent}/{place.node}", session.id))

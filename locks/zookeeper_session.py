@@ -1,5 +1,5 @@
 """A ZooKeeper session that knows what it may promise: kazoo, and beside it the send time of the
-last request or heartbeat that the server acknowledged.
+last request or heartbeat that counts (``locks/libraries/shared/zookeeper_touches.py``).
 
 kazoo sends heartbeats by itself but tells nobody when one was answered. So its connection handler
 is extended at the three places where a message is sent, a header is read and a session begins.
@@ -25,6 +25,7 @@ from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
 from locks.base import Address, Deadline
+from locks.libraries.shared.zookeeper_touches import Touches
 
 RECONNECT_S = 0.05
 
@@ -50,12 +51,13 @@ class Session:
         on_heartbeat: Callable[[int, int, int], None],
         on_lost: Callable[[], None],
     ) -> None:
-        """``on_heartbeat`` gets the session's id, when the heartbeat was sent and until when it
-        makes the session valid; ``on_lost`` is told when a session expired. Both run in kazoo's
-        connection routine and must not block."""
+        """``session_s`` is asked for, and the lease that the cluster was made for.
+        ``on_heartbeat`` is told after every heartbeat: the session's id, when the message that the
+        promise runs from was sent, and its end; ``on_lost`` when a session expired. Both run in
+        kazoo's connection routine and must not block."""
         self.id = 0
-        self.acknowledged_ns = 0  # when the last acknowledged message was sent
         self.timeout_ns = 0  # as negotiated
+        self._touches = Touches(session_s)
         self._on_heartbeat = on_heartbeat
         self._on_lost = on_lost
         self._disposed = False
@@ -64,9 +66,14 @@ class Session:
         self.client.start_async()
 
     @property
+    def sent_ns(self) -> int:
+        """When the message that the promise runs from was sent."""
+        return self._touches.sent_ns
+
+    @property
     def valid_until_ns(self) -> int:
-        """Until when the server keeps the session, should nothing more be heard."""
-        return self.acknowledged_ns + self.timeout_ns
+        """Until when the service keeps the session, should nothing more be heard."""
+        return self.sent_ns + self.timeout_ns
 
     def connected(self, limit_s: float) -> bool:
         """Whether there is a connection, waiting up to ``limit_s`` for one. Without one kazoo would
@@ -99,13 +106,18 @@ class Session:
         """The server accepted the session, new or old."""
         self.id = session_id
         self.timeout_ns = timeout_ns
-        self.acknowledged(sent_ns, heartbeat=True)
+        self._touches.connected(sent_ns)
+        self._tell()
 
     def acknowledged(self, sent_ns: int, *, heartbeat: bool) -> None:
         """A message sent then was answered."""
-        self.acknowledged_ns = max(self.acknowledged_ns, sent_ns)
-        if heartbeat and not self._disposed:
-            self._on_heartbeat(self.id, sent_ns, sent_ns + self.timeout_ns)
+        self._touches.answered(sent_ns, time.monotonic_ns())
+        if heartbeat:
+            self._tell()
+
+    def _tell(self) -> None:
+        if not self._disposed:
+            self._on_heartbeat(self.id, self.sent_ns, self.valid_until_ns)
 
     def _changed(self, state: str) -> None:
         if state == KazooState.LOST and not self._disposed:

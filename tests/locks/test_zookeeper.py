@@ -153,8 +153,8 @@ class FakeSession:
     def __init__(self, *_: Any, on_heartbeat: Any, on_lost: Any) -> None:
         self.id = len(self.made) + 1
         self.on_heartbeat, self.on_lost = on_heartbeat, on_lost
-        self.acknowledged_ns = time.monotonic_ns()
-        self.valid_until_ns = self.acknowledged_ns + 10_000_000_000
+        self.sent_ns = time.monotonic_ns()
+        self.valid_until_ns = self.sent_ns + 10_000_000_000
         self.made.append(self)
 
     def connected(self, limit_s: float) -> bool:

@@ -38,7 +38,7 @@ class Kazoo(Client):
     gave_up = (LockTimeout,)
 
     def __init__(self, setup: Setup) -> None:
-        self._session = Session(setup.tell)
+        self._session = Session(setup)
         how: dict[str, Any] = {}
         if setup.safe:
             how = {"timeout": setup.ttl_s, "command_retry": KazooRetry(max_tries=0)}

@@ -1,5 +1,5 @@
-"""What the session of a kazoo client may promise: the send time of the last request or
-heartbeat that the server acknowledged, plus the time that was negotiated.
+"""What the session of a kazoo client may promise: the send time of the last request or heartbeat
+that counts (``zookeeper_touches``), plus the time that was negotiated.
 
 kazoo sends heartbeats by itself but tells nobody when one was answered. So its connection handler
 is extended where a message is sent, a header is read and a session begins, as
@@ -15,7 +15,8 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import SessionExpiredError, SessionMovedError
 from kazoo.protocol.connection import PING_XID, ConnectionHandler
-from lockbench_sidecar import Granted, Tell
+from lockbench_sidecar import Granted, Setup
+from zookeeper_touches import Touches
 
 _NOT_ALIVE = (SessionExpiredError.code, SessionMovedError.code)
 
@@ -23,22 +24,22 @@ _NOT_ALIVE = (SessionExpiredError.code, SessionMovedError.code)
 class Session:
     """What is known of the current session, and which holds it carries."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, setup: Setup) -> None:
         self.id: int | None = None
-        self.acknowledged_ns = 0
         self.timeout_ns = 0
-        self._tell = tell
+        self._touches = Touches(setup.ttl_s)
+        self._tell = setup.tell
         self._holds: dict[str, int | None] = {}  # hold → the session it was granted in
 
     @property
     def valid_until_ns(self) -> int:
         """Until when the server keeps the session, should nothing more be heard."""
-        return self.acknowledged_ns + self.timeout_ns
+        return self._touches.sent_ns + self.timeout_ns
 
     def granted(self, hold: str, lock: Any) -> Granted:
         """It was granted just now; from now on heartbeats are told for it."""
         self._holds[hold] = self.id
-        return Granted(self.acknowledged_ns, self.valid_until_ns, lock=lock)
+        return Granted(self._touches.sent_ns, self.valid_until_ns, lock=lock)
 
     def drop(self, hold: str) -> None:
         """It was given back."""
@@ -48,16 +49,19 @@ class Session:
         """The server accepted the session, new or old."""
         self.id = session_id
         self.timeout_ns = timeout_ns
-        self.acknowledged(sent_ns, heartbeat=True)
+        self._touches.connected(sent_ns)
+        self._tell_all()
 
     def acknowledged(self, sent_ns: int, *, heartbeat: bool) -> None:
         """A message sent then was answered."""
-        self.acknowledged_ns = max(self.acknowledged_ns, sent_ns)
-        if not heartbeat:
-            return
+        self._touches.answered(sent_ns, time.monotonic_ns())
+        if heartbeat:
+            self._tell_all()
+
+    def _tell_all(self) -> None:
+        sent_ns, until_ns = self._touches.sent_ns, self.valid_until_ns
         for hold, session_id in list(self._holds.items()):
             if session_id == self.id:
-                until_ns = sent_ns + self.timeout_ns
                 self._tell.extended(hold, sent_ns=sent_ns, valid_until_ns=until_ns)
 
     def lost(self) -> None:

@@ -35,7 +35,7 @@ class Tooz(Client):
     gave_up = (LockTimeout,)
 
     def __init__(self, setup: Setup) -> None:
-        self._session = Session(setup.tell)
+        self._session = Session(setup)
         hosts = ",".join(f"{host}:{port}" for host, port in setup.nodes)
         how: dict[str, Any] = {}
         if setup.safe:
