@@ -7,6 +7,7 @@ says so; edited or half-written ones never are.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +21,7 @@ from results.adr import evidence_of, options
 from results.adr_text import record
 from results.adr_tree import Answers, Needs, decide
 from results.comparison import differences
-from results.evidence import Edited, Stored, of_one_side, stored_set
+from results.evidence import Edited, Stored, countable, left_out, stored_set
 from results.store import NotARun, write_atomically
 
 OTHER_SUITE = "other suite"
@@ -73,9 +74,11 @@ def adr(
         raise BadInput(f"{output} exists; a record is never overwritten: name another file")
     try:
         runs = [run for path in paths for run in stored_set(path)]
-        of_one_side(runs)
+        countable(runs)
     except (NotARun, Edited) as error:
         raise BadInput(str(error)) from error
+    if said := left_out(paths):
+        print(f"lockbench: {said}", file=sys.stderr)
     notes = _not_one_experiment(runs, anyway=anyway)
     cases = evidence_of(runs)
     found = options(runs, cases)

@@ -483,7 +483,7 @@ def _replay(folder: Path, times: int, shrink: bool, as_json: bool) -> NoReturn:
     console = err if as_json else out
 
     def play(cases: list[plan.Case], name: str) -> Finished:
-        return run_cases(cases, name, console)
+        return run_cases(cases, name, console, try_of=replay.where(folder) if shrink else None)
 
     began = time.monotonic()
     if shrink:

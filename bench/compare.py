@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -16,7 +17,7 @@ from rich.markup import escape
 from bench.errors import BadInput, Ending
 from results import comparison_text
 from results.comparison import Comparison, compare_stored
-from results.evidence import Edited, of_one_side, stored_set
+from results.evidence import Edited, countable, left_out, stored_set
 from results.store import NotARun, write_atomically
 
 
@@ -26,9 +27,11 @@ def compare(
     """Returns the exit code. Raises BadInput."""
     try:
         sets = stored_set(base), stored_set(new)
-        of_one_side([*sets[0], *sets[1]])
+        countable([*sets[0], *sets[1]])
     except (NotARun, Edited) as error:
         raise BadInput(str(error)) from error
+    if said := left_out([base, new]):
+        print(f"lockbench: {said}", file=sys.stderr)
     repeat = f"lockbench compare {shlex.quote(str(base))} {shlex.quote(str(new))}"
     repeat += " --anyway" if anyway else ""
     made, differs = compare_stored(*sets, anyway=anyway, repeat=repeat)

@@ -66,7 +66,7 @@ def _replayed(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The cases of a run that have a history, and the number of those that have none."""
     try:
         run = open_run(path)
-        results = run.results()
+        results = run.evidence()
         with understood(run):
             whole(run, results)
             found = [

@@ -27,7 +27,7 @@ from locks.base import NAMED_VERDICTS
 from locks.registry import systems
 from nemesis.registry import NONE, faults
 from results.cases import Case, attempts, broken, counts_as_try, has_numbers, results_of
-from results.evidence import Edited, Stored, history_of, of_one_side, stored
+from results.evidence import Edited, Stored, countable, history_of, stored
 from results.store import NotARun, write_atomically
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
@@ -119,7 +119,7 @@ def history_file(lock: str, fault: str, verdict: str) -> str:
 def _run(path: Path) -> Stored:
     try:
         run = stored(path)
-        of_one_side([run])
+        countable([run])
     except (NotARun, Edited) as error:
         raise BadInput(str(error)) from error
     ours = images_of(topologies().values())

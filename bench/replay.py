@@ -1,5 +1,8 @@
 """Plays the schedules of a stored run again, and makes a schedule smaller while it still breaks.
 
+A case is called after the schedule that it plays: an empty one is ``none``. What ``shrink`` runs
+are tries (``results.store.TRY_OF``), evidence for nothing: their outcome decided which was kept.
+
 The same faults begin at the same times, on the same targets where the roles allow it, with the same
 draws. How processes and servers interleave is not replayed, so what broke once may not break again:
 the answer is k of N.
@@ -7,6 +10,7 @@ the answer is k of N.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,9 +20,10 @@ from typing import Any
 from rich.console import Console
 
 from bench.errors import BadInput
-from bench.plan import Case, check
+from bench.plan import Case, check, draw
 from bench.suite import Finished
 from nemesis.schedule import without
+from results import tables
 from results.store import NotARun, open_run
 
 # How often a smaller schedule may be tried before its violation counts as gone.
@@ -34,7 +39,7 @@ def stored_cases(folder: Path) -> list[Case]:
     """The cases of a run's plan, fully resolved. Raises BadInput."""
     try:
         plan = open_run(folder).plan()
-        cases = [Case.from_json(entry) for entry in plan["cases"]]
+        cases = [_named(Case.from_json(entry)) for entry in plan["cases"]]
     except (NotARun, OSError, KeyError, TypeError, ValueError) as error:
         raise BadInput(f"{folder} holds no plan that can be played again: {error}") from error
     if not cases:
@@ -49,10 +54,10 @@ def replay(folder: Path, times: int, run: Runner) -> Finished:
     if times < 1:
         raise BadInput(f"--times is {times}; it has to be more than 0")
     cases = stored_cases(folder)
-    finished = run([case for case in cases for _ in range(times)], f"replay-{folder.name}")
+    finished = run([case for case in cases for _ in range(times)], f"replay-{where(folder).name}")
     documents = finished.results["cases"]
     finished.results["replay"] = {
-        "of": str(folder),
+        "of": str(where(folder)),
         "times": times,
         "honest": HONEST,
         "cases": [
@@ -60,7 +65,13 @@ def replay(folder: Path, times: int, run: Runner) -> Finished:
             for i, case in enumerate(cases)
         ],
     }
+    open_run(finished.folder).write_results(finished.results)
     return finished
+
+
+def where(folder: Path) -> Path:
+    """The run itself and not a link to the latest one, from where the command was called."""
+    return Path(os.path.relpath(folder.resolve()))
 
 
 def shown(documents: Sequence[dict[str, Any]]) -> dict[str, int]:
@@ -82,7 +93,8 @@ def say(results: dict[str, Any], console: Console) -> None:
 
 def shrink(folder: Path, run: Runner, console: Console) -> tuple[Finished, Case]:
     """Drops faults, one by one, for as long as some verdict that broke in the stored run still
-    breaks within three tries. Answers the last run that broke, and its case."""
+    breaks within three tries. ``run`` makes tries; the last one that broke is kept as a run, and
+    answered with its case."""
     cases = stored_cases(folder)
     if len(cases) != 1:
         raise BadInput(f"{folder} holds {len(cases)} cases; --shrink takes a run of one")
@@ -96,7 +108,7 @@ def shrink(folder: Path, run: Runner, console: Console) -> tuple[Finished, Case]
         )
     index = 0
     while index < len(case.injections):
-        smaller = replace(case, injections=without(case.injections, index))
+        smaller = _named(replace(case, injections=without(case.injections, index)))
         again = _shows(smaller, wanted, run)
         gone = case.injections[index].fault
         console.print(
@@ -108,7 +120,26 @@ def shrink(folder: Path, run: Runner, console: Console) -> tuple[Finished, Case]
             index += 1
         else:
             case, finished = smaller, again
-    return finished, case
+    return _kept(finished, f"shrunk-{where(folder).name}"), case
+
+
+def _kept(finished: Finished, name: str) -> Finished:
+    run = open_run(finished.folder).keep(name)
+    results = run.results()
+    for file, text in tables.files(run, results).items():
+        run.write_text(file, text)
+    return Finished(finished.ending, run.path, results)
+
+
+def _named(case: Case) -> Case:
+    """The case, called after its schedule where its fault's words stand for another one."""
+    try:
+        drawn = draw(case)
+    except BadInput:
+        drawn = ()
+    if [i.fault for i in drawn] == [i.fault for i in case.injections]:
+        return case
+    return replace(case, fault=schedule_words(case))
 
 
 def schedule_words(case: Case) -> str:
@@ -146,7 +177,7 @@ def _broken(folder: Path) -> set[str]:
 
 def _shows(case: Case, wanted: set[str], run: Runner) -> Finished | None:
     for _ in range(SHRINK_TRIES):
-        finished = run([case], "shrink")
+        finished = run([case], "shrink-try")
         (document,) = finished.results["cases"]
         if wanted & set(shown([document])):
             return finished

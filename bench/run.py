@@ -38,7 +38,7 @@ from history.recording import read_recording, write_faults, write_meta
 from locks.base import VERDICTS
 from nemesis.base import Arena, Injection
 from nemesis.conductor import Grip, Played, play
-from nemesis.registry import faults
+from nemesis.registry import NONE, faults
 from results.numbers import Phases as Spans
 from results.numbers import before, measure
 from workloads.audit import audit
@@ -340,7 +340,7 @@ def _document(
         "fence": system.fence,
         "topology": case.topology,
         "size": case.size,
-        "fault": case.fault,
+        "fault": case.fault if case.injections else NONE,
         "workload": case.workload,
         "network": case.network,
         "seed": case.seed,
@@ -361,6 +361,9 @@ def _document(
         report = check(history)
         scene.unable = nothing_worked(history, scene.start_ns + _undisturbed_ns(case))
         seen = _informational(report) if case.workload == PUBLISHED else exposure(history)
+        if len(scene.faults) < len(case.injections):
+            played = f"{len(scene.faults)} of {len(case.injections)} faults were played"
+            seen = Exposure(False, (*seen.reasons, played))
         if scene.unable is not None:
             seen = Exposure(False, (scene.unable,))
         document |= _numbers(scene, history)

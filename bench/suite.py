@@ -38,7 +38,7 @@ from clusters.reaper import reap
 from results import machine, tables
 from results.evidence import samples_ns
 from results.live import LiveView
-from results.store import NotARun, RunFolder, StoreError
+from results.store import TRY_OF, NotARun, RunFolder, StoreError
 from results.undisturbed import Undisturbed
 from workloads.fleet import leftovers
 from workloads.nursery import Nursery
@@ -66,19 +66,21 @@ def run_cases(
     refused: Sequence[Refused] = (),
     command: str | None = None,
     resume: Path | None = None,
+    try_of: Path | None = None,
 ) -> Finished:
-    """``refused`` are shown beside the cases. ``command`` is what a suite was asked for with; the
-    run of such a one can be resumed. Raises BadInput before anything is started, KeyboardInterrupt
-    after everything is cleared."""
+    """``try_of`` is the run that is being shrunk. ``refused`` are shown beside the cases.
+    ``command`` is what a suite was asked for with; the run of such a one can be resumed. Raises
+    BadInput before anything is started, KeyboardInterrupt after everything is cleared."""
     plan = planned(name, cases, refused, command)
+    of = {} if try_of is None else {TRY_OF: str(try_of)}
     before = None if resume is None else stopped(resume, plan)
     engine = _ready(cases, console)
     try:
         versions = versions_of(cases, engine, lambda line: console.print(line, highlight=False))
-        run = before or RunFolder.create(RUNS, name)
+        run = before or RunFolder.create(RUNS, name, **of)
     except (StoreError, EngineError) as error:
         raise BadInput(str(error)) from error
-    gathered = _Gathered(run, name, len(cases) == 1)
+    gathered = _Gathered(run, name, len(cases) == 1, of)
     kept: Documents = {}
     if before is not None:
         facts = machine.facts(run.path, engine=engine.version())
@@ -90,7 +92,7 @@ def run_cases(
     done = False
     try:
         if before is None:
-            run.write_plan(plan)
+            run.write_plan(plan | of)
             run.write_machine(machine.facts(run.path, engine=engine.version()))
             run.write_versions(versions)
         run_id = uuid.uuid4().hex[:12]
@@ -129,7 +131,8 @@ def run_cases(
 class _Gathered:
     """What a run has found out so far."""
 
-    def __init__(self, run: RunFolder, name: str, alone: bool) -> None:
+    def __init__(self, run: RunFolder, name: str, alone: bool, of: Mapping[str, str]) -> None:
+        self._of = of
         self._run = run
         self._name = name
         self._alone = alone
@@ -167,6 +170,7 @@ class _Gathered:
         """Writes and answers the object of ``results.json`` and of ``--json``."""
         results = {
             "name": self._name,
+            **self._of,
             "cases": list(self._documents),
             "undisturbed": self._undisturbed.to_json(),
             "ending": ending,

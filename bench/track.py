@@ -346,6 +346,8 @@ def cut(
     case: Annotated[int, typer.Option(help="The number of the case in the run.")] = 1,
 ) -> None:
     """Print the few operations that break a verdict as JSON Lines."""
+    if not run.is_file():
+        open_run(run).evidence()
     path = run if run.is_file() else history_of_case(open_run(run), case)
     print(lines(excerpt(load(path), verdict)), end="")
 
@@ -379,7 +381,7 @@ def count(
 def _cases_of(run: Path) -> list[dict[str, Any]]:
     """The cases of a run; none, and a word about it, where it did not come to results."""
     try:
-        return list(open_run(run).results()["cases"])
+        return list(open_run(run).evidence()["cases"])
     except NotARun as error:
         print(f"not counted: {error}", file=sys.stderr)
         return []

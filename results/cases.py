@@ -62,8 +62,42 @@ def fault_of(case: Case) -> str:
 
 
 def fault_name(case: Case) -> str:
-    """The fault without its parameters; of several at once, all names."""
-    return "+".join(part.partition(":")[0] for part in fault_of(case).split("+"))
+    """The fault without its parameters; of several, together or one after the other, all names."""
+    steps = (step.split("+") for step in fault_of(case).split(" then "))
+    return " then ".join(
+        "+".join(part.strip().partition(":")[0] for part in step) for step in steps
+    )
+
+
+def faults_during(case: Case, verdict: str) -> tuple[str, ...]:
+    """The faults that were on while a verdict broke, as its evidence tells."""
+    return tuple(in_order(str(i.get("name")) for i in _evidence(case, verdict) if _is_fault(i)))
+
+
+def before_any_fault(case: Case, verdict: str) -> bool:
+    """Whether all that its evidence tells had happened when the first fault was due."""
+    start_ns = number(mapping(case.get("series")).get("start_ns"))
+    due_s = [number(mapping(i).get("begin_s")) for i in case.get("injections") or ()]
+    known_s = [at for at in due_s if at is not None]
+    times = (
+        number(item.get(name))
+        for item in _evidence(case, verdict)
+        if not _is_fault(item)
+        for name in ("invoke_ns", "granted_ns", "complete_ns", "applied_ns")
+    )
+    known = [at for at in times if at is not None]
+    return bool(
+        known and known_s and start_ns is not None and max(known) < start_ns + 1e9 * min(known_s)
+    )
+
+
+def _evidence(case: Case, verdict: str) -> list[Mapping[str, Any]]:
+    found = mapping(mapping(case.get("verdicts")).get(verdict)).get("evidence")
+    return [mapping(item) for item in found] if isinstance(found, Sequence) else []
+
+
+def _is_fault(item: Mapping[str, Any]) -> bool:
+    return item.get("what") == "fault"
 
 
 def is_published(case: Case) -> bool:

@@ -22,7 +22,7 @@ from history.columns import History
 from history.recording import UnreadableHistory, read_recording
 from results.cases import Case, is_published, lock_of, results_of
 from results.numbers import Phases, before, measure
-from results.store import CaseFolder, NotARun, RunFolder, open_run
+from results.store import SHRUNK_FROM, TRY_OF, CaseFolder, NotARun, RunFolder, open_run
 
 NS_PER_S: Final = 1e9
 AGAIN: Final = "take the folder as it was, or run it again"
@@ -54,7 +54,7 @@ class Stored:
 def stored(path: Path) -> Stored:
     """A run that can be argued with. Raises NotARun or Edited."""
     run = open_run(path)
-    results = run.results()
+    results = run.evidence()
     if parts := results.get("parts"):
         raise NotARun(f"{path} sums up a night; give one of its runs: {', '.join(parts)}")
     found = Stored(run, results, run.machine(), run.versions())
@@ -65,9 +65,15 @@ def stored(path: Path) -> Stored:
     return found
 
 
-def of_one_side(runs: Sequence[Stored]) -> None:
-    """Raises NotARun for a run that holds both sides of a change, which cannot be taken as one."""
+def countable(runs: Sequence[Stored]) -> None:
+    """Raises NotARun for a run of which nothing can be counted: one that holds both sides of a
+    change, and one that was kept because it broke."""
     for run in runs:
+        if of := run.results.get(SHRUNK_FROM):
+            raise NotARun(
+                f"{run.path} is what `--shrink` kept of {of} because it broke: it shows that it "
+                "does, and not how often; count its replays (`lockbench run --replay … --times N`)"
+            )
         if any("side" in case for case in run.cases):
             raise NotARun(
                 f"{run.path} holds both sides of a change (`lockbench regress`, judged in its "
@@ -76,13 +82,35 @@ def of_one_side(runs: Sequence[Stored]) -> None:
 
 
 def stored_set(path: Path) -> list[Stored]:
-    """A run, or every finished run in a folder of runs, by date. Raises NotARun or Edited."""
+    """A run, or every finished run in a folder of runs, by date, without those of ``--shrink``
+    (``left_out``). Raises NotARun or Edited."""
     if (path / "ending").exists() or not path.is_dir():
         return [stored(path)]
-    inside = sorted(p for p in path.iterdir() if (p / "ending").exists() and not p.is_symlink())
+    inside = [p for p in _inside(path) if not _of_a_search(p)]
     if not inside:
-        raise NotARun(f"{path} is neither a run folder nor a folder of runs")
+        raise NotARun(f"{path} is neither a run folder nor a folder of runs that can be counted")
     return [stored(p) for p in inside]
+
+
+def left_out(paths: Sequence[Path]) -> str | None:
+    """A sentence about the runs in these folders that ``stored_set`` leaves out."""
+    folders = [path for path in paths if path.is_dir() and not (path / "ending").exists()]
+    names = [p.name for path in folders for p in _inside(path) if _of_a_search(p)]
+    if not names:
+        return None
+    return f"left out, because `--shrink` made and chose them: {', '.join(names)}"
+
+
+def _inside(path: Path) -> list[Path]:
+    return sorted(p for p in path.iterdir() if (p / "ending").exists() and not p.is_symlink())
+
+
+def _of_a_search(path: Path) -> bool:
+    try:
+        plan = open_run(path).plan()
+    except NotARun:
+        return False
+    return TRY_OF in plan or SHRUNK_FROM in plan
 
 
 def history_of(run: RunFolder, case: Case) -> History:

@@ -16,10 +16,12 @@ from results.cases import (
     NO_FAULT,
     Case,
     attempts,
+    before_any_fault,
     broken,
     counts_as_try,
     expected_of,
     fault_name,
+    faults_during,
     fenced,
     has_numbers,
     in_order,
@@ -144,24 +146,38 @@ def _fenced(pauses: Sequence[Case]) -> list[str]:
 
 
 def _violations(locks: Sequence[Case], *, also: bool) -> list[str]:
-    """Every other violation, by what happened and under which fault."""
+    """Every other violation, by what happened and when; tries are counted by the case's fault."""
     clauses = []
     for verdict in in_order([*DID, *(v for case in locks for v in broken(case))]):
-        for fault in in_order(fault_name(case) for case in locks):
-            if (verdict, fault) == (STALE, CLIENT_PAUSE):
-                continue
-            under = [case for case in locks if fault_name(case) == fault]
+        groups: dict[tuple[str, str], list[Case]] = {}
+        for case in locks:
+            fault = fault_name(case)
+            if verdict in told(broken(case)) and (verdict, fault) != (STALE, CLIENT_PAUSE):
+                groups.setdefault((fault, when(case, verdict)), []).append(case)
+        for (fault, during), here in groups.items():
             parts = []
-            for lock, of in _by_lock(under).items():
-                k, n = _tries(of, verdict)
-                on_its_own = [case for case in of if verdict in told(broken(case))]
-                if on_its_own:
-                    parts.append(f"{lock} ({k} of {n}{_unexpected(of, verdict, ', ')})")
-            if parts:
-                did = DID.get(verdict, f"broke {verdict}")
-                when = WHEN.get(fault, f"under {fault}")
-                clauses.append(f"{words(parts)} {'also ' if also else ''}{did} {when}")
+            for lock, broke in _by_lock(here).items():
+                of = [c for c in locks if (lock_of(c), fault_name(c)) == (lock, fault)]
+                _, n = _tries(of, verdict)
+                parts.append(f"{lock} ({len(broke)} of {n}{_unexpected(of, verdict, ', ')})")
+            did = DID.get(verdict, f"broke {verdict}")
+            clauses.append(f"{words(parts)} {'also ' if also else ''}{did} {during}")
     return clauses
+
+
+def when(case: Case, verdict: str) -> str:
+    """When a verdict broke, in words: during the fault of its own evidence. No cause is named where
+    that tells of several; a shorter schedule decides (``run --replay --shrink``)."""
+    whole, found = fault_name(case), faults_during(case, verdict)
+    if len(found) > 1:
+        return f"while several faults were on ({words(found)})"
+    if whole != NO_FAULT and not found:
+        if before_any_fault(case, verdict):
+            return "before any fault"
+        if not {"+", " "}.isdisjoint(whole) or len(case.get("injections") or ()) > 1:
+            return f"in a schedule of several faults ({whole}), during none of them"
+    cause = found[0] if found else whole
+    return WHEN.get(cause, f"under {cause}")
 
 
 def _unexpected(cases: Sequence[Case], verdict: str, before: str = ", ") -> str:

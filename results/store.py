@@ -34,6 +34,9 @@ from typing import Any, Final
 RUNNING: Final = "running"
 ENDINGS: Final = ("ok", "safety", "inconclusive", "regression", "bench")
 LATEST: Final = "latest"
+# In plan.json and results.json, which run is being shrunk: of a try, and of the one that was kept.
+TRY_OF: Final = "try_of"
+SHRUNK_FROM: Final = "shrunk_from"
 SLUG_CHARS_MAX: Final = 60
 SAME_SECOND_MAX: Final = 1000
 
@@ -99,8 +102,11 @@ class RunFolder:
         self._owner = owner
 
     @classmethod
-    def create(cls, base: Path = Path("runs"), name: str = "run") -> RunFolder:
-        """Makes ``base/<time>-<name>/`` and points ``base/latest`` at it. Raises StoreError."""
+    def create(
+        cls, base: Path = Path("runs"), name: str = "run", *, try_of: str | None = None
+    ) -> RunFolder:
+        """Makes ``base/<time>-<name>/`` and points ``base/latest`` at it, unless it is a try (see
+        ``TRY_OF``). Raises StoreError."""
         latest = base / LATEST
         if latest.is_dir() and not latest.is_symlink():
             raise StoreError(f"{latest} is a directory and not our link; move it away")
@@ -110,7 +116,8 @@ class RunFolder:
             run = cls(path, _hold_owner(path))
             (path / "cases").mkdir()
             run._write("ending", RUNNING + "\n")
-            _point_latest(base, path.name)
+            if try_of is None:
+                _point_latest(base, path.name)
         except OSError as error:
             raise StoreError(f"no run folder could be made in {base}: {error.strerror}") from error
         return run
@@ -219,6 +226,34 @@ class RunFolder:
             raise NotARun(f"{self.path} is half-written; {remedy}")
         return self._read("results.json", "it ended before there were results; run it again")
 
+    def evidence(self) -> dict[str, Any]:
+        """The results of a finished run that shows something. Raises NotARun for a try, too."""
+        results = self.results()
+        if of := results.get(TRY_OF):
+            raise NotARun(
+                f"{self.path} is a try of `--shrink` on {of}: whether it broke decided how the "
+                "search went on, and it is evidence for nothing; give the run that was kept"
+            )
+        return results
+
+    def keep(self, name: str) -> RunFolder:
+        """Of a finished try: makes it the run ``name`` that the search has found, and the latest.
+        It says from which run it was shrunk and where it lies now. Answers the renamed run."""
+        base = self.path.parent
+        path = _renamed(self.path, base, f"{_now()}-{slug(name)}")
+        kept = RunFolder(path)
+        results, plan = kept.results(), kept.plan()
+        plan[SHRUNK_FROM] = results[SHRUNK_FROM] = results.pop(TRY_OF)
+        plan.pop(TRY_OF)
+        results["name"] = plan["name"] = name
+        for document in results["cases"]:
+            document["run"] = str(path)
+            CaseFolder(path / "cases" / document["folder"]).write_case(document)
+        kept.write_results(results)
+        kept.write_plan(plan)
+        _point_latest(base, path.name)
+        return kept
+
     def _read(self, name: str, remedy: str) -> dict[str, Any]:
         path = self.path / name
         if not path.exists():
@@ -293,6 +328,11 @@ def _new_folder(base: Path, stem: str) -> Path:
             (base / name).mkdir()
             return base / name
     raise StoreError(f"{base}: {SAME_SECOND_MAX} runs named {stem} already")
+
+
+def _renamed(path: Path, base: Path, stem: str) -> Path:
+    name = next(name for name in _candidates(stem) if not (base / name).exists())
+    return path.rename(base / name)
 
 
 def _candidates(stem: str) -> Iterator[str]:

@@ -60,7 +60,7 @@ class Source:
 
 def read(run: RunFolder) -> Source:
     """Raises NotARun for a run that is not finished or was changed."""
-    results = run.results()
+    results = run.evidence()
     with understood(run):
         whole(run, results)
         tables.stored(run, results)
@@ -91,7 +91,7 @@ def understood(run: RunFolder) -> Iterator[None]:
 def histories(run: RunFolder) -> Iterator[tuple[str, Case, History]]:
     """(folder name, case, history) of every case that has one, checked like the report's. Raises
     NotARun."""
-    results = run.results()
+    results = run.evidence()
     folders = {folder.path.name: folder for folder in run.cases()}
     for n, case in enumerate(results["cases"], 1):
         folder = _verified(n, case, folders, run)

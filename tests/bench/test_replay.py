@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from bench import plan, replay
+from bench import adr, bugreport, compare, monitoring, observations, plan, replay, reports, track
 from bench.errors import BadInput, Ending
 from bench.plan import Case
 from bench.suite import Finished
-from results.store import RunFolder
+from results import evidence
+from results.store import SHRUNK_FROM, TRY_OF, NotARun, RunFolder, open_run
 
 QUIET = Console(quiet=True)
 
@@ -32,15 +33,39 @@ def three_faults() -> Case:
     return plan.resolve(plan.roomy(plan.make_case("etcd", "pause then kill then pause", seed=2)))
 
 
-def runner(breaks: Callable[[Case], bool], seen: list[Case]) -> replay.Runner:
+def runner(
+    breaks: Callable[[Case], bool], seen: list[Case], base: Path, try_of: str | None = None
+) -> replay.Runner:
     """Stands for real runs: a case breaks ``double-grant`` when the test says so."""
 
     def run(cases: list[Case], name: str) -> Finished:
         seen.extend(cases)
-        documents: list[dict[str, Any]] = [
-            {"observed": {"double-grant": "invalid" if breaks(case) else "valid"}} for case in cases
-        ]
-        return Finished(Ending.SAFETY, Path(name), {"cases": documents})
+        made = RunFolder.create(base, name, try_of=try_of)
+        mark = {} if try_of is None else {TRY_OF: try_of}
+        documents: list[dict[str, Any]] = []
+        for number, case in enumerate(cases, 1):
+            folder = made.case(number, case.system.name, case.fault)
+            result = "invalid" if breaks(case) else "valid"
+            documents.append(
+                {
+                    "lock": case.system.name,
+                    "fault": case.fault,
+                    "observed": {"double-grant": result},
+                    "verdicts": {"double-grant": {"result": result}},
+                    "exposed": True,
+                    "folder": folder.path.name,
+                    "run": str(made.path),
+                    "history_sha256": {},
+                }
+            )
+            folder.write_case(documents[-1])
+        results = {"name": name, **mark, "cases": documents, "ending": "safety"}
+        made.write_plan({"name": name, **mark, "cases": [asdict(case) for case in cases]})
+        made.write_machine({})
+        made.write_versions({})
+        made.write_results(results)
+        made.finish("safety")
+        return Finished(Ending.SAFETY, made.path, results)
 
     return run
 
@@ -49,10 +74,11 @@ def test_the_same_schedule_is_played_as_often_as_asked(tmp_path: Path) -> None:
     case, seen = three_faults(), list[Case]()
     turns = iter([True, False, True])
     folder = stored(tmp_path, [case], "double-grant")
-    finished = replay.replay(folder, 3, runner(lambda _: next(turns), seen))
+    finished = replay.replay(folder, 3, runner(lambda _: next(turns), seen, tmp_path / "new"))
     assert seen == [case] * 3
     told = finished.results["replay"]
     assert (told["times"], told["cases"][0]["shown"]) == (3, {"double-grant": 2})
+    assert open_run(finished.folder).results() == finished.results
 
 
 def test_only_what_the_violation_needs_is_left(tmp_path: Path) -> None:
@@ -63,7 +89,8 @@ def test_only_what_the_violation_needs_is_left(tmp_path: Path) -> None:
     def kill_breaks(tried: Case) -> bool:
         return any(injection.fault == "kill" for injection in tried.injections)
 
-    _, left = replay.shrink(folder, runner(kill_breaks, seen), QUIET)
+    tries = runner(kill_breaks, seen, folder.parent, str(folder))
+    _, left = replay.shrink(folder, tries, QUIET)
     assert [injection.fault for injection in left.injections] == ["kill"]
     # The fault that is left begins when it did before.
     assert left.injections[0] == case.injections[1]
@@ -75,6 +102,72 @@ def test_only_what_the_violation_needs_is_left(tmp_path: Path) -> None:
     ]
 
 
+def test_the_run_that_still_breaks_is_kept_and_its_tries_show_nothing(tmp_path: Path) -> None:
+    case = three_faults()
+    folder = stored(tmp_path, [case], "double-grant")
+    tries = runner(lambda one: any(i.fault == "kill" for i in one.injections), [], folder.parent,
+                   "runs/stored")  # fmt: skip
+    finished, left = replay.shrink(folder, tries, QUIET)
+    latest = open_run(folder.parent / "latest")
+    assert latest.path == finished.folder.resolve()
+    assert latest.path.name.endswith(f"shrunk-{folder.name}")
+    # What was kept says what it played and whence it comes, everywhere.
+    assert latest.results() == finished.results
+    assert finished.results[SHRUNK_FROM] == latest.plan()[SHRUNK_FROM] == "runs/stored"
+    (document,) = finished.results["cases"]
+    assert document["fault"] == left.fault == replay.schedule_words(left)
+    assert document["fault"].startswith("kill:at=")
+    assert document["run"] == str(finished.folder)
+    assert latest.cases()[0].read_case() == document
+    assert replay.stored_cases(latest.path) == [left]
+    assert evidence.left_out([folder.parent]) is not None
+    others = [p for p in folder.parent.iterdir() if p.name.endswith("shrink-try")]
+    assert others
+    for path in others:
+        assert open_run(path).plan()[TRY_OF] == open_run(path).results()[TRY_OF] == "runs/stored"
+
+
+def test_a_try_is_evidence_for_nothing_and_what_was_kept_is_not_counted(tmp_path: Path) -> None:
+    folder = stored(tmp_path, [three_faults()], "double-grant")
+    tries = runner(lambda one: len(one.injections) > 1, [], folder.parent, "runs/stored")
+    replay.shrink(folder, tries, QUIET)
+    a_try = next(p for p in folder.parent.iterdir() if p.name.endswith("shrink-try"))
+    kept = open_run(folder.parent / "latest")
+    asked, quiet = adr.answers(None, None, None, None), Console(quiet=True)
+
+    def record(path: Path) -> object:
+        return adr.adr([path], asked, anyway=False, output=None, as_json=True, out=quiet)
+
+    uses: list[Callable[[Path], object]] = [
+        record,
+        lambda path: compare.compare(path, path, anyway=True, as_json=True, junit=None, out=quiet),
+        lambda path: observations.add(observations.empty(), [path], tmp_path),
+        lambda path: monitoring.alerts([path], as_json=True, out=quiet),
+        bugreport.bugreport,
+        reports.report,
+        lambda path: reports.export(path, "csv", tmp_path / "out"),
+        lambda path: track.cut(path, "double-grant"),
+    ]
+    for use in uses:
+        with pytest.raises((BadInput, NotARun), match="is a try of `--shrink` on runs/stored"):
+            use(a_try)
+    # The run that was kept can be shown and drawn, but nobody may count it.
+    with pytest.raises(NotARun, match="does, and not how often"):
+        evidence.countable([evidence.Stored(kept, kept.evidence(), {}, {})])
+
+
+def test_a_stored_try_of_an_older_kind_is_called_after_what_it_played(tmp_path: Path) -> None:
+    """Its plan holds no fault, or fewer, under the words of them all."""
+    case = three_faults()
+    for injections, fault in (((), "none"), (case.injections[1:2], "kill:at=")):
+        folder = stored(tmp_path / fault[:4], [replace(case, injections=injections)])
+        (found,) = replay.stored_cases(folder)
+        assert found.fault.startswith(fault)
+        assert found.injections == injections
+    (whole,) = replay.stored_cases(stored(tmp_path / "whole", [case]))
+    assert whole == case
+
+
 def test_a_race_gets_three_tries_before_it_counts_as_gone(tmp_path: Path) -> None:
     case, seen = three_faults(), list[Case]()
     folder = stored(tmp_path, [case], "double-grant")
@@ -84,19 +177,23 @@ def test_a_race_gets_three_tries_before_it_counts_as_gone(tmp_path: Path) -> Non
         count = tries[len(tried.injections)] = tries.get(len(tried.injections), 0) + 1
         return count % 3 == 0
 
-    _, left = replay.shrink(folder, runner(third_time, seen), QUIET)
-    assert left.injections == ()
+    finished, left = replay.shrink(folder, runner(third_time, seen, folder.parent, "stored"), QUIET)
+    # What still shows without any fault is called so.
+    assert (left.injections, left.fault) == ((), "none")
+    assert finished.results["cases"][0]["fault"] == "none"
+    assert {case.fault for case in seen if not case.injections} == {"none"}
 
 
 def test_what_does_not_show_again_is_said(tmp_path: Path) -> None:
     folder = stored(tmp_path, [three_faults()], "double-grant")
     with pytest.raises(BadInput, match="did not show again in 3 tries"):
-        replay.shrink(folder, runner(lambda _: False, []), QUIET)
+        replay.shrink(folder, runner(lambda _: False, [], folder.parent, "it"), QUIET)
+    assert (folder.parent / "latest").resolve() == folder.resolve()
 
 
 def test_what_cannot_be_played_again_is_said(tmp_path: Path) -> None:
     case = three_faults()
-    never = runner(lambda _: True, [])
+    never = runner(lambda _: True, [], tmp_path / "never")
     with pytest.raises(BadInput, match="nowhere"):
         replay.replay(tmp_path / "nowhere", 1, never)
     with pytest.raises(BadInput, match="nothing broke"):

@@ -22,7 +22,7 @@ from results.comparison import (
     worst,
 )
 from results.comparison_text import junit, markdown
-from results.evidence import Edited, of_one_side, stored, stored_set
+from results.evidence import Edited, countable, stored, stored_set
 from results.gate import Cell
 from results.store import NotARun, RunFolder
 
@@ -209,7 +209,7 @@ def test_a_verdict_that_was_cut_out_is_missed(make: Make) -> None:
 
 def test_both_sides_of_a_change_are_no_one_run(make: Make) -> None:
     with pytest.raises(NotARun, match="holds both sides of a change"):
-        of_one_side([stored(make("a", case={"side": "new"}))])
+        countable([stored(make("a", case={"side": "new"}))])
 
 
 def test_results_that_were_edited_alone_are_refused(make: Make) -> None:

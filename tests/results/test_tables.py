@@ -109,6 +109,59 @@ def test_what_grants_nothing_that_can_be_stale_kept_something_all_the_same() -> 
     assert sentence([without]) == "without-actor broke nothing (0 of 1)."
 
 
+def during(found: dict[str, Any], verdict: str, at_s: float, *names: str) -> dict[str, Any]:
+    """The case with evidence of a verdict at a time, while faults were on; its schedule begins two
+    seconds after its load."""
+    found["series"] = {"start_ns": 0}
+    steps = found["fault"].replace("+", " then ").split(" then ")
+    if found["fault"] != "none":
+        found["injections"] = [{"fault": step, "begin_s": 2.0} for step in steps]
+    found["verdicts"][verdict]["evidence"] = [
+        {"what": "operation", "invoke_ns": at_s * 1e9, "complete_ns": at_s * 1e9},
+        *({"what": "fault", "name": name} for name in names),
+    ]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fault", "at_s", "names", "told"),
+    [
+        ("pause:for=1 then wipe", 5, ("wipe",), "when nodes lost their data"),
+        ("pause:for=1 then wipe", 5, ("pause",), "when servers froze"),
+        (
+            "pause:for=1 then wipe",
+            5,
+            ("pause", "wipe"),
+            "while several faults were on (pause and wipe)",
+        ),
+        (
+            "pause:for=1 then wipe",
+            5,
+            (),
+            "in a schedule of several faults (pause then wipe), during none of them",
+        ),
+        ("pause:for=1 then wipe", 1, (), "before any fault"),
+        ("wipe:at=7", 5, ("wipe",), "when nodes lost their data"),
+        ("wipe:at=7", 5, (), "when nodes lost their data"),
+        ("wipe:at=7", 1, (), "before any fault"),
+        ("random:count=3", 5, ("latency",), "under latency"),
+        ("none", 5, (), "without any fault"),
+    ],
+)
+def test_the_cause_is_the_fault_of_the_violation_itself(
+    fault: str, at_s: float, names: tuple[str, ...], told: str
+) -> None:
+    broke = during(
+        case("redis-token", fault, broke=("double-grant",)), "double-grant", at_s, *names
+    )
+    assert sentence([broke]).endswith(f"gave the lock away twice {told}.")
+
+
+def test_a_pause_of_a_schedule_is_not_the_fault_called_so() -> None:
+    both = case("redis-token", "client-pause:at=1 then wipe", broke=("stale-holder",))
+    assert "under a client pause" not in sentence([during(both, "stale-holder", 5, "wipe")])
+
+
 def test_the_sentence_of_a_full_run() -> None:
     cases = [
         case("redis-token", acquire_ms=0.5),
