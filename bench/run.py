@@ -21,6 +21,7 @@ from bench.judge import AT_THE_RESOURCE, judge
 from bench.plan import PUBLISHED, WORKERS, Case, expected_of, find_workload, topology_of
 from bench.progress import Progress
 from bench.usable import (
+    never_succeeded,
     nothing_worked,
     told_the_idle,
     turned_away,
@@ -364,6 +365,9 @@ def _document(
         if len(scene.faults) < len(case.injections):
             played = f"{len(scene.faults)} of {len(case.injections)} faults were played"
             seen = Exposure(False, (*seen.reasons, played))
+        missing = _missing(case, history)
+        if missing is not None:
+            seen = Exposure(False, (missing, *seen.reasons))
         if scene.unable is not None:
             seen = Exposure(False, (scene.unable,))
         document |= _numbers(scene, history)
@@ -415,6 +419,15 @@ def _short(case: Case, document: Mapping[str, Any], history: History) -> str | N
     if any(worker["idle_users"] for worker in generator["workers"]):
         why.append(f"who was never granted was told: {told_the_idle(history) or 'nothing'}")
     return "; ".join(why)
+
+
+def _missing(case: Case, history: History) -> str | None:
+    """Which operation never succeeded on the keys that the load shares. The published experiment
+    shares none, and what takes no lock has none."""
+    if case.workload == PUBLISHED or case.system.kind == "none":
+        return None
+    asked = find_workload(case.workload)
+    return never_succeeded(history, too_late=asked.workload.outlasts(asked.options))
 
 
 def _required(case: Case) -> tuple[str, ...]:

@@ -3,6 +3,9 @@
 Three ways to notice it: the case was refused before anything started (``Refused``), the lock could
 not be prepared (``why_unusable``), or the servers were there and yet no call ever succeeded before
 the first fault (``nothing_worked``), as with a server that lacks a command.
+
+And what ran, but shows nothing: on the keys that the load shares, some operation never succeeded
+(``never_succeeded``). Such a case is inconclusive.
 """
 
 from __future__ import annotations
@@ -15,8 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from checker.leaks import quiet_ns
+from checker.measure import AIMED_ROLES, keys_with
+from checker.promises import FOREVER
 from history.columns import History
-from history.op import F, Type
+from history.op import F, Mode, Type
 from locks.base import LockUnusableError, System
 from results.cases import COULD_NOT_RUN
 
@@ -83,6 +89,34 @@ def nothing_worked(history: History, until_ns: int) -> str | None:
             continue
         most = _most_said(history, asked) or "no answer came"
         return f"{what} in {int(asked.sum())} tries before any fault: {most}"
+    return None
+
+
+def never_succeeded(history: History, *, too_late: bool = False) -> str | None:
+    """A sentence where acquire, release, extend or acquire to read was asked for on shared keys and
+    never succeeded while the load lasted, or where nobody acquired or released any of them at all.
+    An extend has to succeed only where some were asked for outside of faults, which may be aimed at
+    the only one. ``too_late``: holds outlast their leases, so that nothing may be left to
+    release."""
+    shared = keys_with(history, AIMED_ROLES)[history.key] & (history.invoke_ns < quiet_ns(history))
+    reads = history.mode == Mode.READ
+    calm = np.ones(len(history), np.bool_)
+    for fault in history.faults:
+        healed = history.invoke_ns > (FOREVER if fault.heal_ns is None else fault.heal_ns[1])
+        calm &= healed | (history.invoke_ns < fault.begin_ns[0])
+    for asked, what, due in (
+        ((history.f == F.ACQUIRE) & ~reads, "granted", True),
+        ((history.f == F.ACQUIRE) & reads, "granted to read", False),
+        (history.f == F.RELEASE, "released", not too_late),
+        ((history.f == F.EXTEND) & calm, "extended", False),
+    ):
+        tried = shared & asked
+        if (tried & (history.type == Type.OK)).any() or not (due or tried.any()):
+            continue
+        if what == "released" and too_late:
+            continue
+        said = _most_said(history, tried)
+        return f"nothing was {what} in {int(tried.sum())} tries" + (f": {said}" if said else "")
     return None
 
 

@@ -14,14 +14,22 @@ from bench.compare import compare
 from bench.errors import BadInput, Ending, Unfit
 from bench.judge import Expected, judge
 from bench.plan import find_system, make_case
-from bench.usable import Refused, nothing_worked, told_the_idle, turned_away, why_unusable
+from bench.usable import (
+    Refused,
+    never_succeeded,
+    nothing_worked,
+    told_the_idle,
+    turned_away,
+    why_unusable,
+)
 from history.columns import History
-from history.op import F, Type
+from history.op import F, Mode, Type
 from history.recorder import Recorder
 from history.recording import read_recording, write_meta
 from locks.base import LockUnusableError
 from locks.registry import find
 from results import tables
+from tests.checker.scenes import Scene
 from tests.results.made_run import make_run
 
 S = 10**9
@@ -161,3 +169,36 @@ def test_junit_counts_it_as_an_error(tmp_path: Path) -> None:
     assert (suite.get("errors"), suite.get("failures")) == ("1", "0")
     (error,) = suite.iter("error")
     assert "etcd under pause could not run: unknown command" in error.get("message", "")
+
+
+def loaded() -> Scene:
+    """A load that shares ``k0``: something was granted of it and nothing else happened."""
+    scene = Scene().kind("mutex", role="contended").kind("mutex", "own", role="own")
+    scene.acquire(9, 0, 0.1, key="own", hold="o").release(9, 0.2, 0.3, key="own", hold="o")
+    return scene.acquire(1, 1, 1.1, until=4, hold="a")
+
+
+def test_what_never_succeeded_on_shared_keys_shows_nothing() -> None:
+    silent = Scene().kind("mutex", role="contended")
+    assert never_succeeded(silent.history()) == "nothing was granted in 0 tries"
+    assert never_succeeded(loaded().history()) == "nothing was released in 0 tries"
+    assert never_succeeded(loaded().history(), too_late=True) is None
+    failed = loaded().not_held(1, 2, 2.1, hold="a")
+    assert never_succeeded(failed.history()) == "nothing was released in 1 tries: not-held"
+    quiet = loaded().op(F.QUIET, 9, 5, 5, named=False).release(1, 6, 6.1, hold="a")
+    assert never_succeeded(quiet.history()), "released after the load"
+    whole = loaded().release(1, 2, 2.1, hold="a")
+    assert never_succeeded(whole.history()) is None
+
+
+def test_extends_and_reads_have_to_succeed_where_they_are_asked_for() -> None:
+    def whole() -> Scene:
+        return loaded().release(1, 2, 2.1, hold="a").acquire(2, 3, 3.1, until=6, hold="b")
+
+    refused = whole().extend(2, 4, 4.1, "fail", error="not-held", hold="b")
+    assert never_succeeded(refused.history()) == "nothing was extended in 1 tries: not-held"
+    assert never_succeeded(refused.extend(2, 5, 5.1, until=9, hold="b").history()) is None
+    aimed_at = whole().fault("reply-lost", 3.5, 5).extend(2, 4, None, "info", hold="b")
+    assert never_succeeded(aimed_at.history()) is None
+    reads = whole().acquire(3, 7, 7.1, "fail", error="held", hold="c", mode=Mode.READ)
+    assert never_succeeded(reads.history()) == "nothing was granted to read in 1 tries: held"
