@@ -64,6 +64,9 @@ class Client:
         # The longest lease that it was ever promised, at least the one that it asks for.
         self.lease_ns = int(1e9 * self._pace.lease_ttl_s)
         self._held: dict[int, int] = {}  # hold's id → when its acquire was invoked
+        # Of a lock that its holder may enter again: hold's id → who holds it. What is left after an
+        # unknown outcome is given back by the same one, under a new process number.
+        self._holder: dict[int, int] | None = {} if session.system.kind == "reentrant" else None
         self.resource = Resource(session.load.resource)
         self._lock = session.connect(self)
         self._shareable = self._lock if isinstance(self._lock, Shareable) else None
@@ -212,6 +215,8 @@ class Client:
             intended_ns=intended_ns,
             invoke_ns=began_ns,
         )
+        if self._holder is not None:
+            self._holder[hold_id] = self.process
         # Known before it is granted: a heartbeat may be acknowledged before this greenlet runs.
         self._held[hold_id] = began_ns
         outcome: Acquired
@@ -270,8 +275,9 @@ class Client:
 
     def _release(self, hold: Hold) -> None:
         began_ns = monotonic_ns()
+        holder = NULL if self._holder is None else self._holder.pop(hold.id, NULL)
         handle = self.recorder.invoke(
-            self.process, RELEASE, hold.key, hold=hold.id, invoke_ns=began_ns
+            self.process, RELEASE, hold.key, hold=hold.id, owner=holder, invoke_ns=began_ns
         )
         try:
             outcome = self._lock.release(hold)

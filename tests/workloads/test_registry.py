@@ -21,7 +21,8 @@ def test_every_declared_workload_is_whole() -> None:
         asked = find(name)
         assert workload.name == name
         assert workload.summary
-        plan.check(plan.make_case("redis-token", "none", seed=0, workload=name))
+        lock = "redis-token" if "mutex" in workload.kinds else "redis-reentrant"
+        plan.check(plan.make_case(lock, "none", seed=0, workload=name))
         job = workload.describes(asked.options).get("job")
         assert job is None or job in JOBS
         reached = set(VERDICTS_OF[str(job)]) if job is not None else set()

@@ -82,6 +82,42 @@ class OneAtATime(Everybody):
         return Released()
 
 
+class Nested(OneAtATime):
+    """Its holder may enter again; it is free when every level was given back."""
+
+    frees_all = False
+
+    def __init__(
+        self, nodes: Sequence[Address], *, timeout_s: float, ttl_s: float, observer: Observer
+    ) -> None:
+        self._levels: dict[str, list[int]] = {}  # key → its file, as often as it is held
+
+    def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
+        levels = self._levels.setdefault(key, [])
+        if levels:
+            levels.append(levels[0])
+            return Granted(Hold(hold_id, key, levels[0]), None, time.monotonic_ns(), None)
+        found = super().acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=wait_s)
+        if isinstance(found, Granted):
+            levels.append(found.hold.handle)
+        return found
+
+    def release(self, hold: Hold) -> Freed:
+        levels = self._levels[hold.key]
+        file = levels.pop()
+        if not levels or (self.frees_all and len(levels) == 2):
+            fcntl.flock(file, fcntl.LOCK_UN)
+        if not levels:
+            os.close(file)
+        return Released()
+
+
+class FreesAll(Nested):
+    """It is free as soon as the third level is given back."""
+
+    frees_all = True
+
+
 class KeepsOne(OneAtATime):
     """The first release of a shared key is lost: nothing is released, and nobody knows."""
 
@@ -213,3 +249,4 @@ CAREFUL, BLIND, FORGETFUL = (_system(way, kind="none") for way in (Careful, Blin
 SEMAPHORE, OPEN_DOOR = (
     _system(lock, kind="semaphore", permits=PERMITS) for lock in (TwoAtATime, Everybody)
 )
+NESTED, FREES_ALL = (_system(lock, kind="reentrant") for lock in (Nested, FreesAll))
