@@ -215,6 +215,8 @@ def unfit(case: Case) -> str | None:
         aimed = faults()[one.name].needs_extend(dict(one.parameters))
         if aimed and not extendable(case.system):
             return f"{one.name} is aimed at an extend, and {case.lock} has none"
+        if faults()[one.name].needs_lease() and not case.system.limited:
+            return f"{one.name} can only end a lease, and {case.lock} grants without one"
     return None
 
 

@@ -83,6 +83,10 @@ faults for a variant, and one topology for each lock. `⛔ locked k/n`: in k of 
 holder that the fault killed was never granted again, although the lease was over and others asked
 for it until the end. Where its case had a quiet phase after the load, the verdict LK says so; the
 cases above without LK are older, and `✓` stands beside it there.
+
+Taken back: `✓` for locks without a lease under `clock-jump`, and for PostgreSQL's under
+`partition-drop` and `partition-stall` (its primary cut off from a replica that it asks nothing and
+that nobody puts in its place). Those faults could not have hurt there; the cells are now `·`.
 """
 AWAKE_TOO_LATE: Final = """## Awake too late
 

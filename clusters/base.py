@@ -241,7 +241,10 @@ class Replicated(Protocol):
 
 @runtime_checkable
 class Promotable(Replicated, Protocol):
-    """A replica can be made the primary, by the system's own mechanism or as an operator would."""
+    """A replica can be made the primary, by the system's own mechanism or as an operator would.
+    ``elects``: the system itself puts a replica in the place of a primary that it misses."""
+
+    elects: bool
 
     def promote(self, node: int, timeout_s: float) -> None:
         """Returns when clients are sent to this replica, by an election already under way or by

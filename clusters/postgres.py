@@ -60,6 +60,7 @@ class PostgresCluster(PodCluster):
 
     kind = "postgres"
     peers = (PeerPort("postgres"),)
+    elects = False
     settings: Mapping[str, str] = SETTINGS
 
     def __init__(self, plan: ClusterPlan) -> None:

@@ -83,6 +83,7 @@ class RedisClusterCluster(RedisPods):
     """Six servers."""
 
     peers = (PeerPort("redis"), PeerPort("bus"))
+    elects = True
 
     def peer_port(self, which: int, node: int) -> int:
         """The client port, which replication uses too, or the bus."""

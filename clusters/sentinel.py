@@ -67,6 +67,7 @@ class SentinelCluster(RedisPods):
     """Two Redis servers and three Sentinels."""
 
     peers = (PeerPort("redis"),)
+    elects = True
 
     def __init__(self, plan: ClusterPlan) -> None:
         super().__init__(plan)

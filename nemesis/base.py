@@ -203,6 +203,10 @@ class Fault(ABC):
         del asked
         return False
 
+    def needs_lease(self) -> bool:
+        """Whether it can only hurt a grant that has an end, which not every lock's have."""
+        return False
+
     @abstractmethod
     def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
         """How long it lasts by default."""

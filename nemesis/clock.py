@@ -40,6 +40,9 @@ class ClockFault(Fault):
             return f"less than {2 * CLOSE_S:g} s cannot be told from a slow answer"
         return nobody(cluster, str(asked["who"]), kept=True)
 
+    def needs_lease(self) -> bool:
+        return True
+
     def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
         return 1.0 * lease_ttl_s
 

@@ -29,7 +29,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import ClassVar, Final
 
-from clusters.base import HARNESS, Cluster, Cut, Cuttable, Edge, Led, Replicated
+from clusters.base import HARNESS, Cluster, Cut, Cuttable, Edge, Led, Promotable, Replicated
 from nemesis import shapes
 from nemesis.base import LINKS, Arena, Asked, Fault, NemesisError, Parameter
 from nemesis.links import all_broken, cuttable_of, joined
@@ -75,6 +75,11 @@ class Partition(Fault):
             return "a refusal has no direction"
         if way != BOTH and shape in EVERYBODY_SERVES:
             return f"a {shape} has no struck side"
+        if shape not in shapes.OF_CLIENTS and serves_alone(cluster) and not _elects(cluster):
+            return (
+                "its primary answers without its replica, and none takes its place by itself, so a "
+                "cut between them hurts nobody; shape=clients cuts it from its clients"
+            )
         if shape not in shapes.BETWEEN_SERVERS:
             return None
         if not joined(cluster) and shape not in (shapes.MINORITY, shapes.MAJORITY):
@@ -193,6 +198,11 @@ def _goes_on_serving(arena: Arena) -> bool:
 def serves_alone(cluster: Cluster) -> bool:
     """Whether its primary answers without asking its replicas."""
     return isinstance(cluster, Replicated) and not isinstance(cluster, Led)
+
+
+def _elects(cluster: Cluster) -> bool:
+    """Whether a replica takes its primary's place by the system's own decision."""
+    return isinstance(cluster, Promotable) and cluster.elects
 
 
 def _ends(arena: Arena) -> Iterable[tuple[int, int]]:

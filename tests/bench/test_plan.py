@@ -75,7 +75,7 @@ def test_a_long_fault_makes_the_case_longer_but_not_unasked_for_ever() -> None:
     ("lock", "fault", "slower"),
     [
         ("postgres-advisory", "kill", True),
-        ("postgres-advisory", "partition-drop", False),
+        ("postgres-advisory", "partition-drop:shape=clients", False),
         ("redis-sentinel-wait", "pause", True),
         ("redis-sentinel-wait", "partition-drop", True),
         ("redis-sentinel-wait", "client-pause", False),
@@ -85,3 +85,20 @@ def test_what_needs_seconds_to_serve_again_gets_them(lock: str, fault: str, slow
     case, usual = (plan.make_case(name, fault, seed=0) for name in (lock, "redis-token"))
     needed, least = (plan.needed_s(one, plan.draw(one)) for one in (case, usual))
     assert (needed >= least + 5) == slower
+
+
+@pytest.mark.parametrize(
+    ("lock", "fault", "other", "said"),
+    [
+        ("redis-setnx", "clock-jump", "redis-token", "can only end a lease"),
+        ("redis-setnx", "pause+clock-drift", "redis-token", "can only end a lease"),
+        ("postgres-advisory", "partition-drop", "redis-sentinel", "hurts nobody; shape=clients"),
+    ],
+)
+def test_what_cannot_be_hurt_by_a_fault_meets_it_in_no_matrix(
+    lock: str, fault: str, other: str, said: str
+) -> None:
+    case = plan.make_case(lock, fault, seed=0)
+    assert said in (plan.unfit(case) or "")
+    assert not plan.applies(case)
+    assert plan.applies(plan.make_case(other, fault, seed=0))

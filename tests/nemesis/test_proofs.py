@@ -152,6 +152,21 @@ def test_a_slow_answer_does_not_move_a_clock(name: str) -> None:
     assert not took_effect(name, Clocks(moves=-1.0))
 
 
+@pytest.mark.parametrize("name", ["clock-jump", "clock-strobe", "clock-drift"])
+def test_every_move_of_a_clock_is_recorded_with_its_time(name: str) -> None:
+    """The way back to the truth is one, too."""
+    fault, arena = begun(name, Clocks())
+    fault.tick(arena)
+    fault.heal(arena)
+    moves = arena.facts["moves"]
+    assert isinstance(moves, list)
+    assert len(moves) == (2 if name == "clock-jump" else 3)
+    assert moves[-1][2] == 0.0
+    assert max(offset for _, _, offset in moves) == arena.facts["offset_s"]
+    times = [at for before, after, _ in moves for at in (before, after)]
+    assert times == sorted(times)
+
+
 @dataclass
 class Restarting(Servers):
     """Servers that are killed, or go on serving, one of them; and that come back, or stay away."""

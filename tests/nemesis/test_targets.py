@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
-from clusters import hybrid, redis, zookeeper
+from clusters import hybrid, redis, sentinel, zookeeper
 from clusters.base import Cluster, ClusterPlan, Cut, Edge
 from nemesis.base import Arena, Injection
 from nemesis.registry import faults
@@ -46,6 +47,64 @@ def test_what_stops_or_cuts_off_strikes_the_leader(
     mixture: hybrid.HybridCluster, text: str
 ) -> None:
     assert aimed(mixture, text).targets == (LEADER,)
+
+
+@pytest.mark.parametrize(
+    ("text", "due"),
+    [
+        ("pause", True),
+        ("pause:who=all", False),  # nobody is left to elect
+        ("pause:who=minority", None),  # the leader may be among them
+        ("restart:who=majority", False),
+        ("partition-drop", True),
+        ("partition-drop:shape=minority", False),
+        ("partition-stall:shape=bridge", False),
+        ("partition-reject:shape=clients", False),
+    ],
+)
+def test_a_change_of_leader_is_asked_for_where_it_is_due(
+    mixture: hybrid.HybridCluster, text: str, due: bool | None
+) -> None:
+    arena = aimed(mixture, text)
+    rules = faults()[arena.injection.fault].rules_for(arena)
+    wanted = LEADER in arena.targets if due is None else due
+    assert ("leader-changed" in rules) is wanted
+    assert {"proven", "grants-around", "hold-across"} <= set(rules)
+    arena.injection = replace(arena.injection, duration_s=1.0)  # shorter than followers wait
+    assert "leader-changed" not in faults()[arena.injection.fault].rules_for(arena)
+
+
+def test_a_replica_has_to_take_the_place_of_a_primary_that_asks_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sentinel.SentinelCluster, "primary", lambda _: 1)
+    monkeypatch.setattr(sentinel.SentinelCluster, "replicas", lambda _: (2,))
+    watched = sentinel.make(plan("redis-sentinel", 5))
+    for text, changed, late in (
+        ("partition-drop", True, False),
+        ("partition-stall", True, False),
+        ("partition-stall:shape=clients", False, True),
+    ):
+        arena = aimed(watched, text)
+        rules = faults()[arena.injection.fault].rules_for(arena)
+        assert ("leader-changed" in rules, "held-back" in rules) == (changed, late)
+
+
+def test_one_client_that_is_cut_off_has_to_have_a_part(mixture: hybrid.HybridCluster) -> None:
+    assert aimed(mixture, "partition-drop:shape=group").facts["workers"] == [0]
+    assert "workers" not in aimed(mixture, "partition-drop").facts
+
+
+@pytest.mark.parametrize("text", ["wipe", "power-loss", "clock-jump"])
+def test_the_servers_that_decide_are_known(mixture: hybrid.HybridCluster, text: str) -> None:
+    names = [mixture.node_name(node) for node in REDIS]
+    assert aimed(mixture, f"{text}:who=one").facts["deciding"] == names
+
+
+def test_a_leaders_clock_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zookeeper.ZooKeeperCluster, "leader", lambda _: 2)
+    ensemble = zookeeper.make(plan("zookeeper", 3))
+    assert aimed(ensemble, "clock-jump").facts["deciding"] == [ensemble.node_name(2)]
 
 
 @pytest.mark.parametrize("text", ["wipe", "power-loss", "clock-jump", "clock-drift"])
