@@ -12,7 +12,8 @@ of which the resource's log says when it was applied, counts as applied then.
 owner had been granted the key, even if that grant was already released. The other grant is later
 for certain where it was asked for after the hold had been granted, or has a promise and completed
 after it; or it is promised at that very time, whichever came first. The service did nothing wrong;
-this is what a client that was frozen or slow does to everybody else.
+this is what a client that was frozen or slow does to everybody else. So is an operation under an
+acquire whose outcome its client never learned, applied inside the promise of another owner.
 
 ``lost-update``: an applied write did not build on the state that it replaced, so somebody's
 update is gone: it made a version that is not the successor of the one that had been read, or two
@@ -28,10 +29,19 @@ import numpy as np
 
 from checker.intervals import ByKey, running_max, up_to
 from checker.kinds import OTHERS_TOO, RESOURCES, keys_of
-from checker.promises import FOREVER, Bools, Links, Promises, Rows, by_key_and_time
+from checker.promises import (
+    FOREVER,
+    Bools,
+    Links,
+    Promises,
+    Rows,
+    by_key_and_time,
+    owners,
+    rows_of,
+)
 from checker.verdict import Verdict
 from checker.words import EVIDENCE_MAX, Case, clock, during, faults_on, grant, many, operation
-from history.columns import Ints
+from history.columns import Ids, Ints
 from history.op import NULL, F, Mode, Type
 
 
@@ -43,12 +53,15 @@ class Uses:
     ``grant``     the hold's grant, -1 where the acquire is unknown or missing
     ``stale``     applied after its hold's promise, beside or after another owner's grant
     ``later``     that grant, -1 where the operation is not stale
+    ``beside``    under an unknown acquire: the grant of another owner inside whose promise it was
+                  applied, -1 for all others
     """
 
     row: Rows
     grant: Rows
     stale: Bools
     later: Rows
+    beside: Rows
 
 
 def uses(case: Case, links: Links) -> Uses:
@@ -75,19 +88,22 @@ def uses(case: Case, links: Links) -> Uses:
     if len(over):
         later[known[over]] = _overtaken(case, index[known[over]], certain[over])
         stale = later >= 0
-    return Uses(row, index, stale, later)
+    return Uses(row, index, stale, later, _beside(case, links, row))
 
 
 def stale_holder(case: Case, used: Uses) -> Verdict | None:
     """Absent when no operation was done under a hold."""
-    if not np.any(used.grant >= 0):
+    if not np.any((used.grant >= 0) | (used.beside >= 0)):
         return None
     history, promises = case.history, case.promises
-    count = int(np.count_nonzero(used.stale))
+    found = used.stale | (used.beside >= 0)
+    count = int(np.count_nonzero(found))
     if count == 0:
         under = int(np.count_nonzero(used.grant >= 0))
         return Verdict("valid", f"{many(under, 'operation')} under a hold, none after its promise")
-    first = int(np.flatnonzero(used.stale)[0])
+    first = int(np.flatnonzero(found)[0])
+    if not used.stale[first]:
+        return _unpromised(case, int(used.row[first]), int(used.beside[first]), count)
     row, held, later = int(used.row[first]), int(used.grant[first]), int(used.later[first])
     applied, end_ns = _applied(case, row), int(promises.end[held])
     word = F(int(history.f[row])).word
@@ -101,6 +117,29 @@ def stale_holder(case: Case, used: Uses) -> Verdict | None:
     evidence = (grant(case, held), grant(case, later), operation(case, row))
     begin = int(promises.start[held])
     return Verdict("invalid", reason, (*evidence, *faults_on(case, begin, applied)))
+
+
+def _unpromised(case: Case, row: int, beside: int, count: int) -> Verdict:
+    """An operation under an unknown acquire, inside the promise of somebody else."""
+    history, promises = case.history, case.promises
+    applied, start, end = (
+        _applied(case, row),
+        int(promises.start[beside]),
+        int(promises.end[beside]),
+    )
+    at, since = clock(history, [applied, start])
+    until = "without end"
+    if end < FOREVER:
+        at, since, until = clock(history, [applied, start, end])
+        until = f"to {until} s"
+    reason = (
+        f"{case.name(row)}'s {F(int(history.f[row])).word} of {case.key(row)} was applied at "
+        f"{at} s under an acquire whose outcome it never learned, while "
+        f"{case.name(int(promises.row[beside]))} was promised the key from {since} {until}"
+        f"{during(case, start, applied)}; {many(count, 'stale operation')}"
+    )
+    evidence = (grant(case, beside), operation(case, row))
+    return Verdict("invalid", reason, (*evidence, *faults_on(case, start, applied)))
 
 
 def lost_update(case: Case, used: Uses) -> Verdict | None:
@@ -146,6 +185,29 @@ def _applied(case: Case, row: int) -> int:
     return int(case.history.complete_ns[row]) if applied == NULL else applied
 
 
+def _beside(case: Case, links: Links, row: Rows) -> Rows:
+    """For operations under an acquire whose outcome is unknown, and of which the resource knows
+    when it applied them: somebody else's promise that was good then, and not reader beside reader;
+    -1 for all others. A hold that was extended is one that the service knew: not looked at here."""
+    history, promises = case.history, case.promises
+    beside = np.full(len(row), -1, np.intp)
+    acquire = links.acquire[row]
+    unknown = (acquire >= 0) & (history.applied_ns[row] != NULL)
+    unknown[unknown] = history.type[acquire[unknown]] == Type.INFO
+    if not np.any(unknown):
+        return beside
+    extends = links.under(rows_of(history, F.EXTEND, Type.OK))
+    unknown &= ~np.isin(acquire, links.acquire[extends])
+    reads = history.mode[acquire] == Mode.READ
+    everybody = promises.in_order
+    writers = everybody[history.mode[promises.row[everybody]] != Mode.READ]
+    for order, mine in ((everybody, unknown & ~reads), (writers, unknown & reads)):
+        at_ns = history.applied_ns[row[mine]] - history.epsilon_ns
+        key, owner = history.key[row[mine]], owners(history)[acquire[mine]]
+        beside[mine] = _promised_then(case, order, key, owner, at_ns)
+    return beside
+
+
 def _overtaken(case: Case, held: Rows, at_ns: Ints) -> Rows:
     """For holds whose promise was over at some time: a grant that came later and had completed by
     then, or one that was promised then, of another owner, and not reader beside reader; -1 without
@@ -159,7 +221,9 @@ def _overtaken(case: Case, held: Rows, at_ns: Ints) -> Rows:
         if np.any(mine):
             found[mine] = _promised_after(promises, order, held[mine], at_ns[mine])
             left = np.flatnonzero(mine & (found < 0))
-            found[left] = _promised_then(case, order, held[left], at_ns[left])
+            of = held[left]
+            key, owner = promises.key[of], promises.owner[of]
+            found[left] = _promised_then(case, order, key, owner, at_ns[left])
     # Without a promise, only what was asked for afterwards is later for certain.
     late = np.flatnonzero(promises.outer & ~promises.nonempty)
     for i in np.flatnonzero(found < 0).tolist() if len(late) else ():
@@ -193,19 +257,19 @@ def _promised_after(promises: Promises, order: Rows, held: Rows, at_ns: Ints) ->
     return found
 
 
-def _promised_then(case: Case, order: Rows, held: Rows, at_ns: Ints) -> Rows:
+def _promised_then(case: Case, order: Rows, key: Ids, owner: Ints, at_ns: Ints) -> Rows:
     """A promise of another owner that was good at a time. ``order`` are promises by key and
     start."""
     promises = case.promises
-    found = np.full(len(held), -1, np.intp)
+    found = np.full(len(key), -1, np.intp)
     if len(order) == 0:
         return found
-    key = promises.key[order]
-    _, longest = running_max(key, promises.end[order])
-    place = up_to(key, promises.start[order], promises.key[held], at_ns - 1) - 1
+    keys = promises.key[order]
+    _, longest = running_max(keys, promises.end[order])
+    place = up_to(keys, promises.start[order], key, at_ns - 1) - 1
     other = order[longest[np.maximum(place, 0)]]
-    met = (place >= 0) & (promises.key[other] == promises.key[held])
-    met &= promises.owner[other] != promises.owner[held]
+    met = (place >= 0) & (promises.key[other] == key)
+    met &= promises.owner[other] != owner
     met &= promises.end[other] > at_ns + 2 * case.history.epsilon_ns
     found[met] = other[met]
     return found

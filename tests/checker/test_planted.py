@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from checker.check import check
+from history.op import F as Function
 from history.op import Mode
-from tests.checker.scenes import Scene
+from tests.checker.scenes import Scene, ns
 
 NS = 1e-9
 TTL = 10.0
@@ -73,6 +74,23 @@ def stale_write(s: Scene) -> None:
     s.acquire(1, 0, 1, until=5).read(1, 1.5, 0)
     s.acquire(2, 2, 6, until=12).read(2, 6.5, 0).write(2, 6.6, 0, 1).release(2, 7, 7.1)
     s.write(1, 8, 1, 2).not_held(1, 9, 9.1)
+
+
+def write_under_an_unknown_acquire(s: Scene) -> None:
+    s.acquire(1, 0, None, "info").acquire(2, 0, 2, until=9).read(2, 2.5, 0)
+    s.write(1, 3, 0, 1).release(2, 4, 4.1)
+
+
+def lost_request_under_an_unknown_acquire(s: Scene) -> None:
+    # Its reply never came; the resource's log shows when it was applied.
+    s.acquire(1, 0, None, "info").acquire(2, 0, 2, until=9)
+    s.op(Function.READ, 1, 0.5, None, "info", value=0, applied_ns=ns(3)).release(2, 4, 4.1)
+
+
+def read_under_an_unknown_acquire_beside_a_writer(s: Scene) -> None:
+    s.kind("read-write")
+    s.acquire(1, 0, None, "info", mode=Mode.READ).acquire(2, 0, 2, until=9, mode=Mode.WRITE)
+    s.read(1, 3, 0, mode=Mode.READ).release(2, 4, 4.1)
 
 
 def stale_read_only(s: Scene) -> None:
@@ -275,6 +293,9 @@ DEFECTS: list[tuple[Callable[[Scene], None], set[str]]] = [
     (falling_fence_of_a_waiter, {N}),
     (late_by_one_nanosecond, {L}),
     (stale_write, {H}),
+    (write_under_an_unknown_acquire, {H}),
+    (lost_request_under_an_unknown_acquire, {H}),
+    (read_under_an_unknown_acquire_beside_a_writer, {H}),
     (stale_read_only, {H}),
     (stale_without_the_resource_clock, {H}),
     (stale_after_loss, {H}),
@@ -514,7 +535,38 @@ def an_unknown_grant_runs_out(s: Scene) -> None:
     s.acquire(2, 9, 10, until=19, hold="y").release(2, 11, 12, hold="y")
 
 
+def unknown_acquire_wrote_before_the_next_grant(s: Scene) -> None:
+    s.acquire(1, 0, None, "info").write(1, 1, 0, 1)
+    s.acquire(2, 0.5, 1 + NS, until=9).read(2, 2, 1).release(2, 4, 4.1)
+
+
+def unknown_acquire_wrote_after_the_release(s: Scene) -> None:
+    s.acquire(1, 0, None, "info").acquire(2, 0.5, 1, until=9).read(2, 2, 0)
+    s.release(2, 3, 3.1).write(1, 3, 0, 1)
+
+
+def unknown_acquire_wrote_at_an_unknown_time(s: Scene) -> None:
+    s.acquire(1, 0, None, "info").acquire(2, 0, 2, until=9)
+    s.write(1, 3, 0, 1, applied=False).release(2, 4, 4.1)
+
+
+def read_under_an_unknown_acquire_beside_a_reader(s: Scene) -> None:
+    s.kind("read-write")
+    s.acquire(1, 0, None, "info", mode=Mode.READ).acquire(2, 0, 2, until=9, mode=Mode.READ)
+    s.read(1, 3, 0, mode=Mode.READ).release(2, 4, 4.1)
+
+
+def unknown_acquire_of_the_same_owner(s: Scene) -> None:
+    s.acquire(1, 0, None, "info", hold="a", owner=7).acquire(2, 0, 2, until=9, owner=7)
+    s.write(1, 3, 0, 1, hold="a", owner=7).release(2, 4, 4.1, owner=7)
+
+
 HEALTHY = [
+    unknown_acquire_wrote_before_the_next_grant,
+    unknown_acquire_wrote_after_the_release,
+    unknown_acquire_wrote_at_an_unknown_time,
+    read_under_an_unknown_acquire_beside_a_reader,
+    unknown_acquire_of_the_same_owner,
     equal_fences_of_two_keys,
     released_at_the_instant_of_the_grant,
     granted_at_once_and_released_late,
