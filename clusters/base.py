@@ -301,3 +301,43 @@ class Metered(Protocol):
 
     def usage(self) -> Usage:
         """One short question to the engine and one to each server. Raises ClusterError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One line of a server's own record: the entry ``name`` was ``made`` with ``value``,
+    ``renewed`` (its term was set anew) or is gone, ``deleted`` by itself or with its ``session``.
+
+    ``place`` grows along a log. ``until_ms``: the end of the entry's term as the server noted it,
+    in milliseconds of its wall clock.
+    """
+
+    place: int
+    how: Literal["made", "renewed", "deleted", "session"]
+    name: str
+    value: str = ""
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLog:
+    """What one server, or all of a quorum together, did in its own order. ``lost``: the data that
+    it tells of was taken away after its end; what ``server`` did from then on stands in a log of
+    its own. ``partial`` says what is missing."""
+
+    server: str
+    name: str
+    changes: Sequence[Change]
+    lost: bool = False
+    partial: str | None = None
+
+
+@runtime_checkable
+class Recorded(Protocol):
+    """Servers that keep a record of what they did, which can be read after a case."""
+
+    record_name: str
+    """For a sentence: ``etcd's revisions``."""
+
+    def server_logs(self) -> Sequence[ServerLog]:
+        """All of it, since the start. Takes a second or two. Raises ClusterError."""

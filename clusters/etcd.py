@@ -9,11 +9,12 @@ from __future__ import annotations
 import base64
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
 from contextlib import contextmanager
+from typing import Any
 
-from clusters.base import HARNESS, Topology
+from clusters.base import HARNESS, Change, ClusterError, ServerLog, Topology
 from clusters.launch import START_LIMIT_S, Server
 from clusters.links import PeerPort
 from clusters.pods import PROBE_LIMIT_S, PodCluster
@@ -21,6 +22,7 @@ from clusters.wire import PROBE_FAILURES, Address, Http, ProbeFailed
 
 DATA = "/lockbench/data"
 STATUS_LIMIT_S = 0.5
+HISTORY_LIMIT_S = 20.0
 
 SETTINGS = {
     "heartbeat-interval": "100",
@@ -34,9 +36,11 @@ class EtcdCluster(PodCluster):
 
     Neither ``Clocked`` nor ``Syncing``: a Go program reads the clock and syncs its files without
     the C library, where ``clusters.shim`` stands. Leases are measured by the monotonic clock.
+    ``Recorded``: nothing compacts, so a watch from the first revision tells of all.
     """
 
     kind = "etcd"
+    record_name = "etcd's revisions"
     peers = (PeerPort("peer"),)
 
     def server(self, node: int) -> Server:
@@ -90,6 +94,32 @@ class EtcdCluster(PodCluster):
                     return node_of[elected]
         return None
 
+    def server_logs(self) -> Sequence[ServerLog]:
+        """All revisions, up to one that is made for it, as any member that serves tells them."""
+        said = ""
+        for node in self.nodes:
+            try:
+                revisions = self._revisions(self.address(HARNESS, node))
+                return [ServerLog("etcd", "etcd", revisions)]
+            except (*PROBE_FAILURES, KeyError, TypeError) as error:
+                said = f"{self.node_name(node)}: {error}"
+        raise ClusterError(f"no member tells its revisions; {said}")
+
+    def _revisions(self, address: Address) -> list[Change]:
+        last = f"lockbench/probe/{secrets.token_hex(8)}"
+        with Http(address, HISTORY_LIMIT_S) as http:
+            http.post("/v3/kv/put", {"key": _text(last), "value": ""})
+            everything = {"key": _text("\0"), "range_end": _text("\0"), "start_revision": 1}
+            found: list[Change] = []
+            for message in http.stream("/v3/watch", {"create_request": everything}):
+                result = message["result"]
+                if result.get("canceled"):
+                    raise ProbeFailed(f"the watch of all revisions ended: {result}")
+                found += [_change(event) for event in result.get("events", [])]
+                if found and found[-1].name == last:
+                    return found
+        raise ProbeFailed("the watch of all revisions ended before the last one")
+
     def check_link(self, address: Address, limit_s: float) -> None:
         """Put a key, read it back by a linearizable range, delete it."""
         key, value = _text(f"lockbench/probe/{secrets.token_hex(8)}"), _text(secrets.token_hex(8))
@@ -139,6 +169,18 @@ class EtcdCluster(PodCluster):
             return str(status["header"]["member_id"]), str(status.get("leader", ""))
         except (*PROBE_FAILURES, KeyError, TypeError):
             return None
+
+
+def _change(event: Any) -> Change:
+    """One event of a watch, as the gateway writes it."""
+    entry = event["kv"]
+    name = base64.b64decode(entry["key"]).decode(errors="replace")
+    place = int(entry["mod_revision"])
+    if event.get("type") == "DELETE":
+        return Change(place, "deleted", name)
+    value = base64.b64decode(entry.get("value", "")).decode(errors="replace")
+    made = entry["create_revision"] == entry["mod_revision"]
+    return Change(place, "made" if made else "renewed", name, value)
 
 
 def _text(text: str) -> str:

@@ -8,11 +8,12 @@ lost its power has lost about the last second; a wiped one has lost everything. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from clusters import resp
-from clusters.base import ClusterPlan, Topology
+from clusters import aof, resp
+from clusters.base import ClusterError, ClusterPlan, ServerLog, Topology
+from clusters.docker import EngineError
 from clusters.launch import Server
 from clusters.pods import PodCluster
 from clusters.resp import ask_once, items
@@ -62,11 +63,15 @@ class RedisPods(PodCluster):
 
 
 class RedisCluster(RedisPods):
-    """Independent nodes, each a Redis of its own."""
+    """Independent nodes, each a Redis of its own. ``Recorded``: in their append-only files."""
+
+    record_name = "Redis' append-only file"
 
     def __init__(self, plan: ClusterPlan, settings: Mapping[str, str] = SETTINGS) -> None:
         super().__init__(plan)
         self._settings = settings
+        self._wiped: list[ServerLog] = []
+        self._powerless: set[int] = set()
 
     def server(self, node: int) -> Server:
         """A server with the declared settings, its data in a plain directory."""
@@ -85,8 +90,32 @@ class RedisCluster(RedisPods):
         )
 
     def wipe(self, nodes: Iterable[int]) -> None:
-        """Remove the data of killed nodes, by putting new containers in their place."""
-        self._each(list(nodes), self._replace)
+        """Remove the data of killed nodes, by putting new containers in their place. What it says
+        of the past is kept here."""
+        chosen = list(nodes)
+        if all(node in self._killed for node in chosen):
+            self._wiped += self._each(chosen, lambda node: self._server_log(node, lost=True))
+        self._each(chosen, self._replace)
+
+    def server_logs(self) -> Sequence[ServerLog]:
+        """One of every node, and one of each that was wiped, up to then."""
+        return [*self._wiped, *self._each(self.nodes, self._server_log)]
+
+    def _server_log(self, node: int, *, lost: bool = False) -> ServerLog:
+        server = name = self.node_name(node)
+        wiped = sum(log.server == server for log in self._wiped)
+        if wiped:
+            name += f" after wipe {wiped}"
+        if node in self._powerless:
+            missing = f"{name} lost its power, and the end of its file"
+            return ServerLog(server, name, (), lost, missing)
+        try:
+            changes = aof.changes(self._engine.read_folder(self._server(node), DATA))
+        except aof.UnreadableFile as error:
+            return ServerLog(server, name, (), lost, f"{name}: {error}")
+        except EngineError as error:
+            raise ClusterError(f"{name}: {error}") from error
+        return ServerLog(server, name, changes, lost)
 
     def check_link(self, address: Address, limit_s: float) -> None:
         """Write a key, read it back, delete it."""
@@ -116,6 +145,12 @@ class PreloadedRedis(ClockedRedis, SyncingPods):
 
 class OurRedisCluster(PreloadedRedis, RedisCluster):
     """Independent nodes of our own image."""
+
+    def lose_unsynced(self, nodes: Iterable[int]) -> Mapping[int, int]:
+        """As ever; what is cut off is missing in the record, too."""
+        chosen = list(nodes)
+        self._powerless.update(chosen)
+        return super().lose_unsynced(chosen)
 
 
 def make(plan: ClusterPlan) -> RedisCluster:

@@ -12,7 +12,7 @@ import socket
 import struct
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 Address = tuple[str, int]
@@ -117,6 +117,21 @@ class Http(Closing):
             return json.loads(answer)
         except ValueError as error:
             raise ProbeFailed(f"{path}: no JSON: {answer[:80]!r}") from error
+
+    def stream(self, path: str, body: Mapping[str, object]) -> Iterator[Any]:
+        """Post an object; the answer's lines, each an object, until the server ends it. Nothing
+        else can be asked on this connection meanwhile."""
+        self._http.timeout = max(0.001, self._until - time.monotonic())
+        if self._http.sock is not None:
+            self._http.sock.settimeout(self._http.timeout)
+        self._http.request("POST", path, json.dumps(body).encode())
+        answer = self._http.getresponse()
+        if answer.status != http.client.OK:
+            raise ProbeFailed(f"{path}: {answer.status}")
+        while line := answer.readline():
+            if time.monotonic() > self._until:
+                raise TimeoutError("the time limit of the probe is over")
+            yield json.loads(line)
 
     def renew(self, limit_s: float) -> None:
         """Begin a new time limit."""

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterator
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from clusters import jute
-from clusters.base import HARNESS, ClusterPlan, Topology
+from clusters import jute, txnlog
+from clusters.base import HARNESS, ClusterError, ClusterPlan, ServerLog, Topology
+from clusters.docker import EngineError
 from clusters.launch import START_LIMIT_S, Server
 from clusters.links import PeerPort
 from clusters.pods import PodCluster
@@ -73,9 +75,10 @@ class Report:
 
 class ZooKeeperCluster(PodCluster):
     """An ensemble. A silent connection to the election port blocks its listener, so a drop refuses
-    there instead."""
+    there instead. ``Recorded``: in its leader's transaction log."""
 
     kind = "zookeeper"
+    record_name = "ZooKeeper's transaction log"
     peers = (PeerPort("election", drop_as="reject"), PeerPort("quorum", patient=True))
 
     def __init__(self, plan: ClusterPlan) -> None:
@@ -137,6 +140,21 @@ class ZooKeeperCluster(PodCluster):
         majority = self.plan.size // 2 + 1
         followed = min(len(behind), known[first].followers_synced) + 1
         return first if followed >= majority else None
+
+    def server_logs(self) -> Sequence[ServerLog]:
+        """The leader's, which has all that was ever committed and nothing else."""
+        leader = self.leader()
+        if leader is None:
+            raise ClusterError("zookeeper has no leader whose transaction log could be read")
+        try:
+            files = self._engine.read_folder(self._server(leader), f"{DATA}/version-2")
+            changes = txnlog.changes(files)
+        except (txnlog.UnreadableLog, struct.error) as error:
+            missing = f"{self.node_name(leader)}: {error}"
+            return [ServerLog("zookeeper", "zookeeper", (), partial=missing)]
+        except EngineError as error:
+            raise ClusterError(f"{self.node_name(leader)}: {error}") from error
+        return [ServerLog("zookeeper", "zookeeper", changes)]
 
     def check_link(self, address: Address, limit_s: float) -> None:
         """Open a session, make an ephemeral node, read it, end the session."""

@@ -182,6 +182,7 @@ class Builder:
             process_names=self.processes.by_number or None,
             value_names=self.values.by_number or None,
             owner_names=self.owners.by_number or None,
+            service=None,
             **rare,
         )
 

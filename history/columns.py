@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from history.op import NULL, Fault, Object
+from history.service import Service
 
 Ints = NDArray[np.int64]
 Small = NDArray[np.uint8]
@@ -63,6 +64,7 @@ class History:
     process_names: Mapping[int, str] | None = None
     value_names: Mapping[int, str] | None = None
     owner_names: Mapping[int, str] | None = None
+    service: Service | None = None  # what the lock service kept itself
 
     def __len__(self) -> int:
         return len(self.invoke_ns)

@@ -19,6 +19,7 @@ from history.columns import History, Ids, null_column
 from history.joining import unanswered, with_applied, with_deaths
 from history.layout import HEADER_BYTES, MAGIC, NO_STRING, RECORD
 from history.op import NULL, F, Fault, Mode, Object, Type
+from history.service import SERVICE, BadService, Service, read_service
 
 META = "meta.json"
 FAULTS = "faults.jsonl"
@@ -105,6 +106,7 @@ def read_recording(folder: Path) -> History:
         objects=objects,
         faults=_read_faults(folder / FAULTS),
         epsilon_ns=epsilon_ns,
+        service=_read_service(folder / SERVICE),
     )
     if (folder / RESOURCE).is_dir() and len(unanswered(history)):
         history = with_applied(history, _read_workers(folder / RESOURCE))
@@ -270,6 +272,15 @@ def _read_faults(path: Path) -> tuple[Fault, ...]:
         except (ValueError, KeyError, TypeError) as error:
             raise UnreadableHistory(f"{path}:{number}: {error}") from error
     return tuple(faults)
+
+
+def _read_service(path: Path) -> Service | None:
+    if not path.exists():
+        return None
+    try:
+        return read_service(_text_lines(path))
+    except BadService as error:
+        raise UnreadableHistory(f"{path}:{error}; the file is damaged") from error
 
 
 def _interval(value: object) -> tuple[int, int]:

@@ -221,6 +221,9 @@ class System:
     pace: Mapping[str, float] = field(default_factory=dict)
     settles_s: float = 0.0  # until it grants again after servers and links are whole, where seconds
     prepare: Callable[[], None] | None = None
+    # Which key and hold an entry of the service's own record stands for, by its name and value
+    # (None: for none). Without it the record is not read: see ``locks.tenures``.
+    entry: Callable[[str, str], tuple[str, int] | None] | None = None
     # Who says so, if the first request of an acquire takes no lock yet: ``reply-lost`` takes away
     # the answer to that one, and nothing is left to judge.
     asks_first: str = ""

@@ -7,6 +7,8 @@ its own, and when that is gone looks again: its own key must still be there, at 
 and none before it. That look is one transaction, so it proves the lease to be alive at that
 revision (https://github.com/etcd-io/etcd/issues/11456: handed over after the lease had expired).
 Release revokes the lease, which deletes the key. The fence is the key's create revision.
+The value of the key is the hold's token, which the recipe does not look at: with it the revisions
+tell of every hold (``locks.tenures``).
 
 One key per lease makes every step safe to repeat: writing again finds the own key, revoking again
 finds no lease, and a write that arrives after the revocation is refused for want of a lease. So an
@@ -63,8 +65,10 @@ from locks.base import (
     Released,
     System,
     Unknown,
+    token_of,
 )
 from locks.etcd_gateway import Ahead, client_of, encoded, wait_for_deletion
+from locks.tenures import etcd_entry
 
 PREFIX = "lockbench"
 RETRY_MIN_S = 0.010  # between an error and the next endpoint
@@ -90,6 +94,7 @@ class Claim:
     """One attempt's place in the queue."""
 
     key: str
+    token: str  # names the hold in the service
     lease: int
     ttl_ns: int
     renewed_ns: int  # when the last acknowledged grant or keepalive was sent
@@ -141,7 +146,7 @@ class Etcd:
         while True:
             try:
                 self._revoke_again()
-                claim = self._claim(key, ttl_s)
+                claim = self._claim(key, token_of(hold_id), ttl_s)
             except ERRORS as error:
                 if deadline.over():
                     return Denied(f"no-effect: lease: {_named(error)}")
@@ -236,7 +241,7 @@ class Etcd:
         the one before it."""
         claim.written = True
         name = encoded(claim.name)
-        put = {"key": name, "lease": claim.lease}
+        put = {"key": name, "value": encoded(claim.token), "lease": claim.lease}
         last_two = {**by_creation(claim.prefix), "limit": 2}
         answer = self._post(
             "kv/txn",
@@ -268,10 +273,10 @@ class Etcd:
 
     # Requests.
 
-    def _claim(self, key: str, ttl_s: float) -> Claim:
+    def _claim(self, key: str, token: str, ttl_s: float) -> Claim:
         sent_ns = time.monotonic_ns()
         answer = self._post("lease/grant", {"TTL": math.ceil(ttl_s)})
-        return Claim(key, int(answer["ID"]), int(answer["TTL"]) * 1_000_000_000, sent_ns)
+        return Claim(key, token, int(answer["ID"]), int(answer["TTL"]) * 1_000_000_000, sent_ns)
 
     def _keep_alive(self, lease: int) -> int:
         """Returns the time to live in nanoseconds; a lease that is gone has none."""
@@ -397,4 +402,5 @@ SYSTEM = System(
         "lease/revoke: lease not found": "NotHeld",
     },
     expectations=EXPECTATIONS,
+    entry=etcd_entry,
 )

@@ -102,4 +102,5 @@ SYSTEM = replace(
     source="https://redisson.pro/docs/data-and-services/locks-and-synchronizers/ (RLock)",
     outcomes=SCRIPT_OUTCOMES,
     kind="reentrant",
+    entry=None,
 )

@@ -14,6 +14,7 @@ from __future__ import annotations
 from locks.base import Hold, System
 from locks.redis_expectations import no_lease
 from locks.redis_recipe import COMMAND_OUTCOMES, PARAMETERS, WAITS_BY, RedisRecipe, Taken
+from locks.tenures import redis_entry
 
 
 class RedisSetnx(RedisRecipe):
@@ -45,4 +46,5 @@ SYSTEM = System(
     expectations=no_lease(_NEVER_ENDS),
     limited=False,
     parameters=PARAMETERS,
+    entry=redis_entry,
 )

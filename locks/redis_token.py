@@ -29,6 +29,7 @@ from locks.redis_recipe import (
     milliseconds,
     named,
 )
+from locks.tenures import redis_entry
 
 
 class RedisToken(RedisRecipe):
@@ -71,4 +72,5 @@ SYSTEM = System(
     outcomes=OUTCOMES,
     expectations=LEASE,
     parameters=PARAMETERS,
+    entry=redis_entry,
 )

@@ -60,6 +60,7 @@ from locks.redis_expectations import LEASE, LOCK_DOC, but
 from locks.redis_link import DELETE_OWN, EXTEND_OWN, Script
 from locks.redis_recipe import PARAMETERS, POLL_MAX_S, POLL_MIN_S, WAITS_BY
 from locks.redlock_nodes import Nodes, Question
+from locks.tenures import redis_entry
 
 NODE_TIMEOUT_SHARE = 0.1  # of the ttl: how long nodes are waited for, if a majority needs them
 
@@ -262,4 +263,5 @@ SYSTEM = System(
     },
     expectations=EXPECTATIONS,
     parameters=PARAMETERS,
+    entry=redis_entry,
 )

@@ -62,6 +62,7 @@ from locks.base import (
     Unknown,
     token_of,
 )
+from locks.tenures import zookeeper_entry
 from locks.zookeeper_session import RECONNECT_S, NoAnswerError, Session
 
 ROOT = "/lockbench"
@@ -402,4 +403,5 @@ SYSTEM = System(
     # Killed under load a server needs 1.9 to 2.9 s to serve again: of a promise of three, which is
     # kept until shortly before its end, too little would be left to outlive the restart.
     pace={"lease_ttl_s": 3.5},
+    entry=zookeeper_entry,
 )

@@ -1,0 +1,106 @@
+"""Redis' append-only file as a record: what took effect on keys of text, in the order in which it
+did.
+
+Redis writes effects, not requests: a SET that was refused is not in it, a time to live stands as
+the wall clock's millisecond at which it ends (PXAT, PEXPIREAT), and a key that ran out is deleted
+when Redis notices. A script's effects stand between MULTI and EXEC.
+
+Does not tell: who asked, when, and of deletions whether a client or time was the cause. A file that
+Redis has rewritten begins in the middle and is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from clusters.base import Change
+
+FIRST: Final = ".1.incr.aof"
+SET_OPTIONS_FROM: Final = 3
+
+
+class UnreadableFile(Exception):
+    """The files do not tell all since the server's start; the message says why."""
+
+
+def changes(files: Mapping[str, bytes]) -> list[Change]:
+    """What the files below a server's data folder (path → content) say, from its first start on.
+    Raises UnreadableFile."""
+    parts = [path for path in files if path.endswith(".incr.aof")]
+    if len(parts) != 1 or not parts[0].endswith(FIRST):
+        raise UnreadableFile(
+            "its append-only file was rewritten" if parts else "it has no append-only file"
+        )
+    found: list[Change] = []
+    alive: dict[str, str] = {}
+    for place, words in enumerate(_commands(files[parts[0]])):
+        found += _effects(place, words, alive)
+    return found
+
+
+def _effects(place: int, words: list[bytes], alive: dict[str, str]) -> list[Change]:
+    """What a command did to keys; ``alive`` is what they are before it, and after it on return."""
+    command, *names = [word.decode(errors="replace") for word in words[:SET_OPTIONS_FROM]]
+    command = command.upper()
+    if command in {"DEL", "UNLINK"}:
+        every = [word.decode(errors="replace") for word in words[1:]]
+        return [Change(place, "deleted", name) for name in every if alive.pop(name, None)]
+    if command in {"FLUSHALL", "FLUSHDB"}:
+        gone = [Change(place, "deleted", name) for name in alive]
+        alive.clear()
+        return gone
+    if command in {"SET", "SETNX"} and len(names) == SET_OPTIONS_FROM - 1:
+        name, value = names
+        until_ms = _option(words, b"PXAT")
+        how: Change = Change(place, "made", name, value, until_ms)
+        if alive.get(name) == value:
+            how = Change(place, "renewed", name, value, until_ms)
+        alive[name] = value
+        return [how]
+    if command in {"PEXPIREAT", "PERSIST"} and names and names[0] in alive:
+        until_ms = _whole(words[2]) if command == "PEXPIREAT" else None
+        return [Change(place, "renewed", names[0], alive[names[0]], until_ms)]
+    return []
+
+
+def _option(words: list[bytes], name: bytes) -> int | None:
+    options = [word.upper() for word in words[SET_OPTIONS_FROM:]]
+    if name not in options[:-1]:
+        return None
+    return _whole(words[SET_OPTIONS_FROM + options.index(name) + 1])
+
+
+def _commands(data: bytes) -> Iterator[list[bytes]]:
+    """The commands of a file; one that was being written at its end is left out, as Redis does."""
+    at = 0
+    while at < len(data):
+        count, at = _head(data, at, b"*")
+        if count is None:
+            return
+        words = []
+        for _ in range(count):
+            size, at = _head(data, at, b"$")
+            if size is None or at + size + 2 > len(data):
+                return
+            words.append(data[at : at + size])
+            at += size + 2
+        if words:
+            yield words
+
+
+def _head(data: bytes, at: int, kind: bytes) -> tuple[int | None, int]:
+    """The number of a line that begins with ``kind``, and where the next begins; None: the end."""
+    end = data.find(b"\r\n", at)
+    if end < 0:
+        return None, len(data)
+    if data[at : at + 1] != kind:
+        raise UnreadableFile(f"its append-only file makes no sense at byte {at}")
+    return _whole(data[at + 1 : end]), end + 2
+
+
+def _whole(word: bytes) -> int:
+    try:
+        return int(word)
+    except ValueError:
+        raise UnreadableFile(f"its append-only file has {word[:20]!r} for a number") from None

@@ -1,0 +1,151 @@
+"""Servers' own records, read from bytes: Redis' append-only file, ZooKeeper's transaction log."""
+
+from __future__ import annotations
+
+import struct
+from zlib import adler32
+
+import pytest
+
+from clusters import aof, txnlog
+from clusters.base import Change
+
+# --- Redis ---
+
+INCR = "/data/appendonlydir/appendonly.aof.1.incr.aof"
+
+
+def command(*words: str) -> bytes:
+    parts = [f"*{len(words)}\r\n", *(f"${len(word)}\r\n{word}\r\n" for word in words)]
+    return "".join(parts).encode()
+
+
+def redis(*commands: bytes) -> list[Change]:
+    return aof.changes({INCR: b"".join(commands), "/data/x.manifest": b"file"})
+
+
+def test_what_took_effect_in_redis() -> None:
+    found = redis(
+        command("SELECT", "0"),
+        command("SET", "k", "t1", "PXAT", "5000"),
+        command("MULTI"),
+        command("incr", "f"),
+        command("PEXPIREAT", "k", "6000"),
+        command("EXEC"),
+        command("DEL", "k", "other"),
+        command("setnx", "k", "t2"),
+        command("SET", "k", "t3"),
+        command("PERSIST", "k"),
+    )
+    assert found == [
+        Change(1, "made", "k", "t1", 5000),
+        Change(4, "renewed", "k", "t1", 6000),
+        Change(6, "deleted", "k"),
+        Change(7, "made", "k", "t2"),
+        Change(8, "made", "k", "t3"),
+        Change(9, "renewed", "k", "t3"),
+    ]
+
+
+def test_a_term_may_be_named_like_an_option() -> None:
+    assert redis(command("SET", "PXAT", "PXAT", "KEEPTTL")) == [Change(0, "made", "PXAT", "PXAT")]
+
+
+def test_a_command_that_was_being_written_is_left_out() -> None:
+    whole = command("SET", "k", "t1")
+    torn = command("SET", "k", "t2")
+    for cut in range(1, len(torn)):
+        assert redis(whole, torn[:-cut]) == [Change(0, "made", "k", "t1")]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        {"/data/appendonlydir/appendonly.aof.2.incr.aof": b""},
+        {INCR: b"", "/data/appendonlydir/appendonly.aof.2.incr.aof": b""},
+        {INCR: b"nonsense\r\n"},
+        {INCR: b"*x\r\n"},
+    ],
+)
+def test_a_file_that_does_not_tell_all_is_refused(files: dict[str, bytes]) -> None:
+    with pytest.raises(aof.UnreadableFile):
+        aof.changes(files)
+
+
+# --- ZooKeeper ---
+
+LOG = "/data/version-2/log."
+HEADER = b"ZKLG" + struct.pack(">iq", 2, 0)
+
+
+def text(value: str) -> bytes:
+    return struct.pack(">i", len(value)) + value.encode()
+
+
+def made(path: str, *, ephemeral: bool) -> bytes:
+    acl = struct.pack(">ii", 1, 31) + text("world") + text("anyone")
+    return text(path) + text("v") + acl + (b"\1" if ephemeral else b"\0") + struct.pack(">i", 1)
+
+
+def transaction(zxid: int, type_: int, body: bytes = b"", session: int = 7) -> bytes:
+    record = struct.pack(">qiqqi", session, 0, zxid, 1000, type_) + body
+    return struct.pack(">qi", adler32(record), len(record)) + record + b"B"
+
+
+def zookeeper(*transactions: bytes, first: int = 1) -> list[Change]:
+    return txnlog.changes({f"{LOG}{first:x}": HEADER + b"".join(transactions) + bytes(4096)})
+
+
+def test_what_took_effect_in_zookeeper() -> None:
+    found = zookeeper(
+        transaction(1, -10, struct.pack(">i", 4000)),
+        transaction(2, txnlog.CREATE, made("/l", ephemeral=False)),
+        transaction(3, txnlog.CREATE_2, made("/l/a", ephemeral=True)),
+        transaction(4, txnlog.CREATE, made("/l/b", ephemeral=True)),
+        transaction(5, txnlog.DELETE, text("/l/a")),
+        transaction(6, -1, struct.pack(">i", -101)),
+        transaction(7, txnlog.CLOSE),
+        transaction(8, txnlog.CLOSE, session=9),
+    )
+    assert found == [
+        Change(2, "made", "/l", "v"),
+        Change(3, "made", "/l/a", "v"),
+        Change(4, "made", "/l/b", "v"),
+        Change(5, "deleted", "/l/a"),
+        Change(7, "session", "/l/b"),
+    ]
+
+
+def test_several_changes_in_one_transaction() -> None:
+    parts = [(txnlog.CREATE, made("/m", ephemeral=True)), (txnlog.DELETE, text("/m"))]
+    body = struct.pack(">i", 2)
+    body += b"".join(struct.pack(">ii", kind, len(part)) + part for kind, part in parts)
+    found = zookeeper(transaction(1, txnlog.MULTI, body))
+    assert [change.how for change in found] == ["made", "deleted"]
+
+
+def test_a_new_epoch_and_files_of_their_own() -> None:
+    second = 1 << 32 | 1
+    files = {
+        f"{LOG}{second:x}": HEADER + transaction(second, txnlog.DELETE, text("/a")),
+        f"{LOG}1": HEADER + transaction(1, txnlog.CREATE, made("/a", ephemeral=False)),
+        "/data/version-2/snapshot.0": b"other",
+    }
+    assert [change.how for change in txnlog.changes(files)] == ["made", "deleted"]
+
+
+def test_a_gap_is_no_record() -> None:
+    create = made("/a", ephemeral=False)
+    for zxid in (3, 1 << 32 | 2):
+        with pytest.raises(txnlog.UnreadableLog, match="nothing between"):
+            zookeeper(transaction(1, txnlog.CREATE, create), transaction(zxid, -1))
+
+
+def test_a_torn_transaction_is_left_out() -> None:
+    whole = transaction(1, txnlog.CREATE, made("/a", ephemeral=False))
+    torn = bytearray(transaction(2, txnlog.DELETE, text("/a")))
+    torn[-3] ^= 1
+    assert len(zookeeper(whole, bytes(torn))) == 1
+    with pytest.raises(txnlog.UnreadableLog):
+        txnlog.changes({f"{LOG}1": b"no log at all"})
