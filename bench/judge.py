@@ -22,6 +22,8 @@ TOO_LATE = "client-pause"
 # The word for a case without a fault whose load did not take place.
 NOT_AS_ASKED = "not as asked"
 WORSE = "worse than expected"
+# The service's own record shows that what the bench recorded was not so.
+CONTRADICTED = "contradicted"
 MAY = ("breaks", "may-break")
 LOOSEST_FIRST = (*MAY, "holds", "n/a")
 
@@ -116,17 +118,27 @@ def judge(
     short: str | None = None,
     shown_before: frozenset[str] = frozenset(),
     required: Collection[str] = VERDICTS,
+    contradicted: Mapping[str, str] | None = None,
 ) -> Judgement:
     """``observed`` maps verdict → valid, invalid or unknown. ``failure`` says why the case itself
     failed, ``unable`` why it could not run at all (see ``bench.usable``), ``short`` what of the
     load that was asked for did not take place (``bench.watch``). ``shown_before`` are breaks that
     an earlier try of the same case showed. ``required`` are the verdicts that the load gives reason
-    to reach, unless they are not applicable."""
+    to reach, unless they are not applicable. ``contradicted`` maps what the service's own record
+    refutes, a verdict or something else that the bench recorded, to the sentence with which it does
+    (``checker.service``): it is no evidence against the lock, nor is a history that is not
+    linearizable for it."""
     broken = [v for v, result in observed.items() if result == "invalid"]
+    # What the resource applied is a fact of its own, whatever was promised.
+    told = {*(contradicted or ()), "linearizable"}
+    refuted = following(contradicted or (), told.intersection(broken))
     excused = expected.excused(broken)
-    worse = [v for v in broken if v not in excused]
+    worse = [v for v in broken if v not in excused and v not in refuted]
     if worse:
         return Judgement(Ending.SAFETY, WORSE, f"{', '.join(worse)}: expected to hold and broke")
+    if contradicted:
+        said = "; ".join(f"{what}: {sentence}" for what, sentence in contradicted.items())
+        return Judgement(Ending.BENCH, CONTRADICTED, said)
     if unable is not None:
         return Judgement(Ending.BENCH, COULD_NOT_RUN, unable)
     if failure is not None:

@@ -31,12 +31,15 @@ from bench.usable import (
 from bench.watch import generator_health
 from checker.check import check
 from checker.exposure import Exposure, exposure
+from checker.service import contradictions
 from checker.verdict import Report
-from clusters.base import HARNESS, Cluster, ClusterError, ClusterPlan, Measurable
+from clusters.base import HARNESS, Cluster, ClusterError, ClusterPlan, Measurable, Recorded
 from history.columns import History, Ints
 from history.op import Fault
 from history.recording import read_recording, write_faults, write_meta
+from history.service import write_service
 from locks.base import VERDICTS
+from locks.tenures import service_of
 from nemesis.base import Arena, Injection
 from nemesis.conductor import Grip, Played, play
 from nemesis.registry import NONE, faults
@@ -68,7 +71,8 @@ class Timings:
 
     cluster_s: float = 0.0
     clients_s: float = 0.0
-    load_s: float = 0.0
+    load_s: float = 0.0  # with what it took to read the service's own record, ``record_s``
+    record_s: float = 0.0
     check_s: float = 0.0
     total_s: float = 0.0
 
@@ -138,6 +142,7 @@ class _Scene:
     faults: list[Fault] = field(default_factory=list)
     failure: str | None = None
     unable: str | None = None
+    no_record: str | None = None  # why the service's own record was not read
     link_us: dict[str, float] = field(default_factory=dict)
     floor_cpu_ns: int = 0
     readings: Mapping[str, Reading] = field(default_factory=dict)
@@ -175,6 +180,7 @@ def _play_scene(scene: _Scene, on_progress: Callable[[Progress], None]) -> None:
                 _under_load(scene, fleet, cluster, progress)
                 if case.system.kind == "none":
                     _audit(scene, fleet, cluster)
+                _read_record(scene, fleet, cluster, wall_ns)
             finally:
                 write_faults(fleet.history, scene.faults)
                 scene.failure = scene.failure or _clock_step(wall_ns)
@@ -276,6 +282,25 @@ def _audit(scene: _Scene, fleet: Fleet, cluster: Cluster) -> None:
         audit(fleet.history, scene.case.system, nodes, pace.client_timeout_s)
     except OSError as error:
         scene.failure = scene.failure or str(error)
+
+
+def _read_record(scene: _Scene, fleet: Fleet, cluster: Cluster, wall_ns: int) -> None:
+    """What the servers kept themselves of the lock's holds, where they keep a record. A record that
+    cannot be read says nothing; it is no failure of the case."""
+    entry = scene.case.system.entry
+    if entry is None or not isinstance(cluster, Recorded):
+        return
+    began = time.monotonic()
+    try:
+        logs = cluster.server_logs()
+    except ClusterError as error:
+        scene.no_record = str(error)
+        return
+    ahead = sorted((wall_ns, time.time_ns() - time.monotonic_ns()))
+    keys = scene.load.objects() if scene.load is not None else ()
+    service = service_of(logs, entry, cluster.record_name, keys, (ahead[0], ahead[1]))
+    write_service(fleet.history, service)
+    scene.timings.record_s = time.monotonic() - began
 
 
 def _undisturbed_ns(case: Case) -> int:
@@ -391,6 +416,7 @@ def _document(
         short=short,
         shown_before=shown_before,
         required=_required(case),
+        contradicted={} if report is None else contradictions(report),
     )
     timings.check_s = time.monotonic() - begun
     return document | {

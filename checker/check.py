@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from time import perf_counter
 from typing import TypeVar
 
@@ -17,6 +18,7 @@ from checker.measure import measurements
 from checker.promises import link, promises, rows_of
 from checker.releases import Releases
 from checker.resource import lost_update, stale_holder, uses
+from checker.service import Witness, witnessed
 from checker.verdict import Report, Verdict
 from checker.words import Case
 from history.columns import History
@@ -37,10 +39,18 @@ def check(history: History, *, only: Collection[str] | None = None) -> Report:
         verdicts["double-grant"] = crashed("reading the grants", error)
         return Report(len(history), 0, verdicts, {}, {"check": perf_counter() - began})
 
+    record = history.service
+    witness = None if record is None else once(lambda: Witness(case, links, record))
+
     def answer(name: str, ask: Callable[[], Verdict | None]) -> None:
         verdict = attempt(name, ask) if only is None or name in only else None
-        if verdict is not None:
-            verdicts[name] = verdict
+        if verdict is None:
+            return
+        verdicts[name] = verdict
+        if witness is not None:
+            # A second witness that falls over takes nothing back.
+            with suppress(Exception):
+                verdicts[name] = witnessed(witness(), name, verdict)
 
     answer("double-grant", lambda: double_grant(case))
     answer("late-grant", lambda: late_grant(case))
@@ -62,6 +72,8 @@ def check(history: History, *, only: Collection[str] | None = None) -> Report:
         done = measure("jobs", lambda: {"jobs": summaries(case)})
         if done["jobs"]:
             measured |= done
+        if witness is not None:
+            measured |= measure("service", lambda: {"service": witness().summary()})
         fencing = measure("fencing", lambda: {"fencing": scorings(case, used())})
         if fencing["fencing"] is not None:
             measured |= fencing

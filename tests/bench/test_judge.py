@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench.errors import Ending
-from bench.judge import MAY, WORSE, Expected, Judgement, judge
+from bench.judge import CONTRADICTED, MAY, WORSE, Expected, Judgement, judge
 from bench.plan import make_case
 from bench.run import _required
 from checker.follows import FOLLOWS, OF_JOBS, causes_of
@@ -70,6 +70,32 @@ def test_a_break_that_should_hold_is_safety_whatever_else_happened() -> None:
     assert verdict(system(), observed, exposed=False) is Ending.SAFETY
     assert verdict(system(), observed, failure="the heal failed") is Ending.SAFETY
     assert verdict(system(stale_holder="breaks"), observed) is Ending.SAFETY
+
+
+def contradicted(observed: dict[str, str], *verdicts: str) -> Judgement:
+    return judge(
+        Expected(system(), ("wipe",)),
+        ALL_VALID | observed,
+        exposed=True,
+        exposure="seen",
+        failure=None,
+        contradicted=dict.fromkeys(verdicts, "the record shows otherwise"),
+    )
+
+
+def test_what_the_service_contradicts_is_the_defect_of_the_bench() -> None:
+    found = contradicted({"double-grant": "invalid", "linearizable": "invalid"}, "double-grant")
+    assert (found.ending, found.word) == (Ending.BENCH, CONTRADICTED)
+    assert found.why == "double-grant: the record shows otherwise"
+    # A promise that was recorded too long is one even where it broke nothing.
+    assert contradicted({}, "promises").ending is Ending.BENCH
+
+
+@pytest.mark.parametrize("also", ["wrong-release", "lost-update", "stale-holder"])
+def test_a_contradiction_hides_no_other_violation(also: str) -> None:
+    broken = {"double-grant": "invalid", "linearizable": "invalid", also: "invalid"}
+    found = contradicted(broken, "double-grant")
+    assert (found.ending, found.why) == (Ending.SAFETY, f"{also}: expected to hold and broke")
 
 
 def test_an_expected_break_is_ok_and_its_absence_is_the_bench() -> None:

@@ -1,0 +1,551 @@
+"""What the service's own record says of a violation: confirmed, contradicted or not decided.
+
+The verdicts rest on what clients were told. Where the servers kept a record of their own
+(``history.service``), it is asked as a second witness of each violation that is told. It can:
+
+- *confirm*: the record itself shows what cannot be if the lock kept its word: an entry that was
+  taken away from a hold still promised, two holds that both stand, an operation by one whose entry
+  was gone.
+- *contradict*: the record shows that it was not so. That is a defect of the bench (most likely a
+  promise that the service never made), and no evidence against the lock.
+- decide nothing, and say why.
+
+The order within a log is the service's own and exact. Times are not taken from it but bracketed by
+the clients: what a client was told of had happened by then, what it asked for had not happened
+before. Only the end of a term that the service noted itself (``until_ns``) is a time, and only
+where no fault moved the servers' clocks.
+
+Whatever was told, a promise must not outlive the term that the service noted for the hold: where
+one does, the bench is wrong (``Witness.contradictions``), violation or not.
+
+Only of locks with one holder at a time, and only where the record shows every grant. A record
+without any trace of a grant that was told is no witness.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
+from typing import Final, Literal
+
+from checker.kinds import OWNED, REENTRANT, keys_of
+from checker.promises import FOREVER, Links, effective_releases, rows_of
+from checker.verdict import Report, Verdict
+from checker.words import Case, clock, many
+from history.op import NULL, F, Type
+from history.service import How, Service, Tenure
+
+Says = Literal["confirmed", "contradicted", "not decided"]
+
+WHAT: Final = "service"  # marks the entry of a verdict's evidence
+CLOCKS: Final = "clock-"  # how the faults are called that move servers' clocks
+LONG_AGO: Final = -FOREVER
+CONTRADICTIONS_MAX: Final = 5
+_HOW: Final[Mapping[How | None, str]] = {
+    "deleted": "deleted",
+    "replaced": "replaced by another",
+    "session": "with its session",
+    "lost": "lost with all that the server had kept",
+    None: "never",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One statement of the record, in a sentence."""
+
+    says: Says
+    text: str
+
+
+class Witness:
+    """The service's record of one history, asked about grants and operations by their rows."""
+
+    def __init__(self, case: Case, links: Links, service: Service) -> None:
+        self._case = case
+        self._service = service
+        self._links = links
+        self.record = service.record
+        history = case.history
+        moved = any(fault.name.startswith(CLOCKS) for fault in history.faults)
+        tenures = service.tenures
+        if moved:
+            tenures = tuple(replace(tenure, until_ns=None) for tenure in tenures)
+        self._of: dict[tuple[str, int], list[Tenure]] = defaultdict(list)
+        for tenure in tenures:
+            self._of[tenure.key, tenure.hold].append(tenure)
+        self._bounds = self._bracketed(tenures)
+        self._grant_of = {int(row): i for i, row in enumerate(case.promises.row)}
+        extends = links.under(rows_of(history, F.EXTEND, Type.OK))
+        self._extended = {
+            int(row): int(history.complete_ns[extend])  # the last one of each
+            for row, extend in zip(links.acquire[extends], extends, strict=True)
+        }
+
+    # --- about the whole history ---
+
+    @cached_property
+    def missing(self) -> str | None:
+        """Why the record is no witness, if it is none."""
+        if self._service.partial is not None:
+            return self._service.partial
+        unseen = [row for row in self._told() if not self._tenures(row)]
+        if not unseen:
+            return None
+        (at,) = clock(self._case.history, [int(self._case.history.complete_ns[unseen[0]])])
+        return (
+            f"it shows nothing of {many(len(unseen), 'grant')} that clients were told of, the "
+            f"first at {at} s"
+        )
+
+    def contradictions(self) -> list[str]:
+        """Promises that outlive the term which the service had noted for the hold."""
+        said = []
+        for row in self._told():
+            noted = self._term_outlived(row) if row in self._grant_of else None
+            if noted is not None:
+                said.append(self._outlived(self._grant_of[row], noted))
+        return said
+
+    def summary(self) -> dict[str, object]:
+        """For ``measurements``: what the record is and what it says of unknown outcomes."""
+        history = self._case.history
+        unknown = rows_of(history, F.ACQUIRE, Type.INFO)
+        acquires = [bool(self._tenures(int(row))) for row in unknown]
+        acquired = [int(row) for row in self._links.acquire[rows_of(history, F.RELEASE, Type.INFO)]]
+        releases = [self._gone(row) for row in acquired if row >= 0 and self._tenures(row)]
+        contradictions = self.contradictions()
+        return {
+            "record": self._service.record,
+            "tenures": len(self._service.tenures),
+            "missing": self.missing,
+            "unknown_acquires": {
+                "took_effect": sum(acquires),
+                "left_no_trace": acquires.count(False),
+            },
+            "unknown_releases": {"gone": sum(releases), "still_there": releases.count(False)},
+            "contradictions": contradictions[:CONTRADICTIONS_MAX],
+            "contradicted": len(contradictions),
+        }
+
+    # --- about one violation ---
+
+    def asked(self, verdict: Verdict, ask: Callable[[Witness, Verdict], Word]) -> Word:
+        """The answer to a question, if the record is a witness of what the verdict is about."""
+        history = self._case.history
+        rows = [row for item in verdict.evidence if isinstance(row := item.get("row"), int)]
+        judged = keys_of(history, OWNED - REENTRANT)
+        if not all(judged[history.key[row]] and history.hold[row] != NULL for row in rows):
+            return self.undecided("it is asked about locks with one holder at a time only")
+        if self.missing is not None:
+            return self.undecided(f"not a witness, for {self.missing}")
+        return ask(self, verdict)
+
+    def double_grant(self, grants: Sequence[int]) -> Word:
+        """Of the promises of two holds, given by the rows of their acquires."""
+        if len(grants) != 2:
+            return self.undecided("it was asked of two holds at a time only")
+        if self._service.quorum > 1:
+            return self._majorities(*grants)
+        first, second = self._in_order(*grants)
+        (mine,), (other,) = self._tenures(first), self._tenures(second)
+        at = self._granted(second)
+        a, b = self._name(first), self._name(second)
+        noted = self._outlives(first, at)
+        if noted is not None:
+            return Word("contradicted", noted)
+        if mine.log != other.log:
+            return self._over_two_logs(first, second)
+        (told,) = clock(self._case.history, [at])
+        if other.begun is None or self._not_before(other.log, other.begun) > at:
+            text = f"{b} was told at {told} s, and by then it had not been its turn"
+            return Word("confirmed", self._sentence(text))
+        end = int(self._case.promises.end[self._grant_of[first]])
+        until = "for good"
+        if end < FOREVER:
+            told, at_end = clock(self._case.history, [at, end])
+            until = f"until {at_end} s"
+        text = (
+            f"the entry of {a} was gone ({_HOW[mine.how]}) at #{mine.ended}, and it was the turn "
+            f"of {b} at #{other.begun}, by {told} s; {a} was promised it {until}"
+        )
+        for_good = self._case.promises.lease[self._grant_of[first]] >= FOREVER
+        if for_good if mine.until_ns is None else mine.until_ns[0] > at:
+            return Word("confirmed", self._sentence(text))
+        return self.undecided(f"{text}, which is longer than it can show")
+
+    def late_grant(self, row: int) -> Word:
+        """Of a grant that was told after its promise."""
+        until_ns = self._noted_until(row)
+        if until_ns is None:
+            return self.undecided("it notes no term")
+        done = int(self._case.history.complete_ns[row])
+        over, told = clock(self._case.history, [until_ns[1], done])
+        if until_ns[1] < done:
+            text = (
+                f"the term of {self._name(row)} was over at {over} s, and it was told at {told} s"
+            )
+            return Word("confirmed", self._sentence(text))
+        return self.undecided(
+            f"the term of {self._name(row)} ran until {over} s; when it began, its client could "
+            "not know"
+        )
+
+    def stale_holder(self, operation: int, later: int, applied_ns: int) -> Word:
+        """Of an operation that was applied after its hold's promise and beside a later grant. Its
+        acquire may be one whose outcome is unknown."""
+        held = int(self._links.acquire[operation])
+        if self._service.quorum > 1:
+            return self.undecided("the order within one node says little of a majority")
+        a = self._name(held)
+        (other,) = self._tenures(later)
+        mine = self._tenures(held)
+        (at,) = clock(self._case.history, [applied_ns])
+        if not mine:
+            text = f"no entry of {a} was ever there, when its operation was applied at {at} s"
+            return Word("confirmed", self._sentence(text))
+        last = mine[-1]
+        if last.log != other.log:
+            return self.undecided("they stand in logs that cannot be compared")
+        if last.ended is None:
+            return self.undecided(f"the entry of {a} was never gone")
+        if self._by(last.log, last.ended) <= applied_ns:
+            text = f"the entry of {a} was gone at #{last.ended}, before {at} s"
+            return Word("confirmed", self._sentence(text))
+        return self.undecided(f"whether the entry of {a} was gone by {at} s is not known")
+
+    def wrong_release(self, release: int, ended: int) -> Word:
+        """Of a release that is said to have ended another's hold."""
+        if self._service.quorum > 1:
+            return self.undecided("the order within one node says little of a majority")
+        history = self._case.history
+        (theirs,) = self._tenures(ended)
+        a = self._name(ended)
+        begin, end = int(history.invoke_ns[release]), int(history.complete_ns[release])
+        if theirs.ended is None:
+            if theirs.how == "lost":
+                return self.undecided("the entry was lost with all that the server had kept")
+            text = f"the entry of {a} was never taken away"
+            return Word("contradicted", self._sentence(text))
+        first = self._not_before(theirs.log, theirs.ended)
+        last = self._by(theirs.log, theirs.ended)
+        asked, done = clock(history, [begin, end])
+        if first > end or last < begin:
+            text = (
+                f"the entry of {a} was taken away at #{theirs.ended}, which was not between "
+                f"{asked} and {done} s"
+            )
+            return Word("contradicted", self._sentence(text))
+        own = int(effective_releases(history, self._links)[ended])
+        asked_itself = own >= 0 and history.invoke_ns[own] <= last
+        for_good = self._case.promises.lease[self._grant_of[ended]] >= FOREVER
+        over = not for_good if theirs.until_ns is None else theirs.until_ns[0] <= last
+        if theirs.how == "deleted" and not asked_itself and not over:
+            text = (
+                f"the entry of {a} was deleted at #{theirs.ended}, before the end of its term and "
+                f"before {a} had asked for it"
+            )
+            return Word("confirmed", self._sentence(text))
+        return self.undecided(f"who took the entry of {a} away is not in it")
+
+    def false_release(self, release: int) -> Word:
+        """Of a release that was answered ok though its hold is said to have been over."""
+        if self._service.quorum > 1:
+            return self.undecided("the order within one node says little of a majority")
+        history = self._case.history
+        row = int(self._links.acquire[release])
+        tenures = self._tenures(row)
+        begin = int(history.invoke_ns[release])
+        (asked,) = clock(history, [begin])
+        a = self._name(row)
+        if len(tenures) != 1 or tenures[0].ended is None:
+            return self.undecided(f"what became of the entry of {a} is not in it")
+        (mine,) = tenures
+        assert mine.ended is not None
+        if self._by(mine.log, mine.ended) <= begin:
+            text = f"the entry of {a} was gone at #{mine.ended}, before {asked} s"
+            return Word("confirmed", self._sentence(text))
+        if self._not_before(mine.log, mine.ended) > begin and mine.how == "deleted":
+            text = (
+                f"the entry of {a} still stood at {asked} s and was deleted later, at #{mine.ended}"
+            )
+            return Word("contradicted", self._sentence(text))
+        return self.undecided(f"whether the entry of {a} was gone by {asked} s is not known")
+
+    def fence_order(self, first: int, second: int) -> Word:
+        """Of two grants of which the second is said to be the later one."""
+        if self._service.quorum > 1:
+            return self.undecided("the order within one node says little of a majority")
+        (mine,), (other,) = self._tenures(first), self._tenures(second)
+        a, b = self._name(first), self._name(second)
+        if mine.log != other.log or mine.begun is None or other.begun is None:
+            return self.undecided("they stand in logs that cannot be compared")
+        text = self._sentence(f"{a} had its turn at #{mine.begun}, {b} at #{other.begun}")
+        history = self._case.history
+        if mine.begun < other.begun or history.fence[first] == history.fence[second]:
+            return Word("confirmed", text)
+        if history.complete_ns[first] < history.invoke_ns[second]:
+            return Word("contradicted", text)
+        return Word("not decided", text)
+
+    # --- how it is known ---
+
+    def _majorities(self, first: int, second: int) -> Word:
+        """Of a lock that stands on a majority of independent nodes: both did, when the second was
+        told."""
+        told_ns = max(self._granted(first), self._granted(second))
+        for row in (first, second):
+            noted = self._outlives(row, told_ns)
+            if noted is not None:
+                return Word("contradicted", noted)
+        standing = {row: self._standing(row, told_ns) for row in (first, second)}
+        if any(len(logs) < self._service.quorum for logs in standing.values()):
+            return self.undecided("that both stood on a majority at once is not certain")
+        (at,) = clock(self._case.history, [told_ns])
+        text = f"at {at} s " + " and ".join(
+            f"{self._name(row)} stood on {', '.join(logs)}" for row, logs in standing.items()
+        )
+        return Word("confirmed", self._sentence(text))
+
+    def _standing(self, row: int, at_ns: int) -> list[str]:
+        """The logs in which an acquire's entry stood at a time; one that was lost with its node
+        counts for as long as its term, because nobody ever took it back."""
+        found = []
+        for tenure in self._tenures(row):
+            for_good = self._case.promises.lease[self._grant_of[row]] >= FOREVER
+            if not for_good if tenure.until_ns is None else tenure.until_ns[0] <= at_ns:
+                continue
+            if tenure.ended is None:
+                found.append(f"{tenure.log} (wiped)" if tenure.how == "lost" else tenure.log)
+            elif self._not_before(tenure.log, tenure.ended) >= at_ns:
+                found.append(tenure.log)
+        return found
+
+    def _over_two_logs(self, first: int, second: int) -> Word:
+        """Where the server lost its data between two holds."""
+        (mine,), (other,) = self._tenures(first), self._tenures(second)
+        a, b = self._name(first), self._name(second)
+        if mine.how != "lost" or other.how == "lost":
+            return self.undecided(f"{a} and {b} stand in logs that cannot be compared")
+        if mine.until_ns is not None and mine.until_ns[0] <= self._granted(second):
+            return self.undecided(f"the term of {a} may have been over when {b} was granted")
+        text = (
+            f"the entry of {a} stood in {mine.log} when its data was taken away, and that of {b} "
+            f"was made in {other.log}, at #{other.made}"
+        )
+        return Word("confirmed", self._sentence(text))
+
+    def _outlives(self, row: int, at_ns: int) -> str | None:
+        """What is wrong with the promise of a grant, if the term noted for it was over by a time
+        and the promise was not."""
+        noted = self._term_outlived(row)
+        if noted is None or noted > at_ns:
+            return None
+        return self._outlived(self._grant_of[row], noted)
+
+    def _term_outlived(self, row: int) -> int | None:
+        """The end of the term that the service had noted for a grant at the latest, if its promise
+        is longer and it is certain that the service never noted another one."""
+        i, until_ns = self._grant_of[row], self._noted_until(row)
+        promised = int(self._case.promises.lease[i])
+        if until_ns is None or promised >= FOREVER or promised <= until_ns[1]:
+            return None
+        extends = self._extended.get(row)
+        if extends is None:
+            return until_ns[1]
+        # An extend may be answered though the entry was gone, which is the lock's doing.
+        stood = any(
+            tenure.ended is None
+            if tenure.how is None
+            else tenure.ended is not None and self._not_before(tenure.log, tenure.ended) > extends
+            for tenure in self._tenures(row)
+        )
+        return until_ns[1] if stood and self._service.quorum == 1 else None
+
+    def _outlived(self, i: int, until_ns: int) -> str:
+        promises = self._case.promises
+        promised, noted = clock(self._case.history, [int(promises.lease[i]), until_ns])
+        return self._sentence(
+            f"the term of {self._name(int(promises.row[i]))} ended at {noted} s, but the promise "
+            f"that was recorded for it at {promised} s"
+        )
+
+    def _noted_until(self, row: int) -> tuple[int, int] | None:
+        """Until when the service had noted that a hold lasts: on a majority."""
+        noted = [t.until_ns for t in self._tenures(row) if t.until_ns is not None]
+        if len(noted) < self._service.quorum:
+            return None
+        if self._service.quorum > 1 and self._service.partial is not None:
+            return None  # others may have noted a longer one
+        # So many servers keep it at least that long.
+        at = self._service.quorum - 1
+        return (
+            sorted((earliest for earliest, _ in noted), reverse=True)[at],
+            sorted((latest for _, latest in noted), reverse=True)[at],
+        )
+
+    def _bracketed(self, tenures: Sequence[Tenure]) -> Mapping[str, _Brackets]:
+        """For each log, when its places were reached, by what clients asked for and were told."""
+        history = self._case.history
+        asked: dict[tuple[str, int], int] = {}
+        done: dict[tuple[str, int], int] = {}
+        released: dict[tuple[str, int], int] = {}
+        for row in rows_of(history, F.ACQUIRE, Type.OK, Type.INFO).tolist():
+            name = self._identity(row)
+            asked[name] = int(history.invoke_ns[row])
+            if history.type[row] == Type.OK:
+                done[name] = int(history.complete_ns[row])
+        ended = rows_of(history, F.RELEASE, Type.OK)
+        for row, acquire in zip(ended.tolist(), self._links.acquire[ended].tolist(), strict=True):
+            if acquire >= 0:
+                released[self._identity(acquire)] = int(history.complete_ns[row])
+        events: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+        # On one of several nodes an entry may come and go long after the majority has decided.
+        alone = self._service.quorum == 1
+        for tenure in tenures:
+            name = (tenure.key, tenure.hold)
+            log = events[tenure.log]
+            single = alone and len(self._of[name]) == 1
+            first = asked.get(name, LONG_AGO)
+            told = done.get(name, FOREVER) if single else FOREVER
+            log.append((tenure.made, first, told))
+            if tenure.ended is not None:
+                gone = released.get(name, FOREVER) if single else FOREVER
+                log.append((tenure.ended, first, gone))
+        return {log: _Brackets.of(found) for log, found in events.items()}
+
+    def _not_before(self, log: str, place: int) -> int:
+        return self._bounds[log].earliest(place)
+
+    def _by(self, log: str, place: int) -> int:
+        return self._bounds[log].latest(place)
+
+    def _told(self) -> list[int]:
+        """The grants of which the record must know."""
+        history = self._case.history
+        rows = rows_of(history, F.ACQUIRE, Type.OK)
+        judged = keys_of(history, OWNED - REENTRANT)[history.key[rows]] & (
+            history.hold[rows] != NULL
+        )
+        return [int(row) for row in rows[judged]]
+
+    def _gone(self, row: int) -> bool:
+        return all(tenure.ended is not None or tenure.how for tenure in self._tenures(row))
+
+    def _granted(self, row: int) -> int:
+        return int(self._case.history.complete_ns[row])
+
+    def _identity(self, row: int) -> tuple[str, int]:
+        history = self._case.history
+        return history.keys[int(history.key[row])], int(history.hold[row])
+
+    def _tenures(self, row: int) -> list[Tenure]:
+        return self._of.get(self._identity(row), [])
+
+    def _in_order(self, first: int, second: int) -> tuple[int, int]:
+        """Two grants as they stand in the record; the one whose server lost it comes first."""
+        (one,), (two,) = self._tenures(first), self._tenures(second)
+        swap = one.made > two.made if one.log == two.log else two.how == "lost"
+        return (second, first) if swap else (first, second)
+
+    def _name(self, row: int) -> str:
+        history = self._case.history
+        return f"{self._case.name(row)} (hold {history.hold_name(int(history.hold[row]))})"
+
+    def _sentence(self, text: str) -> str:
+        return f"{self._service.record}: {text}"
+
+    def undecided(self, text: str) -> Word:
+        """It cannot tell, and why."""
+        return Word("not decided", self._sentence(text))
+
+
+@dataclass(frozen=True, slots=True)
+class _Brackets:
+    """The places of a log and the least and most that each time can be."""
+
+    places: Sequence[int]
+    first: Sequence[int]
+    last: Sequence[int]
+
+    @staticmethod
+    def of(events: list[tuple[int, int, int]]) -> _Brackets:
+        events.sort()
+        last = list(accumulate((event[2] for event in reversed(events)), min))
+        return _Brackets(
+            [event[0] for event in events],
+            list(accumulate((event[1] for event in events), max)),
+            last[::-1],
+        )
+
+    def earliest(self, place: int) -> int:
+        """Nothing before it in the log was asked for later than this."""
+        at = bisect_left(self.places, place + 1) - 1
+        return self.first[at] if at >= 0 else LONG_AGO
+
+    def latest(self, place: int) -> int:
+        """Nothing after it in the log was told earlier than this."""
+        at = bisect_left(self.places, place)
+        return self.last[at] if at < len(self.places) else FOREVER
+
+
+def witnessed(witness: Witness, name: str, verdict: Verdict) -> Verdict:
+    """The verdict with what the record says of the violation that it tells, as the last entry of
+    its evidence. Verdicts that the record cannot know of stay as they are."""
+    ask = ASKED.get(name)
+    if verdict.result != "invalid" or ask is None:
+        return verdict
+    try:
+        word = witness.asked(verdict, ask)
+    except (KeyError, ValueError, IndexError):
+        word = witness.undecided("the operations of this violation are not all in it")
+    said = {"what": WHAT, "says": word.says, "text": f"{word.says}: {word.text}"}
+    reason = verdict.reason
+    if word.says != "not decided":
+        reason += f"; {word.says} by {witness.record}"
+    return replace(verdict, reason=reason, evidence=(*verdict.evidence, said))
+
+
+def contradictions(report: Report) -> dict[str, str]:
+    """What the service's record contradicts of a report: verdict, or ``promises`` → a sentence."""
+    found = {}
+    for name, verdict in report.verdicts.items():
+        for item in verdict.evidence:
+            if item.get("what") == WHAT and item["says"] == "contradicted":
+                found[name] = str(item["text"])
+    summary = report.measurements.get("service")
+    if isinstance(summary, Mapping) and summary.get("contradicted"):
+        found["promises"] = str(summary["contradictions"][0])
+    return found
+
+
+def _rows(verdict: Verdict, what: str) -> list[int]:
+    rows = (item["row"] for item in verdict.evidence if item["what"] == what)
+    return [row for row in rows if isinstance(row, int)]
+
+
+def _stale(witness: Witness, verdict: Verdict) -> Word:
+    (row,) = _rows(verdict, "operation")[-1:]
+    applied = next(item["applied_ns"] for item in verdict.evidence if item.get("row") == row)
+    later = _rows(verdict, "grant")[-1]
+    if not isinstance(applied, int):
+        raise KeyError("when it was applied is not known")
+    return witness.stale_holder(row, later, applied)
+
+
+ASKED: Final[Mapping[str, Callable[[Witness, Verdict], Word]]] = {
+    "double-grant": lambda witness, verdict: witness.double_grant(_rows(verdict, "grant")),
+    "late-grant": lambda witness, verdict: witness.late_grant(_rows(verdict, "grant")[0]),
+    "stale-holder": _stale,
+    "wrong-release": lambda witness, verdict: witness.wrong_release(
+        _rows(verdict, "operation")[0], _rows(verdict, "grant")[0]
+    ),
+    "false-release": lambda witness, verdict: witness.false_release(
+        _rows(verdict, "operation")[-1]
+    ),
+    "fence-order": lambda witness, verdict: witness.fence_order(*_rows(verdict, "grant")[:2]),
+}
