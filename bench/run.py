@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import interruption
+from bench.crashes import crashes, crashes_json
 from bench.errors import Ending
 from bench.footprint import Meter, Reading, footprint
 from bench.judge import AT_THE_RESOURCE, judge
@@ -40,7 +41,7 @@ from history.recording import read_recording, write_faults, write_meta
 from history.service import write_service
 from locks.base import VERDICTS
 from locks.tenures import service_of
-from nemesis.base import Arena, Injection
+from nemesis.base import SERVERS, Arena, Injection
 from nemesis.conductor import Grip, Played, play
 from nemesis.registry import NONE, faults
 from results.numbers import Phases as Spans
@@ -116,6 +117,9 @@ def run_case(
     finally:
         if scene.clearing is not None:
             _join(scene.clearing)
+    document["crashes"] = crashes_json(
+        crashes(folder / "logs", servers_struck=_servers_struck(case))
+    )
     timings.total_s = time.monotonic() - began
     document["seconds"] = asdict(timings)
     return Outcome(
@@ -124,6 +128,10 @@ def run_case(
         _observed(document),
         scene.before_ns,
     )
+
+
+def _servers_struck(case: Case) -> bool:
+    return any(SERVERS in faults()[i.fault].holds_of(dict(i.parameters)) for i in case.injections)
 
 
 @dataclass

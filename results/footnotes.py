@@ -46,6 +46,7 @@ def footnotes(
     """Sentences, the ones that change how the table is read first."""
     notes = [
         *_signs(cases),
+        *_crashes(cases),
         *_reasons(cases),
         *_void(cases),
         *_dashes(made),
@@ -67,6 +68,21 @@ def footnotes(
             f"Seed {wording.words(seeds)}: replays the schedule of faults, not the network."
         )
     return notes
+
+
+def _crashes(cases: Sequence[Case]) -> list[str]:
+    """What servers said of their own crashes."""
+    told = []
+    for case in cases:
+        found = mapping(case.get("crashes"))
+        if found.get("count"):
+            first = found["first"][0]
+            more = f", {found['count'] - 1} lines more" if found["count"] > 1 else ""
+            told.append(
+                f"{lock_of(case)} under {fault_of(case)}: {first['server']} said "
+                f'"{first["text"]}" (line {first["line"]} of its log{more})'
+            )
+    return [f"A server crashed: {'; '.join(told)}."] if told else []
 
 
 def version_line(versions: Mapping[str, Any]) -> str:
