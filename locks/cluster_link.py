@@ -55,8 +55,9 @@ class ClusterLink(Link):
         """One attempt, at the node that it belongs to. Raises RedisError; NotSent where it was
         redirected to a node that does not answer."""
         for _ in range(REDIRECTIONS_MAX):
+            owner = self._owner()
             try:
-                return self._owner().call(*command)
+                answer = owner.call(*command)
             except MovedError as error:
                 if error.port not in self._links:
                     raise
@@ -67,6 +68,9 @@ class ClusterLink(Link):
                 if isinstance(error, ClusterDownError) or not isinstance(error, ResponseError):
                     self._owners.pop(self._slot, None)
                 raise
+            else:
+                self.sent_ns = owner.sent_ns
+                return answer
         raise NotSent("redirected in circles")
 
     def close(self) -> None:

@@ -87,7 +87,7 @@ class RedisFair(RedisToken):
         stays = int(self._waits)
         before = self._link.run(TAKE, key, *_queue(key), token, ttl_ms, PATIENCE_MS, stays)
         self._before = int(before)
-        return None if before else Taken()
+        return None if before else Taken(self._link.sent_ns)
 
     def rest(self, backoff: Backoff, limit_s: float) -> None:
         """The nearer its turn, the sooner it asks again."""

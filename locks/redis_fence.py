@@ -35,7 +35,7 @@ class RedisFence(RedisToken):
     def take(self, key: str, token: str, ttl_ms: int) -> Taken | None:
         """Sets the key unless it is there, and counts the grant."""
         fence = self._link.run(TAKE, key, f"{key}:fence", token, ttl_ms)
-        return Taken(fence) if fence else None
+        return Taken(self._link.sent_ns, fence) if fence else None
 
 
 FORGETS = f"{LOCK_DOC}: a counter is data, and is lost with the data"

@@ -46,7 +46,7 @@ class RedisFenceIncrFirst(RedisToken):
     def take(self, key: str, token: str, ttl_ms: int) -> Taken | None:
         """Sets the key unless it is there; the fence is older than the grant. The defect."""
         taken = super().take(key, token, ttl_ms)
-        return taken and Taken(self._drawn)
+        return taken and taken._replace(fence=self._drawn)
 
 
 _DEFECT = (

@@ -70,6 +70,7 @@ class Link:
             driver_info=None,
             maint_notifications_config=MaintNotificationsConfig(enabled=False),
         )
+        self.sent_ns = 0  # when the last command was sent
         self._used_s = 0.0  # when it last answered
 
     def open(self) -> None:
@@ -103,6 +104,7 @@ class Link:
 
     def call(self, *command: str | int) -> Any:
         """One attempt. Raises RedisError; whatever is not an answer also closes the connection."""
+        self.sent_ns = time.monotonic_ns()
         self._connection.send_command(*command)
         answer = self._connection.read_response()
         self._used_s = time.monotonic()

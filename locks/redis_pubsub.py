@@ -74,7 +74,7 @@ class RedisPubsub(RedisToken):
         """Sets the key unless it is there."""
         answer: Any = self._link.run(TAKE, key, token, ttl_ms)
         if answer == b"OK":
-            return Taken()
+            return Taken(self._link.sent_ns)
         self._held_for_s = max(0, int(answer)) / 1000
         return None
 

@@ -2,9 +2,11 @@
 
 A recipe says which commands take the lock (``take``) and which give it back (``free``).
 
-The promise starts when the first command was sent: Redis starts the time to live when it runs it,
-which is later. Nothing is subtracted for drift, because client and server of a bench share one
-clock.
+The promise starts when the command was sent that started the time to live: Redis does that when it
+runs it, which is later (SET in src/t_string.c of 8.0, setGenericCommand; PEXPIRE in src/expire.c,
+expireGenericCommand). Where a script was not known to the server, that is the EVAL; where a node
+answered MOVED, what was sent to the next one; never what is sent afterwards (WAIT). Nothing is
+subtracted for drift, because client and server of a bench share one clock.
 
 What each error means (``OUTCOMES`` and ``SCRIPT_OUTCOMES`` hold the same as data):
 
@@ -56,8 +58,10 @@ SCRIPT_REFUSED = (NotSent, BusyLoadingError)  # said before a script begins
 
 
 class Taken(NamedTuple):
-    """A grant as the recipe's commands made it; it is the handle of the hold."""
+    """A grant as the recipe's commands made it; it is the handle of the hold. ``sent_ns``: when the
+    command was sent that started its time to live."""
 
+    sent_ns: int
     fence: int | None = None
     of: Any = None  # what the recipe itself needs to give it back
 
@@ -127,7 +131,6 @@ class RedisRecipe(ABC):
         ttl_ms = milliseconds(ttl_s)
         try:
             self._link.open()
-            sent_ns = time.monotonic_ns()
             taken = self.take(key, token_of(hold_id), ttl_ms)
         except self.refused as error:
             return Denied(f"no-effect: {named(error)}")
@@ -137,11 +140,11 @@ class RedisRecipe(ABC):
             return Denied("held")
         hold = Hold(hold_id, key, taken)
         if not self.limited:
-            return Granted(hold, taken.fence, sent_ns, None)
-        valid_until_ns = sent_ns + ttl_ms * 1_000_000
+            return Granted(hold, taken.fence, taken.sent_ns, None)
+        valid_until_ns = taken.sent_ns + ttl_ms * 1_000_000
         if time.monotonic_ns() >= valid_until_ns:
             return self._too_late(hold)
-        return Granted(hold, taken.fence, sent_ns, valid_until_ns)
+        return Granted(hold, taken.fence, taken.sent_ns, valid_until_ns)
 
     def _too_late(self, hold: Hold) -> Acquired:
         freed = self.release(hold)

@@ -84,15 +84,16 @@ class RedisReentrant(RedisToken):
     def take(self, key: str, token: str, ttl_ms: int) -> Taken | None:
         """Counts one up, if the key is free or this client's own."""
         taken = self._link.run(TAKE, key, self._owner, ttl_ms)
-        return Taken(of=self._owner) if taken else None
+        return Taken(self._link.sent_ns, of=self._owner) if taken else None
 
     def free(self, hold: Hold) -> bool:
         """Counts one down."""
         return bool(self._link.run(FREE, hold.key, hold.handle.of))
 
-    def lengthen(self, hold: Hold, ttl_ms: int) -> bool:
+    def lengthen(self, hold: Hold, ttl_ms: int) -> int | None:
         """Lets all holds of the key live on."""
-        return bool(self._link.run(LENGTHEN, hold.key, hold.handle.of, ttl_ms))
+        done = self._link.run(LENGTHEN, hold.key, hold.handle.of, ttl_ms)
+        return self._link.sent_ns if done else None
 
 
 SYSTEM = replace(

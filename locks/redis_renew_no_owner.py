@@ -20,9 +20,9 @@ from locks.redis_token import RedisToken
 class PlainExpire(RedisToken):
     """A watchdog's connection."""
 
-    def lengthen(self, hold: Hold, ttl_ms: int) -> bool:
+    def lengthen(self, hold: Hold, ttl_ms: int) -> int | None:
         """Starts the key's time to live again, whoever holds it. This is the defect."""
-        return bool(self._link.call("PEXPIRE", hold.key, ttl_ms))
+        return self._link.sent_ns if self._link.call("PEXPIRE", hold.key, ttl_ms) else None
 
 
 class RedisRenewNoOwner(redis_watchdog.RedisWatchdog):

@@ -81,12 +81,12 @@ class RedisSentinelWait(RedisSentinel):
             raise Unsure(f"after SET: {named(error)}") from error
         raise NotReplicated("no replica acknowledged")
 
-    def lengthen(self, hold: Hold, ttl_ms: int) -> bool:
+    def lengthen(self, hold: Hold, ttl_ms: int) -> int | None:
         """Starts the time to live again, and sees that replicated."""
-        lengthened = super().lengthen(hold, ttl_ms)
-        if lengthened and not self._replicated():
+        sent_ns = super().lengthen(hold, ttl_ms)
+        if sent_ns is not None and not self._replicated():
             raise Unsure("no replica acknowledged")
-        return lengthened
+        return sent_ns
 
     def _try(self, key: str, hold_id: int, ttl_s: float) -> Acquired:
         try:

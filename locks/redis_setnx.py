@@ -24,7 +24,7 @@ class RedisSetnx(RedisRecipe):
 
     def take(self, key: str, token: str, ttl_ms: int) -> Taken | None:
         """Sets the key unless it is there; nothing will remove it but its holder."""
-        return Taken() if self._link.call("SETNX", key, token) else None
+        return Taken(self._link.sent_ns) if self._link.call("SETNX", key, token) else None
 
     def free(self, hold: Hold) -> bool:
         """Deletes the key. Nobody else can hold it, unless the server forgot it."""

@@ -38,7 +38,7 @@ class RedisSetnxExpire(RedisRecipe):
             self._link.call("PEXPIRE", key, ttl_ms)
         except RedisError as error:
             raise NoTimeToLive(f"PEXPIRE: {type(error).__name__}: {error}") from error
-        return Taken()
+        return Taken(self._link.sent_ns)
 
     def free(self, hold: Hold) -> bool:
         """Deletes the key, whoever holds it."""

@@ -13,8 +13,6 @@ What errors mean stands in ``locks.redis_recipe``.
 
 from __future__ import annotations
 
-import time
-
 from redis.exceptions import RedisError
 
 from locks.base import Extended, Granted, Hold, NotHeld, System, Unknown, token_of
@@ -37,26 +35,29 @@ class RedisToken(RedisRecipe):
 
     def take(self, key: str, token: str, ttl_ms: int) -> Taken | None:
         """Sets the key unless it is there."""
-        return Taken() if self._link.call("SET", key, token, "NX", "PX", ttl_ms) else None
+        if not self._link.call("SET", key, token, "NX", "PX", ttl_ms):
+            return None
+        return Taken(self._link.sent_ns)
 
     def free(self, hold: Hold) -> bool:
         """Deletes the key if it still carries this hold's token."""
         return bool(self._link.run(DELETE_OWN, hold.key, token_of(hold.id)))
 
-    def lengthen(self, hold: Hold, ttl_ms: int) -> bool:
-        """Starts the time to live again if the key still carries this hold's token."""
-        return bool(self._link.run(EXTEND_OWN, hold.key, token_of(hold.id), ttl_ms))
+    def lengthen(self, hold: Hold, ttl_ms: int) -> int | None:
+        """Starts the time to live again if the key still carries this hold's token. When the
+        command was sent that did so; None: it does not."""
+        done = self._link.run(EXTEND_OWN, hold.key, token_of(hold.id), ttl_ms)
+        return self._link.sent_ns if done else None
 
     def extend(self, hold: Hold, ttl_s: float) -> Extended:
         """Lets the hold live ``ttl_s`` from now. Any error leaves it unknown whether it does."""
         ttl_ms = milliseconds(ttl_s)
         try:
             self._link.open()
-            sent_ns = time.monotonic_ns()
-            lengthened = self.lengthen(hold, ttl_ms)
+            sent_ns = self.lengthen(hold, ttl_ms)
         except (NotSent, RedisError) as error:
             return Unknown(f"extend: {named(error)}")
-        if not lengthened:
+        if sent_ns is None:
             return NotHeld()
         return Granted(hold, hold.handle.fence, sent_ns, sent_ns + ttl_ms * 1_000_000)
 

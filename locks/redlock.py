@@ -3,10 +3,15 @@
 https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/#the-redlock-algorithm
 
 Acquire asks all nodes at once for ``SET key token NX PX ttl`` and stops listening at a majority, or
-when none can be reached any more. The hold is good for ttl - elapsed - drift, where drift is 1 % of
-the ttl and 2 ms, so the promise is: when the first SET was sent, plus ttl, minus drift. Without a
-majority, or with one that came too late, the token is deleted again wherever it may be. Waiting is
-polling with jittered pauses, as in ``redis-token``.
+when none can be reached any more. Without a majority, or with one that came too late, the token is
+deleted again wherever it may be. Waiting is polling with jittered pauses, as in ``redis-token``.
+
+The promise is the algorithm's, ttl - elapsed - drift, where drift is 1 % of the ttl and 2 ms: when
+the first SET of the round was sent (what comes before, to connect and to load scripts, is no part
+of it), plus ttl, minus drift. The nodes keep it for longer. Each keeps the token for a ttl from
+when it ran SET, so with ``a`` acknowledgements of ``n`` nodes, all of them after the first SET was
+sent, nobody else can have a majority until ``a - (n - quorum)`` of these have ended; with a bare
+majority that is the first one. Extend by the same reckoning, from its first script.
 
 A node that does not answer delays nobody (``locks.redlock_nodes``): its answer is read when it
 comes. Release and clean-up go to it too, on the connection that the SET went, so a SET that runs
@@ -113,7 +118,7 @@ class Redlock:
 
     def release(self, hold: Hold) -> Freed:
         """Deletes the token from all nodes, behind whatever was sent there before."""
-        said = self._vote(DELETE_OWN, hold)
+        said = self._vote(_script(DELETE_OWN, hold), hold)
         if said is None:
             return Unknown("release: no majority answered")
         return Released() if said else NotHeld()
@@ -121,12 +126,12 @@ class Redlock:
     def extend(self, hold: Hold, ttl_s: float) -> Extended:
         """Starts the time to live again on a majority."""
         ttl_ms = int(ttl_s * 1000)
-        sent_ns = time.monotonic_ns()
-        said = self._vote(EXTEND_OWN, hold, ttl_ms)
-        valid_until_ns = _valid_until_ns(sent_ns, ttl_ms)
+        question = _script(EXTEND_OWN, hold, ttl_ms)
+        said = self._vote(question, hold)
+        valid_until_ns = _valid_until_ns(question.sent_ns, ttl_ms)
         if said is None or (said and time.monotonic_ns() >= valid_until_ns):
             return Unknown("extend: no majority answered in time")
-        return Granted(hold, None, sent_ns, valid_until_ns) if said else NotHeld()
+        return Granted(hold, None, question.sent_ns, valid_until_ns) if said else NotHeld()
 
     def close(self) -> None:
         """Drops the connections."""
@@ -138,17 +143,16 @@ class Redlock:
         hold = Hold(hold_id, key, Handle(token, ask.asked))
         self._nodes.drain()
         among = {number for number in self._all if not self._nodes.nodes[number].full}
-        sent_ns = time.monotonic_ns()
 
         def decided(hoped_for: set[int]) -> bool:
             granted = len(_granted(ask))
             return granted >= self._quorum or granted + len(hoped_for) < self._quorum
 
         self._nodes.ask(ask, among, decided, self._limit_s)
-        valid_until_ns = _valid_until_ns(sent_ns, ttl_ms)
+        valid_until_ns = _valid_until_ns(ask.sent_ns, ttl_ms)
         granted = len(_granted(ask))
         if granted >= self._quorum and time.monotonic_ns() < valid_until_ns:
-            return Granted(hold, None, sent_ns, valid_until_ns)
+            return Granted(hold, None, ask.sent_ns, valid_until_ns)
         return self._undo(hold, ask)
 
     def _undo(self, hold: Hold, ask: Question) -> Acquired:
@@ -176,10 +180,9 @@ class Redlock:
             return Denied("held")
         return Denied(f"gave-up: granted by {len(_granted(ask))}, refused by {len(refused)}")
 
-    def _vote(self, script: Script, hold: Hold, *arguments: int) -> bool | None:
+    def _vote(self, question: Question, hold: Hold) -> bool | None:
         """What a majority answers to a script: it was done (True), it could not (False). A node
         that was never asked for the hold has nothing to say but no."""
-        question = _script(script, hold, *arguments)
         asked: set[int] = hold.handle.asked
 
         never_asked = len(self._all - asked)

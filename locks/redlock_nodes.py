@@ -32,10 +32,11 @@ READ_BYTES: Final = 65536
 class Question:
     """One command for all nodes. Answers go on arriving after the asker has stopped listening."""
 
-    __slots__ = ("answers", "asked", "command", "lost")
+    __slots__ = ("answers", "asked", "command", "lost", "sent_ns")
 
     def __init__(self, *command: str | int) -> None:
         self.command: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]  # its stub means tuple[X, ...]
+        self.sent_ns = 0  # when it was written for the first time; 0: to no node
         self.asked: set[int] = set()  # nodes that the command was written to
         self.answers: dict[int, Any] = {}  # an error reply is a hiredis.ReplyError
         self.lost: set[int] = set()  # asked nodes whose connection broke before they answered
@@ -82,6 +83,7 @@ class Node:
         """Writes the command. A connection that does not take it whole is broken: it has not read
         for a very long time, and half a command can only be followed by its other half."""
         assert self._socket is not None
+        question.sent_ns = question.sent_ns or time.monotonic_ns()
         question.asked.add(self.number)
         self._owed.append(question)
         try:

@@ -127,7 +127,9 @@ def test_every_error_means_what_the_table_says(bench: Bench, system: System, row
             lock = holder
         answer: object = lock.release(hold)
     elif error == "granted too late":
-        relay.on(TAKES.get(system.name, "EVALSHA"), Late(0.1))
+        lock.release(bench.granted(lock).hold)  # so that the server knows the script
+        starts = "PEXPIRE" if system.name == "redis-setnx-expire" else TAKES.get(system.name)
+        relay.on(starts or "EVALSHA", Late(0.1))
         answer = bench.take(lock, ttl_s=0.05)
     else:
         command = OTHERS.get(call, TAKES.get(system.name, "EVALSHA"))
