@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import inspect
 import re
+import runpy
 import socket
+import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -105,6 +110,71 @@ def test_a_library_keeps_its_own_time_to_live() -> None:
     """10 s of pottery are the lease of its cases, whichever command plans them."""
     assert make_case("pottery", "client-pause", seed=0).pace.lease_ttl_s == 10
     assert inspect.signature(run).parameters["ttl"].default is None
+
+
+def test_a_round_begins_with_its_own_first_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that an earlier round left behind may set its value at any time."""
+    monkeypatch.syspath_prepend(library.SHARED)
+    from rounds import Rounds
+
+    rounds = Rounds()
+    rounds.asks("left behind", first=False)
+    rounds.clear()
+    before_ns = time.monotonic_ns()
+    rounds.asks("new", first=False)
+    after_ns = time.monotonic_ns()
+    rounds.asks("left behind", first=False)
+    rounds.asks("new", first=False)  # at its other nodes
+    grant = rounds.granted("new", 10.0, None)
+    assert before_ns <= grant.sent_ns <= after_ns
+    assert grant.valid_until_ns == grant.sent_ns + 9_898_000_000
+    rounds.asks("new", first=True)
+    assert rounds.granted("new", 10.0, None).sent_ns >= after_ns
+
+
+EndAfter = Callable[[int, int, int, int], int]
+MS, SECOND = 1_000_000, 1_000_000_000
+
+
+@pytest.fixture
+def end_after(monkeypatch: pytest.MonkeyPatch) -> EndAfter:
+    """Of redis-lock-py's adapter, whose library is not installed here."""
+    monkeypatch.syspath_prepend(library.SHARED)
+    monkeypatch.setitem(sys.modules, "redis_lock", MagicMock())
+    monkeypatch.setitem(sys.modules, "redis_lock.exceptions", MagicMock())
+    module = runpy.run_path(str(ADAPTERS / "redis_lock_py" / "adapter.py"), run_name="adapter")
+    found: EndAfter = module["end_after"]
+    return found
+
+
+def _extended(end_after: EndAfter) -> Iterator[tuple[int, int]]:
+    """Of random extends: how long before the server's end (negative: after it) the promise ends,
+    and how long the request took to reach the server. A server that counts whole milliseconds."""
+    random = Random(0)
+    for _ in range(5_000):
+        ttl_s, took = random.choice((2, 3, 10)), random.choice((1, MS, 300 * MS))
+        tick_ns = random.randrange(MS)  # where its milliseconds begin
+        set_ns = random.randrange(SECOND, 2 * SECOND)
+        sent_ns = set_ns + random.randrange(ttl_s * SECOND - took)
+        ran_ns = sent_ns + random.randrange(took)
+        set_ms, ran_ms = (set_ns - tick_ns) // MS, (ran_ns - tick_ns) // MS
+        left_s = (set_ms + 1000 * ttl_s - ran_ms + 500) // 1000
+        end_ns = (ran_ms + 1000 * (left_s + ttl_s) + 1) * MS + tick_ns
+        promised_ns = set_ns - random.randrange(took) + ttl_s * SECOND
+        answered_ns = ran_ns + random.randrange(took)
+        yield end_ns - end_after(promised_ns, sent_ns, answered_ns, ttl_s), ran_ns - sent_ns
+
+
+def test_redis_lock_py_extends_to_no_later_than_the_server(end_after: EndAfter) -> None:
+    assert min(early_ns for early_ns, _ in _extended(end_after)) > 0
+    assert max(early_ns - took_ns for early_ns, took_ns in _extended(end_after)) <= SECOND + 2 * MS
+
+
+def test_other_reckonings_of_that_extend_are_wrong() -> None:
+    from_then_on = list(_extended(lambda until_ns, sent_ns, _, s: sent_ns + s * SECOND))
+    assert max(early_ns - took_ns for early_ns, took_ns in from_then_on) > 2 * SECOND
+    added = _extended(lambda until_ns, sent_ns, _, s: until_ns + s * SECOND)
+    assert min(early_ns for early_ns, _ in added) < 0
 
 
 class Redis(FakeRedis):

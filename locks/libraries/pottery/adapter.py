@@ -4,8 +4,11 @@ Defaults: ``Redlock(key=…, masters=…)``, so 10 s of time to live, three exte
 for errors of nodes, and redis-py's ten retries. ``safe``: the lease as ``auto_release_time``,
 ``raise_on_redis_errors``, no retries, and a tenth of the lease for each request.
 
-The promise is what the library counts: from the beginning of the round, less its drift. An
-``extend`` that returns is counted from its call, for the library subtracts nothing.
+The promise (``pottery/redlock.py`` of 3.0.1): ``_acquire_masters`` counts ``validity_time`` from
+before the first SET, less its drift, and so does ``rounds``. Every round has a value of its own, so
+a SET that an earlier round left to its threads belongs to no other. ``extend`` looks at no clock:
+when it returns, a majority has run PEXPIRE after its call, so the promise runs from that call, less
+nothing. It counts neither the loading of the script nor a retry, which may come before the PEXPIRE.
 """
 
 from __future__ import annotations
@@ -53,8 +56,8 @@ class Pottery(Client):
         self._rounds.clear()
         if not (lock.acquire(timeout=wait_s) if wait_s > 0 else lock.acquire(blocking=False)):
             return refused(wait_s, "acquire() returned False")
-        until_ns = self._rounds.valid_until_ns(lock.auto_release_time)
-        return Granted(self._rounds.began_ns, until_ns, lock=lock)
+        value = lock._uuid  # noqa: SLF001 - of the round that granted
+        return self._rounds.granted(value, lock.auto_release_time, lock)
 
     def release(self, hold: str, lock: Redlock) -> Freed:
         """``release``: ReleaseUnlockedLock says that no majority held it."""

@@ -4,6 +4,10 @@ Defaults: ``Lock(client, name)``, so no time to live and no renewal. ``safe``: t
 ``expire`` (whole seconds), ``auto_renewal``, no retries, and a limit for every request that is
 longer than it may wait for a signal.
 
+The promise (``redis_lock/__init__.py`` of 4.0.1): ``acquire`` is GET, then SET NX EX, again after
+each BLPOP; ``extend`` and its renewal thread run EXTEND_SCRIPT, which sets the whole time to live.
+So it runs from the last SET, or script, that this thread sent.
+
 A renewal that the server acknowledged is told; that the renewal thread died is not, for the library
 tells nobody. Waits are whole seconds, at least one.
 """

@@ -4,6 +4,10 @@ Defaults: ``Redis(host, port)`` and ``client.lock(name)``, so no time to live, t
 command, sockets' timeouts as redis-py has them. A try is ``blocking=False``, a wait is
 ``blocking_timeout``. ``safe``: the lease as ``timeout``, no retries, the client timeout on sockets.
 
+The promise (``redis/lock.py`` of 8.1.0): ``do_acquire`` is one SET NX PX and ``do_extend`` with
+``replace_ttl`` one script that sets the whole time to live, so both run from the last one that was
+sent. Not sent are ``register_script`` and what ``get_connection`` does before (HELLO, CLIENT).
+
 ``acquire`` returning False is what the library says to its user: not held. Its errors are not
 mapped: whatever it raises is Unknown.
 """

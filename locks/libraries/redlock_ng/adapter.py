@@ -5,6 +5,12 @@ user always says the time to live. ``with`` hands out a lock object even without
 documentation looks at ``valid``, and so does this adapter. The library waits for ever or not at
 all, so a wait asks again until it is over. ``safe``: one attempt (``retry_count=0``).
 
+The promise (``redlock/lock.py`` of 2.0.4): ``Redlock.acquire`` counts ``validity`` from before the
+first SET of an attempt, less its drift, and so does ``rounds``. All attempts have one value; each
+begins at the first node, and SET NX refuses what an earlier one left behind. ``Redlock.extend``
+looks at no clock: True says that a majority has run PEXPIRE after its call, so the promise runs
+from that call, less nothing. It asks one node after the other, so most keys live longer.
+
 ``release`` returns nothing and hides every error: whoever calls it must take it for released.
 """
 
@@ -56,8 +62,7 @@ class RedlockNg(Client):
             context = self._manager.lock(key, int(ttl_s * 1000))
             lock = context.__enter__()
             if lock.valid:
-                until_ns = self._rounds.valid_until_ns(ttl_s)
-                return Granted(self._rounds.began_ns, until_ns, lock=context)
+                return self._rounds.granted(lock.value, ttl_s, context)
             if time.monotonic() >= over:
                 return refused(wait_s, "lock.valid is False")
 

@@ -1,6 +1,11 @@
 """redlock-py's ``Redlock``, as its user drives it, at its defaults alone: three attempts, and the
 retries and timeouts of redis-py for each node in turn; the user always says the time to live.
 
+The promise (``redlock/__init__.py`` of 1.0.8): ``lock`` counts ``validity`` from before the first
+SET of an attempt, less its drift, and so does ``rounds``. All attempts of a ``lock`` have one
+value; each begins at the first node. A key that an earlier attempt left behind is a refusal to a
+later one (SET NX answers nil), so only what was set within the attempt is counted.
+
 The library does not wait, so a wait asks again until it is over. ``unlock`` returns nothing and
 hides every error: whoever calls it must take it for released.
 """
@@ -14,7 +19,6 @@ from lockbench_sidecar import (
     Acquired,
     Client,
     Freed,
-    Granted,
     Released,
     Setup,
     refused,
@@ -42,8 +46,7 @@ class RedlockPy(Client):
         while True:
             lock = self._manager.lock(key, int(ttl_s * 1000))
             if lock:
-                until_ns = self._rounds.valid_until_ns(ttl_s)
-                return Granted(self._rounds.began_ns, until_ns, lock=lock)
+                return self._rounds.granted(lock.key, ttl_s, lock)
             if time.monotonic() >= over:
                 return refused(wait_s, "lock() returned False")
 

@@ -2,7 +2,11 @@
 that takes or lengthens a lock.
 
 The libraries do not tell, and the promise of a grant begins there (``locks/base.py``). redis-py
-lets its user choose the class of a connection; this one notes the time and sends.
+lets its user choose the class of a connection; this one notes the time and sends. Every time, so
+what counts is the last attempt of a retry (``_execute_command`` in redis/client.py of 8.1.0), and
+after NOSCRIPT the second EVALSHA (``Script.__call__`` in redis/commands/core.py). The first attempt
+has been connected and greeted before (``get_connection``). A later one connects in ``send_command``
+itself and is noted before that: too early by the greeting, never too late.
 """
 
 from __future__ import annotations
