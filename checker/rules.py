@@ -251,10 +251,14 @@ def _reply_lost(case: Case, fault: Fault) -> Answer:
 
 # Rivals hold the aimed key for a third of a second: a key that nobody gets for this long is kept.
 KEPT_NS: Final = 600_000_000
+# Below this a wait is noise, and of fewer grants nobody knows what is usual.
+KEPT_NS_MIN: Final = 100_000_000
+USUAL_MIN: Final = 20
 
 
 def _effect_seen(case: Case, row: int, f: F, until: int) -> str | None:
-    """What shows that an unanswered request was applied, or None."""
+    """What shows that an unanswered request was applied, or None. Requests arrive: only their
+    answers are lost."""
     history, held = case.history, case.promises
     asked_ns = int(history.invoke_ns[row])
     links = link(history)
@@ -281,7 +285,8 @@ def _effect_seen(case: Case, row: int, f: F, until: int) -> str | None:
 
 def _kept_by_nobody(case: Case, row: int, acquire: int, since: int, until: int) -> str | None:
     """Others asked for the key of ``row`` for a while that began before ``until``, were not granted
-    it, and nobody else could have held it: so the hold of ``acquire`` was there."""
+    it, and nobody else could have held it: so the hold of ``acquire`` was there. Or the acquire
+    ``row`` found nobody's hold there and nobody else asking."""
     history, held = case.history, case.promises
     granted = (held.key == history.key[row]) & held.outer & (held.row != acquire)
     rest = np.flatnonzero(granted & ~compatible(case, held.row, acquire))
@@ -301,22 +306,52 @@ def _kept_by_nobody(case: Case, row: int, acquire: int, since: int, until: int) 
     starts = [*(int(start) for start in held.start[rest] if start < last), last]
     free = [min(FOREVER, int(t) + lease_ns) for t in history.invoke_ns[unknown]]
     permits = permits_of(history, int(history.key[row]))
+    asking = aimed_acquires(case)
+    asking = asking[(history.key[asking] == history.key[row]) & (asking != row)]
+    asking = asking[~compatible(case, asking, acquire)]
+    usual_ns = _usual_ns(case, int(history.invoke_ns[row]))
+    kept_ns = min(KEPT_NS, max(KEPT_NS_MIN, HELD_BACK * usual_ns))
+    # Nobody else asked for a free key while this was on its way, and the servers were at work.
+    there = [end for end, start in zip(ends, held.start[rest], strict=True) if start <= since]
+    alone = len(between(case, asking, since, since + 2 * usual_ns)) == 0
+    taken_now = sum(end > since for end in [*there, *free])
+    if (
+        row == acquire
+        and alone
+        and taken_now < permits
+        and _others_answered(case, row, since, until)
+    ):
+        return "it alone asked for a key that was free, of servers that went on answering others"
     for place, start in enumerate(starts):
         # When so many of those granted before were gone that one more would have been let in.
         taken = sorted((end for end in [*ends[:place], *free] if end > since), reverse=True)
         begin = max(since, taken[permits - 1] if len(taken) >= permits else since)
         if begin >= until:
             return None
-        if start - begin <= KEPT_NS:
+        waiting = between(case, asking, begin, start)
+        asked, done = history.invoke_ns[waiting], history.complete_ns[waiting]
+        since_ns = np.maximum(asked, begin)
+        kept = np.where(done == NULL, start, np.minimum(done, start)) - since_ns > kept_ns
+        if not np.any(kept):
             continue
-        asking = aimed_acquires(case)
-        asking = asking[(history.key[asking] == history.key[row]) & (asking != row)]
-        asking = asking[~compatible(case, asking, acquire)]
-        refused = between(case, asking, begin, begin + KEPT_NS)
-        answered = _others_answered(case, row, begin + KEPT_NS // 2, start - KEPT_NS // 2)
-        if len(refused) > 0 and answered:
-            return f"{many(len(refused), 'attempt')} of others found the key taken by nobody else"
+        first = int(since_ns[kept].min())
+        if _others_answered(case, row, first + kept_ns // 2, start - kept_ns // 2):
+            count = int(np.count_nonzero(kept))
+            return f"{many(count, 'attempt')} of others found the key taken by nobody else"
     return None
+
+
+def _usual_ns(case: Case, before_ns: int) -> int:
+    """How long it took until then to be granted a key that nobody held (95th percentile); of few
+    grants nobody knows. A key that is kept from others for far longer than this is taken."""
+    history = case.history
+    free = rows_of(history, F.ACQUIRE, Type.OK)
+    free = free[history.complete_ns[free] < before_ns]
+    free = free[~_taken(case, free, FOREVER)]
+    if len(free) < USUAL_MIN:
+        return KEPT_NS
+    took = history.complete_ns[free] - history.invoke_ns[free]
+    return int(np.quantile(took, 0.95))
 
 
 def _gone(case: Case, i: int) -> int:

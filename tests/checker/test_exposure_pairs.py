@@ -644,7 +644,9 @@ def _(could: bool) -> Scene:
 def _(could: bool) -> Scene:
     scene = of_kind("read-write").acquire(VICTIM, 3.1, None, "info", mode=Mode.READ)
     mode = Mode.WRITE if could else Mode.READ
-    scene.acquire(OTHER, 3.2, 4.2, "fail", error="held", hold="x", mode=mode)
+    scene.acquire(OTHER, 3.2, 4.2, "fail", hold="x", mode=mode)
+    scene.acquire(THIRD, 3.8, 3.9, key="b", hold="b")
+    scene.acquire(FOURTH, 3.05, 3.15, "fail", hold="y", mode=Mode.WRITE)
     return unanswered(scene.acquire(OTHER, 4.3, 6.3, mode=mode), "acquire")
 
 
@@ -958,6 +960,30 @@ def _(could: bool) -> Scene:
     if could:
         return rolled(scene, (3, 4), (4, 5), (5, 6))
     return struck(scene, "all-restarted", all_restarted=True)
+
+
+@pair("reply-lost", "kept for far longer than a grant takes, or for somewhat")
+def _(could: bool) -> Scene:
+    """A client that cleans up frees the key soon."""
+    scene = Scene().kind("mutex", "b", role="contended").kind("mutex", role="aimed")
+    for n in range(25):
+        scene.acquire(THIRD, n / 10, n / 10 + 0.01, until=n / 10 + 3, key="b", hold=f"b{n}")
+        scene.release(THIRD, n / 10 + 0.02, n / 10 + 0.03, key="b", hold=f"b{n}")
+    scene.acquire(VICTIM, 3.1, None, "info").acquire(THIRD, 3.3, 3.31, key="b", hold="z")
+    return unanswered(scene.acquire(OTHER, 3.11, 3.4 if could else 3.19), "acquire")
+
+
+@pair("reply-lost", "asked alone for a free key of servers at work, or beside a rival")
+def _(could: bool) -> Scene:
+    """Of a client that cleans up at once nothing else is seen."""
+    scene = Scene().kind("mutex", "b", role="contended").kind("mutex", role="aimed")
+    for n in range(25):
+        scene.acquire(THIRD, n / 10, n / 10 + 0.01, until=n / 10 + 3, key="b", hold=f"b{n}")
+        scene.release(THIRD, n / 10 + 0.02, n / 10 + 0.03, key="b", hold=f"b{n}")
+    scene.acquire(VICTIM, 3.1, 5.5, until=8.5).acquire(THIRD, 4, 4.01, key="b", hold="z")
+    asked = 3.3 if could else 3.105
+    scene.acquire(OTHER, asked, asked + 0.01, until=6.4).release(OTHER, 3.6, 3.61)
+    return unanswered(scene, "acquire")
 
 
 @pytest.mark.parametrize("exposed", [True, False])
