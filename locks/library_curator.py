@@ -8,11 +8,19 @@
 ``curator-semaphore``          ``InterProcessSemaphoreV2`` with three leases
 ``curator-read-write``         ``InterProcessReadWriteLock``
 
-The promise is the session. Curator does not tell when a request of its own was sent, so the sidecar
-sends one on the same session, six times in the length of a session; the promise is early by up to a
-sixth. Curator tells no fence; the czxid of its node would be one.
+The promise is the session: the send time of its last message that counts
+(``locks/libraries/shared/zookeeper_touches.py``), be it the opening, a request of Curator's or a
+heartbeat of ZooKeeper's client, plus the timeout that the server agreed to. The create and the list
+of children that an acquire ends with are such messages (``LockInternals.java``,
+``internalLockLoop`` and ``getSortedChildren``; ``InterProcessSemaphoreV2.java``,
+``internalAcquire1Lease``; Curator 5.9.0). The times are seen by an extension of ZooKeeper's own
+connection (``ClientCnxnSocketNIO.java``, ``doIO``; ZooKeeper 3.9.3), which sends nothing. A hold is
+lengthened by the session alone that it was granted in. The client gives a silent server up after
+two thirds of the session (``ClientCnxn.java``, ``onConnected``), so no answer is older. Curator
+tells no fence; the czxid of its node would be one.
 
-Does not guarantee: what ``zookeeper`` does not. ``release`` of a node that is gone returns.
+Does not guarantee: what ``zookeeper`` does not. ``release`` of a node that is gone returns. Whoever
+is frozen between the answer and the return has the grant when its session may be over.
 """
 
 from __future__ import annotations
@@ -44,13 +52,17 @@ _EXPECTATIONS = {
             **zookeeper.EXPECTATIONS.get(fault, {}),
             "double-grant": Expectation("may-break", _OLD_NODE, "defect"),
             "lost-update": Expectation("may-break", _OLD_NODE, "defect"),
-            "late-grant": Expectation("may-break", _NOT_LOOKED_AT, "documented-limit"),
             "false-release": Expectation("may-break", _GUARANTEED, "documented-limit"),
         }
         for fault in dict.fromkeys((*zookeeper.EXPECTATIONS, *MAY_BE_LATE))
     },
     **UNMOVED,
 }
+for _fault in ("client-pause", "client-gc"):
+    _EXPECTATIONS[_fault] = {
+        **_EXPECTATIONS[_fault],
+        "late-grant": Expectation("may-break", _NOT_LOOKED_AT, "documented-limit"),
+    }
 # Told that the connection was lost, its holder acts on all the same: nobody stops it.
 _TOLD = Expectation("may-break", DOC, "documented-limit")
 
