@@ -18,9 +18,23 @@ client, which is what Redisson takes for an owner.
                           (``checkLockSyncedSlaves``)
 ``redisson-rlock-sentinel-unsynced``  without that
 
-The promise is the lease, from when the last script that named this owner was written to a
-connection; the watchdog's renewals count once they are answered. Redisson tells its user neither,
-nor that a lock was lost: a watchdog that finds the key gone stops without a word.
+The promise is the lease, from when the last answered script that set it was written to a
+connection (Redisson 4.7.0):
+
+- one lock: the script that takes it (``RedissonLock.java``, ``tryLockInnerAsync``, and the same of
+  ``RedissonFairLock``, ``RedissonFencedLock``, ``RedissonSpinLock``). It sets the lease at the
+  server when it answers nil, and is not sent again once it was written
+  (``evalWriteSyncedNoRetryAsync``). ``WAIT`` for replicas comes after it and lengthens nothing;
+- the watchdog: each renewal that answers with the key (``renewal/LockTask.java``);
+- several locks: ``RedissonMultiLock.java``, ``tryLock``, takes them one by one, for twice the wait
+  where there is one, and ends with ``expireAsync`` on each that it has
+  (``RedissonExpirable.java``), one after the other. That sets the lease again, shorter or longer.
+  It answers whether there was a key, whoever's; so it counts where its answer came within the lease
+  before it, and else the earlier one stands. ``tryLock`` looks at none of these answers. The
+  promise is that of the lock that ends first among those that were taken.
+
+Redisson tells its user none of this, nor that a lock was lost: a watchdog that finds the key gone
+stops without a word.
 
 Does not guarantee: what ``redis-token``, ``redlock`` and ``redis-sentinel`` do not.
 """

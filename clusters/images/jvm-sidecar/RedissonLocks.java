@@ -6,10 +6,14 @@ import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelOutboundHandlerAdapter;
 import io.netty.channel.ChannelPromise;
 import java.util.Collection;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
 import java.util.stream.Collectors;
@@ -34,13 +38,17 @@ import org.redisson.misc.RedisURI;
  *
  * <p>Safe: the client timeout on every request, and no retries.
  *
- * <p>The promise is the lease, from when the last script that named this owner was written to a
- * connection; a renewal by the watchdog counts once it is answered. Redisson tells its user neither
- * the one nor the other, and no loss: what is lost here is lost without notice.
+ * <p>The promise of one lock is the lease, from when the last script that was answered and set it was
+ * written to a connection: the one that takes the lock (RedissonLock.tryLockInnerAsync and its kin),
+ * and for several locks at once, RedissonExpirable.expireAsync, with which RedissonMultiLock.tryLock
+ * ends (4.7.0; before it, the lease is twice the wait). That script names no owner, and a key of
+ * somebody else's is lengthened as well; so it counts where its answer came while the lease before it
+ * lasted. What several locks promise is what the first of those that were taken promises. A renewal
+ * by the watchdog counts once it is answered. Redisson tells its user none of these, and no loss:
+ * what is lost here is lost without notice.
  */
 final class RedissonLocks implements Client {
-  private static final Map<String, RedissonClient> SHARED = new HashMap<>();
-  private static final Map<String, Sends> OWNERS = new ConcurrentHashMap<>();
+  private static final Map<String, Server> SHARED = new HashMap<>();
   private static final int DATA_NODES = 2; // of a sentinel topology; the Sentinels follow
   private static final String MASTER = "lockbench";
 
@@ -49,57 +57,61 @@ final class RedissonLocks implements Client {
   private final boolean leased;
   private final Map<String, RLock> holds = new HashMap<>();
 
+  /** A client of one server, or of one deployment, and what its owners sent, by their names. */
+  private record Server(RedissonClient client, Map<String, Sends> owners) {}
+
   private RedissonLocks(
-      Setup setup, List<RedissonClient> clients, Function<String, RLock> make, boolean leased) {
+      Setup setup, List<Server> servers, Function<String, RLock> make, boolean leased) {
     this.make = make;
     this.leased = leased;
-    this.sends = clients.stream().map(client -> new Sends(setup)).toList();
-    for (int i = 0; i < clients.size(); i++) {
-      OWNERS.put(clients.get(i).getId() + ":" + Thread.currentThread().threadId(), sends.get(i));
+    this.sends = servers.stream().map(server -> new Sends(setup)).toList();
+    for (int i = 0; i < servers.size(); i++) {
+      String id = servers.get(i).client.getId();
+      servers.get(i).owners.put(id + ":" + Thread.currentThread().threadId(), sends.get(i));
     }
   }
 
   static Client watched(Setup setup) {
-    RedissonClient client = single(setup, setup.nodes().get(0));
-    return new RedissonLocks(setup, List.of(client), client::getLock, false);
+    Server server = single(setup, setup.nodes().get(0));
+    return new RedissonLocks(setup, List.of(server), server.client::getLock, false);
   }
 
   static Client leased(Setup setup) {
-    RedissonClient client = single(setup, setup.nodes().get(0));
-    return new RedissonLocks(setup, List.of(client), client::getLock, true);
+    Server server = single(setup, setup.nodes().get(0));
+    return new RedissonLocks(setup, List.of(server), server.client::getLock, true);
   }
 
   static Client fair(Setup setup) {
-    RedissonClient client = single(setup, setup.nodes().get(0));
-    return new RedissonLocks(setup, List.of(client), client::getFairLock, true);
+    Server server = single(setup, setup.nodes().get(0));
+    return new RedissonLocks(setup, List.of(server), server.client::getFairLock, true);
   }
 
   static Client fenced(Setup setup) {
-    RedissonClient client = single(setup, setup.nodes().get(0));
-    return new RedissonLocks(setup, List.of(client), client::getFencedLock, true);
+    Server server = single(setup, setup.nodes().get(0));
+    return new RedissonLocks(setup, List.of(server), server.client::getFencedLock, true);
   }
 
   static Client spin(Setup setup) {
-    RedissonClient client = single(setup, setup.nodes().get(0));
-    return new RedissonLocks(setup, List.of(client), client::getSpinLock, true);
+    Server server = single(setup, setup.nodes().get(0));
+    return new RedissonLocks(setup, List.of(server), server.client::getSpinLock, true);
   }
 
   static Client all(Setup setup) {
-    List<RedissonClient> clients = everyNode(setup);
+    List<Server> servers = everyNode(setup);
     return new RedissonLocks(
-        setup, clients, key -> new RedissonMultiLock(onEach(clients, key)), true);
+        setup, servers, key -> new RedissonMultiLock(onEach(servers, key)), true);
   }
 
   @SuppressWarnings("deprecation")
   static Client majority(Setup setup) {
-    List<RedissonClient> clients = everyNode(setup);
+    List<Server> servers = everyNode(setup);
     return new RedissonLocks(
-        setup, clients, key -> new RedissonRedLock(onEach(clients, key)), true);
+        setup, servers, key -> new RedissonRedLock(onEach(servers, key)), true);
   }
 
   static Client sentinel(Setup setup, boolean synced) {
     List<Node> sentinels = setup.nodes().subList(DATA_NODES, setup.nodes().size());
-    RedissonClient client =
+    Server server =
         shared(
             setup,
             "sentinel",
@@ -110,11 +122,11 @@ final class RedissonLocks implements Client {
                     .setMasterName(MASTER)
                     .setNatMapper(ofGroup(setup))
                     .addSentinelAddress(addresses(sentinels)));
-    return new RedissonLocks(setup, List.of(client), client::getLock, false);
+    return new RedissonLocks(setup, List.of(server), server.client::getLock, false);
   }
 
   static Client cluster(Setup setup) {
-    RedissonClient client =
+    Server server =
         shared(
             setup,
             "cluster",
@@ -123,7 +135,7 @@ final class RedissonLocks implements Client {
                     .useClusterServers()
                     .setNatMapper(ofGroup(setup))
                     .addNodeAddress(addresses(setup.nodes())));
-    return new RedissonLocks(setup, List.of(client), client::getLock, false);
+    return new RedissonLocks(setup, List.of(server), server.client::getLock, false);
   }
 
   @Override
@@ -145,8 +157,13 @@ final class RedissonLocks implements Client {
       return Answer.denied((waitMs > 0 ? "gave-up" : "held") + ": tryLock returned false");
     }
     holds.put(hold, lock);
-    long sentNs = sends.stream().mapToLong(each -> each.lastNs(key)).min().orElseThrow();
-    return Answer.granted(sentNs, sentNs + ttlMs * 1_000_000, fence);
+    Lease first =
+        sends.stream()
+            .map(each -> each.lease(key))
+            .filter(Objects::nonNull) // those that were not taken
+            .min(Comparator.comparing(Lease::untilNs))
+            .orElseThrow();
+    return Answer.granted(first.sentNs, first.untilNs, fence);
   }
 
   @Override
@@ -171,20 +188,20 @@ final class RedissonLocks implements Client {
 
   // --- clients -----------------------------------------------------------------------------------
 
-  private static RLock[] onEach(List<RedissonClient> clients, String key) {
-    return clients.stream().map(client -> client.getLock(key)).toArray(RLock[]::new);
+  private static RLock[] onEach(List<Server> servers, String key) {
+    return servers.stream().map(server -> server.client.getLock(key)).toArray(RLock[]::new);
   }
 
-  private static List<RedissonClient> everyNode(Setup setup) {
+  private static List<Server> everyNode(Setup setup) {
     return setup.nodes().stream().map(node -> single(setup, node)).toList();
   }
 
-  private static RedissonClient single(Setup setup, Node node) {
+  private static Server single(Setup setup, Node node) {
     return shared(
         setup, node.toString(), config -> config.useSingleServer().setAddress("redis://" + node));
   }
 
-  private static RedissonClient shared(
+  private static Server shared(
       Setup setup, String name, Function<Config, BaseConfig<?>> servers) {
     synchronized (SHARED) {
       return SHARED.computeIfAbsent(
@@ -192,13 +209,14 @@ final class RedissonLocks implements Client {
           none -> {
             Config config = new Config();
             config.setLockWatchdogTimeout(setup.ttlMs());
-            config.setNettyHook(new Listening());
+            Map<String, Sends> owners = new ConcurrentHashMap<>();
+            config.setNettyHook(new Listening(owners));
             BaseConfig<?> limits = servers.apply(config);
             if (setup.safe()) {
               int timeoutMs = (int) setup.timeoutMs();
               limits.setTimeout(timeoutMs).setConnectTimeout(timeoutMs).setRetryAttempts(0);
             }
-            return Redisson.create(config);
+            return new Server(Redisson.create(config), owners);
           });
     }
   }
@@ -218,10 +236,23 @@ final class RedissonLocks implements Client {
 
   // --- when something was sent -------------------------------------------------------------------
 
-  /** What one owner sent to one server, by key. */
+  /** Until when one server keeps one lock. */
+  private record Lease(long sentNs, long untilNs) {}
+
+  /** A script that sets a lease, and what came of it. */
+  private record Script(
+      boolean takes,
+      long sentNs,
+      long leaseMs,
+      CompletableFuture<?> answer,
+      CompletableFuture<Reply> reply) {}
+
+  private record Reply(long atNs, Object said, Throwable error) {}
+
+  /** What one owner sent to one server, by key, in its order. */
   private static final class Sends {
     private final Setup setup;
-    private final Map<String, Long> last = new ConcurrentHashMap<>();
+    private final Map<String, List<Script>> asked = new ConcurrentHashMap<>();
     private final Map<String, String> held = new ConcurrentHashMap<>();
 
     Sends(Setup setup) {
@@ -230,74 +261,135 @@ final class RedissonLocks implements Client {
 
     void hold(String key, String hold) {
       held.put(key, hold);
+      asked.put(key, new CopyOnWriteArrayList<>());
     }
 
     void forget(String key) {
       held.remove(key);
-      last.remove(key);
+      asked.remove(key);
     }
 
-    long lastNs(String key) {
-      return last.get(key);
+    /** Null where this server's lock was not taken. */
+    Lease lease(String key) {
+      Lease lease = null;
+      for (Script script : asked.get(key)) {
+        // Whoever completes the answer may have woken this thread before it made the reply.
+        Reply reply = script.answer.isDone() ? script.reply.join() : null;
+        if (reply == null || reply.error != null) {
+          continue;
+        }
+        boolean counts =
+            script.takes
+                ? taken(reply.said)
+                : lease != null && Boolean.TRUE.equals(reply.said) && reply.atNs < lease.untilNs;
+        if (counts) {
+          lease = new Lease(script.sentNs, script.sentNs + script.leaseMs * 1_000_000);
+        }
+      }
+      return lease;
     }
 
-    void sent(String key, long nowNs, CommandData<?, ?> command) {
-      if (!held.containsKey(key)) {
+    /** Null, or of a fenced lock -1 and the fence; else how long another one's lease lasts. */
+    private static boolean taken(Object said) {
+      return said == null
+          || said instanceof List<?> several && !several.isEmpty() && several.get(0).equals(-1L);
+    }
+
+    void setsLease(String key, boolean takes, Object leaseMs, CommandData<?, ?> command) {
+      List<Script> scripts = asked.get(key);
+      if (scripts == null) {
         return;
       }
-      last.put(key, nowNs);
-      command
-          .getPromise()
-          .thenAccept(
-              said -> {
-                // The watchdog's script answers with the keys that it found.
-                String hold = held.get(key);
-                if (hold != null && said instanceof Collection<?> found && found.contains(key)) {
-                  setup.tell().extended(hold, nowNs, nowNs + setup.ttlMs() * 1_000_000);
-                }
-              });
+      long nowNs = System.nanoTime();
+      CompletableFuture<?> answer = command.getPromise();
+      CompletableFuture<Reply> reply =
+          answer.handle((said, error) -> new Reply(System.nanoTime(), said, error));
+      scripts.removeIf(Sends::refused);
+      long milliseconds = Long.parseLong(String.valueOf(leaseMs));
+      scripts.add(new Script(takes, nowNs, milliseconds, answer, reply));
+      reply.thenAccept(made -> renewed(key, nowNs, made.said));
+    }
+
+    private static boolean refused(Script script) {
+      return script.takes
+          && script.reply.isDone()
+          && script.reply.join().error == null
+          && !taken(script.reply.join().said);
+    }
+
+    /** The watchdog's script, and no other, answers with the keys that it found. */
+    private void renewed(String key, long sentNs, Object said) {
+      String hold = held.get(key);
+      if (hold != null && said instanceof Collection<?> found && found.contains(key)) {
+        setup.tell().extended(hold, sentNs, sentNs + setup.ttlMs() * 1_000_000);
+      }
+    }
+
+    void givesBack(String key) {
+      asked.computeIfPresent(key, (same, scripts) -> new CopyOnWriteArrayList<>());
     }
   }
 
   private static final class Listening implements NettyHook {
+    private final Map<String, Sends> owners;
+
+    Listening(Map<String, Sends> owners) {
+      this.owners = owners;
+    }
+
     @Override
     public void afterBoostrapInitialization(Bootstrap bootstrap) {}
 
     @Override
     public void afterChannelInitialization(Channel channel) {
-      channel.pipeline().addLast(new Writes());
+      channel.pipeline().addLast(new Writes(owners));
     }
   }
 
   private static final class Writes extends ChannelOutboundHandlerAdapter {
+    private final Map<String, Sends> owners;
+
+    Writes(Map<String, Sends> owners) {
+      this.owners = owners;
+    }
+
     @Override
     public void write(ChannelHandlerContext context, Object message, ChannelPromise promise)
         throws Exception {
       if (message instanceof CommandData<?, ?> one) {
         look(one);
       } else if (message instanceof CommandsData several) {
-        several.getCommands().forEach(Writes::look);
+        several.getCommands().forEach(this::look);
       }
       super.write(context, message, promise);
     }
 
     /**
-     * Scripts are script, number of keys, keys, arguments. That of the watchdog has one owner per
-     * key, after the time to live; all others are about their first key.
+     * Scripts are script, number of keys, keys, arguments. What takes a lock has the lease and the
+     * owner for its first arguments, and so has the watchdog's, with one owner per key; what gives
+     * one back has the owner later. All are about their first key but the watchdog's. What lengthens
+     * several locks has a lease and nothing ("").
      */
-    private static void look(CommandData<?, ?> command) {
+    private void look(CommandData<?, ?> command) {
       if (!command.getCommand().getName().startsWith("EVAL")) {
         return;
       }
       Object[] all = command.getParams();
       int keys = Integer.parseInt(String.valueOf(all[1]));
       int begin = 2 + keys;
+      String first = String.valueOf(all[2]);
+      if (keys == 1 && all.length == begin + 2 && all[begin + 1].equals("")) {
+        owners.values().forEach(each -> each.setsLease(first, false, all[begin], command));
+        return;
+      }
       boolean paired = all.length - begin == keys + 1;
-      for (int i = begin; i < all.length; i++) {
-        Sends owner = all[i] instanceof String name ? OWNERS.get(name) : null;
-        if (owner != null) {
-          Object key = all[2 + (paired ? i - begin - 1 : 0)];
-          owner.sent(String.valueOf(key), System.nanoTime(), command);
+      for (int i = begin + 1; i < all.length; i++) {
+        Sends owner = all[i] instanceof String name ? owners.get(name) : null;
+        if (owner != null && (paired || i == begin + 1)) {
+          String key = paired ? String.valueOf(all[2 + i - begin - 1]) : first;
+          owner.setsLease(key, true, all[begin], command);
+        } else if (owner != null) {
+          owner.givesBack(first);
         }
       }
     }
