@@ -75,11 +75,11 @@ _CURATOR = Program(
     settings={
         "CuratorFrameworkFactory.newClient": f"session timeout: {LEASE}; connection timeout: "
         f"{LIMIT}; retries: ExponentialBackoffRetry(1000, 3)",
+        "ListeningSocket.telling": "a configuration whose connections note when answered messages "
+        "were sent, and send nothing",
         "getConnectionStateListenable": "a listener that ends what is held at SUSPENDED and LOST",
         **_JVM,
     },
-    beside="an exists of / on the same session six times in the length of a session: Curator does "
-    "not tell when a request of its own was sent",
 )
 _DEAF = {k: v for k, v in _CURATOR.settings.items() if k != "getConnectionStateListenable"}
 _ETCD = Program(
@@ -90,7 +90,8 @@ _ETCD = Program(
     stands_on=("google.golang.org/grpc",),
     settings={
         "clientv3.Config.DialTimeout": LIMIT,
-        "clientv3.Config.DialOptions": "an interceptor that notes when keep-alives are sent",
+        "clientv3.Config.DialOptions": "interceptors that note when keep-alives and grants of "
+        "leases are sent",
         "concurrency.WithLease": f"{LEASE}, in whole seconds",
         "context.WithTimeout": f"Lock: the wait; TryLock and Unlock: {LIMIT}",
         **_GO,
@@ -119,7 +120,7 @@ _BSM = replace(
     settings={
         "redislock.LinearBackoff": "100 ms between tries; one try: no options",
         "context.WithTimeout": "Obtain: the wait",
-        "AddHook": "a hook of go-redis that notes when a command is given to it",
+        "AddHook": "a hook of go-redis that notes when a script is written to a connection",
         **_GO,
     },
 )

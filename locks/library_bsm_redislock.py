@@ -7,6 +7,12 @@ no retries of commands.
 A token that is there already counts as obtained (its script compares it), so go-redis sending a
 command again after a lost reply does no harm.
 
+The promise is the lease, from when the script that was answered was written to a connection: that
+of ``Obtain`` sets it with the key, also for its own token, and that of ``Refresh`` for its own
+value alone (``redislock.go``, ``luaObtain``, ``luaRefresh``, v0.9.4). go-redis sends a command up
+to four times (``redis.go``, ``processWithRetry``, v9.23.0); each time sets the lease anew, and the
+last one is what was answered.
+
 Does not guarantee: what ``redis-token`` does not. It offers no fence.
 """
 

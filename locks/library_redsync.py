@@ -7,7 +7,11 @@ to 5 s for a silent server. redsync gives a node a twentieth of the expiry, by a
 does not look at a context's deadline while a command is under way unless ``ContextTimeoutEnabled``
 is set. ``redsync-safe`` sets it, the client timeout, and no retries.
 
-The promise is the library's own ``Until()``, which it counts from before it sent anything.
+The promise is the library's own ``Until()``: from before a try asks its servers, all at once, plus
+the expiry, minus a hundredth of it (``mutex.go``, ``lockContext`` and ``ExtendContext``, v4.18.1).
+Each server that agreed set the key later than that. A ``SET NX`` that go-redis sends again finds
+its own key and counts as refused; a script of ``Extend`` that is sent again sets the expiry anew,
+and the promise is early by what came before.
 
 Does not guarantee: what ``redlock`` does not. It offers no fence.
 """

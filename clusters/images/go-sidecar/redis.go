@@ -1,4 +1,5 @@
 // redsync and bsm/redislock over go-redis, as their documentation shows them.
+// What their promises are counted from is in locks/library_redsync.py and locks/library_bsm_redislock.py.
 //
 // As they come: go-redis' own limits and its three retries of every command. Safe: the client
 // timeout on every request, no retries, and contexts that count for commands too (go-redis ignores
@@ -6,6 +7,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -226,21 +228,42 @@ func (l *redislockLock) granted(ttlS float64) answer {
 	return granted(l.lastNs, l.lastNs+nanoseconds(ttlS)/1e6*1e6, nil)
 }
 
-// sends notes when the last command was given to go-redis, before its retries, and whether the
-// server answered it. A client is used by one goroutine.
+// sends notes when the last script was written to a connection, each time that go-redis sends it, and
+// whether the server answered it. A client is used by one goroutine, which writes its commands itself.
 type sends struct {
 	lastNs   int64
 	answered bool
 }
 
-func (s *sends) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (s *sends) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		made, err := next(ctx, network, address)
+		if connection, ok := made.(*net.TCPConn); ok {
+			return &written{connection, s}, err
+		}
+		return made, err
+	}
+}
+
+// written is a connection, as go-redis' looks at idle ones need it, which notes what is sent by it.
+type written struct {
+	*net.TCPConn
+	sends *sends
+}
+
+func (w *written) Write(data []byte) (int, error) {
+	if bytes.Contains(data, []byte("\r\neval")) {
+		w.sends.lastNs = monotonicNs()
+	}
+	return w.TCPConn.Write(data)
+}
 
 func (s *sends) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, command redis.Cmder) error {
 		if name := command.Name(); name != "evalsha" && name != "eval" {
 			return next(ctx, command)
 		}
-		s.lastNs, s.answered = monotonicNs(), false
+		s.answered = false
 		err := next(ctx, command)
 		var said redis.Error
 		s.answered = err == nil || errors.As(err, &said)
