@@ -46,7 +46,7 @@ from history.recording import read_recording
 from locks.base import System
 from locks.registry import LockNotFoundError, find
 from nemesis.registry import NONE, faults
-from results.cases import Case, broken, counts_as_try
+from results.cases import Case, asked_lock, broken, counts_as_try
 from results.evidence import Edited, Stored, stored
 from results.machine import PACKAGE
 from results.sentence import DID
@@ -559,7 +559,8 @@ def _commands(it: Broken, small: bool) -> Iterator[str]:
     command = ["lockbench", "run"]
     for option, name in OPTIONS.items():
         if it.case.get(name) is not None:
-            command += [option, str(it.case[name])]
+            word = asked_lock(it.case) if name == "lock" else str(it.case[name])
+            command += [option, word]
     yield shlex.join(command)
     if len(it.found.cases) == 1:
         yield shlex.join(["lockbench", "run", "--replay", str(it.found.path), "--times", "5"])

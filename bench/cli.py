@@ -524,6 +524,16 @@ def _show(finished: Finished, cases: int, took_s: float, as_json: bool) -> None:
             highlight=False,
         )
     console = err if as_json else out
+    for case in finished.results["cases"]:
+        if lines := case.get("declare"):
+            console.print(
+                f"\nTo declare what {case['lock']} is expected to do under {case['fault']}, if "
+                "somebody says so, put this into its file and name them as source:\n"
+                + "\n".join(lines),
+                highlight=False,
+                markup=False,
+                soft_wrap=True,
+            )
     console.print(report_after(finished.folder), highlight=False, markup=False, soft_wrap=True)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.errors import Ending
-from checker.follows import causes_of, following
+from checker.follows import causes_of, following, told
 from locks.base import NAMED_VERDICTS, NOT_JUDGED, VERDICTS, Expectation, System
 from nemesis.registry import NONE
 from results.cases import COULD_NOT_RUN
@@ -19,6 +19,10 @@ from results.cases import COULD_NOT_RUN
 AT_THE_RESOURCE = ("stale-holder", "lost-update")
 # What a holder does whose work outlasts its lease: it comes too late.
 TOO_LATE = "client-pause"
+# Faults that stop a client in its work. Who sleeps through its lease acts too late, whatever the
+# lock does: no lease prevents that, fencing does.
+STOP_A_CLIENT = frozenset({TOO_LATE, "client-gc"})
+UNDECLARED = "no expectation declared"
 # The word for a case without a fault whose load did not take place.
 NOT_AS_ASKED = "not as asked"
 WORSE = "worse than expected"
@@ -44,13 +48,15 @@ class Expected:
     ``exact``: one fault as the expectations were written for it. Of anything else (parameters, a
     combination, a random schedule) nothing has to break, but everything may that one of the faults
     may break. ``outlasts``: the work may last longer than its lease, so that without any fault its
-    holder may come as late as one that was paused.
+    holder may come as late as one that was paused. ``own``: the lock comes from a file of its
+    user's, who may not have declared anything.
     """
 
     system: System
     faults: tuple[str, ...]
     exact: bool = True
     outlasts: bool = False
+    own: bool = False
 
     def of(self, verdict: str) -> Expectation:
         """Of a verdict of which nothing is declared itself: it may break where a cause of it may
@@ -67,7 +73,9 @@ class Expected:
     def words(self, required: Collection[str] = VERDICTS) -> dict[str, str]:
         """Verdict → what is expected, in one word, for a case's document."""
         always = (*VERDICTS, "linearizable", "false-release", "leaked-lock")
-        return {v: self.of(v).expected for v in dict.fromkeys((*always, *required))}
+        names = dict.fromkeys((*always, *required))
+        unsaid = self.unpreventable(names)
+        return {v: UNDECLARED if v in unsaid else self.of(v).expected for v in names}
 
     def excused(self, broken: Collection[str]) -> frozenset[str]:
         """Of the broken verdicts those that were expected to: by a declaration of their own, or
@@ -77,6 +85,29 @@ class Expected:
         expected = {v for v in {*broken, *unseen} if self._as_cause(v).expected in MAY}
         found = following(expected, {*broken, *unseen})
         return frozenset(v for v in found.intersection(broken) if self.of(v).expected in MAY)
+
+    def undeclared(self) -> bool:
+        """Whether nothing is declared of a lock of one's own under any fault of the case."""
+        return self.own and self.system.expectations.keys().isdisjoint(self._faults())
+
+    def unpreventable(self, broken: Collection[str]) -> frozenset[str]:
+        """Of the broken verdicts of such a lock, those that no lease can prevent."""
+        if not self.undeclared() or STOP_A_CLIENT.isdisjoint(self._faults()):
+            return frozenset()
+        return following({"stale-holder"}, broken)
+
+    def proposal(self, broken: Collection[str]) -> list[str]:
+        """Lines for the lock's declaration; none where there is one already, or nothing broke. An
+        Expectation without a source is refused: whoever declares it has to fill it in."""
+        if not self.undeclared() or not broken:
+            return []
+        lines = [
+            f'        "{verdict}": Expectation("may-break", source="", kind="documented-limit"),'
+            for verdict in told(sorted(broken))
+        ]
+        faults = self.faults or (NONE,)
+        inside = [line for fault in faults for line in (f'    "{fault}": {{', *lines, "    },")]
+        return ["expectations = {", *inside, "}"]
 
     def _listed(self, verdict: str) -> bool:
         """Whether something is declared of a verdict under every one of the faults."""
@@ -130,12 +161,15 @@ def judge(
     linearizable for it."""
     broken = [v for v, result in observed.items() if result == "invalid"]
     # What the resource applied is a fact of its own, whatever was promised.
-    told = {*(contradicted or ()), "linearizable"}
-    refuted = following(contradicted or (), told.intersection(broken))
+    denied = {*(contradicted or ()), "linearizable"}
+    refuted = following(contradicted or (), denied.intersection(broken))
     excused = expected.excused(broken)
-    worse = [v for v in broken if v not in excused and v not in refuted]
+    undeclared = [v for v in broken if v in expected.unpreventable(broken) - excused]
+    worse = [v for v in broken if v not in {*excused, *refuted, *undeclared}]
     if worse:
-        return Judgement(Ending.SAFETY, WORSE, f"{', '.join(worse)}: expected to hold and broke")
+        also = f" ({UNDECLARED})" if expected.undeclared() else ""
+        why = f"{', '.join(worse)}: expected to hold and broke{also}"
+        return Judgement(Ending.SAFETY, WORSE, why)
     if contradicted:
         said = "; ".join(f"{what}: {sentence}" for what, sentence in contradicted.items())
         return Judgement(Ending.BENCH, CONTRADICTED, said)
@@ -165,6 +199,13 @@ def judge(
     if undecided:
         return Judgement(
             Ending.INCONCLUSIVE, "undecided", f"{', '.join(sorted(undecided))}: undecided"
+        )
+    if undeclared:
+        return Judgement(
+            Ending.INCONCLUSIVE,
+            UNDECLARED,
+            f"{', '.join(undeclared)} broke; no lease can prevent it, and nobody has said what "
+            "this lock is expected to do",
         )
     if broken:
         return Judgement(Ending.OK, "as expected", f"{', '.join(broken)} broke, as expected")

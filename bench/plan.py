@@ -18,7 +18,7 @@ from bench.judge import Expected
 from clusters.base import NETWORKS, Cluster, ClusterPlan, Topology
 from clusters.registry import topologies
 from locks.base import NAMED_VERDICTS, VERDICTS, Extendable, System
-from locks.registry import find, systems, without
+from locks.registry import find, is_own, systems, without
 from nemesis import schedule
 from nemesis.base import LINKS, SERVERS, Injection
 from nemesis.registry import NONE, faults
@@ -174,7 +174,7 @@ def expected_of(case: Case) -> Expected:
         exact = dict(one.parameters) == fault.defaults() and one.duration_s == round(usual_s, 6)
     asked = find_workload(case.workload)
     outlasts = asked.workload.outlasts(asked.options)
-    return Expected(case.system, names or (NONE,), exact, outlasts=outlasts)
+    return Expected(case.system, names or (NONE,), exact, outlasts=outlasts, own=is_own(case.lock))
 
 
 def tries_of(case: Case) -> int:

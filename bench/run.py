@@ -22,6 +22,7 @@ from bench.judge import AT_THE_RESOURCE, judge
 from bench.plan import PUBLISHED, WORKERS, Case, expected_of, find_workload, topology_of
 from bench.progress import Progress
 from bench.usable import (
+    error_texts,
     never_succeeded,
     nothing_worked,
     told_the_idle,
@@ -40,6 +41,7 @@ from history.op import Fault
 from history.recording import read_recording, write_faults, write_meta
 from history.service import write_service
 from locks.base import VERDICTS
+from locks.registry import is_own, origin
 from locks.tenures import service_of
 from nemesis.base import SERVERS, Arena, Injection
 from nemesis.conductor import Grip, Played, play
@@ -387,6 +389,8 @@ def _document(
         "link_us": scene.link_us,
         "folder": folder.name,
     }
+    if is_own(case.lock):
+        document["own"] = origin(case.lock)
     report: Report | None = None
     short: str | None = None
     seen = Exposure(False, ("the load did not run",))
@@ -413,6 +417,8 @@ def _document(
         document["footprint"] = footprint(scene.readings, spans, history)
         document |= report.to_json()
         document |= _availability(report)
+        if texts := error_texts(history):
+            document["errors"] = texts
     observed = {} if report is None else {v: r.result for v, r in report.verdicts.items()}
     judgement = judge(
         expected,
@@ -427,6 +433,8 @@ def _document(
         contradicted={} if report is None else contradictions(report),
     )
     timings.check_s = time.monotonic() - begun
+    if lines := expected.proposal([v for v, result in observed.items() if result == "invalid"]):
+        document["declare"] = lines
     return document | {
         "observed": observed,
         "exposed": seen.exposed,

@@ -35,6 +35,7 @@ from bench.usable import Refused
 from clusters import images
 from clusters.docker import Engine, EngineError
 from clusters.reaper import reap
+from locks.registry import is_own, origin
 from results import machine, tables
 from results.evidence import samples_ns
 from results.live import LiveView
@@ -284,7 +285,8 @@ def check_room(folder: Path) -> None:
 def versions_of(
     cases: Sequence[Case], engine: Engine, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """The object of ``versions.json``; ``clients`` only where a lock lives beside its worker."""
+    """The object of ``versions.json``; ``clients`` only where a lock lives beside its worker,
+    ``own`` only where one comes from a file."""
     refs = sorted({*ours_of(cases), *(ref for case in cases for _, ref in case.images)})
     described = images.describe(refs, engine=engine)
     found = {
@@ -293,7 +295,8 @@ def versions_of(
         "engine": engine.version(),
     }
     beside = clients.recorded([case.system for case in cases], engine, say)
-    return found | ({"clients": beside} if beside else {})
+    own = {case.lock: origin(case.lock) for case in cases if is_own(case.lock)}
+    return found | ({"clients": beside} if beside else {}) | ({"own": own} if own else {})
 
 
 def _as_known_to(versions: Mapping[str, Any], run: RunFolder) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,11 @@ from history.columns import History
 from history.op import F, Mode, Type
 from locks.base import LockUnusableError, System
 from results.cases import COULD_NOT_RUN
+
+TEXT_CHARS_MAX = 300
+CLASSES_MAX = 20
+# What a lock may answer without an error.
+PLAIN = frozenset({"held", "gave-up", "not-held", "no-effect", "not-granted"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,4 +143,29 @@ def turned_away(history: History) -> bool:
 
 def _most_said(history: History, rows: NDArray[np.bool_]) -> str | None:
     said = history.error[rows & (history.error >= 0)]
-    return history.errors[int(np.bincount(said).argmax())] if len(said) else None
+    return shown(history.errors[int(np.bincount(said).argmax())]) if len(said) else None
+
+
+def error_texts(history: History) -> dict[str, str]:
+    """Class of error → the first text of it, of all that services and clients said; without the
+    plain answers of a lock. At most CLASSES_MAX."""
+    rows = np.flatnonzero(history.error >= 0)
+    said, first = np.unique(history.error[rows], return_index=True)
+    found: dict[str, str] = {}
+    for number in said[np.argsort(first)].tolist():
+        text = history.errors[number]
+        if text not in PLAIN and len(found) < CLASSES_MAX:
+            found.setdefault(shown(_class_of(text)), shown(text))
+    return found
+
+
+def _class_of(text: str) -> str:
+    """What stands before the text itself: ``no-effect: ResponseError`` of ``no-effect:
+    ResponseError: ERR value is not an integer``."""
+    return ": ".join(takewhile(lambda part: " " not in part, text.split(": "))) or "other"
+
+
+def shown(text: str) -> str:
+    """As it can be printed anywhere: bounded, what is no printable character escaped."""
+    cut = text if len(text) <= TEXT_CHARS_MAX else text[:TEXT_CHARS_MAX] + "…"
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut)

@@ -8,6 +8,8 @@ A lock with parameters is also found under ``name:parameter=value:…``, and is 
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -16,6 +18,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -148,3 +151,40 @@ def _declared(module: ModuleType) -> list[System]:
     single = getattr(module, "SYSTEM", None)
     several = getattr(module, "SYSTEMS", ())
     return [*([single] if isinstance(single, System) else []), *several]
+
+
+def is_own(spec: str) -> bool:
+    """Whether a lock comes from a file outside this package."""
+    return ".py:" in spec and spec.partition(":")[0] not in {**systems(), **without()}
+
+
+def origin(spec: str) -> dict[str, object]:
+    """What a lock of one's own was, for the record: ``spec`` as it was given, its ``file`` and
+    ``sha256``, and the ``libraries`` that the file imports (distribution → version). What these
+    files import in turn is not looked at."""
+    file = Path(spec.rpartition(":")[0])
+    source = file.read_bytes()
+    installed = packages_distributions()
+    named = {
+        distribution
+        for module in _imports(source)
+        if module != locks.__name__
+        for distribution in installed.get(module, ())
+    }
+    return {
+        "spec": spec,
+        "file": str(file),
+        "sha256": hashlib.sha256(source).hexdigest(),
+        "libraries": {name: version(name) for name in sorted(named)},
+    }
+
+
+def _imports(source: bytes) -> set[str]:
+    """The top-level names of what a file imports, at any place in it."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return names

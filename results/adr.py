@@ -16,6 +16,7 @@ from typing import Any, Final
 from checker.follows import told
 from results.cases import (
     Case,
+    asked_lock,
     attempts,
     broken,
     counts_as_try,
@@ -124,9 +125,9 @@ def options(runs: Sequence[Stored], cases: Sequence[tuple[Evidence, Case]]) -> l
 def command_of(case: Case, images: Sequence[Sequence[str]] = ()) -> str:
     """The command that runs a case again; ``images`` are the (name, reference) it replaced."""
     settings, phases = mapping(case.get("settings")), mapping(case.get("phases_s"))
-    words = ["lockbench", "run", "--lock", lock_of(case), "--fault", fault_of(case)]
+    words = ["lockbench", "run", "--lock", asked_lock(case), "--fault", fault_of(case)]
     if is_published(case):
-        words = ["lockbench", "run", "--lock", lock_of(case), "--workload", "published"]
+        words = ["lockbench", "run", "--lock", asked_lock(case), "--workload", "published"]
     if phases and not is_published(case):
         words += ["--time-limit", f"{sum(phases.values()):g}"]
     for flag, value in (

@@ -56,6 +56,11 @@ def lock_of(case: Case) -> str:
     return f"{lock} ({case['side']})" if "side" in case else lock
 
 
+def asked_lock(case: Case) -> str:
+    """The lock as ``--lock`` takes it: one's own by its file."""
+    return str(mapping(case.get("own")).get("spec") or lock_of(case))
+
+
 def fault_of(case: Case) -> str:
     """The fault as it was asked for, parameters included."""
     return str(case.get("fault", NO_FAULT))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from checker.check import check
 from checker.drawing import figure
@@ -19,11 +19,13 @@ from checker.verdict import RANK, Report
 from history.columns import History
 from history.recording import UnreadableHistory, is_recording, read_recording
 from results import tables
+from results.adr import command_of
 from results.cases import Case, broken, expected_of, mapping, results_of
 from results.noticed import Noticed, noticed, unknown_after_s
 from results.report.timeline import Timeline, timeline
 from results.store import CaseFolder, NotARun, RunFolder
 
+ERRORS_TOLD: Final = 5  # of one case; case.json has them all
 Windows = tuple[tuple[float, float, int], ...]
 
 
@@ -106,6 +108,7 @@ def _seen(n: int, case: Case, folders: Mapping[str, CaseFolder], run: RunFolder)
     history = None if folder is None else _history(folder)
     if "history_sha256" not in case:
         notes.append("No digest of the history was stored; that it is unchanged is not known.")
+    notes += _of_its_own(case)
     if history is None:
         notes.append("There is no history of this case; nothing of it can be drawn.")
         return Seen(n, case, None, (), {}, (), tuple(notes))
@@ -121,6 +124,24 @@ def _seen(n: int, case: Case, folders: Mapping[str, CaseFolder], run: RunFolder)
         noticed=noticed(history, report, unknown_after_s=unknown_after_s(case)),
         notes=(*notes, *differences),
     )
+
+
+def _of_its_own(case: Case) -> list[str]:
+    """What is told of a lock of one's own, and what services said when they failed."""
+    notes = []
+    if own := mapping(case.get("own")):
+        made = ", ".join(f"{k} {v}" for k, v in mapping(own.get("libraries")).items())
+        notes.append(
+            f"The lock is {own.get('spec')}, SHA-256 {own.get('sha256')}; it imports "
+            f"{made or 'no library'}. Again: {command_of(case)}"
+        )
+    if lines := case.get("declare"):
+        notes.append(
+            f"No expectation is declared. To declare it: {' '.join(map(str.strip, lines))}"
+        )
+    texts = mapping(case.get("errors"))
+    notes += [f"First error of its class: {text}" for text in list(texts.values())[:ERRORS_TOLD]]
+    return notes
 
 
 def judged_again(case: Case, report: Report) -> tuple[Case, list[str]]:

@@ -288,3 +288,53 @@ def test_who_outlasts_its_lease_may_have_nothing_left_to_release() -> None:
         for required in (late, (*late, "wrong-release"))
     ]
     assert endings == [Ending.OK, Ending.INCONCLUSIVE]
+
+
+def own(**expectations: Any) -> Expected:
+    """A lock from a file of its user's, under a client pause."""
+    return Expected(replace(system(), expectations=expectations), ("client-pause",), own=True)
+
+
+KEPT = dict.fromkeys((*VERDICTS, "linearizable"), "valid")
+
+
+def test_what_no_lease_prevents_is_not_held_against_a_lock_without_expectations() -> None:
+    late = KEPT | {"stale-holder": "invalid", "lost-update": "invalid"}
+    found = judged(own(), late)
+    assert (found.ending, found.word) == (Ending.INCONCLUSIVE, "no expectation declared")
+    assert "no lease can prevent it" in found.why
+    assert own().words()["stale-holder"] == "no expectation declared"
+    # The same of a lock of ours, under another fault, or of its own as declared: worse.
+    assert judged(replace(own(), own=False), late).word == WORSE
+    assert judged(replace(own(), faults=("wipe",)), late).word == WORSE
+    holds = {"client-pause": {"stale-holder": Expectation("holds", "its fence")}}
+    assert judged(own(**holds), late).word == WORSE
+    may = {"client-pause": {"stale-holder": Expectation("may-break", "its page")}}
+    assert judged(own(**may), late).word == "as expected"
+
+
+@pytest.mark.parametrize("word", ["double-grant", "late-grant", "wrong-release", "linearizable"])
+def test_the_word_of_the_service_counts_without_any_declaration(word: str) -> None:
+    found = judged(own(), KEPT | {"stale-holder": "invalid", word: "invalid"})
+    assert (found.ending, found.word) == (Ending.SAFETY, WORSE)
+    assert found.why == f"{word}: expected to hold and broke (no expectation declared)"
+
+
+def test_a_lost_update_without_a_late_holder_is_no_matter_of_leases() -> None:
+    assert judged(own(), KEPT | {"lost-update": "invalid"}).word == WORSE
+
+
+def test_the_lines_to_declare_can_be_copied_and_ask_for_a_source() -> None:
+    lines = own().proposal(["stale-holder", "lost-update"])
+    text = "\n".join(lines)
+    assert "client-pause" in text
+    assert "lost-update" not in text, "it follows"
+    with pytest.raises(ValueError, match="without a source"):
+        exec(text, {"Expectation": Expectation})
+    said: dict[str, Any] = {"Expectation": Expectation}
+    exec(text.replace('source=""', 'source="its page"'), said)
+    declared = own(**said["expectations"])
+    late = KEPT | {"stale-holder": "invalid", "lost-update": "invalid"}
+    assert judged(declared, late).ending is Ending.OK
+    assert own().proposal([]) == declared.proposal(["stale-holder"]) == []
+    assert replace(own(), own=False).proposal(["stale-holder"]) == []

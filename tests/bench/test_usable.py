@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +16,12 @@ from bench.errors import BadInput, Ending, Unfit
 from bench.judge import Expected, judge
 from bench.plan import find_system, make_case
 from bench.usable import (
+    TEXT_CHARS_MAX,
     Refused,
+    error_texts,
     never_succeeded,
     nothing_worked,
+    shown,
     told_the_idle,
     turned_away,
     why_unusable,
@@ -59,6 +63,32 @@ def test_a_server_without_the_command_is_told_by_its_own_words(tmp_path: Path) -
     )
     said = nothing_worked(history, 10 * S)
     assert said == f"nothing was granted in 3 tries before any fault: {NO_COMMAND}"
+
+
+def test_the_first_text_of_every_class_of_error_is_kept(tmp_path: Path) -> None:
+    integer = "no-effect: ResponseError: ERR value is not an integer or out of range"
+    history = recorded(
+        tmp_path,
+        (F.ACQUIRE, Type.FAIL, "held"),
+        (F.ACQUIRE, Type.INFO, "server:ResponseError"),
+        (F.ACQUIRE, Type.FAIL, integer),
+        (F.ACQUIRE, Type.FAIL, "no-effect: ResponseError: another one"),
+        (F.RELEASE, Type.FAIL, "not-held"),
+        (F.ACQUIRE, Type.INFO, "said: \x1b[31mred\n \udcff" + "x" * 1000),
+    )
+    texts = error_texts(history)
+    assert list(texts) == ["server:ResponseError", "no-effect: ResponseError", "said"]
+    assert texts["no-effect: ResponseError"] == integer
+    assert texts["said"].startswith("said: \\x1b[31mred\\n \\udcffxxx")
+    assert len(texts["said"]) < TEXT_CHARS_MAX + 20
+    json.dumps(texts).encode()
+    "".join(texts.values()).encode("utf-8")
+
+
+def test_what_a_server_says_cannot_write_on_the_terminal(tmp_path: Path) -> None:
+    history = recorded(tmp_path, (F.ACQUIRE, Type.INFO, "E: \x1b]0;title\x07 ü"))
+    assert (nothing_worked(history, 10 * S) or "").endswith(r"E: \x1b]0;title\x07 ü")
+    assert shown("ordinary: text") == "ordinary: text"
 
 
 def test_one_grant_and_one_release_are_enough(tmp_path: Path) -> None:

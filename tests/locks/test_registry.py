@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
@@ -125,3 +127,19 @@ def test_unknown_names_and_files_are_one_sentence(tmp_path: Path) -> None:
     broken.write_text("import nothing_of_this_name")
     with pytest.raises(LockNotFoundError, match="cannot be imported: ModuleNotFoundError"):
         registry.find(f"{broken}:Mine")
+
+
+def test_the_origin_of_a_lock_of_ones_own_is_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "my lock.py"
+    path.write_text(
+        "import time\nimport redis.client\nfrom locks.base import System\n"
+        "def late():\n    from kazoo.client import KazooClient\n"
+    )
+    spec = f"{path}:Mine"
+    assert registry.is_own(spec)
+    assert not registry.is_own("redis-token")
+    assert not registry.is_own("redis-token:backoff=fixed")
+    found = registry.origin(spec)
+    assert (found["spec"], found["file"]) == (spec, str(path))
+    assert found["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert found["libraries"] == {"kazoo": version("kazoo"), "redis": version("redis")}
