@@ -7,7 +7,7 @@ the lock, without any fault.
 
 The time to live is the lease; the library's default of 60 s would make every fault twenty times as
 long, and is what ``--ttl 60`` sets: under ``client-pause`` the same promises break. A thread
-keeps the lease alive.
+keeps the lease alive. What is promised when stands in ``locks/libraries/etcd3_py/adapter.py``.
 
 Does not guarantee: mutual exclusion.
 """

@@ -6,7 +6,8 @@ looks at what ``acquire`` returns and sets the client timeout.
 
 The time to live is the lease in both; the library's default of 30 s would make every fault ten
 times as long, and is what ``--ttl 30`` sets: under ``client-pause`` the same promises break. The
-library does not wait; its user asks again.
+library does not wait; its user asks again. What is promised when stands in
+``locks/libraries/etcd3gw/adapter.py``.
 
 Does not guarantee: what ``etcd`` does not. ``acquire`` does not look at the clock: a slow answer is
 handed out as a grant though its lease may be over.

@@ -2,8 +2,13 @@
 that keeps the lease alive. The time to live is the bench's lease, for a fault would have to outlast
 the default of 60 s. A client speaks to one endpoint alone; each is given one by lot.
 
-``acquire`` returns the lock, or None when it may not wait; it raises when the wait is over. Every
-keepalive that the server acknowledged is told.
+``acquire`` returns the lock, or None when it may not wait; it raises when the wait is over.
+
+The promise (etcd3-py 0.1.6): ``Lock.acquire`` (etcd3/stateful/lock.py) looks and waits first, then
+asks for a lease, writes the key and starts a thread that keeps the lease alive at once
+(etcd3/stateful/lease.py, ``keepalive``). The write renews nothing. So it runs from the grant of the
+lease or from the newest keepalive that was answered, which may be before ``acquire`` returns, for
+as long as that answer says; every keepalive is told.
 """
 
 from __future__ import annotations
@@ -29,29 +34,32 @@ from lockbench_sidecar import (
 
 
 class Telling(etcd3.Client):  # type: ignore[misc]
-    """A client that notes when a lease was asked for, and says when it was kept alive."""
+    """A client that notes what its leases promise, and says when one was kept alive."""
 
     def __init__(self, host: str, port: int, tell: Tell) -> None:
         super().__init__(host, port)
         self._tell = tell
         self.holds: dict[int, str] = {}  # lease → hold
-        self.sent_ns: dict[int, int] = {}  # lease → when it was asked for
+        self.promises: dict[int, tuple[int, int]] = {}  # lease → sent, valid until
 
     def lease_grant(self, TTL: int, ID: int = 0) -> Any:  # noqa: N803 - the library's own names
         """As the library's."""
         sent_ns = time.monotonic_ns()
         lease = super().lease_grant(TTL, ID)
-        self.sent_ns[lease.ID] = sent_ns
+        self.promises[lease.ID] = sent_ns, sent_ns + int(lease.TTL) * 1_000_000_000
         return lease
 
     def lease_keep_alive_once(self, ID: int) -> Any:  # noqa: N803 - the library's own name
         """As the library's."""
         sent_ns = time.monotonic_ns()
         answer = super().lease_keep_alive_once(ID)
-        hold, left_s = self.holds.get(ID), int(getattr(answer, "TTL", 0) or 0)
-        if hold is not None and left_s > 0:
+        left_s = int(getattr(answer, "TTL", 0) or 0)
+        if left_s > 0:
             until_ns = sent_ns + left_s * 1_000_000_000
-            self._tell.extended(hold, sent_ns=sent_ns, valid_until_ns=until_ns)
+            self.promises[ID] = sent_ns, until_ns
+            # Only now: a hold that is not known yet is granted with what was just noted.
+            if (hold := self.holds.get(ID)) is not None:
+                self._tell.extended(hold, sent_ns=sent_ns, valid_until_ns=until_ns)
         return answer
 
 
@@ -71,13 +79,12 @@ class Etcd3Py(Client):
         if gotten is None:
             return refused(wait_s, "acquire() returned None")
         self._etcd.holds[lock.lease.ID] = hold
-        sent_ns = self._etcd.sent_ns[lock.lease.ID]
-        return Granted(sent_ns, sent_ns + math.ceil(ttl_s) * 1_000_000_000, lock=lock)
+        return Granted(*self._etcd.promises[lock.lease.ID], lock=lock)
 
     def release(self, hold: str, lock: Any) -> Freed:
         """``release`` revokes the lease; it returns nothing."""
         self._etcd.holds.pop(lock.lease.ID, None)
-        self._etcd.sent_ns.pop(lock.lease.ID, None)
+        self._etcd.promises.pop(lock.lease.ID, None)
         lock.release()
         return Released()
 
