@@ -95,6 +95,7 @@ MEANS: Final = {
     "wrong-release": "the release of a hold that is over ends the grant of another",
     "false-release": "a hold that is over is confirmed as released, and nothing of another ends",
     "wrong-extend": "a hold that is over is extended while another is promised the key",
+    "queue-order": "who asked later is granted before one whose place was certain",
     "leaked-lock": "nobody can hold a key any more, and nobody is granted it",
     "fence-order": "a later grant has no larger fence",
     "stale-holder": "a holder acts at the resource after its promise and after a later grant",

@@ -45,6 +45,7 @@ SHORT: Final = {
     "linearizable": "LN",
     "false-release": "FR",
     "leaked-lock": "LK",
+    "queue-order": "QO",
 }
 MARKS: Final = {"breaks": "!", "may-break": "~"}
 WORDS: Final = {

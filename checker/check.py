@@ -16,6 +16,7 @@ from checker.leaks import leaked_lock
 from checker.linearizable import linearizable
 from checker.measure import measurements
 from checker.promises import link, promises, rows_of
+from checker.queue_order import queue_order
 from checker.releases import Releases
 from checker.resource import lost_update, stale_holder, uses
 from checker.service import Witness, witnessed
@@ -62,6 +63,7 @@ def check(history: History, *, only: Collection[str] | None = None) -> Report:
     used = once(lambda: uses(case, links))
     answer("stale-holder", lambda: stale_holder(case, used()))
     answer("lost-update", lambda: lost_update(case, used()))
+    answer("queue-order", lambda: queue_order(case, links))
     answer("leaked-lock", lambda: leaked_lock(case, links))
     answer("linearizable", lambda: linearizable(case, links))
     for name, ask in judged(case).items():

@@ -30,6 +30,7 @@ class F(IntEnum):
     JOB = 10  # one whole piece of work, from its start to its confirmed end
     FOUND = 11  # read after the load: the store shows ``version`` as done, at place ``value``
     QUIET = 12  # the load is over: from here on this process asks for the key to see if it is free
+    QUEUED = 13  # the service has acknowledged the place of an acquire in its queue
 
     @property
     def word(self) -> str:

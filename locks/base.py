@@ -138,6 +138,15 @@ class NoObserver:
         """Ignored."""
 
 
+@runtime_checkable
+class QueueObserver(Protocol):
+    """An observer that is told of places in a queue."""
+
+    def queued(self, key: str, hold_id: int, *, acknowledged_ns: int) -> None:
+        """The service has acknowledged the place of an acquire that waits: it has had it since then
+        at the latest. Told again when that place may have been lost and taken anew."""
+
+
 class LockUnusableError(Exception):
     """This lock cannot be used on this machine; the message is one sentence that says why."""
 
@@ -166,7 +175,7 @@ VERDICTS = (
     "lost-update",
 )
 # Those that a lock may be expected to break, though not every load gives reason to reach them.
-NAMED_VERDICTS = (*VERDICTS, "wrong-extend", "false-release", "leaked-lock")
+NAMED_VERDICTS = (*VERDICTS, "wrong-extend", "false-release", "leaked-lock", "queue-order")
 # Where several hold at once, nobody's release can be told to have ended another's grant. And a
 # semaphore guards no resource: its holders would overwrite each other as they should.
 NOT_JUDGED: Mapping[LockKind, tuple[str, ...]] = {
@@ -219,6 +228,9 @@ class System:
     limited: bool = True  # whether every grant has a ``valid_until_ns``
     parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     pace: Mapping[str, float] = field(default_factory=dict)
+    # Who promises that waiters are served in the order of their places; then the lock tells a
+    # ``QueueObserver`` of each.
+    queue: str = ""
     settles_s: float = 0.0  # until it grants again after servers and links are whole, where seconds
     prepare: Callable[[], None] | None = None
     # Which key and hold an entry of the service's own record stands for, by its name and value
@@ -236,9 +248,13 @@ class System:
             return Expectation("n/a", "its grants have no limit")
         if verdict == "fence-order" and self.fence is None:
             return Expectation("n/a", "the lock offers no fence")
+        if verdict == "queue-order" and not self.queue:
+            return Expectation("n/a", "the lock promises no order of waiters, or tells no places")
         listed = self.expectations.get(fault, {}).get(verdict)
         if listed is not None:
             return listed
+        if verdict == "queue-order":
+            return Expectation("holds", self.queue)
         return Expectation("holds", self.source)
 
 

@@ -20,18 +20,32 @@ the place is dropped like that of the dead.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from redis.exceptions import RedisError
 
 from locks import redis_token
-from locks.base import Acquired, Backoff, Denied, token_of
+from locks.base import (
+    Acquired,
+    Address,
+    Backoff,
+    Denied,
+    Expectation,
+    Observer,
+    QueueObserver,
+    token_of,
+)
+from locks.redis_expectations import RESTARTED, everywhere
 from locks.redis_link import NotSent, Script
 from locks.redis_recipe import POLL_MAX_S, POLL_MIN_S, SCRIPT_OUTCOMES, SCRIPT_REFUSED, Taken
 from locks.redis_token import RedisToken
 
 PATIENCE_MS = 500  # ten of the longest pauses between two polls
+# From the send of a poll to the answer to the next: for less than this the place was kept, with
+# some room for a server's clock that is slewed.
+KEPT_NS = PATIENCE_MS * 900_000
 
 # Keys: the lock, the queue, who was last seen when. Arguments: token, ttl, patience, whether to
 # stay. Returns how many are before, the holder among them.
@@ -72,9 +86,17 @@ class RedisFair(RedisToken):
     _waits = False  # the acquire that is under way
     _before = 0  # as the last try was told
 
+    def __init__(
+        self, nodes: Sequence[Address], *, timeout_s: float, ttl_s: float, observer: Observer
+    ) -> None:
+        super().__init__(nodes, timeout_s=timeout_s, ttl_s=ttl_s, observer=observer)
+        self._queued = observer.queued if isinstance(observer, QueueObserver) else None
+
     def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
         """Queues for the key, and leaves the queue when the wait is over."""
         self._waits = wait_s > 0
+        self._hold_id = hold_id
+        self._polled_ns = 0
         answer = super().acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=wait_s)
         if self._waits and isinstance(answer, Denied):
             with suppress(NotSent, RedisError):
@@ -87,6 +109,12 @@ class RedisFair(RedisToken):
         stays = int(self._waits)
         before = self._link.run(TAKE, key, *_queue(key), token, ttl_ms, PATIENCE_MS, stays)
         self._before = int(before)
+        now_ns = time.monotonic_ns()
+        waited = bool(before) or self._polled_ns > 0
+        if self._queued is not None and stays and waited and now_ns - self._polled_ns >= KEPT_NS:
+            # The first poll, or one after which the place may be a new one.
+            self._queued(key, self._hold_id, acknowledged_ns=now_ns)
+        self._polled_ns = self._link.sent_ns
         return None if before else Taken(self._link.sent_ns)
 
     def rest(self, backoff: Backoff, limit_s: float) -> None:
@@ -98,14 +126,33 @@ def _queue(key: str) -> tuple[str, str]:
     return f"{key}:queue", f"{key}:seen"
 
 
+FAIR_DOC = "https://redisson.pro/docs/data-and-services/locks-and-synchronizers/ (fair lock)"
+# A server that forgets, or whose clock is wrong, drops places.
+_FORGOTTEN = (*RESTARTED, "wipe", "clock-jump", "clock-drift", "clock-strobe")
+_QUEUE_LOST = {
+    "queue-order": Expectation(
+        "may-break",
+        f"{FAIR_DOC}: places are kept in Redis for as long as its clock says that their owners "
+        "were seen",
+        "documented-limit",
+    )
+}
+
 SYSTEM = replace(
     redis_token.SYSTEM,
     name="redis-fair",
+    queue=FAIR_DOC,
+    expectations={
+        **redis_token.SYSTEM.expectations,
+        **everywhere(
+            {f: redis_token.SYSTEM.expectations.get(f, {}) for f in _FORGOTTEN}, _QUEUE_LOST
+        ),
+    },
     connect=RedisFair,
     waits_by=(
         f"a queue, and polling, pauses of {POLL_MIN_S * 1e3:g} to {POLL_MAX_S * 1e3:g} ms by place"
     ),
-    source="https://redisson.pro/docs/data-and-services/locks-and-synchronizers/ (fair lock)",
+    source=FAIR_DOC,
     outcomes=SCRIPT_OUTCOMES,
     parameters={},
 )

@@ -49,7 +49,7 @@ FOREVER_NS: Final = 2**63 - 1
 PHASES: Final = ("before", "during", "after")
 BEFORE, DURING, AFTER = range(3)
 KINDS: Final = ("acquire", "handover", "wait", "release", "acquire_beside")
-COUNTED: Final = tuple(f for f in F if f not in (F.DEATH, F.QUIET))
+COUNTED: Final = tuple(f for f in F if f not in (F.DEATH, F.QUIET, F.QUEUED))
 # A refusal for these reasons is what a busy lock is supposed to answer.
 ORDINARY_REFUSALS: Final = frozenset({"held", "gave-up"})
 

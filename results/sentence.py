@@ -59,6 +59,7 @@ DID: Final = {
     "wrong-release": "let one client's release end another's grant",
     "false-release": "confirmed releases of locks no longer held",
     "wrong-extend": "let one client's extension touch another's grant",
+    "queue-order": "let later waiters pass",
     "leaked-lock": "kept keys locked that nobody held",
     "fence-order": "issued fences out of order",
     "lost-update": "lost updates",

@@ -194,6 +194,12 @@ class Client:
             )
             self.recorder.complete(handle, OK, complete_ns=now_ns)
 
+    def queued(self, key: str, hold_id: int, *, acknowledged_ns: int) -> None:
+        handle = self.recorder.invoke(
+            self.process, F.QUEUED, key, hold=hold_id, invoke_ns=acknowledged_ns
+        )
+        self.recorder.complete(handle, OK, complete_ns=acknowledged_ns)
+
     def _only_reads(self, key: str) -> bool:
         """Drawn for each cycle."""
         return key not in ALONE and self._draws.random() < self._job.reads_share
