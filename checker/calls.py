@@ -9,22 +9,23 @@ the lease of an unknown acquire lasts nobody was told: it may be over at any tim
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from checker.kinds import OWNERLESS, RESOURCES
+from checker.kinds import OWNERLESS, RESOURCES, SHARED
 from checker.models import Answer, Operation
-from checker.promises import FOREVER, Links, Rows, lease_ends, owners, rows_of
-from checker.search import Call
+from checker.promises import FOREVER, Links, Rows, limits, losses, owners, rows_of
+from checker.search import Budget, Call
 from checker.words import Case
 from history.columns import Ints
 from history.op import NULL, F, Mode, Type
 
 RESOURCE_OPERATIONS: Final = frozenset({F.READ, F.WRITE, F.CAS, F.ADD})
 LOCK_OPERATIONS: Final = frozenset({F.ACQUIRE, F.RELEASE, F.EXTEND})
-ENDS: Final = frozenset({F.LOST, F.DEATH})
+ALMOST_FOREVER: Final = FOREVER // 2  # no time of an operation, even with an ε taken off a limit
 
 
 def calls_of(case: Case, links: Links, key: int, kind: str) -> tuple[list[Call], list[int]]:
@@ -39,33 +40,42 @@ class Calls:
         self._case = case
         self._links = links
 
-    def key(self, key: int, kind: str, rows: Rows) -> tuple[list[Call], list[int]]:
-        """The calls on one key, given its rows, and the row each of them comes from."""
+    def key(
+        self, key: int, kind: str, rows: Rows, budget: Budget | None = None
+    ) -> tuple[list[Call], list[int]]:
+        """The calls on one key, given its rows, and the row each of them comes from. Raises
+        OverBudget."""
+        budget = budget or Budget(FOREVER)
         if kind in RESOURCES:
-            return _resource_calls(self._case, rows)
-        return self._lock_calls(rows, kind, key)
+            return _resource_calls(self._case, rows, budget)
+        return self._lock_calls(rows, kind, key, budget)
 
     @cached_property
     def _owners(self) -> Ints:
         return owners(self._case.history)
 
     @cached_property
-    def _ends(self) -> Ints:
-        """For every row that is an acquire: from when on its hold may be taken away."""
-        history, promises = self._case.history, self._case.promises
-        acquires = rows_of(history, F.ACQUIRE, Type.OK, Type.INFO)
-        ends = np.full(len(history), FOREVER, np.int64)
-        ends[acquires] = lease_ends(history, self._links, acquires)
-        # A reentrant hold lasts as long as the last acknowledgement of any level of it.
-        ends[promises.row] = np.where(
-            promises.outer, np.minimum(promises.lease, promises.lost), FOREVER
-        )
-        return ends
+    def _limits(self) -> Ints:
+        """For every acquire and acknowledged extend: from when on the lease that it began may be
+        over. ε is taken off."""
+        return limits(self._case.history) - self._case.history.epsilon_ns
 
-    def _lock_calls(self, rows: Rows, kind: str, key: int) -> tuple[list[Call], list[int]]:
+    @cached_property
+    def _losses(self) -> Ints:
+        """For every acquire: from when on its session or client may be gone. ε is taken off."""
+        history = self._case.history
+        acquires = rows_of(history, F.ACQUIRE, Type.OK, Type.INFO)
+        found = np.full(len(history), FOREVER, np.int64)
+        found[acquires] = losses(history, self._links, acquires)
+        return found - history.epsilon_ns
+
+    def _lock_calls(
+        self, rows: Rows, kind: str, key: int, budget: Budget
+    ) -> tuple[list[Call], list[int]]:
         case, links, history = self._case, self._links, self._case.history
         strict = history.object_of(history.keys[key]).strict_try
         names: dict[tuple[str, int], int] = {}
+        asked: dict[int, list[int]] = {}  # identity → when it asked for the lock
 
         def who(row: int) -> int | None:
             if kind == OWNERLESS:
@@ -77,43 +87,57 @@ class Calls:
             name = ("owner", int(self._owners[row])) if by_owner else ("hold", hold)
             return names.setdefault(name, len(names))
 
-        ending = kind != OWNERLESS and bool(np.any(self._ends[rows] < FOREVER))
+        def often(row: int, identity: int | None) -> int:
+            """How often an identity had asked for the lock by the end of an operation."""
+            by = int(history.complete_ns[row]) + 2 * history.epsilon_ns
+            return max(1, bisect_right(asked.get(-1 if identity is None else identity, []), by))
+
+        several = kind in SHARED
+        if several:
+            for row in rows[history.f[rows] == F.ACQUIRE].tolist():
+                asked.setdefault(who(row) or 0, []).append(int(history.invoke_ns[row]))
+        ends = kind != OWNERLESS
         calls, where = [], []
         for row in rows.tolist():
+            budget.spend()
             f = F(int(history.f[row]))
             if f not in LOCK_OPERATIONS:
                 continue
             answer = _answer(case, links, row, f, strict=strict)
             if answer is None:
                 continue
-            acquires = f is F.ACQUIRE
-            fence = _number(int(history.fence[row])) if kind == "fenced" and acquires else None
-            shared = bool(history.mode[row] == Mode.READ) and acquires
-            grant = row if ending and acquires else None
+            acquires, identity = f is F.ACQUIRE, who(row)
+            granted = answer in {"ok", "info"} and f is not F.RELEASE
+            limit = int(self._limits[row]) if ends and granted else FOREVER
+            loss = int(self._losses[row]) if ends and acquires and granted else FOREVER
+            limited, lost = limit < ALMOST_FOREVER, loss < ALMOST_FOREVER
+            grant = (row if answer == "ok" else ~row) if limited or lost else None
             operation = Operation(
                 f.word,
                 answer,
-                who(row),
-                fence=fence,
+                identity,
+                fence=_number(int(history.fence[row])) if kind == "fenced" and acquires else None,
                 grant=grant,
-                shared=shared,
+                limited=limited,
+                shared=bool(history.mode[row] == Mode.READ) and acquires,
                 owner=int(self._owners[row]) if kind == "read-write" and acquires else None,
+                asked=often(row, identity) if several and answer == "not-held" else 1,
             )
             calls.append(_call(case, row, operation))
             where.append(row)
-            if acquires and ending and self._ends[row] < FOREVER:
-                at = int(self._ends[row]) - history.epsilon_ns
-                known = bool(history.type[row] == Type.OK)
-                end = Operation("expire", "expire", who(row), grant=row, certain=known)
-                calls.append(Call(end, at, None))
-                where.append(row)
+            for at, end, there in ((limit, "expire", limited), (loss, "lose", lost)):
+                if there:
+                    over: Answer = "expire" if end == "expire" else "lose"
+                    calls.append(Call(Operation("expire", over, grant=grant), at, None))
+                    where.append(row)
         return calls, where
 
 
-def _resource_calls(case: Case, rows: Rows) -> tuple[list[Call], list[int]]:
+def _resource_calls(case: Case, rows: Rows, budget: Budget) -> tuple[list[Call], list[int]]:
     history = case.history
     calls, where = [], []
     for row in rows.tolist():
+        budget.spend()
         f, outcome = F(int(history.f[row])), int(history.type[row])
         known = outcome == Type.OK
         if f not in RESOURCE_OPERATIONS or outcome == Type.FAIL or (f is F.READ and not known):

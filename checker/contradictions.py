@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from checker.kinds import REENTRANT, SHARED, keys_of
-from checker.promises import FOREVER, Bools, Links, Rows, Sequences, rows_of
+from checker.promises import FOREVER, Bools, Links, Rows, Sequences, owners, rows_of
 from checker.words import Case
 from history.columns import History, Ints
 from history.op import NULL, F, Type
@@ -125,7 +125,8 @@ def unpaired(case: Case, links: Links) -> Ints:
     place for both. Further: operations of one identity whose windows overlap
     or touch, and so may have taken effect in either order (except extends under a hold id, which
     run in the background, once the acquire has completed); operations of one key of which some name
-    their hold and some do not; an unknown acquire while the identity
+    their hold and some do not; answers of a hold at the time of its acquire; not-held where that
+    may be said of any of several holds; an unknown acquire while the identity
     may still hold from before; and an unknown acquire under which both ok and not-held were
     answered.
     """
@@ -133,6 +134,8 @@ def unpaired(case: Case, links: Links) -> Ints:
     says = (history.type != Type.FAIL) | links.not_held
     paired = ((history.f == F.ACQUIRE) | (history.f == F.RELEASE)) & says
     bad: list[int] = np.unique(history.key[links.vague_ns < FOREVER]).tolist()
+    nameless = keys_of(history, SHARED)[history.key] & links.not_held & (history.hold == NULL)
+    bad += np.unique(history.key[nameless]).tolist() + _before_its_acquire(history, links)
     if links.by_hold is not None:
         named = history.hold != NULL
         if not np.all(named):
@@ -156,6 +159,24 @@ def unpaired(case: Case, links: Links) -> Ints:
     if len(unknown):
         bad += _contested(history, links, unknown)
     return np.unique(np.array(bad, np.int64))
+
+
+def _before_its_acquire(history: History, links: Links) -> list[int]:
+    """Keys with an answer of a hold that was asked for at the time of its acquire or before."""
+    proofs = np.concatenate(
+        [rows_of(history, F.RELEASE, Type.OK), rows_of(history, F.EXTEND, Type.OK)]
+    )
+    homeless = proofs[links.acquire[proofs] < 0]
+    acquires = rows_of(history, F.ACQUIRE, Type.OK, Type.INFO)
+    who, bad = owners(history), set()
+    for row in homeless.tolist():
+        by = int(history.complete_ns[row]) + 2 * history.epsilon_ns
+        key, last = int(history.key[row]), int(np.searchsorted(history.invoke_ns, by, "right"))
+        near = acquires[(acquires > row) & (acquires < last)] if key not in bad else acquires[:0]
+        mine = (history.hold[near] == history.hold[row]) | (who[near] == who[row])
+        if np.any(mine & (history.key[near] == key)):
+            bad.add(key)
+    return sorted(bad)
 
 
 def _touching(history: History, sequences: Sequences) -> list[int]:

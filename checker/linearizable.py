@@ -22,15 +22,15 @@ from checker.explain import whole_sections
 from checker.intervals import ByKey
 from checker.kinds import OWNED, OWNERLESS, REENTRANT, RESOURCES, SHARED, keys_of
 from checker.models import model_of
-from checker.promises import Bools, Links, Rows, rows_of
+from checker.promises import Bools, Links, Rows
 from checker.reentrant import unbalanced
 from checker.registers import Kernel, compiled, search_register
-from checker.search import Call, Found, search
+from checker.search import Budget, Call, Found, OverBudget, search
 from checker.shrink import smallest
 from checker.verdict import Verdict
 from checker.words import EVIDENCE_MAX, Case, during, faults_on, many, operation
 from checker.zones import by_zones
-from history.op import NULL, F, Type
+from history.op import NULL, F
 
 SECONDS_MAX: Final = 60.0  # for all keys that need a search together
 CALLS_MAX: Final = 2_000_000  # calls of one key that a search is given at all
@@ -95,10 +95,7 @@ def _unsure(case: Case, links: Links, kinds: list[str]) -> Bools:
     history = case.history
     unsure = np.zeros(len(history.keys), np.bool_)
     unsure[unpaired(case, links)] = True
-    unknown = rows_of(history, F.ACQUIRE, Type.INFO)
-    for key in np.unique(history.key[unknown]):
-        unsure[key] |= kinds[key] == "reentrant"
-    unsure[unbalanced(history, links, case.promises.row, case.promises.outer)] = True
+    unsure[unbalanced(history)] = True
     return unsure | keys_of(history, frozenset({"fenced", OWNERLESS}))
 
 
@@ -158,23 +155,46 @@ def _search(case: Case, links: Links, keys: Bools, kinds: list[str]) -> _Searche
                 _note(case, searched, (found.failed, *found.open_then))
                 break
             continue
-        calls, rows = calls_of.key(key, kinds[key], places[key])
-        if len(calls) > CALLS_MAX:
-            searched.undecided[name] = f"{len(calls)} operations are too many for the search"
-            continue
-        model = model_of(kinds[key], given.permits, given.initial)
-        if kernel is not None and kinds[key] in REGISTERS:
-            found = _compiled(case, places[key], (calls, rows), kernel, given.initial)
-        if found is None:
-            found = search(model, calls, seconds_max=left)
         searched.keys += 1
-        if found.result == "unknown":
-            searched.undecided[name] = found.reason
-        elif found.result == "invalid":
-            few = [rows[i] for i in smallest(model, calls, found).numbers]
-            _note(case, searched, (rows[found.failed], *few))
+        if not _search_one(case, searched, calls_of, (key, places[key]), kernel, Budget(left)):
             break
     return searched
+
+
+def _search_one(  # noqa: PLR0917 - what the search of every key shares
+    case: Case,
+    searched: _Searched,
+    calls_of: Calls,
+    which: tuple[int, Rows],
+    kernel: Kernel | None,
+    budget: Budget,
+) -> bool:
+    """Notes what the search says of one key, given with its rows. False once a violation is
+    found."""
+    key, places = which
+    name, kind = case.history.keys[key], case.history.kinds[key]
+    given = case.history.object_of(name)
+    if len(places) > CALLS_MAX:
+        searched.undecided[name] = f"{len(places)} operations are too many for the search"
+        return True
+    try:
+        calls, rows = calls_of.key(key, kind, places, budget)
+    except OverBudget as bound:
+        searched.undecided[name] = str(bound)
+        return True
+    model = model_of(kind, given.permits, given.initial)
+    found = None
+    if kernel is not None and kind in REGISTERS:
+        found = _compiled(case, places, (calls, rows), kernel, given.initial)
+    if found is None:
+        found = search(model, calls, budget=budget)
+    if found.result == "unknown":
+        searched.undecided[name] = found.reason
+    elif found.result == "invalid":
+        few = [rows[i] for i in smallest(model, calls, found).numbers]
+        _note(case, searched, (rows[found.failed], *few))
+        return False
+    return True
 
 
 def _sorted(case: Case, places: Rows, kind: str, initial: int | None) -> Found | None:

@@ -4,29 +4,39 @@
 answered as it was; none if it cannot. States are hashable values. An unknown operation is asked for
 its effect only: that it may also never happen is the search's affair.
 
-Owner-aware models take the identity that the history offers (a hold id, an owner, a process), and
-beside it the number of the grant, where grants end by themselves: the end of one must not be taken
-for that of a later one of the same identity. A holder is a pair of both.
+Owner-aware models take the identity that the history offers (a hold id, an owner, a process). A
+hold remembers, beside it, which acquire or extend decides how long it lasts: whichever took effect
+last. The end of a lease is that of one of them, so it ends no hold that was renewed since.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 State = Hashable
-Holder = tuple[int, int | None]  # identity, number of the grant
-_Shared = tuple[Holder, int | None, bool]  # of a read-write lock: with its owner, whether it reads
-Answer = Literal["ok", "info", "refused", "not-held", "expire"]
+Answer = Literal["ok", "info", "refused", "not-held", "expire", "lose"]
+
+
+class Holder(NamedTuple):
+    """Who holds. ``lease`` numbers the acquire or extend whose time to live counts, ``entry`` the
+    acquire whose loss does; None where nothing ends the hold. Those of unknown acquires, which
+    nobody was told of, are negative."""
+
+    who: int
+    lease: int | None = None
+    entry: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One operation as a model sees it. ``answer``: ``ok``; ``info`` (unknown); ``refused`` and
-    ``not-held`` are failures that say something about the state; ``expire`` is the end of a lease,
-    which the service may enforce at any time from then on. ``owner`` may hold a read-write lock
-    several times; ``certain`` is false for the lease of an unknown acquire."""
+    ``not-held`` are failures that say something about the state; ``expire`` is the end of a lease
+    and ``lose`` that of a session or a client, which the service may enforce at any time from then
+    on. ``grant`` numbers an acquire, or an extend with a time to live; ``limited`` is whether it
+    has one. ``owner`` may hold a read-write lock several times. ``asked``: how often an identity
+    had asked for a lock that it was told not to hold."""
 
     f: str
     answer: Answer = "ok"
@@ -35,21 +45,47 @@ class Operation:
     old: int | None = None
     fence: int | None = None
     grant: int | None = None
+    limited: bool = True
     shared: bool = False
     owner: int | None = None
-    certain: bool = True
+    asked: int = 1
 
     @property
     def holder(self) -> Holder:
         """Who holds after it."""
-        return (-1 if self.who is None else self.who, self.grant)
+        lease = self.grant if self.limited else None
+        return Holder(-1 if self.who is None else self.who, lease, self.grant)
 
     @property
     def observes(self) -> bool:
         """Whether it can never change the state, whatever the state is."""
-        return self.f in {"read", "extend"} or self.answer in {"refused", "not-held"}
+        if self.f == "extend":
+            return self.grant is None
+        return self.f == "read" or self.answer in {"refused", "not-held"}
+
+    def renewed(self, holder: Holder) -> Holder:
+        """A hold after it was extended."""
+        return holder if self.grant is None else holder._replace(lease=self.grant)
+
+    def ends(self, holder: Holder) -> bool:
+        """Whether a release, or the end of a lease or session, is one of this hold."""
+        if self.answer == "expire":
+            return self.grant is not None and holder.lease == self.grant
+        if self.answer == "lose":
+            return self.grant is not None and holder.entry == self.grant
+        return holder.who == self.who
 
 
+def holders_in(state: State) -> Iterator[Holder]:
+    """Every holder that a state mentions."""
+    if isinstance(state, Holder):
+        yield state
+    elif isinstance(state, tuple):
+        for part in state:
+            yield from holders_in(part)
+
+
+_Shared = tuple[Holder, int | None, bool]  # of a read-write lock: with its owner, whether it reads
 Step = Callable[[State, Operation], tuple[State, ...]]
 
 
@@ -76,20 +112,20 @@ def mutex() -> Model:
 
 
 def owner_mutex() -> Model:
-    """A mutex that only its holder can release; with ``expire``, a lease."""
+    """A mutex that only its holder can release."""
 
     def step(state: State, op: Operation) -> tuple[State, ...]:
         holder: Holder | None = state  # type: ignore[assignment]
-        mine = holder is not None and holder[0] == op.who
+        mine = holder is not None and holder.who == op.who
         if op.f == "acquire":
             if op.answer == "refused":
                 return _when(holder is not None, state)
             return _when(holder is None, op.holder)
         if op.answer == "not-held":
             return _when(not mine, state)
-        if op.answer == "expire":
-            return _when(holder == op.holder, None)
-        return _when(mine, None if op.f == "release" else state)  # an extend proves the hold
+        if op.f == "extend":  # proves the hold
+            return (op.renewed(holder),) if holder is not None and mine else ()
+        return _when(holder is not None and op.ends(holder), None)
 
     return Model("owner-mutex", None, step)
 
@@ -110,47 +146,61 @@ def fenced() -> Model:
 
 
 def reentrant() -> Model:
-    """An owner-aware mutex that its holder can acquire again; released as often as acquired."""
+    """An owner-aware mutex that its holder can acquire again; released as often as acquired. Every
+    entry that the owner was told of decides anew how long the hold lasts."""
 
     def step(state: State, op: Operation) -> tuple[State, ...]:
         holder: Holder | None
         holder, depth = state  # type: ignore[misc]
-        mine = holder is not None and holder[0] == op.who
+        mine = holder is not None and holder.who == op.who
         if op.f == "acquire":
             if op.answer == "refused":
                 return _when(holder is not None and not mine, state)
-            return _when(holder is None or mine, (holder or op.holder, depth + 1))  # type: ignore[has-type]
+            if holder is None:
+                return ((op.holder, 1),)
+            return _when(mine, (_entered(holder, op), depth + 1))  # type: ignore[has-type]
         if op.answer == "not-held":
             return _when(not mine, state)
-        if op.answer == "expire":
-            # Any level of this hold, none of an earlier one. A level that may never have been there
-            # ends a hold only if it began it.
-            began, grant = (holder[1] or 0) if holder is not None else 0, op.grant or 0
-            over = mine and (grant >= began if op.certain else grant == began)
-            return _when(over, (None, 0))
-        if op.f == "release":
-            left = depth - 1  # type: ignore[has-type]
-            return _when(mine, (holder, left) if left else (None, 0))
-        return _when(mine, state)
+        if holder is None or not op.ends(holder):
+            return ()
+        if op.f == "extend":
+            return ((op.renewed(holder), depth),)  # type: ignore[has-type]
+        left = depth - 1 if op.f == "release" else 0  # type: ignore[has-type]
+        return ((holder, left) if left else (None, 0),)
 
     return Model("reentrant", (None, 0), step)
 
 
+def _entered(holder: Holder, op: Operation) -> Holder:
+    if op.answer == "info":
+        return holder
+    untold = holder.lease is not None and holder.lease < 0
+    lease = op.grant if op.limited else None if untold else holder.lease
+    return Holder(holder.who, lease, op.grant)
+
+
 def semaphore(permits: int) -> Model:
-    """``permits`` holders at once; an identity may hold several."""
+    """``permits`` holders at once; an identity may hold several. Who has several and is told that
+    one of them is gone may have meant one that is."""
 
     def step(state: State, op: Operation) -> tuple[State, ...]:
         holders: tuple[Holder, ...] = state  # type: ignore[assignment]
-        mine = any(who == op.who for who, _ in holders)
         if op.f == "acquire":
             if op.answer == "refused":
                 return _when(len(holders) >= permits, state)
-            return _when(len(holders) < permits, tuple(sorted((*holders, op.holder), key=str)))
+            return _when(len(holders) < permits, _together((*holders, op.holder)))
         if op.answer == "not-held":
-            return _when(not mine, state)
-        if op.f == "release" or op.answer == "expire":
-            return tuple(_without(holders, op))
-        return _when(mine, state)
+            return _when(sum(holder.who == op.who for holder in holders) < op.asked, state)
+        changed = op.renewed if op.f == "extend" else None
+        return tuple(
+            {
+                _together(
+                    (*holders[:at], *([changed(holder)] if changed else ()), *holders[at + 1 :])
+                )
+                for at, holder in enumerate(holders)
+                if op.ends(holder)
+            }
+        )
 
     return Model("semaphore", (), step)
 
@@ -161,26 +211,33 @@ def read_write() -> Model:
 
     def step(state: State, op: Operation) -> tuple[State, ...]:
         holds: tuple[_Shared, ...] = state  # type: ignore[assignment]
-        mine = any(holder[0] == op.who for holder, _, _ in holds)
         if op.f == "acquire":
             if op.answer == "refused":
                 # His own hold may be in his way as well: not every lock lets him in again.
                 return _when(any(not (reads and op.shared) for _, _, reads in holds), state)
             free = all((reads and op.shared) or owner == op.owner for _, owner, reads in holds)
-            return _when(free, tuple(sorted((*holds, (op.holder, op.owner, op.shared)), key=str)))
+            return _when(free, _together((*holds, (op.holder, op.owner, op.shared))))
         if op.answer == "not-held":
-            return _when(not mine, state)
-        if op.f == "release" or op.answer == "expire":
-            return tuple(
-                {
-                    holds[:at] + holds[at + 1 :]
-                    for at, (holder, _, _) in enumerate(holds)
-                    if _ends(holder, op)
-                }
-            )
-        return _when(mine, state)
+            return _when(sum(holder.who == op.who for holder, _, _ in holds) < op.asked, state)
+        return tuple(
+            {
+                _together((*holds[:at], *_extended(hold, op), *holds[at + 1 :]))
+                for at, hold in enumerate(holds)
+                if op.ends(hold[0])
+            }
+        )
 
     return Model("read-write", (), step)
+
+
+def _extended(hold: _Shared, op: Operation) -> tuple[_Shared, ...]:
+    holder, owner, reads = hold
+    return ((op.renewed(holder), owner, reads),) if op.f == "extend" else ()
+
+
+def _together(holds: tuple[State, ...]) -> tuple[State, ...]:
+    """Holds in an order of their own, so that equal states are equal."""
+    return tuple(sorted(holds, key=repr))
 
 
 def register(initial: int | None = None) -> Model:
@@ -211,18 +268,6 @@ def counter(initial: int | None = None) -> Model:
 
 def _when(possible: bool, state: State) -> tuple[State, ...]:
     return (state,) if possible else ()
-
-
-def _without(holders: tuple[Holder, ...], op: Operation) -> set[tuple[Holder, ...]]:
-    """What is left when one of the operation's holds ends: the very one, where it is its end."""
-    return {
-        holders[:at] + holders[at + 1 :] for at, holder in enumerate(holders) if _ends(holder, op)
-    }
-
-
-def _ends(holder: Holder, op: Operation) -> bool:
-    """Whether a release or the end of a lease is one of this hold."""
-    return holder == op.holder if op.answer == "expire" else holder[0] == op.who
 
 
 def model_of(kind: str, permits: int | None, initial: int | None) -> Model:

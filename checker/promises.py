@@ -302,7 +302,7 @@ def promises(history: History, links: Links) -> Promises:
     key = history.key[row]
     start = history.complete_ns[row] + history.epsilon_ns
     lease = _leases(history, links, row)
-    lost = _losses(history, links, row)
+    lost = losses(history, links, row)
     release = _first_release(history, links)[row]
     owner = owners(history)[row]
     outer = np.ones(len(row), np.bool_)
@@ -332,7 +332,7 @@ def promised_ends(history: History, links: Links, acquires: Rows) -> Ints:
 
 def lease_ends(history: History, links: Links, acquires: Rows) -> Ints:
     """When the holds of acquires may be taken away: by lease, loss or death. Without ε."""
-    return np.minimum(_leases(history, links, acquires), _losses(history, links, acquires))
+    return np.minimum(_leases(history, links, acquires), losses(history, links, acquires))
 
 
 def owners(history: History) -> Ints:
@@ -349,19 +349,31 @@ def known_leases(history: History, links: Links, held: Promises, at_ns: int) -> 
     return np.where(keys_of(history, REENTRANT)[held.key], held.lease, known)
 
 
-def _leases(history: History, links: Links, row: Rows, told_by_ns: int = FOREVER) -> Ints:
+def limits(history: History) -> Ints:
+    """For every acquire and every acknowledged extend: until when the hold was promised by it,
+    FOREVER without a limit. Whoever never learned of his grant did not learn how long it lasts
+    either: it may be over at once, unless the lock grants without any limit."""
     valid_until = history.valid_until_ns
-    if not has_values(valid_until):
-        return forever(len(row))
-    lease = valid_until[row]
-    lease[lease == NULL] = FOREVER
-    # Whoever never learned of his grant did not learn how long it lasts either.
-    untold = (history.type[row] == Type.INFO) & (lease == FOREVER)
-    if np.any(untold):
-        leased = np.zeros(len(history.keys), np.bool_)
-        leased[history.key[valid_until != NULL]] = True
-        untold &= leased[history.key[row]]
-        lease[untold] = history.invoke_ns[row[untold]]
+    acquires = rows_of(history, F.ACQUIRE, Type.INFO)
+    if not has_values(valid_until) and len(acquires) == 0:
+        return forever(len(history))
+    limit = np.where(valid_until == NULL, FOREVER, valid_until)
+    untold = acquires[limit[acquires] == FOREVER]
+    if len(untold):
+        told = (history.type == Type.OK) & ((history.f == F.ACQUIRE) | (history.f == F.EXTEND))
+        unlimited = np.zeros(len(history.keys), np.bool_)
+        unlimited[history.key[told]] = True
+        unlimited[history.key[valid_until != NULL]] = False
+        untold = untold[~unlimited[history.key[untold]]]
+        limit[untold] = history.invoke_ns[untold]
+    return limit
+
+
+def _leases(history: History, links: Links, row: Rows, told_by_ns: int = FOREVER) -> Ints:
+    lease = limits(history)[row]
+    if not has_values(history.valid_until_ns):
+        return lease
+    valid_until = history.valid_until_ns
     extends = links.under(rows_of(history, F.EXTEND, Type.OK))
     extends = extends[(valid_until[extends] != NULL) & (history.complete_ns[extends] <= told_by_ns)]
     if len(extends):
@@ -378,26 +390,36 @@ def _leases(history: History, links: Links, row: Rows, told_by_ns: int = FOREVER
     return lease
 
 
-def _losses(history: History, links: Links, row: Rows) -> Ints:
-    rows = links.under(rows_of(history, F.LOST))
+def losses(history: History, links: Links, row: Rows) -> Ints:
+    """For acquires: when the holder was told of the loss or died, FOREVER otherwise. A loss that
+    names no hold, or one of a reentrant lock, is about all that its owner has of the key."""
+    told = rows_of(history, F.LOST)
     deaths = rows_of(history, F.DEATH)
-    if len(rows) == 0 and len(deaths) == 0:
+    if len(told) == 0 and len(deaths) == 0:
         return forever(len(row))
     first = np.full(len(history), FOREVER, np.int64)
-    np.minimum.at(first, links.acquire[rows], history.invoke_ns[rows])
-    under_hold = links.under(deaths)
-    np.minimum.at(first, links.acquire[under_hold], history.invoke_ns[under_hold])
+    ended = np.concatenate([links.under(told), links.under(deaths)])
+    np.minimum.at(first, links.acquire[ended], history.invoke_ns[ended])
     lost = first[row]
     # A client that dies loses everything it holds, whatever hold its death was recorded with.
-    died: dict[int, list[int]] = {}
-    for death in deaths:
-        died.setdefault(int(history.process[death]), []).append(int(history.invoke_ns[death]))
-    for i in np.flatnonzero(np.isin(history.process[row], np.array(list(died), np.int64))):
-        times = died[int(history.process[row[i]])]
-        after = bisect_left(times, int(history.invoke_ns[row[i]]))
-        if after < len(times):
-            lost[i] = min(int(lost[i]), times[after])
+    _first_after(history, deaths, row, history.process, lost)
+    whole = (history.hold[told] == NULL) | keys_of(history, REENTRANT)[history.key[told]]
+    _first_after(history, told[whole], row, _owner_and_key(history), lost)
+    if has_values(history.hold) and len(told):
+        _first_after(history, told[history.hold[told] != NULL], row, history.hold, lost)
     return lost
+
+
+def _first_after(history: History, ends: Rows, row: Rows, who: Ints, lost: Ints) -> None:
+    """Lowers ``lost`` to the first of the ``ends`` of the same ``who`` after each acquire."""
+    times: dict[int, list[int]] = {}
+    for end in ends:
+        times.setdefault(int(who[end]), []).append(int(history.invoke_ns[end]))
+    for i in np.flatnonzero(np.isin(who[row], np.array(list(times), np.int64))):
+        mine = times[int(who[row[i]])]
+        after = bisect_left(mine, int(history.invoke_ns[row[i]]))
+        if after < len(mine):
+            lost[i] = min(int(lost[i]), mine[after])
 
 
 def _first_release(history: History, links: Links) -> Rows:

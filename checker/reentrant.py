@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checker.kinds import REENTRANT, keys_of
-from checker.promises import FOREVER, Links, Rows, owners, rows_of
+from checker.promises import FOREVER, Links, Rows, failed_with, owners, rows_of
 from history.columns import History, Ints
 from history.op import NULL, F, Type
 
@@ -36,67 +36,70 @@ def fold(
     """Changes the columns (lease, lost, release, outer) of the ``chosen`` grants in place."""
     lease, lost, release, outer = columns
     release[chosen] = -1
-    grant_at = {int(row[i]): int(i) for i in np.flatnonzero(chosen)}
     keys = np.unique(history.key[row[chosen]])
-    everyone = owners(history)
     releases = rows_of(history, F.RELEASE)
     releases = releases[np.isin(history.key[releases], keys)]
+    events = np.concatenate([row[chosen], releases])
+    order = np.argsort(events)
+    events = events[order]
+    # The grant of each event, -1 for a release.
+    grants = np.append(np.flatnonzero(chosen), np.full(len(releases), -1))[order].tolist()
+    keys_and_owners = zip(
+        history.key[events].tolist(), owners(history)[events].tolist(), strict=True
+    )
+    invoked, told = history.invoke_ns[events].tolist(), links.not_held[events].tolist()
+    failed = (history.type[events] == Type.FAIL).tolist()
+    ends, losses = lease.tolist(), lost.tolist()
     depths: dict[tuple[int, int], _Depth] = {}
     width = 2 * history.epsilon_ns
-    for event in sorted([*grant_at, *releases.tolist()]):
-        who = (int(history.key[event]), int(everyone[event]))
-        held = depths.get(who)
-        if event in grant_at:
-            i = grant_at[event]
-            now = int(history.invoke_ns[event])
-            if held is None or min(int(lease[held.outer]), int(lost[held.outer])) - width <= now:
+    for at, who in enumerate(keys_and_owners):
+        held, i = depths.get(who), grants[at]
+        if i >= 0:
+            if held is None or min(ends[held.outer], losses[held.outer]) - width <= invoked[at]:
                 depths[who] = _Depth(i, 1)
                 continue
             held.levels += 1
             outer[i] = False
-            if lease[i] < FOREVER:
-                lease[held.outer] = lease[i]
-            lost[held.outer] = min(int(lost[held.outer]), int(lost[i]))
+            if ends[i] < FOREVER:
+                ends[held.outer] = ends[i]
+            losses[held.outer] = min(losses[held.outer], losses[i])
         elif held is not None:
-            if links.not_held[event]:
+            if told[at]:
                 held.levels = 0
-            elif history.type[event] != Type.FAIL:
+            elif not failed[at]:
                 held.levels -= 1
             if held.levels == 0:
-                release[held.outer] = event
+                release[held.outer] = events[at]
                 del depths[who]
+    lease[:], lost[:] = ends, losses
 
 
-def unbalanced(history: History, links: Links, row: Rows, outer: NDArray[np.bool_]) -> list[int]:
-    """The reentrant keys on which levels do not simply go up and down: a release, an extend or a
-    not-held answer at a level at which it cannot be, by the smallest levels; or a hold that was
-    entered again after its promise, of which the service may have made a deeper level or a new
-    hold. Only a search can say whether another level explains it. ``row`` are the granted acquires,
-    ``outer`` those that began a hold."""
+def unbalanced(history: History) -> list[int]:
+    """The reentrant keys on which the fast rule says nothing: where a hold may end by itself or an
+    outcome is unknown, so that the depth is not certain; where an owner was told that he holds
+    nothing, or extended; and where his levels do not go up and down one after the other."""
     reentrant = keys_of(history, REENTRANT)
     if not np.any(reentrant):
         return []
-    events = np.flatnonzero(reentrant[history.key] & ((history.type != Type.FAIL) | links.not_held))
-    everyone = owners(history)
-    levels: dict[tuple[int, int], int] = {}
-    # Of grants with a limit and grants without one, which belongs to which hold is not certain.
-    granted = events[(history.f[events] == F.ACQUIRE) & (history.type[events] == Type.OK)]
-    limited = history.valid_until_ns[granted] != NULL
-    mixed = np.intersect1d(history.key[granted[limited]], history.key[granted[~limited]])
-    bad: set[int] = set(mixed.tolist())
-    begins = set(row[outer].tolist())
-    for event in events.tolist():
-        f, known = history.f[event], history.type[event] == Type.OK
-        who = (int(history.key[event]), int(everyone[event]))
-        level = levels.get(who, 0)
-        if f == F.ACQUIRE:
-            if known and level > 0 and event in begins:
-                bad.add(who[0])
-            levels[who] = level + 1 if known else level
-        elif links.not_held[event] or (f == F.EXTEND and known and level == 0):
-            bad.add(who[0])
-        elif f == F.RELEASE:
-            if level == 0:
-                bad.add(who[0])
-            levels[who] = max(0, level - 1)
-    return sorted(bad)
+    lock = (history.f == F.ACQUIRE) | (history.f == F.RELEASE)
+    done = lock & (history.type == Type.OK)
+    harmless = lock & (history.type == Type.FAIL) & ~failed_with(history, "not-held")
+    harmless |= (history.f > F.DEATH) | ((history.f == F.EXTEND) & (history.type == Type.INFO))
+    other = ~done & ~harmless | (done & (history.valid_until_ns != NULL))
+    bad = np.zeros(len(history.keys), np.bool_)
+    bad[history.key[other]] = True
+    bad |= bool(np.any(history.f == F.DEATH))
+    rows = np.flatnonzero(done & (reentrant & ~bad)[history.key])
+    rows = rows[np.lexsort((rows, owners(history)[rows], history.key[rows]))]
+    if len(rows):
+        who, key = owners(history)[rows], history.key[rows]
+        first = np.ones(len(rows), np.bool_)
+        first[1:] = (who[1:] != who[:-1]) | (key[1:] != key[:-1])
+        level = np.cumsum(np.where(history.f[rows] == F.ACQUIRE, 1, -1))
+        before = np.append(0, level[:-1])[first]
+        level -= before[np.cumsum(first) - 1]
+        ended = history.complete_ns[rows[:-1]] + 2 * history.epsilon_ns
+        touching = ~first[1:] & (ended >= history.invoke_ns[rows[1:]])
+        bad[key[level < 0]] = True
+        bad[key[1:][touching]] = True
+    return np.flatnonzero(bad & reentrant).tolist()

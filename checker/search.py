@@ -13,6 +13,7 @@ Three reductions keep the frontier small without changing the answer:
   configurations that differ in such operations only, the one in which more of them has happened
   can do whatever the other can;
 - unknown operations that do the same are interchangeable: only their number matters;
+- the end of a lease ends the hold that it belongs to and no other, so it needs no count;
 - of two configurations that differ in unknown operations only, one that used none that the other
   has not used can do whatever the other can.
 
@@ -28,11 +29,13 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Final, Literal
 
-from checker.models import Model, Operation, State
+import numpy as np
+
+from checker.models import Model, Operation, State, holders_in
 
 FRONTIER_MAX: Final = 100_000  # configurations, some 200 bytes each
 SECONDS_MAX: Final = 20.0
-LOOK_AT_CLOCK: Final = 4096  # steps between two looks
+LOOK_AT_CLOCK: Final = 4096  # steps between two looks at the clock
 COUNT_BITS: Final = 24  # per sort of unknown operation
 COUNT_MASK: Final = (1 << (COUNT_BITS - 1)) - 1
 
@@ -62,6 +65,24 @@ class OverBudget(Exception):
     """The search gave up; the message says at which bound."""
 
 
+class Budget:
+    """The time of a search, to be asked for every few steps. Raises OverBudget once it is up."""
+
+    __slots__ = ("_deadline", "_left")
+
+    def __init__(self, seconds: float) -> None:
+        self._deadline = perf_counter() + seconds
+        self._left = LOOK_AT_CLOCK
+
+    def spend(self, steps: int = 1) -> None:
+        """Looks at the clock when enough steps were made."""
+        self._left -= steps
+        if self._left <= 0:
+            self._left = LOOK_AT_CLOCK
+            if perf_counter() > self._deadline:
+                raise OverBudget("the time for this key was up")
+
+
 def search(
     model: Model,
     calls: Sequence[Call],
@@ -69,11 +90,12 @@ def search(
     seconds_max: float = SECONDS_MAX,
     frontier_max: int = FRONTIER_MAX,
     initials: Sequence[State] | None = None,
+    budget: Budget | None = None,
 ) -> Found:
     """Whether the calls of one object can be linearized, from the model's initial state or from any
-    of those given."""
-    run = _Search(model, calls, seconds_max, frontier_max)
+    of those given. A ``budget`` that has begun already takes the place of ``seconds_max``."""
     try:
+        run = _Search(model, calls, budget or Budget(seconds_max), frontier_max)
         failed = run.run(initials or (model.initial,))
     except OverBudget as bound:
         return Found("unknown", str(bound))
@@ -89,13 +111,12 @@ Config = tuple[int, int, int]  # state, operations under way that took effect, u
 
 class _Search:
     def __init__(
-        self, model: Model, calls: Sequence[Call], seconds_max: float, frontier_max: int
+        self, model: Model, calls: Sequence[Call], budget: Budget, frontier_max: int
     ) -> None:
         self._calls = calls
         self._step = model.step
         self._frontier_max = frontier_max
-        self._deadline = perf_counter() + seconds_max
-        self._steps = 0
+        self._budget = budget
         self._states: dict[State, int] = {model.initial: 0}
         self._by_id: list[State] = [model.initial]
         # For every state, the states after each sort of operation.
@@ -108,11 +129,19 @@ class _Search:
         self._unknown: dict[int, int] = {}  # sort of unknown operation → how many were called
         self._field: dict[int, int] = {}  # … → where its count stands
         self._guard = 0  # the highest bit of every count, never used by one
+        self._over: set[int] = set()  # sorts of leases and sessions that may be over by now
+        # By number of the grant, and per state those that end one of its holds.
+        self._ends: dict[int | None, list[int]] = {}
+        for sort, operation in enumerate(self._sorts):
+            if operation.f == "expire":
+                self._ends.setdefault(operation.grant, []).append(sort)
+        self._ending: dict[int, list[int]] = {}
 
     def _sorted(self) -> list[int]:
         known: dict[Operation, int] = {}
         sorts = []
         for call in self._calls:
+            self._budget.spend()
             number = known.setdefault(call.operation, len(known))
             if number == len(self._sorts):
                 self._sorts.append(call.operation)
@@ -126,15 +155,21 @@ class _Search:
     def run(self, initials: Sequence[State]) -> int | None:
         """The first call that cannot be explained, or None."""
         frontier: set[Config] = {(self._number(state), 0, 0) for state in initials}
-        events = [(call.begin, 0, i) for i, call in enumerate(self._calls)]
-        events += [(call.end, 1, i) for i, call in enumerate(self._calls) if call.end is not None]
-        events.sort()
         calls = self._calls
-        for _, returns, i in events:
+        ended = [i for i, call in enumerate(calls) if call.end is not None]
+        times = np.array([call.begin for call in calls] + [calls[i].end for i in ended], np.int64)
+        # At one instant, what is called comes before what returns.
+        order: list[int] = np.argsort(times, kind="stable").tolist()
+        for event in order:
+            self._budget.spend()
+            returns = event >= len(calls)
+            i = ended[event - len(calls)] if returns else event
             if returns:
                 frontier = self._return(frontier, i)
                 if not frontier:
                     return i
+            elif calls[i].operation.f == "expire":
+                self._over.add(self._sort[i])
             elif calls[i].end is None:
                 sort = self._sort[i]
                 self._unknown[sort] = self._unknown.get(sort, 0) + 1
@@ -154,6 +189,7 @@ class _Search:
         bit = self._open[i]
         done: set[Config] = set()
         todo: list[Config] = []
+        self._budget.spend(len(frontier))
         for config in frontier:
             if config[1] & bit:
                 done.add((config[0], config[1] & ~bit, config[2]))
@@ -182,9 +218,9 @@ class _Search:
         queue = deque(todo)
         while queue:
             state, mask, used = queue.popleft()
-            self._steps += 1
-            if self._steps % LOOK_AT_CLOCK == 0:
-                self._look(len(seen))
+            self._budget.spend(1 + len(others))
+            if len(seen) > self._frontier_max:
+                raise OverBudget(f"more than {self._frontier_max} configurations at once")
             for its_bit, sort in watching:
                 if not mask & its_bit and self._next(state, sort):
                     mask |= its_bit  # at once: nothing is lost by it
@@ -204,6 +240,9 @@ class _Search:
         for its_bit, sort in others:
             if not mask & its_bit:
                 found.extend((after, mask | its_bit, used) for after in self._next(state, sort))
+        for sort in self._ends_of(state) if self._ends else ():
+            if sort in self._over:
+                found.extend((after, mask, used) for after in self._next(state, sort))
         for sort, called in self._unknown.items():
             field = self._field[sort]
             if (used >> field) & COUNT_MASK < called:
@@ -212,6 +251,15 @@ class _Search:
                 found.extend((after, mask, more) for after in afters if after != state)
         return found
 
+    def _ends_of(self, state: int) -> list[int]:
+        """The ends of leases and sessions that would end a hold of a state."""
+        known = self._ending.get(state)
+        if known is None:
+            numbers = {n for h in holders_in(self._by_id[state]) for n in (h.lease, h.entry)}
+            sorts = (sort for n in numbers - {None} for sort in self._ends.get(n, ()))
+            known = self._ending[state] = [sort for sort in sorts if self._next(state, sort)]
+        return known
+
     def _is_new(self, config: Config, seen: dict[tuple[int, int], list[int]]) -> bool:
         """Notes a configuration unless one was seen that can do whatever it can."""
         state, mask, used = config
@@ -219,6 +267,7 @@ class _Search:
         if useds is None:
             seen[state, mask] = [used]
             return True
+        self._budget.spend(len(useds))
         if used in useds or (self._unknown and any(self._within(u, used) for u in useds)):
             return False
         useds.append(used)
@@ -246,6 +295,7 @@ class _Search:
     def _least(self, useds: list[int]) -> list[int]:
         least: list[int] = []
         for used in sorted(useds, key=int.bit_count):
+            self._budget.spend(1 + 2 * len(least))
             least = [u for u in least if not self._within(used, u)]
             if not any(self._within(small, used) for small in least):
                 least.append(used)
@@ -265,9 +315,3 @@ class _Search:
             self._by_id.append(state)
             self._after.append({})
         return number
-
-    def _look(self, seen: int) -> None:
-        if perf_counter() > self._deadline:
-            raise OverBudget("the time for this key was up")
-        if seen > self._frontier_max:
-            raise OverBudget(f"more than {self._frontier_max} configurations at once")

@@ -45,7 +45,7 @@ def twice_and_lost(s: Scene) -> None:
 
 
 def twice_and_released_truly(s: Scene) -> None:
-    s.acquire(1, 0, 1, until=5).acquire(2, 1, 2, until=4).release(2, 3, 3.5).release(1, 6, 7)
+    s.acquire(1, 0, 1, until=5).acquire(2, 1.5, 2, until=4).release(2, 3, 3.5).release(1, 6, 7)
 
 
 def released_both_ways(s: Scene) -> None:
