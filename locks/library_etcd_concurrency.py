@@ -10,8 +10,13 @@ or a disk is; there the create revision that ``IsOwner`` compares is the fence.
 ``etcd-concurrency-shared-session`` is a control: the clients of one process share one session. A
 key is named after its session's lease, so a second ``Lock`` finds its own key and returns.
 
-The promise is the session's lease, from when the last acknowledged keep-alive was sent. The package
-looks whether its key is there before it returns, not how long its lease still lives.
+The promise is the session's lease, from when the last acknowledged keep-alive was sent, or its
+``Grant`` was sent, for the seconds that the server answered (``client/v3/lease.go``,
+``sendKeepAliveLoop``, ``recvKeepAlive``, v3.6.16): the first keep-alive at once, then each third of
+the lease, answered in order; a lease that is gone is answered with none. No transaction of ``Lock``
+lengthens it (``concurrency/mutex.go``). ``Grant`` is asked again where the server is unavailable
+(``retry.go``), each time for another lease; what was sent last is counted. The package looks
+whether its key is there before it returns, not how long its lease still lives.
 """
 
 from __future__ import annotations

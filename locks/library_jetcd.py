@@ -5,7 +5,12 @@ The service has no try and no limit for a wait. A try waits 100 ms here; whoever
 the lease, which takes its place in the queue away. ``unlock`` answers whether the key was there or
 not. jetcd hands out the key of a hold and no fence.
 
-The promise is the lease, from when the last acknowledged keep-alive was sent.
+The promise is the lease, from when the last acknowledged keep-alive was sent, or ``grant`` was
+called, for the seconds that the server answered (``LeaseImpl.java``, ``grant``, ``sendKeepAlive``,
+jetcd 0.8.7). jetcd keeps a lease alive each half second at most and each third of it at least; its
+stream is answered in order. ``lock`` lengthens no lease, however long it waits. ``grant`` is asked
+again where the server is unavailable, within the client timeout; by that the promise may be early,
+until the first keep-alive is answered.
 
 Each acquire first asks for its lease. Where the answers to an acquire are lost, that is the first;
 nothing has been locked yet, and ``reply-lost`` leaves nothing to judge.

@@ -1,8 +1,9 @@
 // The mutex of etcd's own clientv3/concurrency, as its documentation shows it: a client with a
 // session, and a Mutex per acquire.
 //
-// The promise is the session's lease: from when the last acknowledged keep-alive was sent, for as
-// long as the server said. The package does not tell these times, so the stream is listened to.
+// The promise is the session's lease: from when the last acknowledged keep-alive, or its grant, was
+// sent, for as long as the server said. The package does not tell these times, so its requests are
+// listened to.
 // A session that has ended is told as the loss of everything held under it.
 package main
 
@@ -162,7 +163,10 @@ func (o *ownSessions) connect(s setup) error {
 	made, err := clientv3.New(clientv3.Config{
 		Endpoints:   s.nodes,
 		DialTimeout: time.Duration(nanoseconds(s.timeoutS)),
-		DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(o.beats.intercept)},
+		DialOptions: []grpc.DialOption{
+			grpc.WithChainStreamInterceptor(o.beats.intercept),
+			grpc.WithChainUnaryInterceptor(o.beats.interceptGrant),
+		},
 	})
 	o.client = made
 	return err
@@ -180,11 +184,11 @@ func (o *ownSessions) session(s setup, limitS float64) (*heldSession, error) {
 	}
 	limit, cancel := within(limitS)
 	defer cancel()
-	sentNs := monotonicNs()
 	lease, err := o.client.Grant(limit, int64(math.Ceil(s.ttlS)))
 	if err != nil {
 		return nil, err
 	}
+	sentNs := o.beats.grantSentNs
 	held := &heldSession{
 		sentNs: sentNs, untilNs: sentNs + nanoseconds(float64(lease.TTL)), holds: map[string]tell{},
 	}
@@ -292,8 +296,20 @@ func (h *heldSession) watch() {
 
 // keepAlives listens to the streams of one client, and knows whose lease is whose session's.
 type keepAlives struct {
-	mutex     sync.Mutex
-	listeners map[int64]*heldSession
+	mutex       sync.Mutex
+	listeners   map[int64]*heldSession
+	grantSentNs int64 // of the last lease that was asked for; one at a time
+}
+
+// interceptGrant is called each time that the client sends a request, again included.
+func (k *keepAlives) interceptGrant(
+	ctx context.Context, method string, request, reply any, connection *grpc.ClientConn,
+	invoke grpc.UnaryInvoker, options ...grpc.CallOption,
+) error {
+	if _, ok := request.(*pb.LeaseGrantRequest); ok {
+		k.grantSentNs = monotonicNs()
+	}
+	return invoke(ctx, method, request, reply, connection, options...)
 }
 
 func (k *keepAlives) listen(lease int64, held *heldSession) {
