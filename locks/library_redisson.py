@@ -30,8 +30,9 @@ connection (Redisson 4.7.0):
   where there is one, and ends with ``expireAsync`` on each that it has
   (``RedissonExpirable.java``), one after the other. That sets the lease again, shorter or longer.
   It answers whether there was a key, whoever's; so it counts where its answer came within the lease
-  before it, and else the earlier one stands. ``tryLock`` looks at none of these answers. The
-  promise is that of the lock that ends first among those that were taken.
+  before it, and else the earlier one stands; where there was none, that lock is over. ``tryLock``
+  looks at none of these answers. The promise lasts while enough of those that were taken do: all,
+  or of ``RedissonRedLock`` most of the servers (``minLocksAmount``).
 
 Redisson tells its user none of this, nor that a lock was lost: a watchdog that finds the key gone
 stops without a word.

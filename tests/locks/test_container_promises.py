@@ -196,11 +196,10 @@ def kept_ns(server: Address, key: str) -> tuple[int, int] | None:
     return before_ns + left_ns - ROUND_NS, after_ns + left_ns + ROUND_NS
 
 
-def kept_by_all_ns(servers: Sequence[Address], key: str) -> tuple[int, int]:
-    """As the first of the servers that have the key."""
-    found = [one for server in servers if (one := kept_ns(server, key)) is not None]
-    assert len(found) > len(servers) / 2
-    return min(found)
+def kept_by_enough_ns(servers: Sequence[Address], key: str, enough: int) -> tuple[int, int]:
+    """Between which times so many of the servers no longer have the key."""
+    found = sorted(one for server in servers if (one := kept_ns(server, key)) is not None)
+    return found[len(found) - enough]
 
 
 LONG = pytest.mark.long
@@ -214,8 +213,8 @@ ON_ONE_TOO = ("redisson-rlock-lease", "redisson-fair", "redisson-fenced", "redis
         *((name, "redis", (0,)) for name in ON_ONE),
         *(pytest.param(name, "redis", (0,), marks=LONG) for name in ON_ONE_TOO),
         pytest.param("redsync", "redlock", (0, 2), marks=LONG),
-        ("redisson-redlock", "redlock", (0,)),
-        pytest.param("redisson-redlock", "redlock", (1, 3, 4), marks=LONG),
+        ("redisson-redlock", "redlock", (4,)),
+        pytest.param("redisson-redlock", "redlock", (0, 2, 4), marks=LONG),
         pytest.param("redisson-multilock", "redlock", (0, 1, 2, 3, 4), marks=LONG),
     ],
 )
@@ -235,7 +234,9 @@ def test_a_lease_is_promised_from_the_request_that_began_it(
             continue
         one.delay(*message)
         taken = one.take()
-        kept = kept_by_all_ns(servers, one.key)
+        every = name == "redisson-multilock"
+        enough = len(servers) if every else len(servers) // 2 + 1
+        kept = kept_by_enough_ns(servers, one.key, enough)
         found.judge(message, taken, taken.until_ns, kept, KEY_S)
         one.give_back(taken)
         one.quiet()
@@ -258,7 +259,7 @@ def test_a_request_that_is_sent_again_counts_from_then(
     one.delay(0, "reply", 1, READ_LIMIT_S + DELAY_S)
     taken = one.take()
     assert taken.answered_ns - taken.asked_ns > 1e9 * READ_LIMIT_S
-    early, late = kept_by_all_ns(running("redis").nodes, one.key)
+    early, late = kept_by_enough_ns(running("redis").nodes, one.key, 1)
     assert early - 1e9 * NEAR_S < taken.until_ns <= late
 
 

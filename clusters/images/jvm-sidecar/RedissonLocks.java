@@ -43,7 +43,8 @@ import org.redisson.misc.RedisURI;
  * and for several locks at once, RedissonExpirable.expireAsync, with which RedissonMultiLock.tryLock
  * ends (4.7.0; before it, the lease is twice the wait). That script names no owner, and a key of
  * somebody else's is lengthened as well; so it counts where its answer came while the lease before it
- * lasted. What several locks promise is what the first of those that were taken promises. A renewal
+ * lasted. Where it finds no key that lock is over. What several locks promise lasts while enough of
+ * them are kept: all, or for RedissonRedLock most of all servers (minLocksAmount). A renewal
  * by the watchdog counts once it is answered. Redisson tells its user none of these, and no loss:
  * what is lost here is lost without notice.
  */
@@ -53,6 +54,7 @@ final class RedissonLocks implements Client {
   private static final String MASTER = "lockbench";
 
   private final List<Sends> sends;
+  private final int enough; // so many of the servers must keep it
   private final Function<String, RLock> make;
   private final boolean leased;
   private final Map<String, RLock> holds = new HashMap<>();
@@ -61,7 +63,12 @@ final class RedissonLocks implements Client {
   private record Server(RedissonClient client, Map<String, Sends> owners) {}
 
   private RedissonLocks(
-      Setup setup, List<Server> servers, Function<String, RLock> make, boolean leased) {
+      Setup setup,
+      List<Server> servers,
+      int enough,
+      Function<String, RLock> make,
+      boolean leased) {
+    this.enough = enough;
     this.make = make;
     this.leased = leased;
     this.sends = servers.stream().map(server -> new Sends(setup)).toList();
@@ -73,40 +80,41 @@ final class RedissonLocks implements Client {
 
   static Client watched(Setup setup) {
     Server server = single(setup, setup.nodes().get(0));
-    return new RedissonLocks(setup, List.of(server), server.client::getLock, false);
+    return new RedissonLocks(setup, List.of(server), 1, server.client::getLock, false);
   }
 
   static Client leased(Setup setup) {
     Server server = single(setup, setup.nodes().get(0));
-    return new RedissonLocks(setup, List.of(server), server.client::getLock, true);
+    return new RedissonLocks(setup, List.of(server), 1, server.client::getLock, true);
   }
 
   static Client fair(Setup setup) {
     Server server = single(setup, setup.nodes().get(0));
-    return new RedissonLocks(setup, List.of(server), server.client::getFairLock, true);
+    return new RedissonLocks(setup, List.of(server), 1, server.client::getFairLock, true);
   }
 
   static Client fenced(Setup setup) {
     Server server = single(setup, setup.nodes().get(0));
-    return new RedissonLocks(setup, List.of(server), server.client::getFencedLock, true);
+    return new RedissonLocks(setup, List.of(server), 1, server.client::getFencedLock, true);
   }
 
   static Client spin(Setup setup) {
     Server server = single(setup, setup.nodes().get(0));
-    return new RedissonLocks(setup, List.of(server), server.client::getSpinLock, true);
+    return new RedissonLocks(setup, List.of(server), 1, server.client::getSpinLock, true);
   }
 
   static Client all(Setup setup) {
     List<Server> servers = everyNode(setup);
     return new RedissonLocks(
-        setup, servers, key -> new RedissonMultiLock(onEach(servers, key)), true);
+        setup, servers, servers.size(), key -> new RedissonMultiLock(onEach(servers, key)), true);
   }
 
   @SuppressWarnings("deprecation")
   static Client majority(Setup setup) {
     List<Server> servers = everyNode(setup);
+    int most = servers.size() / 2 + 1;
     return new RedissonLocks(
-        setup, servers, key -> new RedissonRedLock(onEach(servers, key)), true);
+        setup, servers, most, key -> new RedissonRedLock(onEach(servers, key)), true);
   }
 
   static Client sentinel(Setup setup, boolean synced) {
@@ -122,7 +130,7 @@ final class RedissonLocks implements Client {
                     .setMasterName(MASTER)
                     .setNatMapper(ofGroup(setup))
                     .addSentinelAddress(addresses(sentinels)));
-    return new RedissonLocks(setup, List.of(server), server.client::getLock, false);
+    return new RedissonLocks(setup, List.of(server), 1, server.client::getLock, false);
   }
 
   static Client cluster(Setup setup) {
@@ -135,7 +143,7 @@ final class RedissonLocks implements Client {
                     .useClusterServers()
                     .setNatMapper(ofGroup(setup))
                     .addNodeAddress(addresses(setup.nodes())));
-    return new RedissonLocks(setup, List.of(server), server.client::getLock, false);
+    return new RedissonLocks(setup, List.of(server), 1, server.client::getLock, false);
   }
 
   @Override
@@ -157,13 +165,14 @@ final class RedissonLocks implements Client {
       return Answer.denied((waitMs > 0 ? "gave-up" : "held") + ": tryLock returned false");
     }
     holds.put(hold, lock);
-    Lease first =
+    List<Lease> taken =
         sends.stream()
             .map(each -> each.lease(key))
-            .filter(Objects::nonNull) // those that were not taken
-            .min(Comparator.comparing(Lease::untilNs))
-            .orElseThrow();
-    return Answer.granted(first.sentNs, first.untilNs, fence);
+            .filter(Objects::nonNull)
+            .sorted(Comparator.comparing(Lease::untilNs))
+            .toList();
+    Lease decisive = taken.get(Math.max(0, taken.size() - enough));
+    return Answer.granted(decisive.sentNs, decisive.untilNs, fence);
   }
 
   @Override
@@ -278,12 +287,13 @@ final class RedissonLocks implements Client {
         if (reply == null || reply.error != null) {
           continue;
         }
-        boolean counts =
-            script.takes
-                ? taken(reply.said)
-                : lease != null && Boolean.TRUE.equals(reply.said) && reply.atNs < lease.untilNs;
-        if (counts) {
-          lease = new Lease(script.sentNs, script.sentNs + script.leaseMs * 1_000_000);
+        Lease set = new Lease(script.sentNs, script.sentNs + script.leaseMs * 1_000_000);
+        if (script.takes) {
+          lease = taken(reply.said) ? set : lease;
+        } else if (lease != null && !Boolean.TRUE.equals(reply.said)) {
+          lease = new Lease(script.sentNs, script.sentNs); // there was no key
+        } else if (lease != null && reply.atNs < lease.untilNs) {
+          lease = set;
         }
       }
       return lease;
