@@ -262,7 +262,8 @@ def _only(history: History, rows: np.ndarray[Any, np.dtype[np.intp]]) -> History
         for field in fields(history)
         if isinstance(value := getattr(history, field.name), np.ndarray)
     }
-    small = replace(history, **columns)
+    # What the service kept is of the whole run, and of its times.
+    small = replace(history, **columns, service=None)
     present = [history.keys[k] for k in np.unique(small.key).tolist()]
     begin = int(small.invoke_ns.min())
     end = int(max(small.invoke_ns.max(), small.complete_ns.max()))

@@ -19,7 +19,7 @@ from checker.promises import link, promises, rows_of
 from checker.queue_order import queue_order
 from checker.releases import Releases
 from checker.resource import lost_update, stale_holder, uses
-from checker.service import Witness, witnessed
+from checker.service import Witness, asks, witnessed
 from checker.verdict import Report, Verdict
 from checker.words import Case
 from history.columns import History
@@ -48,7 +48,7 @@ def check(history: History, *, only: Collection[str] | None = None) -> Report:
         if verdict is None:
             return
         verdicts[name] = verdict
-        if witness is not None:
+        if witness is not None and asks(name, verdict):
             # A second witness that falls over takes nothing back.
             with suppress(Exception):
                 verdicts[name] = witnessed(witness(), name, verdict)

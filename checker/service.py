@@ -71,6 +71,12 @@ class Witness:
         self._links = links
         self.record = service.record
         history = case.history
+        asked = rows_of(history, F.ACQUIRE, Type.OK, Type.INFO)
+        keys = [history.keys[key] for key in history.key[asked].tolist()]
+        self._identity = dict(
+            zip(asked.tolist(), zip(keys, history.hold[asked].tolist(), strict=True), strict=True)
+        )
+        self._leases = case.promises.lease.tolist()
         moved = any(fault.name.startswith(CLOCKS) for fault in history.faults)
         tenures = service.tenures
         if moved:
@@ -79,7 +85,7 @@ class Witness:
         for tenure in tenures:
             self._of[tenure.key, tenure.hold].append(tenure)
         self._bounds = self._bracketed(tenures)
-        self._grant_of = {int(row): i for i, row in enumerate(case.promises.row)}
+        self._grant_of = {row: i for i, row in enumerate(case.promises.row.tolist())}
         extends = links.under(rows_of(history, F.EXTEND, Type.OK))
         self._extended = {
             int(row): int(history.complete_ns[extend])  # the last one of each
@@ -93,7 +99,7 @@ class Witness:
         """Why the record is no witness, if it is none."""
         if self._service.partial is not None:
             return self._service.partial
-        unseen = [row for row in self._told() if not self._tenures(row)]
+        unseen = [row for row in self._told if not self._tenures(row)]
         if not unseen:
             return None
         (at,) = clock(self._case.history, [int(self._case.history.complete_ns[unseen[0]])])
@@ -105,7 +111,7 @@ class Witness:
     def contradictions(self) -> list[str]:
         """Promises that outlive the term which the service had noted for the hold."""
         said = []
-        for row in self._told():
+        for row in self._told:
             noted = self._term_outlived(row) if row in self._grant_of else None
             if noted is not None:
                 said.append(self._outlived(self._grant_of[row], noted))
@@ -351,7 +357,7 @@ class Witness:
         """The end of the term that the service had noted for a grant at the latest, if its promise
         is longer and it is certain that the service never noted another one."""
         i, until_ns = self._grant_of[row], self._noted_until(row)
-        promised = int(self._case.promises.lease[i])
+        promised = self._leases[i]
         if until_ns is None or promised >= FOREVER or promised <= until_ns[1]:
             return None
         extends = self._extended.get(row)
@@ -394,15 +400,16 @@ class Witness:
         asked: dict[tuple[str, int], int] = {}
         done: dict[tuple[str, int], int] = {}
         released: dict[tuple[str, int], int] = {}
-        for row in rows_of(history, F.ACQUIRE, Type.OK, Type.INFO).tolist():
-            name = self._identity(row)
-            asked[name] = int(history.invoke_ns[row])
-            if history.type[row] == Type.OK:
-                done[name] = int(history.complete_ns[row])
+        rows = rows_of(history, F.ACQUIRE, Type.OK, Type.INFO)
+        times = zip(rows.tolist(), history.invoke_ns[rows].tolist(), strict=True)
+        for (row, invoked), told_at in zip(times, history.complete_ns[rows].tolist(), strict=True):
+            asked[self._identity[row]] = invoked
+            if told_at != NULL:
+                done[self._identity[row]] = told_at
         ended = rows_of(history, F.RELEASE, Type.OK)
         for row, acquire in zip(ended.tolist(), self._links.acquire[ended].tolist(), strict=True):
             if acquire >= 0:
-                released[self._identity(acquire)] = int(history.complete_ns[row])
+                released[self._identity[acquire]] = int(history.complete_ns[row])
         events: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
         # On one of several nodes an entry may come and go long after the majority has decided.
         alone = self._service.quorum == 1
@@ -424,6 +431,7 @@ class Witness:
     def _by(self, log: str, place: int) -> int:
         return self._bounds[log].latest(place)
 
+    @cached_property
     def _told(self) -> list[int]:
         """The grants of which the record must know."""
         history = self._case.history
@@ -431,7 +439,7 @@ class Witness:
         judged = keys_of(history, OWNED - REENTRANT)[history.key[rows]] & (
             history.hold[rows] != NULL
         )
-        return [int(row) for row in rows[judged]]
+        return list(rows[judged].tolist())
 
     def _gone(self, row: int) -> bool:
         return all(tenure.ended is not None or tenure.how for tenure in self._tenures(row))
@@ -439,12 +447,8 @@ class Witness:
     def _granted(self, row: int) -> int:
         return int(self._case.history.complete_ns[row])
 
-    def _identity(self, row: int) -> tuple[str, int]:
-        history = self._case.history
-        return history.keys[int(history.key[row])], int(history.hold[row])
-
     def _tenures(self, row: int) -> list[Tenure]:
-        return self._of.get(self._identity(row), [])
+        return self._of.get(self._identity[row], [])
 
     def _in_order(self, first: int, second: int) -> tuple[int, int]:
         """Two grants as they stand in the record; the one whose server lost it comes first."""
@@ -493,14 +497,16 @@ class _Brackets:
         return self.last[at] if at < len(self.places) else FOREVER
 
 
+def asks(name: str, verdict: Verdict) -> bool:
+    """Whether a verdict tells of a violation that a record can know of."""
+    return verdict.result == "invalid" and name in ASKED
+
+
 def witnessed(witness: Witness, name: str, verdict: Verdict) -> Verdict:
-    """The verdict with what the record says of the violation that it tells, as the last entry of
-    its evidence. Verdicts that the record cannot know of stay as they are."""
-    ask = ASKED.get(name)
-    if verdict.result != "invalid" or ask is None:
-        return verdict
+    """The verdict, one that ``asks`` for it, with what the record says of the violation that it
+    tells, as the last entry of its evidence."""
     try:
-        word = witness.asked(verdict, ask)
+        word = witness.asked(verdict, ASKED[name])
     except (KeyError, ValueError, IndexError):
         word = witness.undecided("the operations of this violation are not all in it")
     said = {"what": WHAT, "says": word.says, "text": f"{word.says}: {word.text}"}
