@@ -435,6 +435,8 @@ def _document(
     timings.check_s = time.monotonic() - begun
     if lines := expected.proposal([v for v, result in observed.items() if result == "invalid"]):
         document["declare"] = lines
+    if scene.no_record is not None:
+        document["no_record"] = scene.no_record
     return document | {
         "observed": observed,
         "exposed": seen.exposed,

@@ -1,14 +1,24 @@
-"""Servers' own records, read from bytes: Redis' append-only file, ZooKeeper's transaction log."""
+"""Servers' own records, read from bytes: Redis' append-only file, ZooKeeper's transaction log; and
+etcd's revisions, from a member that is played."""
 
 from __future__ import annotations
 
+import json
 import struct
+import threading
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from zlib import adler32
 
 import pytest
 
 from clusters import aof, txnlog
-from clusters.base import Change
+from clusters.base import Change, ClusterPlan
+from clusters.etcd import EtcdCluster
+from clusters.wire import Address, ProbeFailed
 
 # --- Redis ---
 
@@ -149,3 +159,72 @@ def test_a_torn_transaction_is_left_out() -> None:
     assert len(zookeeper(whole, bytes(torn))) == 1
     with pytest.raises(txnlog.UnreadableLog):
         txnlog.changes({f"{LOG}1": b"no log at all"})
+
+
+# --- etcd ---
+
+
+def event(revision: int, key: str, value: str | None, created: int = 0) -> dict[str, Any]:
+    entry = {"key": b64encode(key.encode()).decode(), "mod_revision": str(revision)}
+    if value is None:
+        return {"type": "DELETE", "kv": entry}
+    entry["create_revision"] = str(created or revision)
+    return {"kv": {**entry, "value": b64encode(value.encode()).decode()}}
+
+
+@contextmanager
+def member(*messages: dict[str, Any]) -> Iterator[Address]:
+    """Answers every put, and a watch with these results and the put that came last."""
+    last: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            answers: list[dict[str, Any]] = [{}]
+            if self.path.endswith("put"):
+                last.append(body["key"])
+            else:
+                put = {"kv": {"key": last[-1], "mod_revision": "99", "create_revision": "99"}}
+                answers = [{"result": message} for message in (*messages, {"events": [put]})]
+            said = "".join(json.dumps(answer) + "\n" for answer in answers).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said)
+
+        def log_message(self, *_: object) -> None:
+            """Silent."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield ("127.0.0.1", server.server_address[1])
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def revisions(*messages: dict[str, Any]) -> list[Change]:
+    cluster = EtcdCluster(ClusterPlan("etcd", 3, 1, "run", 3.0, "logs"))
+    with member(*messages) as address:
+        return cluster._revisions(address)
+
+
+def test_what_took_effect_in_etcd() -> None:
+    found = revisions(
+        {"created": True},
+        {"events": [event(2, "a", "t"), event(3, "a", "u", created=2)]},
+        {"events": [event(4, "a", None)]},
+    )
+    assert found[:-1] == [
+        Change(2, "made", "a", "t"),
+        Change(3, "renewed", "a", "u"),
+        Change(4, "deleted", "a"),
+    ]
+
+
+def test_revisions_that_were_compacted_are_no_record() -> None:
+    with pytest.raises(ProbeFailed, match="ended"):
+        revisions({"created": True}, {"canceled": True, "compact_revision": "7"})
