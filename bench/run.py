@@ -418,7 +418,7 @@ def _document(
         document |= report.to_json()
         document |= _availability(report)
         if texts := error_texts(history):
-            document["errors"] = texts
+            document["error_texts"] = texts
     observed = {} if report is None else {v: r.result for v, r in report.verdicts.items()}
     judgement = judge(
         expected,

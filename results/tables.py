@@ -296,7 +296,8 @@ def _cell(cases: Sequence[Case]) -> str:
         k = sum(verdict in broken(attempt) for attempt in tries)
         lines.append(f"{BROKE} {verdict}" + (f" {k} of {len(tries)}" if len(tries) > 1 else ""))
     worse = [case for case in cases if case.get("judgement") == "worse than expected"]
-    if lines:
+    undeclared = any(case.get("judgement") == "no expectation declared" for case in cases)
+    if lines and (worse or not undeclared):
         lines.append("(NOT expected)" if worse else "(expected)")
     for case in cases:
         judgement = case.get("judgement")

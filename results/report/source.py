@@ -139,7 +139,7 @@ def _of_its_own(case: Case) -> list[str]:
         notes.append(
             f"No expectation is declared. To declare it: {' '.join(map(str.strip, lines))}"
         )
-    texts = mapping(case.get("errors"))
+    texts = mapping(case.get("error_texts"))
     notes += [f"First error of its class: {text}" for text in list(texts.values())[:ERRORS_TOLD]]
     return notes
 

@@ -354,3 +354,16 @@ def test_numbers_are_written_with_their_unit() -> None:
     assert cell("p99_ms", None).value is None
     assert cell("count", 12345.0).text == "12,345"
     assert cell("healthy", np.bool_(True)).text == "yes"
+
+
+def test_a_lock_of_ones_own_is_told_with_its_file_and_what_its_server_said(tmp_path: Path) -> None:
+    said = "no-effect: ResponseError: ERR value is not an integer"
+
+    def change(case: dict[str, Any]) -> None:
+        own = {"spec": "my locks/a.py:Mine", "sha256": "ab" * 32, "libraries": {"redis": "8.1.0"}}
+        case |= {"own": own, "error_texts": {"no-effect: ResponseError": said}}
+
+    written = write(make_run(tmp_path, change=change)).markdown.read_text(encoding="utf-8")
+    assert "lockbench run --lock 'my locks/a.py:Mine' --fault pause" in written.replace("\\", "")
+    assert said in written.replace("\\", "")
+    assert "redis 8.1.0" in written

@@ -162,6 +162,15 @@ def test_a_pause_of_a_schedule_is_not_the_fault_called_so() -> None:
     assert "under a client pause" not in sentence([during(both, "stale-holder", 5, "wipe")])
 
 
+def test_a_break_that_nobody_declared_is_not_called_expected() -> None:
+    late = case("mine", "client-pause", broke=("stale-holder",))
+    assert "(expected)" in terminal([late])
+    told = terminal([{**late, "judgement": "no expectation declared"}])
+    assert "no expectation declared" in told
+    assert "(expected)" not in told
+    assert "(NOT expected)" not in told
+
+
 def test_the_sentence_of_a_full_run() -> None:
     cases = [
         case("redis-token", acquire_ms=0.5),
