@@ -43,6 +43,9 @@ Says = Literal["confirmed", "contradicted", "not decided"]
 
 WHAT: Final = "service"  # marks the entry of a verdict's evidence
 CLOCKS: Final = "clock-"  # how the faults are called that move servers' clocks
+# Faults that end server processes. Redis may answer before it has written (for up to two seconds
+# while a sync takes its time), so what it did last may be missing in its file.
+DEADLY: Final = frozenset({"kill", "restart", "rolling-restart", "wipe", "power-loss", "failover"})
 LONG_AGO: Final = -FOREVER
 CONTRADICTIONS_MAX: Final = 5
 _HOW: Final[Mapping[How | None, str]] = {
@@ -78,6 +81,7 @@ class Witness:
         )
         self._leases = case.promises.lease.tolist()
         moved = any(fault.name.startswith(CLOCKS) for fault in history.faults)
+        self._died = any(fault.name in DEADLY for fault in history.faults)
         tenures = service.tenures
         if moved:
             tenures = tuple(replace(tenure, until_ns=None) for tenure in tenures)
@@ -236,7 +240,7 @@ class Witness:
             if theirs.how == "lost":
                 return self.undecided("the entry was lost with all that the server had kept")
             text = f"the entry of {a} was never taken away"
-            return Word("contradicted", self._sentence(text))
+            return self._contradicted(text)
         first = self._not_before(theirs.log, theirs.ended)
         last = self._by(theirs.log, theirs.ended)
         asked, done = clock(history, [begin, end])
@@ -245,7 +249,7 @@ class Witness:
                 f"the entry of {a} was taken away at #{theirs.ended}, which was not between "
                 f"{asked} and {done} s"
             )
-            return Word("contradicted", self._sentence(text))
+            return self._contradicted(text)
         own = int(effective_releases(history, self._links)[ended])
         asked_itself = own >= 0 and history.invoke_ns[own] <= last
         for_good = self._case.promises.lease[self._grant_of[ended]] >= FOREVER
@@ -279,7 +283,7 @@ class Witness:
             text = (
                 f"the entry of {a} still stood at {asked} s and was deleted later, at #{mine.ended}"
             )
-            return Word("contradicted", self._sentence(text))
+            return self._contradicted(text)
         return self.undecided(f"whether the entry of {a} was gone by {asked} s is not known")
 
     def fence_order(self, first: int, second: int) -> Word:
@@ -290,13 +294,13 @@ class Witness:
         a, b = self._name(first), self._name(second)
         if mine.log != other.log or mine.begun is None or other.begun is None:
             return self.undecided("they stand in logs that cannot be compared")
-        text = self._sentence(f"{a} had its turn at #{mine.begun}, {b} at #{other.begun}")
+        text = f"{a} had its turn at #{mine.begun}, {b} at #{other.begun}"
         history = self._case.history
         if mine.begun < other.begun or history.fence[first] == history.fence[second]:
-            return Word("confirmed", text)
+            return Word("confirmed", self._sentence(text))
         if history.complete_ns[first] < history.invoke_ns[second]:
-            return Word("contradicted", text)
-        return Word("not decided", text)
+            return self._contradicted(text)
+        return self.undecided(text)
 
     # --- how it is known ---
 
@@ -363,6 +367,8 @@ class Witness:
         extends = self._extended.get(row)
         if extends is None:
             return until_ns[1]
+        if self._died:
+            return None
         # An extend may be answered though the entry was gone, which is the lock's doing.
         stood = any(
             tenure.ended is None
@@ -462,6 +468,12 @@ class Witness:
 
     def _sentence(self, text: str) -> str:
         return f"{self._service.record}: {text}"
+
+    def _contradicted(self, text: str) -> Word:
+        """What was taken back may be missing at the end of what a server had when it died."""
+        if self._died:
+            return self.undecided(f"{text}; but a server died, and may have lost the end of it")
+        return Word("contradicted", self._sentence(text))
 
     def undecided(self, text: str) -> Word:
         """It cannot tell, and why."""

@@ -170,6 +170,9 @@ def test_an_extend_that_found_nothing_is_the_locks_own_lie() -> None:
     assert not contradictions(Record(scene).of(1, 1, 2, until=5.0).judged())
     # Here the entry stood: it was the service that was asked, and it noted less.
     assert contradictions(Record(scene).of(1, 1, until=11.0).judged())
+    # Unless what the server noted last died with it.
+    scene.fault("kill", 7, 8)
+    assert not contradictions(Record(scene).of(1, 1, until=11.0).judged())
 
 
 def late() -> Scene:
@@ -220,6 +223,10 @@ def test_a_wrong_release() -> None:
     # It was taken away after client 3 had asked, which was after the release.
     record = Record(wrong_release()).of(1, 1, 2, until=3.0).of(2, 3, 12, until=14.0)
     assert record.of(3, 9, begun=12, until=20.0).says("wrong-release") == "contradicted"
+    # Of a server that died the end of the file may be missing, and with it the deletion.
+    record = Record(wrong_release().fault("kill", 5, 6)).of(1, 1, 2, until=3.0)
+    record.of(2, 3, 12, until=14.0).of(3, 9, begun=12, until=20.0)
+    assert record.says("wrong-release") == "not decided"
     # It is there still.
     record = Record(wrong_release()).of(1, 1, 2, until=3.0).of(2, 3, until=14.0)
     assert record.of(3, 9, begun=None).says("wrong-release") == "contradicted"
