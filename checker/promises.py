@@ -190,6 +190,14 @@ def link(history: History) -> Links:
         vague_ns = vague_ns.copy()
         says = (history.type != Type.FAIL) | not_held
         _unlink(history, acquire, vague_ns, np.flatnonzero(loose & says))
+    beside = np.flatnonzero(_shares_an_owner(history) & ((history.type != Type.FAIL) | not_held))
+    if len(beside):
+        vague_ns = vague_ns.copy()
+        row = beside[history.f[beside] == F.ACQUIRE]
+        ends = vague_ns[row]
+        releases = beside[history.f[beside] == F.RELEASE]
+        _first_after(history, releases, row, _owner_and_key(history), ends)
+        vague_ns[row] = ends
     return Links(
         acquire=acquire,
         not_held=not_held,
@@ -198,6 +206,19 @@ def link(history: History) -> Links:
         by_process=sequences.get("process"),
         vague_ns=vague_ns,
     )
+
+
+def _shares_an_owner(history: History) -> Bools:
+    """The operations without a hold's name of owners who act from several processes. Which of them
+    released is not certain, so any release may be that of any grant before it."""
+    if not has_values(history.owner):
+        return np.zeros(len(history), np.bool_)
+    loose = (history.hold == NULL) & ~keys_of(history, REENTRANT)[history.key]
+    who = _owner_and_key(history)
+    pairs = np.unique(np.stack([who[loose], history.process[loose]]), axis=1)[0]
+    several = pairs[1:][pairs[1:] == pairs[:-1]]
+    shared: Bools = loose & np.isin(who, several)
+    return shared
 
 
 def _unlink(history: History, acquire: Rows, vague_ns: Ints, rows: Rows) -> None:
