@@ -193,11 +193,7 @@ def link(history: History) -> Links:
     beside = np.flatnonzero(_shares_an_owner(history) & ((history.type != Type.FAIL) | not_held))
     if len(beside):
         vague_ns = vague_ns.copy()
-        row = beside[history.f[beside] == F.ACQUIRE]
-        ends = vague_ns[row]
-        releases = beside[history.f[beside] == F.RELEASE]
-        _first_after(history, releases, row, _owner_and_key(history), ends)
-        vague_ns[row] = ends
+        _end_with_any_release(history, vague_ns, beside)
     return Links(
         acquire=acquire,
         not_held=not_held,
@@ -219,6 +215,22 @@ def _shares_an_owner(history: History) -> Bools:
     several = pairs[1:][pairs[1:] == pairs[:-1]]
     shared: Bools = loose & np.isin(who, several)
     return shared
+
+
+def _end_with_any_release(history: History, vague_ns: Ints, rows: Rows) -> None:
+    """Of owners who act from several processes: a grant may be over with any release that was not
+    answered before the grant was asked for."""
+    who = _owner_and_key(history)
+    for one in np.unique(who[rows]).tolist():
+        mine = rows[who[rows] == one]
+        releases = mine[history.f[mine] == F.RELEASE]
+        done = np.where(history.type[releases] == Type.INFO, FOREVER, history.complete_ns[releases])
+        order = np.argsort(done)
+        first = np.minimum.accumulate(history.invoke_ns[releases[order]][::-1])[::-1]
+        acquires = mine[history.f[mine] == F.ACQUIRE]
+        asked = history.invoke_ns[acquires] - 2 * history.epsilon_ns
+        at = np.searchsorted(done[order], asked, side="left")
+        vague_ns[acquires] = np.minimum(vague_ns[acquires], np.append(first, FOREVER)[at])
 
 
 def _unlink(history: History, acquire: Rows, vague_ns: Ints, rows: Rows) -> None:
