@@ -8,7 +8,8 @@ columns of a history and knows locks of its own. The contract, as it is read her
   or never. A failed one had no effect; ``not-held`` says that the caller did not hold at an instant
   of the window, and ``held`` of a strict lock that there was no place.
 - Who: the hold where both name one, else the owner, else the process. Reentrant locks know owners
-  alone. What does not name its hold may be about any hold of its owner.
+  alone. What does not name its hold may be about any hold of its owner: of semaphores and
+  read-write locks, ``not-held`` says that not everything is held that was asked for in that name.
 - The service may end a hold by itself, at any time or never, from the last acknowledged
   ``valid_until`` on, or from a loss or a death after its acquire on, in all cases less ε. Of
   acknowledged extends, the one that took effect last counts. An acquire of unknown outcome runs out
@@ -41,7 +42,8 @@ AT_ONCE: Final = -(2**62)
 class Op:
     """One operation that says something. ``answer``: ``ok``, ``info``, ``held`` or ``not-held``;
     ``end`` is FOREVER for info; ``lease`` NULL where none was told; ``lost_ns`` from when on the
-    hold of an acquire may be taken away by a loss or a death."""
+    hold of an acquire may be taken away by a loss or a death; ``asked`` how many acquires of the
+    same hold or owner were asked for before a ``not-held`` was answered."""
 
     f: F
     answer: str
@@ -53,6 +55,7 @@ class Op:
     lease: int
     fence: int
     lost_ns: int
+    asked: int
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -127,7 +130,8 @@ class Lock:
             if self._may_refuse(op, holds):
                 yield state
         elif op.answer == "not-held":
-            if not mine:
+            several = self.kind in {"semaphore", "read-write"}
+            if not mine or (several and len(mine) < op.asked):
                 yield state
         elif op.f is F.ACQUIRE:
             yield from self._granted(number, op, state, mine)
@@ -255,6 +259,7 @@ def _operations(rows: list[Row], key: int, kind: str, *, strict: bool, epsilon_n
                 reads=row.mode == Mode.READ,
                 lease=row.lease,
                 fence=row.fence,
+                asked=sum(_is_asked_for(row, other, epsilon_ns) for other in rows),
                 lost_ns=_lost(endings, row, reentrant=kind == "reentrant") if endings else FOREVER,
             )
         )
@@ -275,6 +280,14 @@ def _answer(row: Row, kind: str, *, strict: bool) -> str | None:
     if row.f == F.ACQUIRE:
         return "held" if strict and row.error.startswith("held") else None
     return "not-held" if row.error.startswith("not-held") else None
+
+
+def _is_asked_for(row: Row, acquire: Row, epsilon_ns: int) -> bool:
+    """Whether an acquire may be what a row is about, whatever became of it."""
+    named = row.hold != NULL
+    same = acquire.hold == row.hold if named else acquire.owner == row.owner
+    before = acquire.invoke_ns - epsilon_ns <= row.complete_ns + epsilon_ns
+    return acquire.f == F.ACQUIRE and acquire.key == row.key and same and before
 
 
 def _lost(endings: list[Row], acquire: Row, *, reentrant: bool) -> int:

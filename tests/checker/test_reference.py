@@ -104,6 +104,9 @@ EXPLAINED = {
     "the other permit is not held": (
         "semaphore 2", "1 a ok 0 1 h=a; 1 a ok 2 3 h=b; 1 r ok 4 5 h=a; 1 r not-held 6 7 h=a",
     ),
+    "one of two permits is not held": (
+        "semaphore 2", "1 a ok 0 1; 1 a ok 2 3 u=3; 1 r not-held 5 6; 1 r ok 7 8",
+    ),
     "no permit left": ("semaphore 2 strict", "1 a ok 0 1; 1 a ok 2 3; 2 a held 4 5"),
     "readers": ("read-write", "1 a ok 0 1 r; 2 a ok 2 3 r; 3 a ok 4 5 r"),
     "downgraded": ("read-write", "1 a ok 0 1; 1 a ok 2 3 r; 1 r ok 4 5; 1 r ok 6 7; 2 a ok 8 9"),
@@ -154,7 +157,10 @@ IMPOSSIBLE = {
     "and of one process": (
         "semaphore 2", "1 a ok 0 1; 1 a ok 2 3; 1 r ok 4 5; 1 r ok 6 7; 1 r ok 8 9",
     ),
-    "one permit is still held": ("semaphore 2", "1 a ok 0 1; 1 a ok 2 3 u=3; 1 r not-held 5 6"),
+    "both permits are still held": (
+        "semaphore 2", "1 a ok 0 1; 1 a ok 2 3; 1 r not-held 5 6; 1 r ok 7 8; 1 r ok 9 9",
+    ),
+    "the only permit is held": ("semaphore 2", "1 a ok 0 1; 1 r not-held 5 6; 1 r ok 7 8"),
     "a permit is left": ("semaphore 2 strict", "1 a ok 0 1; 2 a held 4 5"),
     "a writer beside a reader": ("read-write", "1 a ok 0 1 r; 2 a ok 2 3"),
     "a reader beside a writer": ("read-write", "1 a ok 0 1; 2 a ok 2 3 r"),
