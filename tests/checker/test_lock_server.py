@@ -1,0 +1,50 @@
+"""Simulated correct locks of every kind are never accused; the same with one defect are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Final, get_args
+
+import pytest
+
+from checker.check import check
+from tests.checker.lock_server import Ending, Faulty, Setup, Simulation
+
+KINDS: Final = ("mutex", "reentrant", "read-write", "semaphore")
+SETUPS: Final = tuple(
+    Setup(kind, holds, ending)
+    for kind, holds, ending in product(KINDS, (True, False), get_args(Ending))
+)
+# What a client does after its promise is no fault of the lock; nothing here uses a resource.
+JUDGED: Final = {"double-grant", "late-grant", "false-release", "linearizable"}
+
+
+def accused(setup: Setup, grants: int) -> dict[str, str]:
+    """The verdicts that are not valid, with their reasons."""
+    report = check(Simulation(1, setup, grants=grants).run())
+    assert report.grants >= grants
+    assert set(report.verdicts) >= JUDGED
+    verdicts = report.verdicts.items()
+    return {name: verdict.reason for name, verdict in verdicts if verdict.result != "valid"}
+
+
+@pytest.mark.parametrize("setup", SETUPS, ids=str)
+def test_a_correct_lock_is_never_accused(setup: Setup) -> None:
+    assert accused(setup, 400) == {}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("setup", SETUPS, ids=str)
+def test_a_correct_lock_is_never_accused_in_twenty_thousand_grants(
+    setup: Setup, record_property: Callable[[str, object], None]
+) -> None:
+    assert accused(setup, 20_000) == {}
+    record_property("histories", f"{setup}: 20,000 grants of a correct lock, no accusation")
+
+
+@pytest.mark.parametrize("faulty", get_args(Faulty))
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_with_a_defect_is_accused(kind: str, faulty: Faulty) -> None:
+    for holds in (True, False):
+        assert "double-grant" in accused(Setup(kind, holds, "lease", faulty), 1500)
