@@ -203,7 +203,6 @@ def _without(holds: Holds, hold: Hold) -> Holds:
 class Row(NamedTuple):
     """One row of a history as plain numbers."""
 
-    number: int
     process: int
     f: int
     type: int
@@ -224,7 +223,6 @@ def rows_of(history: History) -> list[Row]:
     return list(
         map(
             Row,
-            range(len(history)),
             history.process.tolist(),
             history.f.tolist(),
             history.type.tolist(),
@@ -295,7 +293,7 @@ def _lost(endings: list[Row], acquire: Row, *, reentrant: bool) -> int:
     was asked for. Whoever dies loses everything, whatever lock the death was recorded with."""
     first = FOREVER
     for row in endings:
-        later = row.number > acquire.number and row.key == acquire.key
+        later = row.invoke_ns >= acquire.invoke_ns and row.key == acquire.key
         mine = later and row.hold != NULL and row.hold == acquire.hold
         if row.f == F.DEATH:
             mine |= row.process == acquire.process and row.invoke_ns >= acquire.invoke_ns

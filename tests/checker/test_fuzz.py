@@ -20,8 +20,6 @@ from tests.checker.reference import explainable
 
 EACH = 24  # histories of a combination
 EACH_LONG = 2240  # 501,760 in all
-# Kinds of which some histories are not yet decided as the reference decides them.
-KNOWN_WRONG = ("mutex", "lease", "fenced", "reentrant", "semaphore", "read-write")
 LEAST = 0.15  # of either verdict: a generator of one sort would test half of the rule
 
 
@@ -58,7 +56,7 @@ def agree_on(seed: str, combination: Combination, count: int) -> int:
     return sum(agree(sketch) for sketch in islice(sketches(seed, combination), count))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in KNOWN_WRONG])
+@pytest.mark.parametrize("kind", KINDS)
 def test_agrees_with_the_reference(kind: str) -> None:
     some = [combination for combination in COMBINATIONS if combination.kind == kind]
     valid = sum(agree_on("short", combination, EACH) for combination in some)
@@ -66,9 +64,7 @@ def test_agrees_with_the_reference(kind: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "combination", [c for c in COMBINATIONS if c.kind not in KNOWN_WRONG], ids=str
-)
+@pytest.mark.parametrize("combination", COMBINATIONS, ids=str)
 def test_agrees_with_the_reference_on_many(
     combination: Combination, record_property: Callable[[str, object], None]
 ) -> None:
