@@ -15,8 +15,9 @@ import pytest
 from checker.check import check
 from history.columns import History
 from history.jsonl import to_lines
-from tests.checker.combinations import COMBINATIONS, KINDS, Combination, Sketch, sketches, smallest
+from tests.checker.combinations import sketches
 from tests.checker.reference import explainable
+from tests.checker.sketch import COMBINATIONS, KINDS, Combination, Sketch, smallest
 
 EACH = 24  # histories of a combination
 EACH_LONG = 2240  # 501,760 in all

@@ -20,9 +20,9 @@ SETUPS: Final = tuple(
 JUDGED: Final = {"double-grant", "late-grant", "false-release", "linearizable"}
 
 
-def accused(setup: Setup, grants: int) -> dict[str, str]:
+def accused(setup: Setup, grants: int, seed: int = 1) -> dict[str, str]:
     """The verdicts that are not valid, with their reasons."""
-    report = check(Simulation(1, setup, grants=grants).run())
+    report = check(Simulation(seed, setup, grants=grants).run())
     assert report.grants >= grants
     assert set(report.verdicts) >= JUDGED
     verdicts = report.verdicts.items()
@@ -39,7 +39,8 @@ def test_a_correct_lock_is_never_accused(setup: Setup) -> None:
 def test_a_correct_lock_is_never_accused_in_twenty_thousand_grants(
     setup: Setup, record_property: Callable[[str, object], None]
 ) -> None:
-    assert accused(setup, 20_000) == {}
+    for seed in range(10):
+        assert accused(setup, 2000, seed) == {}
     record_property("histories", f"{setup}: 20,000 grants of a correct lock, no accusation")
 
 

@@ -10,8 +10,9 @@ import pytest
 from checker.check import check
 from history.columns import History
 from history.jsonl import to_lines
-from tests.checker.combinations import COMBINATIONS, Combination, sketches
+from tests.checker.combinations import sketches
 from tests.checker.promise_reference import double_grant, fence_order, is_plain, late_grant
+from tests.checker.sketch import COMBINATIONS, Combination
 
 PLAIN = [c for c in COMBINATIONS if c.holds and c.kind not in {"reentrant", "ownerless"}]
 # Without hold ids, what one owner does from several processes is linked to its last acquire.
