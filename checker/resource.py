@@ -10,10 +10,12 @@ of which the resource's log says when it was applied, counts as applied then.
 
 ``stale-holder``: an operation was applied after its hold's promise had ended and after another
 owner had been granted the key, even if that grant was already released. The other grant is later
-for certain where it was asked for after the hold had been granted, or has a promise and completed
-after it; or it is promised at that very time, whichever came first. The service did nothing wrong;
-this is what a client that was frozen or slow does to everybody else. So is an operation under an
-acquire whose outcome its client never learned, applied inside the promise of another owner.
+for certain where it was asked for after the hold had been granted, or completed after it and was
+promised beyond that. It may have come first where it is promised at that very time, or where its
+own holder acts too late as well: then one of the two is overtaken, whichever it is. The service did
+nothing wrong; this is what a client that was frozen or slow does to everybody else. So is an
+operation under an acquire whose outcome its client never learned, applied inside the promise of
+another owner.
 
 ``lost-update``: an applied write did not build on the state that it replaced, so somebody's
 update is gone: it made a version that is not the successor of the one that had been read, or two
@@ -224,16 +226,29 @@ def _overtaken(case: Case, held: Rows, at_ns: Ints) -> Rows:
             of = held[left]
             key, owner = promises.key[of], promises.owner[of]
             found[left] = _promised_then(case, order, key, owner, at_ns[left])
-    # Without a promise, only what was asked for afterwards is later for certain.
     late = np.flatnonzero(promises.outer & ~promises.nonempty)
+    asked = history.invoke_ns[promises.row[late]] - history.epsilon_ns
+    last = _last_acts(held, at_ns)
     for i in np.flatnonzero(found < 0).tolist() if len(late) else ():
         mine = held[i]
-        asked = history.invoke_ns[promises.row[late]] - history.epsilon_ns
-        after = (promises.key[late] == promises.key[mine]) & (asked > promises.start[mine])
-        after &= (promises.owner[late] != promises.owner[mine]) & (promises.start[late] < at_ns[i])
-        after &= ~(reads[late] & reads[mine])
-        found[i] = late[after][0] if np.any(after) else -1
+        rival = (promises.key[late] == promises.key[mine]) & (promises.start[late] < at_ns[i])
+        rival &= (promises.owner[late] != promises.owner[mine]) & ~(reads[late] & reads[mine])
+        # A hold from before would have lasted until after this grant; or was not even asked for.
+        later = np.maximum(asked, np.where(rival, promises.end[late], NULL)) > promises.start[mine]
+        later &= (promises.start[late] > promises.start[mine]) | (asked > promises.start[mine])
+        # Whoever of two came first, both acted when both had been granted it and both were over.
+        acted = np.array([last.get(other, NULL) for other in late.tolist()], np.int64)
+        later |= (acted > promises.start[mine]) & (acted <= at_ns[i])
+        found[i] = late[rival & later][0] if np.any(rival & later) else -1
     return found
+
+
+def _last_acts(held: Rows, at_ns: Ints) -> dict[int, int]:
+    """For each of these holds the last of these times."""
+    acts: dict[int, int] = {}
+    for hold, at in zip(held.tolist(), at_ns.tolist(), strict=True):
+        acts[hold] = max(at, acts.get(hold, at))
+    return acts
 
 
 def _promised_after(promises: Promises, order: Rows, held: Rows, at_ns: Ints) -> Rows:

@@ -244,6 +244,16 @@ def late_granted_writer_beside_a_promise(s: Scene) -> None:
     s.write(1, 8, 0, 1)
 
 
+def granted_late_after_a_promise(s: Scene) -> None:
+    # Client 2 was asking all along. Had it held first, it would have held until 6, beside client 1.
+    s.acquire(1, 0, 4, until=5).acquire(2, 0.1, 7, until=6).read(1, 8, 0)
+
+
+def two_late_grants_that_both_act(s: Scene) -> None:
+    s.acquire(1, 0, 7, until=3).acquire(2, 0, 7.1, until=3)
+    s.read(2, 7.5, 0).read(1, 8, 0)
+
+
 def reader_beside_his_neighbours_write(s: Scene) -> None:
     s.kind("read-write")
     s.acquire(1, 0, 1, mode=Mode.WRITE, hold="w", owner=1)
@@ -322,6 +332,8 @@ DEFECTS: list[tuple[Callable[[Scene], None], set[str]]] = [
     (equal_fences_side_by_side, {D, N, X}),
     (successor_was_waiting_already, {F, X}),
     (late_granted_writer_beside_a_promise, {L, H}),
+    (granted_late_after_a_promise, {L, H}),
+    (two_late_grants_that_both_act, {L, H}),
     (reader_beside_his_neighbours_write, {D, X}),
     (given_away_after_every_extend, {D, X}),
     (three_permits_of_two, {D, X}),
