@@ -24,7 +24,7 @@ from kazoo.client import KazooClient
 from clusters import images, resp
 from clusters.wire import Http, Line
 from clusters.zookeeper import TICK_MS_MIN, TICKS_PER_LEASE, ZooKeeperCluster
-from locks import registry
+from locks import registry, sidecar
 from locks.base import Address, Granted, Hold, Released, new_hold_id, token_of
 from tests.eventually import eventually
 from tests.locks.conftest import LEASE_S, Running
@@ -378,9 +378,11 @@ def gone(watch: Any, key: str, name: str) -> int:
 
 # --- etcd ----------------------------------------------------------------------------------------
 
+LEASE_OF_ETCD_S = 5.0
+
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["etcd-concurrency", "etcd-concurrency-is-owner", "jetcd"])
+@pytest.mark.parametrize("name", ["etcd-concurrency", "etcd-concurrency-is-owner"])
 def test_a_kept_lease_is_promised_from_its_last_answered_keep_alive(
     client: Callable[..., Client], running: Callable[[str], Running], name: str
 ) -> None:
@@ -389,7 +391,7 @@ def test_a_kept_lease_is_promised_from_its_last_answered_keep_alive(
     found = Found()
     for direction in DIRECTIONS:
         for nth in range(1, 9):
-            one = client(name, "etcd", 5.0, 1)
+            one = client(name, "etcd", LEASE_OF_ETCD_S, 1)
             one.proxies[0].delay(direction, nth, DELAY_S)
             taken = one.take()
             one.cut()
@@ -397,6 +399,34 @@ def test_a_kept_lease_is_promised_from_its_last_answered_keep_alive(
             kept, granted_s = lease_kept_ns(server, one.key)
             found.judge((0, direction, nth), taken, until_ns, kept, granted_s)
     assert max(found.early_s.values()) < DELAY_S + NEAR_S, found.early_s
+
+
+@pytest.mark.long
+def test_a_lease_of_jetcd_is_promised_from_its_grant_or_its_last_answered_keep_alive(
+    client: Callable[..., Client], running: Callable[[str], Running]
+) -> None:
+    """A process has one client, made for the servers that it is first told of, and an acquire a
+    lease of its own. It is kept alive all the while, so the promise is read on both sides of the
+    look at the server."""
+    server = running("etcd").nodes[0]
+    sidecar.close_shared()
+    found = Found()
+    one = client("jetcd", "etcd", LEASE_OF_ETCD_S, 1)
+    try:
+        one.settle()
+        for message in one.messages():
+            one.delay(*message)
+            one.observer.until_ns = 0
+            taken = one.take()
+            before_ns = max(taken.until_ns, one.observer.until_ns)
+            kept, granted_s = lease_kept_ns(server, one.key)
+            found.judge(message, taken, before_ns, kept, granted_s)
+            after_ns = max(taken.until_ns, one.observer.until_ns)
+            assert (kept[0] - after_ns) / 1e9 < DELAY_S + NEAR_S, message
+            one.give_back(taken)
+            one.quiet()
+    finally:
+        sidecar.close_shared()
 
 
 def lease_kept_ns(server: Address, key: str) -> tuple[tuple[int, int], float]:
