@@ -190,11 +190,15 @@ def _touching(history: History, sequences: Sequences) -> list[int]:
 
 
 def _extended_at_once(history: History, links: Links) -> list[int]:
-    """Keys with an extend that was asked for before its acquire had completed."""
+    """Keys with an extend that was asked for before its acquire had completed, or may have taken
+    effect under a later acquire of the same name."""
     extends = links.under(np.flatnonzero(history.f == F.EXTEND))
     granted = history.complete_ns[links.acquire[extends]] + 2 * history.epsilon_ns
-    early = extends[history.invoke_ns[extends] <= granted]
-    return [int(key) for key in np.unique(history.key[early])]
+    early = history.invoke_ns[extends] <= granted
+    acquires = rows_of(history, F.ACQUIRE, Type.OK, Type.INFO)
+    names, often = np.unique(history.hold[acquires], return_counts=True)
+    again = np.isin(history.hold[extends], names[often > 1]) & (history.hold[extends] != NULL)
+    return [int(key) for key in np.unique(history.key[extends[early | again]])]
 
 
 def _contested(history: History, links: Links, acquires: Rows) -> list[int]:

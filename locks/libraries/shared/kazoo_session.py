@@ -34,7 +34,8 @@ class Session:
     @property
     def valid_until_ns(self) -> int:
         """Until when the server keeps the session, should nothing more be heard."""
-        return self._touches.sent_ns + self.timeout_ns
+        until: int = self._touches.sent_ns + self.timeout_ns
+        return until
 
     def granted(self, hold: str, lock: Any) -> Granted:
         """It was granted just now; from now on heartbeats are told for it."""
