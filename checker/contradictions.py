@@ -134,8 +134,7 @@ def unpaired(case: Case, links: Links) -> Ints:
     says = (history.type != Type.FAIL) | links.not_held
     paired = ((history.f == F.ACQUIRE) | (history.f == F.RELEASE)) & says
     bad: list[int] = np.unique(history.key[links.vague_ns < FOREVER]).tolist()
-    nameless = keys_of(history, SHARED)[history.key] & links.not_held & (history.hold == NULL)
-    bad += np.unique(history.key[nameless]).tolist() + _before_its_acquire(history, links)
+    bad += _told_of_one_of_several(history, links) + _before_its_acquire(history, links)
     if links.by_hold is not None:
         named = history.hold != NULL
         if not np.all(named):
@@ -159,6 +158,16 @@ def unpaired(case: Case, links: Links) -> Ints:
     if len(unknown):
         bad += _contested(history, links, unknown)
     return np.unique(np.array(bad, np.int64))
+
+
+def _told_of_one_of_several(history: History, links: Links) -> list[int]:
+    """Keys of shared locks with a not-held that names no hold, or one asked for several times."""
+    told = np.flatnonzero(keys_of(history, SHARED)[history.key] & links.not_held)
+    if len(told) == 0:
+        return []
+    names, often = np.unique(history.hold[rows_of(history, F.ACQUIRE)], return_counts=True)
+    vague = (history.hold[told] == NULL) | np.isin(history.hold[told], names[often > 1])
+    return [int(key) for key in np.unique(history.key[told[vague]])]
 
 
 def _before_its_acquire(history: History, links: Links) -> list[int]:
