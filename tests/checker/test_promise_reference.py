@@ -15,8 +15,6 @@ from tests.checker.promise_reference import double_grant, fence_order, is_plain,
 from tests.checker.sketch import COMBINATIONS, Combination
 
 PLAIN = [c for c in COMBINATIONS if c.holds and c.kind not in {"reentrant", "ownerless"}]
-# Without hold ids, what one owner does from several processes is linked to its last acquire.
-CERTAIN = [c for c in COMBINATIONS if c.holds or not c.owners]
 COMPARED = ("double-grant", "late-grant", "fence-order")
 # A late grant is late whoever is to blame; the others accuse the lock.
 ACCUSING = ("double-grant", "wrong-release", "false-release", "wrong-extend", "fence-order")
@@ -66,14 +64,14 @@ def test_agrees_with_every_pair_on_many(combination: Combination) -> None:
     assert agree_on("long", combination, 1000) > 300
 
 
-@pytest.mark.parametrize("kind", sorted({c.kind for c in CERTAIN}))
+@pytest.mark.parametrize("kind", sorted({c.kind for c in COMBINATIONS}))
 def test_a_correct_lock_breaks_no_promise(kind: str) -> None:
-    for combination in CERTAIN:
+    for combination in COMBINATIONS:
         if combination.kind == kind:
             never_accuses("correct", combination, 24)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("combination", CERTAIN, ids=str)
+@pytest.mark.parametrize("combination", COMBINATIONS, ids=str)
 def test_a_correct_lock_breaks_no_promise_in_many(combination: Combination) -> None:
     never_accuses("correct and long", combination, 1000)
