@@ -158,7 +158,7 @@ def etcd_lease(nodes: Sequence[Address], prefixes: Sequence[str], stack: ExitSta
     def post(path: str, body: dict[str, Any]) -> Any:
         return client.post(client.get_url(path), json=body)
 
-    def cycle(_: str) -> None:
+    def cycle(token: str) -> None:
         lease = int(post("lease/grant", {"TTL": int(TTL_S)})["ID"])
         name = encoded(f"{prefix}{lease:x}")
         post(
@@ -166,7 +166,7 @@ def etcd_lease(nodes: Sequence[Address], prefixes: Sequence[str], stack: ExitSta
             {
                 "compare": [{"key": name, "target": "CREATE", "create_revision": 0}],
                 "success": [
-                    {"request_put": {"key": name, "lease": lease}},
+                    {"request_put": {"key": name, "value": encoded(token), "lease": lease}},
                     {"request_range": {**etcd.by_creation(prefix), "limit": 2}},
                 ],
                 "failure": [{"request_range": {"key": name, "keys_only": True}}],

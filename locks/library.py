@@ -144,8 +144,7 @@ def as_safe(plain: System, library: Library | ContainerLibrary, **changed: Any) 
         name=f"{plain.name}-safe",
         connect=library.connect,
         prepare=library.prepare,
-        pace={},
-        **changed,
+        **{"pace": {}, **changed},
     )
 
 

@@ -70,4 +70,7 @@ _SYSTEM = System(
     asks_first=_PATH_FIRST,
 )
 
-SYSTEMS = (_SYSTEM, as_safe(_SYSTEM, Library("kazoo", safe=True)))
+SYSTEMS = (
+    _SYSTEM,
+    as_safe(_SYSTEM, Library("kazoo", safe=True), pace=zookeeper.OUTLIVES_A_RESTART),
+)

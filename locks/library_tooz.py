@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from locks import library_kazoo
+from locks import library_kazoo, zookeeper
 from locks.library import Library, as_safe
 
 DOC = "https://docs.openstack.org/tooz/latest/user/tutorial/lock.html"
@@ -29,4 +29,7 @@ _SYSTEM = replace(
     prepare=_PLAIN.prepare,
 )
 
-SYSTEMS = (_SYSTEM, as_safe(_SYSTEM, Library("tooz", safe=True)))
+SYSTEMS = (
+    _SYSTEM,
+    as_safe(_SYSTEM, Library("tooz", safe=True), pace=zookeeper.OUTLIVES_A_RESTART),
+)
