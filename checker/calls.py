@@ -10,6 +10,7 @@ the lease of an unknown acquire lasts nobody was told: it may be over at any tim
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from functools import cached_property
 from typing import Final
 
@@ -95,8 +96,11 @@ class Calls:
         several = kind in SHARED
         if several:
             for row in rows[history.f[rows] == F.ACQUIRE].tolist():
-                asked.setdefault(who(row) or 0, []).append(int(history.invoke_ns[row]))
+                # One that was refused under a name is no hold that a not-held could be about.
+                if history.type[row] != Type.FAIL or history.hold[row] == NULL:
+                    asked.setdefault(who(row) or 0, []).append(int(history.invoke_ns[row]))
         ends = kind != OWNERLESS
+        shortest = self._shortest(rows, who) if ends else {}
         calls, where = [], []
         for row in rows.tolist():
             budget.spend()
@@ -111,13 +115,13 @@ class Calls:
             limit = int(self._limits[row]) if ends and granted else FOREVER
             loss = int(self._losses[row]) if ends and acquires and granted else FOREVER
             limited, lost = limit < ALMOST_FOREVER, loss < ALMOST_FOREVER
-            grant = (row if answer == "ok" else ~row) if limited or lost else None
+            number = row if answer == "ok" else ~row
             operation = Operation(
                 f.word,
                 answer,
                 identity,
                 fence=_number(int(history.fence[row])) if kind == "fenced" and acquires else None,
-                grant=grant,
+                grant=shortest.get(row, number) if limited or lost else None,
                 limited=limited,
                 shared=bool(history.mode[row] == Mode.READ) and acquires,
                 owner=int(self._owners[row]) if kind == "read-write" and acquires else None,
@@ -128,9 +132,28 @@ class Calls:
             for at, end, there in ((limit, "expire", limited), (loss, "lose", lost)):
                 if there:
                     over: Answer = "expire" if end == "expire" else "lose"
-                    calls.append(Call(Operation("expire", over, grant=grant), at, None))
+                    calls.append(Call(Operation("expire", over, grant=number), at, None))
                     where.append(row)
         return calls, where
+
+    def _shortest(self, rows: Rows, who: Callable[[int], int | None]) -> dict[int, int]:
+        """For extends of one identity at the same time, any of which may be the last: the one with
+        the shortest lease, which allows everything that the others do."""
+        history, width = self._case.history, 2 * self._case.history.epsilon_ns
+        extends = rows[(history.f[rows] == F.EXTEND) & (history.type[rows] == Type.OK)]
+        extends = extends[history.valid_until_ns[extends] != NULL]
+        under_way: dict[int | None, list[int]] = {}
+        found: dict[int, int] = {}
+        for row in extends.tolist():
+            begin = int(history.invoke_ns[row]) - width
+            beside = under_way.setdefault(who(row), [])
+            beside[:] = [other for other in beside if history.complete_ns[other] >= begin]
+            for one in (*beside, row):
+                for other in (row, *beside) if one == row else (row,):
+                    if self._limits[other] < self._limits[found.get(one, one)]:
+                        found[one] = other
+            beside.append(row)
+        return found
 
 
 def _resource_calls(case: Case, rows: Rows, budget: Budget) -> tuple[list[Call], list[int]]:

@@ -438,8 +438,9 @@ def losses(history: History, links: Links, row: Rows) -> Ints:
     _first_after(history, deaths, row, history.process, lost)
     whole = (history.hold[told] == NULL) | keys_of(history, REENTRANT)[history.key[told]]
     _first_after(history, told[whole], row, _owner_and_key(history), lost)
-    if has_values(history.hold) and len(told):
-        _first_after(history, told[history.hold[told] != NULL], row, history.hold, lost)
+    if has_values(history.hold):
+        named = np.sort(np.concatenate([told, deaths]))
+        _first_after(history, named[history.hold[named] != NULL], row, history.hold, lost)
     return lost
 
 

@@ -32,7 +32,15 @@ import numpy as np
 from checker.exclusion import permits_of
 from checker.intervals import ByKey, running_max
 from checker.kinds import OWNED, REENTRANT, SHARED, keys_of
-from checker.promises import FOREVER, Links, Rows, by_key_and_time, rows_of
+from checker.promises import (
+    FOREVER,
+    Bools,
+    Links,
+    Rows,
+    by_key_and_time,
+    owners,
+    rows_of,
+)
 from checker.verdict import Verdict
 from checker.words import Case, clock, during, faults_on, grant, many, operation
 from history.columns import Ids, Ints
@@ -176,7 +184,27 @@ class Releases:
         again &= history.complete_ns[first] < history.invoke_ns[releases] - 2 * history.epsilon_ns
         again &= ~keys_of(history, REENTRANT)[promises.key[index]]
         chosen = np.flatnonzero(lapsed | again)
+        chosen = chosen[self._of_the_present_hold(releases[chosen], index[chosen])]
         return [(int(releases[c]), bool(again[c])) for c in chosen]
+
+    def _of_the_present_hold(self, rows: Rows, index: Rows) -> Bools:
+        """Whether operations under these grants can be of no later hold. A reentrant lock knows its
+        owner alone: under whatever name, it is the hold of now that he gives back or extends."""
+        history, promises = self._case.history, self._case.promises
+        certain = np.ones(len(rows), np.bool_)
+        reentrant = keys_of(history, REENTRANT)[history.key[rows]]
+        if not np.any(reentrant):
+            return certain
+        everyone = owners(history)
+        began = np.zeros(len(history), np.bool_)
+        began[promises.row[promises.outer]] = True
+        began |= (history.f == F.ACQUIRE) & (history.type == Type.INFO)
+        for i in np.flatnonzero(reentrant).tolist():
+            row = int(rows[i])
+            mine = began & (history.key == history.key[row]) & (everyone == everyone[row])
+            asked = history.invoke_ns <= history.complete_ns[row] + 2 * history.epsilon_ns
+            certain[i] = int(np.flatnonzero(mine & asked)[-1]) <= int(promises.row[index[i]])
+        return certain
 
     def _first_ok_release(self, releases: Rows) -> Rows:
         acquire = self._links.acquire
@@ -281,6 +309,7 @@ class Releases:
         before[before == NULL] = FOREVER
         before[before < FOREVER] += history.epsilon_ns
         late = np.flatnonzero(before <= history.complete_ns[extends])
+        late = late[self._of_the_present_hold(extends[late], self._grant_of[group[late]])]
         return [(int(extends[i]), int(before[i])) for i in late]
 
     def _timeline(self, key: int) -> _Timeline:

@@ -12,6 +12,8 @@ Three reductions keep the frontier small without changing the answer:
 - an operation that never changes a state (a read, a refusal) takes effect as soon as it can: of two
   configurations that differ in such operations only, the one in which more of them has happened
   can do whatever the other can;
+- so does an extend that changes nothing any more, because others at the same time set the
+  shortest lease that it could have set (``checker.calls``);
 - unknown operations that do the same are interchangeable: only their number matters;
 - the end of a lease ends the hold that it belongs to and no other, so it needs no count;
 - of two configurations that differ in unknown operations only, one that used none that the other
@@ -211,6 +213,7 @@ class _Search:
         others = [(b, self._sort[i]) for i, b in self._open.items() if b != bit]
         watching = [(b, sort) for b, sort in others if self._observes[sort]]
         others = [(b, sort) for b, sort in others if not self._observes[sort]]
+        renewing = [(b, sort) for b, sort in others if self._sorts[sort].f == "extend"]
         seen: dict[tuple[int, int], list[int]] = {}
         for state, mask, used in todo:
             seen.setdefault((state, mask), []).append(used)
@@ -224,6 +227,9 @@ class _Search:
             for its_bit, sort in watching:
                 if not mask & its_bit and self._next(state, sort):
                     mask |= its_bit  # at once: nothing is lost by it
+            for its_bit, sort in renewing:
+                if not mask & its_bit and self._next(state, sort) == (state,):
+                    mask |= its_bit
             afters = self._next(state, goal)
             done.update((after, mask, used) for after in afters)
             if afters and self._observes[goal]:
