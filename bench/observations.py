@@ -39,8 +39,9 @@ Observations = dict[str, Any]
 
 def empty() -> Observations:
     """Nothing observed yet: ``runs`` by name, ``cases`` by ``key``, ``footprints`` by lock and
-    topology."""
-    return {"format": FORMAT, "runs": {}, "cases": {}, "footprints": {}}
+    topology. ``taken_back``: by ``key``, how many cases of the runs count no longer, because the
+    bench had recorded something wrong, and what."""
+    return {"format": FORMAT, "runs": {}, "cases": {}, "footprints": {}, "taken_back": {}}
 
 
 def load(path: Path = FILE) -> Observations:
@@ -258,6 +259,8 @@ def wrong(observations: Observations) -> Iterable[str]:
             yield f"{name}: its last run is not among the runs"
         if any(not entry["verdicts"].get(verdict, {}).get("k") for verdict in last["broke"]):
             yield f"{name}: what broke last is not among what broke"
-    counted = sum(entry["cases"] for entry in observations["cases"].values())
+    counted = sum(
+        entry["cases"] for of in ("cases", "taken_back") for entry in observations[of].values()
+    )
     if counted != sum(run["cases"] for run in observations["runs"].values()):
         yield "its cases are not as many as its runs had"

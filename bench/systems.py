@@ -130,8 +130,22 @@ def render(observations: Observations, found: Sequence[Page], histories: Histori
         "## Runs",
         "",
         *_runs(observations),
+        *_taken_back(observations),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _taken_back(observations: Observations) -> Iterator[str]:
+    """What once was published and was the bench's mistake."""
+    if not observations["taken_back"]:
+        return
+    yield "\n## Taken back\n"
+    yield "Cases of these runs that count no longer, because the bench had recorded them wrong:\n"
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    for name, entry in sorted(observations["taken_back"].items()):
+        by_reason[entry["why"]].append(f"{name} ({entry['cases']})")
+    for why, names in sorted(by_reason.items()):
+        yield f"- {why}: {'; '.join(names)}"
 
 
 @dataclass(frozen=True, slots=True)

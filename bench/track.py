@@ -209,6 +209,10 @@ def excerpt(history: History, verdict: str) -> History:
         is_ = "absent" if whole is None else whole.result
         raise BadInput(f"{verdict} is {is_} in this history: there is nothing to cut out")
     rows = _rows(whole)
+    if verdict == "leaked-lock":
+        # It is judged from the end of the load on.
+        marks = (history.f == F.QUIET) & np.isin(history.key, history.key[rows])
+        rows = [*np.flatnonzero(marks).tolist(), *rows]
     before = broken(history)
     if "wrong-release" in before:
         # Without the grant that it ended, or the one that it let in, it is a false release.

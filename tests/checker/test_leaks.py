@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.judge import Expected, judge
+from bench.track import broken, excerpt
 from checker.check import check
 from checker.exposure import exposure
 from history.edn import read_edn, write_edn
@@ -277,3 +278,13 @@ def test_setnx_is_expected_to_leak_and_a_lease_is_not() -> None:
     assert ending("redis-token", "invalid") == "worse than expected"
     assert ending("redis-token", "valid") == "as expected"
     assert ending("redis-token", "unknown") == "undecided"
+
+
+def test_a_leak_is_cut_out_with_its_quiet_phase() -> None:
+    scene = load()
+    for at in range(12):
+        granted(scene, 1 + at)
+    history = served(refused(quiet(scene), QUIET, DUE + 1)).history()
+    small = excerpt(history, "leaked-lock")
+    assert broken(small) == {"leaked-lock"}
+    assert len(small) < 10 < len(history)

@@ -207,6 +207,18 @@ def test_a_verdict_that_was_cut_out_is_missed(make: Make) -> None:
         stored(path)
 
 
+def test_what_was_undecided_then_may_be_decided_now(make: Make) -> None:
+    path = make("a")
+    for file in (path / "results.json", path / "cases" / "01-etcd-none" / "case.json"):
+        document = json.loads(file.read_text())
+        holder = document["cases"][0] if "cases" in document else document
+        assert holder["verdicts"]["double-grant"]["result"] == "valid"
+        holder["verdicts"]["double-grant"]["result"] = "unknown"
+        file.write_text(json.dumps(document))
+    (case,) = stored(path).cases
+    assert case["verdicts"]["double-grant"]["result"] == "unknown", "and stays undecided"
+
+
 def test_both_sides_of_a_change_are_no_one_run(make: Make) -> None:
     with pytest.raises(NotARun, match="holds both sides of a change"):
         countable([stored(make("a", case={"side": "new"}))])
