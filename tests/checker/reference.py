@@ -281,9 +281,11 @@ def _answer(row: Row, kind: str, *, strict: bool) -> str | None:
 
 
 def _is_asked_for(row: Row, acquire: Row, epsilon_ns: int) -> bool:
-    """Whether an acquire may be what a row is about, whatever became of it."""
-    named = row.hold != NULL
-    same = acquire.hold == row.hold if named else acquire.owner == row.owner
+    """Whether an acquire may be what a row is about: by name, or whatever became of it."""
+    if row.hold == NULL:
+        same = acquire.owner == row.owner
+    else:
+        same = acquire.hold == row.hold and acquire.type != Type.FAIL
     before = acquire.invoke_ns - epsilon_ns <= row.complete_ns + epsilon_ns
     return acquire.f == F.ACQUIRE and acquire.key == row.key and same and before
 
