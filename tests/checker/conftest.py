@@ -14,4 +14,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for line in lines:
             terminalreporter.write_line(line)
         compared = sum(int(str(value)) for name, value in told if name == "compared")
-        terminalreporter.write_line(f"{compared:,} histories compared with the reference")
+        if compared:
+            terminalreporter.write_line(f"{compared:,} histories compared with the reference")
