@@ -137,22 +137,25 @@ class Calls:
         return calls, where
 
     def _shortest(self, rows: Rows, who: Callable[[int], int | None]) -> dict[int, int]:
-        """For extends of one identity at the same time, any of which may be the last: the one with
-        the shortest lease, which allows everything that the others do."""
+        """For extends of one identity that are all at the same time, so that any may be the last:
+        the one with the shortest lease, which allows everything that the others do. Where only
+        neighbours overlap, not every order is possible, and nothing is said."""
         history, width = self._case.history, 2 * self._case.history.epsilon_ns
         extends = rows[(history.f[rows] == F.EXTEND) & (history.type[rows] == Type.OK)]
         extends = extends[history.valid_until_ns[extends] != NULL]
-        under_way: dict[int | None, list[int]] = {}
-        found: dict[int, int] = {}
+        groups: dict[int | None, list[list[int]]] = {}
         for row in extends.tolist():
-            begin = int(history.invoke_ns[row]) - width
-            beside = under_way.setdefault(who(row), [])
-            beside[:] = [other for other in beside if history.complete_ns[other] >= begin]
-            for one in (*beside, row):
-                for other in (row, *beside) if one == row else (row,):
-                    if self._limits[other] < self._limits[found.get(one, one)]:
-                        found[one] = other
-            beside.append(row)
+            mine = groups.setdefault(who(row), [[]])
+            ended = max((int(history.complete_ns[other]) for other in mine[-1]), default=FOREVER)
+            if history.invoke_ns[row] - width > ended:
+                mine.append([])
+            mine[-1].append(row)
+        found: dict[int, int] = {}
+        for group in (group for mine in groups.values() for group in mine):
+            together = max(history.invoke_ns[group]) <= min(history.complete_ns[group]) + width
+            if len(group) > 1 and together:
+                shortest = min(group, key=lambda row: int(self._limits[row]))
+                found |= dict.fromkeys(group, shortest)
         return found
 
 
