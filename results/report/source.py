@@ -139,8 +139,10 @@ def _of_its_own(case: Case) -> list[str]:
         notes.append(
             f"No expectation is declared. To declare it: {' '.join(map(str.strip, lines))}"
         )
-    texts = mapping(case.get("error_texts"))
-    notes += [f"First error of its class: {text}" for text in list(texts.values())[:ERRORS_TOLD]]
+    # Under a fault errors are what was asked for: they are told where somebody has to look.
+    if own or case.get("judgement") != "as expected":
+        texts = list(mapping(case.get("error_texts")).values())[:ERRORS_TOLD]
+        notes += [f"First error of its class: {text}" for text in texts]
     return notes
 
 

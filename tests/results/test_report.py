@@ -367,3 +367,18 @@ def test_a_lock_of_ones_own_is_told_with_its_file_and_what_its_server_said(tmp_p
     assert "lockbench run --lock 'my locks/a.py:Mine' --fault pause" in written.replace("\\", "")
     assert said in written.replace("\\", "")
     assert "redis 8.1.0" in written
+
+
+def test_errors_of_a_case_that_went_as_expected_ask_nobody_to_look(tmp_path: Path) -> None:
+    def expected(case: dict[str, Any]) -> None:
+        case |= {"judgement": "as expected", "error_texts": {"acquire: TimeoutError": "too slow"}}
+
+    def failed(case: dict[str, Any]) -> None:
+        case |= {"judgement": "failed", "error_texts": {"acquire: TimeoutError": "too slow"}}
+
+    quiet, loud = (
+        write(make_run(tmp_path / name, change=change)).markdown.read_text(encoding="utf-8")
+        for name, change in (("a", expected), ("b", failed))
+    )
+    assert "too slow" in loud
+    assert "too slow" not in quiet
