@@ -355,6 +355,7 @@ class ZooKeeperAtStart(ZooKeeper):
         del session_id, sent_ns, valid_until_ns
 
 
+@pytest.mark.long  # the servers round the end of a session up, which hides some of the lateness
 def test_wrong_promises_on_zookeeper_are_found(
     running: Callable[[str], Running], direct: KazooClient
 ) -> None:
