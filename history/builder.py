@@ -1,4 +1,4 @@
-"""Builds a ``History`` row by row, for readers of foreign files.
+"""Builds a ``History`` row by row, or many rows at once, for readers of foreign files.
 
 Numbers are kept in packed arrays and a column that never gets a number costs nothing, so memory
 stays at some hundred bytes a row. Names that are not numbers get numbers far below every number
@@ -8,19 +8,19 @@ that a file would use.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from history.columns import History, Ints, null_column
-from history.op import NULL, F, Fault, Mode, Object, Type
+from history.op import INT_MAX, INT_MIN, NULL, F, Fault, Mode, Object, Type
 
-INT_MIN: Final = -(2**62)
 HOLD_MAX: Final = 2**63 - 1
-INT_MAX: Final = 2**62 - 1  # so that sums and differences of times stay within 64 bits
 NAMES_FROM: Final = -(2**60)
 HEX_DIGITS_MAX: Final = 16
+OPERATIONS_MAX: Final = 1 << 24  # of one history; they take some 5 GB to judge
 MESSAGE_MAX: Final = 200
 
 FUNCTIONS: Final[Mapping[str, int]] = {f.word: int(f) for f in F}
@@ -50,6 +50,9 @@ NUMBERS: Final = (
 )
 
 
+Order = slice | NDArray[np.intp]
+
+
 class BadLine(Exception):
     """Something in a file that is not as the format says."""
 
@@ -69,19 +72,27 @@ class Names:
 
     def number(self, name: object) -> int:
         """Raises BadLine for a number that is out of range."""
-        if isinstance(name, int) and not isinstance(name, bool):
-            if not INT_MIN < name <= INT_MAX:
-                raise BadLine(f"{name} is out of range")
-            return name
-        text = name if isinstance(name, str) else repr(name)
-        known = self._known.get(text)
-        if known is None:
-            plain = self._number_of(text)
-            known = NAMES_FROM - len(self.by_number) if plain is None else plain
-            self._known[text] = known
-            if plain is None:
-                self.by_number[known] = text
-        return known
+        if isinstance(name, str):
+            known = self._known.get(name)
+            if known is None:
+                known = self._number_of(name)
+            if known is None:
+                known = self._known[name] = NAMES_FROM - len(self.by_number)
+                self.by_number[known] = name
+            return known
+        if isinstance(name, bool) or not isinstance(name, int):
+            return self.number(repr(name))
+        if not INT_MIN < name <= INT_MAX:
+            raise BadLine(f"{name} is out of range")
+        return name
+
+    def numbers(self, names: Sequence[int | str | None]) -> list[int]:
+        """The number of each; NULL for None. Raises BadLine."""
+        known: dict[int | str | None, int] = {None: NULL}
+        for name in dict.fromkeys(names):
+            if name is not None:
+                known[name] = self.number(name)
+        return [known[name] for name in names]
 
 
 def hexadecimal(text: str) -> int | None:
@@ -108,6 +119,7 @@ class Builder:
         self.objects: dict[str, Object] = {}
         self.faults: list[Fault] = []
         self.epsilon_ns = 0
+        self.ended: bool | None = None
         self._process = array("q")
         self._f = array("B")
         self._type = array("B")
@@ -136,8 +148,9 @@ class Builder:
         error: str | None = None,
         numbers: Mapping[str, int] | None = None,
     ) -> int:
-        """Adds one operation and returns its number in the order of adding."""
+        """Adds one operation and returns its number in the order of adding. Raises BadLine."""
         at = len(self._invoke)
+        _bound(at + 1)
         self._process.append(self.processes.number(process))
         self._f.append(f)
         self._type.append(outcome)
@@ -148,19 +161,52 @@ class Builder:
         self._complete.append(complete_ns)
         self._hold.append(NULL if hold is None else self.holds.number(hold))
         for name, number in (numbers or {}).items():
-            column = self._rare.get(name)
-            if column is None:
-                column = self._rare[name] = array("q")
-            if len(column) < at:
-                column.frombytes(np.full(at - len(column), NULL, np.int64).tobytes())
-            column.append(number)
+            self._rare_column(name, at).append(number)
         return at
+
+    def extend(
+        self,
+        *,
+        process: Iterable[int],
+        f: bytes,
+        outcome: bytes,
+        mode: bytes,
+        key: Sequence[str],
+        error: Sequence[str | None],
+        invoke_ns: Ints,
+        complete_ns: Ints,
+        hold: Iterable[int],
+        numbers: Mapping[str, Iterable[int]],
+    ) -> None:
+        """Adds many operations: ``add`` for each, with names that are numbers already. Raises
+        BadLine."""
+        at = len(self._invoke)
+        _bound(at + len(f))
+        self._process.extend(process)
+        self._f.frombytes(f)
+        self._type.frombytes(outcome)
+        self._mode.frombytes(mode)
+        self._key.extend(_numbered(self.keys, key))
+        self._error.extend(_numbered(self.errors, error))
+        self._invoke.frombytes(invoke_ns.tobytes())
+        self._complete.frombytes(complete_ns.tobytes())
+        self._hold.extend(hold)
+        for name, column in numbers.items():
+            self._rare_column(name, at).extend(column)
+
+    def _rare_column(self, name: str, rows: int) -> array[int]:
+        """A column that has something for the row to come, filled up to it."""
+        column = self._rare.setdefault(name, array("q"))
+        if len(column) < rows:
+            column.frombytes(np.full(rows - len(column), NULL, np.int64).tobytes())
+        return column
 
     def finish(self) -> History:
         """The history in the order of invocation; equal times keep the order of the file."""
         rows = len(self)
         invoke = _column(self._invoke)
-        order = np.argsort(invoke, kind="stable")
+        in_order = bool(np.all(invoke[1:] >= invoke[:-1]))
+        order: Order = slice(None) if in_order else np.argsort(invoke, kind="stable")
         rare = {name: self._numbers(name, rows, order) for name in NUMBERS}
         hold = _column(self._hold)
         return History(
@@ -178,6 +224,7 @@ class Builder:
             objects=self.objects,
             faults=tuple(self.faults),
             epsilon_ns=self.epsilon_ns,
+            ended=self.ended,
             hold_names=self.holds.by_number or None,
             process_names=self.processes.by_number or None,
             value_names=self.values.by_number or None,
@@ -186,13 +233,27 @@ class Builder:
             **rare,
         )
 
-    def _numbers(self, name: str, rows: int, order: Ints) -> Ints:
+    def _numbers(self, name: str, rows: int, order: Order) -> Ints:
         column = self._rare.get(name)
         if column is None:
             return null_column(rows)
         numbers = np.full(rows, NULL, np.int64)
         numbers[: len(column)] = _column(column)
         return numbers[order]
+
+
+def _bound(rows: int) -> None:
+    if rows > OPERATIONS_MAX:
+        raise BadLine(f"more than {OPERATIONS_MAX} operations")
+
+
+def _numbered(known: dict[str, int], texts: Sequence[str | None]) -> list[int]:
+    """The place of each text among the known ones, to which new ones are added; -1 for None."""
+    places: dict[str | None, int] = {None: -1}
+    for text in dict.fromkeys(texts):
+        if text is not None:
+            places[text] = known.setdefault(text, len(known))
+    return [places[text] for text in texts]
 
 
 def _column(values: array[int]) -> Ints:

@@ -8,13 +8,15 @@ thing afterwards.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from history.op import NULL, Fault, Object
+from history.recorder import PROCESSES_PER_WORKER
 from history.service import Service
 
 Ints = NDArray[np.int64]
@@ -60,6 +62,7 @@ class History:
     objects: Mapping[str, Object] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
     epsilon_ns: int = 0
+    ended: bool | None = None  # False: the load was cut off; None: nobody says
     hold_names: Mapping[int, str] | None = None
     process_names: Mapping[int, str] | None = None
     value_names: Mapping[int, str] | None = None
@@ -68,6 +71,15 @@ class History:
 
     def __len__(self) -> int:
         return len(self.invoke_ns)
+
+    def columns(self) -> dict[str, Any]:
+        """Every column by its name."""
+        found = ((it.name, getattr(self, it.name)) for it in fields(self))
+        return {name: value for name, value in found if isinstance(value, np.ndarray)}
+
+    def only(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> History:
+        """These operations alone, with everything else that is known of the history."""
+        return replace(self, **{name: column[rows] for name, column in self.columns().items()})
 
     @cached_property
     def rows_found(self) -> dict[tuple[int, ...], NDArray[np.intp]]:
@@ -95,6 +107,18 @@ class History:
         if self.process_names is not None and process in self.process_names:
             return self.process_names[process]
         return str(process)
+
+    def client(self, process: int) -> str:
+        """The client for people: ``worker 2, client 4``, or by its name or number in a history
+        that no recorder of several workers made."""
+        if self.process_names is not None or not self._of_workers:
+            return f"client {self.process_name(process)}"
+        worker, client = divmod(process, PROCESSES_PER_WORKER)
+        return f"worker {worker}, client {client}"
+
+    @cached_property
+    def _of_workers(self) -> bool:
+        return bool(np.any(self.process >= PROCESSES_PER_WORKER))
 
     def process_json(self, process: int) -> int | str:
         """The process as it stands in a file: a number, or the name it came with."""

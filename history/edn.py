@@ -16,7 +16,7 @@ verdicts, all of them; other tools see ``:f`` and ``:value`` only, so of the ver
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,8 +25,7 @@ import numpy as np
 
 from history.builder import (
     FUNCTIONS,
-    INT_MAX,
-    INT_MIN,
+    HOLD_MAX,
     MODES,
     BadLine,
     Builder,
@@ -34,16 +33,17 @@ from history.builder import (
 )
 from history.columns import History
 from history.edn_forms import Comment, Keyword, maps
-from history.jsonl import header_from_json, header_to_json
-from history.op import NULL, F, Fault, Mode, Type
-from history.recording import UnreadableHistory, fault_from_json, fault_to_json
+from history.jsonl import header_to_json, take_header
+from history.lines import FAULTS, HEADERS, UnreadableHistory, decoded, open_history
+from history.op import INT_MAX, NULL, F, Fault, Mode, Type
+from history.recording import fault_to_json
 
 HEADER: Final = "; lockbench "
 FAULT: Final = "; lockbench-fault "
 OURS: Final = "lockbench/"
 NUMBERS: Final = ("version", "fence", "sent_ns", "valid_until_ns", "applied_ns", "intended_ns")
+PLAIN: Final = ("version", "fence")  # nothing is added to them
 OUTCOMES: Final = {"ok": Type.OK, "fail": Type.FAIL, "info": Type.INFO}
-LINE_BYTES_MAX: Final = 1 << 20
 BEGINS, ENDS = ("start", "begin"), ("stop", "heal", "end", "recover", "resume")
 
 
@@ -63,15 +63,20 @@ class _Event:
 
 
 def read_edn(path: Path) -> History:
-    """Reads a file. Raises UnreadableHistory with file and line, or OSError."""
+    """Reads a file. Raises UnreadableHistory with file and line."""
+    with open_history(path) as lines:
+        return read_edn_lines(lines, str(path))
+
+
+def read_edn_lines(lines: Iterable[bytes], name: str) -> History:
+    """Reads lines from anywhere; ``name`` stands in error messages. Raises UnreadableHistory."""
     reader = _Reader()
     try:
-        for line, found in maps(reader.lines(path)):
+        for line, found in maps(reader.lines(lines)):
             reader.take(line, found)
         return reader.history()
     except (BadLine, ValueError, TypeError, OverflowError) as error:
-        place = f"{path}:{reader.line}"
-        raise UnreadableHistory(f"{place}: {shorten(str(error))}") from None
+        raise UnreadableHistory(f"{name}:{reader.line}: {shorten(str(error))}") from None
 
 
 class _Reader:
@@ -85,20 +90,23 @@ class _Reader:
         self._timed: bool | None = None
         self._index = -1
 
-    def lines(self, path: Path) -> Iterator[str]:
-        with path.open("rb") as file:
-            while raw := file.readline(LINE_BYTES_MAX + 1):
-                self.line += 1
-                if len(raw) > LINE_BYTES_MAX:
-                    raise BadLine(f"a line of more than {LINE_BYTES_MAX} bytes")
-                yield raw.decode("utf-8")
+    def lines(self, raw: Iterable[bytes]) -> Iterator[str]:
+        left = iter(raw)
+        while True:
+            self.line += 1
+            line = next(left, None)
+            if line is None:
+                self.line -= 1
+                return
+            yield line.decode("utf-8")
 
     def take(self, line: int, found: Mapping[object, object] | Comment) -> None:
         if isinstance(found, Comment):
             if found.text.startswith(HEADER):
-                header_from_json(self._builder, json.loads(found.text[len(HEADER) :]))
+                take_header(self._builder, decoded(found.text[len(HEADER) :], HEADERS))
             elif found.text.startswith(FAULT):
-                self._builder.faults.append(fault_from_json(json.loads(found.text[len(FAULT) :])))
+                fault = decoded(found.text[len(FAULT) :], FAULTS).fault()
+                self._builder.faults.append(fault)
             return
         fields = {str(name): value for name, value in found.items()}
         time = self._time(fields)
@@ -191,10 +199,12 @@ class _Reader:
         carried = value if isinstance(value, dict) else {}
         hold = extra.get("hold", carried.get("hold"))
         numbers = {
-            name: _whole(extra[name], name) for name in NUMBERS if extra.get(name) is not None
+            name: _whole(extra[name], name, most=HOLD_MAX if name in PLAIN else INT_MAX)
+            for name in NUMBERS
+            if extra.get(name) is not None
         }
         if carried.get("fence") is not None:
-            numbers.setdefault("fence", _whole(carried["fence"], "fence"))
+            numbers.setdefault("fence", _whole(carried["fence"], "fence", most=HOLD_MAX))
         owner = extra.get("owner", carried.get("owner"))
         if owner is not None:
             numbers["owner"] = self._builder.owners.number(_plain(owner))
@@ -247,12 +257,12 @@ def _plain(value: object) -> int | str:
     return str(value) if isinstance(value, Keyword) else value
 
 
-def _whole(value: object, what: str) -> int:
+def _whole(value: object, what: str, *, most: int = INT_MAX) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise BadLine(f"{what} is {value!r}, not a whole number")
-    if not INT_MIN < value <= INT_MAX:
+    if abs(value) > most:
         raise BadLine(f"{what} is {value}, which is out of range")
     return value
 

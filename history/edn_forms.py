@@ -160,7 +160,7 @@ def _atom(kind: str, text: str) -> object:
     if kind == "character":
         name = text[1:]
         unicode = len(name) == 5 and name[0] == "u"
-        return chr(int(name[1:], 16)) if unicode else _CHARACTERS.get(name, name)
+        return _whole(chr(int(name[1:], 16))) if unicode else _CHARACTERS.get(name, name)
     if text[0] == ":":
         return Keyword(text[1:])
     if text in _CONSTANTS:
@@ -180,7 +180,15 @@ _CONSTANTS: Final = {"nil": None, "true": True, "false": False}
 def _unescape(text: str) -> str:
     if "\\" not in text:
         return text
-    return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", _escape, text, flags=re.DOTALL)
+    return _whole(re.sub(r"\\(u[0-9a-fA-F]{4}|.)", _escape, text, flags=re.DOTALL))
+
+
+def _whole(text: str) -> str:
+    """The text with its surrogate pairs joined. Raises BadLine for half of one."""
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise BadLine("half of a surrogate pair (\\ud800 to \\udfff)") from None
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -11,7 +11,7 @@ promise of each ends with a ``death``, at the earliest time at which the fault c
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -110,12 +110,10 @@ def _with_deaths(history: History, dead: dict[int, int]) -> History:
     }
     order = np.argsort(np.concatenate([history.invoke_ns, times]), kind="stable")
     columns: dict[str, Any] = {}
-    for field in fields(history):
-        column = getattr(history, field.name)
-        if isinstance(column, np.ndarray):
-            if field.name in {"process", "key", "hold", "mode"}:
-                more = column[rows]
-            else:
-                more = given.get(field.name, np.full(len(rows), NULL))
-            columns[field.name] = np.concatenate([column, more.astype(column.dtype)])[order]
+    for name, column in history.columns().items():
+        if name in {"process", "key", "hold", "mode"}:
+            more = column[rows]
+        else:
+            more = given.get(name, np.full(len(rows), NULL))
+        columns[name] = np.concatenate([column, more.astype(column.dtype)])[order]
     return replace(history, **columns)

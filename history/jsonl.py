@@ -14,67 +14,58 @@ single line by ``LINE_BYTES_MAX``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from operator import attrgetter
 from pathlib import Path
-from typing import IO, Final, NoReturn
+from typing import Any, Final
 
-from history.builder import FUNCTIONS, INT_MAX, INT_MIN, MODES, TYPES, BadLine, Builder, shorten
+import msgspec
+import numpy as np
+
+from history.builder import FUNCTIONS, MODES, TYPES, BadLine, Builder, shorten
 from history.columns import History
-from history.op import JOBS, NULL, F, Mode, Object, Type
-from history.recording import UnreadableHistory, fault_from_json, fault_to_json
-
-LINE_BYTES_MAX: Final = 1 << 20
-KINDS: Final = frozenset(
-    {
-        "mutex",
-        "owner-mutex",
-        "ownerless",
-        "reentrant",
-        "fenced",
-        "read-write",
-        "semaphore",
-        "lease",
-        "register",
-        "cas-register",
-        "counter",
-        "none",
-    }
+from history.lines import (
+    ANY,
+    FAULTS,
+    HEADERS,
+    OPERATIONS,
+    Header,
+    OperationLine,
+    UnreadableHistory,
+    decoded,
+    open_history,
 )
-LIMITS: Final = ("bound", "window_ns", "lease_ns", "slack_ns")  # at least 1
+from history.op import NULL, F, Mode, Object, Type
+from history.recording import fault_to_json
+
+BLOCK_LINES: Final = 4096
+NO_SUCH: Final = 255  # neither a function nor a type nor a mode
 OK: Final = int(Type.OK)
 INFO: Final = int(Type.INFO)
 CAS: Final = int(F.CAS)
+CAS_WORD: Final = F.CAS.word
 DEATH: Final = int(F.DEATH)
+NEMESIS: Final = "nemesis"
+PLAIN: Final = frozenset({int, str})
 TIMES: Final = ("intended_ns", "sent_ns", "valid_until_ns", "applied_ns", "fence", "version")
 
 
 def read_jsonl(path: Path) -> History:
-    """Reads a file. Raises UnreadableHistory with file and line, or OSError."""
-    with path.open("rb") as file:
-        return read_lines(_lines(file, str(path)), str(path))
+    """Reads a file. Raises UnreadableHistory with file and line."""
+    with open_history(path) as lines:
+        return read_lines(lines, str(path))
 
 
 def read_lines(lines: Iterable[bytes], name: str) -> History:
-    """Reads lines from anywhere; ``name`` stands in error messages."""
-    builder = Builder()
-    decoder = json.JSONDecoder(parse_constant=_refuse)
-    for number, raw in enumerate(lines, 1):
-        try:
-            text = raw.decode("utf-8").strip()
-            if text:
-                _add_line(builder, decoder.decode(text), first=number == 1)
-        except UnicodeDecodeError as error:
-            raise UnreadableHistory(
-                f"{name}:{number}: not text in UTF-8 ({error.reason})"
-            ) from None
-        except json.JSONDecodeError as error:
-            what = f"not JSON: {error.msg}, at character {error.pos}"
-            raise UnreadableHistory(f"{name}:{number}: {what}") from None
-        except RecursionError:
-            raise UnreadableHistory(f"{name}:{number}: nested too deeply") from None
-        except (BadLine, ValueError, TypeError, OverflowError) as error:
-            raise UnreadableHistory(f"{name}:{number}: {shorten(str(error))}") from None
-    return builder.finish()
+    """Reads lines from anywhere; ``name`` stands in error messages. Raises UnreadableHistory."""
+    reader = _Reader()
+    try:
+        reader.read(lines)
+    except (BadLine, ValueError, TypeError, OverflowError, RecursionError) as error:
+        said = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise UnreadableHistory(f"{name}:{reader.line}: {shorten(said)}") from None
+    return reader.builder.finish()
 
 
 def write_jsonl(history: History, path: Path) -> None:
@@ -95,173 +86,177 @@ def to_lines(history: History) -> Iterator[dict[str, object]]:
 
 def header_to_json(history: History) -> dict[str, object]:
     """What the header says of a history."""
-    return {
+    header: dict[str, object] = {
         "history": 1,
         "objects": {key: _object_to_json(o) for key, o in history.objects.items()},
         "epsilon_ns": history.epsilon_ns,
     }
+    return header | {"ended": False} if history.ended is False else header
 
 
-def _lines(file: IO[bytes], name: str) -> Iterator[bytes]:
-    number = 0
-    while line := file.readline(LINE_BYTES_MAX + 1):
-        number += 1
-        if len(line) > LINE_BYTES_MAX:
-            raise UnreadableHistory(f"{name}:{number}: a line of more than {LINE_BYTES_MAX} bytes")
-        yield line
+class _Reader:
+    """Reads many lines at once. ``line`` is where it is; after an error, where the error is."""
 
+    def __init__(self) -> None:
+        self.builder = Builder()
+        self.line = 0
 
-def _refuse(constant: str) -> NoReturn:
-    raise BadLine(f"{constant} is not a number")
+    def read(self, lines: Iterable[bytes]) -> None:
+        left = iter(lines)
+        while True:
+            block: list[bytes] = []
+            try:
+                block.extend(islice(left, BLOCK_LINES))
+            except BadLine:
+                # Lines before the one that is too long were taken; an error in them comes first.
+                self._add(block)
+                self.line += 1
+                raise
+            if not block:
+                return
+            self._add(block)
 
-
-def _add_line(builder: Builder, line: object, *, first: bool) -> None:
-    if not isinstance(line, dict):
-        raise BadLine("expected a JSON object")
-    if "history" in line and "f" not in line:
-        if not first:
-            raise BadLine("the header must be the first line")
-        header_from_json(builder, line)
-    elif line.get("process") == "nemesis":
+    def _add(self, block: list[bytes]) -> None:
+        last = self.line + len(block)
+        numbers: Sequence[int] = range(self.line + 1, last + 1)
         try:
-            builder.faults.append(fault_from_json(line))
-        except KeyError as error:
-            raise BadLine(f"a fault without {error}") from None
-    else:
-        _operation(builder, line)
+            decode = OPERATIONS.decode
+            rows = [decode(raw) for raw in block]
+            plain = NEMESIS not in [row.process for row in rows]
+        except (ValueError, RecursionError):
+            plain = False
+        if not plain:
+            rows, numbers = self._one_by_one(block)
+        try:
+            _add(self.builder, rows)
+        except (BadLine, RecursionError):
+            # The bound of a history is the fault of no line.
+            for self.line, row in zip(numbers, rows, strict=True):
+                said = _complaint(row)
+                if said is not None:
+                    raise BadLine(said) from None
+            raise
+        self.line = last
+
+    def _one_by_one(self, block: list[bytes]) -> tuple[list[OperationLine], list[int]]:
+        """The operations of a block that holds other things too, and the line of each."""
+        rows, numbers = [], []
+        for raw in block:
+            self.line += 1
+            if not raw.strip():
+                continue
+            it = decoded(raw, ANY)
+            if it.history is not msgspec.UNSET and it.f is msgspec.UNSET:
+                if self.line != 1:
+                    raise BadLine("the header must be the first line")
+                take_header(self.builder, decoded(raw, HEADERS))
+            elif it.process == NEMESIS:
+                self.builder.faults.append(decoded(raw, FAULTS).fault())
+            else:
+                rows.append(decoded(raw, OPERATIONS))
+                numbers.append(self.line)
+        return rows, numbers
 
 
-def header_from_json(builder: Builder, line: Mapping[str, object]) -> None:
-    """Takes the header's objects and ε. Raises BadLine."""
-    if line["history"] != 1:
-        raise BadLine(f"version {line['history']!r} of the format is not known")
-    epsilon = _whole(line, "epsilon_ns")
-    builder.epsilon_ns = 0 if epsilon == NULL else epsilon
-    if builder.epsilon_ns < 0:
-        raise BadLine("epsilon_ns is negative")
-    objects = line.get("objects") or {}
-    if not isinstance(objects, dict):
-        raise BadLine("objects is not an object")
-    for key, given in objects.items():
-        builder.objects[key] = object_from_json(key, given)
-
-
-def object_from_json(key: str, given: object) -> Object:
-    """One entry of the header. Raises ValueError."""
-    if not isinstance(given, dict):
-        raise BadLine(f"the object {key!r} is not a JSON object")
-    kind = given.get("kind", "mutex")
-    if kind not in KINDS:
-        raise BadLine(f"{key!r} is of the unknown kind {kind!r}")
-    permits, initial = _whole(given, "permits"), _whole(given, "initial")
-    if permits != NULL and permits < 1:
-        raise BadLine(f"{key!r} has {permits} permits")
-    strict = given.get("strict_try", False)
-    if not isinstance(strict, bool):
-        raise BadLine(f"strict_try of {key!r} is neither true nor false")
-    role, job = given.get("role"), given.get("job")
-    if job is not None and job not in JOBS:
-        raise BadLine(f"{key!r} is used for the unknown job {job!r}")
-    limits = {name: _whole(given, name) for name in LIMITS}
-    for name, limit in limits.items():
-        if limit != NULL and limit < 1:
-            raise BadLine(f"{name} of {key!r} is {limit}")
-    return Object(
-        kind=str(kind),
-        permits=None if permits == NULL else permits,
-        strict_try=strict,
-        initial=None if initial == NULL else initial,
-        role=None if role is None else str(role),
-        job=None if job is None else str(job),
-        **{name: None if limit == NULL else limit for name, limit in limits.items()},
+def _add(builder: Builder, rows: Sequence[OperationLine]) -> None:
+    """Adds operations, column by column. Raises BadLine, and ``_complaint`` says for which."""
+    f = bytes([FUNCTIONS.get(row.f, NO_SUCH) for row in rows])
+    outcome = bytes([TYPES.get(row.type, NO_SUCH) for row in rows])
+    mode = bytes([MODES.get(row.mode, NO_SUCH) for row in rows])
+    invoke = np.array([row.invoke_ns for row in rows], np.int64)
+    # A missing end is before every beginning.
+    ends = np.array(_numbers(rows, "complete_ns") or np.full(len(rows), NULL), np.int64)
+    unknown = np.frombuffer(outcome, np.uint8) == INFO
+    keys = [row.key for row in rows]
+    homeless = None in keys and any(
+        key is None and what != DEATH for key, what in zip(keys, f, strict=True)
     )
-
-
-def _operation(builder: Builder, line: Mapping[str, object]) -> None:
-    f = FUNCTIONS.get(_text(line, "f"))
-    outcome = TYPES.get(_text(line, "type"))
-    if f is None:
-        raise BadLine(f"unknown f {line['f']!r}")
-    if outcome is None:
-        raise BadLine(f"unknown type {line['type']!r}")
-    if "process" not in line or line["process"] is None:
-        raise BadLine("process is missing")
-    key = line.get("key")
-    if key is None and f != DEATH:
-        raise BadLine("key is missing")
-    invoke, complete = _whole(line, "invoke_ns"), _whole(line, "complete_ns")
-    if invoke == NULL:
-        raise BadLine("invoke_ns is missing")
-    if outcome == INFO:
-        complete = NULL
-    elif complete == NULL:
-        raise BadLine(f"complete_ns is missing though the type is {line['type']}")
-    elif complete < invoke:
-        raise BadLine(f"complete_ns {complete} is before invoke_ns {invoke}")
-    mode = line.get("mode")
-    if not (mode is None or isinstance(mode, str)) or mode not in MODES:
-        raise BadLine(f"unknown mode {mode!r}")
-    error = line.get("error")
-    builder.add(
-        process=_name(line["process"], "process"),
+    if NO_SUCH in f + outcome + mode or homeless or np.any((ends < invoke) & ~unknown):
+        raise BadLine("not an operation")
+    numbers = {name: column for name in TIMES if (column := _numbers(rows, name)) is not None}
+    owners = [row.owner for row in rows]
+    if owners.count(None) < len(rows):
+        numbers["owner"] = builder.owners.numbers(owners)
+    builder.extend(
+        process=builder.processes.numbers([row.process for row in rows]),
         f=f,
         outcome=outcome,
-        key="" if key is None else str(_name(key, "key")),
+        mode=mode,
+        key=["" if key is None else str(key) for key in keys],
+        error=[_error(row.error) for row in rows],
         invoke_ns=invoke,
-        complete_ns=complete,
-        mode=MODES[mode],
-        hold=None if line.get("hold") is None else _name(line["hold"], "hold"),
-        error=error if error is None or isinstance(error, str) else json.dumps(error),
-        numbers=_numbers(builder, line, f),
+        complete_ns=np.where(unknown, NULL, ends),
+        hold=builder.holds.numbers([row.hold for row in rows]),
+        numbers=numbers | _values(builder, rows),
     )
 
 
-def _numbers(builder: Builder, line: Mapping[str, object], f: int) -> dict[str, int]:
-    numbers = {}
-    for name in TIMES:
-        if line.get(name) is not None:
-            numbers[name] = _whole(line, name)
-    value = line.get("value")
-    if f == CAS and value is not None:
-        if not isinstance(value, list) or len(value) != 2:
-            raise BadLine(f"the value of a cas is {value!r}, not [old, new]")
-        numbers["old"] = builder.values.number(_value(value[0]))
-        value = value[1]
-    if value is not None:
-        numbers["value"] = builder.values.number(_value(value))
-    if line.get("owner") is not None:
-        numbers["owner"] = builder.owners.number(_name(line["owner"], "owner"))
-    return numbers
+def _numbers(rows: Sequence[OperationLine], name: str) -> list[int] | None:
+    """A column of numbers; None where no row has any."""
+    found: list[int | None] = list(map(attrgetter(name), rows))
+    if found.count(None) == len(found):
+        return None
+    return [NULL if number is None else number for number in found]
 
 
-def _value(value: object) -> object:
-    if isinstance(value, (int, str)) and not isinstance(value, bool):
-        return value
-    return json.dumps(value)
+def _values(builder: Builder, rows: Sequence[OperationLine]) -> dict[str, list[int]]:
+    """``value``, and ``old`` of a cas. What is no number gets one in the order of the file."""
+    if [row.value for row in rows].count(None) == len(rows):
+        return {}
+    both: list[int | str | None] = []
+    for row in rows:
+        value = row.value
+        if value is None or row.f != CAS_WORD:
+            both += (None, value if value is None else _value(value))
+        elif isinstance(value, list) and len(value) == 2:
+            both += (_value(value[0]), _value(value[1]))
+        else:
+            raise BadLine("not a cas")
+    numbers = builder.values.numbers(both)
+    halves = {"old": numbers[::2], "value": numbers[1::2]}
+    return {name: half for name, half in halves.items() if half.count(NULL) < len(half)}
 
 
-def _name(value: object, what: str) -> int | str:
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise BadLine(f"{what} is {value!r}, neither a number nor a name")
-    return value
+def _complaint(row: OperationLine) -> str | None:
+    """What makes a line no operation, although every field of it is of its type."""
+    if row.f not in FUNCTIONS:
+        return f"unknown f {row.f!r}"
+    if row.type not in TYPES:
+        return f"unknown type {row.type!r}"
+    if row.mode not in MODES:
+        return f"unknown mode {row.mode!r}"
+    if row.key is None and row.f != F.DEATH.word:
+        return "key is missing"
+    if row.type != Type.INFO.word:
+        if row.complete_ns is None:
+            return f"complete_ns is missing though the type is {row.type}"
+        if row.complete_ns < row.invoke_ns:
+            return f"complete_ns {row.complete_ns} is before invoke_ns {row.invoke_ns}"
+    try:
+        _error(row.error)
+        _values(Builder(), [row])
+    except BadLine as error:
+        if row.f == CAS_WORD and not (isinstance(row.value, list) and len(row.value) == 2):
+            return f"the value of a cas is {row.value!r}, not [old, new]"
+        return f"value: {error}"
+    except RecursionError:
+        return "nested too deeply"
+    return None
 
 
-def _text(line: Mapping[str, object], name: str) -> str:
-    value = line.get(name)
-    if not isinstance(value, str):
-        raise BadLine(f"{name} is missing" if value is None else f"{name} is {value!r}, not text")
-    return value
+def _value(value: Any) -> int | str:
+    return value if type(value) in PLAIN else json.dumps(value)
 
 
-def _whole(line: Mapping[str, object], name: str) -> int:
-    value = line.get(name)
-    if value is None:
-        return NULL
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise BadLine(f"{name} is {value!r}, not a whole number")
-    if not INT_MIN < value <= INT_MAX:
-        raise BadLine(f"{name} is {value}, which is out of range")
-    return value
+def _error(error: Any) -> str | None:
+    return error if error is None or type(error) is str else json.dumps(error)
+
+
+def take_header(builder: Builder, header: Header) -> None:
+    """Takes what a header says of a history."""
+    builder.objects = dict(header.objects or {})
+    builder.epsilon_ns = header.epsilon_ns or 0
+    builder.ended = header.ended
 
 
 def _operation_to_json(history: History, row: int) -> dict[str, object]:

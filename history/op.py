@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final
+from typing import Annotated, Final
+
+import msgspec
 
 NULL: Final = -(2**63)
 
@@ -58,12 +60,28 @@ class Mode(IntEnum):
     WRITE = 2
 
 
+# What a key can name.
+KINDS: Final = frozenset(
+    {
+        "mutex", "owner-mutex", "ownerless", "reentrant", "fenced", "read-write", "semaphore",
+        "lease", "register", "cas-register", "counter", "none",
+    }
+)  # fmt: skip
 # What may have been done under a lock.
 JOBS: Final = frozenset(
     {
         "inventory", "payment", "cron", "leader", "rate-limit", "gate", "fairness", "two-locks",
     }
 )  # fmt: skip
+
+
+INT_MIN: Final = -(2**62)
+INT_MAX: Final = 2**62 - 1  # so that sums and differences of times stay within 64 bits
+
+# Ranges hold for what is read from files.
+Whole = Annotated[int, msgspec.Meta(gt=INT_MIN, le=INT_MAX)]
+Number = Annotated[int, msgspec.Meta(gt=NULL, le=2**63 - 1)]  # nothing is added to it
+Count = Annotated[int, msgspec.Meta(ge=1, le=INT_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +93,21 @@ class Object:
     ``JOBS``; ``checker.jobs``). ``bound`` and ``window_ns`` are its limit: so many effects in any
     such time.
 
+    Wherever an object is read from a file, ``kind`` and ``job`` are known ones (``history.lines``).
+
     ``lease_ns`` is what holds are asked for, ``slack_ns`` how much longer a key that nobody holds
     may stay taken (``checker.leaks``)."""
 
     kind: str = "mutex"
-    permits: int | None = None
+    permits: Count | None = None
     strict_try: bool = False
-    initial: int | None = None
+    initial: Whole | None = None
     role: str | None = None
     job: str | None = None
-    bound: int | None = None
-    window_ns: int | None = None
-    lease_ns: int | None = None
-    slack_ns: int | None = None
+    bound: Count | None = None
+    window_ns: Count | None = None
+    lease_ns: Count | None = None
+    slack_ns: Count | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ no call here yields).
 
 from __future__ import annotations
 
-import json
 import mmap
+import os
 import struct
 from pathlib import Path
 from time import monotonic_ns
@@ -32,6 +32,7 @@ from history.layout import (
     TYPE_OFFSET,
 )
 from history.op import NULL, F, Mode, Type
+from history.text import json_text
 
 # A segment is filled with nulls when it is opened: 1 MB, a fifth of a millisecond.
 SEGMENT_RECORDS: Final = 1 << 13
@@ -159,7 +160,9 @@ class Recorder:
         self._segment += 1
         path = self._folder / f"{self._worker}.{self._segment}.ops"
         with path.open("x+b") as file:
-            file.truncate(HEADER_BYTES + self._segment_records * RECORD.itemsize)
+            # Room that the disk does not have is an error here, and would be SIGBUS in the map.
+            size = HEADER_BYTES + self._segment_records * RECORD.itemsize
+            os.posix_fallocate(file.fileno(), 0, size)
             # An earlier segment stays mapped for as long as an open operation refers to it.
             self._map = mmap.mmap(file.fileno(), 0)
         self._map[0:4] = MAGIC
@@ -174,7 +177,7 @@ class Recorder:
     def _intern(self, text: str) -> int:
         number = len(self._strings)
         # On disk before the first record that uses it.
-        self._strings_file.write(json.dumps(text) + "\n")
+        self._strings_file.write(json_text(text) + "\n")
         self._strings_file.flush()
         self._strings[text] = number
         return number

@@ -3,31 +3,48 @@
 Works on a folder whose writers were killed: segments are read up to the last record that was begun,
 and operations without an outcome become ``info``; what others saw of them is joined in
 (``history.joining``). A file that is missing or damaged is an error, never a shorter history.
+
+The folder may be somebody else's: its files are opened by the rule of ``history.files``, every
+field is validated as it is decoded, and the number of operations is bounded.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import BinaryIO, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from history.builder import OPERATIONS_MAX, BadLine
 from history.columns import History, Ids, null_column
+from history.files import (
+    BadFile,
+    MissingFile,
+    is_file,
+    is_folder,
+    names,
+    open_file,
+    read_bytes,
+    read_json,
+)
 from history.joining import unanswered, with_applied, with_deaths
 from history.layout import HEADER_BYTES, MAGIC, NO_STRING, RECORD
-from history.op import NULL, F, Fault, Mode, Object, Type
+from history.lines import FAULTS as FAULT_LINES
+from history.lines import Header, UnreadableHistory, decoded
+from history.op import INT_MAX, NULL, F, Fault, Mode, Object, Type
 from history.service import SERVICE, BadService, Service, read_service
+from history.text import json_text, write_whole
 
 META = "meta.json"
 FAULTS = "faults.jsonl"
 RESOURCE = "resource"  # the folder of the guarded resource's log
-
-
-class UnreadableHistory(Exception):
-    """The file is not a history, or is damaged; the message names file and place."""
+SEGMENT: Final = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\.ops")
 
 
 def write_meta(
@@ -36,21 +53,31 @@ def write_meta(
     *,
     wall_minus_monotonic_ns: int,
     epsilon_ns: int = 0,
+    ended: bool | None = None,
 ) -> None:
-    """Says what the keys name; the offset lets a reader turn times into dates."""
-    meta = {
+    """Says what the keys name; the offset lets a reader turn times into dates. ``ended``: False
+    while the load is not over, None where nobody will say that it is."""
+    meta: dict[str, object] = {
         "history": 1,
         "objects": {key: asdict(o) for key, o in objects.items()},
         "epsilon_ns": epsilon_ns,
         "wall_minus_monotonic_ns": wall_minus_monotonic_ns,
     }
-    (folder / META).write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
+    if ended is not None:
+        meta["ended"] = ended
+    write_whole(folder / META, json_text(meta, indent=1) + "\n")
+
+
+def write_ended(folder: Path) -> None:
+    """Says that the load of a recording went on to its end."""
+    meta = json.loads((folder / META).read_text(encoding="utf-8"))
+    write_whole(folder / META, json_text(meta | {"ended": True}, indent=1) + "\n")
 
 
 def write_faults(folder: Path, faults: Sequence[Fault]) -> None:
     """Writes every fault of the case, one JSON line each."""
-    lines = [json.dumps(fault_to_json(fault)) + "\n" for fault in faults]
-    (folder / FAULTS).write_text("".join(lines), encoding="utf-8")
+    lines = [json_text(fault_to_json(fault)) + "\n" for fault in faults]
+    write_whole(folder / FAULTS, "".join(lines))
 
 
 def fault_to_json(fault: Fault) -> dict[str, object]:
@@ -66,29 +93,9 @@ def fault_to_json(fault: Fault) -> dict[str, object]:
     }
 
 
-def fault_from_json(line: Mapping[str, object]) -> Fault:
-    """The reverse of ``fault_to_json``. Raises KeyError, TypeError or ValueError."""
-    heal = line.get("heal_ns")
-    rules = line.get("rules") or ()
-    targets = line.get("targets") or ()
-    facts = line.get("facts") or {}
-    if not (
-        isinstance(rules, Sequence) and isinstance(targets, Sequence) and isinstance(facts, Mapping)
-    ):
-        raise TypeError("targets, rules or facts of a fault have the wrong shape")
-    return Fault(
-        name=str(line["f"]),
-        targets=tuple(str(t) for t in targets),
-        begin_ns=_interval(line["begin_ns"]),
-        heal_ns=None if heal is None else _interval(heal),
-        rules=tuple(str(r) for r in rules),
-        facts=facts,
-    )
-
-
 def is_recording(folder: Path) -> bool:
     """Whether the folder is a recording, by its ``meta.json``."""
-    return (folder / META).is_file()
+    return is_file(folder / META, inside=folder)
 
 
 def read_recording(folder: Path) -> History:
@@ -96,19 +103,22 @@ def read_recording(folder: Path) -> History:
     log and the faults say of operations and holds whose client was killed. Raises
     UnreadableHistory."""
     try:
-        meta = json.loads((folder / META).read_text(encoding="utf-8"))
-        objects = {key: Object(**o) for key, o in meta["objects"].items()}
-        epsilon_ns = int(meta["epsilon_ns"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UnreadableHistory(f"{folder / META}: {error}") from error
+        return _read(folder)
+    except BadFile as error:
+        raise UnreadableHistory(str(error)) from None
+
+
+def _read(folder: Path) -> History:
+    meta = read_json(folder / META, Header, inside=folder)
     history = replace(
         _read_workers(folder),
-        objects=objects,
-        faults=_read_faults(folder / FAULTS),
-        epsilon_ns=epsilon_ns,
+        objects=dict(meta.objects or {}),
+        faults=_read_faults(folder / FAULTS, owed=meta.ended is True),
+        epsilon_ns=meta.epsilon_ns or 0,
+        ended=meta.ended,
         service=_read_service(folder / SERVICE),
     )
-    if (folder / RESOURCE).is_dir() and len(unanswered(history)):
+    if is_folder(folder / RESOURCE, inside=folder) and len(unanswered(history)):
         history = with_applied(history, _read_workers(folder / RESOURCE))
     return with_deaths(history)
 
@@ -119,11 +129,16 @@ def _read_workers(folder: Path) -> History:
     parts: list[NDArray[np.void]] = []
     keys: list[Ids] = []
     errors: list[Ids] = []
+    left = OPERATIONS_MAX
     for worker, segments in _segments(folder).items():
-        names = folder / f"{worker}.strings"
-        table = _string_table(names, strings) if names.exists() else np.empty(0, np.int32)
+        records: list[tuple[Path, NDArray[np.void]]] = []
         for segment in segments:
-            part = _read_segment(segment)
+            part = _read_segment(segment, left)
+            left -= len(part)
+            records.append((segment, part))
+        # After the records: a worker that still runs writes a string before a record that names it.
+        table = _string_table(folder / f"{worker}.strings", strings)
+        for segment, part in records:
             parts.append(part)
             keys.append(_translate(part["key"], table, segment))
             errors.append(_translate(part["error"], table, segment))
@@ -173,24 +188,27 @@ def _read_workers(folder: Path) -> History:
 
 def _segments(folder: Path) -> dict[int, list[Path]]:
     """The segments of every worker, none of them missing. Raises UnreadableHistory."""
-    found: dict[int, list[Path]] = {}
-    for path in folder.glob("*.ops"):
-        try:
-            worker, _ = (int(part) for part in path.stem.split("."))
-        except ValueError:
-            raise UnreadableHistory(f"{path}: not named <worker>.<number>.ops") from None
-        found.setdefault(worker, []).append(path)
+    found: dict[int, dict[int, Path]] = {}
+    for name in names(folder, inside=folder):
+        if not name.endswith(".ops"):
+            continue
+        numbers = SEGMENT.fullmatch(name)
+        if numbers is None:
+            raise UnreadableHistory(f"{folder / name}: not named <worker>.<number>.ops")
+        found.setdefault(int(numbers[1]), {})[int(numbers[2])] = folder / name
     for worker, paths in found.items():
-        paths.sort(key=_segment_number)
-        missing = set(range(len(paths))) - {_segment_number(path) for path in paths}
+        missing = set(range(len(paths))) - set(paths)
         if missing:
             raise UnreadableHistory(f"{folder}: {worker}.{min(missing)}.ops is missing")
-    return dict(sorted(found.items()))
+    return {
+        worker: [path for _, path in sorted(paths.items())]
+        for worker, paths in sorted(found.items())
+    }
 
 
 ANSWER = ("complete_ns", "value", "fence", "sent_ns", "valid_until_ns", "applied_ns")
-TIMES = ("invoke_ns", "complete_ns", "sent_ns", "valid_until_ns", "applied_ns")
-TIME_MAX = 2**61  # so that sums and differences stay within 64 bits
+# A job's number (``version``) is any of 63 bits; nothing is added to those that are no times.
+TIMES = ("intended_ns", "complete_ns", "sent_ns", "valid_until_ns", "applied_ns")
 
 
 def records_of(segment: Path, first: int) -> NDArray[np.void]:
@@ -200,32 +218,45 @@ def records_of(segment: Path, first: int) -> NDArray[np.void]:
     return rows[:used]
 
 
-def _read_segment(path: Path) -> NDArray[np.void]:
-    with path.open("rb") as file:
-        magic = file.read(len(MAGIC))
-    if magic != MAGIC:
-        if not np.any(np.fromfile(path, np.uint8)):
+def _read_segment(path: Path, most: int) -> NDArray[np.void]:
+    # Twice: a worker that still runs may have set the file up between the two reads of the first.
+    for _ in range(2):
+        with open_file(path, inside=path.parent) as file:
+            magic = file.read(HEADER_BYTES)[: len(MAGIC)]
+            rows = _records(file, path, most) if magic == MAGIC else None
+        if rows is not None:
+            return rows
+        if not any(read_bytes(path, inside=path.parent)):
             # Its writer was killed before it had set the file up.
             return np.empty(0, RECORD)
-        raise UnreadableHistory(f"{path}: not a recorded segment")
-    if (path.stat().st_size - HEADER_BYTES) % RECORD.itemsize:
+    raise UnreadableHistory(f"{path}: not a recorded segment")
+
+
+def _records(file: BinaryIO, path: Path, most: int) -> NDArray[np.void]:
+    """The records of a segment that were begun."""
+    data = file.read(most * RECORD.itemsize + 1)
+    if len(data) > most * RECORD.itemsize:
+        raise UnreadableHistory(f"{path}: more than {OPERATIONS_MAX} operations in the recording")
+    if len(data) % RECORD.itemsize:
         raise UnreadableHistory(f"{path}: ends in the middle of a record")
-    return records_of(path, 0)
-
-
-def _segment_number(path: Path) -> int:
-    return int(path.name.split(".")[1])
+    rows = np.frombuffer(data, RECORD)
+    return rows[: int(np.searchsorted(rows["invoke_ns"] == 0, True))]
 
 
 def _string_table(path: Path, strings: dict[str, int]) -> Ids:
     """Maps the string numbers of one worker to numbers of the whole recording."""
+    try:
+        # Where the disk was full, the last line may be cut: nothing can name it.
+        *lines, _ = read_bytes(path, inside=path.parent).split(b"\n")
+    except MissingFile:
+        return np.empty(0, np.int32)
+    decoder = msgspec.json.Decoder(str)
     table: list[int] = []
-    for number, line in enumerate(_text_lines(path), 1):
+    for number, line in enumerate(lines, 1):
         try:
-            text = json.loads(line)
-        except ValueError as error:
-            raise UnreadableHistory(f"{path}:{number}: {error}") from error
-        table.append(strings.setdefault(text, len(strings)))
+            table.append(strings.setdefault(decoded(line, decoder), len(strings)))
+        except BadLine as error:
+            raise UnreadableHistory(f"{path}:{number}: {error}") from None
     return np.array(table, np.int32)
 
 
@@ -238,52 +269,55 @@ def _translate(numbers: NDArray[np.uint32], table: Ids, path: Path) -> Ids:
     return result
 
 
-def _text_lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise UnreadableHistory(f"{path}: not text in UTF-8 ({error.reason})") from error
+def _lines(path: Path) -> list[bytes]:
+    """Raises BadFile, MissingFile."""
+    return read_bytes(path, inside=path.parent).splitlines()
 
 
 def _verify(folder: Path, rows: NDArray[np.void], key: Ids) -> None:
     """Raises UnreadableHistory for records that no recorder writes: the files were damaged."""
     done = (rows["type"] == Type.OK) | (rows["type"] == Type.FAIL)
-    times = np.stack([rows[name] for name in TIMES]) if len(rows) else np.empty((1, 0), np.int64)
     for wrong, what in (
         (rows["f"] > max(F), "an unknown operation"),
         (rows["type"] > max(Type), "an unknown outcome"),
         (rows["mode"] > max(Mode), "an unknown mode"),
         (key < 0, "no key"),
         (done & (rows["complete_ns"] < rows["invoke_ns"]), "an end before its beginning"),
-        (np.any((times != NULL) & (np.abs(times) > TIME_MAX), axis=0), "a time out of range"),
+        (_out_of_range(rows["invoke_ns"]), "a time out of range"),
+        *(
+            ((rows[name] != NULL) & _out_of_range(rows[name]), f"{name} out of range")
+            for name in TIMES
+        ),
     ):
         if np.any(wrong):
             place = int(np.flatnonzero(wrong)[0])
             raise UnreadableHistory(f"{folder}: record {place} has {what}; the files are damaged")
 
 
-def _read_faults(path: Path) -> tuple[Fault, ...]:
-    if not path.exists():
+def _out_of_range(numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+    return (numbers < -INT_MAX) | (numbers > INT_MAX)
+
+
+def _read_faults(path: Path, *, owed: bool) -> tuple[Fault, ...]:
+    try:
+        lines = _lines(path)
+    except MissingFile:
+        if owed:
+            raise
         return ()
     faults = []
-    for number, line in enumerate(_text_lines(path), 1):
+    for number, line in enumerate(lines, 1):
         try:
-            faults.append(fault_from_json(json.loads(line)))
-        except (ValueError, KeyError, TypeError) as error:
-            raise UnreadableHistory(f"{path}:{number}: {error}") from error
+            faults.append(decoded(line, FAULT_LINES).fault())
+        except BadLine as error:
+            raise UnreadableHistory(f"{path}:{number}: {error}") from None
     return tuple(faults)
 
 
 def _read_service(path: Path) -> Service | None:
-    if not path.exists():
-        return None
     try:
-        return read_service(_text_lines(path))
+        return read_service(_lines(path))
+    except MissingFile:
+        return None
     except BadService as error:
-        raise UnreadableHistory(f"{path}:{error}; the file is damaged") from error
-
-
-def _interval(value: object) -> tuple[int, int]:
-    if not isinstance(value, Sequence) or len(value) != 2:
-        raise ValueError(f"{value!r} is not an interval of two times")
-    return int(value[0]), int(value[1])
+        raise UnreadableHistory(f"{path}:{error}; the file is damaged") from None

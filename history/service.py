@@ -14,11 +14,15 @@ The file is ``service.jsonl`` in the folder of a recording. The first line says 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Annotated, Final, Literal, TypeVar
+
+import msgspec
+
+from history.files import json_error
+from history.text import json_text, write_whole
 
 SERVICE: Final = "service.jsonl"
 NUMBER_MAX: Final = 2**63  # of holds, which are what a column of a history holds
@@ -27,7 +31,8 @@ TIME_MAX: Final = 2**61
 # Deleted by a request, replaced by another hold's entry, ended with its session, or gone with all
 # that the server had kept.
 How = Literal["deleted", "replaced", "session", "lost"]
-HOWS: Final = get_args(How)
+
+T = TypeVar("T")
 
 
 class BadService(ValueError):
@@ -71,103 +76,64 @@ def write_service(folder: Path, service: Service) -> None:
         "quorum": service.quorum,
         "partial": service.partial,
     }
-    with (folder / SERVICE).open("w", encoding="utf-8") as file:
-        file.write(json.dumps(head) + "\n")
-        for tenure in service.tenures:
-            file.write(json.dumps(_to_json(tenure), separators=(",", ":")) + "\n")
+    lines = [asdict(tenure) | {"hold": f"{tenure.hold:x}"} for tenure in service.tenures]
+    write_whole(folder / SERVICE, "".join(json_text(line) + "\n" for line in (head, *lines)))
 
 
-def read_service(lines: Sequence[str]) -> Service:
-    """The reverse of ``write_service``. Raises BadService with the line's number."""
+class _Head(msgspec.Struct, frozen=True):
+    service: Literal[1]
+    record: str
+    quorum: Annotated[int, msgspec.Meta(ge=1)]
+    partial: str | None = None
+
+
+Place = Annotated[int, msgspec.Meta(gt=-NUMBER_MAX, le=NUMBER_MAX - 1)]
+Time = Annotated[int, msgspec.Meta(gt=-TIME_MAX, lt=TIME_MAX)]
+
+
+class _Line(msgspec.Struct, frozen=True):
+    log: str
+    key: str
+    hold: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,16}$")]
+    made: Place
+    begun: Place | None = None
+    ended: Place | None = None
+    how: How | None = None
+    until_ns: tuple[Time, Time] | None = None
+
+    def __post_init__(self) -> None:
+        begun, ended = self.begun, self.ended
+        if any(place is not None and place < self.made for place in (begun, ended)):
+            raise ValueError("a tenure began or ended before it was made")
+        if begun is not None and ended is not None and ended < begun:
+            raise ValueError("a tenure ended before it began")
+        if (ended is None) != (self.how in {None, "lost"}):
+            raise ValueError("how does not fit ended")
+        if int(self.hold, 16) >= NUMBER_MAX:
+            raise ValueError(f"the hold {self.hold} is out of range")
+        if self.until_ns is not None and self.until_ns[1] < self.until_ns[0]:
+            raise ValueError("until_ns ends before it begins")
+
+    def tenure(self) -> Tenure:
+        return Tenure(**msgspec.structs.asdict(self) | {"hold": int(self.hold, 16)})
+
+
+HEADS: Final = msgspec.json.Decoder(_Head)
+TENURES: Final = msgspec.json.Decoder(_Line)
+
+
+def read_service(lines: Sequence[bytes]) -> Service:
+    """The reverse of ``write_service``. Raises BadService with the line's number and the field."""
     if not lines:
         raise BadService("1: no line that says what the record is")
-    tenures: list[Tenure] = []
-    service: Service | None = None
-    try:
-        service = _head(json.loads(lines[0]))
-        tenures.extend(_from_json(json.loads(line)) for line in lines[1:])
-    except (ValueError, RecursionError) as error:
-        # The line after those that were read; without any of them, the head.
-        raise BadService(f"{len(tenures) + (1 if service is None else 2)}: {error}") from None
+    head = _decoded(1, lines[0], HEADS)
+    service = Service(head.record, head.quorum, head.partial, ())
+    tenures = (_decoded(n, line, TENURES).tenure() for n, line in enumerate(lines[1:], 2))
     return replace(service, tenures=tuple(tenures))
 
 
-def _to_json(tenure: Tenure) -> dict[str, object]:
-    return {
-        "log": tenure.log,
-        "key": tenure.key,
-        "hold": f"{tenure.hold:x}",
-        "made": tenure.made,
-        "begun": tenure.begun,
-        "ended": tenure.ended,
-        "how": tenure.how,
-        "until_ns": tenure.until_ns,
-    }
-
-
-def _head(line: object) -> Service:
-    if not isinstance(line, Mapping) or line.get("service") != 1:
-        raise BadService("not the head of a service's record of version 1")
-    quorum = _whole(line, "quorum")
-    if quorum is None or quorum < 1:
-        raise BadService("quorum is not a positive number")
-    partial = line.get("partial")
-    return Service(
-        record=_text(line, "record"),
-        quorum=quorum,
-        partial=None if partial is None else _text(line, "partial"),
-        tenures=(),
-    )
-
-
-def _from_json(line: object) -> Tenure:
-    if not isinstance(line, Mapping):
-        raise BadService("a tenure is not a JSON object")
-    made, begun, ended = (_whole(line, name) for name in ("made", "begun", "ended"))
-    if made is None:
-        raise BadService("made is missing")
-    if any(place is not None and place < made for place in (begun, ended)):
-        raise BadService("a tenure began or ended before it was made")
-    if begun is not None and ended is not None and ended < begun:
-        raise BadService("a tenure ended before it began")
-    how = line.get("how")
-    if how is not None and how not in HOWS:
-        raise BadService(f"a tenure that ended by {how!r}")
-    if (ended is None) != (how in {None, "lost"}):
-        raise BadService("how does not fit ended")
-    hold = int(_text(line, "hold"), 16)
-    if not 0 <= hold < NUMBER_MAX:
-        raise BadService(f"the hold {hold:x} is out of range")
-    return Tenure(
-        _text(line, "log"), _text(line, "key"), hold, made, begun, ended, how, _interval(line)
-    )
-
-
-def _interval(line: Mapping[str, object]) -> tuple[int, int] | None:
-    given = line.get("until_ns")
-    if given is None:
-        return None
-    if not isinstance(given, list) or len(given) != 2:
-        raise BadService("until_ns is not a pair of times")
-    earliest, latest = (_number(time, "until_ns", TIME_MAX) for time in given)
-    if latest < earliest:
-        raise BadService("until_ns ends before it begins")
-    return earliest, latest
-
-
-def _text(line: Mapping[str, object], name: str) -> str:
-    value = line.get(name)
-    if not isinstance(value, str):
-        raise BadService(f"{name} is not text")
-    return value
-
-
-def _whole(line: Mapping[str, object], name: str) -> int | None:
-    value = line.get(name)
-    return None if value is None else _number(value, name, NUMBER_MAX)
-
-
-def _number(value: object, name: str, limit: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= limit:
-        raise BadService(f"{name} is not a whole number in range")
-    return value
+def _decoded(number: int, line: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    try:
+        return decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise BadService(f"{number}: {json_error(error, line)}") from None
