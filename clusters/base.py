@@ -22,7 +22,7 @@ class ClusterError(Exception):
     where, and what to look at."""
 
 
-# What happens to a cut link: see ``clusters.links``.
+# What happens to a cut link: see ``clusters.pods.links``.
 Cut = Literal["drop", "stall", "reject"]
 
 
@@ -66,6 +66,8 @@ class Topology:
     settings: Mapping[str, str]
     make: Callable[[ClusterPlan], Cluster]
     quorum: bool  # True: has a leader and needs a majority. False: independent nodes
+    # Whether others take over for a server that is gone, and what was not copied is lost with it.
+    fails_over: bool = False
     restart_s: float = 0.0  # what a killed server needs to serve again, where it is seconds
 
 
@@ -81,10 +83,12 @@ class ClusterPlan:
     log_dir: str
     images: Mapping[str, str] = field(default_factory=dict)  # overrides: image name → reference
     network: str = "loopback"  # the base state of every link but the harness' own
+    keeps_records: bool = True  # of nodes that are wiped; for as long as the cluster stands
 
 
 class Cluster(ABC):
-    """A running cluster; a context manager whose exit removes every trace, whatever happened."""
+    """A running cluster; a context manager whose exit removes every trace, whatever happened, or
+    raises ClusterError that names what is left."""
 
     plan: ClusterPlan
 
@@ -103,8 +107,9 @@ class Cluster(ABC):
         """The same check again, bounded in time; raises ClusterError naming the link that fails."""
 
     @abstractmethod
-    def stop(self) -> None:
-        """Saves the servers' logs to ``plan.log_dir`` and removes everything. Never raises."""
+    def stop(self) -> Sequence[str]:
+        """Saves the servers' logs to ``plan.log_dir`` and removes everything, bounded in time. The
+        names of what could not be removed, nothing as a rule. Never raises."""
 
     @abstractmethod
     def addresses(self, group: int) -> Sequence[tuple[str, int]]:
@@ -123,8 +128,10 @@ class Cluster(ABC):
         self.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        left = self.stop()
+        if left and kind is None:
+            raise ClusterError(f"could not be removed: {', '.join(left)}")
 
 
 @runtime_checkable

@@ -18,7 +18,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from clusters import redis, zookeeper
 from clusters.base import (
     HARNESS,
     Cluster,
@@ -30,9 +29,12 @@ from clusters.base import (
     Topology,
     Usage,
 )
-from clusters.pods import PodCluster
-from clusters.redis import OurRedisCluster
-from clusters.zookeeper import OurZooKeeperCluster
+from clusters.engine.docker import Act
+from clusters.pods.cluster import PodCluster
+from clusters.redis import nodes as redis
+from clusters.redis.nodes import OurRedisCluster
+from clusters.zookeeper import ensemble as zookeeper
+from clusters.zookeeper.ensemble import OurZooKeeperCluster
 
 REDIS_NODES = 5
 ZOOKEEPER_NODES = 3
@@ -63,9 +65,12 @@ class HybridCluster(Cluster):
         self._redis.verify()
         self._zookeeper.verify()
 
-    def stop(self) -> None:
-        self._redis.stop()
-        self._zookeeper.stop()
+    def stop(self) -> Sequence[str]:
+        return [*self._redis.stop(), *self._zookeeper.stop()]
+
+    def acts(self) -> Sequence[Act]:
+        """Of both."""
+        return [*self._redis.acts(), *self._zookeeper.acts()]
 
     def addresses(self, group: int) -> Sequence[tuple[str, int]]:
         """The Redis nodes first."""

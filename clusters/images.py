@@ -1,8 +1,12 @@
-"""The images: built from our own Dockerfiles when first needed, and named by their content.
+"""The images: built from our own Dockerfiles when first needed, and tagged by what decides them.
 
-An image carries a fingerprint of everything that we decide about it (its Dockerfile, its pins, its
-parent), so that building is a no-op when nothing has changed. What we do not decide, the versions
-of Debian's packages, is read from the finished image and labelled on it: `describe` returns it.
+The tag is the fingerprint of the recipe (`clusters.recipes`), so that building is a no-op when
+nothing has changed. Guaranteed of what is downloaded: Go modules and Maven's artifacts are those
+whose digests are committed, and so is the base image where it is pulled. Debian's mirror keeps only
+the newest version of a package, so there the rule is: what apt has verified is compared with
+debian.lock. Another version is built with, told, and recorded (`Described.differs`); the same
+version with another digest is refused. `python -m clusters.images lock` writes what there is now
+into the locks.
 """
 
 from __future__ import annotations
@@ -15,50 +19,57 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import time
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote
 
-import certifi
+from clusters.engine import owner
+from clusters.engine.docker import Engine, EngineError
+from clusters.recipes import (
+    BUILDERS,
+    CLIENTS,
+    FOLDER,
+    LOCK,
+    Recipe,
+    fingerprint,
+    lineage,
+    locked,
+    pins,
+    recipes,
+    server_names,
+)
 
-from clusters.docker import Engine, EngineError
+__all__ = [
+    "BUILDERS", "CLIENTS", "FOLDER", "PACKAGES_FILE", "Described", "describe", "ensure",
+    "fingerprint", "is_current", "lineage", "pins", "read", "recipes", "remove_old",
+    "server_names",
+]  # fmt: skip
 
-ROOT = Path(__file__).resolve().parent.parent
-FOLDER = Path(__file__).resolve().parent / "images"
 FINGERPRINT = "lockbench.fingerprint"
 VERSIONS = "lockbench.versions"
+DIFFERS = "lockbench.differs"
 VERSIONS_FILE = "/etc/lockbench-versions"
+PACKAGES_FILE = "/etc/lockbench-packages"
+KEPT_TAG = "baseline"  # of the nightly suite; only a person moves it
 HOST_CA = "host-ca.crt"
 HOST_MAVEN_SETTINGS = "host-maven-settings.xml"
-BUILDERS = ("golang", "compiler", "maven")
-CLIENTS = ("go-sidecar", "jvm-sidecar")
 BUILDS_AT_ONCE = 2
 DISK_NEEDED_BYTES = 3_000_000_000
 DEBIAN_MIRROR = "http://deb.debian.org/debian"
+BOOTSTRAPPED = "lockbench-debian:bootstrapped"
+RELEASE_FILE = "/etc/lockbench-release"
+ARCHIVES = "var/cache/apt/archives/*.deb"
+RELEASES = "var/lib/apt/lists/*_Release"  # the words of the InRelease beside it, verified
 
 # From the environment of whoever builds: how to reach the outside. Never part of a fingerprint.
 NETWORK_ARGS = (
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
     *("GOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE", "MAVEN_OPTS"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """How one image is made: a folder with a Dockerfile, the image below it, and the arguments."""
-
-    name: str
-    folder: str
-    parent: str
-    args: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def ref(self) -> str:
-        """The name to run it by."""
-        return f"lockbench-{self.name}:latest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,72 +80,24 @@ class Described:
     id: str
     digest: str | None
     versions: Mapping[str, str]
+    differs: Mapping[str, str] = field(default_factory=dict)
+    """Debian package → "version and architecture in debian.lock → those it was built with"."""
 
 
-def pins() -> dict[str, str]:
-    """Return the versions that pyproject.toml pins for images."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    return dict(settings["tool"]["lockbench"]["versions"])
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """One go at building: the tags that are built and stood on, and what the lock says."""
 
-
-def base_ref() -> str:
-    """Return the name of the image that all others stand on."""
-    return f"lockbench-base:{pins()['debian_suite']}"
-
-
-def recipes() -> dict[str, Recipe]:
-    """Return every image that we can build, by name."""
-    pin = pins()
-
-    def go(name: str, package: str, ldflags: str = "", folder: str = "gomodule") -> Recipe:
-        made_of = {"PACKAGE": package, "VERSION": pin[name], "LDFLAGS": ldflags, "PROGRAM": name}
-        return Recipe(name, folder, "golang", made_of)
-
-    def debian(name: str, packages: str) -> Recipe:
-        return Recipe(name, "debian", "compiler", {"PACKAGES": packages})
-
-    # Toxiproxy's clients choose the API by the version it reports, which only the linker sets.
-    toxiproxy = "github.com/Shopify/toxiproxy/v2"
-    version_flag = f"-X {toxiproxy}.Version={pin['toxiproxy'].removeprefix('v')}"
-    postgres = {"PACKAGES": f"postgresql-{pin['postgres']}", "MAJOR": pin["postgres"]}
-    found = [
-        Recipe("golang", "golang", "base", {"GO_SUITE": pin["go_suite"]}),
-        Recipe("compiler", "compiler", "base"),
-        go("toxiproxy", f"{toxiproxy}/cmd/server", version_flag, folder="toxiproxy"),
-        go("etcd", "go.etcd.io/etcd/server/v3"),
-        debian("redis", "redis-server"),
-        Recipe("postgres", "postgres", "compiler", postgres),
-        # Not Debian's `zookeeper` package, which pulls in a desktop toolkit.
-        debian("zookeeper", "libzookeeper-java openjdk-21-jre-headless"),
-        Recipe("maven", "maven", "base"),
-        Recipe("go-sidecar", "go-sidecar", "golang"),
-        Recipe("jvm-sidecar", "jvm-sidecar", "maven"),
-    ]
-    return {recipe.name: recipe for recipe in found}
-
-
-def server_names() -> list[str]:
-    """Return the names of the images that run in clusters; those of clients are built when a lock
-    needs one."""
-    return [name for name in recipes() if name not in (*BUILDERS, *CLIENTS)]
-
-
-def fingerprint(name: str) -> str:
-    """Name everything that we decide about an image, its parents' included."""
-    if name == "base":
-        return hashlib.sha256(base_ref().encode()).hexdigest()[:12]
-    recipe = recipes()[name]
-    decided = [dict(recipe.args), fingerprint(recipe.parent)]
-    digest = hashlib.sha256(json.dumps(decided, sort_keys=True).encode())
-    for path in sorted((FOLDER / recipe.folder).iterdir()):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:12]
+    engine: Engine
+    say: Callable[[str], None]
+    ref: Callable[[str], str] = lambda name: recipes()[name].ref
+    locked: Callable[[str], str] = locked
+    fresh: bool = False
+    """Nothing is taken from the engine's cache, and the base is bootstrapped."""
 
 
 def is_current(engine: Engine, name: str) -> bool:
     """Tell whether the image is there and made by today's recipe."""
-    if name == "base":
-        return engine.image(base_ref()) is not None
     image = engine.image(recipes()[name].ref)
     return image is not None and image.labels.get(FINGERPRINT) == fingerprint(name)
 
@@ -165,14 +128,41 @@ def ensure(
                 f" its data, and {free / 1e9:.1f} GB are: make room, then build again"
             )
         say(f"to build: {', '.join(sorted(set().union(*levels.values())))}")
+    making = _Making(engine, say)
+
+    def make(name: str) -> None:
+        began = time.monotonic()
+        say(f"{name}: started")
+        _build(making, recipes()[name])
+        for package, change in _finish(making, recipes()[name]).items():
+            say(f"{name}: {package} is not as in {LOCK.name}: {change}")
+        say(f"{name}: done in {time.monotonic() - began:.1f} s")
+
     for _, level in sorted(levels.items()):
-        with ThreadPoolExecutor(BUILDS_AT_ONCE) as pool:
-            list(pool.map(lambda name: _make(engine, name, say), sorted(level)))
+        _each(sorted(level), make)
 
 
-def lineage(name: str) -> list[str]:
-    """Return the image after all that it stands on, the base first."""
-    return ["base"] if name == "base" else [*lineage(recipes()[name].parent), name]
+def _each(names: Sequence[str], make: Callable[[str], None]) -> None:
+    """A few at once; raises the first failure when all have ended. In threads that an interrupted
+    command does not wait for: a build takes minutes, and the engine gives it up when its connection
+    is closed, as it is when the process ends."""
+    free = threading.Semaphore(BUILDS_AT_ONCE)
+    failures: list[Exception] = []
+
+    def one(name: str) -> None:
+        with free:
+            try:
+                make(name)
+            except Exception as error:  # noqa: BLE001 - raised below
+                failures.append(error)
+
+    threads = [threading.Thread(target=one, args=(name,), daemon=True) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
 
 
 def describe(names: Sequence[str], *, engine: Engine | None = None) -> dict[str, Described]:
@@ -186,22 +176,48 @@ def describe(names: Sequence[str], *, engine: Engine | None = None) -> dict[str,
         if image is None:
             raise EngineError(f"there is no image {ref}: run `make setup`, or pull it")
         versions = json.loads(image.labels.get(VERSIONS, "{}"))
-        described[name] = Described(ref, image.id, image.digest, versions)
+        differs = json.loads(image.labels.get(DIFFERS, "{}"))
+        described[name] = Described(ref, image.id, image.digest, versions, differs)
     return described
 
 
+def read(engine: Engine, ref: str, path: str) -> bytes:
+    """Return a file of an image; empty where there is none."""
+    return engine.read_image_file(ref, path, labels=owner.labels("images", "images")) or b""
+
+
+def remove_old(engine: Engine) -> list[str]:
+    """Remove the tags of ours that today's recipes do not give; returns them. Baselines stay, and
+    so does an image that a container uses."""
+    current = {recipe.ref for recipe in recipes().values()}
+    names = tuple(f"lockbench-{name}" for name in recipes())
+    removed = []
+    for ref in engine.image_refs("lockbench-*"):
+        repository, _, tag = ref.rpartition(":")
+        if repository in names and tag != KEPT_TAG and ref not in current:
+            with suppress(EngineError):  # a container that runs needs it
+                engine.remove_image(ref)
+                removed.append(ref)
+    return removed
+
+
 def main(args: Sequence[str]) -> int:
-    """Run `python -m clusters.images build [NAME…]`; all server images when none is named."""
-    if not args or args[0] != "build":
-        print("usage: python -m clusters.images build [NAME…]", file=sys.stderr)
-        return 254
+    """Run `python -m clusters.images build [NAME…]` (all server images when none is named), or
+    `lock` (build all anew and write what they came to into the locks)."""
     began = time.monotonic()
 
     def say(line: str) -> None:
         print(f"[images] {time.monotonic() - began:6.1f} s  {line}", flush=True)
 
     try:
-        ensure(args[1:] or server_names(), say=say)
+        match list(args):
+            case ["build", *names]:
+                ensure(names or server_names(), say=say)
+            case ["lock"]:
+                _lock(Engine(), say)
+            case _:
+                print("usage: python -m clusters.images build [NAME…] | lock", file=sys.stderr)
+                return 254
     except EngineError as error:
         say(f"failed: {error}")
         return 255
@@ -211,39 +227,148 @@ def main(args: Sequence[str]) -> int:
 # --- making one ----------------------------------------------------------------------------------
 
 
-def _make(engine: Engine, name: str, say: Callable[[str], None]) -> None:
-    began = time.monotonic()
-    say(f"{name}: started")
-    if name == "base":
-        _make_base(engine, say)
-    else:
-        _build(engine, recipes()[name])
-    say(f"{name}: done in {time.monotonic() - began:.1f} s")
-
-
-def _build(engine: Engine, recipe: Recipe) -> None:
-    mark = fingerprint(recipe.name)
-    repository = recipe.ref.rpartition(":")[0]
-    parent = base_ref() if recipe.parent == "base" else recipes()[recipe.parent].ref
+def _build(making: _Making, recipe: Recipe) -> None:
+    """Build an image under its tag, without the labels that say that it may be used."""
+    parent = making.ref(recipe.parent) if recipe.parent else _debian(making)
     network = {key: os.environ[key] for key in NETWORK_ARGS if os.environ.get(key)}
     files = {path.name: path.read_bytes() for path in (FOLDER / recipe.folder).iterdir()}
     files[HOST_CA] = host_ca()
     if recipe.name == "maven":
         files[HOST_MAVEN_SETTINGS] = host_maven_settings()
-    made = f"{repository}:{mark}"
+    args = {**recipe.args, **network, "PARENT": parent, "BASE": making.ref("base")}
     try:
-        args = {**recipe.args, **network, "PARENT": parent, "BASE": base_ref()}
-        engine.build(files, made, args=args)
+        making.engine.build(files, making.ref(recipe.name), args=args, cache=not making.fresh)
     except EngineError as error:
         raise EngineError(
-            f"{error}\nwhat to do: see that the Debian mirror, the Go module proxy"
-            " or Maven's repository can be reached (HTTP_PROXY, GOPROXY, MAVEN_OPTS, SSL_CERT_FILE"
-            " and Maven's settings.xml are handed in), then build again"
+            f"{error}\nwhat to do: if a digest is missing or not as committed, find out why"
+            " (`python -m clusters.images lock` writes the locks again); otherwise see that"
+            " the Debian mirror, the Go module proxy or Maven's repository can be reached"
+            " (HTTP_PROXY, GOPROXY, MAVEN_OPTS, SSL_CERT_FILE and Maven's settings.xml are handed"
+            " in), then build again"
         ) from error
-    versions = parse_versions(engine.read_image_file(made, VERSIONS_FILE) or b"")
-    labels = {FINGERPRINT: mark, VERSIONS: json.dumps(versions, sort_keys=True)}
-    engine.build({"Dockerfile": f"FROM {made}\n".encode()}, made, labels=labels)
-    engine.tag(made, recipe.ref)
+    finally:
+        if parent == BOOTSTRAPPED:
+            making.engine.remove_image(parent)  # only its name: the base stands on it
+
+
+def _finish(making: _Making, recipe: Recipe) -> dict[str, str]:
+    """Compare an image with the lock and label it, which makes it current; return what differs.
+    Raises EngineError for a digest that is not as locked."""
+    engine, made = making.engine, making.ref(recipe.name)
+    packages = read(engine, made, PACKAGES_FILE).decode()
+    wanted = "".join(making.locked(name) for name in dict.fromkeys(("base", recipe.name)))
+    parent = engine.image(making.ref(recipe.parent)) if recipe.parent else None
+    inherited = json.loads(parent.labels.get(DIFFERS, "{}")) if parent else {}
+    differs = inherited | differences(wanted, packages)
+    versions = parse_versions(read(engine, made, VERSIONS_FILE))
+    labels = {
+        FINGERPRINT: fingerprint(recipe.name),
+        VERSIONS: json.dumps(versions, sort_keys=True),
+        DIFFERS: json.dumps(differs, sort_keys=True),
+    }
+    engine.build({"Dockerfile": f"FROM {made}\n".encode()}, recipe.ref, labels=labels)
+    return differs
+
+
+def differences(wanted: str, found: str) -> dict[str, str]:
+    """Compare two lists of package, version, architecture, SHA-256. Returns what was found and is
+    not wanted so: package → "version architecture → version architecture". Raises EngineError for
+    one version with two digests: Debian never publishes that."""
+    expected = _packages(wanted)
+    told = {}
+    for package, (what, digest) in _packages(found).items():
+        was, locked_digest = expected.get(package, ("not there", ""))
+        if what != was:
+            told[package] = f"{was} → {what}"
+        elif digest != locked_digest:
+            raise EngineError(
+                f"{package} {what} has the SHA-256 {digest}, and {LOCK.name} has {locked_digest}:"
+                " do not use the mirror that it came from, and find out why"
+            )
+    return told
+
+
+def _packages(text: str) -> dict[str, tuple[str, str]]:
+    """Package → (version and architecture, SHA-256)."""
+    lines = (line.split() for line in text.splitlines())
+    return {package: (f"{version} {arch}", digest) for package, version, arch, digest in lines}
+
+
+# --- the locks -----------------------------------------------------------------------------------
+
+
+def _lock(engine: Engine, say: Callable[[str], None]) -> None:
+    """Build everything anew from what the mirrors have now, and write that down.
+
+    The images that were built stand for the locks that follow from them, so nothing is built twice.
+    """
+    making = _Making(
+        engine, say, lambda name: f"lockbench-{name}:unlocked", lambda _: "", fresh=True
+    )
+    lines: list[str] = []
+    base: list[str] = []
+    for recipe in recipes().values():
+        say(f"{recipe.name}: started")
+        for path, text in _resolved(making, recipe).items():
+            path.write_bytes(text)
+        _build(making, recipe)
+        packages = read(engine, making.ref(recipe.name), PACKAGES_FILE).decode()
+        own = [line for line in packages.splitlines() if line not in base]
+        if recipe.name == "base":
+            base = own
+        lines += [f"{recipe.name} {line}\n" for line in sorted(own)]
+        say(f"{recipe.name}: {len(own)} packages")
+    head = LOCK.read_text().partition("\nbase ")[0].rstrip("\n")
+    LOCK.write_text(head + "\n" + "".join(lines))
+    fingerprint.cache_clear()
+    for recipe in recipes().values():
+        _finish(_Making(engine, say, making.ref), recipe)
+    for recipe in recipes().values():
+        engine.remove_image(making.ref(recipe.name))
+
+
+# What is resolved in the builder: the command, and the files that it leaves to be committed.
+_GO = """
+go mod init lockbench/server
+go mod edit -go=$(go env GOVERSION | sed -E 's/^go([0-9]+[.][0-9]+).*/\\1.0/')
+go get "${PACKAGE}@${VERSION}"
+"""
+_RESOLVING = {
+    "golang": (" && ".join(_GO.strip().splitlines()), ("go.mod", "go.sum")),
+    "maven": ("sh resolve.sh record", ("artifacts.sha256", "checksums.sha256")),
+}
+
+
+def _resolved(making: _Making, recipe: Recipe) -> dict[Path, bytes]:
+    """Return the locks of Go modules or of Maven's artifacts as they come out now. The modules of
+    go-sidecar are not among them: its own sources say which it needs (`go mod tidy`)."""
+    if recipe.parent not in _RESOLVING or recipe.name == "go-sidecar":
+        return {}
+    command, names = _RESOLVING[recipe.parent]
+    made = f"lockbench-{recipe.name}:resolved"
+    arguments = "".join(f"ARG {name}\n" for name in (*recipe.args, *NETWORK_ARGS))
+    dockerfile = (
+        f"FROM {making.ref(recipe.parent)}\n{arguments}WORKDIR /build\nCOPY . .\nRUN {command}\n"
+    )
+    folder = FOLDER / recipe.folder
+    files = {
+        name: (folder / name).read_bytes()
+        for name in ("pom.xml", "resolve.sh")
+        if (folder / name).is_file()
+    }
+    network = {key: os.environ[key] for key in NETWORK_ARGS if os.environ.get(key)}
+    making.engine.build(
+        {**files, "Dockerfile": dockerfile.encode()},
+        made,
+        args={**recipe.args, **network},
+        cache=False,
+    )
+    found = {folder / name: read(making.engine, made, f"/build/{name}") for name in names}
+    making.engine.remove_image(made)
+    return found
+
+
+# --- what the machine adds -----------------------------------------------------------------------
 
 
 def parse_versions(text: bytes) -> dict[str, str]:
@@ -259,6 +384,8 @@ def host_ca() -> bytes:
     for path in (Path(named) if named else usual, usual):
         if path.is_file():
             return path.read_bytes()
+    import certifi
+
     return Path(certifi.where()).read_bytes()
 
 
@@ -271,24 +398,28 @@ def host_maven_settings() -> bytes:
 # --- the base ------------------------------------------------------------------------------------
 
 
-def _make_base(engine: Engine, say: Callable[[str], None]) -> None:
+def _debian(making: _Making) -> str:
+    """Return an image of Debian: the official one by its digest, or one bootstrapped here."""
     official = pins()["debian_image"]
+    if making.fresh:
+        return _bootstrap(making.engine, pins()["debian_suite"])
     try:
-        engine.pull(official)
+        making.engine.pull(official)
     except EngineError as error:
-        say(f"base: {str(error).splitlines()[0]}")
-        say("base: no registry, so Debian is bootstrapped from its mirror instead")
-        _bootstrap(engine, pins()["debian_suite"])
-    else:
-        engine.tag(official, base_ref())
+        making.say(f"base: {str(error).splitlines()[0]}")
+        making.say("base: no registry, so Debian is bootstrapped from its mirror instead")
+        return _bootstrap(making.engine, pins()["debian_suite"])
+    return official
 
 
-def _bootstrap(engine: Engine, suite: str) -> None:
-    """Make the base with debootstrap, with what Debian's own image has set for containers."""
+def _bootstrap(engine: Engine, suite: str) -> str:
+    """Make an image with debootstrap, with what Debian's own image has set for containers. The
+    suite's Release file is verified with Debian's keys; its digest and those of all packages stay
+    in the image."""
     if os.geteuid() != 0:
         raise EngineError(
             "the base image can be bootstrapped only by root: run this as root, or make"
-            f" {pins()['debian_image']} available to the engine and tag it {base_ref()}"
+            f" {pins()['debian_image']} available to the engine"
         )
     if shutil.which("debootstrap") is None:
         _install_debootstrap()
@@ -296,19 +427,42 @@ def _bootstrap(engine: Engine, suite: str) -> None:
     with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="lockbench-") as work:
         tree = Path(work) / "root"
         keyring = "--keyring=/usr/share/keyrings/debian-archive-keyring.gpg"
-        bootstrap = ["debootstrap", "--variant=minbase", keyring, suite, str(tree), DEBIAN_MIRROR]
+        # Without this it goes on, with a warning, where it cannot verify.
+        checked = ["--force-check-gpg", keyring]
+        bootstrap = ["debootstrap", "--variant=minbase", *checked, suite, str(tree), DEBIAN_MIRROR]
         _command([*bootstrap, "/usr/share/debootstrap/scripts/sid"])
-        for path, text in _container_settings(suite).items():
+        for path, text in {**_container_settings(suite), **_bootstrapped(tree)}.items():
             (tree / path).parent.mkdir(parents=True, exist_ok=True)
             (tree / path).write_text(text)
         (tree / "usr/sbin/policy-rc.d").chmod(0o755)
-        for leftover in (tree / "var/cache/apt/archives").glob("*.deb"):
-            leftover.unlink()
+        for leftover in [*tree.glob(ARCHIVES), *tree.glob("var/lib/apt/lists/*")]:
+            if leftover.is_file():
+                leftover.unlink()
         (tree / "etc/apt/sources.list").unlink(missing_ok=True)
         packed = Path(work) / "root.tar"
         with tarfile.open(packed, "w") as archive:
             archive.add(tree, arcname=".")
-        engine.import_rootfs(packed, base_ref())
+        engine.import_rootfs(packed, BOOTSTRAPPED)
+    return BOOTSTRAPPED
+
+
+def _bootstrapped(tree: Path) -> dict[str, str]:
+    """Return files that say what a tree was made of: its Release file, and every package."""
+    releases = [_sha256(path) for path in sorted(tree.glob(RELEASES))]
+    lines = []
+    for path in sorted(tree.glob(ARCHIVES)):
+        # The names are those of apt: package_version_architecture.deb
+        package, version, arch = unquote(path.stem).split("_")
+        lines.append(f"{package} {version} {arch} {_sha256(path)}\n")
+    return {
+        PACKAGES_FILE.removeprefix("/"): "".join(lines),
+        RELEASE_FILE.removeprefix("/"): f"release=sha256:{','.join(releases)}\n",
+    }
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _container_settings(suite: str) -> dict[str, str]:

@@ -1,43 +1,21 @@
-"""Every topology there is, found by looking at the modules of this package.
-
-A module offers ``TOPOLOGY``, or ``TOPOLOGIES`` where one file makes several.
-"""
+"""Every topology there is: whatever a module of this package declares as ``TOPOLOGY``, or as
+``TOPOLOGIES`` where one file makes several."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 
 import clusters
+import declarations
 from clusters.base import Cluster, ClusterError, ClusterPlan, Topology
 
 
 @cache
 def topologies() -> Mapping[str, Topology]:
-    """Return every topology by name, in the order of their names."""
-    names = sorted(module.name for module in pkgutil.iter_modules(clusters.__path__))
-    modules = [importlib.import_module(f"{clusters.__name__}.{name}") for name in names]
-    return MappingProxyType(dict(collect(modules)))
-
-
-def collect(modules: Iterable[ModuleType]) -> Mapping[str, Topology]:
-    """Gather the topologies of modules. ClusterError: two have the same name."""
-    found: dict[str, tuple[Topology, str]] = {}
-    for module in modules:
-        offered = [*getattr(module, "TOPOLOGIES", ())]
-        if hasattr(module, "TOPOLOGY"):
-            offered.append(module.TOPOLOGY)
-        for topology in offered:
-            if topology.name in found:
-                other = found[topology.name][1]
-                raise ClusterError(
-                    f"two topologies are called {topology.name}: in {other} and {module.__name__}"
-                )
-            found[topology.name] = (topology, module.__name__)
-    return {name: found[name][0] for name in sorted(found)}
+    """Every topology by name, in the order of their names."""
+    return MappingProxyType(declarations.declared(clusters, "TOPOLOGY", Topology))
 
 
 def make(plan: ClusterPlan) -> Cluster:

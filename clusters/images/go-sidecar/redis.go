@@ -1,5 +1,5 @@
 // redsync and bsm/redislock over go-redis, as their documentation shows them.
-// What their promises are counted from is in locks/library_redsync.py and locks/library_bsm_redislock.py.
+// What their promises are counted from is in locks/libraries/redsync/lock.py and locks/libraries/bsm_redislock/lock.py.
 //
 // As they come: go-redis' own limits and its three retries of every command. Safe: the client
 // timeout on every request, no retries, and contexts that count for commands too (go-redis ignores

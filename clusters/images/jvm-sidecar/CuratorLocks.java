@@ -38,7 +38,7 @@ final class CuratorLocks implements Client {
   private static final int PERMITS = 3;
   private static final int RETRY_MS = 1000;
   private static final int RETRIES = 3;
-  // The servers' tickTime, of which no client is told: as clusters/zookeeper.py sets it.
+  // The servers' tickTime, of which no client is told: as clusters/zookeeper/ensemble.py sets it.
   private static final int TICKS_PER_LEASE = 15;
   private static final int TICK_MS_MIN = 100;
 

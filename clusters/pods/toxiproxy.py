@@ -23,15 +23,21 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from http import HTTPStatus
-from typing import Any
-
-import requests
-import toxiproxy
-from toxiproxy.api import validate_response
-from toxiproxy.exceptions import InvalidToxic, NotFound, ProxyExists
+from typing import TYPE_CHECKING, Any
 
 from clusters.base import ClusterError
-from clusters.links import Direction, Link, ProxyCut, Stream
+from clusters.pods.links import Direction, Link, ProxyCut, Stream
+from declarations.lazy import lazy
+
+if TYPE_CHECKING:
+    import requests
+    import toxiproxy
+    from toxiproxy import api, exceptions
+else:
+    requests = lazy("requests")
+    toxiproxy = lazy("toxiproxy")
+    api = lazy("toxiproxy.api")
+    exceptions = lazy("toxiproxy.exceptions")
 
 CALL_TIMEOUT_S = 2.0
 POLL_S = 0.01
@@ -66,14 +72,15 @@ class LinkServer:
         self._base: dict[str, Link] = {}
         self._wanted: dict[str, Link] = {}
 
-    def wait_until_up(self, limit_s: float) -> str:
-        """Return Toxiproxy's version as soon as it answers; LinkError after ``limit_s``."""
+    def wait_until_up(self, limit_s: float, given_up: threading.Event | None = None) -> str:
+        """Return Toxiproxy's version as soon as it answers; LinkError after ``limit_s``, or once
+        nobody waits for it any more."""
         until = time.monotonic() + limit_s
         while True:
             try:
                 return str(self._send("GET", "/version")["version"])
             except LinkError:
-                if time.monotonic() > until:
+                if time.monotonic() > until or (given_up is not None and given_up.is_set()):
                     raise
                 time.sleep(POLL_S)
 
@@ -133,7 +140,7 @@ class LinkServer:
         """Return what is not in its base state, as Toxiproxy itself tells: one line each."""
         return self._differing(self._base, self._send("GET", "/proxies"))
 
-    # --- what the pod's containers share (``clusters.shim``) ---
+    # --- what the pod's containers share (``clusters.pods.shim``) ---
 
     def set_clock(self, offset_ns: int) -> None:
         """Move the wall clock of the pod's server, if it runs with our library."""
@@ -201,14 +208,14 @@ class LinkServer:
                 answer = self._session.request(
                     method, self._url + path, json=body, timeout=CALL_TIMEOUT_S
                 )
-                validate_response(answer)
+                api.validate_response(answer)
                 if answer.status_code >= HTTPStatus.BAD_REQUEST:
                     raise LinkError(
                         f"{self.name}: Toxiproxy answers {answer.status_code} to {method} {path}:"
                         f" {answer.text.strip()}"
                     )
                 return answer.json()
-            except (InvalidToxic, NotFound, ProxyExists) as error:
+            except (exceptions.InvalidToxic, exceptions.NotFound, exceptions.ProxyExists) as error:
                 said = error.args[0] if error.args else b""
                 raise LinkError(f"{self.name}: Toxiproxy refused: {_text(said)}") from error
             except requests.RequestException as error:

@@ -22,11 +22,13 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from clusters import images, links, owner, ports
+from clusters import images
 from clusters.base import HARNESS, ClusterError, ClusterPlan
-from clusters.docker import Container, Engine, EngineError, Network
-from clusters.links import PeerPort
-from clusters.toxiproxy import LinkServer, Listen
+from clusters.engine import owner, ports, removal
+from clusters.engine.docker import Container, Engine, EngineError, EngineUnreachable, Network
+from clusters.pods import links
+from clusters.pods.links import PeerPort
+from clusters.pods.toxiproxy import LinkServer, Listen
 from clusters.wire import PROBE_FAILURES, Address
 
 START_LIMIT_S = 30.0
@@ -37,7 +39,7 @@ LOG_LINES = 8
 API_PORT = 8474
 CLIENT_PORTS = 9000  # a client group g enters at 9000 + g
 
-# What the containers of a pod share, and the library of our images that uses it (clusters.shim).
+# What the containers of a pod share, and the library of our images that uses it (``shim``).
 SHARED_ENV = {"LOCKBENCH_SHARED": "/dev/shm/lockbench"}  # noqa: S108 - in the pod's own memory
 PRELOAD_ENV = {**SHARED_ENV, "LD_PRELOAD": "/usr/local/lib/lockbench-shim.so"}
 
@@ -82,7 +84,7 @@ class Pods(ABC):
     """The ports on which servers talk to each other."""
 
     preloaded: bool = False
-    """Whether the servers run with our library (``clusters.shim``). Only our own images have it."""
+    """Whether the servers run with our library (``shim``). Only our own images have it."""
 
     plan: ClusterPlan
 
@@ -98,6 +100,7 @@ class Pods(ABC):
         self._pods: dict[int, Pod] = {}
         self._paused: set[int] = set()
         self._killed: set[int] = set()
+        self._heard: set[str] = set()  # the containers whose logs are saved
         self._given_up = threading.Event()
         self._pool = self._new_pool()
 
@@ -171,7 +174,7 @@ class Pods(ABC):
         if not pod.ip:
             raise ClusterError(f"{link.name} has no address in its network")
         self._engine.start(pod.server)
-        pod.links.wait_until_up(START_LIMIT_S)
+        pod.links.wait_until_up(START_LIMIT_S, self._given_up)
         here = f"{ports.LOOPBACK}:{self.port(node)}"
         pod.links.populate(
             Listen(
@@ -209,6 +212,8 @@ class Pods(ABC):
         )
 
     def _create_server(self, node: int) -> Container:
+        if self._given_up.is_set():
+            raise ClusterError(f"{self.node_name(node)} is not made again: the cluster is going")
         runs = self.server(node)
         return self._engine.create_container(
             self._image(self.kind),
@@ -227,7 +232,7 @@ class Pods(ABC):
         if node not in self._killed:
             raise ClusterError(f"{self.node_name(node)} runs: kill it before it is wiped")
         pod = self._pods[node]
-        self._bury(self._server(node))
+        self._bury(self._engine, self._server(node))
         pod.links.forget_synced()
         pod.server = None
         pod.server = self._create_server(node)
@@ -240,36 +245,49 @@ class Pods(ABC):
 
     # --- ending ---
 
-    def _remove_all(self) -> None:
-        """Save the logs and remove everything that carries this cluster's label. Never raises."""
+    def _remove_all(self) -> Sequence[str]:
+        """Save the logs and remove everything that carries this cluster's label. The names of what
+        is left; who asks again waits less long. Never raises."""
+        again = self._given_up.is_set()
         self._given_up.set()
         # What is still being started must be there before it can be removed.
         self._pool.shutdown(wait=True, cancel_futures=True)
-        with self._new_pool() as pool, suppress(EngineError):
-            engine = getattr(self, "_engine", None)
-            if engine is not None:
-                mine = {owner.CLUSTER: self.id}
-                list(pool.map(self._bury, engine.containers(mine)))
-                for network in engine.networks(mine):
-                    engine.remove_network(network)
+        left: Sequence[str] = ()
+        if hasattr(self, "_engine"):
+            left = removal.remove(
+                {owner.CLUSTER: self.id},
+                limit_s=removal.AGAIN_S if again else removal.CLEARING_S,
+                engine=self._engine,
+                bury=self._bury,
+                prefix=self._name(""),
+            )
         for pod in self._pods.values():
             pod.links.close()
         if hasattr(self, "_block"):
             self._block.close()
+        return left
 
-    def _bury(self, container: Container) -> None:
-        """Save what a container has said, and remove it, whatever it is doing. Never raises."""
-        with suppress(EngineError):
-            self._engine.unpause(container)
-        with suppress(EngineError, OSError):
-            said = self._engine.logs(container)
-            folder = Path(self.plan.log_dir)
+    def _bury(self, engine: Engine, container: Container) -> None:
+        """Save what a container has said, once, and remove it, whatever it is doing. EngineError
+        when the engine does not do it."""
+        if container.id not in self._heard:
+            self._save_log(engine, container)
+            self._heard.add(container.id)
+        engine.remove(container)
+
+    def _save_log(self, engine: Engine, container: Container) -> None:
+        try:
+            said = engine.logs(container)
+        except EngineUnreachable:
+            raise
+        except EngineError:
+            return  # it has none any more
+        folder = Path(self.plan.log_dir)
+        name = container.name.removeprefix(self._name(""))
+        with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
-            name = container.name.removeprefix(self._name(""))
             with (folder / f"{name}.log").open("a", encoding="utf-8") as file:
                 file.write(said)
-        with suppress(EngineError):
-            self._engine.remove(container)
 
     def _last_words(self) -> str:
         """The end of the servers' logs, for the message of a start that failed."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 
 from clusters.base import ClusterPlan, Topology
-from clusters.redis import SETTINGS, OurRedisCluster
+from clusters.redis.nodes import SETTINGS, OurRedisCluster
 
 DELAY_PER_LEASE = 1.1  # 'for at least a bit more than the max TTL we use'
 
@@ -35,7 +35,7 @@ class DelayedRestarts(OurRedisCluster):
 
     def restart(self, nodes: Iterable[int]) -> None:
         """Waits until the delay is over."""
-        time.sleep(max(0.0, self._killed_s + self.restart_delay_s - time.monotonic()))
+        self._given_up.wait(max(0.0, self._killed_s + self.restart_delay_s - time.monotonic()))
         super().restart(nodes)
 
 

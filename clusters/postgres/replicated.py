@@ -22,11 +22,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
-from clusters.launch import POLL_S, START_LIMIT_S, Server
-from clusters.links import PeerPort
-from clusters.pgwire import USER, Session
-from clusters.pods import PROBE_LIMIT_S, PodCluster
-from clusters.shim import ClockedPods
+from clusters.pods.cluster import PROBE_LIMIT_S, PodCluster
+from clusters.pods.launch import POLL_S, START_LIMIT_S, Server
+from clusters.pods.links import PeerPort
+from clusters.pods.shim import ClockedPods
+from clusters.postgres.protocol import USER, Session
 from clusters.wire import PROBE_FAILURES, Address, ProbeFailed
 
 CONFIG = "/lockbench/postgresql.conf"
@@ -283,6 +283,7 @@ TOPOLOGIES = tuple(
         settings={"nodes": "primary and streaming replica", **settings},
         make=made,
         quorum=False,
+        fails_over=True,
         restart_s=RESTART_S,
     )
     for name, made, settings in (

@@ -24,14 +24,14 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from clusters import resp
 from clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
-from clusters.launch import POLL_S, START_LIMIT_S, Server
-from clusters.links import PeerPort
-from clusters.pods import PROBE_LIMIT_S
-from clusters.redis import CONFIG, DATA, PreloadedRedis, RedisPods
-from clusters.redis import SETTINGS as REDIS_SETTINGS
-from clusters.resp import ask_once
+from clusters.pods.cluster import PROBE_LIMIT_S
+from clusters.pods.launch import POLL_S, START_LIMIT_S, Server
+from clusters.pods.links import PeerPort
+from clusters.redis import protocol as resp
+from clusters.redis.nodes import CONFIG, DATA, PreloadedRedis, RedisPods
+from clusters.redis.nodes import SETTINGS as REDIS_SETTINGS
+from clusters.redis.protocol import ask_once
 from clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
 
 MASTER_NAME = "lockbench"
@@ -136,7 +136,7 @@ class SentinelCluster(RedisPods):
                 ask_once(self.address(HARNESS, SENTINELS[0]), ASK_LIMIT_S, *_sentinel("failover"))
             except PROBE_FAILURES as error:
                 complaint = str(error)  # as a rule: one is under way
-            if time.monotonic() > until:
+            if time.monotonic() > until or self._given_up.is_set():
                 raise ClusterError(
                     f"{self.node_name(node)} was not promoted in {timeout_s} s: {complaint}"
                 )
@@ -296,4 +296,5 @@ TOPOLOGY = Topology(
     settings=SETTINGS,
     make=make,
     quorum=False,
+    fails_over=True,
 )

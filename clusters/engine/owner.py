@@ -18,6 +18,7 @@ OURS = "lockbench"
 RUN = "lockbench.run"
 OWNER = "lockbench.owner"
 CLUSTER = "lockbench.cluster"
+CLIENTS = "clients"  # in the place of a cluster, for client containers
 # In the environment of our processes: the run, and after an @ its owner.
 RUN_ENVIRONMENT = "LOCKBENCH_RUN"
 
@@ -49,12 +50,23 @@ def place() -> str:
 
 def start_ticks(pid: int) -> int | None:
     """Return when a process started; None when there is none, or when it only awaits its burial."""
+    fields = _stat(pid)
+    return None if fields is None else int(fields[_START_TIME])
+
+
+def is_stopped(pid: int) -> bool | None:
+    """Tell whether a signal has stopped a process; None when it has ended."""
+    fields = _stat(pid)
+    return None if fields is None else fields[_STATE] == "T"
+
+
+def _stat(pid: int) -> list[str] | None:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     fields = stat.rpartition(")")[2].split()
-    return None if fields[_STATE] in "ZX" else int(fields[_START_TIME])
+    return None if fields[_STATE] in "ZX" else fields
 
 
 def die_with_parent() -> None:

@@ -3,6 +3,10 @@
 Every object that is made carries the labels that the caller gives, so that what has no live owner
 can be found and removed. An `Engine` may be used from several threads at once. Ending a container
 that is already gone is no error: cleaning up has to work from any state.
+
+No call waits for ever: one that hears nothing for `CALL_TIMEOUT_S` ends with EngineUnreachable,
+and until the engine has answered again no other waits longer than `SILENT_TIMEOUT_S`. Only the
+stream of `attach` lasts as long as its container.
 """
 
 from __future__ import annotations
@@ -10,24 +14,36 @@ from __future__ import annotations
 import io
 import shutil
 import tarfile
-from collections.abc import Generator, Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
-import docker
-import requests
-from docker.errors import APIError, DockerException, ImageNotFound, NotFound
-from docker.types import Ulimit
-from docker.utils import kwargs_from_env
-from urllib3.exceptions import HTTPError
+from clusters.engine import ledger
+from declarations.lazy import lazy
+
+if TYPE_CHECKING:
+    import docker
+    import requests
+    from docker import utils as docker_utils
+    from urllib3 import exceptions as urllib3_errors
+else:
+    docker = lazy("docker")
+    docker_utils = lazy("docker.utils")
+    requests = lazy("requests")
+    urllib3_errors = lazy("urllib3.exceptions")
 
 CALL_TIMEOUT_S = 30
+SILENT_TIMEOUT_S = 5
 BUILD_TIMEOUT_S = 1200
 LOG_LINES = 15
 # Below the hard limit that engines usually run under: a limited root may not exceed its own.
 NOFILE = 16384
+# What the engine tells of a container that is killed; it leaves its network, if it has one.
+ENDS = ("kill", "die", "disconnect")
 
 Labels = Mapping[str, str]
 """An empty value in a filter means: whatever its value."""
@@ -41,7 +57,7 @@ class EngineError(Exception):
 
 
 class EngineUnreachable(EngineError):
-    """No engine answers."""
+    """No engine answers; whether it did what it was last asked for is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +102,31 @@ class Image:
     labels: Labels
 
 
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a container. `at_ns` is the engine's wall clock; `attributes` are
+    the container's labels, and what the engine adds (`exitCode`, `signal`)."""
+
+    container_id: str
+    name: str
+    action: str
+    """Docker's word: kill, die, oom, pause, unpause, start, stop, destroy, disconnect…"""
+    at_ns: int
+    attributes: Labels
+
+
+@dataclass(slots=True)
+class Act:
+    """What an `Engine` was asked to do to a container, and the events that this makes once each.
+    Noted before the engine is asked. `refused`: the engine said no, so it makes none."""
+
+    container_id: str
+    actions: tuple[str, ...]
+    at_ns: int
+    """Wall clock."""
+    refused: bool = False
+
+
 class ContainerOptions(TypedDict, total=False):
     """What may be said about a container that is to be made; everything may be left out."""
 
@@ -125,19 +166,22 @@ class Engine:
         self._timeout_s = timeout_s
         # The SDK's HTTP session is not safe to share: each call has one for itself, and returns it.
         self._idle: list[docker.APIClient] = []
+        self._silent = False
         self._api_version = "auto"
+        self.acts: list[Act] = []
+        """Everything that was done to containers through this object, in order."""
         try:
             client = self._client()
             self._api_version = client.api_version
             client.ping()
-        except (DockerException, requests.RequestException) as error:
+        except (docker.errors.DockerException, requests.RequestException) as error:
             raise EngineUnreachable(
                 f"no Docker engine answers ({error}): start Docker, or run `make setup`"
             ) from error
         self._idle.append(client)
 
     def _client(self) -> docker.APIClient:
-        settings = kwargs_from_env()
+        settings = docker_utils.kwargs_from_env()
         return docker.APIClient(**settings, version=self._api_version, timeout=self._timeout_s)
 
     @contextmanager
@@ -147,17 +191,48 @@ class Engine:
             client = self._idle.pop()
         except IndexError:
             client = self._client()
+        client.timeout = min(self._timeout_s, SILENT_TIMEOUT_S) if self._silent else self._timeout_s
         try:
             yield client
-        except APIError as error:
+            self._silent = False
+        except docker.errors.APIError as error:
+            self._silent = False
             raise EngineError(f"cannot {doing}: {error.explanation or error}") from error
+        except requests.Timeout as error:
+            self._silent = True
+            hangs = f"cannot {doing}: the Docker engine does not answer for {client.timeout} s"
+            raise EngineUnreachable(hangs) from error
         except requests.ConnectionError as error:
             gone = f"cannot {doing}: the Docker engine went away ({error})"
             raise EngineUnreachable(gone) from error
-        except (DockerException, requests.RequestException, HTTPError) as error:
+        except (
+            docker.errors.DockerException,
+            requests.RequestException,
+            urllib3_errors.HTTPError,
+        ) as error:
             raise EngineError(f"cannot {doing}: {error}") from error
         finally:
             self._idle.append(client)
+
+    @contextmanager
+    def _acting(
+        self,
+        container: Container,
+        doing: str,
+        *actions: str,
+        fine: Callable[[docker.errors.APIError], bool] = lambda _: False,
+    ) -> Iterator[docker.APIClient]:
+        """As `_asking`, for what an event will tell of: it is noted before it can happen. An error
+        that is `fine` is none."""
+        act = Act(container.id, actions, time.time_ns())
+        self.acts.append(act)
+        with self._asking(f"{doing} container {container.name}") as api:
+            try:
+                yield api
+            except docker.errors.APIError as error:
+                act.refused = True
+                if not fine(error):
+                    raise
 
     # --- the engine ---
 
@@ -182,7 +257,7 @@ class Engine:
         with self._asking(f"inspect image {ref}") as api:
             try:
                 found = api.inspect_image(ref)
-            except ImageNotFound:
+            except docker.errors.ImageNotFound:
                 return None
         digests = found.get("RepoDigests") or []
         return Image(
@@ -192,9 +267,19 @@ class Engine:
             labels=dict(found["Config"].get("Labels") or {}),
         )
 
+    def image_refs(self, pattern: str) -> list[str]:
+        """List the tags in the engine's store whose repository is like this (`lockbench-*`)."""
+        with self._asking(f"list images {pattern}") as api:
+            found = api.images(filters={"reference": pattern})
+        return sorted(tag for image in found for tag in image["RepoTags"] or ())
+
     def pull(self, ref: str) -> None:
-        """Fetch an image from its registry."""
-        name, _, tag = ref.rpartition(":") if ":" in ref.rsplit("/", 1)[-1] else (ref, "", "latest")
+        """Fetch an image from its registry, by a tag or a digest; what it says of both counts."""
+        name, at, tag = ref.partition("@")
+        if not at:
+            name, _, tag = (
+                ref.rpartition(":") if ":" in ref.rsplit("/", 1)[-1] else (ref, "", "latest")
+            )
         with self._asking(f"pull {ref}") as api:
             for event in api.pull(name, tag=tag, stream=True, decode=True):
                 if "error" in event:
@@ -216,6 +301,7 @@ class Engine:
         *,
         args: Mapping[str, str] | None = None,
         labels: Labels | None = None,
+        cache: bool = True,
     ) -> str:
         """Build an image from a context held in memory, on the host's network; return its id."""
         log: list[str] = []
@@ -228,6 +314,7 @@ class Engine:
                 buildargs=dict(args or {}),
                 labels=dict(labels or {}),
                 network_mode="host",
+                nocache=not cache,
                 rm=True,
                 forcerm=True,
                 decode=True,
@@ -250,13 +337,16 @@ class Engine:
         with self._asking(f"remove image {ref}") as api:
             try:
                 api.remove_image(ref, force=True)
-            except ImageNotFound:
+            except docker.errors.ImageNotFound:
                 return
 
-    def read_image_file(self, image: str, path: str) -> bytes | None:
-        """Read one file out of an image, without running it; None when there is no such file."""
+    def read_image_file(
+        self, image: str, path: str, *, labels: Labels | None = None
+    ) -> bytes | None:
+        """Read one file out of an image, without running it; None when there is no such file. It
+        takes a container that is never started."""
         with self._asking(f"read {path} of {image}") as api:
-            made = api.create_container(image, command=["none"])["Id"]
+            made = api.create_container(image, command=["none"], labels=dict(labels or {}))["Id"]
             try:
                 return _read(api, made, path)
             finally:
@@ -266,6 +356,7 @@ class Engine:
 
     def create_network(self, name: str, *, labels: Labels | None = None) -> Network:
         """Make a bridge network."""
+        ledger.made(name)
         with self._asking(f"create network {name}") as api:
             made = api.create_network(
                 name, driver="bridge", labels=dict(labels or {}), check_duplicate=True
@@ -274,11 +365,12 @@ class Engine:
 
     def remove_network(self, network: Network) -> None:
         """Remove a network; its containers must be gone."""
-        with self._asking(f"remove network {network.name}") as api:
-            try:
-                api.remove_network(network.id)
-            except NotFound:
-                return
+        with (
+            self._asking(f"remove network {network.name}") as api,
+            suppress(docker.errors.NotFound),
+        ):
+            api.remove_network(network.id)
+        ledger.gone(network.name)
 
     def networks(self, labels: Labels) -> list[Network]:
         """List the networks that carry all these labels."""
@@ -307,6 +399,7 @@ class Engine:
         entrypoint = options.get("entrypoint")
         memory_of = options.get("memory_of")
         memory = "shareable" if options.get("shares_memory") else None
+        ledger.made(name)
         with self._asking(f"create container {name}") as api:
             host = api.create_host_config(
                 network_mode=mode,
@@ -315,7 +408,7 @@ class Engine:
                 binds=[f"{source}:{to}" for source, to in (options.get("volumes") or {}).items()],
                 tmpfs=dict(options.get("tmpfs") or {}),
                 mem_limit=options.get("memory_bytes"),
-                ulimits=[Ulimit(name="nofile", soft=nofile, hard=nofile)],
+                ulimits=[docker.types.Ulimit(name="nofile", soft=nofile, hard=nofile)],
                 auto_remove=options.get("auto_remove", False),
             )
             made = api.create_container(
@@ -356,50 +449,39 @@ class Engine:
 
     def start(self, container: Container) -> None:
         """Start a container that was made, stopped or killed; it keeps its files."""
-        with self._asking(f"start container {container.name}") as api:
+        with self._acting(container, "start", "start", "connect") as api:
             api.start(container.id)
 
     def stop(self, container: Container, *, grace_s: int = 5) -> None:
         """Ask a container to end, and kill it after `grace_s`."""
-        with self._asking(f"stop container {container.name}") as api:
+        with self._acting(container, "stop", *ENDS, "kill", "stop") as api:
             api.stop(container.id, timeout=grace_s)
 
     def kill(self, container: Container, signal: str = "SIGKILL") -> None:
         """Send a signal; no error when the container does not run."""
-        with self._asking(f"kill container {container.name}") as api:
-            try:
-                api.kill(container.id, signal=signal)
-            except APIError as error:
-                if not _not_running(error):
-                    raise
+        with self._acting(container, "kill", *ENDS, fine=_not_running) as api:
+            api.kill(container.id, signal=signal)
 
     def pause(self, container: Container) -> None:
         """Freeze every process of a container; the kernel goes on answering for its sockets."""
-        with self._asking(f"pause container {container.name}") as api:
+        with self._acting(container, "pause", "pause") as api:
             api.pause(container.id)
 
     def unpause(self, container: Container) -> None:
         """Thaw a container; no error when it is not frozen."""
-        with self._asking(f"unpause container {container.name}") as api:
-            try:
-                api.unpause(container.id)
-            except APIError as error:
-                if "not paused" not in str(error) and not _not_running(error):
-                    raise
+        with self._acting(container, "unpause", "unpause", fine=_not_paused) as api:
+            api.unpause(container.id)
 
     def remove(self, container: Container) -> None:
         """Remove a container and its anonymous volumes, whatever it is doing; none is no error."""
         # Engines have refused to kill what is frozen, so it is thawed first.
-        with self._asking(f"remove container {container.name}") as api:
-            try:
+        ends = (*ENDS, "destroy")
+        with self._acting(container, "remove", *ends, fine=_being_removed) as api:
+            with suppress(docker.errors.NotFound):
                 if api.inspect_container(container.id)["State"]["Paused"]:
                     self.unpause(container)
                 api.remove_container(container.id, v=True, force=True)
-            except NotFound:
-                return
-            except APIError as error:
-                if "already in progress" not in str(error):
-                    raise
+            ledger.gone(container.name)
 
     # --- containers: looking inside ---
 
@@ -408,7 +490,7 @@ class Engine:
         with self._asking(f"inspect container {container.name}") as api:
             try:
                 found = api.inspect_container(container.id)
-            except NotFound:
+            except docker.errors.NotFound:
                 return None
         state = found["State"]
         networks = found["NetworkSettings"]["Networks"] or {}
@@ -444,18 +526,42 @@ class Engine:
             said = api.attach(container.id, stream=True, logs=True)
         return _until_its_end(said)
 
+    def events(self, since_ns: int, until_ns: int | None = None) -> EventStream:
+        """What happens to containers, anybody's, from a time of the wall clock on: for ever, or
+        what the engine remembers up to `until_ns`. No limit of time: an engine that hangs says
+        nothing."""
+        kinds = {"type": ["container", "network"]}
+        until = None if until_ns is None else _stamp(until_ns)
+        with self._asking("read the engine's events") as api:
+            # The SDK's types know whole seconds; the engine takes fractions.
+            said = api.events(  # type: ignore[call-overload]
+                since=_stamp(since_ns), until=until, filters=kinds, decode=True
+            )
+        return EventStream(said)
+
     def wait(self, container: Container, *, timeout_s: int) -> int:
         """Wait until a container ends; its exit code."""
         with self._asking(f"wait for container {container.name}") as api:
             return int(api.wait(container.id, timeout=timeout_s)["StatusCode"])
 
     def execute(self, container: Container, command: Sequence[str]) -> tuple[int, str]:
-        """Run a command in a running container; its exit code and output."""
-        with self._asking(f"execute {command[0]} in container {container.name}") as api:
+        """Run a command that ends soon in a running container; its exit code and output."""
+        doing = f"execute {command[0]} in container {container.name}"
+        with self._asking(doing) as api:
             made = api.exec_create(container.id, list(command))["Id"]
-            said = api.exec_start(made)
+            # docker-py waits for what a command says without any limit.
+            answer: Any = api.exec_start(made, stream=True)
+            limit = threading.Timer(self._timeout_s, answer.close)
+            limit.start()
+            try:
+                said = b"".join(answer)
+            finally:
+                limit.cancel()
+                answer._response.close()  # noqa: SLF001 - nothing else ends it
             code = api.exec_inspect(made)["ExitCode"]
-        return int(code), bytes(said).decode(errors="replace")
+        if code is None:
+            raise EngineError(f"cannot {doing}: it does not end within {self._timeout_s} s")
+        return int(code), said.decode(errors="replace")
 
     def put_files(self, container: Container, files: Mapping[str, bytes]) -> None:
         """Put files (absolute path → content) into a container, running or not."""
@@ -474,7 +580,7 @@ class Engine:
         with self._asking(f"read {path} of container {container.name}") as api:
             try:
                 chunks, _ = api.get_archive(container.id, path)
-            except NotFound:
+            except docker.errors.NotFound:
                 return {}
             packed = io.BytesIO(b"".join(chunks))
         files = {}
@@ -498,13 +604,34 @@ class Engine:
         self.close()
 
 
+class EventStream:
+    """Iterate over it in one thread; `close` it from any. It ends when the engine goes away."""
+
+    def __init__(self, said: Any) -> None:
+        self._said = said
+
+    def __iter__(self) -> Iterator[Event]:
+        try:
+            # An end like any other: a closed socket, a line that was cut off.
+            with suppress(OSError, urllib3_errors.HTTPError, ValueError, AttributeError):
+                for one in self._said:
+                    yield _event(one)
+        finally:
+            self._said._response.close()  # noqa: SLF001 - nothing else ends it
+
+    def close(self) -> None:
+        """Whoever reads it is at its end."""
+        with suppress(OSError, AttributeError):
+            self._said.close()
+
+
 # --- helpers -------------------------------------------------------------------------------------
 
 
 def _until_its_end(said: Any) -> Generator[bytes, None, None]:
     """A stream of docker-py, whose own ``close`` leaves the socket to the garbage collector."""
     try:
-        with suppress(OSError, HTTPError):  # an end like any other
+        with suppress(OSError, urllib3_errors.HTTPError):  # an end like any other
             yield from said
     finally:
         said.close()
@@ -524,15 +651,41 @@ def _long_calls(api: docker.APIClient) -> Iterator[None]:
 def _read(api: docker.APIClient, container_id: str, path: str) -> bytes | None:
     try:
         chunks, _ = api.get_archive(container_id, path)
-    except NotFound:
+    except docker.errors.NotFound:
         return None
     with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
         content = archive.extractfile(archive.getmembers()[0])
         return content.read() if content else None
 
 
-def _not_running(error: APIError) -> bool:
-    return isinstance(error, NotFound) or "is not running" in str(error)
+def _not_running(error: docker.errors.APIError) -> bool:
+    return isinstance(error, docker.errors.NotFound) or "is not running" in str(error)
+
+
+def _not_paused(error: docker.errors.APIError) -> bool:
+    return "not paused" in str(error) or _not_running(error)
+
+
+def _being_removed(error: docker.errors.APIError) -> bool:
+    return "already in progress" in str(error)
+
+
+def _event(said: Mapping[str, Any]) -> Event:
+    """What the engine says of a network is about the container that joins or leaves it."""
+    about = said.get("Actor") or {}
+    attributes = about.get("Attributes") or {}
+    of_network = said.get("Type") == "network"
+    return Event(
+        container_id=str(attributes.get("container", "") if of_network else about.get("ID", "")),
+        name=str(attributes.get("name", "")),
+        action=str(said.get("Action", "")),
+        at_ns=int(said.get("timeNano", 0)),
+        attributes={} if of_network else attributes,
+    )
+
+
+def _stamp(wall_ns: int) -> str:
+    return f"{wall_ns // 10**9}.{wall_ns % 10**9:09d}"
 
 
 def _label_filter(labels: Labels) -> list[str]:

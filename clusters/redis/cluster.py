@@ -26,14 +26,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from clusters import resp
 from clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
-from clusters.launch import POLL_S, START_LIMIT_S, Server
-from clusters.links import PeerPort
-from clusters.pods import PROBE_LIMIT_S
-from clusters.redis import CONFIG, DATA, ClockedRedis, RedisPods
-from clusters.redis import SETTINGS as REDIS_SETTINGS
-from clusters.resp import ask_once
+from clusters.pods.cluster import PROBE_LIMIT_S
+from clusters.pods.launch import POLL_S, START_LIMIT_S, Server
+from clusters.pods.links import PeerPort
+from clusters.redis import protocol as resp
+from clusters.redis.nodes import CONFIG, DATA, ClockedRedis, RedisPods
+from clusters.redis.nodes import SETTINGS as REDIS_SETTINGS
+from clusters.redis.protocol import ask_once
 from clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
 
 AIMED_KEY = "aimed"  # the load's, which this layer does not know; a test holds them together
@@ -157,7 +157,7 @@ class RedisClusterCluster(RedisPods):
                     ask_once(at, ASK_LIMIT_S, "CLUSTER", "FAILOVER", "TAKEOVER")
             except PROBE_FAILURES as error:
                 complaint = str(error)
-            if time.monotonic() > until:
+            if time.monotonic() > until or self._given_up.is_set():
                 raise ClusterError(
                     f"{self.node_name(node)} was not promoted in {timeout_s} s: {complaint}"
                 )
@@ -308,4 +308,5 @@ TOPOLOGY = Topology(
     settings=SETTINGS,
     make=make,
     quorum=False,
+    fails_over=True,
 )

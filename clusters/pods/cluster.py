@@ -1,4 +1,4 @@
-"""A cluster of loopback pods (see ``clusters.launch``): verified, and broken in every way.
+"""A cluster of loopback pods (see ``clusters.pods.launch``): verified, and broken in every way.
 
 A topology is a subclass that says what runs in the server containers and how to probe it.
 """
@@ -12,11 +12,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 
-from clusters import cgroups, links
 from clusters.base import HARNESS, Cluster, ClusterError, Cut, Edge, Led, Shape, Usage
-from clusters.docker import EngineError
-from clusters.launch import START_LIMIT_S, Pods
-from clusters.links import ProxyCut
+from clusters.engine import cgroups
+from clusters.engine.docker import Act, EngineError, EngineUnreachable
+from clusters.pods import links
+from clusters.pods.launch import START_LIMIT_S, Pods
+from clusters.pods.links import ProxyCut
 from clusters.wire import PROBE_FAILURES, Address, ProbeFailed
 
 VERIFY_LIMIT_S = 15.0
@@ -52,24 +53,34 @@ class PodCluster(Pods, Cluster):
     # --- life ---
 
     def start(self) -> None:
-        """Start and verify everything. Whatever goes wrong, Ctrl-C included, nothing is left."""
+        """Start and verify everything. Whatever goes wrong, Ctrl-C included, nothing is left that
+        the engine can remove."""
         try:
             self._launch()
             self._verify(START_LIMIT_S)
-        except BaseException as error:
-            said = self._last_words()
+        except (EngineError, ClusterError) as error:
+            said = "" if isinstance(error, EngineUnreachable) else self._last_words()
             self.stop()
-            if isinstance(error, EngineError | ClusterError):
-                raise ClusterError(f"{error}{said}") from error
+            raise ClusterError(f"{error}{said}") from error
+        except BaseException:
+            self.stop()
             raise
 
     def verify(self) -> None:
         """A write and a read through every client link, and a leader where there is one."""
         self._verify(VERIFY_LIMIT_S)
 
-    def stop(self) -> None:
+    def stop(self) -> Sequence[str]:
         """Save the logs and remove everything of this cluster, found by its label."""
-        self._remove_all()
+        try:
+            return self._remove_all()
+        except KeyboardInterrupt:
+            self._remove_all()
+            raise
+
+    def acts(self) -> Sequence[Act]:
+        """What was done to its containers from here."""
+        return self._engine.acts
 
     # --- capabilities: probes ---
 

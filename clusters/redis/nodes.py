@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from clusters import aof, resp
 from clusters.base import ClusterError, ClusterPlan, ServerLog, Topology
-from clusters.docker import EngineError
-from clusters.launch import Server
-from clusters.pods import PodCluster
-from clusters.resp import ask_once, items
-from clusters.shim import ClockedPods, SyncingPods
+from clusters.engine.docker import EngineError
+from clusters.pods.cluster import PodCluster
+from clusters.pods.launch import Server
+from clusters.pods.shim import ClockedPods, SyncingPods
+from clusters.redis import append_only_file as aof
+from clusters.redis import protocol as resp
+from clusters.redis.protocol import ask_once, items
 from clusters.wire import Address, Line, ProbeFailed
 
 CONFIG = "/lockbench/redis.conf"
@@ -91,9 +92,9 @@ class RedisCluster(RedisPods):
 
     def wipe(self, nodes: Iterable[int]) -> None:
         """Remove the data of killed nodes, by putting new containers in their place. What it says
-        of the past is kept here."""
+        of the past is kept here, where the plan says so."""
         chosen = list(nodes)
-        if all(node in self._killed for node in chosen):
+        if self.plan.keeps_records and all(node in self._killed for node in chosen):
             self._wiped += self._each(chosen, lambda node: self._server_log(node, lost=True))
         self._each(chosen, self._replace)
 

@@ -16,7 +16,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 
 from clusters.base import HARNESS, ClusterError
-from clusters.pods import PodCluster
+from clusters.pods.cluster import PodCluster
 from clusters.wire import PROBE_FAILURES, Address
 
 NS = 1_000_000_000

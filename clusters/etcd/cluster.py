@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from clusters.base import HARNESS, Change, ClusterError, ServerLog, Topology
-from clusters.launch import START_LIMIT_S, Server
-from clusters.links import PeerPort
-from clusters.pods import PROBE_LIMIT_S, PodCluster
+from clusters.pods.cluster import PROBE_LIMIT_S, PodCluster
+from clusters.pods.launch import START_LIMIT_S, Server
+from clusters.pods.links import PeerPort
 from clusters.wire import PROBE_FAILURES, Address, Http, ProbeFailed
 
 DATA = "/lockbench/data"
@@ -35,7 +35,7 @@ class EtcdCluster(PodCluster):
     """Members that talk to each other through one peer port.
 
     Neither ``Clocked`` nor ``Syncing``: a Go program reads the clock and syncs its files without
-    the C library, where ``clusters.shim`` stands. Leases are measured by the monotonic clock.
+    the C library, where ``clusters.pods.shim`` stands. Leases are measured by the monotonic clock.
     ``Recorded``: nothing compacts, so a watch from the first revision tells of all.
     """
 

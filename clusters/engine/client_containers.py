@@ -17,11 +17,16 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import psutil
+from clusters.engine import owner
+from clusters.engine.docker import Container, Engine, EngineError
+from declarations.lazy import lazy
 
-from clusters import owner
-from clusters.docker import Container, Engine, EngineError
+if TYPE_CHECKING:
+    import psutil
+else:
+    psutil = lazy("psutil")
 
 STARTED_BY = "LOCKBENCH_STARTED_BY"
 # What a program inherits of its process' environment; the second is the heap of a JVM ("3g").
@@ -65,7 +70,7 @@ def start(image: str, command: Sequence[str], environment: Mapping[str, str]) ->
             host_network=True,
             auto_remove=True,
             user=f"{os.getuid()}:{os.getgid()}",
-            labels=owner.labels(run_id, "clients"),
+            labels=owner.labels(run_id, owner.CLIENTS),
             env={**inherited, **environment, STARTED_BY: mine},
         )
         try:

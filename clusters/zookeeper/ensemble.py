@@ -18,14 +18,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from clusters import jute, txnlog
 from clusters.base import HARNESS, ClusterError, ClusterPlan, ServerLog, Topology
-from clusters.docker import EngineError
-from clusters.launch import START_LIMIT_S, Server
-from clusters.links import PeerPort
-from clusters.pods import PodCluster
-from clusters.shim import ClockedPods
+from clusters.engine.docker import EngineError
+from clusters.pods.cluster import PodCluster
+from clusters.pods.launch import START_LIMIT_S, Server
+from clusters.pods.links import PeerPort
+from clusters.pods.shim import ClockedPods
 from clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
+from clusters.zookeeper import protocol as jute
+from clusters.zookeeper import transaction_log as txnlog
 
 CONFIG = "/lockbench/zoo.cfg"
 DATA = "/lockbench/data"
@@ -65,7 +66,7 @@ OFFICIAL = ("zkServer.sh", "start-foreground", CONFIG)
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ServerState:
     """What a server says of itself."""
 
     leads: bool
@@ -190,7 +191,7 @@ class ZooKeeperCluster(PodCluster):
     def _session_ms(self) -> int:
         return round(1000 * self.plan.lease_ttl_s)
 
-    def _report(self, node: int) -> Report | None:
+    def _report(self, node: int) -> ServerState | None:
         """None when it does not answer, or answers that it does not serve."""
         try:
             said = jute.four_letters(self.address(HARNESS, node), "srvr", ASK_LIMIT_S)
@@ -204,7 +205,7 @@ class ZooKeeperCluster(PodCluster):
                 synced = round(float(_after(more, "zk_synced_followers\t")))
         except PROBE_FAILURES:
             return None
-        return Report(leads, epoch, synced)
+        return ServerState(leads, epoch, synced)
 
 
 class OurZooKeeperCluster(ClockedPods, ZooKeeperCluster):

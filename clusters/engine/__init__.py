@@ -1,0 +1,1 @@
+"""The Docker engine: containers, their events, their owners, and how they are removed."""

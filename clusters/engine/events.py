@@ -1,0 +1,193 @@
+"""What happens to the containers of a run while somebody looks: the engine's own events.
+
+Everything that an ``Engine`` of ours does to a container it notes before it does it (``Act``). What
+is left when these are taken away was done by somebody else, or by the container itself.
+
+Guarantees: an event between the making and ``close`` is found, or ``lost`` says that it may not
+have been. What was dead, paused or gone when it was made, and nobody here did that, is found too.
+Does not see what makes no event, as a signal to a process from the host.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, Protocol, runtime_checkable
+
+from clusters.engine import owner
+from clusters.engine.docker import Act, Container, Engine, EngineError, Event, EventStream
+
+# What ends, stops or changes a container. The engine tells of much else, as of commands in it.
+STRIKING: Final = frozenset(
+    {
+        "die", "kill", "oom", "stop", "start", "restart", "pause", "unpause", "destroy", "update",
+        "rename", "connect", "disconnect",
+    }
+)  # fmt: skip
+LOG_LINES: Final = 3
+# The engine's answer to what it remembers, at the end.
+PATIENCE_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A container of the run. ``pid`` is its first process on this host; 0 while there is none.
+    ``name`` is as in its log's name: ``redis-1``."""
+
+    name: str
+    pid: int
+    addresses: tuple[str, ...]
+    of_client: bool
+
+
+@runtime_checkable
+class Contained(Protocol):
+    """A cluster whose servers run in containers."""
+
+    def acts(self) -> Sequence[Act]:
+        """What was done to its containers from here, in order."""
+
+
+def unexplained(events: Iterable[Event], acts: Iterable[Act]) -> list[Event]:
+    """The events, in the order of time, that no act of ours made. Each act makes one event of each
+    of its actions, at the earliest when it was noted."""
+    due: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for act in acts:
+        for action in () if act.refused else act.actions:
+            due[act.container_id, action].append(act.at_ns)
+    left = []
+    for event in sorted(events, key=lambda event: event.at_ns):
+        mine = due[event.container_id, event.action]
+        if mine and min(mine) <= event.at_ns:
+            mine.remove(min(mine))
+        else:
+            left.append(event)
+    return left
+
+
+class ContainerWatch:
+    """Looks from its making on. ``excused`` are events that were made in another way, as by the
+    death of the process that a client container belongs to."""
+
+    def __init__(
+        self,
+        run_id: str,
+        acts: Callable[[], Sequence[Act]],
+        excused: Callable[[Event], bool] = lambda _: False,
+        engine: Engine | None = None,
+    ) -> None:
+        self._engine = engine or Engine()
+        self._run_id = run_id
+        self._acts = acts
+        self._excused = excused
+        self._since_ns = time.time_ns()
+        self._events: dict[tuple[str, str, int], Event] = {}
+        self._stream: EventStream | None = None
+        self._closing = False
+        self.lost: str | None = None
+        self.running: Mapping[str, Running] = {}
+        """By id. What was started anew appears a moment later."""
+        self._look(first=True)
+        self._reader = threading.Thread(target=self._read, name="events", daemon=True)
+        self._reader.start()
+
+    def unexplained(self) -> list[Event]:
+        """What happened to containers of this run, and nobody here did."""
+        known = {act.container_id for act in self._acts()}
+        ours = [
+            event
+            for event in list(self._events.values())
+            if event.attributes.get(owner.RUN) == self._run_id or event.container_id in known
+        ]
+        left = unexplained(ours, list(self._acts()))
+        return [event for event in left if not self._excused(event)]
+
+    def name_of(self, event: Event) -> str:
+        """As in its log's name."""
+        there = self.running.get(event.container_id)
+        return there.name if there else _short(event.name, event.attributes)
+
+    def last_words(self, event: Event) -> list[str]:
+        """The end of its log; none where it is gone, as a client container at once."""
+        with suppress(EngineError):
+            said = self._engine.logs(
+                Container(event.container_id, event.name), last_lines=LOG_LINES
+            )
+            return [line for line in said.splitlines() if line.strip()]
+        return []
+
+    def close(self, *, ask: bool = True) -> None:
+        """Looks a last time, unless nobody needs to know. Never raises; takes some seconds where
+        the engine does not answer."""
+        last = threading.Thread(target=self._remembered, name="last events", daemon=True)
+        if ask:
+            last.start()
+            last.join(PATIENCE_S)
+        if last.is_alive():
+            self._lose("the engine does not answer")
+        self._closing = True
+        if self._stream is not None:
+            self._stream.close()
+        self._reader.join(PATIENCE_S if ask else 0.0)
+
+    def _read(self) -> None:
+        try:
+            self._stream = self._engine.events(self._since_ns)
+            for event in self._stream:
+                self._note(event)
+            self._lose("the engine went away")
+        except EngineError as error:
+            self._lose(str(error))
+
+    def _remembered(self) -> None:
+        """So that nothing is still on its way through the stream."""
+        try:
+            for event in self._engine.events(self._since_ns, time.time_ns()):
+                self._note(event)
+        except EngineError as error:
+            self._lose(str(error))
+
+    def _note(self, event: Event) -> None:
+        if event.action not in STRIKING:
+            return
+        self._events[event.container_id, event.action, event.at_ns] = event
+        if event.action == "start" and event.attributes.get(owner.RUN) == self._run_id:
+            self._look()
+
+    def _look(self, *, first: bool = False) -> None:
+        """Which containers there are. What cannot be asked is left as it was. The ``first`` look
+        also finds what was struck before: there will be no event of it."""
+        with suppress(EngineError):
+            found = {}
+            for container in self._engine.containers({owner.RUN: self._run_id}):
+                state = self._engine.state(container)
+                if state is not None:
+                    found[container.id] = Running(
+                        name=_short(container.name, state.labels),
+                        pid=state.pid,
+                        addresses=tuple(state.addresses.values()),
+                        of_client=state.labels.get(owner.CLUSTER) == owner.CLIENTS,
+                    )
+                if first and state is not None and (state.paused or not state.running):
+                    struck = "pause" if state.paused else "die"
+                    self._note(
+                        Event(container.id, container.name, struck, self._since_ns, state.labels)
+                    )
+            # What is gone keeps its name.
+            self.running = {**self.running, **found}
+            if first:
+                started = {act.container_id for act in self._acts() if "start" in act.actions}
+                for gone in started - found.keys():
+                    self._note(Event(gone, gone[:12], "destroy", self._since_ns, {}))
+
+    def _lose(self, why: str) -> None:
+        if not self._closing and self.lost is None:
+            self.lost = why
+
+
+def _short(name: str, labels: Mapping[str, str]) -> str:
+    return name.removeprefix(f"lockbench-{labels.get(owner.CLUSTER, '')}-")

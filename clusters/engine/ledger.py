@@ -1,0 +1,25 @@
+"""What this process has made on the Docker engine and has not seen removed, by name.
+
+So that what may be left can be named when no engine answers. A name stands here from before the
+call that makes the thing, because the answer may be lost; that something stands here is no proof
+that it exists. May be used from several threads.
+"""
+
+from __future__ import annotations
+
+_names: dict[str, None] = {}
+
+
+def made(name: str) -> None:
+    """It may exist from now on."""
+    _names[name] = None
+
+
+def gone(name: str) -> None:
+    """It certainly does not exist any more; no error when it never stood here."""
+    _names.pop(name, None)
+
+
+def names(prefix: str = "") -> list[str]:
+    """What may exist, in the order in which it was made."""
+    return [name for name in list(_names) if name.startswith(prefix)]

@@ -1,0 +1,97 @@
+"""Removes what carries given labels, and says what is left of it.
+
+Guarantees: it ends, a few calls of the engine after its time at the latest, also when the engine
+hangs or is gone; nothing is called removed that the engine did not say is gone. While time is left
+it tries again, so an engine that comes back is met.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from clusters.engine import ledger, owner
+from clusters.engine.docker import Container, Engine, EngineError, Labels
+
+# So long a case waits for an engine that does not answer, and so long whoever tries once more.
+CLEARING_S = 30.0
+AGAIN_S = 5.0
+AT_ONCE = 11
+POLL_S = 0.02
+
+Bury = Callable[[Engine, Container], None]
+
+
+def remove(
+    labels: Labels,
+    *,
+    limit_s: float = CLEARING_S,
+    engine: Engine | None = None,
+    bury: Bury = Engine.remove,
+    prefix: str = "",
+) -> list[str]:
+    """Remove every container and network with these labels; the names of what is left, nothing as a
+    rule. ``prefix``: how the names of all those begin that this process made, and of no others.
+    Never raises."""
+    until = time.monotonic() + limit_s
+    listed: list[str] = []
+    while True:
+        try:
+            engine = engine or Engine()
+            containers, networks = engine.containers(labels), engine.networks(labels)
+            listed = [*(c.name for c in containers), *(n.name for n in networks)]
+            for name in set(ledger.names(prefix)) - set(listed):
+                ledger.gone(name)
+            if not listed:
+                return []
+            _bury_all(engine, containers, bury, listed)
+            for network in networks:
+                engine.remove_network(network)
+                listed.remove(network.name)
+        except EngineError:
+            pass  # what is left is looked at again, or told
+        if time.monotonic() > until:
+            # What others made for us is known from the list alone.
+            return list(dict.fromkeys([*listed, *ledger.names(prefix)]))
+        time.sleep(POLL_S)
+
+
+def remove_run(run_id: str, limit_s: float = AGAIN_S) -> list[str]:
+    """Remove what is left of a run's clusters; no engine is asked when this process has seen all
+    that it made for them removed. The names of what is left. Never raises."""
+    prefix = f"lockbench-{run_id}-"
+    if not ledger.names(prefix):
+        return []
+    return remove({owner.RUN: run_id}, limit_s=limit_s, prefix=prefix)
+
+
+def remove_own(limit_s: float = AGAIN_S) -> list[str]:
+    """The same of everything that belongs to this process."""
+    if not ledger.names():
+        return []
+    return remove({owner.OURS: "1", owner.OWNER: owner.me()}, limit_s=limit_s)
+
+
+def left_behind(names: Sequence[str]) -> str:
+    """For people: what is left, and what becomes of it."""
+    return (
+        f"the Docker engine did not remove {', '.join(names)}; the next start of a run, or "
+        "`lockbench clean`, does"
+    )
+
+
+def _bury_all(
+    engine: Engine, containers: Sequence[Container], bury: Bury, listed: list[str]
+) -> None:
+    """All at once; their names are taken off the list. Raises the first EngineError when all have
+    ended."""
+
+    def one(container: Container) -> None:
+        bury(engine, container)
+        listed.remove(container.name)
+
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="removal") as pool:
+        buried = [pool.submit(one, container) for container in containers]
+    for future in buried:
+        future.result()

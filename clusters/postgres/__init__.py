@@ -1,0 +1,1 @@
+"""PostgreSQL: a primary with a replica, and its protocol."""

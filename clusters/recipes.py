@@ -1,0 +1,110 @@
+"""What the images are made of: the recipe of each, and the name that follows from it.
+
+Guaranteed: an image's tag changes with everything that we decide about it (its Dockerfile, its
+pins, its lines in debian.lock, the images below it), and with nothing else. Standard library only:
+setup looks at names before anything is installed. How an image is built: `clusters.images`.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = Path(__file__).resolve().parent / "images"
+LOCK = FOLDER / "debian.lock"
+BUILDERS = ("base", "golang", "compiler", "maven")
+CLIENTS = ("go-sidecar", "jvm-sidecar")
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How one image is made: a folder with a Dockerfile, the image below it (the base has none of
+    ours below it), and the arguments."""
+
+    name: str
+    folder: str
+    parent: str | None
+    args: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ref(self) -> str:
+        """The name to run it by."""
+        return f"lockbench-{self.name}:{fingerprint(self.name)}"
+
+
+def pins() -> dict[str, str]:
+    """Return the versions that pyproject.toml pins for images."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return dict(settings["tool"]["lockbench"]["versions"])
+
+
+def recipes() -> dict[str, Recipe]:
+    """Return every image that we can build, by name."""
+    pin = pins()
+
+    def go(name: str, module: str, package: str = "", ldflags: str = "") -> Recipe:
+        made_of = {"MODULE": module, "VERSION": pin[name]}
+        return Recipe(
+            name, name, "golang", {**made_of, "PACKAGE": module + package, "LDFLAGS": ldflags}
+        )
+
+    def debian(name: str, packages: str) -> Recipe:
+        return Recipe(name, "debian", "compiler", {"PACKAGES": packages})
+
+    # Toxiproxy's clients choose the API by the version it reports, which only the linker sets.
+    toxiproxy = "github.com/Shopify/toxiproxy/v2"
+    version_flag = f"-X {toxiproxy}.Version={pin['toxiproxy'].removeprefix('v')}"
+    postgres = {"PACKAGES": f"postgresql-{pin['postgres']}", "MAJOR": pin["postgres"]}
+    base = {"IMAGE": pin["debian_image"], "SUITE": pin["debian_suite"]}
+    found = [
+        Recipe("base", "base", None, base),
+        Recipe("golang", "golang", "base", {"GO_SUITE": pin["go_suite"]}),
+        Recipe("compiler", "compiler", "base"),
+        go("toxiproxy", toxiproxy, "/cmd/server", version_flag),
+        go("etcd", "go.etcd.io/etcd/server/v3"),
+        debian("redis", "redis-server"),
+        Recipe("postgres", "postgres", "compiler", postgres),
+        # Not Debian's `zookeeper` package, which pulls in a desktop toolkit.
+        debian("zookeeper", "libzookeeper-java openjdk-21-jre-headless"),
+        Recipe("maven", "maven", "base"),
+        Recipe("go-sidecar", "go-sidecar", "golang"),
+        Recipe("jvm-sidecar", "jvm-sidecar", "maven"),
+    ]
+    return {recipe.name: recipe for recipe in found}
+
+
+def server_names() -> list[str]:
+    """Return the names of the images that run in clusters; those of clients are built when a lock
+    needs one."""
+    return [name for name in recipes() if name not in (*BUILDERS, *CLIENTS)]
+
+
+@functools.cache
+def fingerprint(name: str) -> str:
+    """Name everything that we decide about an image, its parents' included. A process that goes on
+    while files are edited keeps the images with which it began."""
+    recipe = recipes()[name]
+    below = fingerprint(recipe.parent) if recipe.parent else ""
+    decided = [dict(recipe.args), below, locked(name)]
+    digest = hashlib.sha256(json.dumps(decided, sort_keys=True).encode())
+    for path in sorted((FOLDER / recipe.folder).iterdir()):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def locked(name: str) -> str:
+    """Return an image's lines of debian.lock: package, version, architecture, SHA-256."""
+    lines = (line.partition(" ") for line in LOCK.read_text().splitlines())
+    return "".join(f"{rest}\n" for image, _, rest in lines if image == name)
+
+
+def lineage(name: str) -> list[str]:
+    """Return the image after all that it stands on, the base first."""
+    parent = recipes()[name].parent
+    return [*(lineage(parent) if parent else []), name]

@@ -1,0 +1,1 @@
+"""Redis: single nodes, Redlock's nodes, Sentinel, Redis Cluster; its protocol and record."""

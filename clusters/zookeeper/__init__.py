@@ -1,0 +1,1 @@
+"""ZooKeeper: the ensemble, its protocol and its transaction log."""
