@@ -21,7 +21,10 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
+
+from declarations.parameters import Parameter
+from locks.bare import Bare
 
 
 class Address(NamedTuple):
@@ -160,29 +163,13 @@ class Connect(Protocol):
         """Returns at once: a server that is down is noticed by the first acquire."""
 
 
-Verdict = Literal["holds", "breaks", "may-break", "n/a"]
+# ``undeclared`` is what silence means (``bench.judge``); no declaration says it.
+Verdict = Literal["holds", "breaks", "may-break", "n/a", "undeclared"]
+# In a declaration: every verdict that is not named beside it.
+ANY: Final = "*"
 Kind = Literal["documented-limit", "defect", "control"]
 # "none": no lock at all, but a way to do without one (``locks.without``).
 LockKind = Literal["mutex", "reentrant", "read-write", "semaphore", "none"]
-
-# The verdicts that every lock is judged by (see ``checker``).
-VERDICTS = (
-    "double-grant",
-    "late-grant",
-    "stale-holder",
-    "wrong-release",
-    "fence-order",
-    "lost-update",
-)
-# Those that a lock may be expected to break, though not every load gives reason to reach them.
-NAMED_VERDICTS = (*VERDICTS, "wrong-extend", "false-release", "leaked-lock", "queue-order")
-# Where several hold at once, nobody's release can be told to have ended another's grant. And a
-# semaphore guards no resource: its holders would overwrite each other as they should.
-NOT_JUDGED: Mapping[LockKind, tuple[str, ...]] = {
-    "read-write": ("wrong-release",),
-    "semaphore": ("wrong-release", "stale-holder", "lost-update"),
-    "none": (*NAMED_VERDICTS, "linearizable", "false-release"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,14 +191,14 @@ class Expectation:
 
 @dataclass(frozen=True)
 class System:
-    """The declaration of a lock. ``expectations`` maps fault → verdict → what is expected; whatever
-    is not listed is expected to hold, on the word of ``source``.
+    """The declaration of a lock. ``expectations`` maps fault → verdict (or ``ANY``) → what
+    is expected. A verdict that is not listed holds without a fault and under the faults that are
+    listed, on the word of ``source``; a fault that is not listed is undeclared.
 
-    ``parameters`` are what may be written behind the name (``redis-token:backoff=fixed``): their
-    values, the default first; ``connect`` takes them as keywords. ``pace`` changes the load where a
-    lock shows what it is only under another one (see ``workloads.load.Pace``). ``prepare`` builds
-    what must be there before the first client; it is quick when it is there already, and raises
-    LockUnusableError.
+    ``parameters`` are what may be written behind the name (``redis-token:backoff=fixed``);
+    ``connect`` takes them as keywords. ``pace`` changes the load where a lock shows what it is only
+    under another one (see ``workloads.load.Pace``). ``prepare`` builds what must be there before
+    the first client; it is quick when it is there already, and raises LockUnusableError.
     """
 
     name: str
@@ -226,7 +213,7 @@ class System:
     kind: LockKind = "mutex"
     permits: int | None = None  # of a semaphore
     limited: bool = True  # whether every grant has a ``valid_until_ns``
-    parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
     pace: Mapping[str, float] = field(default_factory=dict)
     # Who promises that waiters are served in the order of their places; then the lock tells a
     # ``QueueObserver`` of each.
@@ -234,28 +221,21 @@ class System:
     settles_s: float = 0.0  # until it grants again after servers and links are whole, where seconds
     prepare: Callable[[], None] | None = None
     # Which key and hold an entry of the service's own record stands for, by its name and value
-    # (None: for none). Without it the record is not read: see ``locks.tenures``.
+    # (None: for none). Without it the record is not read: see ``locks.shared.tenures``.
     entry: Callable[[str, str], tuple[str, int] | None] | None = None
     # Who says so, if the first request of an acquire takes no lock yet: ``reply-lost`` takes away
     # the answer to that one, and nothing is left to judge.
     asks_first: str = ""
-
-    def expectation(self, fault: str, verdict: str) -> Expectation:
-        """``fault`` is the fault's name without parameters."""
-        if verdict in NOT_JUDGED.get(self.kind, ()):
-            return Expectation("n/a", f"it does not apply to a {self.kind} lock")
-        if verdict == "late-grant" and not self.limited:
-            return Expectation("n/a", "its grants have no limit")
-        if verdict == "fence-order" and self.fence is None:
-            return Expectation("n/a", "the lock offers no fence")
-        if verdict == "queue-order" and not self.queue:
-            return Expectation("n/a", "the lock promises no order of waiters, or tells no places")
-        listed = self.expectations.get(fault, {}).get(verdict)
-        if listed is not None:
-            return listed
-        if verdict == "queue-order":
-            return Expectation("holds", self.queue)
-        return Expectation("holds", self.source)
+    # It differs from another lock of its family in its settings, in who is woken or in its cluster:
+    # the suite ``full`` has it under the faults alone under which that can show.
+    variant: bool = False
+    bare: tuple[Bare, ...] = ()  # of a recipe: what it sends when nobody is in its way
+    # What the conformance tests do not ask of it (a duty is called as its test) → why.
+    not_owed: Mapping[str, str] = field(default_factory=dict)
+    late_release: Literal["NotHeld", "Released", "Unknown"] = "NotHeld"  # of a hold that has ended
+    gives_up_s: float = 20.0  # the longest that a release and a try take while servers are silent
+    represents: bool = False  # a library that is tested each time, not by the long tests alone
+    untested: str = ""  # why it is not tested at all
 
 
 def new_hold_id() -> int:

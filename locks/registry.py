@@ -1,7 +1,11 @@
-"""Every lock there is: whatever a module of this package declares as SYSTEM or SYSTEMS.
+"""Every lock there is: whatever a module of this package declares as ``SYSTEM`` or ``SYSTEMS``.
 
-A lock from elsewhere joins by ``path.py:Name``, where Name is a System or a class that can be
-called like ``Connect``.
+A lock from elsewhere joins by its file or, for a library, by its folder (see
+``locks.shared.library``), with the name of the lock behind it where several are declared:
+``path.py``, ``path.py:NAME``, ``path/to/folder``, ``path/to/folder:NAME``. NAME may also be a
+variable that is a System, or a class that can be called like ``Connect``. ``find``, ``each`` and
+``load`` run that file, so they take only a name that the user gave. A name that stands in a stored
+run is looked up by ``declared``, which opens nothing.
 
 A lock with parameters is also found under ``name:parameter=value:…``, and is then called so.
 """
@@ -10,120 +14,149 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import importlib
 import importlib.util
 import inspect
-import pkgutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Any
+from typing import Any, Final
 
+import declarations
 import locks
+from declarations.parameters import ParameterError, decided, split
 from locks import without as package
 from locks.base import System
+from locks.shared import pins
 
 
 class LockNotFoundError(Exception):
     """No such lock; the message is one sentence that names it and the remedy."""
 
 
+# Of the folder of a library, in this order; its declaration first.
+LIBRARY_FILES: Final = ("lock.py", "adapter.py", "requirements.txt")
+# Ways to do without a lock are none, and adapters run in the environments of their libraries.
+NO_LOCKS: Final = ("without/*.py", "libraries/*/adapter.py", "libraries/shared/*.py")
+
+
 @cache
-def systems() -> MappingProxyType[str, System]:
+def systems() -> Mapping[str, System]:
     """Name → declaration of every lock of this package, in alphabetical order."""
-    names = sorted(module.name for module in pkgutil.iter_modules(locks.__path__))
-    modules = [importlib.import_module(f"{locks.__name__}.{name}") for name in names]
-    return MappingProxyType(collected(modules))
+    return MappingProxyType(declarations.declared(locks, "SYSTEM", System, skip=NO_LOCKS))
 
 
 @cache
-def without() -> MappingProxyType[str, System]:
+def without() -> Mapping[str, System]:
     """Name → declaration of every way to do without a lock (``locks.without``). They are named and
     run like locks, but are no locks, and so in no list of locks."""
-    names = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
-    modules = [importlib.import_module(f"{package.__name__}.{name}") for name in names]
-    return MappingProxyType(collected(modules))
-
-
-def collected(modules: Iterable[ModuleType]) -> dict[str, System]:
-    """The declarations of these modules by name; two of one name are an error."""
-    found: dict[str, System] = {}
-    declared_in: dict[str, str] = {}
-    for module in modules:
-        for system in _declared(module):
-            if system.name in found:
-                where = f"{declared_in[system.name]} and {module.__name__}"
-                raise ValueError(f"two locks are called {system.name!r}: in {where}")
-            found[system.name] = system
-            declared_in[system.name] = module.__name__
-    return dict(sorted(found.items()))
+    return MappingProxyType(declarations.declared(package, "SYSTEM", System))
 
 
 def find(name: str) -> System:
-    """A lock by its name, with or without parameters, or by ``path.py:Name``."""
-    plain, *settings = name.split(":")
+    """A lock by its name, with or without parameters, or one of one's own: its file is run."""
+    return load(name) if is_own(name) else declared(name)
+
+
+def declared(name: str) -> System:
+    """A lock of this package by its name, with or without parameters. No file that the name leads
+    to is opened."""
+    plain = name.partition(":")[0]
     for known in (systems(), without()):
         if plain in known:
-            return _with_parameters(known[plain], name, settings)
-    if ":" in name:
-        return load(name)
+            return _with_parameters(known[plain], name)
     raise LockNotFoundError(f"unknown lock {name!r}: the locks are {', '.join(systems())}")
 
 
-def _with_parameters(system: System, spec: str, settings: Sequence[str]) -> System:
+def _with_parameters(system: System, spec: str) -> System:
     """The lock as ``spec`` wants it: the same declaration, another way to connect."""
-    if not settings:
+    if spec == system.name:
         return system
-    chosen: dict[str, str] = {}
-    for setting in settings:
-        parameter, _, value = setting.partition("=")
-        if parameter not in system.parameters:
-            known = ", ".join(system.parameters) or "none"
-            raise LockNotFoundError(
-                f"lock {spec!r}: {system.name} has no parameter {parameter!r}; its parameters: "
-                f"{known}"
-            )
-        if value not in system.parameters[parameter]:
-            raise LockNotFoundError(
-                f"lock {spec!r}: {parameter} is one of {', '.join(system.parameters[parameter])}"
-            )
-        chosen[parameter] = value
+    try:
+        chosen = decided(system.name, system.parameters, split(spec)[1])
+    except ParameterError as error:
+        raise LockNotFoundError(f"lock {spec!r}: {error}") from error
     connect: Any = system.connect  # the keywords are the lock's own, beyond the contract
     permits = int(chosen["permits"]) if "permits" in chosen else system.permits
     return replace(system, name=spec, connect=partial(connect, **chosen), permits=permits)
 
 
+def each(spec: str) -> list[str]:
+    """What a name stands for: a file or folder of one's own for every lock that it declares; any
+    other name for itself. Raises LockNotFoundError."""
+    place, name = _place(spec)
+    if name or not is_own(spec):
+        return [spec]
+    _, found = _declared_in(place)
+    return [f"{place}:{known}" for known in found] if len(found) > 1 else [spec]
+
+
 @cache
 def load(spec: str) -> System:
-    """A lock from a file outside this package."""
-    path, _, attribute = spec.rpartition(":")
-    file = Path(path)
-    if not attribute or not file.is_file():
-        raise LockNotFoundError(f"lock {spec!r}: there is no file {path or spec!r} (path.py:Class)")
-    module = _imported(file, spec)
-    thing = getattr(module, attribute, None)
+    """A lock from a file or folder outside this package."""
+    place, name = _place(spec)
+    module, found = _declared_in(place)
+    if not name and len(found) == 1:
+        return next(iter(found.values()))
+    if name in found:
+        return found[name]
+    thing = getattr(module, name, None) if name else None
     if isinstance(thing, System):
         return thing
-    if not inspect.isclass(thing):
-        raise LockNotFoundError(f"lock {spec!r}: {file.name} has no class or System {attribute!r}")
-    return _declared_by_class(thing, spec)
+    if inspect.isclass(thing):
+        return _declared_by_class(thing, spec)
+    if name:
+        wanted = ", ".join(found) or "no SYSTEM"
+        raise LockNotFoundError(
+            f"lock {spec!r}: {place} has no class or System {name!r}; it declares {wanted}"
+        )
+    if found:
+        raise LockNotFoundError(
+            f"lock {spec!r}: {place} declares {', '.join(found)}; say which, as in "
+            f"{place}:{next(iter(found))}"
+        )
+    raise LockNotFoundError(
+        f"lock {spec!r}: {place} declares no SYSTEM; a class in it is named as {place}:Class"
+    )
 
 
-def _imported(file: Path, spec: str) -> ModuleType:
-    name = f"lockbench_external_{file.stem}"
-    found = importlib.util.spec_from_file_location(name, file)
+def _place(spec: str) -> tuple[str, str]:
+    """The file or folder of a lock of one's own, and the name there; empty: none is given."""
+    place, _, name = spec.partition(":")
+    return place, name
+
+
+@cache
+def _declared_in(place: str) -> tuple[ModuleType, Mapping[str, System]]:
+    """The module of a file or folder, and what it declares, in alphabetical order."""
+    file = _file_at(place)
+    if not file.is_file():
+        what = f"no file {place}" if place.endswith(".py") else f"no lock.py in {place}"
+        raise LockNotFoundError(
+            f"lock {place!r}: there is {what} (path.py, path.py:NAME or the folder of a library)"
+        )
+    module = _imported(file)
+    try:
+        return module, declarations.collected([module], "SYSTEM", System)
+    except declarations.DeclarationError as error:
+        raise LockNotFoundError(f"lock {place!r}: {error}") from error
+
+
+def _imported(file: Path) -> ModuleType:
+    whole = file.resolve()
+    # Every library's file is called lock.py.
+    name = f"lockbench_external_{whole.stem}_{hashlib.sha256(bytes(whole)).hexdigest()[:12]}"
+    found = importlib.util.spec_from_file_location(name, whole)
     if found is None or found.loader is None:
-        raise LockNotFoundError(f"lock {spec!r}: {file} is not a Python file")
+        raise LockNotFoundError(f"lock {str(file)!r}: it is not a Python file")
     module = importlib.util.module_from_spec(found)
     sys.modules[name] = module  # dataclasses look their module up here
     try:
         found.loader.exec_module(module)
     except Exception as error:
-        raise LockNotFoundError(f"lock {spec!r}: {file} cannot be imported: {error!r}") from error
+        raise LockNotFoundError(f"lock {str(file)!r}: it cannot be imported: {error!r}") from error
     return module
 
 
@@ -147,36 +180,72 @@ def _declared_by_class(thing: Any, spec: str) -> System:
     )
 
 
-def _declared(module: ModuleType) -> list[System]:
-    single = getattr(module, "SYSTEM", None)
-    several = getattr(module, "SYSTEMS", ())
-    return [*([single] if isinstance(single, System) else []), *several]
-
-
 def is_own(spec: str) -> bool:
-    """Whether a lock comes from a file outside this package."""
-    return ".py:" in spec and spec.partition(":")[0] not in {**systems(), **without()}
+    """Whether a name is that of a file or folder outside this package. Looks at nothing but the
+    name: it has a slash, is ``.`` or ``..``, or ends with ``.py``."""
+    place, _ = _place(spec)
+    return place.endswith(".py") or "/" in place or place in {".", ".."}
+
+
+def files_of(spec: str) -> list[Path]:
+    """The files that a lock of one's own runs and is installed from, absolute and without links;
+    the first is its declaration. They need not be there."""
+    place, _ = _place(spec)
+    file = _file_at(place).resolve()
+    return [file] if place.endswith(".py") else [file.with_name(name) for name in LIBRARY_FILES]
+
+
+def _file_at(place: str) -> Path:
+    """The file that declares."""
+    return Path(place) if place.endswith(".py") else Path(place) / LIBRARY_FILES[0]
+
+
+def digest(files: Sequence[Path]) -> str:
+    """The SHA-256 of a file. Of several: that of what ``sha256sum`` prints of them in their folder.
+    Raises OSError."""
+    lines = []
+    for path in files:
+        with path.open("rb") as file:
+            lines.append((hashlib.file_digest(file, "sha256").hexdigest(), path.name))
+    if len(lines) == 1:
+        return lines[0][0]
+    return hashlib.sha256("".join(f"{one}  {name}\n" for one, name in lines).encode()).hexdigest()
 
 
 def origin(spec: str) -> dict[str, object]:
-    """What a lock of one's own was, for the record: ``spec`` as it was given, its ``file`` and
-    ``sha256``, and the ``libraries`` that the file imports (distribution → version). What these
-    files import in turn is not looked at."""
-    file = Path(spec.rpartition(":")[0])
-    source = file.read_bytes()
+    """What a lock of one's own was, for the record: ``spec`` as it was given, its ``file`` (or its
+    folder) and ``sha256`` (``digest``), and the ``libraries`` that the file imports, or that its
+    environment was asked for (distribution → version). What these import in turn is not told."""
+    files = files_of(spec)
+    place, _ = _place(spec)
+    here = [path for path in files if path.is_file()]
+    return {
+        "spec": spec,
+        "file": place,
+        "sha256": digest(here),
+        "libraries": _imported_by(files[0]) if len(files) == 1 else _asked_for(files[0].parent),
+    }
+
+
+def _imported_by(file: Path) -> dict[str, str]:
+    from importlib.metadata import packages_distributions, version
+
     installed = packages_distributions()
     named = {
         distribution
-        for module in _imports(source)
+        for module in _imports(file.read_bytes())
         if module != locks.__name__
         for distribution in installed.get(module, ())
     }
-    return {
-        "spec": spec,
-        "file": str(file),
-        "sha256": hashlib.sha256(source).hexdigest(),
-        "libraries": {name: version(name) for name in sorted(named)},
-    }
+    return {name: version(name) for name in sorted(named)}
+
+
+def _asked_for(folder: Path) -> dict[str, str]:
+    wanted, pinned = folder / "requirements.in", folder / "requirements.txt"
+    if not (wanted.is_file() and pinned.is_file()):
+        return {}
+    names = pins.names(wanted)
+    return {name: version for name, version in pins.requirements(pinned).items() if name in names}
 
 
 def _imports(source: bytes) -> set[str]:

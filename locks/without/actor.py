@@ -11,7 +11,7 @@ import time
 from typing import ClassVar
 
 from locks.base import System
-from locks.postgres_session import Session
+from locks.postgres.session import Session
 from locks.without.base import EXPECTATIONS, OUTCOMES, text
 from locks.without.mailbox import MailboxWay, Message, State
 

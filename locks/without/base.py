@@ -21,11 +21,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
-from pg8000.native import literal
-
-from locks.base import Address, Expectation, Observer, Unknown
-from locks.postgres_recipe import number
-from locks.postgres_session import Broken, NotSent, Refused, Session
+from locks.base import ANY, Address, Expectation, Observer, Unknown
+from locks.postgres.recipe import number
+from locks.postgres.session import Broken, NotSent, Refused, Session, literal
+from locks.shared.expectations import SLOW_LINKS, Faults
 
 UNIQUE_VIOLATION: Final = "23505"
 
@@ -157,7 +156,7 @@ CREATE_KEY: Final = number("lockbench: create")
 
 def text(key: str) -> str:
     """A key as it stands in a statement."""
-    return str(literal(key))
+    return literal(key)
 
 
 ATOMIC_DOC = (
@@ -170,7 +169,27 @@ FAILOVER_DOC = (
 )
 LOST = Expectation("may-break", FAILOVER_DOC, "documented-limit")
 # A commit that was confirmed and is gone: nobody has it, or it is given out again.
-EXPECTATIONS = {"failover": {"lost-charge": LOST, "oversold": LOST, "charged-twice": LOST}}
+EXPECTATIONS: Faults = {"failover": {"lost-charge": LOST, "oversold": LOST, "charged-twice": LOST}}
+_WAL_DOC = (
+    "https://www.postgresql.org/docs/17/wal-reliability.html: 'all data recorded by a committed "
+    "transaction should be stored in a nonvolatile area'"
+)
+
+
+def in_one_statement(source: str) -> Faults:
+    """Of ways in which one statement of PostgreSQL decides, as ``source`` says: it does not matter
+    who is slow, dead or wrong about the time, and what was committed is still there afterwards."""
+    decided = {ANY: Expectation("holds", source)}
+    kept = {ANY: Expectation("holds", _WAL_DOC)}
+    return {
+        **EXPECTATIONS,
+        **dict.fromkeys(("client-pause", "client-gc", "client-kill", "client-clock-jump"), decided),
+        **dict.fromkeys(("clock-jump", "clock-drift", "clock-strobe"), decided),
+        **dict.fromkeys(("pause", "reset", *SLOW_LINKS), decided),
+        **dict.fromkeys(("kill", "restart", "rolling-restart"), kept),
+    }
+
+
 OUTCOMES = {
     "no server": "Conflict: no-effect",
     "error reply": "Conflict: no-effect",

@@ -13,10 +13,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from locks.base import System
-from locks.postgres_session import Session
+from locks.postgres.session import Session
 from locks.without.base import (
     ATOMIC_DOC,
-    EXPECTATIONS,
     OUTCOMES,
     Conflict,
     Done,
@@ -24,6 +23,7 @@ from locks.without.base import (
     Outcome,
     PostgresWay,
     Thinking,
+    in_one_statement,
     text,
 )
 
@@ -71,7 +71,7 @@ _SYSTEM = System(
     source=ATOMIC_DOC,
     connect=CompareAndSet,  # type: ignore[arg-type]  # a Way, as its kind says
     outcomes=OUTCOMES,
-    expectations=EXPECTATIONS,
+    expectations=in_one_statement(ATOMIC_DOC),
     kind="none",
     limited=False,
 )

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from locks.base import Address, Observer, System
-from locks.postgres_session import Refused, Session
+from locks.postgres.session import Refused, Session
 from locks.without.base import (
-    EXPECTATIONS,
     OUTCOMES,
     UNIQUE_VIOLATION,
     Conflict,
@@ -21,6 +20,7 @@ from locks.without.base import (
     Outcome,
     PostgresWay,
     Thinking,
+    in_one_statement,
     text,
 )
 
@@ -65,17 +65,18 @@ class EventLog(PostgresWay):
         return Done(place)
 
 
+SOURCE = "https://www.postgresql.org/docs/17/index-unique-checks.html"
 SYSTEM = System(
     name="without-event-log",
     topologies=("postgres", "postgres-sync"),
     family="postgres",
     fence=None,
     waits_by="trying again after a conflict",
-    source="https://www.postgresql.org/docs/17/index-unique-checks.html",
+    source=SOURCE,
     connect=EventLog,  # type: ignore[arg-type]  # a Way, as its kind says
     outcomes=OUTCOMES,
     # A fold that was read before a failover may hold what is lost, and then no append fits.
-    expectations=EXPECTATIONS,
+    expectations=in_one_statement(SOURCE),
     kind="none",
     limited=False,
 )

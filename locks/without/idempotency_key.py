@@ -9,15 +9,15 @@ of the statement.
 from __future__ import annotations
 
 from locks.base import System
-from locks.postgres_session import Session
+from locks.postgres.session import Session
 from locks.without.base import (
-    EXPECTATIONS,
     OUTCOMES,
     Done,
     DoneAlready,
     Outcome,
     PostgresWay,
     Thinking,
+    in_one_statement,
     text,
 )
 
@@ -51,16 +51,17 @@ class IdempotencyKey(PostgresWay):
         return Done(int(rows[0][0])) if rows else DoneAlready()
 
 
+SOURCE = "https://www.postgresql.org/docs/17/sql-insert.html#SQL-ON-CONFLICT"
 SYSTEM = System(
     name="without-idempotency-key",
     topologies=("postgres", "postgres-sync"),
     family="postgres",
     fence=None,
     waits_by="nothing",
-    source="https://www.postgresql.org/docs/17/sql-insert.html#SQL-ON-CONFLICT",
+    source=SOURCE,
     connect=IdempotencyKey,  # type: ignore[arg-type]  # a Way, as its kind says
     outcomes=OUTCOMES,
-    expectations=EXPECTATIONS,
+    expectations=in_one_statement(SOURCE),
     kind="none",
     limited=False,
 )

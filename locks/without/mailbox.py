@@ -4,7 +4,8 @@ The owner is whichever process of the clients listens first; in a load of ours t
 so that a fault which is aimed at a client strikes the owner. The kernel sees to it that there is
 one: the address is an abstract Unix socket of this machine, free again as soon as its process is
 dead, and kept while it is frozen. Over several machines this is what one needs a lease for again,
-which is not shown here.
+which is not shown here. Everybody on a machine may take an abstract address or connect to it, so
+both sides ask the kernel whose process the other one is.
 
 Every key's messages are worked on one after the other, in a thread of its own (a greenlet where
 gevent has replaced threads). Messages are lines of JSON.
@@ -13,8 +14,10 @@ gevent has replaced threads). Messages are lines of JSON.
 from __future__ import annotations
 
 import json
+import os
 import queue
 import socket
+import struct
 import threading
 import time
 from abc import abstractmethod
@@ -23,7 +26,7 @@ from contextlib import suppress
 from typing import Any, ClassVar, Final
 
 from locks.base import Address, Observer, Unknown
-from locks.postgres_session import Broken, NotSent, Refused, Session
+from locks.postgres.session import Broken, NotSent, Refused, Session
 from locks.without.base import Conflict, Done, DoneAlready, Outcome, PostgresWay, Thinking
 
 # A message may stand behind many others.
@@ -59,6 +62,9 @@ class Mailboxes:
                     line, _ = self._listener.accept()
                 except OSError:
                     return
+                if not _ours(line):
+                    line.close()
+                    continue
                 self._lines.append(line)
                 _start(self._read, line)
 
@@ -182,6 +188,8 @@ class MailboxWay(PostgresWay):
                 except ConnectionRefusedError:
                     self._own()
                     line.connect(self._address)
+                if not _ours(line):
+                    raise PermissionError("another user listens at their address")
             except OSError:
                 line.close()
                 raise
@@ -206,6 +214,13 @@ class MailboxWay(PostgresWay):
             self._answers.close()
             self._line.close()
             self._line = None
+
+
+def _ours(line: socket.socket) -> bool:
+    """Tell whether the process at the other end is one of this user."""
+    size = struct.calcsize("3i")
+    _, uid, _ = struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    return bool(uid == os.getuid())
 
 
 def _outcome(answer: Message) -> Outcome:

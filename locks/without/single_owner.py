@@ -12,7 +12,7 @@ import time
 from typing import ClassVar
 
 from locks.base import System, Unknown
-from locks.postgres_session import Broken, NotSent, Refused, Session
+from locks.postgres.session import Broken, NotSent, Refused, Session
 from locks.without.base import EXPECTATIONS, OUTCOMES, Conflict, Outcome, text
 from locks.without.mailbox import MailboxWay, Message, State
 

@@ -3,7 +3,7 @@ that counts (``zookeeper_touches``), plus the time that was negotiated.
 
 kazoo sends heartbeats by itself but tells nobody when one was answered. So its connection handler
 is extended where a message is sent, a header is read and a session begins, as
-``locks/zookeeper_session.py`` does. These are private to kazoo; its version is pinned.
+``locks/zookeeper/session.py`` does. These are private to kazoo; its version is pinned.
 """
 
 from __future__ import annotations

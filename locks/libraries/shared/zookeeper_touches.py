@@ -23,8 +23,9 @@ before its last answer, one tick, and what the end is rounded up by. Of the tick
 the other half is for a leader or a follower that is late.
 
 Sources: org.apache.zookeeper:zookeeper:3.9.3, the version of the image. The tick is that of the
-servers' configuration (``tickTime``), which no client is told: ``clusters/zookeeper.py`` sets it to
-a share of the lease, and a test holds this file to that.
+servers' configuration (``tickTime``), which no client is told:
+``clusters/zookeeper/ensemble.py`` sets it to a share of the lease, and a test holds this
+file to that.
 
 Does not guarantee: the promise of a server that is cut off from its leader in silence, together
 with its client. It answers for up to ``syncLimit`` ticks (Learner.java:800); a client that reaches

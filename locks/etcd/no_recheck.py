@@ -1,0 +1,78 @@
+"""A control: ``etcd`` as its lock service was until 3.4.3.
+
+A waiter looks for keys before its own, waits for them to go, and then holds the lock, without
+looking whether its own key is still there. Its lease may have ended meanwhile, and its key with it:
+then it is granted a lock that is somebody else's already. Nobody renews the lease while it waits,
+as with the lock service, to which the lease is the client's own affair.
+
+Jepsen found it (https://jepsen.io/blog/2020-01-30-etcd-3.4.3: 'Locks, however, were fundamentally
+unsafe … exacerbated by an implementation bug'); https://github.com/etcd-io/etcd/issues/11456 has
+the details. It shows wherever the queue is longer than
+the lease; the load of this lock therefore holds for longer than others do. The bench must catch it;
+if it does not, the bench is broken.
+
+Errors mean what they mean for ``etcd``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from locks.base import Acquired, Deadline, Expectation, Granted, Hold
+from locks.etcd import mutex as etcd
+from locks.etcd.expectations import ETCD
+from locks.etcd.gateway import Ahead, wait_for_deletion
+from locks.etcd.mutex import Claim, Etcd, Handle, ahead_of, by_creation
+from locks.shared.expectations import UNMINDED, with_changes, with_verdicts
+
+
+class EtcdNoRecheck(Etcd):
+    """One client of the lock."""
+
+    def _look(self, claim: Claim) -> Ahead | None:
+        """Who is before us. Whether we are still there is not asked. This is the defect."""
+        if claim.revision is None:
+            return self._enter(claim)
+        older = {"limit": 1, "max_create_revision": claim.revision - 1}
+        answer = self._post("kv/range", {**by_creation(claim.prefix), **older})
+        return ahead_of(answer.get("kvs", []), answer)
+
+    def _watch(self, claim: Claim, ahead: Ahead, deadline: Deadline) -> None:
+        limit_s = deadline.left_s()
+        if limit_s > 0:
+            wait_for_deletion(self._nodes[self._at], ahead, self._timeout_s, limit_s)
+
+    def _turn_has_come(self, claim: Claim, hold_id: int) -> Acquired:
+        assert claim.revision is not None
+        hold = Hold(hold_id, claim.key, Handle(claim.lease, claim.revision))
+        return Granted(hold, claim.revision, claim.renewed_ns, claim.valid_until_ns)
+
+
+_PUBLISHED = (
+    "https://jepsen.io/analyses/etcd-3.4.3 and https://github.com/etcd-io/etcd/issues/11456: a "
+    "lock is handed over though the lease that it is bound to has ended"
+)
+_MAY = Expectation("may-break", _PUBLISHED, "control")
+
+SYSTEM = replace(
+    etcd.SYSTEM,
+    name="etcd-no-recheck",
+    connect=EtcdNoRecheck,
+    source=_PUBLISHED,
+    expectations=with_changes(
+        with_verdicts(
+            ETCD,
+            {
+                "late-grant": Expectation("breaks", _PUBLISHED, "control", tries=3),
+                "double-grant": _MAY,
+                "stale-holder": _MAY,
+                "lost-update": _MAY,
+            },
+            *UNMINDED,
+        ),
+        client_pause={"stale-holder": ETCD["client-pause"]["stale-holder"]},
+    ),
+    # Four clients share a key: the last of them waits for three holds, longer than its lease. The
+    # victim, behind two rivals, still has a fresh lease to be aimed at.
+    pace={"hold_s": 1.2, "aimed_hold_s": 0.15},
+)

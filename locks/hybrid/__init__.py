@@ -1,0 +1,1 @@
+"""Locks that use two systems at once."""

@@ -1,0 +1,152 @@
+"""Redlock as a cheap filter, and ZooKeeper's word on top, which every grant needs.
+
+Most who ask are turned away by a majority of the Redis nodes and never reach the ensemble; who gets
+that majority then has to get ZooKeeper's lock. So Redis may forget, expire or jump as it likes:
+ZooKeeper alone excludes, and its promise and its fence are the grant's. What is paid for it: both
+latencies.
+
+The filter lives for a third of the lease and is not renewed. It only spares the ensemble questions,
+so what a client leaves behind need not keep others out for longer; and who holds for longer has
+others behind it in ZooKeeper's queue. A fault of the ensemble therefore meets some who ask it.
+
+A filter that does not answer, or cannot be reached, lets everybody pass: only its refusal keeps
+somebody out. What its token leaves behind may hinder others until its time is over.
+
+Does not guarantee: what ``zookeeper`` does not.
+
+Errors mean what they mean for ``zookeeper``; those of Redis mean nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from locks.bare import Bare
+from locks.base import (
+    Acquired,
+    Address,
+    Backoff,
+    Deadline,
+    Denied,
+    Expectation,
+    Freed,
+    Granted,
+    Hold,
+    Observer,
+    Unknown,
+)
+from locks.redis.link import BARE_CYCLE
+from locks.redis.recipe import POLL_MAX_S, POLL_MIN_S
+from locks.redis.redlock import Redlock
+from locks.shared.expectations import with_changes
+from locks.zookeeper import mutex as zookeeper
+from locks.zookeeper.mutex import ZooKeeper
+
+REDIS_NODES = 5
+FILTER_SHARE = 1 / 3  # of the lease
+
+
+class Handle(NamedTuple):
+    """The two holds that make one."""
+
+    filter: Hold | None  # None: it did not answer
+    lock: Hold
+
+
+class HybridRedisConfirmedByZooKeeper:
+    """One client of both."""
+
+    def __init__(
+        self, nodes: Sequence[Address], *, timeout_s: float, ttl_s: float, observer: Observer
+    ) -> None:
+        self._filter = Redlock(
+            nodes[:REDIS_NODES], timeout_s=timeout_s, ttl_s=ttl_s, observer=observer
+        )
+        self._lock = ZooKeeper(
+            nodes[REDIS_NODES:], timeout_s=timeout_s, ttl_s=ttl_s, observer=observer
+        )
+
+    def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
+        """The filter first, then, in what is left of the wait, the lock."""
+        deadline = Deadline(wait_s)
+        passed = self._pass_filter(key, hold_id, FILTER_SHARE * ttl_s, deadline)
+        if isinstance(passed, Denied):
+            return passed
+        left_s = max(0.0, deadline.left_s())
+        answer = self._lock.acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=left_s)
+        if isinstance(answer, Granted):
+            return replace(answer, hold=Hold(hold_id, key, Handle(passed, answer.hold)))
+        if passed is not None:
+            self._filter.release(passed)
+        return answer
+
+    def release(self, hold: Hold) -> Freed:
+        """The lock decides; the filter, if it cannot be given back, ends by itself."""
+        handle: Handle = hold.handle
+        answer = self._lock.release(handle.lock)
+        if handle.filter is not None:
+            self._filter.release(handle.filter)
+        return answer
+
+    def close(self) -> None:
+        """Drops the connections."""
+        self._filter.close()
+        self._lock.close()
+
+    def _pass_filter(
+        self, key: str, hold_id: int, ttl_s: float, deadline: Deadline
+    ) -> Hold | Denied | None:
+        """Polls until it lets pass or the wait is over. None: it has nothing to say."""
+        backoff = Backoff(POLL_MIN_S, POLL_MAX_S)
+        tries = 0
+        while True:
+            last = deadline.over()
+            answer = self._filter.acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=0)
+            if isinstance(answer, Granted):
+                return answer.hold
+            if isinstance(answer, Unknown) or answer.reason.startswith("no-effect"):
+                return None
+            if last:
+                waited = tries > 0 and not answer.reason.startswith("gave-up")
+                return Denied(f"gave-up: {answer.reason}") if waited else answer
+            tries += 1
+            backoff.pause(deadline.left_s())
+
+
+_STILL_ASKED = (
+    "by construction: a filter that forgot, or whose time to live ended early, lets nobody in, for "
+    f"whoever passes it still has to queue in ZooKeeper ({zookeeper.RECIPE})"
+)
+_FILTER_FAILED = {"double-grant": Expectation("holds", _STILL_ASKED)}
+
+SYSTEM = replace(
+    zookeeper.SYSTEM,
+    name="hybrid-redis-confirmed-by-zookeeper",
+    topologies=("redlock-zookeeper",),
+    family="hybrid",
+    waits_by="polling for a majority, then ZooKeeper's queue",
+    connect=HybridRedisConfirmedByZooKeeper,
+    outcomes={
+        **zookeeper.OUTCOMES,
+        "filter: majority refuses": "Denied: held",
+    },
+    # On a mixture what is kept by one node alone is taken from the Redis nodes; everything else
+    # strikes the ensemble (``clusters.hybrid``), and ZooKeeper's own expectations stand.
+    expectations=with_changes(
+        zookeeper.SYSTEM.expectations,
+        wipe=_FILTER_FAILED,
+        power_loss=_FILTER_FAILED,
+        clock_jump=_FILTER_FAILED,
+        clock_drift=_FILTER_FAILED,
+        clock_strobe=_FILTER_FAILED,
+    ),
+    # Beside seven other servers a ZooKeeper takes almost three seconds to restart: a promise of
+    # three would not outlive it.
+    pace={"lease_ttl_s": 5.0},
+    bare=(
+        Bare("redlock", BARE_CYCLE, slice(REDIS_NODES)),
+        zookeeper.SYSTEM.bare[0]._replace(nodes=slice(REDIS_NODES, None)),
+    ),
+)

@@ -1,0 +1,173 @@
+"""Curator's locks (https://curator.apache.org/docs/recipes), behind the JVM sidecar: a
+``CuratorFramework`` per client with a session as long as the lease and ``ExponentialBackoffRetry
+(1000, 3)``, and a lock object per acquire.
+
+``curator-mutex``              ``InterProcessMutex``, with the connection state listener that its
+                               documentation demands: SUSPENDED and LOST end what is held
+``curator-mutex-no-listener``  without it
+``curator-semaphore``          ``InterProcessSemaphoreV2`` with three leases
+``curator-read-write``         ``InterProcessReadWriteLock``
+
+The promise is the session: the send time of its last message that counts
+(``locks/libraries/shared/zookeeper_touches.py``), be it the opening, a request of Curator's or a
+heartbeat of ZooKeeper's client, plus the timeout that the server agreed to. The create and the list
+of children that an acquire ends with are such messages (``LockInternals.java``,
+``internalLockLoop`` and ``getSortedChildren``; ``InterProcessSemaphoreV2.java``,
+``internalAcquire1Lease``; Curator 5.9.0). The times are seen by an extension of ZooKeeper's own
+connection (``ClientCnxnSocketNIO.java``, ``doIO``; ZooKeeper 3.9.3), which sends nothing. A hold is
+lengthened by the session alone that it was granted in. The client gives a silent server up after
+two thirds of the session (``ClientCnxn.java``, ``onConnected``), so no answer is older. Curator
+tells no fence; the czxid of its node would be one.
+
+Does not guarantee: what ``zookeeper`` does not. ``release`` of a node that is gone returns. Whoever
+is frozen between the answer and the return has the grant when its session may be over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from locks.base import Expectation, System
+from locks.libraries.redisson.lock import IMAGE
+from locks.shared.client_container import ContainerLibrary
+from locks.shared.client_programs import JVM, LIMIT, THE_LEASE, Program
+from locks.shared.expectations import MAY_BE_LATE, SLOW_LINKS, UNMOVED, with_verdicts
+from locks.zookeeper.expectations import ZOOKEEPER
+
+DOC = "https://curator.apache.org/docs/recipes-shared-reentrant-lock"
+_OLD_NODE = (
+    "https://github.com/apache/curator/issues/1121 (CURATOR-604): a create that is tried again in "
+    "a new session finds the dying node of the last one, and takes it for its own"
+)
+_GUARANTEED = (
+    "https://curator.apache.org/apidocs/org/apache/curator/framework/recipes/locks/"
+    "InterProcessMutex.html: release deletes its node, and does not mind that it is gone"
+)
+_NOT_LOOKED_AT = (
+    "https://curator.apache.org/docs/recipes-shared-reentrant-lock (error handling): whoever does "
+    "not listen to the state of the connection learns nothing of its session"
+)
+_EXPECTATIONS = {
+    **with_verdicts(
+        ZOOKEEPER,
+        {
+            "double-grant": Expectation("may-break", _OLD_NODE, "defect"),
+            "lost-update": Expectation("may-break", _OLD_NODE, "defect"),
+            "false-release": Expectation("may-break", _GUARANTEED, "documented-limit"),
+        },
+        *MAY_BE_LATE,
+    ),
+    **UNMOVED,
+}
+for _fault in ("client-pause", "client-gc"):
+    _EXPECTATIONS[_fault] = {
+        **_EXPECTATIONS[_fault],
+        "late-grant": Expectation("may-break", _NOT_LOOKED_AT, "documented-limit"),
+    }
+# Told that the connection was lost, its holder acts on all the same: nobody stops it.
+_TOLD = Expectation("may-break", DOC, "documented-limit")
+
+# What the library says to its user, and what the user must take it for.
+OUTCOMES = {
+    "acquire() returned true": "Granted",
+    "acquire(0) returned false": "Denied: held",
+    "acquire(wait) returned false": "Denied: gave-up",
+    "acquire() threw anything": "Unknown",
+    "release() returned": "Released",
+    "release() threw IllegalMonitorStateException": "NotHeld",
+    "release() threw anything else": "Unknown",
+}
+
+_PROGRAM = Program(
+    library="org.apache.curator:curator-recipes",
+    source="CuratorLocks.java",
+    call="new InterProcessMutex(curator, path).acquire(wait, MILLISECONDS)",
+    client="a thread with a CuratorFramework, and so a session, of its own",
+    stands_on=("curator-framework", "curator-client", "zookeeper"),
+    settings={
+        "CuratorFrameworkFactory.newClient": f"session timeout: {THE_LEASE}; connection timeout: "
+        f"{LIMIT}; retries: ExponentialBackoffRetry(1000, 3)",
+        "ListeningSocket.telling": "a configuration whose connections note when answered messages "
+        "were sent, and send nothing",
+        "getConnectionStateListenable": "a listener that ends what is held at SUSPENDED and LOST",
+        **JVM,
+    },
+)
+_UNHEARD = {k: v for k, v in _PROGRAM.settings.items() if k != "getConnectionStateListenable"}
+_MUTEX = ContainerLibrary(IMAGE, "curator-mutex", _PROGRAM)
+_DEAF = ContainerLibrary(IMAGE, "curator-mutex-no-listener", replace(_PROGRAM, settings=_UNHEARD))
+_SEMAPHORE = ContainerLibrary(
+    IMAGE,
+    "curator-semaphore",
+    replace(_PROGRAM, call="new InterProcessSemaphoreV2(curator, path, 3).acquire(wait, …)"),
+)
+_READ_WRITE = ContainerLibrary(
+    IMAGE,
+    "curator-read-write",
+    replace(
+        _PROGRAM,
+        call="new InterProcessReadWriteLock(curator, path), then readLock() or writeLock()",
+    ),
+    shares=True,
+)
+
+_DEAF_SYSTEM = System(
+    name="curator-mutex-no-listener",
+    topologies=("zookeeper",),
+    family="zookeeper",
+    fence=None,
+    waits_by="watch on the node just before",
+    source=DOC,
+    connect=_DEAF.connect,
+    prepare=_DEAF.prepare,
+    outcomes=OUTCOMES,
+    expectations=_EXPECTATIONS,
+    not_owed={
+        "a_server_that_is_not_there_has_no_effect": (
+            "acquire() throws ConnectionLossException, whether anything was sent or not"
+        )
+    },
+    late_release="Released",  # release() does not mind that its node is gone
+    gives_up_s=40.0,  # ExponentialBackoffRetry(1000, 3) needs some 25 for both
+)
+_SYSTEM = replace(
+    _DEAF_SYSTEM,
+    name="curator-mutex",
+    connect=_MUTEX.connect,
+    prepare=_MUTEX.prepare,
+    expectations={
+        **{
+            fault: verdicts if fault in SLOW_LINKS else {"stale-holder": _TOLD, **verdicts}
+            for fault, verdicts in _EXPECTATIONS.items()
+        },
+        **UNMOVED,
+    },
+)
+
+SYSTEMS = (
+    _SYSTEM,
+    replace(_DEAF_SYSTEM, variant=True, untested="its class is tested as curator-mutex"),
+    replace(
+        _SYSTEM,
+        name="curator-semaphore",
+        waits_by="watch on the children of the semaphore",
+        source="https://curator.apache.org/docs/recipes-shared-semaphore",
+        connect=_SEMAPHORE.connect,
+        prepare=_SEMAPHORE.prepare,
+        outcomes={**OUTCOMES, "acquire() returned a lease": "Granted"},
+        variant=True,
+        untested="a semaphore of three permits; with one it would owe what a mutex owes",
+        kind="semaphore",
+        permits=3,
+    ),
+    replace(
+        _SYSTEM,
+        name="curator-read-write",
+        waits_by="watch on the node just before; of a reader, on the writer just before",
+        source="https://curator.apache.org/docs/recipes-shared-reentrant-read-write-lock",
+        connect=_READ_WRITE.connect,
+        prepare=_READ_WRITE.prepare,
+        variant=True,
+        kind="read-write",
+    ),
+)

@@ -1,0 +1,64 @@
+"""etcd3-py's ``Lock`` (https://github.com/Revolution1/etcd3-py), from its package, at its defaults:
+a lock that is known to be bad.
+
+It looks whether the key is there, and if not, or when it is deleted, writes it unless it already
+has *its own* value. So whoever looks before another has written overwrites, and all of them hold
+the lock, without any fault.
+
+The time to live is the lease; the library's default of 60 s would make every fault twenty times as
+long, and is what ``--ttl 60`` sets: under ``client-pause`` the same promises break. A thread
+keeps the lease alive. What is promised when stands in ``locks/libraries/etcd3_py/adapter.py``.
+
+Does not guarantee: mutual exclusion.
+"""
+
+from __future__ import annotations
+
+from locks.base import Expectation, System
+from locks.etcd.expectations import ETCD
+from locks.shared.expectations import UNMINDED, with_verdicts
+from locks.shared.library import Library
+
+DOC = "https://github.com/Revolution1/etcd3-py"
+_OVERWRITES = (
+    f"{DOC}/blob/master/etcd3/stateful/lock.py: acquire() puts the key unless its value is the "
+    "client's own, so it overwrites another's"
+)
+
+_LOOKS_FIRST = (
+    f"{DOC}/blob/master/etcd3/stateful/lock.py: acquire() first looks whether the key is there; "
+    "while that answer is missing, nothing is written"
+)
+_LIBRARY = Library(__file__)
+
+SYSTEM = System(
+    name="etcd3-py",
+    topologies=("etcd",),
+    family="etcd",
+    fence=None,
+    waits_by="watch on the key",
+    source=DOC,
+    connect=_LIBRARY.connect,
+    prepare=_LIBRARY.prepare,
+    # What the library says to its user, and what the user must take it for.
+    outcomes={
+        "acquire() returned the lock": "Granted",
+        "acquire(block=False) returned None": "Denied: held",
+        "acquire() raised EtcdLockAcquireTimeout": "Denied: gave-up",
+        "acquire() raised anything else": "Unknown",
+        "release() returned": "Released",
+        "release() raised anything": "Unknown",
+    },
+    expectations=with_verdicts(
+        ETCD,
+        {
+            "double-grant": Expectation("breaks", _OVERWRITES, "control", tries=3),
+            **{
+                verdict: Expectation("may-break", _OVERWRITES, "control")
+                for verdict in ("lost-update", "stale-holder", "wrong-release", "late-grant")
+            },
+        },
+        *UNMINDED,
+    ),
+    asks_first=_LOOKS_FIRST,
+)

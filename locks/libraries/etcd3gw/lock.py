@@ -1,0 +1,91 @@
+"""etcd3gw's ``Lock`` (https://docs.openstack.org/etcd3gw/latest/), from its package.
+
+``etcd3gw`` is ``with client.lock(name)``: ``with`` calls ``acquire`` and ignores its False, so the
+block runs while another holds the lock, without any fault. Requests have no limit. ``etcd3gw-safe``
+looks at what ``acquire`` returns and sets the client timeout.
+
+The time to live is the lease in both; the library's default of 30 s would make every fault ten
+times as long, and is what ``--ttl 30`` sets: under ``client-pause`` the same promises break. The
+library does not wait; its user asks again. What is promised when stands in
+``locks/libraries/etcd3gw/adapter.py``.
+
+Does not guarantee: what ``etcd`` does not. ``acquire`` does not look at the clock: a slow answer is
+handed out as a grant though its lease may be over.
+"""
+
+from __future__ import annotations
+
+from locks.base import Expectation, System
+from locks.etcd.expectations import ETCD
+from locks.shared.expectations import UNMINDED, with_verdicts
+from locks.shared.library import Library, as_safe
+
+DOC = "https://docs.openstack.org/etcd3gw/latest/"
+_WITH = (
+    "https://opendev.org/openstack/etcd3gw/src/branch/master/etcd3gw/lock.py: __enter__ calls "
+    "acquire() and returns the lock, whatever acquire() returned"
+)
+_LOOKS_FREED = (
+    f"{_WITH}. release() deletes nothing but its own value; but who enters while another holds the "
+    "lock, just after a late holder has left, looks as if that had freed it"
+)
+
+_LEASE_FIRST = (
+    "https://opendev.org/openstack/etcd3gw/src/branch/master/etcd3gw/lock.py: acquire() begins "
+    "with a lease; while that answer is missing, nothing is locked"
+)
+
+# What the library says to its user, and what the user must take it for.
+OUTCOMES = {
+    "with was entered": "Granted",
+    "with was left": "Released",
+    "acquire() returned True": "Granted",
+    "acquire() returned False, one try": "Denied: held",
+    "acquire() returned False, the wait is over": "Denied: gave-up",
+    "release() returned True": "Released",
+    "release() returned False": "NotHeld",
+    "refresh() returned -1": "NotHeld",
+    "anything raised": "Unknown",
+}
+
+_PLAIN = Library(__file__, extends=True)
+
+_SYSTEM = System(
+    name="etcd3gw",
+    topologies=("etcd",),
+    family="etcd",
+    fence=None,
+    waits_by="nothing",
+    source=DOC,
+    connect=_PLAIN.connect,
+    prepare=_PLAIN.prepare,
+    outcomes=OUTCOMES,
+    not_owed={
+        "a_server_that_is_not_there_has_no_effect": (
+            "its error does not say whether anything was sent"
+        ),
+    },
+    expectations=with_verdicts(
+        ETCD,
+        {
+            "double-grant": Expectation("breaks", _WITH, "defect", tries=3),
+            "lost-update": Expectation("may-break", _WITH, "defect"),
+            "stale-holder": Expectation("may-break", _WITH, "defect"),
+            "wrong-release": Expectation("may-break", _LOOKS_FREED, "defect"),
+            "late-grant": Expectation("may-break", f"{DOC}: no timeout is set", "defect"),
+        },
+        *UNMINDED,
+    ),
+    asks_first=_LEASE_FIRST,
+)
+
+SYSTEMS = (
+    _SYSTEM,
+    as_safe(
+        _SYSTEM,
+        Library(__file__, safe=True, extends=True),
+        represents=True,
+        waits_by="polling every 100 ms",
+        expectations=ETCD,
+    ),
+)

@@ -1,0 +1,160 @@
+"""etcd's own mutex for Go, ``concurrency.Mutex`` of ``go.etcd.io/etcd/client/v3``, behind the Go
+sidecar: a client, a session as long as the lease, and a ``Mutex`` per acquire.
+
+``etcd-concurrency`` is that alone. ``Unlock`` deletes a key by its name and returns nil, whether
+the key was there or not. ``etcd-concurrency-is-owner`` counts a grant and a release only when a
+transaction that compares ``IsOwner()`` says so. That is what ``IsOwner`` is for, and all it can do:
+it guards what is in the same etcd. The guarded resource of this bench is elsewhere, as a database
+or a disk is; there the create revision that ``IsOwner`` compares is the fence.
+
+``etcd-concurrency-shared-session`` is a control: the clients of one process share one session. A
+key is named after its session's lease, so a second ``Lock`` finds its own key and returns.
+
+The promise is the session's lease, from when the last acknowledged keep-alive was sent, or its
+``Grant`` was sent, for the seconds that the server answered (``client/v3/lease.go``,
+``sendKeepAliveLoop``, ``recvKeepAlive``, v3.6.16): the first keep-alive at once, then each third of
+the lease, answered in order; a lease that is gone is answered with none. No transaction of ``Lock``
+lengthens it (``concurrency/mutex.go``). ``Grant`` is asked again where the server is unavailable
+(``retry.go``), each time for another lease; what was sent last is counted. The package looks
+whether its key is there before it returns, not how long its lease still lives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from locks.base import Expectation, System
+from locks.etcd import mutex as etcd
+from locks.etcd.expectations import ETCD
+from locks.shared.client_container import ContainerLibrary
+from locks.shared.client_programs import GO, LIMIT, THE_LEASE, Program
+from locks.shared.expectations import MAY_BE_LATE, SLOW_LINKS, UNMOVED, with_verdicts
+
+DOC = "https://pkg.go.dev/go.etcd.io/etcd/client/v3/concurrency"
+_MUTEX = "https://github.com/etcd-io/etcd/blob/main/client/v3/concurrency/mutex.go"
+_LATE = f"{_MUTEX}: Lock looks whether its key is there, not how long the session's lease lives"
+_UNLOCK = f"{_MUTEX}: Unlock deletes its key and returns nil where there was none"
+_REENTERS = (
+    f"{_MUTEX}: the key is the prefix and the session's lease, 'reuse key in case this session "
+    "already holds the lock'"
+)
+IMAGE = "go-sidecar"
+
+# What the library says to its user, and what the user must take it for.
+OUTCOMES = {
+    "Grant or NewSession returned an error": "Denied: no-effect",
+    "Lock() or TryLock() returned nil": "Granted",
+    "TryLock() returned ErrLocked": "Denied: held",
+    "Lock() returned ErrSessionExpired": "Denied: no-effect",
+    "Lock() returned another error and Key() is empty again": "Denied: gave-up",
+    "Lock() or TryLock() returned another error": "Unknown",
+    "Unlock() returned nil": "Released",
+    "Unlock() returned ErrLockReleased": "NotHeld",
+    "Unlock() returned another error": "Unknown",
+}
+
+_LATE_GRANT = {"late-grant": Expectation("may-break", _LATE, "documented-limit")}
+_FALSE_RELEASE = {"false-release": Expectation("may-break", _UNLOCK, "documented-limit")}
+# An Unlock whose answer did not come leaves the key or not; the next Lock of the session finds it.
+_FENCE_AGAIN = {"fence-order": Expectation("may-break", _REENTERS, "documented-limit")}
+_EXPECTATIONS = {
+    **with_verdicts(ETCD, _LATE_GRANT | _FALSE_RELEASE | _FENCE_AGAIN, *MAY_BE_LATE),
+    **UNMOVED,
+}
+
+_PROGRAM = Program(
+    library="go.etcd.io/etcd/client/v3",
+    source="etcd.go",
+    call="concurrency.NewMutex(session, prefix), then Lock(ctx), or TryLock(ctx) for one try",
+    client="a goroutine with a clientv3.Client and a session of its own",
+    stands_on=("google.golang.org/grpc",),
+    settings={
+        "clientv3.Config.DialTimeout": LIMIT,
+        "clientv3.Config.DialOptions": "interceptors that note when keep-alives and grants of "
+        "leases are sent",
+        "concurrency.WithLease": f"{THE_LEASE}, in whole seconds",
+        "context.WithTimeout": f"Lock: the wait; TryLock and Unlock: {LIMIT}",
+        **GO,
+    },
+)
+_COMPARES = "a grant and a release count only in a transaction that compares IsOwner()"
+_ONE_SESSION = "a goroutine; the clients of one process share one session"
+_PLAIN = ContainerLibrary(IMAGE, "etcd-concurrency", _PROGRAM)
+_IS_OWNER = ContainerLibrary(
+    IMAGE, "etcd-concurrency-is-owner", replace(_PROGRAM, beside=_COMPARES)
+)
+_SHARED = ContainerLibrary(
+    IMAGE, "etcd-concurrency-shared-session", replace(_PROGRAM, client=_ONE_SESSION)
+)
+
+_SYSTEM = System(
+    name="etcd-concurrency",
+    topologies=("etcd",),
+    family="etcd",
+    fence="create revision of the holder's key",
+    waits_by="watch on the key created just before",
+    source=DOC,
+    connect=_PLAIN.connect,
+    prepare=_PLAIN.prepare,
+    outcomes=OUTCOMES,
+    not_owed=etcd.QUEUES_BY_PREFIX,
+    late_release="Released",  # Unlock() returns nil where there was no key
+    expectations=_EXPECTATIONS,
+)
+
+SYSTEMS = (
+    _SYSTEM,
+    replace(
+        _SYSTEM,
+        name="etcd-concurrency-is-owner",
+        variant=True,
+        late_release="NotHeld",
+        represents=True,
+        connect=_IS_OWNER.connect,
+        prepare=_IS_OWNER.prepare,
+        outcomes={
+            **OUTCOMES,
+            "the transaction does not succeed, after Lock()": "Denied: no-effect",
+            "the transaction does not succeed, with the delete": "NotHeld",
+        },
+        expectations={
+            **{
+                fault: {
+                    verdict: expected
+                    for verdict, expected in verdicts.items()
+                    if verdict != "false-release"
+                }
+                for fault, verdicts in _EXPECTATIONS.items()
+            },
+            **UNMOVED,
+        },
+    ),
+    replace(
+        _SYSTEM,
+        name="etcd-concurrency-shared-session",
+        variant=True,
+        connect=_SHARED.connect,
+        prepare=_SHARED.prepare,
+        expectations={
+            **with_verdicts(
+                _EXPECTATIONS,
+                {
+                    "double-grant": Expectation("breaks", _REENTERS, "control", tries=3),
+                    **{
+                        verdict: Expectation("may-break", _REENTERS, "control")
+                        for verdict in (
+                            "lost-update",
+                            "stale-holder",
+                            "wrong-release",
+                            "late-grant",
+                            "fence-order",
+                        )
+                    },
+                },
+                "none",
+                *SLOW_LINKS,
+            ),
+            **UNMOVED,
+        },
+    ),
+)

@@ -1,0 +1,91 @@
+"""kazoo's own ``Lock`` (https://kazoo.readthedocs.io/en/latest/api/recipe/lock.html), from its
+package.
+
+``kazoo`` is ``KazooClient(hosts=…)`` and its ``Lock``: a session of 10 s, which is the lease of its
+cases, and no listener. When the session has expired, ``is_acquired`` stays True and ``release``
+returns True. ``kazoo-safe`` makes the session as long as the lease, listens to the client's state,
+as kazoo highly recommends, and retries no command.
+
+The promise is the session: the send time of the last acknowledged request or heartbeat that the
+leader must have been told of (``locks/libraries/shared/zookeeper_touches.py``), plus what was
+negotiated. In kazoo 2.11.0 the create (kazoo/recipe/lock.py, _inner_acquire) is one of these, and a
+connection that sends nothing else sends a heartbeat after a third of the session, less up to 0.4 s
+(kazoo/protocol/connection.py, _connect_attempt). kazoo tells no fence; the czxid of its node would
+be one.
+
+Each acquire first asks whether the path of the lock is there. Where the answers to an acquire are
+lost, that is the first; no node has been made yet, and ``reply-lost`` leaves nothing to judge.
+
+Does not guarantee: what ``zookeeper`` does not. Who gives up while the connection breaks may leave
+a node that blocks everybody until its session ends (https://github.com/python-zk/kazoo/issues/732).
+"""
+
+from __future__ import annotations
+
+from locks.base import Expectation, System
+from locks.shared.expectations import with_verdicts
+from locks.shared.library import Library, as_safe
+from locks.zookeeper import mutex as zookeeper
+from locks.zookeeper.expectations import ZOOKEEPER
+
+DOC = "https://kazoo.readthedocs.io/en/latest/api/recipe/lock.html"
+
+# What the library says to its user, and what the user must take it for.
+OUTCOMES = {
+    "acquire() returned True": "Granted",
+    "acquire(blocking=False) returned False": "Denied: held",
+    "acquire(timeout=…) returned False": "Denied: gave-up",
+    "acquire() raised LockTimeout": "Denied: gave-up",
+    "acquire() raised anything else": "Unknown",
+    "release() returned True": "Released",
+    "release() returned False": "NotHeld",
+    "release() raised anything": "Unknown",
+}
+
+_NO_NODE = (
+    "https://github.com/python-zk/kazoo/blob/master/kazoo/recipe/lock.py: is_acquired stays True "
+    "when the session has expired, and _inner_release() passes over NoNodeError and returns True"
+)
+_PATH_FIRST = (
+    "https://github.com/python-zk/kazoo/blob/master/kazoo/recipe/lock.py: _inner_acquire() first "
+    "asks whether the path is there; while that answer is missing, no node is made"
+)
+EXPECTATIONS = with_verdicts(
+    ZOOKEEPER, {"false-release": Expectation("may-break", _NO_NODE, "defect")}
+)
+
+_PLAIN = Library(__file__)
+
+_SYSTEM = System(
+    name="kazoo",
+    topologies=("zookeeper",),
+    family="zookeeper",
+    fence=None,
+    waits_by="watch on the node before",
+    source=DOC,
+    connect=_PLAIN.connect,
+    prepare=_PLAIN.prepare,
+    outcomes=OUTCOMES,
+    late_release="Released",  # release() returns True for a node that is gone
+    not_owed={
+        "a_server_that_is_not_there_has_no_effect": (
+            "start() wants a connection, so there is no client without one"
+        ),
+        "paused_servers_make_a_release_unknown": (
+            "acquire() tries again for as long as there is no connection"
+        ),
+    },
+    expectations=EXPECTATIONS,
+    pace={"lease_ttl_s": 10.0},
+    asks_first=_PATH_FIRST,
+)
+
+SYSTEMS = (
+    _SYSTEM,
+    as_safe(
+        _SYSTEM,
+        Library(__file__, safe=True),
+        pace=zookeeper.OUTLIVES_A_RESTART,
+        represents=True,
+    ),
+)

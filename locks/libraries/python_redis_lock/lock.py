@@ -1,0 +1,102 @@
+"""python-redis-lock's ``Lock`` (https://python-redis-lock.readthedocs.io), from its package.
+
+``python-redis-lock`` is ``Lock(client, name)``: no time to live. ``python-redis-lock-safe`` sets
+the lease as ``expire`` in whole seconds, ``auto_renewal``, no retries, and a limit for requests.
+
+The renewal thread of the library dies of its first error. Then the key runs out, somebody else gets
+it, and the holder is told nothing.
+
+``acquire`` first gets the key. Where the answers to an acquire are lost and nothing is sent again,
+that is the first, and ``reply-lost`` leaves nothing to judge.
+
+Does not guarantee: what ``redis-token`` does not.
+"""
+
+from __future__ import annotations
+
+from locks.base import Expectation, System
+from locks.libraries.redis_py.lock import NO_LEASE
+from locks.redis.expectations import LEASE
+from locks.shared.expectations import with_verdicts
+from locks.shared.library import Library, as_safe
+
+DOC = "https://python-redis-lock.readthedocs.io/en/latest/readme.html"
+_NOT_TOLD = (
+    "https://github.com/ionelmc/python-redis-lock/blob/master/src/redis_lock/__init__.py: "
+    "_lock_renewer() calls extend() without catching anything, and nobody looks at its thread"
+)
+
+_SLOW = (
+    f"{DOC}: a wait is one BLPOP, so no request may have a shorter limit than the longest wait; "
+    "and acquire() does not look at the clock when SET is answered"
+)
+
+# What the library says to its user, and what the user must take it for.
+OUTCOMES = {
+    "acquire() returned True": "Granted",
+    "acquire(blocking=False) returned False": "Denied: held",
+    "acquire(timeout=…) returned False": "Denied: gave-up",
+    "acquire() raised anything": "Unknown",
+    "release() returned": "Released",
+    "release() raised NotAcquired": "NotHeld",
+    "release() raised anything else": "Unknown",
+    "extend() raised NotAcquired": "NotHeld",
+    "extend() raised anything else": "Unknown",
+}
+
+_LOOKS_FIRST = (
+    "https://github.com/ionelmc/python-redis-lock/blob/master/src/redis_lock/__init__.py: "
+    "acquire() first gets the key, to see whether it is its own; while that answer is missing, "
+    "nothing is set"
+)
+_SAFE = {
+    **LEASE,
+    **with_verdicts(
+        {
+            fault: LEASE[fault]
+            for fault in ("pause", "partition-drop", "partition-stall", "reply-lost")
+        },
+        {
+            "stale-holder": Expectation("may-break", _NOT_TOLD, "defect"),
+            "lost-update": Expectation("may-break", _NOT_TOLD, "defect"),
+            "late-grant": Expectation("may-break", _SLOW, "documented-limit"),
+        },
+        "reset",
+        "partition-reject",
+    ),
+}
+
+_PLAIN = Library(__file__)
+
+_SYSTEM = System(
+    name="python-redis-lock",
+    topologies=("redis",),
+    family="redis",
+    fence=None,
+    waits_by="BLPOP of a signal",
+    source=DOC,
+    connect=_PLAIN.connect,
+    prepare=_PLAIN.prepare,
+    outcomes=OUTCOMES,
+    not_owed={
+        "paused_servers_make_a_release_unknown": (
+            "a wait is one BLPOP, so no request may have a shorter limit than the longest wait"
+        ),
+        "a_server_that_is_not_there_has_no_effect": (
+            "its error does not say whether anything was sent"
+        ),
+    },
+    expectations=NO_LEASE,
+    limited=False,
+)
+
+SYSTEMS = (
+    _SYSTEM,
+    as_safe(
+        _SYSTEM,
+        Library(__file__, safe=True, extends=True),
+        expectations=_SAFE,
+        limited=True,
+        asks_first=_LOOKS_FIRST,
+    ),
+)

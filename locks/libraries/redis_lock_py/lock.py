@@ -1,0 +1,61 @@
+"""redis-lock-py's ``RedisLock`` (https://github.com/miintto/redis-lock-py), from its package.
+
+``redis-lock-py`` is ``RedisLock(client, name)``: no time to live. ``redis-lock-py-safe`` sets the
+lease as ``expire_timeout`` in whole seconds, no retries, and a limit for every request. Its waits
+are measured by the wall clock.
+
+Does not guarantee: what ``redis-token`` does not.
+"""
+
+from __future__ import annotations
+
+from locks.base import System
+from locks.libraries.redis_py.lock import NO_LEASE
+from locks.redis.expectations import LEASE
+from locks.shared.library import Library, as_safe
+
+DOC = "https://github.com/miintto/redis-lock-py"
+
+# What the library says to its user, and what the user must take it for.
+OUTCOMES = {
+    "acquire() returned True": "Granted",
+    "acquire() returned False, one try": "Denied: held",
+    "acquire() returned False, the wait is over": "Denied: gave-up",
+    "acquire() raised anything": "Unknown",
+    "release() returned": "Released",
+    "release() raised LockNotOwnedError": "NotHeld",
+    "release() raised anything else": "Unknown",
+    "extend() raised ExtendFailedError": "NotHeld",
+    "extend() raised anything else": "Unknown",
+}
+
+_PLAIN = Library(__file__)
+
+_SYSTEM = System(
+    name="redis-lock-py",
+    topologies=("redis",),
+    family="redis",
+    fence=None,
+    waits_by="publish and subscribe",
+    source=DOC,
+    connect=_PLAIN.connect,
+    prepare=_PLAIN.prepare,
+    outcomes=OUTCOMES,
+    not_owed={
+        "a_server_that_is_not_there_has_no_effect": (
+            "its error does not say whether anything was sent"
+        ),
+    },
+    expectations=NO_LEASE,
+    limited=False,
+)
+
+SYSTEMS = (
+    _SYSTEM,
+    as_safe(
+        _SYSTEM,
+        Library(__file__, safe=True, extends=True),
+        expectations=LEASE,
+        limited=True,
+    ),
+)

@@ -1,0 +1,53 @@
+"""redlock-py's ``Redlock`` (https://github.com/SPSCommerce/redlock-py), from its package, at its
+defaults: a lock that is known to be bad.
+
+One of five nodes down is enough: ``lock`` has a majority, and raises MultipleRedlockException all
+the same; the keys stay on the other four until their time is over, and nobody gets the lock. Its
+user always says the time to live; here it is the lease.
+
+Does not guarantee: progress with a majority, which Redlock promises; what ``redlock`` does not. It
+measures an attempt by the wall clock. ``unlock`` says nothing, whatever happened.
+"""
+
+from __future__ import annotations
+
+from locks.base import Expectation, System
+from locks.redis.expectations import REDLOCK
+from locks.shared.expectations import Faults, with_changes, with_verdicts
+from locks.shared.library import Library
+
+DOC = "https://github.com/SPSCommerce/redlock-py"
+
+
+def silent_release(source: str) -> Faults:
+    """Redlock's, of a library whose release returns nothing whether there was a hold or not: its
+    user takes that for released."""
+    breaks = {"false-release": Expectation("breaks", source, "defect", tries=3)}
+    may_break = {"false-release": Expectation("may-break", source, "defect")}
+    return with_changes(with_verdicts(REDLOCK, may_break), client_pause=breaks)
+
+
+_LIBRARY = Library(__file__)
+
+SYSTEM = System(
+    name="redlock-py",
+    topologies=("redlock",),
+    family="redis",
+    fence=None,
+    waits_by="polling, three attempts with pauses of 200 ms, again and again",
+    source=DOC,
+    connect=_LIBRARY.connect,
+    prepare=_LIBRARY.prepare,
+    # What the library says to its user, and what the user must take it for.
+    outcomes={
+        "lock() returned a Lock": "Granted",
+        "lock() returned False, one try": "Denied: held",
+        "lock() returned False, the wait is over": "Denied: gave-up",
+        "lock() raised MultipleRedlockException": "Unknown",
+        "lock() raised anything else": "Unknown",
+        "unlock() returned": "Released",
+        "unlock() raised anything": "Unknown",
+    },
+    untested="it runs at its defaults alone, so a call lasts as long as its retries",
+    expectations=silent_release(f"{DOC}/blob/master/redlock/__init__.py: unlock() returns nothing"),
+)

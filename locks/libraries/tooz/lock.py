@@ -1,0 +1,36 @@
+"""tooz's lock (https://docs.openstack.org/tooz/latest/user/tutorial/lock.html) on its ZooKeeper
+driver, from its package.
+
+``tooz`` is ``get_coordinator("zookeeper://…")`` and ``get_lock(name)``: a session of 10 s, which is
+the lease of its cases. ``tooz-safe`` makes the session as long as the lease and retries no command.
+It wraps kazoo's ``Lock``; ``acquired`` is what the process remembers, and nobody is told of a loss.
+The promise is that of ``kazoo``: in tooz 9.1.0 (tooz/drivers/zookeeper.py) heartbeats are kazoo's
+own.
+
+Does not guarantee: what ``kazoo`` does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from locks.libraries.kazoo import lock as library_kazoo
+from locks.shared.library import Library, as_safe
+from locks.zookeeper import mutex as zookeeper
+
+DOC = "https://docs.openstack.org/tooz/latest/user/tutorial/lock.html"
+
+_PLAIN = Library(__file__)
+
+_SYSTEM = replace(
+    library_kazoo.SYSTEMS[0],
+    name="tooz",
+    source=DOC,
+    connect=_PLAIN.connect,
+    prepare=_PLAIN.prepare,
+)
+
+SYSTEMS = (
+    _SYSTEM,
+    as_safe(_SYSTEM, Library(__file__, safe=True), pace=zookeeper.OUTLIVES_A_RESTART),
+)

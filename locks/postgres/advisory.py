@@ -1,0 +1,60 @@
+"""PostgreSQL's advisory lock, held by a session.
+
+Acquire is ``pg_advisory_lock`` under a ``lock_timeout``, or ``pg_try_advisory_lock`` for one try;
+the server queues who waits. Release is ``pg_advisory_unlock``.
+https://www.postgresql.org/docs/17/explicit-locking.html#ADVISORY-LOCKS
+
+The key is a number of 64 bits, made from the name by SHA-256; two names that collide would share a
+lock. The lock is in memory: nothing is written, so no commit waits for a disk or a replica, and a
+replica that is promoted knows of no lock.
+
+Does not guarantee: that the lock of a holder that hangs becomes free; one holder after a failover;
+a fence. What errors mean stands in ``locks.postgres.recipe``.
+"""
+
+from __future__ import annotations
+
+from locks.bare import KEY, WAIT_S, Bare
+from locks.base import System
+from locks.postgres.expectations import POSTGRES
+from locks.postgres.recipe import OUTCOMES, PostgresRecipe, milliseconds, number
+from locks.postgres.session import LOCK_NOT_AVAILABLE, Refused, Session
+
+
+class PostgresAdvisory(PostgresRecipe):
+    """One client of the lock."""
+
+    def take(self, session: Session, key: str, wait_s: float) -> int | None:
+        """Takes the lock; it has no fence."""
+        if wait_s > 0:
+            session.ask(_lock(key, wait_s), wait_s=wait_s)
+        elif session.ask(f"SELECT pg_try_advisory_lock({number(key)})") != [[True]]:
+            raise Refused(LOCK_NOT_AVAILABLE, "held")
+        return None
+
+    def give_back(self, session: Session, key: str) -> bool:
+        """Unlocks."""
+        return session.ask(_unlock(key)) == [[True]]
+
+
+def _lock(key: str, wait_s: float) -> str:
+    return f"SET lock_timeout = {milliseconds(wait_s)}; SELECT pg_advisory_lock({number(key)})"
+
+
+def _unlock(key: str) -> str:
+    return f"SELECT pg_advisory_unlock({number(key)})"
+
+
+SYSTEM = System(
+    name="postgres-advisory",
+    topologies=("postgres", "postgres-sync"),
+    family="postgres",
+    fence=None,
+    waits_by="the server's queue",
+    source="https://www.postgresql.org/docs/17/explicit-locking.html#ADVISORY-LOCKS",
+    connect=PostgresAdvisory,
+    outcomes=OUTCOMES,
+    expectations=POSTGRES,
+    limited=False,
+    bare=(Bare("postgres", (_lock(KEY, WAIT_S), _unlock(KEY))),),
+)

@@ -1,0 +1,194 @@
+"""What the PostgreSQL locks share: sessions, and the notice that one is gone.
+
+A lock on PostgreSQL lives as long as the session that took it. So a hold has a session of its own,
+and while there are holds their sessions are looked at every LOOK_S: where the server, or whoever is
+in between, has closed the connection, the hold is reported as lost. The server ends the session by
+itself; the client can know as soon as the end of the connection has reached it. That was after the
+last look that found the session alive, and the hold is reported as lost since then: what the
+looking takes, or a process that is late with it, lengthens no promise. A connection that merely
+hangs is not noticed; the server goes on holding the lock for it.
+
+Sessions go to the first node that takes writes, as libpq does with
+``target_session_attrs=read-write`` (https://www.postgresql.org/docs/17/libpq-connect.html).
+
+pg8000 is given a socket made here, because its own time limit cannot be changed for a request that
+may wait. It is plain Python: under gevent other greenlets run while it waits.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from clusters.postgres.protocol import DATABASE, USER
+from declarations.lazy import lazy
+from locks.base import Address, Hold, Observer
+
+if TYPE_CHECKING:
+    from pg8000 import exceptions, native
+else:
+    exceptions = lazy("pg8000.exceptions")
+    native = lazy("pg8000.native")
+
+LOOK_S = 0.01
+LOCK_NOT_AVAILABLE = "55P03"
+# Errors with which the server ends the session: shutdown, crash, too slow in a transaction.
+SESSION_ENDS = ("57P", "25P03")
+
+
+class NotSent(Exception):
+    """There is no session, so nothing was asked."""
+
+
+class Refused(Exception):
+    """The server answered with an error; the session goes on."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code} {message}")
+        self.code = code
+
+
+class Broken(Exception):
+    """No answer, or the session ended: what was asked may have been done."""
+
+
+class Session:
+    """One session on the node that takes writes."""
+
+    def __init__(self, nodes: Sequence[Address], *, timeout_s: float) -> None:
+        """Raises NotSent."""
+        self._socket = self._peek = socket.socket()
+        self._connection: Any = None
+        self._timeout_s = timeout_s
+        self.alive_ns = time.monotonic_ns()  # when the last look that found it alive began
+        failed: list[str] = []  # by node: a full primary must not hide behind its standby
+        for node in nodes:
+            try:
+                self._open(node)
+                if self.ask("SELECT pg_is_in_recovery()") == [[False]]:
+                    return
+                failed.append("takes no writes")
+            except (OSError, Refused, Broken) as error:
+                failed.append(f"{type(error).__name__}: {error}")
+            self.close()
+        raise NotSent("; ".join(failed) or "no node was asked")
+
+    def _open(self, node: Address) -> None:
+        """Raises OSError and Broken."""
+        self._socket.close()
+        self._socket = socket.create_connection(node, timeout=self._timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._peek.close()
+        self._peek = self._socket.dup()
+        self._peek.setblocking(False)  # both share the descriptor's flag; a time limit sets it too
+        try:
+            # Unless told so, it asks for TLS.
+            self._connection = native.Connection(
+                USER, database=DATABASE, sock=self._socket, ssl_context=False
+            )
+        except exceptions.DatabaseError as error:
+            said = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
+            raise Broken(f"{said.get('C', '')} {said.get('M', error)}".strip()) from error
+        except Exception as error:
+            # It raises whatever it stumbles over: DatabaseError, InterfaceError, KeyError …
+            raise Broken(f"{type(error).__name__}: {error}") from error
+
+    def ask(self, sql: str, *, wait_s: float = 0.0) -> list[list[Any]]:
+        """The rows of the last statement, which may wait for a lock up to ``wait_s``. Raises
+        Refused and Broken; the latter closes the session."""
+        try:
+            self._socket.settimeout(self._timeout_s + wait_s)
+            rows: list[list[Any]] | None = self._connection.run(sql)
+        except exceptions.DatabaseError as error:
+            said = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
+            code = str(said.get("C", ""))
+            if not code or code.startswith(SESSION_ENDS):
+                self.close()
+                raise Broken(f"{code} {said.get('M', error)}") from error
+            raise Refused(code, str(said.get("M"))) from error
+        except Exception as error:
+            # As above. The conversation is out of step.
+            self.close()
+            raise Broken(f"{type(error).__name__}: {error}") from error
+        return rows or []
+
+    def gone(self) -> bool:
+        """Whether the connection is closed, here or by the other side. Looks, and never waits."""
+        if self._socket.fileno() < 0:
+            return True
+        now_ns = time.monotonic_ns()
+        try:
+            # The last words of a server that ends a session are an error (E); the end comes next.
+            if self._peek.recv(1, socket.MSG_PEEK) in {b"", b"E"}:
+                return True
+        except BlockingIOError:  # it has said nothing
+            pass
+        except OSError:
+            return True
+        self.alive_ns = now_ns
+        return False
+
+    def close(self) -> None:
+        """Hangs up. Never raises, never waits."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        # pg8000 keeps a file of the socket, without whose end the descriptor stays open.
+        with suppress(Exception):
+            self._connection.close()
+        self._socket.close()
+        self._peek.close()
+
+
+class Watch:
+    """Looks at the sessions of holds and reports those that are gone, each once.
+
+    One thread per client (a greenlet where gevent has replaced threads), started by the first hold.
+    """
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._holds: dict[int, Hold] = {}
+        self._some = threading.Event()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def add(self, hold: Hold) -> None:
+        """From now on the hold's session is looked at; its handle is the session."""
+        hold.handle.gone()  # the first look; should it be over already, the next one tells
+        self._holds[hold.id] = hold
+        self._some.set()
+        if self._thread is None and not self._closed:
+            self._thread = threading.Thread(target=self._look, name="watch", daemon=True)
+            self._thread.start()
+
+    def discard(self, hold: Hold) -> bool:
+        """Not looked at any more. False: it was not, because it is released or lost."""
+        known = self._holds.pop(hold.id, None) is not None
+        if not self._holds:
+            self._some.clear()
+        return known
+
+    def close(self) -> None:
+        """Ends the thread, which may take one more look."""
+        self._closed = True
+        self._holds.clear()
+        self._some.set()
+
+    def _look(self) -> None:
+        pause = threading.Event()
+        while not self._closed:
+            self._some.wait()
+            for hold in list(self._holds.values()):
+                if hold.handle.gone() and self.discard(hold):
+                    hold.handle.close()
+                    self._observer.lost(hold, alive_ns=hold.handle.alive_ns)
+            pause.wait(LOOK_S)
+
+
+def literal(text: str) -> str:
+    """A text as it stands in a statement."""
+    return str(native.literal(text))

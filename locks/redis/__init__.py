@@ -1,0 +1,1 @@
+"""Locks on Redis: one node, Redlock, Sentinel, Cluster, and controls that are known to break."""

@@ -1,0 +1,62 @@
+"""``redis-token`` with a fence: the script that sets the key also counts a counter up.
+
+Both happen or neither, in the order of the grants, so fences grow with every grant for as long as
+the counter is kept. The counter is the key ``<key>:fence`` and has no time to live.
+
+Does not guarantee: what ``redis-token`` does not. A server that lost its data gives out small
+fences again, and one that lost its last second repeats some.
+
+Errors mean what ``locks.redis.recipe`` says for scripts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from locks.bare import KEY, TOKEN, TTL_MS, Bare
+from locks.base import Expectation
+from locks.redis import token as redis_token
+from locks.redis.expectations import KLEPPMANN, LEASE, LOCK_DOC, PERSISTENCE_DOC
+from locks.redis.link import BARE_CYCLE, Script
+from locks.redis.recipe import SCRIPT_OUTCOMES, Taken
+from locks.redis.token import RedisToken
+from locks.shared.expectations import with_changes
+
+TAKE = Script.of(
+    "if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then "
+    "return redis.call('incr', KEYS[2]) else return 0 end",
+    keys=2,
+)
+
+
+class RedisFence(RedisToken):
+    """One client of the lock."""
+
+    by_script = True
+
+    def take(self, key: str, token: str, ttl_ms: int) -> Taken | None:
+        """Sets the key unless it is there, and counts the grant."""
+        fence = self._link.run(TAKE, key, f"{key}:fence", token, ttl_ms)
+        return Taken(self._link.sent_ns, fence) if fence else None
+
+
+FORGETS = f"{LOCK_DOC}: a counter is data, and is lost with the data"
+MAY_FORGET = Expectation("may-break", PERSISTENCE_DOC, "documented-limit")
+
+SYSTEM = replace(
+    redis_token.SYSTEM,
+    name="redis-fence",
+    connect=RedisFence,
+    fence="INCR in the script that grants",
+    source=f"{KLEPPMANN} (fencing tokens); {LOCK_DOC}",
+    outcomes=SCRIPT_OUTCOMES,
+    bare=(Bare("redis", (TAKE.called(KEY, f"{KEY}:fence", TOKEN, TTL_MS), *BARE_CYCLE[1:])),),
+    expectations=with_changes(
+        LEASE,
+        kill={"fence-order": MAY_FORGET},
+        power_loss={"fence-order": MAY_FORGET},
+        restart={"fence-order": MAY_FORGET},
+        rolling_restart={"fence-order": MAY_FORGET},
+        wipe={"fence-order": Expectation("breaks", FORGETS, "documented-limit", tries=3)},
+    ),
+)

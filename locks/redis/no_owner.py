@@ -1,0 +1,66 @@
+"""A control: ``redis-token`` whose release deletes the key without looking whose it is.
+
+A holder that comes too late deletes its successor's key, and a third client is let in beside the
+successor. The bench must catch this; if it does not, the bench is broken.
+
+Errors mean what they mean for ``redis-token``; DEL is a command and not a script, so there is none
+that asks for its text. An error reply is a refusal, which for a release is Unknown all the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from locks.bare import KEY, Bare
+from locks.base import Expectation, Hold
+from locks.redis import token as redis_token
+from locks.redis.expectations import LEASE, LOCK_DOC
+from locks.redis.link import BARE_SET
+from locks.redis.recipe import COMMAND_OUTCOMES
+from locks.shared.expectations import with_changes
+
+
+class RedisNoOwner(redis_token.RedisToken):
+    """One client of the lock."""
+
+    def free(self, hold: Hold) -> bool:
+        """Deletes the key, whoever holds it. This is the defect."""
+        return bool(self._link.call("DEL", hold.key))
+
+
+WARNED = (
+    f"{LOCK_DOC}: '…a client may acquire the lock, get blocked performing some operation for "
+    "longer than the lock validity time …, and later remove the lock, that was already acquired by "
+    "some other client'"
+)
+_MAY = Expectation("may-break", WARNED, "control")
+# A DEL that is delivered late, after its sender's time to live, comes before or after the next SET.
+_LATE_DELETE = {"wrong-release": _MAY, "double-grant": _MAY, "lost-update": _MAY}
+
+SYSTEM = replace(
+    redis_token.SYSTEM,
+    name="redis-no-owner",
+    connect=RedisNoOwner,
+    outcomes=COMMAND_OUTCOMES,
+    bare=(Bare("redis", (BARE_SET, f"DEL {KEY}")),),
+    late_release="Released",
+    expectations=with_changes(
+        LEASE,
+        # Certain as soon as somebody holds the key when the sleeper wakes. Then a third client gets
+        # in at once, or the successor is gone before it could: a race.
+        client_pause={
+            "wrong-release": Expectation("breaks", WARNED, "control", tries=3),
+            "double-grant": _MAY,
+        },
+        pause=_LATE_DELETE,
+        partition_stall=_LATE_DELETE,
+        client_gc={"wrong-release": _MAY, "double-grant": _MAY},
+        kill={"wrong-release": _MAY},
+        rolling_restart={"wrong-release": _MAY},
+        clock_drift={"wrong-release": _MAY},
+        clock_strobe={"wrong-release": _MAY},
+        power_loss={"wrong-release": _MAY},
+        wipe={"wrong-release": _MAY},
+        clock_jump={"wrong-release": _MAY},
+    ),
+)

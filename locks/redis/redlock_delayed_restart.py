@@ -1,0 +1,40 @@
+"""``redlock`` on nodes that stay away after a crash for longer than the longest time to live, the
+documented remedy for nodes that forget: 'we just need to make an instance, after a crash,
+unavailable for at least a bit more than the max TTL we use'.
+
+The lock is the same, the servers are started differently. So a node may come back without any data:
+every hold that it knew of is over. What it costs: for that long, a majority that crashed together
+is away. Clocks are not helped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from locks.base import Expectation
+from locks.redis import redlock
+from locks.redis.expectations import LOCK_DOC, REDLOCK
+from locks.shared.expectations import with_changes
+
+_DELAYED = (
+    f"{LOCK_DOC}#performance-crash-recovery-and-fsync: 'Using delayed restarts it is basically "
+    "possible to achieve safety even without any kind of Redis persistence available'"
+)
+_OVER = {
+    "double-grant": Expectation("holds", _DELAYED),
+    "lost-update": Expectation("holds", _DELAYED),
+}
+
+SYSTEM = replace(
+    redlock.SYSTEM,
+    name="redlock-delayed-restart",
+    topologies=("redlock-delayed-restart",),
+    source=_DELAYED,
+    expectations=with_changes(
+        REDLOCK,
+        kill=_OVER,
+        wipe=_OVER,
+        power_loss=_OVER,
+        rolling_restart=_OVER,
+    ),
+)

@@ -1,0 +1,30 @@
+"""``redlock`` on nodes that sync every write to disk before they answer, the documented remedy for
+restarts: 'if we want to guarantee the lock safety in the face of any kind of instance restart, we
+need to enable fsync=always in the persistence settings'.
+
+The lock is the same, the servers are set up differently: a node that was killed, or lost its power,
+comes back with every grant that it ever acknowledged. A disk that was lost is no restart, and the
+clock is not helped either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from locks.base import Expectation
+from locks.redis import redlock
+from locks.redis.expectations import FSYNC_DOC, REDLOCK
+from locks.shared.expectations import with_changes
+
+_KEPT = {
+    "double-grant": Expectation("holds", FSYNC_DOC),
+    "lost-update": Expectation("holds", FSYNC_DOC),
+}
+
+SYSTEM = replace(
+    redlock.SYSTEM,
+    name="redlock-fsync",
+    topologies=("redlock-fsync",),
+    source=FSYNC_DOC,
+    expectations=with_changes(REDLOCK, kill=_KEPT, power_loss=_KEPT, rolling_restart=_KEPT),
+)

@@ -1,0 +1,96 @@
+"""``redis-token`` on a Redis that fails over: the primary is found through Sentinel.
+
+Replication is asynchronous. A grant that the primary has acknowledged and no replica has seen is
+forgotten when a replica is promoted, and given to somebody else. A primary that was cut off takes
+writes until it is told otherwise, so clients that still talk to it are granted locks there too.
+
+Does not guarantee: one holder, once there was a failover; that a holder stops when its time is
+over; a fence.
+
+What errors mean stands in ``locks.redis.recipe``. No Sentinel that answers, or one that names a
+server which is no primary, is the same as no connection: nothing was sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from locks.bare import Bare
+from locks.base import Address, Expectation, System
+from locks.redis.expectations import LEASE_WITH_REPLICAS, LOCK_DOC
+from locks.redis.link import BARE_CYCLE, Link
+from locks.redis.recipe import OUTCOMES, PARAMETERS, WAITS_BY
+from locks.redis.sentinel_link import SentinelLink
+from locks.redis.token import RedisToken
+from locks.shared.expectations import CONSEQUENCE, with_changes
+
+
+class RedisSentinel(RedisToken):
+    """One client of the lock."""
+
+    def link(self, nodes: Sequence[Address], timeout_s: float) -> Link:
+        """The primary, as the Sentinels name it."""
+        return SentinelLink(nodes, timeout_s=timeout_s)
+
+
+FAILOVER_DOC = (
+    f"{LOCK_DOC}#why-failover-based-implementations-are-not-enough: 'The master crashes before the "
+    "write to the key is transmitted to the replica' and 'Client B acquires the lock'"
+)
+SENTINEL_DOC = (
+    "https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/: 'does not guarantee "
+    "that acknowledged writes are retained during failures, since Redis uses asynchronous "
+    "replication'"
+)
+EMPTY_PRIMARY_DOC = (
+    "https://redis.io/docs/latest/operate/oss_and_stack/management/replication/"
+    "#safety-of-replication-when-master-has-persistence-turned-off: a primary that is back without "
+    "data before it is missed makes its replicas drop theirs"
+)
+
+# A failover is a race between the newest grant and its way to the replica.
+FAILED_OVER = {
+    "double-grant": Expectation("may-break", SENTINEL_DOC, "documented-limit"),
+    "lost-update": Expectation("may-break", CONSEQUENCE, "documented-limit"),
+}
+# The same with the replica cut off first: the grant that is lost is certain to be.
+NOT_REPLICATED = {
+    "double-grant": Expectation("breaks", FAILOVER_DOC, "documented-limit", tries=3),
+    "lost-update": Expectation("may-break", CONSEQUENCE, "documented-limit"),
+}
+# Whether the empty primary is back before the Sentinels miss it is a race too.
+EMPTIED = {
+    "double-grant": Expectation("may-break", EMPTY_PRIMARY_DOC, "documented-limit"),
+    "lost-update": Expectation("may-break", CONSEQUENCE, "documented-limit"),
+}
+
+REPLICATED_LEASE = with_changes(
+    LEASE_WITH_REPLICAS,
+    pause=FAILED_OVER,
+    partition_drop=FAILED_OVER,
+    partition_stall=FAILED_OVER,
+    partition_reject=FAILED_OVER,
+    kill=FAILED_OVER,
+    restart=FAILED_OVER,
+    wipe=EMPTIED,
+    failover=NOT_REPLICATED,
+)
+
+SYSTEM = System(
+    name="redis-sentinel",
+    topologies=("sentinel",),
+    family="redis",
+    fence=None,
+    waits_by=WAITS_BY,
+    source=SENTINEL_DOC,
+    connect=RedisSentinel,
+    outcomes={
+        **OUTCOMES,
+        "acquire: no Sentinel answers": "Denied: no-effect",
+        "acquire: not a primary": "Denied: no-effect",
+        "acquire: ReadOnlyError": "Denied: no-effect",
+    },
+    expectations=REPLICATED_LEASE,
+    parameters=PARAMETERS,
+    bare=(Bare("sentinel", BARE_CYCLE),),
+)

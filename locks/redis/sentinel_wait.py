@@ -1,0 +1,138 @@
+"""``redis-sentinel`` that trusts a grant only when the replica has it too.
+
+After SET, ``WAIT 1`` asks until a replica has acknowledged everything written so far on this
+connection. With one replica, the only server that can be promoted knows of every grant. If none
+acknowledges within half of the client's time limit, the grant is given back: while replication is
+broken nobody is granted anything. https://redis.io/docs/latest/commands/wait/
+
+Does not guarantee: one holder where a server restarts without its newest writes, or where several
+replicas exist and one that did not acknowledge is promoted; that a holder stops when its time is
+over; a fence.
+
+What errors mean stands in ``locks.redis.recipe``. Beyond that:
+
+- WAIT says that nobody acknowledged, and giving back is confirmed: gave-up.
+- An error of WAIT or of the giving back: the key is set on a server that may yet be followed.
+  Unknown.
+- An extension that nobody acknowledged: Unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from locks.bare import TIMEOUT_S, Bare
+from locks.base import (
+    Acquired,
+    Address,
+    BackoffStyle,
+    Denied,
+    Expectation,
+    Hold,
+    Observer,
+)
+from locks.redis import sentinel as redis_sentinel
+from locks.redis.client import exceptions
+from locks.redis.expectations import PERSISTENCE_DOC
+from locks.redis.link import BARE_CYCLE, DELETE_OWN
+from locks.redis.recipe import Taken, Unsure, named
+from locks.redis.sentinel import EMPTIED, RedisSentinel
+from locks.shared.expectations import with_changes
+
+REPLICAS = 1
+WAIT_SHARE = 0.5  # of the client's time limit, so that WAIT ends before the connection does
+
+
+class NotReplicated(Exception):
+    """Nobody acknowledged the grant, and it is given back."""
+
+
+class RedisSentinelWait(RedisSentinel):
+    """One client of the lock."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Address],
+        *,
+        timeout_s: float,
+        ttl_s: float,
+        observer: Observer,
+        backoff: BackoffStyle = "jitter",
+    ) -> None:
+        super().__init__(
+            nodes, timeout_s=timeout_s, ttl_s=ttl_s, observer=observer, backoff=backoff
+        )
+        self._wait_ms = int(1000 * WAIT_SHARE * timeout_s)
+
+    def take(self, key: str, token: str, ttl_ms: int) -> Taken | None:
+        """Sets the key unless it is there, and sees it replicated or deletes it again."""
+        taken = super().take(key, token, ttl_ms)
+        if taken is None:
+            return None
+        try:
+            if self._replicated():
+                return taken
+            self._link.run(DELETE_OWN, key, token)
+        except exceptions.RedisError as error:
+            raise Unsure(f"after SET: {named(error)}") from error
+        raise NotReplicated("no replica acknowledged")
+
+    def lengthen(self, hold: Hold, ttl_ms: int) -> int | None:
+        """Starts the time to live again, and sees that replicated."""
+        sent_ns = super().lengthen(hold, ttl_ms)
+        if sent_ns is not None and not self._replicated():
+            raise Unsure("no replica acknowledged")
+        return sent_ns
+
+    def _try(self, key: str, hold_id: int, ttl_s: float) -> Acquired:
+        try:
+            return super()._try(key, hold_id, ttl_s)
+        except NotReplicated as error:
+            return Denied(f"gave-up: {error}")
+
+    def _replicated(self) -> bool:
+        return bool(self._link.call("WAIT", REPLICAS, self._wait_ms) >= REPLICAS)
+
+
+WAIT_DOC = (
+    "https://redis.io/docs/latest/commands/wait/: 'WAIT does not make Redis a strongly consistent "
+    "store', but on failover it 'improves the real world data safety'"
+)
+_ONLY_CANDIDATE = Expectation("holds", f"{WAIT_DOC}; the one replica has acknowledged every grant")
+_HOLDS = {"double-grant": _ONLY_CANDIDATE, "lost-update": _ONLY_CANDIDATE}
+# The same primary comes back before it is missed, and may have forgotten what the replica knew.
+_FORGETS = {
+    verdict: Expectation("may-break", PERSISTENCE_DOC, "documented-limit")
+    for verdict in ("double-grant", "lost-update")
+}
+
+_BARE_WAIT = f"WAIT {REPLICAS} {int(1000 * WAIT_SHARE * TIMEOUT_S)}"
+
+SYSTEM = replace(
+    redis_sentinel.SYSTEM,
+    name="redis-sentinel-wait",
+    source=WAIT_DOC,
+    connect=RedisSentinelWait,
+    # A promoted primary has no replica until Sentinel demotes the old one, ten seconds after that
+    # one is back.
+    settles_s=12.0,
+    bare=(Bare("sentinel", (BARE_CYCLE[0], _BARE_WAIT, BARE_CYCLE[1])),),
+    outcomes={
+        **redis_sentinel.SYSTEM.outcomes,
+        "acquire: nobody acknowledges, deleted": "Denied: gave-up",
+        "acquire: nobody acknowledges, not deleted": "Unknown",
+        "acquire: WAIT breaks": "Unknown",
+    },
+    expectations=with_changes(
+        redis_sentinel.REPLICATED_LEASE,
+        pause=_HOLDS,
+        partition_drop=_HOLDS,
+        partition_stall=_HOLDS,
+        partition_reject=_HOLDS,
+        failover=_HOLDS,
+        kill=_FORGETS,
+        restart=_HOLDS,
+        wipe=EMPTIED,
+    ),
+)

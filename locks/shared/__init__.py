@@ -1,0 +1,1 @@
+"""What locks of every family share: sidecars, libraries in environments of their own, renewals."""

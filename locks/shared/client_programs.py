@@ -1,0 +1,42 @@
+"""How a program in a client image uses a library: what it calls, what it sets. Locks declare it.
+
+The programs are in Go and Java (``clusters/images/<image>``), so nothing here is what they obey.
+Tests hold it to their sources: every setting must be named there. Whatever is not listed is the
+library's default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+THE_LEASE: Final = "the lease"
+LIMIT: Final = "the client timeout"
+
+
+@dataclass(frozen=True)
+class Program:
+    """One lock of one image. ``library`` is its pin (``locks.shared.pins``), ``stands_on`` are
+    further ones that decide what it does on the wire; ``source`` is the file that calls it.
+    ``call`` is an acquire, ``client`` what a client of the bench is to the library. ``settings``
+    maps what is set to its value, ``safe`` what is set beside it where the lock is ``-safe``;
+    ``beside`` is what the program does that the library does not."""
+
+    library: str
+    source: str
+    call: str
+    client: str
+    stands_on: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    safe: Mapping[str, str] = field(default_factory=dict)
+    beside: str = ""
+
+
+# What all programs of an image set.
+JVM: Final = {
+    "-XX:+UseSerialGC": "on",
+    "-XX:TieredStopAtLevel": "1",
+    "-Xmx": "256m unless LOCKBENCH_HEAP says otherwise",
+}
+GO: Final = {"runtime.GOMAXPROCS": "1"}

@@ -1,0 +1,204 @@
+"""A lock library as people install it: in an environment of its own, behind a sidecar.
+
+A library is a folder, ``locks/libraries/<name>`` or one anywhere else: ``lock.py`` declares its
+locks, ``adapter.py`` drives it, ``requirements.in`` says what is wanted and ``requirements.txt``
+pins everything with hashes (``lockbench library lock`` writes it). The environment is built by the
+first ``prepare`` into ``.libraries/<name>-<fingerprint>``, by this Python and this pip, once:
+concurrent builds wait for each other, and a changed list makes another fingerprint. Names of
+modules collide between libraries, so no two share an environment.
+
+Does not guarantee: that a library can be installed here. Then the error says which, and pip's word.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from locks.base import Address, LockUnusableError, Observer, System
+from locks.shared.client_container import ContainerLibrary
+from locks.shared.sidecar import ExtendableSidecarLock, Sidecar, SidecarError, SidecarLock, shared
+
+ADAPTERS: Final = Path(__file__).resolve().parents[1] / "libraries"
+SHARED: Final = ADAPTERS / "shared"
+ENVIRONMENTS: Final = ADAPTERS.parents[1] / ".libraries"
+BUILD_S: Final = 600.0
+
+
+@dataclass(frozen=True)
+class Library:
+    """One library and how it is set. ``connect`` and ``prepare`` are those of a ``System``.
+
+    ``declared_in`` is the ``__file__`` of its declaration, beside which the adapter and the
+    requirements stand. ``safe``: one call is one attempt, as far as the library lets its user have
+    that; else the library's defaults.
+    """
+
+    declared_in: str
+    safe: bool = False
+    extends: bool = False
+
+    @property
+    def folder(self) -> Path:
+        """Absolute, without links."""
+        return Path(self.declared_in).resolve().parent
+
+    @property
+    def name(self) -> str:
+        """The folder's name; the whole path of one that is not of this package, where two may have
+        the same."""
+        return self.folder.name if self.folder.parent == ADAPTERS else str(self.folder)
+
+    @property
+    def requirements(self) -> Path:
+        """The pins of its environment. ``requirements.in`` beside it says what is wanted."""
+        return self.folder / "requirements.txt"
+
+    @property
+    def adapter(self) -> Path:
+        """The program that drives it."""
+        return self.folder / "adapter.py"
+
+    @property
+    def environment(self) -> Path:
+        """Where the library is installed, or will be. Raises LockUnusableError without pins."""
+        try:
+            pins = self.requirements.read_bytes()
+        except OSError as error:
+            raise LockUnusableError(
+                f"{self.name} has no pins: lockbench library lock {self.folder} writes "
+                f"requirements.txt ({error.strerror})"
+            ) from error
+        fingerprint = hashlib.sha256(f"{platform.python_version()}\n".encode() + pins).hexdigest()
+        return ENVIRONMENTS / f"{self.folder.name}-{fingerprint[:12]}"
+
+    def prepare(self) -> None:
+        """Builds the environment unless it is there, and imports the adapter in it, once for each
+        version of that. Raises LockUnusableError."""
+        environment = self.environment
+        if self._is_tried(environment):
+            return
+        ENVIRONMENTS.mkdir(exist_ok=True)
+        with _alone(ENVIRONMENTS / f"{self.folder.name}.lock"):
+            if not _whole(environment).exists():
+                self._build(environment)
+            if not self._is_tried(environment):
+                self._try(environment)
+
+    def connect(
+        self, nodes: Sequence[Address], *, timeout_s: float, ttl_s: float, observer: Observer
+    ) -> SidecarLock:
+        """A client. Raises LockUnusableError."""
+        self.prepare()
+        command = [
+            str(self.environment / "bin" / "python"),
+            "-P",  # the adapter's folder must not shadow anything
+            str(self.adapter),
+        ]
+        kind = ExtendableSidecarLock if self.extends else SidecarLock
+        try:
+            sidecar = shared(
+                self.name,
+                lambda: Sidecar(self.name, command, {"PYTHONPATH": str(SHARED)}),
+            )
+            return kind(
+                sidecar,
+                nodes,
+                timeout_s=timeout_s,
+                ttl_s=ttl_s,
+                observer=observer,
+                safe=self.safe,
+            )
+        except SidecarError as error:
+            raise LockUnusableError(str(error)) from error
+
+    def _build(self, environment: Path) -> None:
+        shutil.rmtree(environment, ignore_errors=True)
+        python = str(environment / "bin" / "python")
+        try:
+            venv.create(environment, with_pip=False, symlinks=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise LockUnusableError(f"{self.name} has no environment here: {error}") from error
+        self._run(
+            "cannot be installed",
+            *(sys.executable, "-m", "pip", "--python", python, "--quiet"),
+            *("--disable-pip-version-check", "install", "--no-input", "--no-deps"),
+            *("--require-hashes", "-r", str(self.requirements)),
+        )
+        _whole(environment).touch()
+
+    def _try(self, environment: Path) -> None:
+        # As a module, so that it does not serve.
+        trial = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='adapter')"
+        python = str(environment / "bin" / "python")
+        self._run("cannot be imported", python, "-P", "-c", trial, str(self.adapter))
+        _tried(environment).write_text(self._adapter_digest(), encoding="ascii")
+
+    def _is_tried(self, environment: Path) -> bool:
+        tried = _tried(environment)
+        return tried.exists() and tried.read_text(encoding="ascii") == self._adapter_digest()
+
+    def _adapter_digest(self) -> str:
+        try:
+            return hashlib.sha256(self.adapter.read_bytes()).hexdigest()
+        except OSError as error:
+            raise LockUnusableError(f"{self.adapter}: {error.strerror}") from error
+
+    def _run(self, otherwise: str, *command: str) -> None:
+        try:
+            done = subprocess.run(
+                command,
+                env=os.environ | {"PYTHONPATH": str(SHARED)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+                timeout=BUILD_S,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise LockUnusableError(f"{self.name} {otherwise}: {error}") from error
+        if done.returncode != 0:
+            said = done.stdout.strip().splitlines() or ["it does not say why"]
+            raise LockUnusableError(f"{self.name} {otherwise}: {said[-1]}")
+
+
+def as_safe(plain: System, library: Library | ContainerLibrary, **changed: Any) -> System:
+    """``NAME-safe``: the same declaration for the library set ``safe``, with the bench's own lease
+    and whatever else is ``changed``."""
+    return replace(
+        plain,
+        name=f"{plain.name}-safe",
+        connect=library.connect,
+        prepare=library.prepare,
+        **{"pace": {}, "variant": True, **changed},
+    )
+
+
+def _whole(environment: Path) -> Path:
+    """The last thing that a build makes."""
+    return environment / "built"
+
+
+def _tried(environment: Path) -> Path:
+    """Holds the digest of the adapter that could be imported last."""
+    return environment / "adapter.sha256"
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Only one process at a time is inside."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
