@@ -7,7 +7,6 @@ and clients, never a system's or a lock's name.
 
 from __future__ import annotations
 
-import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -15,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from clusters.base import Cluster
+from declarations.parameters import Parameter, Value
 
-Word = str | float
 # A fault's parameters, every one with its value.
-Asked = Mapping[str, Word]
+Asked = Mapping[str, Value]
 
 # What a fault takes hold of. Two faults that overlap must not take hold of the same.
 LINKS, SERVERS, CLOCKS = "links", "servers", "clocks"
@@ -27,35 +26,6 @@ VICTIM, WORKERS = "the victim", "the workers"
 
 class NemesisError(Exception):
     """A fault could not be injected or healed; the message says which and where."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One thing that can be said of a fault: one of ``choices``, or a number between two bounds."""
-
-    summary: str
-    default: Word
-    choices: tuple[str, ...] = ()
-    least: float = -math.inf
-    most: float = math.inf
-
-    def read(self, text: str) -> Word:
-        """Raises ValueError that says what would do."""
-        if self.choices:
-            if text not in self.choices:
-                raise ValueError(f"it is one of {', '.join(self.choices)}")
-            return text
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        if not self.least <= number <= self.most or not math.isfinite(number):
-            raise ValueError(f"it is a number{self._bounds()}")
-        return number
-
-    def _bounds(self) -> str:
-        low = f" from {self.least:g}" if math.isfinite(self.least) else ""
-        return low + (f" to {self.most:g}" if math.isfinite(self.most) else "")
 
 
 class Clients(Protocol):
@@ -71,7 +41,7 @@ class Clients(Protocol):
     def let_go(self) -> None:
         """The victim does what it would have done: it writes, releases and goes on."""
 
-    def stand(self, timeout_s: float) -> bool:
+    def stop_before_acquire(self, timeout_s: float) -> bool:
         """Makes the victim stop before its next acquire. Whether it stands there in time."""
 
     def go_on(self) -> None:
@@ -130,7 +100,7 @@ class Injection:
     begin_s: float
     duration_s: float
     seed: int = 0
-    parameters: tuple[tuple[str, Word], ...] = ()
+    parameters: tuple[tuple[str, Value], ...] = ()
 
     @property
     def end_s(self) -> float:
@@ -181,12 +151,18 @@ class Fault(ABC):
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    during: ClassVar[str] = ""  # when something happened, in a sentence; empty: "under <name>"
     rules: ClassVar[tuple[str, ...]]
     touches: ClassVar[frozenset[str]]
     parameters: ClassVar[Mapping[str, Parameter]] = {}
     # Whether the victim goes on holding after the heal, until its promise ends: what comes back
     # from a restart is only tested by a promise that outlives it.
     outlived: ClassVar[bool] = False
+    # Whether it stops a client in its work. A client that sleeps through its lease acts too late,
+    # whatever the lock does: no lease prevents that, fencing does.
+    stops_clients: ClassVar[bool] = False
+    # Whether it ends server processes: what a server did last may be missing in what it kept.
+    ends_servers: ClassVar[bool] = False
     # Whether a case can go on as before once it is over: what a random schedule may draw.
     repeatable: ClassVar[bool] = True
     # What may pass after the heal until what was struck has its part again.
@@ -251,5 +227,5 @@ class Fault(ABC):
         del asked
         return self.touches
 
-    def defaults(self) -> dict[str, Word]:
+    def defaults(self) -> dict[str, Value]:
         return {name: parameter.default for name, parameter in self.parameters.items()}

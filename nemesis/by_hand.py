@@ -40,7 +40,7 @@ class Nobody:
 
     def let_go(self) -> None: ...
 
-    def stand(self, timeout_s: float) -> bool:
+    def stop_before_acquire(self, timeout_s: float) -> bool:
         return False
 
     def go_on(self) -> None: ...

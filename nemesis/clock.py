@@ -16,12 +16,13 @@ from abc import abstractmethod
 from typing import Final
 
 from clusters.base import Clocked, Cluster
-from nemesis.base import CLOCKS, Arena, Asked, Fault, NemesisError, Parameter
+from declarations.parameters import Parameter
+from nemesis.base import CLOCKS, Arena, Asked, Fault, NemesisError
 from nemesis.targets import nobody, note_deciding, resolve, who
 
 CLOSE_S: Final = 0.25
 ASK_S: Final = 0.5
-BY: Final = Parameter("seconds ahead; behind if negative", 10.0, least=-1e9, most=1e9)
+BY: Final = Parameter("seconds to move it ahead; negative: back", 10.0, least=-1e9, most=1e9)
 
 
 class ClockFault(Fault):

@@ -2,7 +2,7 @@
 
 The fault is recorded as an interval at both ends because toxics, signals and container calls are
 not atomic. Healing happens in ``finally``: on an exception and on Ctrl-C as well. Injections that
-overlap are played by one thread each; they share the victim's hold through one ``Grip``.
+overlap are played by one thread each; they share the victim's hold through one ``TargetClaims``.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Played:
     failure: str | None
 
 
-class Grip:
-    """What the faults of one case share. The victim is let go when the last of the faults that hold
-    on to it is over. Where the one before took longer than planned, because it had to wait for a
-    hold or a leader, one that takes hold of the same waits for its end."""
+class TargetClaims:
+    """What the faults of one case have taken hold of. A fault waits until nobody else has claimed
+    the same target, because the one before may take longer than planned. The victim is let go when
+    the last fault is over."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
@@ -47,7 +47,7 @@ class Grip:
 
     @contextmanager
     def on(self, things: frozenset[str], stop: threading.Event) -> Iterator[None]:
-        """Takes hold of these things, as soon as nobody else holds any of them."""
+        """Claims these targets as soon as no other fault has claimed any of them."""
         with self._changed:
             while self._taken & things and not stop.is_set():
                 self._changed.wait(POLL_S)
@@ -73,12 +73,12 @@ def play(
     start_ns: int,
     on_change: Callable[[str], None],
     stop: threading.Event,
-    grip: Grip,
+    claims: TargetClaims,
 ) -> Played:
     """``start_ns`` is the start of the contended phase. Once ``stop`` is set it heals."""
     if _sleep_until(start_ns + int(arena.injection.begin_s * 1e9), stop):
         return Played(None, "stopped before the fault began")
-    with grip.on(fault.holds_of(arena.asked), stop):
+    with claims.on(fault.holds_of(arena.asked), stop):
         return _play(fault, arena, on_change, stop)
 
 
@@ -143,6 +143,8 @@ def _aim(fault: Fault, arena: Arena) -> None:
 
 
 def _happened(fault: Fault, arena: Arena, first_ns: int, heal_ns: tuple[int, int]) -> op.Fault:
+    if fault.ends_servers:
+        arena.facts["ends_servers"] = True
     arena.facts["declared_s"] = arena.injection.duration_s
     arena.facts["measured_s"] = (heal_ns[0] - arena.begun_ns) / 1e9
     if arena.injection.parameters:

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Final
 
 from clusters.base import Cluster, Cuttable, Edge, Shapable
-from nemesis.base import Arena, Asked, NemesisError, Parameter
+from declarations.parameters import Parameter
+from nemesis.base import Arena, Asked, NemesisError
 
 CLIENTS, SERVERS, EVERYTHING = "clients", "servers", "all"
 

@@ -1,7 +1,7 @@
 """What the three partitions share: shapes, directions, proof and heal.
 
-*drop*, *stall* and *reject* are different faults; see ``clusters.links`` for what each does to a
-connection. ``shape`` says who no longer hears whom:
+*drop*, *stall* and *reject* are different faults; see ``clusters.pods.links`` for what each does to
+a connection. ``shape`` says who no longer hears whom:
 
 ``decisive``    the leader or primary cut from the other servers (its clients still reach it: the
                 dangerous side to be on); of independent nodes a majority, from every client;
@@ -30,8 +30,9 @@ from functools import partial
 from typing import ClassVar, Final
 
 from clusters.base import HARNESS, Cluster, Cut, Cuttable, Edge, Led, Promotable, Replicated
+from declarations.parameters import Parameter
 from nemesis import shapes
-from nemesis.base import LINKS, Arena, Asked, Fault, NemesisError, Parameter
+from nemesis.base import LINKS, Arena, Asked, Fault, NemesisError
 from nemesis.links import all_broken, cuttable_of, joined
 from nemesis.probes import PROBE_S, serving, silent_while
 from nemesis.targets import (

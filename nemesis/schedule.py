@@ -16,10 +16,12 @@ import difflib
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from clusters.base import Cluster
-from nemesis.base import Injection, Parameter, Word
+from declarations.parameters import Parameter, ParameterError, Value, decided, split
+from nemesis.base import Injection
 from nemesis.registry import NONE, faults
 
 # When the first fault begins, drawn from the seed in between.
@@ -29,10 +31,10 @@ BETWEEN_S: Final = (2.0, 3.0)
 RANDOM: Final = "random"
 COUNT: Final = Parameter("how many are drawn", 3.0, least=1, most=1000)
 TIMING: Final[Mapping[str, Parameter]] = {
-    "at": Parameter("when it begins", 0.0, least=0),
-    "for": Parameter("how long it lasts", 0.0, least=0.001),
+    "at": Parameter("when it begins", 0.0, least=0, unit="s"),
+    "for": Parameter("how long it lasts", 0.0, least=0.001, unit="s"),
     "times": Parameter("how often", 1.0, least=1, most=1000),
-    "every": Parameter("from one begin to the next", 0.0, least=0.001),
+    "every": Parameter("from one begin to the next", 0.0, least=0.001, unit="s"),
 }
 
 
@@ -45,7 +47,7 @@ class Wanted:
     """One fault as it was asked for, checked against its declaration. Seconds."""
 
     name: str
-    parameters: tuple[tuple[str, Word], ...] = ()
+    parameters: tuple[tuple[str, Value], ...] = ()
     at_s: float | None = None
     for_s: float | None = None
     times: int = 1
@@ -65,26 +67,18 @@ class DrawnFrom:
 Steps = tuple[tuple[Wanted, ...], ...]
 
 
+@cache
 def parse(text: str) -> Steps:
     """Reads the words of a command line. Raises ScheduleError."""
     if text == NONE:
         return ()
-    return tuple(
-        tuple(wanted(*_words(part)) for part in step.split("+")) for step in text.split(" then ")
-    )
-
-
-def _words(text: str) -> tuple[str, dict[str, str]]:
-    name, *rest = text.strip().split(":")
-    said: dict[str, str] = {}
-    for word in rest:
-        key, equals, value = word.partition("=")
-        if not equals:
-            raise ScheduleError(f"{text}: {word!r} is not parameter=value")
-        if key in said:
-            raise ScheduleError(f"{text}: {key} is said twice")
-        said[key] = value
-    return name, said
+    try:
+        return tuple(
+            tuple(wanted(*split(part.strip())) for part in step.split("+"))
+            for step in text.split(" then ")
+        )
+    except ParameterError as error:
+        raise ScheduleError(str(error)) from error
 
 
 def wanted(name: str, said: Mapping[str, str]) -> Wanted:
@@ -95,25 +89,14 @@ def wanted(name: str, said: Mapping[str, str]) -> Wanted:
         hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
         raise ScheduleError(f"no fault is called {name!r}; {hint}")
     own = {"count": COUNT} if name == RANDOM else known[name].parameters
-    values: dict[str, Word] = {key: parameter.default for key, parameter in own.items()}
-    timing: dict[str, float] = {}
-    for key, text in said.items():
-        parameter = own.get(key) or TIMING.get(key)
-        if parameter is None:
-            raise ScheduleError(
-                f"{name} has no parameter {key!r}; it takes {', '.join([*own, *TIMING])}"
-            )
-        try:
-            value = parameter.read(text)
-        except ValueError as error:
-            raise ScheduleError(f"{name}:{key}={text}: {error}") from error
-        if key in own:
-            values[key] = value
-        else:
-            timing[key] = float(value)
+    try:
+        values = decided(name, {**own, **TIMING}, said)
+    except ParameterError as error:
+        raise ScheduleError(str(error)) from error
+    timing = {key: float(values[key]) for key in TIMING if key in said}
     return Wanted(
         name,
-        tuple(values.items()),
+        tuple((key, values[key]) for key in own),
         at_s=timing.get("at"),
         for_s=timing.get("for"),
         times=round(timing.get("times", 1)),
@@ -232,19 +215,19 @@ def candidates(cluster: Cluster, weights: Mapping[str, float]) -> dict[str, floa
     return found
 
 
-def _drawn_parameters(name: str, rng: random.Random, cluster: Cluster) -> dict[str, Word]:
+def _drawn_parameters(name: str, rng: random.Random, cluster: Cluster) -> dict[str, Value]:
     """Words are drawn from their choices, numbers keep their default."""
     fault = faults()[name]
     options = list(_variants(name, cluster))
     return dict(rng.choice(options)) if options else fault.defaults()
 
 
-def _variants(name: str, cluster: Cluster) -> Iterable[dict[str, Word]]:
+def _variants(name: str, cluster: Cluster) -> Iterable[dict[str, Value]]:
     """Every combination of words that applies to the cluster and needs nothing of the lock."""
     fault = faults()[name]
-    combinations: list[dict[str, Word]] = [{}]
+    combinations: list[dict[str, Value]] = [{}]
     for key, parameter in fault.parameters.items():
-        values: Sequence[Word] = parameter.choices or (parameter.default,)
+        values: Sequence[Value] = parameter.choices or (parameter.default,)
         combinations = [{**known, key: value} for known in combinations for value in values]
     for asked in combinations:
         if fault.unfit(cluster, asked) is None and not fault.needs_extend(asked):

@@ -12,7 +12,8 @@
     count = 5
     weights = { pause = 2, kill = 1 }
 
-Keys that are not these are errors: a misspelt key must not turn into another schedule.
+Keys that are not these are errors: a misspelt key must not turn into another schedule. The file
+may be anybody's: what is no regular file, or would take the parser long, is refused beforehand.
 """
 
 from __future__ import annotations
@@ -22,11 +23,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from history.files import BadFile, read_text
 from nemesis.registry import faults
 from nemesis.schedule import RANDOM, ScheduleError, Steps, Wanted, wanted
 
 FAULT_KEYS: Final = {"name", "at_s", "for_s", "times", "every_s", "with"}
 RANDOM_KEYS: Final = {"count", "weights"}
+BYTES_MAX: Final = 64 << 10
+# tomllib takes time with the cube of the parts of a dotted key: 27 s for 32,000.
+DOTS_MAX: Final = 64
+WEIGHT_MAX: Final = 1_000_000
 TIMING: Final = {"at_s": "at", "for_s": "for", "times": "times", "every_s": "every"}
 
 
@@ -58,15 +64,26 @@ def read_weights(path: Path) -> Mapping[str, float]:
     for name, weight in weights.items():
         if name not in faults():
             raise ScheduleError(f"{path}: [random] weights: no fault is called {name!r}")
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight >= 0:
-            raise ScheduleError(f"{path}: [random] weights: {name} is {weight!r}, not 0 or more")
+        if isinstance(weight, bool) or not isinstance(weight, int | float):
+            raise ScheduleError(f"{path}: [random] weights: {name} is no number")
+        if not 0 <= weight <= WEIGHT_MAX:
+            raise ScheduleError(f"{path}: [random] weights: {name} is not from 0 to {WEIGHT_MAX}")
     return {name: float(weight) for name, weight in weights.items()}
 
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        text = read_text(path, most=BYTES_MAX)
+    except BadFile as error:
+        raise ScheduleError(str(error)) from error
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.count(".") > DOTS_MAX:
+            raise ScheduleError(f"{path}: line {number} has more than {DOTS_MAX} dots")
+    try:
+        document = tomllib.loads(text)
+    except RecursionError:
+        raise ScheduleError(f"{path}: nested too deeply") from None
+    except ValueError as error:  # a number of thousands of digits is no TOMLDecodeError
         raise ScheduleError(f"{path}: {error}") from error
     _known(path, "the file", document, {"fault", "random"})
     if not isinstance(document.get("fault", []), list):

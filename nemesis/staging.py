@@ -37,7 +37,7 @@ def fresh_hold(arena: Arena) -> None:
 
 def about_to_ask(arena: Arena) -> None:
     """The victim holds nothing and stands before its next acquire."""
-    if not arena.clients.stand(STAGE_S):
+    if not arena.clients.stop_before_acquire(STAGE_S):
         raise NemesisError(f"the victim did not come to its next acquire within {STAGE_S:.0f} s")
 
 

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from clusters.base import Cluster, Cuttable, Led, Replicated
-from nemesis.base import Arena, NemesisError, Parameter
+from declarations.parameters import Parameter
+from nemesis.base import Arena, NemesisError
 
 DECISIVE: Final = "decisive"
 WHO: Final = (

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from nemesis.base import Arena, Parameter
+from declarations.parameters import Parameter
+from nemesis.base import Arena
 from nemesis.clock import PARAMETERS, ClockFault
 
 
@@ -15,7 +16,7 @@ class ClockStrobe(ClockFault):
     """See the module."""
 
     name = "clock-strobe"
-    summary = "the wall clocks of servers jump there and back, many times a second"
+    summary = "makes the wall clocks of servers jump back and forth, many times a second"
     parameters: ClassVar[dict[str, Parameter]] = PARAMETERS
     period_s: ClassVar = 0.05
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from nemesis.base import Arena, Parameter
+from declarations.parameters import Parameter
+from nemesis.base import Arena
 from nemesis.clock import PARAMETERS, ClockFault
 
 
@@ -16,7 +17,8 @@ class ClockJump(ClockFault):
     """See the module."""
 
     name = "clock-jump"
-    summary = "the wall clocks of servers jump"
+    summary = "makes the wall clocks of servers jump"
+    during = "when servers' clocks jumped"
     parameters: ClassVar[dict[str, Parameter]] = PARAMETERS
 
     def offset_s(self, arena: Arena, elapsed_s: float) -> float:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from clusters.base import Cluster, Syncing
 from nemesis.base import Arena, Asked, NemesisError
-from nemesis.kill import Kill
+from nemesis.faults.kill import Kill
 
 
 class PowerLoss(Kill):
@@ -19,6 +19,7 @@ class PowerLoss(Kill):
 
     name = "power-loss"
     summary = "SIGKILL of servers, restarted at once without what they had not synced"
+    during = "when servers lost what they had not synced"
     kept = True
     rules: ClassVar[tuple[str, ...]] = (*Kill.rules, "unsynced-lost")
 

@@ -9,17 +9,18 @@ from __future__ import annotations
 from typing import ClassVar
 
 from clusters.base import Shape
-from nemesis.bandwidth import PROBE_BYTES
-from nemesis.base import Arena, Asked, Parameter
+from declarations.parameters import Parameter
+from nemesis.base import Arena, Asked
+from nemesis.faults.bandwidth import PROBE_BYTES
+from nemesis.faults.slow import Slow
 from nemesis.links import ON
-from nemesis.slow import Slow
 
 
 class Slicer(Slow):
     """See the module."""
 
     name = "slicer"
-    summary = "what crosses a link arrives in small pieces"
+    summary = "splits what crosses a link into small pieces"
     parameters: ClassVar = {
         "on": ON,
         "bytes": Parameter("size of a piece", 4.0, least=1, most=65_536),

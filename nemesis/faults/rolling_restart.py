@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from clusters.base import Cluster, Killable
 from nemesis.base import SERVERS, Arena, Asked, Fault
-from nemesis.kill import killable
+from nemesis.faults.kill import killable
 from nemesis.probes import PROBE_S, serving
 from nemesis.staging import until
 
@@ -26,6 +26,7 @@ class RollingRestart(Fault):
     summary = "every server in turn is killed and started again"
     rules = ("proven", "all-restarted", "grants-around")
     touches = frozenset({SERVERS})
+    ends_servers = True
     period_s: ClassVar = 0.5
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:

@@ -11,7 +11,8 @@ import time
 from typing import ClassVar, Final
 
 from clusters.base import Cluster
-from nemesis.base import VICTIM, Arena, Asked, Fault, Parameter
+from declarations.parameters import Parameter
+from nemesis.base import VICTIM, Arena, Asked, Fault
 from nemesis.staging import until
 
 LEAST_MS: Final = 20.0
@@ -24,6 +25,7 @@ class ClientGc(Fault):
     summary = "freezes the victim's process again and again for a short time"
     rules = ("proven", "grants-around", "attempts-during")
     touches = frozenset({VICTIM})
+    stops_clients = True
     parameters: ClassVar = {
         "ms": Parameter("the longest pause", 300.0, least=LEAST_MS, most=60_000),
     }

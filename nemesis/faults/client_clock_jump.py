@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from clusters.base import Cluster
-from nemesis.base import VICTIM, Arena, Asked, Fault, Parameter
+from declarations.parameters import Parameter
+from nemesis.base import VICTIM, Arena, Asked, Fault
 from nemesis.clock import BY
 
 CLOSE_S = 0.5
@@ -20,7 +21,7 @@ class ClientClockJump(Fault):
     """See the module."""
 
     name = "client-clock-jump"
-    summary = "the victim's process reads a wall clock that is off"
+    summary = "shifts the wall clock that the victim's process reads"
     rules = ("proven", "grants-around", "attempts-during")
     touches = frozenset({VICTIM})
     parameters: ClassVar[dict[str, Parameter]] = {"by_s": BY}

@@ -20,6 +20,7 @@ class Pause(Fault):
 
     name = "pause"
     summary = "freezes servers for a while"
+    during = "when servers froze"
     rules = ("proven", "grants-around", "hold-across")
     touches = frozenset({SERVERS})
     parameters: ClassVar = {"who": who()}

@@ -16,7 +16,8 @@ from functools import partial
 from typing import ClassVar
 
 from clusters.base import Cluster, Cuttable, Edge
-from nemesis.base import LINKS, VICTIM, Arena, Asked, Fault, Parameter
+from declarations.parameters import Parameter
+from nemesis.base import LINKS, VICTIM, Arena, Asked, Fault
 from nemesis.links import all_broken, cuttable_of
 from nemesis.probes import serving, silent_while
 from nemesis.staging import about_to_ask, fresh_hold
@@ -29,11 +30,12 @@ class ReplyLost(Fault):
     """See the module."""
 
     name = "reply-lost"
-    summary = "the victim's request is applied, its answer never arrives"
+    summary = "lets the victim's request through and drops the reply"
+    during = "when a reply was lost"
     rules = ("proven", "grants-around", "reply-lost")
     touches = frozenset({LINKS, VICTIM})
     parameters: ClassVar = {
-        "of": Parameter("whose answer is lost", ACQUIRE, (ACQUIRE, EXTEND, RELEASE)),
+        "of": Parameter("whose reply is lost", ACQUIRE, (ACQUIRE, EXTEND, RELEASE)),
     }
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from clusters.base import Shape
-from nemesis.base import Arena, Asked, Parameter
+from declarations.parameters import Parameter
+from nemesis.base import Arena, Asked
+from nemesis.faults.slow import Slow
 from nemesis.links import ON
-from nemesis.slow import Slow
 
 # The shortest probe writes some forty bytes and is answered with five.
 PROBE_BYTES = 40
@@ -17,10 +18,10 @@ class Bandwidth(Slow):
     """See the module."""
 
     name = "bandwidth"
-    summary = "links carry only so many kilobytes a second"
+    summary = "limits how many kilobytes a second links carry"
     parameters: ClassVar = {
         "on": ON,
-        "kb_s": Parameter("kilobytes a second in each direction", 1.0, least=1, most=100_000),
+        "kb_s": Parameter("kilobytes per second in each direction", 1.0, least=1, most=100_000),
     }
 
     def shape(self, arena: Arena) -> Shape:

@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import ClassVar
 
 from clusters.base import Shape
-from nemesis.base import Arena, Asked, Parameter
+from declarations.parameters import Parameter
+from nemesis.base import Arena, Asked
+from nemesis.faults.slow import Slow
 from nemesis.links import ON
-from nemesis.slow import Slow
 
 
 class Latency(Slow):
     """See the module."""
 
     name = "latency"
-    summary = "links answer later by a fixed time"
+    summary = "delays links by a fixed time"
     parameters: ClassVar = {
         "on": ON,
-        "ms": Parameter("added to a round trip", 200.0, least=2, most=60_000),
+        "ms": Parameter("milliseconds added to a round trip", 200.0, least=2, most=60_000),
     }
 
     def shape(self, arena: Arena) -> Shape:

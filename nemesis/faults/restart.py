@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from nemesis.base import Arena, Asked
-from nemesis.kill import Kill
+from nemesis.faults.kill import Kill
 from nemesis.targets import leader_due, resolve
 
 
@@ -19,6 +19,7 @@ class Restart(Kill):
 
     name = "restart"
     summary = "SIGKILL of servers, restarted with their data after more than a lease"
+    during = ""
     rules: ClassVar[tuple[str, ...]] = ("proven", "grants-around", "hold-across")
     outlived = False
 

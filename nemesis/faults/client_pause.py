@@ -19,7 +19,8 @@ import time
 from typing import ClassVar
 
 from clusters.base import Cluster, Cuttable, Edge
-from nemesis.base import LINKS, VICTIM, WORKERS, Arena, Asked, Fault, Parameter
+from declarations.parameters import Parameter
+from nemesis.base import LINKS, VICTIM, WORKERS, Arena, Asked, Fault
 from nemesis.links import cuttable_of
 from nemesis.staging import ASKED_S, STAGE_S, about_to_ask, fresh_hold, in_line, until
 
@@ -32,8 +33,10 @@ class ClientPause(Fault):
 
     name = "client-pause"
     summary = "freezes the process of a client for longer than the lease"
+    during = "under a client pause"
     rules = ("proven", "grants-around", "holder-frozen")
     touches = frozenset({VICTIM})
+    stops_clients = True
     parameters: ClassVar = {
         "when": Parameter("what the victim does as it freezes", HOLDING, (HOLDING, ASKING, QUEUED)),
         "who": Parameter("the victim, or half of the others", THE_VICTIM, (THE_VICTIM, HALF)),

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from clusters.base import Shape
-from nemesis.base import Arena, Asked, Parameter
+from declarations.parameters import Parameter
+from nemesis.base import Arena, Asked
+from nemesis.faults.slow import Slow
 from nemesis.links import ON, chosen, shapable_of
-from nemesis.slow import Slow
 
 LEAST_SHARE = 0.1
 
@@ -19,10 +20,12 @@ class Jitter(Slow):
     """See the module."""
 
     name = "jitter"
-    summary = "links answer later by a time that changes ten times a second"
+    summary = "delays links by a time that changes ten times a second"
     parameters: ClassVar = {
         "on": ON,
-        "ms": Parameter("the most that is added to a round trip", 200.0, least=20, most=60_000),
+        "ms": Parameter(
+            "the most milliseconds added to a round trip", 200.0, least=20, most=60_000
+        ),
     }
     period_s: ClassVar = 0.1
 

@@ -15,8 +15,9 @@ from time import monotonic_ns
 from typing import ClassVar, Final
 
 from clusters.base import Cluster, Cuttable, Edge, Killable, Promotable, Replicated
-from nemesis.base import LINKS, SERVERS, Arena, Asked, Fault, NemesisError, Parameter
-from nemesis.kill import killable
+from declarations.parameters import Parameter
+from nemesis.base import LINKS, SERVERS, Arena, Asked, Fault, NemesisError
+from nemesis.faults.kill import killable
 from nemesis.probes import serving
 from nemesis.staging import fresh_hold
 
@@ -30,8 +31,10 @@ class Failover(Fault):
 
     name = "failover"
     summary = "the primary dies before replication has caught up, and a replica takes its place"
+    during = "when the primary died before replication had caught up"
     rules = ("proven", "grants-around", "promoted", "promise-outlives-restart")
     touches = frozenset({SERVERS, LINKS})
+    ends_servers = True
     outlived = True
     # Sentinels make a primary that is back a replica after some ten seconds, and until then a lock
     # that waits for its replica is not granted.

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from clusters.base import Cluster, Wipeable
 from nemesis.base import Arena, Asked, NemesisError
-from nemesis.kill import Kill
+from nemesis.faults.kill import Kill
 from nemesis.targets import headed
 
 
@@ -19,6 +19,7 @@ class Wipe(Kill):
 
     name = "wipe"
     summary = "SIGKILL of servers, restarted at once without their data"
+    during = "when nodes lost their data"
     kept = True
     rules: ClassVar[tuple[str, ...]] = (*Kill.rules, "data-lost")
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from typing import ClassVar
 
-from nemesis.base import Arena, Asked, Parameter
+from declarations.parameters import Parameter
+from nemesis.base import Arena, Asked
 from nemesis.clock import CLOSE_S, ClockFault
 from nemesis.targets import who
 
@@ -18,9 +19,9 @@ class ClockDrift(ClockFault):
     """See the module."""
 
     name = "clock-drift"
-    summary = "the wall clocks of servers run too fast or too slow"
+    summary = "makes the wall clocks of servers run too fast or too slow"
     parameters: ClassVar = {
-        "rate": Parameter("seconds gained on each true one", 2.0, least=-0.9, most=1000),
+        "rate": Parameter("seconds gained per true second", 2.0, least=-0.9, most=1000),
         "who": who(),
     }
     period_s: ClassVar = 0.05

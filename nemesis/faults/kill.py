@@ -22,9 +22,11 @@ class Kill(Fault):
 
     name = "kill"
     summary = "SIGKILL of servers, restarted at once with their data"
+    during = "when servers were killed"
     rules: ClassVar[tuple[str, ...]] = ("proven", "grants-around", "promise-outlives-restart")
     outlived = True
     touches = frozenset({SERVERS})
+    ends_servers = True
     parameters: ClassVar = {"who": who()}
     # Whether it takes away what each node keeps for itself (``nemesis.targets``).
     kept: ClassVar[bool] = False

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from clusters.base import Cluster
 from nemesis.base import Arena, Asked
+from nemesis.faults.partition_stall import PartitionStall
 from nemesis.partition import serves_alone
-from nemesis.partition_stall import PartitionStall
 from nemesis.shapes import OF_CLIENTS
 
 SECONDS = 0.047
@@ -21,6 +21,7 @@ class Partition47ms(PartitionStall):
 
     name = "partition-47ms"
     summary = "cuts links for 47 ms in the middle of a hold; what is sent arrives late"
+    during = ""
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
         if serves_alone(cluster) and asked["shape"] not in OF_CLIENTS:

@@ -13,6 +13,7 @@ class PartitionDrop(Partition):
 
     name = "partition-drop"
     summary = "cuts links: what is sent is lost, and connections hang until the heal closes them"
+    during = "under a partition"
     how = "drop"
 
 
