@@ -15,25 +15,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from declarations.parameters import Parameter, Value
 from history.op import NULL
 
 if TYPE_CHECKING:
     from workloads.resource import Resource
     from workloads.use import Use
 
-Options = Mapping[str, float | str]
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """Something about a workload that may be chosen: ``name:parameter=value``. Without ``choices``
-    it is a number from ``least`` to ``most``."""
-
-    summary: str
-    default: float | str
-    choices: tuple[str, ...] = ()
-    least: float = 0.0
-    most: float = float("inf")
+Options = Mapping[str, Value]
 
 
 # A machine serves some thousands; far more than that would only fill the memory of those who count
@@ -43,11 +32,14 @@ RATE_MAX: Final = 100_000
 # How clients come and where they go; most workloads have these.
 LOAD: Final[Mapping[str, Parameter]] = {
     "rate": Parameter(
-        "jobs per second that arrive (open); 0: as fast as they can (closed)", 0, most=RATE_MAX
+        "jobs that arrive per second (open load); 0: closed load",
+        0,
+        least=0,
+        most=RATE_MAX,
     ),
-    "arrivals": Parameter("how they arrive", "poisson", ("poisson", "constant")),
+    "arrivals": Parameter("how jobs arrive", "poisson", ("poisson", "constant")),
     "hold": Parameter("how long holds last", "fixed", ("fixed", "exponential", "heavy")),
-    "spread": Parameter("which key they ask for", "even", ("even", "uniform", "zipf")),
+    "spread": Parameter("which key a client asks for", "even", ("even", "uniform", "zipf")),
 }
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 PAGE: Final = 4096
 WORKER_FIELDS: Final = 256  # byte offset at which the per-worker fields begin
-WORKER_BYTES: Final = 40
+WORKER_BYTES: Final = 48
 CLOCK_OFFSET_AT: Final = 72  # read by sidecars as well (``docs/sidecar.md``)
 _INT: Final = struct.Struct("<q")
 
@@ -135,12 +135,12 @@ class Control:
     # Written by the victim.
 
     @property
-    def standing(self) -> bool:
+    def stopped_before_acquire(self) -> bool:
         """It has stopped before its next acquire."""
         return self._get(88) != 0
 
-    @standing.setter
-    def standing(self, value: bool) -> None:
+    @stopped_before_acquire.setter
+    def stopped_before_acquire(self, value: bool) -> None:
         self._set(88, int(value))
 
     @property
@@ -223,6 +223,13 @@ class Control:
 
     def set_quieted(self, worker: int, users: int) -> None:
         self._set(WORKER_FIELDS + worker * WORKER_BYTES + 32, users)
+
+    def ticked_ns(self, worker: int) -> int:
+        """When the event loop of a worker was last seen to turn."""
+        return self._get(WORKER_FIELDS + worker * WORKER_BYTES + 40)
+
+    def set_ticked_ns(self, worker: int, value: int) -> None:
+        self._set(WORKER_FIELDS + worker * WORKER_BYTES + 40, value)
 
     def floor_cpu_ns(self) -> int:
         """CPU time that the victim's process spent in the floor phase."""

@@ -8,59 +8,76 @@ clean`` can find any that did not.
 from __future__ import annotations
 
 import itertools
-import os
 import secrets
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import psutil
 
-from clusters.owner import die_with_parent, is_dead
-from clusters.ports import is_free
+from clusters.engine.owner import die_with_parent, is_dead
+from clusters.engine.ports import is_free
+from declarations import program
 from history.op import NULL, F, Type
 from history.recorder import Recorder
 from history.recording import records_of
 from workloads.control import Control
+from workloads.fork_server import RUN_ENVIRONMENT, Child, ForkServer, run_mark
 from workloads.load import AIMED_KEY, CLIENT_FAILED, ENVIRONMENT, VICTIM, WORKER_ENVIRONMENT, Load
-from workloads.nursery import RUN_ENVIRONMENT, Child, Nursery, run_mark
 
 POLL_S: Final = 0.005
 FIRST_PORT: Final = 32_100
 PORTS: Final = 600
 _drawn: Final = itertools.count(secrets.randbelow(PORTS))
 READY_S: Final = 60.0
+# All processes together may take so long to end by themselves, and so long in a hurry.
 END_S: Final = 5.0
+HURRY_S: Final = 0.5
 # The bench records the deaths of worker w as worker DEATHS + w.
 DEATHS: Final = 1024
+FOREVER_NS: Final = 2**62
+LOG_LINES: Final = 3
 
 
 class LoadError(Exception):
     """The load could not be started or died; the message says which process and what it said."""
 
 
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A process of the load. ``worker`` is None where it belongs to none. ``log``: what its log is
+    called."""
+
+    name: str
+    pid: int
+    worker: int | None = None
+    log: str = ""
+
+
 class Fleet:
     """A context manager: at its end no process of it is left.
 
     ``folder`` is the case's folder. Call ``launch``, then ``begin`` once the addresses are known.
-    Without a nursery there is only the guarded resource, and the load is left to others.
+    Without a fork server there is only the guarded resource, and the load is left to others.
     """
 
     def __init__(
-        self, folder: Path, run_id: str, workers: int, nursery: Nursery | None = None
+        self, folder: Path, run_id: str, workers: int, fork_server: ForkServer | None = None
     ) -> None:
         self._folder = folder
         self._run_id = run_id
         self._workers = workers
-        self._nursery = nursery
+        self._fork_server = fork_server
         self._children: dict[str, Child] = {}
         self._server: subprocess.Popen[bytes] | None = None
         self._sidecars: dict[int, list[psutil.Process]] = {}
         self._killed: set[int] = set()
+        # Per worker (begin, end) of what the nemesis froze; noted before the signal, and after it.
+        self._frozen_ns: dict[int, list[tuple[int, int]]] = {}
         self.history = folder / "history"
         self.logs = folder / "logs"
         self.load_file = folder / "load.json"
@@ -73,19 +90,23 @@ class Fleet:
     def __enter__(self) -> Fleet:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.stop(END_S if kind is None else HURRY_S)
+        except KeyboardInterrupt:
+            self.stop(HURRY_S)
+            raise
 
     def launch(self) -> None:
         """Starts all processes; Locust's wait for the load."""
         port_file = self._folder / "resource.port"
         log_folder = self.history / "resource"
         self._start_resource(port_file, log_folder)
-        if self._nursery is not None:
-            self._spawn(self._nursery, "master", "workloads.master", {})
+        if self._fork_server is not None:
+            self._spawn(self._fork_server, "master", "workloads.master", {})
             for worker in range(self._workers + 1):
                 number = {WORKER_ENVIRONMENT: str(worker)}
-                self._spawn(self._nursery, f"worker-{worker}", "workloads.worker", number)
+                self._spawn(self._fork_server, f"worker-{worker}", "workloads.worker", number)
         self._await(port_file.exists, READY_S, "the guarded resource did not start")
         self.resource = ("127.0.0.1", int(port_file.read_text(encoding="ascii")))
         port_file.unlink()
@@ -101,7 +122,7 @@ class Fleet:
             return sum(self.control.ready(w) for w in workers) >= load.users
 
         self._await(connected, READY_S, "not every client connected")
-        if self._nursery is not None:
+        if self._fork_server is not None:
             self._sidecars = {worker: self._worker(worker).started() for worker in workers}
 
     def go(self) -> int:
@@ -134,6 +155,52 @@ class Fleet:
                 f"{gone[0]} ended during the load; its log ends: {self._last_line(gone[0])}"
             )
 
+    def members(self) -> list[Member]:
+        """Every process that has to run as long as the load does, those apart that the nemesis has
+        killed."""
+        found = []
+        if self._fork_server is not None:
+            found.append(Member("the fork server", self._fork_server.pid))
+        if self._server is not None:
+            found.append(Member("the guarded resource", self._server.pid, log="resource"))
+        if "master" in self._children:
+            found.append(Member("master", self._children["master"].pid, log="master"))
+        for worker in set(range(self._workers + 1)) - self._killed:
+            if (child := self._children.get(f"worker-{worker}")) is not None:
+                name = f"worker-{worker}"
+                found.append(Member(name, child.pid, worker, log=name))
+                found += [
+                    Member(f"the sidecar of {name}", sidecar.pid, worker, log=name)
+                    for sidecar in self._sidecars.get(worker, ())
+                ]
+        return found
+
+    def last_lines(self, member: Member) -> list[str]:
+        """The end of the log of a process."""
+        try:
+            said = (self.logs / f"{member.log}.log").read_text(errors="replace")
+        except OSError:
+            return []
+        return said.strip().splitlines()[-LOG_LINES:]
+
+    def struck_ns(self, worker: int, begin_ns: int, end_ns: int) -> int:
+        """For how much of a time the nemesis kept a worker frozen; all of it once it is killed."""
+        if worker in self._killed:
+            return end_ns - begin_ns
+        overlaps = (
+            min(end_ns, thawed) - max(begin_ns, froze)
+            for froze, thawed in self._frozen_ns.get(worker, ())
+        )
+        return sum(overlap for overlap in overlaps if overlap > 0)
+
+    def killed_pids(self) -> list[int]:
+        """The processes of the workers that the nemesis has killed."""
+        return [self._worker(worker).pid for worker in self._killed]
+
+    def ticked_ns(self, worker: int) -> int:
+        """When a worker's event loop was last seen to turn; 0 before it first was."""
+        return self.control.ticked_ns(worker)
+
     def busy(self) -> int:
         """How many clients are in the middle of a cycle."""
         workers = set(range(self._workers + 1)) - self._killed
@@ -148,21 +215,28 @@ class Fleet:
         workers = range(self._workers + 1)
         return sum(self.control.quieted(w) for w in workers) >= load.solo
 
-    def stop(self) -> None:
-        """Ends every process. Never raises."""
+    def stop(self, limit_s: float = END_S) -> None:
+        """Ends every process: those that do not end by themselves within ``limit_s`` are killed,
+        which costs a recording nothing but what is in flight. Never raises; twice is no error."""
         self.control.stop = True
+        # Without a load they wait for one, and nothing was recorded.
+        began = self.load_file.exists()
+        end = time.monotonic() + limit_s
         for child in self._children.values():
-            child.send_signal(signal.SIGCONT)
+            child.send_signal(signal.SIGCONT if began else signal.SIGKILL)
         for child in self._children.values():
-            if not child.wait(END_S):
+            if not child.wait(max(0.0, end - time.monotonic())):
                 child.send_signal(signal.SIGKILL)
-                child.wait(END_S)
+        while self._children:
+            name, child = next(iter(self._children.items()))
+            child.wait(END_S)
             child.close()
-        self._children.clear()
+            del self._children[name]
         if self._server is not None:
             self._server.terminate()
+            self._server.send_signal(signal.SIGCONT)
             try:
-                self._server.wait(END_S)
+                self._server.wait(limit_s)
             except subprocess.TimeoutExpired:
                 self._server.kill()
                 self._server.wait()
@@ -186,10 +260,12 @@ class Fleet:
     def let_go(self) -> None:
         self.control.aim = False
 
-    def stand(self, timeout_s: float) -> bool:
+    def stop_before_acquire(self, timeout_s: float) -> bool:
         """Makes the victim stop before its next acquire, and the rivals leave the key alone."""
         self.control.gate = True
-        return _until(lambda: self.control.standing and self._rivals() == 0, timeout_s)
+        return _until(
+            lambda: self.control.stopped_before_acquire and self._rivals() == 0, timeout_s
+        )
 
     def go_on(self) -> None:
         if self.control.gate:
@@ -226,11 +302,15 @@ class Fleet:
 
     def freeze(self, workers: Sequence[int]) -> None:
         for worker in workers:
+            self._frozen_ns.setdefault(worker, []).append((time.monotonic_ns(), FOREVER_NS))
             self._worker(worker).send_signal(signal.SIGSTOP)
 
     def thaw(self, workers: Sequence[int]) -> None:
         for worker in workers:
             self._worker(worker).send_signal(signal.SIGCONT)
+            spans = self._frozen_ns.get(worker, [])
+            now_ns = time.monotonic_ns()
+            spans[:] = [(froze, min(thawed, now_ns)) for froze, thawed in spans]
 
     def frozen(self, worker: int) -> bool:
         """Whether the kernel says that it is stopped, and its sidecars are."""
@@ -285,20 +365,22 @@ class Fleet:
     def _start_resource(self, port_file: Path, log_folder: Path) -> None:
         with (self.logs / "resource.log").open("wb") as log:
             self._server = subprocess.Popen(
-                [sys.executable, "-m", "workloads.resource", str(port_file), str(log_folder)],
+                program.command("workloads.resource_server", str(port_file), str(log_folder)),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=os.environ | self._environment(),
+                env=program.environment() | self._environment(),
                 # Ctrl-C belongs to the bench, which ends the load in order.
                 process_group=0,
                 preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, takes no locks
             )
 
-    def _spawn(self, nursery: Nursery, name: str, module: str, extra: dict[str, str]) -> None:
+    def _spawn(
+        self, fork_server: ForkServer, name: str, module: str, extra: dict[str, str]
+    ) -> None:
         environment = self._environment() | extra
         try:
-            self._children[name] = nursery.spawn(module, environment, self.logs / f"{name}.log")
+            self._children[name] = fork_server.spawn(module, environment, self.logs / f"{name}.log")
         except OSError as error:
             raise LoadError(str(error)) from error
 

@@ -11,13 +11,20 @@ from pathlib import Path
 
 from locust import tag
 
+from declarations.lazy import load_all
+from locks.registry import find
 from workloads.load import ENVIRONMENT, Load
 from workloads.users import ContendedUser, LockUser, RivalUser, SoloUser, VictimUser
 
 __all__ = ["RivalUser", "SoloUser", "VictimUser"]
 
-_load = os.environ.get(ENVIRONMENT)
-_workload = Load.read(Path(_load)).workload.partition(":")[0] if _load else "mutex"
+_file = os.environ.get(ENVIRONMENT)
+_load = Load.read(Path(_file)) if _file else None
+_workload = _load.workload.partition(":")[0] if _load else "mutex"
+if _load:
+    # Everything is imported now, and not in the run's time (``-t``).
+    find(_load.lock)
+    load_all()
 _name = "".join(word.title() for word in _workload.split("-")) + "User"
 tag(_workload)(LockUser.live)
 globals()[_name] = type(_name, (ContendedUser,), {"__module__": __name__})

@@ -6,14 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-import gevent
-
+from declarations.lazy import lazy
 from history.op import NULL, F, Type
 from locks.base import Granted
 from workloads.resource import PLAINLY
 
 if TYPE_CHECKING:
+    import gevent
+
     from workloads.client import Client
+else:
+    gevent = lazy("gevent")
 
 # Reading a member of an Enum class costs as much as recording an operation.
 READ: Final = F.READ

@@ -16,8 +16,8 @@ from locust.env import Environment
 from locust.runners import WorkerRunner
 
 from history.op import F, Type
-from locks import sidecar
 from locks.base import Granted
+from locks.shared import sidecar
 from workloads.arrivals import Arrivals
 from workloads.client import Client
 from workloads.load import AIMED_KEY, FLOOR_KEY, SPARE_KEY, own_key, shared_key
@@ -56,12 +56,13 @@ def session(environment: Environment | None = None) -> Session:
     return _sessions[0]
 
 
-def _close(environment: Environment, **_: object) -> None:
+def _close(**_: object) -> None:
     if _sessions:
         _sessions[0].recorder.close()
 
 
-events.quitting.add_listener(_close)  # type: ignore[no-untyped-call]
+# Not ``quitting``: on a signal that comes before the users are stopped.
+events.quit.add_listener(_close)  # type: ignore[no-untyped-call]
 
 
 class LockUser(User):
@@ -70,13 +71,17 @@ class LockUser(User):
     abstract = True
     wait_time = constant(0)
     kind = ""
+    connected = False
 
     def on_start(self) -> None:
         self.connect()
         self.session.wait_for_start()
 
     def on_stop(self) -> None:
-        """Hangs up, if others go on: at the end of a bench's load the kernel is quicker."""
+        """Hangs up, if others go on: at the end of a bench's load the kernel is quicker. Nothing
+        is there to be hung up when the user is stopped while it connects."""
+        if not self.connected:
+            return
         self.stats.flush()
         if not self.session.started_by_bench:
             self.client.close()
@@ -94,6 +99,7 @@ class LockUser(User):
         except Exception as error:
             self.session.count_failed(error)
             raise
+        self.connected = True
         self.session.progress[self.label] = 0
         self.session.count_ready()
 
@@ -282,17 +288,17 @@ class VictimUser(LockUser):
 
     def contended(self, end_ns: int) -> None:
         while monotonic_ns() < end_ns:
-            self._stand()
+            self._stop_before_acquire()
             self.session.control.asking = True
             self.count(self.client.cycle(AIMED_KEY, self._keep))
             self.session.control.asking = False
 
-    def _stand(self) -> None:
+    def _stop_before_acquire(self) -> None:
         control = self.session.control
         while control.gate:
-            control.standing = True
+            control.stopped_before_acquire = True
             gevent.sleep(POLL_S)
-        control.standing = False
+        control.stopped_before_acquire = False
 
     def _keep(self, granted: Granted) -> None:
         control, pace = self.session.control, self.session.load.pace

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 
-from locks.sidecar import CLOCK_ENVIRONMENT
+from locks.shared.sidecar import CLOCK_ENVIRONMENT
 from workloads.control import CLOCK_OFFSET_AT, Control
 
 

@@ -17,7 +17,7 @@ import gevent
 import psutil
 from locust.env import Environment
 
-from locks import sidecar
+from locks.shared import sidecar
 from workloads import wallclock
 from workloads.load import VICTIM
 from workloads.session import Session
@@ -36,7 +36,9 @@ def watch(here: Session, path: Path) -> None:
             while (monotonic_ns() - begin_ns) / 1e9 < REPORT_S:
                 before = monotonic_ns()
                 gevent.sleep(TICK_S)
-                lags.append((monotonic_ns() - before) / 1e6 - TICK_S * 1e3)
+                ticked_ns = monotonic_ns()
+                here.control.set_ticked_ns(here.worker, ticked_ns)
+                lags.append((ticked_ns - before) / 1e6 - TICK_S * 1e3)
                 if here.worker == VICTIM:
                     here.control.clock_read_ns = wallclock.read_off_ns()
             now_ns = monotonic_ns()

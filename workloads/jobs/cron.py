@@ -8,7 +8,8 @@ moment after the release would start it again under any lock.
 
 from __future__ import annotations
 
-from workloads.base import LOAD, Job, Options, Parameter, Workload
+from declarations.parameters import Parameter
+from workloads.base import LOAD, Job, Options, Workload
 from workloads.resource import Resource
 from workloads.use import Use
 
@@ -39,7 +40,7 @@ class Cron(Job):
 
 WORKLOAD = Workload(
     name="cron",
-    summary="every node wants to start the run that is due; once is right",
+    summary="every node tries to start the run that is due; it must start once",
     job=Cron,
     verdicts=("stale-holder", "lost-update", "ran-twice"),
     parameters={**LOAD, "nodes": Parameter("how many want to start each run", 4, least=1)},

@@ -7,7 +7,8 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from workloads.base import LOAD, Options, Parameter, Workload
+from declarations.parameters import Parameter
+from workloads.base import LOAD, Options, Workload
 from workloads.jobs.mutex import Mutex
 from workloads.resource import Resource
 
@@ -33,10 +34,10 @@ class Paced(Mutex):
 
 WORKLOAD = Workload(
     name="fairness",
-    summary="fast and slow clients at one key: who starves",
+    summary="fast and slow clients compete for one key",
     job=Paced,
     verdicts=("stale-holder", "lost-update"),
-    parameters={**LOAD, "slow": Parameter("seconds that a slow client pauses", 0.05)},
+    parameters={**LOAD, "slow": Parameter("seconds that a slow client pauses", 0.05, least=0)},
     describes=lambda _: {"job": "fairness"},
     pace=lambda _: {"think_s": 0.0},
     shape={"keys": 1},

@@ -9,7 +9,7 @@ from workloads.jobs.mutex import Mutex
 
 WORKLOAD = Workload(
     name="herd",
-    summary="all wait for one lock, it is released: wake-ups, requests, hand-over",
+    summary="all clients wait for one lock: wake-ups, requests, hand-over",
     job=lambda _: Mutex(),
     verdicts=("stale-holder", "lost-update"),
     parameters={},

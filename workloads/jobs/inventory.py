@@ -22,7 +22,7 @@ class Sale(Job):
 
 WORKLOAD = Workload(
     name="inventory",
-    summary="units are sold: every one of them to one buyer, never more than there are",
+    summary="units of a stock are sold, each to one buyer",
     job=lambda _: Sale(),
     verdicts=("stale-holder", "lost-update", "oversold"),
     describes=lambda _: {"job": "inventory"},

@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from workloads.base import LOAD, Job, Options, Parameter, Workload
+from declarations.parameters import Parameter
+from workloads.base import LOAD, Job, Options, Workload
 from workloads.use import Use
 
 BEAT_S: Final = 0.02
@@ -34,7 +35,7 @@ class Leader(Job):
 
 WORKLOAD = Workload(
     name="leader",
-    summary="who holds the lock leads: no two leaders act, and how long nobody led",
+    summary="the holder leads: two leaders must not act; how long nobody leads",
     job=Leader,
     verdicts=("stale-holder", "two-leaders"),
     parameters={**LOAD, "acts": Parameter("acts in a term", 4, least=2)},

@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from workloads.base import Job, Options, Parameter, Workload
+from declarations.parameters import Parameter
+from workloads.base import Job, Options, Workload
 from workloads.use import Use
 
 STEPS_A_LEASE: Final = 3
@@ -40,7 +41,7 @@ WORKLOAD = Workload(
     job=LongHold,
     verdicts=("stale-holder", "lost-update"),
     parameters={
-        "times": Parameter("how many leases the work lasts", 1.4),
+        "times": Parameter("how many leases the work lasts", 1.4, least=0),
         "renew": Parameter("whether its holder extends it", "no", ("no", YES)),
     },
     pace=lambda _: {"wait_s": 20.0},

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from workloads.base import LOAD, Job, Options, Parameter, Workload
+from declarations.parameters import Parameter
+from workloads.base import LOAD, Job, Options, Workload
 from workloads.resource import Resource
 from workloads.use import Use
 

@@ -9,7 +9,8 @@ meets a window that has room just then.
 
 from __future__ import annotations
 
-from workloads.base import LOAD, Job, Options, Parameter, Workload
+from declarations.parameters import Parameter
+from workloads.base import LOAD, Job, Options, Workload
 from workloads.resource import LATELY
 from workloads.use import Use
 
@@ -32,7 +33,7 @@ class Caller(Job):
 
 WORKLOAD = Workload(
     name="rate-limit",
-    summary="never more calls in any window than its bound",
+    summary="never more calls in a window than allowed",
     job=Caller,
     verdicts=("stale-holder", "rate-exceeded"),
     parameters={

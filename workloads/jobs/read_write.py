@@ -3,7 +3,8 @@ together; any other one is held alone by readers too, so that both can be compar
 
 from __future__ import annotations
 
-from workloads.base import LOAD, Options, Parameter, Workload
+from declarations.parameters import Parameter
+from workloads.base import LOAD, Options, Workload
 from workloads.jobs.mutex import Mutex
 
 
@@ -18,9 +19,12 @@ class ReadWrite(Mutex):
 
 WORKLOAD = Workload(
     name="read-write",
-    summary="a share of the cycles only reads",
+    summary="some of the cycles only read",
     job=ReadWrite,
     verdicts=("stale-holder", "lost-update"),
-    parameters={**LOAD, "reads": Parameter("share of the cycles that only read", 0.9)},
+    parameters={
+        **LOAD,
+        "reads": Parameter("share of the cycles that only read", 0.9, least=0, most=1),
+    },
     kinds=("mutex", "reentrant", "read-write"),
 )

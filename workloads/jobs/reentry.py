@@ -9,7 +9,8 @@ first.
 
 from __future__ import annotations
 
-from workloads.base import LOAD, Job, Options, Parameter, Workload
+from declarations.parameters import Parameter
+from workloads.base import LOAD, Job, Options, Workload
 from workloads.use import Use
 
 
@@ -42,7 +43,7 @@ class Reentry(Job):
 
 WORKLOAD = Workload(
     name="reentry",
-    summary="its holder enters again and gives back level by level",
+    summary="a holder enters again and leaves level by level",
     job=Reentry,
     verdicts=("stale-holder", "lost-update"),
     parameters={**LOAD, "depth": Parameter("how deep a holder enters", 3, least=2, most=100)},

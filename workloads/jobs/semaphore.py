@@ -24,7 +24,7 @@ class Visit(Job):
 
 WORKLOAD = Workload(
     name="semaphore",
-    summary="never more inside than there are permits",
+    summary="never more clients inside than there are permits",
     job=lambda _: Visit(),
     verdicts=("over-capacity",),
     describes=lambda _: {"job": "gate"},

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from workloads.base import Job, Options, Parameter, Workload
+from declarations.parameters import Parameter
+from workloads.base import Job, Options, Workload
 from workloads.use import Use
 
 MIXED: Final = "mixed"
@@ -54,7 +55,7 @@ class TwoLocks(Job):
 
 WORKLOAD = Workload(
     name="two-locks",
-    summary="work that needs two keys: their order, and deadlocks broken by expiry",
+    summary="work that needs two keys: their order, and how deadlocks end",
     job=TwoLocks,
     verdicts=("stale-holder", "lost-update"),
     parameters={

@@ -1,11 +1,12 @@
-"""Locust's processes come from a nursery: one process that has imported everything, and forks.
+"""Locust's processes come from a fork server: one process that has imported everything, and forks.
 
 Importing Locust and the lock libraries takes a process about a second of CPU; five processes a case
 and two cores would spend a fifth of a run on it. Every child is a process of its own, forked before
 any event loop exists, with a log and an environment of its own.
 
-``python -m workloads.nursery`` reads one JSON object a line (module, environment, log) and answers
-with the child's process id. It dies with the bench, and its children with it (PR_SET_PDEATHSIG).
+``python -m workloads.fork_server`` reads one JSON object a line (module, environment, log) and
+answers with the child's process id. It dies with the bench, and its children with it
+(PR_SET_PDEATHSIG).
 """
 
 from __future__ import annotations
@@ -24,11 +25,15 @@ from typing import Any, Final
 
 import psutil
 
-from clusters import owner
-from clusters.owner import die_with_parent, me
+from clusters.engine import owner
+from clusters.engine.owner import die_with_parent, me
+from declarations import lazy, program
 
 RUN_ENVIRONMENT: Final = owner.RUN_ENVIRONMENT
 MODULES: Final = ("workloads.master", "workloads.worker")
+# The first one waits for all imports.
+SPAWN_S: Final = 60.0
+END_S: Final = 5.0
 
 
 def run_mark(run_id: str) -> str:
@@ -52,15 +57,17 @@ class Child:
 
     def wait(self, timeout_s: float) -> bool:
         """Whether it ended within the time."""
-        poller = select.poll()  # unlike select, it takes descriptors above 1023
-        poller.register(self._descriptor, select.POLLIN)
-        return bool(poller.poll(timeout_s * 1000))
+        return _readable(self._descriptor, timeout_s)
 
     def send_signal(self, number: signal.Signals) -> None:
         """To it and to the processes it started. No error when it has ended."""
         if self.alive():
-            with suppress(ProcessLookupError):
+            try:
                 os.killpg(self.pid, number)
+            except ProcessLookupError:
+                # Just forked, it leads no group yet; or it has just ended.
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._descriptor, number)
         for process in self._contained:
             with suppress(psutil.NoSuchProcess):
                 process.send_signal(number)
@@ -69,7 +76,7 @@ class Child:
         """The processes it has started itself and that live."""
         try:
             # Not above: it brings what Locust must find untouched in the process that forks.
-            from clusters.clients import started_by
+            from clusters.engine.client_containers import started_by
 
             self._contained = started_by(self.pid)
             return psutil.Process(self.pid).children() + self._contained
@@ -81,23 +88,28 @@ class Child:
         os.close(self._descriptor)
 
 
-class Nursery:
+class ForkServer:
     """A context manager for the duration of a run. Start it in the main thread, which its life
     hangs on."""
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "workloads.nursery"],
+            program.command("workloads.fork_server"),
             # Children show the environment that this process was started with.
-            env=os.environ | {RUN_ENVIRONMENT: run_mark(run_id)},
+            env=program.environment() | {RUN_ENVIRONMENT: run_mark(run_id)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             process_group=0,
             preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, takes no locks
         )
 
-    def __enter__(self) -> Nursery:
+    @property
+    def pid(self) -> int:
+        """The process that forks."""
+        return self._process.pid
+
+    def __enter__(self) -> ForkServer:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -105,24 +117,42 @@ class Nursery:
         self._process.communicate()
 
     def spawn(self, module: str, environment: dict[str, str], log: Path) -> Child:
-        """Runs ``module``'s ``main`` in a new process. Raises OSError when the nursery is gone."""
+        """Runs ``module``'s ``main`` in a new process. Raises OSError when the fork server is gone
+        or does not answer."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         order = {"module": module, "environment": environment, "log": str(log)}
-        self._process.stdin.write(json.dumps(order).encode() + b"\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
+        answer = b""
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(order).encode() + b"\n")
+            self._process.stdin.flush()
+            if not _readable(self._process.stdout.fileno(), SPAWN_S):
+                raise OSError(
+                    f"the fork server of Locust's processes says nothing for {SPAWN_S:.0f} s"
+                )
+            answer = self._process.stdout.readline()
         if not answer:
-            raise OSError("the nursery of Locust's processes ended; it said why on standard error")
+            code = self._process.wait(END_S)
+            raise OSError(f"the fork server of Locust's processes ended (exit {code})")
         return Child(int(answer))
+
+
+def _readable(descriptor: int, timeout_s: float) -> bool:
+    """Whether it has something to say, or has ended, within the time."""
+    poller = select.poll()  # unlike select, it takes descriptors above 1023
+    poller.register(descriptor, select.POLLIN)
+    return bool(poller.poll(timeout_s * 1000))
 
 
 def serve() -> None:
     """Forks on demand until standard input ends."""
+    # Ctrl-C does not reach it. That somebody interrupted it alone is told by the bench, not by it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     for module in MODULES:
         importlib.import_module(module)
     registry = importlib.import_module("locks.registry")
     registry.systems()
+    lazy.load_all()
     # Nobody waits for the children here; the kernel shall not keep them either.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin.buffer:
@@ -140,6 +170,7 @@ def _become(order: dict[str, Any]) -> None:
         os.setpgid(0, 0)
         die_with_parent()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         nothing = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((nothing, 0), (log, 1), (log, 2)):
