@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import replace
 from time import perf_counter
 from typing import TypeVar
 
@@ -15,6 +16,7 @@ from checker.jobs import judged
 from checker.leaks import leaked_lock
 from checker.linearizable import linearizable
 from checker.measure import measurements
+from checker.outside import from_outside, only_untouched
 from checker.promises import link, promises, rows_of
 from checker.queue_order import queue_order
 from checker.releases import Releases
@@ -30,7 +32,16 @@ T = TypeVar("T")
 
 def check(history: History, *, only: Collection[str] | None = None) -> Report:
     """Runs every check that applies, or those named in ``only`` and no measurements. A check that
-    crashes is unknown and hides no other."""
+    crashes is unknown and hides no other. Where something happened from outside, a violation is
+    told only if that cannot have been its cause (``checker.outside``)."""
+    report = _check(history, only)
+    if not from_outside(history):
+        return report
+    verdicts = only_untouched(history, report.verdicts, lambda h, o: _check(h, o).verdicts)
+    return replace(report, verdicts=verdicts)
+
+
+def _check(history: History, only: Collection[str] | None) -> Report:
     began = perf_counter()
     verdicts: dict[str, Verdict] = {}
     try:
@@ -38,7 +49,8 @@ def check(history: History, *, only: Collection[str] | None = None) -> Report:
         case = Case(history, promises(history, links))
     except Exception as error:  # noqa: BLE001 - whatever it is, it must not pass for a verdict
         verdicts["double-grant"] = crashed("reading the grants", error)
-        return Report(len(history), 0, verdicts, {}, {"check": perf_counter() - began})
+        seconds = {"check": perf_counter() - began}
+        return Report(len(history), 0, verdicts, {}, seconds, history.ended is False)
 
     record = history.service
     witness = None if record is None else once(lambda: Witness(case, links, record))
@@ -80,7 +92,8 @@ def check(history: History, *, only: Collection[str] | None = None) -> Report:
         if fencing["fencing"] is not None:
             measured |= fencing
     grants = len(rows_of(history, F.ACQUIRE, Type.OK))
-    return Report(len(history), grants, verdicts, measured, {"check": perf_counter() - began})
+    seconds = {"check": perf_counter() - began}
+    return Report(len(history), grants, verdicts, measured, seconds, history.ended is False)
 
 
 def attempt(name: str, ask: Callable[[], Verdict | None]) -> Verdict | None:

@@ -25,7 +25,7 @@ from history.op import NULL, F, Type
 ROWS_MAX: Final = 1500
 LANES_MAX: Final = 40
 MARGIN: Final = 0.35  # of the evidence's span, on either side
-WIDTH, LABELS, LANE, TOP = 1000, 130, 26, 44  # in the units of the drawing
+WIDTH, LABELS, LANE, TOP = 1000, 160, 26, 44  # in the units of the drawing
 TICKS: Final = 8
 
 STYLE: Final = """
@@ -247,8 +247,8 @@ def _rect(kind: str, view: _View, span: tuple[int, int], text: str, *, y: int, h
 
 def _labels(view: _View) -> Iterator[str]:
     for process, lane in view.lanes.items():
-        name = escape(view.case.history.process_name(process))
-        yield f'<text x="4" y="{TOP + LANE * lane + 4}">client {name}</text>'
+        name = escape(view.case.history.client(process))
+        yield f'<text x="4" y="{TOP + LANE * lane + 4}">{name}</text>'
 
 
 def _axis(view: _View, origin: int) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What follows from what: the one table of causes, used by the judgement, the headline and adr.
+"""What follows from what: why ``checker.catalogue`` has it as it does, and the closure of it.
 
 ``verdict → (causes)`` means: what broke a cause may break the verdict too, without anything else
 being wrong. So its break is expected where the cause's break is, and is not told again beside it.
@@ -37,31 +37,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-# What it takes to act beside somebody else.
-_BESIDE: Final = ("double-grant", "late-grant", "stale-holder")
-# Verdicts on what was done under the lock, which say what it cost.
-OF_JOBS: Final[Mapping[str, tuple[str, ...]]] = {
-    "oversold": ("lost-update",),
-    "charged-twice": (*_BESIDE, "lost-update"),
-    "lost-charge": (),
-    "ran-twice": _BESIDE,
-    "two-leaders": _BESIDE,
-    "rate-exceeded": _BESIDE,
-    "over-capacity": _BESIDE,
-}
+from checker.catalogue import CATALOGUE, OF_JOBS
+
 FOLLOWS: Final[Mapping[str, tuple[str, ...]]] = {
-    "double-grant": (),
-    "late-grant": (),
-    "wrong-release": (),
-    "wrong-extend": (),
-    "false-release": ("wrong-release", "double-grant"),
-    "fence-order": (),
-    "leaked-lock": (),
-    "queue-order": (),
-    "linearizable": ("double-grant", "wrong-release", "false-release", "wrong-extend"),
-    "stale-holder": ("late-grant",),
-    "lost-update": _BESIDE,
-    **OF_JOBS,
+    name: entry.follows_from for name, entry in CATALOGUE.items()
 }
 
 

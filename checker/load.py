@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
+from history.builder import BadLine
 from history.columns import History
-from history.edn import read_edn
-from history.jsonl import read_jsonl
-from history.recording import UnreadableHistory, is_recording, read_recording
+from history.edn import read_edn_lines
+from history.files import is_folder, names
+from history.jsonl import read_lines
+from history.lines import UnreadableHistory, open_history
+from history.recording import is_recording, read_recording
 
 # Comments, an enclosing bracket, a tag, and a map whose first key is a keyword.
 EDN: Final = re.compile(
@@ -18,12 +22,13 @@ EDN: Final = re.compile(
 )
 
 
+SNIFF_BYTES: Final = 4096
+
+
 def find(path: Path) -> list[Path]:
     """The histories under a path: itself, or those of the cases of a run folder. Raises
     UnreadableHistory when there is none."""
-    if not path.exists():
-        raise UnreadableHistory(f"{path}: no such file or folder")
-    if path.is_file():
+    if not is_folder(path):
         return [path]
     found = list(_recordings(path))
     if not found:
@@ -35,18 +40,28 @@ def find(path: Path) -> list[Path]:
 
 
 def load(path: Path) -> History:
-    """One history. Raises UnreadableHistory with the place of the fault, or OSError."""
-    if path.is_dir():
+    """One history: a recording, or a file or pipe that the user named. Raises UnreadableHistory
+    with the place of the fault."""
+    if is_folder(path):
         return read_recording(path)
-    return read_edn(path) if _is_edn(path) else read_jsonl(path)
+    with open_history(path) as lines:
+        begin = b""
+        head: list[bytes] = []
+        try:
+            while len(begin) < SNIFF_BYTES and (line := next(lines, None)) is not None:
+                head.append(line)
+                begin += line
+        except BadLine as error:
+            raise UnreadableHistory(f"{path}:{len(head) + 1}: {error}") from None
+        read = read_edn_lines if _is_edn(path, begin) else read_lines
+        return read(chain(head, lines), str(path))
 
 
-def _is_edn(path: Path) -> bool:
+def _is_edn(path: Path, begin: bytes) -> bool:
     """By its name; where that says nothing, by how it begins."""
     if path.suffix in {".edn", ".jsonl", ".json"}:
         return path.suffix == ".edn"
-    with path.open("rb") as file:
-        return EDN.match(file.read(4096)) is not None
+    return EDN.match(begin) is not None
 
 
 def _recordings(folder: Path) -> Iterator[Path]:
@@ -54,9 +69,8 @@ def _recordings(folder: Path) -> Iterator[Path]:
         yield folder
     elif is_recording(folder / "history"):
         yield folder / "history"
-    else:
-        yield from (
-            case / "history"
-            for case in sorted((folder / "cases").glob("*"))
-            if is_recording(case / "history")
-        )
+    elif is_folder(folder / "cases", inside=folder):
+        for name in names(folder / "cases", inside=folder):
+            case = folder / "cases" / name / "history"
+            if is_folder(case, inside=folder) and is_recording(case):
+                yield case

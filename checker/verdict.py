@@ -43,22 +43,27 @@ class Verdict:
 @dataclass(frozen=True, slots=True)
 class Report:
     """Everything the checker has to say about one history. ``seconds`` maps ``read`` and ``check``
-    to the time they took."""
+    to the time they took. ``cut``: the recording ends before its load does, so what is valid so far
+    is unknown."""
 
     operations: int
     grants: int
     verdicts: Mapping[str, Verdict]
     measurements: Mapping[str, object] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    cut: bool = False
 
     @property
     def result(self) -> Result:
-        return worst(verdict.result for verdict in self.verdicts.values())
+        results = [verdict.result for verdict in self.verdicts.values()]
+        return worst([*results, "unknown"] if self.cut else results)
 
     def to_json(self) -> dict[str, object]:
         """The object that ``lockbench check --json`` prints."""
+        cut = {"cut": True} if self.cut else {}
         return {
             "result": self.result,
+            **cut,
             "operations": self.operations,
             "grants": self.grants,
             "verdicts": {name: verdict.to_json() for name, verdict in self.verdicts.items()},

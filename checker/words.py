@@ -23,7 +23,7 @@ class Case:
 
     def name(self, row: int) -> str:
         """The client of a row."""
-        return f"client {self.history.process_name(int(self.history.process[row]))}"
+        return self.history.client(int(self.history.process[row]))
 
     def key(self, row: int) -> str:
         return self.history.keys[int(self.history.key[row])] or "the lock"
