@@ -1,4 +1,4 @@
-"""Results: exact numbers from a history, the run folder, tables and the live view.
+"""Results: exact numbers from a history, the run folder and its documents.
 
-Works from saved histories and case dictionaries alone; knows no lock and no cluster.
+Works from saved histories and documents alone; knows no lock and no cluster.
 """

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
+from msgspec.structs import asdict
 
 from results.cases import (
     Case,
@@ -27,9 +28,10 @@ from results.cases import (
     results_of,
     undecided,
 )
-from results.evidence import Stored, samples_ns
+from results.documents import Compared, VerdictChange
 from results.gate import Cell, change_words, metrics_of, value_of
 from results.statistics import blocks_of, bootstrap_ratio
+from results.stored import Stored, samples_ns
 
 Key = tuple[str, str]
 IMAGE: Final = "image "
@@ -57,8 +59,6 @@ IDENTITY: Final = (
     "network",
     "clients",
     "keys",
-    "phases_s",
-    "settings",
 )
 
 
@@ -74,9 +74,9 @@ class Change:
     direction: Direction
     words: str
 
-    def to_json(self) -> dict[str, str]:
-        """Plain strings."""
-        return {name: getattr(self, name) for name in self.__slots__}
+    def document(self) -> VerdictChange:
+        """As it stands in ``results.json``."""
+        return VerdictChange(**{name: getattr(self, name) for name in self.__slots__})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +93,19 @@ class Comparison:
     notes: Sequence[str] = field(default_factory=tuple)
     repeat: str = ""
 
-    def to_json(self) -> dict[str, Any]:
+    def document(self) -> Compared:
         """What ``--json`` prints under ``comparison``."""
-        return {
-            "kind": self.kind,
-            "base": self.base,
-            "new": self.new,
-            "ending": self.ending,
-            "headline": self.headline,
-            "verdict_changes": [change.to_json() for change in self.changes],
-            "cells": [cell.to_json() for cell in self.cells],
-            "notes": list(self.notes),
-            "repeat": self.repeat,
-        }
+        return Compared(
+            kind=self.kind,
+            base=self.base,
+            new=self.new,
+            ending=self.ending,
+            headline=self.headline,
+            verdict_changes=tuple(change.document() for change in self.changes),
+            cells=tuple(cell.document() for cell in self.cells),
+            notes=tuple(self.notes),
+            repeat=self.repeat,
+        )
 
 
 def verdict_changes(sides: Sides) -> list[Change]:
@@ -139,7 +139,9 @@ def _change(
     elif expected in {"may-break", "breaks"}:
         direction, words = "as may happen", f"expected: {expected}"
     elif k_new:
-        direction, words = "worse", "expected to hold, and broke"
+        claimed = expected != "undeclared"
+        direction = "worse"
+        words = "expected to hold, and broke" if claimed else "nothing is declared, and it broke"
     else:
         direction, words = "better", "broke before, and was not seen to break"
     return Change(
@@ -161,9 +163,9 @@ def ending_of_verdicts(sides: Sides) -> str:
     """
     endings = set()
     for base, new in sides.values():
-        endings |= {"safety" for case in new if case.get("ending") == "safety"}
-        endings |= {"bench" for case in (*base, *new) if case.get("ending") == "bench"}
-        if not any(case.get("exposed") is True for case in new) or any(map(undecided, new)):
+        endings |= {"safety" for case in new if case.ending == "safety"}
+        endings |= {"bench" for case in (*base, *new) if case.ending == "bench"}
+        if not any(case.exposed for case in new) or any(map(undecided, new)):
             endings.add("inconclusive")
     return worst(endings)
 
@@ -246,26 +248,23 @@ def _differing(
 
 
 def _machine(run: Stored) -> dict[str, str]:
-    facts = {name: str(run.machine.get(name)) for name in MACHINE}
-    memory = run.machine.get("memory_bytes")
+    facts = {name: str(getattr(run.machine, name)) for name in MACHINE}
+    memory = run.machine.memory_bytes
     return facts | {"memory": f"{memory / 2**30:.0f} GiB" if memory else "unknown"}
 
 
 def _versions(run: Stored) -> dict[str, str]:
-    found = {f"library {n}": str(v) for n, v in (run.versions.get("libraries") or {}).items()}
-    found["engine"] = str(run.versions.get("engine"))
-    planned = run.run.plan().get("cases") or ()
-    instead = {ref: name for case in planned for name, ref in case.get("images") or ()}
-    for name, image in (run.versions.get("images") or {}).items():
-        inside = ", ".join(f"{n} {v}" for n, v in sorted((image.get("versions") or {}).items()))
+    found = {f"library {n}": str(v) for n, v in (run.versions.libraries or {}).items()}
+    found["engine"] = str(run.versions.engine)
+    instead = {ref: name for case in run.plan.cases for name, ref in case.images}
+    for name, image in (run.versions.images or {}).items():
+        inside = ", ".join(f"{n} {v}" for n, v in sorted((image.versions or {}).items()))
         # An image that we did not build says nothing of its inside but its identity.
-        found[f"{IMAGE}{instead.get(name, name)}"] = inside or str(
-            image.get("digest") or image.get("id")
-        )
-    for name, client in (run.versions.get("clients") or {}).items():
-        inside = ", ".join(f"{n} {v}" for n, v in sorted((client.get("versions") or {}).items()))
+        found[f"{IMAGE}{instead.get(name, name)}"] = inside or str(image.digest or image.id)
+    for name, client in (run.versions.clients or {}).items():
+        inside = ", ".join(f"{n} {v}" for n, v in sorted((client.versions or {}).items()))
         # What they stand on may differ where what was asked for does not.
-        found[f"{CLIENTS}{name}"] = f"{inside} ({client.get('fingerprint')})".strip()
+        found[f"{CLIENTS}{name}"] = f"{inside} ({client.fingerprint})".strip()
     return found
 
 
@@ -280,11 +279,9 @@ def _changed(base: Case, new: Case) -> list[str]:
 
 
 def _flat(case: Case) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for name in IDENTITY:
-        value = case.get(name)
-        found |= value if isinstance(value, Mapping) else {name: value}
-    return found
+    found: dict[str, object] = {name: getattr(case, name) for name in IDENTITY}
+    phases = {"phases_s": None} if case.phases_s is None else asdict(case.phases_s)
+    return found | phases | case.settings
 
 
 def _sides(
@@ -301,7 +298,7 @@ def _sides(
 
 def _label(case: Case) -> Key:
     fault = fault_of(case)
-    return lock_of(case), f"{fault}, {case['workload']}" if is_published(case) else fault
+    return lock_of(case), f"{fault}, {case.workload}" if is_published(case) else fault
 
 
 def _shown(
@@ -364,24 +361,24 @@ def headline(ending: str, changes: Sequence[Change], cells: Sequence[Cell], side
             f"{lock} under {fault}: {', '.join(broken(case))}, in base too"
             for (lock, fault), (_, new) in sides.items()
             for case in new
-            if case.get("ending") == "safety"
+            if case.ending == "safety"
         ]
         return f"Safety: worse than expected: {'; '.join(worse or in_order(known))}"
     if ending == "bench":
         failed = [
-            f"{lock} under {fault} {case.get('judgement')}: {case.get('why')}"
+            f"{lock} under {fault} {case.judgement}: {case.why}"
             for (lock, fault), (base, new) in sides.items()
             for case in (*base, *new)
-            if case.get("ending") == "bench"
+            if case.ending == "bench"
         ]
         return f"The bench failed, which says nothing of the lock: {failed[0]}"
     if ending == "inconclusive":
         few = in_order(f"{c.lock}: {c.words}" for c in cells if c.word == "too few pairs")
         vague = in_order(
-            f"{lock} under {fault}: {case.get('why')}"
+            f"{lock} under {fault}: {case.why}"
             for (lock, fault), (_, new) in sides.items()
             for case in new
-            if case.get("ending") == "inconclusive"
+            if case.ending == "inconclusive"
         )
         return f"Inconclusive: {'; '.join([*few, *vague][:3]) or 'the two have no case in common'}"
     if ending == "regression":

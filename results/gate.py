@@ -20,9 +20,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from results.cases import NO_FAULT, Case, has_numbers, number, quantile_ms
+from results.cases import NO_FAULT, Case, has_numbers, quantile_ms
+from results.documents import ComparedNumber
 from results.statistics import ALPHA, Effect, holm, needed_pairs, paired_effect
 from results.wording import NONE
 
@@ -70,8 +71,8 @@ def value_of(case: Case, metric: str) -> float | None:
     found = {
         "acquire-p50": lambda: quantile_ms(case, "acquire", "before", "p50"),
         "handover-p50": lambda: quantile_ms(case, "handover", "before", "p50"),
-        "throughput": lambda: number(case.get("cycles_per_second")),
-        "recovery": lambda: number(case.get("recovery_seconds")),
+        "throughput": lambda: case.cycles_per_second,
+        "recovery": lambda: case.recovery_seconds,
     }[metric]()
     return found if found is not None and found > 0 else None
 
@@ -104,26 +105,25 @@ class Cell:
             return self.word
         return f"too few pairs, need n ≥ {self.needed}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Percent for changes, the metric's unit for values."""
-        metric = METRICS[self.metric]
-        return {
-            "lock": self.lock,
-            "fault": self.fault,
-            "metric": self.metric,
-            "unit": metric.unit,
-            "verdict": self.words,
-            "pairs": self.pairs,
-            "base": self.base,
-            "new": self.new,
-            "change_percent": _percent(self.change),
-            "interval_percent": [_percent(self.low), _percent(self.high)],
-            "p_worse": self.p_worse,
-            "p_worse_corrected": self.p_worse_corrected,
-            "p_better_corrected": self.p_better_corrected,
-            "needed_pairs": self.needed,
-            "suspected": self.suspected,
-        }
+    def document(self) -> ComparedNumber:
+        """As it stands in ``results.json``."""
+        return ComparedNumber(
+            lock=self.lock,
+            fault=self.fault,
+            metric=self.metric,
+            unit=METRICS[self.metric].unit,
+            verdict=self.words,
+            pairs=self.pairs,
+            base=self.base,
+            new=self.new,
+            change_percent=_percent(self.change),
+            interval_percent=(_percent(self.low), _percent(self.high)),
+            p_worse=self.p_worse,
+            p_worse_corrected=self.p_worse_corrected,
+            p_better_corrected=self.p_better_corrected,
+            needed_pairs=self.needed,
+            suspected=self.suspected,
+        )
 
 
 Pair = tuple[Case, Case]

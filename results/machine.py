@@ -10,14 +10,14 @@ import os
 import platform
 import re
 import time
-from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import psutil
 
+from results.documents import Machine, Quantiles
 from results.quantiles import quantiles
 
 FSYNC_WRITES: Final = 1000  # p99 needs as many
@@ -29,29 +29,29 @@ PACKAGE: Final = "lockbench"
 CONTAINER_MARKS: Final = ("/.dockerenv", "/run/.containerenv", "/run/systemd/container")
 
 
-def facts(folder: Path, *, engine: str | None = None) -> dict[str, Any]:
+def facts(folder: Path, *, engine: str | None = None) -> Machine:
     """Everything about the machine that decides numbers; takes up to four seconds of fsync.
 
     ``folder`` is where the run is stored; the disk below it is measured. ``engine`` is the version
     of the container engine, which only ``clusters`` may ask for.
     """
     memory = psutil.virtual_memory()
-    return {
-        "cpu": cpu_model(),
-        "cores": psutil.cpu_count(logical=True),
-        "cores_usable": len(os.sched_getaffinity(0)),
-        "cores_limit": _cpu_limit(),
-        "memory_bytes": memory.total,
-        "memory_available_bytes": memory.available,
-        "kernel": platform.release(),
-        "architecture": platform.machine(),
-        "os": _os_name(),
-        "python": platform.python_version(),
-        "engine": engine,
-        "load_average": list(os.getloadavg()),
-        "virtual": virtualization(),
-        "fsync_ms": fsync_ms(folder),
-    }
+    return Machine(
+        cpu=cpu_model(),
+        cores=psutil.cpu_count(logical=True),
+        cores_usable=len(os.sched_getaffinity(0)),
+        cores_limit=_cpu_limit(),
+        memory_bytes=memory.total,
+        memory_available_bytes=memory.available,
+        kernel=platform.release(),
+        architecture=platform.machine(),
+        os=_os_name(),
+        python=platform.python_version(),
+        engine=engine,
+        load_average=os.getloadavg(),
+        virtual=tuple(virtualization()),
+        fsync_ms=fsync_ms(folder),
+    )
 
 
 def versions() -> dict[str, str | None]:
@@ -67,7 +67,7 @@ def versions() -> dict[str, str | None]:
     return dict(sorted(found.items()))
 
 
-def fsync_ms(folder: Path) -> dict[str, float | int | None]:
+def fsync_ms(folder: Path) -> Quantiles:
     """Quantiles in ms of a 512-byte append and fdatasync, what a consensus log does for each entry.
 
     1,000 of them so that p99 means something; a disk so slow that this would take more than four
@@ -89,7 +89,7 @@ def fsync_ms(folder: Path) -> dict[str, float | int | None]:
     finally:
         os.close(file)
         path.unlink()
-    return quantiles(np.array(took, np.int64), 1e6).to_json()
+    return quantiles(np.array(took, np.int64), 1e6)
 
 
 def cpu_model() -> str:
@@ -112,22 +112,21 @@ def virtualization() -> list[str]:
     return found
 
 
-def describe(machine: Mapping[str, Any]) -> str:
+def describe(machine: Machine) -> str:
     """The machine in one line, for under a table."""
-    fsync = machine.get("fsync_ms") or {}
-    p99, worst = fsync.get("p99"), fsync.get("max")
-    disk = f"fsync p99 {p99:.1f} ms" if p99 is not None else None
-    if disk is None and worst is not None:
-        disk = f"fsync max {worst:.1f} ms of {fsync.get('count')}"
-    cores, limit = machine.get("cores_usable"), machine.get("cores_limit")
+    fsync = machine.fsync_ms or Quantiles()
+    disk = f"fsync p99 {fsync.p99:.1f} ms" if fsync.p99 is not None else None
+    if disk is None and fsync.max is not None:
+        disk = f"fsync max {fsync.max:.1f} ms of {fsync.count}"
+    cores, limit = machine.cores_usable, machine.cores_limit
     parts = [
-        machine.get("cpu"),
+        machine.cpu,
         None if cores is None else f"{cores} cores" + (f" (limit {limit:g})" if limit else ""),
-        f"{machine['memory_bytes'] / 2**30:.0f} GiB" if machine.get("memory_bytes") else None,
-        machine.get("os"),
-        f"kernel {machine['kernel']}" if machine.get("kernel") else None,
-        " in ".join(reversed(machine.get("virtual") or [])) or None,
-        f"Docker {machine['engine']}" if machine.get("engine") else None,
+        f"{machine.memory_bytes / 2**30:.0f} GiB" if machine.memory_bytes else None,
+        machine.os,
+        f"kernel {machine.kernel}" if machine.kernel else None,
+        " in ".join(reversed(machine.virtual or ())) or None,
+        f"Docker {machine.engine}" if machine.engine else None,
         disk,
     ]
     return ", ".join(str(part) for part in parts if part)

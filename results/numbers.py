@@ -28,17 +28,17 @@ and not for the baseline. Otherwise it is *before* when it started before the fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from history.columns import History, Ints, Small
 from history.op import NULL, F, Type
-from results.quantiles import P50, Quantiles, carries, quantiles
+from results.documents import Part, Quantiles, Series
+from results.quantiles import P50, carries, quantiles
 
 Interval = tuple[int, int]
 Mask = NDArray[np.bool_]
@@ -53,7 +53,7 @@ COUNTED: Final = tuple(f for f in F if f not in (F.DEATH, F.QUIET, F.QUEUED))
 # A refusal for these reasons is what a busy lock is supposed to answer.
 ORDINARY_REFUSALS: Final = frozenset({"held", "gave-up"})
 
-ByPhase = Mapping[str, Quantiles]
+ByPhase = dict[str, Quantiles]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,59 +65,19 @@ class Phases:
     contended: Interval
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
-    """What happened in each second from ``start_ns`` on, for plots.
+class Numbers(Part, frozen=True):
+    """See the module; fields are those of a case. Mappings go kind → phase; without a fault the
+    only phase is ``before``."""
 
-    ``grants`` and ``wait_ms_p50`` are of contended keys (None: too few grants in that second);
-    ``errors`` counts unknown outcomes and refusals other than ``held`` and ``gave-up``, by the
-    second in which they were asked, since an unknown has no end.
-    """
-
-    start_ns: int
-    grants: tuple[int, ...]
-    errors: tuple[int, ...]
-    wait_ms_p50: tuple[float | None, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain lists."""
-        return {
-            "start_ns": self.start_ns,
-            "grants": list(self.grants),
-            "errors": list(self.errors),
-            "wait_ms_p50": list(self.wait_ms_p50),
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """See the module. Mappings go kind → phase; without a fault the only phase is ``before``."""
-
-    latency_ms: Mapping[str, ByPhase]
-    response_ms: Mapping[str, ByPhase]  # only kinds for which an intended start was recorded
-    counts: Mapping[str, Mapping[str, Mapping[str, int]]]  # f → phase → ok, fail, info
-    errors: Mapping[str, Mapping[str, int]]  # phase → class of error → count
+    latency_ms: dict[str, ByPhase]
+    response_ms: dict[str, ByPhase]  # only kinds for which an intended start was recorded
+    counts: dict[str, dict[str, dict[str, int]]]  # f → phase → ok, fail, info
+    errors: dict[str, dict[str, int]]  # phase → class of error → count
     cycles_per_second: float | None  # None: there was no contended phase
-    cycles_per_second_by_phase: Mapping[str, float | None]
+    cycles_per_second_by_phase: dict[str, float | None]
     own_cycles_per_second: float | None  # in the own phase, all own clients together
     floor_acquire_ms: Quantiles
     series: Series
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain dictionaries, to be merged into the case."""
-        return {
-            "latency_ms": _plain(self.latency_ms),
-            "response_ms": _plain(self.response_ms),
-            "counts": {
-                f: {phase: dict(n) for phase, n in by.items()} for f, by in self.counts.items()
-            },
-            "errors": {phase: dict(by) for phase, by in self.errors.items()},
-            "cycles_per_second": self.cycles_per_second,
-            "cycles_per_second_by_phase": dict(self.cycles_per_second_by_phase),
-            "own_cycles_per_second": self.own_cycles_per_second,
-            "floor_acquire_ms": self.floor_acquire_ms.to_json(),
-            "series": self.series.to_json(),
-        }
 
 
 def measure(history: History, phases: Phases, *, unknown_after_s: float = 0.0) -> Numbers:
@@ -172,7 +132,7 @@ def measure(history: History, phases: Phases, *, unknown_after_s: float = 0.0) -
 
 def before(history: History, phases: Phases) -> dict[str, Ints]:
     """Kind → every latency before the first fault, in nanoseconds: what may be pooled over cases
-    of the same lock (``results.undisturbed``). Kinds ``acquire`` (own phase), ``handover`` and
+    of the same lock (``results.baseline``). Kinds ``acquire`` (own phase), ``handover`` and
     ``wait``."""
     view = _View(history, 0.0)
     granted = view.is_f(F.ACQUIRE) & view.ok & (view.phase == BEFORE)
@@ -419,7 +379,3 @@ def _series(view: _View, grants: Mask, interval: Interval) -> Series:
     )
     errors = np.bincount(seconds_of(history.invoke_ns[bad]), minlength=seconds)
     return Series(start, tuple(per_second.tolist()), tuple(errors.tolist()), p50)
-
-
-def _plain(kinds: Mapping[str, ByPhase]) -> dict[str, dict[str, dict[str, float | int | None]]]:
-    return {kind: {name: q.to_json() for name, q in by.items()} for kind, by in kinds.items()}

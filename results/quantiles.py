@@ -11,11 +11,12 @@ The maximum is given always, beside the count: it is a fact and not an estimate.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from results.documents import Quantiles
 
 BEYOND_MIN: Final = 10
 
@@ -26,33 +27,7 @@ P25: Final = 250
 P75: Final = 750
 
 
-@dataclass(frozen=True, slots=True)
-class Quantiles:
-    """A sample in the unit of its values. None: so few values do not carry this quantile.
-
-    ``iqr`` is the distance from the first to the third quartile, the spread.
-    """
-
-    p50: float | None
-    p99: float | None
-    p999: float | None
-    max: float | None
-    count: int
-    iqr: float | None
-
-    def to_json(self) -> dict[str, float | int | None]:
-        """The shape of the ``latency_ms`` contract."""
-        return {
-            "p50": self.p50,
-            "p99": self.p99,
-            "p999": self.p999,
-            "max": self.max,
-            "count": self.count,
-            "iqr": self.iqr,
-        }
-
-
-EMPTY: Final = Quantiles(None, None, None, None, 0, None)
+EMPTY: Final = Quantiles(count=0)
 
 
 def rank(count: int, permille: int) -> int:

@@ -9,10 +9,15 @@
       results.json report.md *.csv
     runs/latest               symbolic link to the newest run
 
-Every file appears whole or not at all (written beside, synced, renamed). ``ending`` is the last
-file of a run. A folder whose ending still says ``running`` is half-written: its bench is at work as
-long as somebody holds the lock on ``owner``, which the kernel drops when that process dies, however
-it dies. Case by case ``case.json`` appears when the case is done.
+Every file appears whole or not at all (written beside, synced, renamed), also on a disk that is
+full: ``.reserve`` keeps some room for what is to be said of a run that met its end there, and
+``ending`` is rewritten in place where even that is gone. ``ending`` is the last file of a run. A
+folder whose ending still says ``running`` is half-written: its bench is at work as long as somebody
+holds the lock on ``owner``, which the kernel drops when that process dies, however it dies. Case by
+case ``case.json`` appears when the case is done.
+
+A run folder may come from anybody (``history.files``): only regular files inside of it are read, of
+a bounded size, and nothing is read or written through a link below it.
 
 The wall clock is read here, for the name of the folder, and nowhere else.
 """
@@ -20,16 +25,24 @@ The wall clock is read here, for the name of the folder, and nowhere else.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
-import json
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+from msgspec.structs import replace
+
+from history import files
+from history.files import BadFile, MissingFile
+from history.text import writable
+from results.documents import Case, D, Machine, Plan, Results, Versions, read, text_of
 
 RUNNING: Final = "running"
 ENDINGS: Final = ("ok", "safety", "inconclusive", "regression", "bench")
@@ -37,8 +50,17 @@ LATEST: Final = "latest"
 # In plan.json and results.json, which run is being shrunk: of a try, and of the one that was kept.
 TRY_OF: Final = "try_of"
 SHRUNK_FROM: Final = "shrunk_from"
+# In a run folder while the run is written; given up where the disk is full.
+RESERVE: Final = ".reserve"
+RESERVE_BYTES: Final = 4 * 2**20
+# What the system says where there is no room: of the disk, of a quota, of a limit.
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 SLUG_CHARS_MAX: Final = 60
 SAME_SECOND_MAX: Final = 1000
+# Of one recording, all its files together; of what lies how deep in it.
+RECORDING_BYTES_MAX: Final = 4 << 30
+RECORDING_DEPTH_MAX: Final = 4
+ENDING_BYTES_MAX: Final = 100
 
 
 class NotARun(Exception):
@@ -71,22 +93,31 @@ class CaseFolder:
         """Logs of servers and clients."""
         return self.path / "logs"
 
-    def write_case(self, case: Mapping[str, Any]) -> None:
-        """Says that the case is done; the last thing that is written here."""
-        write_json(self.path / "case.json", case)
+    @property
+    def run(self) -> Path:
+        """The run folder that it is a part of."""
+        return self.path.parent.parent
 
-    def read_case(self) -> dict[str, Any] | None:
-        """The case as it was written, None while it is not done."""
-        path = self.path / "case.json"
-        return _read_object(path) if path.exists() else None
+    def write_case(self, case: Case) -> None:
+        """Says that the case is done; the last thing that is written here."""
+        write_atomically(self.path / "case.json", text_of(case), inside=self.run)
+
+    def read_case(self) -> Case | None:
+        """The case as it was written, None while it is not done. Raises NotARun."""
+        try:
+            return _read(self.path / "case.json", Case, self.run)
+        except MissingFile:
+            return None
 
     def history_sha256(self) -> dict[str, str]:
-        """File name → digest of every file of the recording, to be put into the results."""
-        return sha256_of(self.history)
+        """File name → digest of every file of the recording, to be put into the results. Raises
+        NotARun."""
+        return sha256_of(self.history, inside=self.run)
 
     def history_differs(self, recorded: Mapping[str, str]) -> list[str]:
-        """One sentence per file that is not what it was when its digest was taken."""
-        now = sha256_of(self.history)
+        """One sentence per file that is not what it was when its digest was taken. Raises
+        NotARun."""
+        now = sha256_of(self.history, inside=self.run, most=RECORDING_BYTES_MAX)
         return [
             f"{self.history / name} {_difference(recorded.get(name), now.get(name))}"
             for name in sorted({*recorded, *now})
@@ -116,6 +147,7 @@ class RunFolder:
             run = cls(path, _hold_owner(path))
             (path / "cases").mkdir()
             run._write("ending", RUNNING + "\n")
+            _reserve(path)
             if try_of is None:
                 _point_latest(base, path.name)
         except OSError as error:
@@ -130,36 +162,56 @@ class RunFolder:
         return folder
 
     def cases(self) -> list[CaseFolder]:
-        """Every case folder, in the order of their numbers, the unfinished ones included."""
-        found = [path for path in (self.path / "cases").glob("*-*") if path.is_dir()]
+        """Every case folder, in the order of their numbers, the unfinished ones included. Raises
+        NotARun."""
+        folder = self.path / "cases"
+        with understood():
+            found = [folder / name for name in _names(folder, self.path)]
+        found = [p for p in found if "-" in p.name and files.is_folder(p, inside=self.path)]
         return [CaseFolder(path) for path in sorted(found, key=_case_order)]
 
-    def write_plan(self, plan: Mapping[str, Any]) -> None:
+    def write_plan(self, plan: Plan) -> None:
         """The plan with every default and every random choice resolved."""
-        write_json(self.path / "plan.json", plan)
+        self._write("plan.json", text_of(plan))
 
-    def write_machine(self, facts: Mapping[str, Any]) -> None:
+    def write_machine(self, facts: Machine) -> None:
         """See ``results.machine``."""
-        write_json(self.path / "machine.json", facts)
+        self._write("machine.json", text_of(facts))
 
-    def write_versions(self, versions: Mapping[str, Any]) -> None:
+    def write_versions(self, versions: Versions) -> None:
         """Libraries, packages in the images, digests of the images, the engine."""
-        write_json(self.path / "versions.json", versions)
+        self._write("versions.json", text_of(versions))
 
-    def write_results(self, results: Mapping[str, Any]) -> None:
+    def write_results(self, results: Results) -> None:
         """The object of ``lockbench run --json``."""
-        write_json(self.path / "results.json", results)
+        self._write("results.json", text_of(results))
 
     def write_text(self, name: str, text: str) -> Path:
         """A table or report; returns where it is."""
         self._write(name, text)
         return self.path / name
 
+    def make_folder(self, name: str) -> Path:
+        """A folder of that name in it, new or not. Raises OSError where there is something else, a
+        link too: nothing is written through it."""
+        path = self.path / name
+        if not os.path.lexists(path):
+            path.mkdir()
+        if not files.is_folder(path, inside=self.path):
+            raise OSError(f"{path} is not a folder of this run; move it away")
+        return path
+
     def finish(self, ending: str) -> None:
         """Writes the one word that says how it ended, and lets go of the folder."""
         if ending not in ENDINGS:
             raise ValueError(f"{ending!r} is no ending; one of {', '.join(ENDINGS)}")
-        self._write("ending", ending + "\n")
+        try:
+            self._write("ending", ending + "\n")
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            _overwrite(self.path / "ending", ending + "\n")
+        (self.path / RESERVE).unlink(missing_ok=True)
         self.let_go()
 
     def let_go(self) -> None:
@@ -175,27 +227,34 @@ class RunFolder:
             self._owner = _hold_owner(self.path)
         except BlockingIOError as error:
             raise StoreError(f"{self.path}: another bench is still writing this run") from error
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot be taken over: {error.strerror}") from error
         self._write("ending", RUNNING + "\n")
+        _reserve(self.path)
         _point_latest(self.path.parent, self.path.name)
 
     def set_aside(self, folder: CaseFolder) -> None:
         """Moves the folder of a case that was cut to ``cut/``, so that it can be run anew."""
-        aside = self.path / "cut"
-        aside.mkdir(exist_ok=True)
+        aside = self.make_folder("cut")
         names = _candidates(folder.path.name)
         name = next(name for name in names if not (aside / name).exists())
         folder.path.rename(aside / name)
 
     @property
     def ending(self) -> str:
-        """One of ENDINGS, or RUNNING."""
-        return (self.path / "ending").read_text(encoding="utf-8").strip()
+        """One of ENDINGS, or RUNNING. Raises NotARun."""
+        path = self.path / "ending"
+        with understood():
+            return files.read_text(path, inside=self.path, most=ENDING_BYTES_MAX).strip()
 
     def is_alive(self) -> bool:
         """Whether a process still owns this folder (this one counts)."""
         if self._owner is not None:
             return True
-        with contextlib.suppress(FileNotFoundError), (self.path / "owner").open("rb") as owner:
+        with (
+            contextlib.suppress(BadFile),
+            files.open_file(self.path / "owner", inside=self.path) as owner,
+        ):
             try:
                 # Shared, so that onlookers do not take each other for the owner.
                 fcntl.flock(owner, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -203,19 +262,21 @@ class RunFolder:
                 return True
         return False
 
-    def plan(self) -> dict[str, Any]:
+    def plan(self) -> Plan:
         """The resolved plan. Raises NotARun."""
-        return self._read("plan.json", "it ended before it was planned; run it again")
+        return self._read("plan.json", Plan, "it ended before it was planned; run it again")
 
-    def machine(self) -> dict[str, Any]:
+    def machine(self) -> Machine:
         """Facts of the machine that ran it. Raises NotARun."""
-        return self._read("machine.json", "it ended before the machine was looked at; run it again")
+        remedy = "it ended before the machine was looked at; run it again"
+        return self._read("machine.json", Machine, remedy)
 
-    def versions(self) -> dict[str, Any]:
+    def versions(self) -> Versions:
         """Versions of all that took part. Raises NotARun."""
-        return self._read("versions.json", "it ended before the images were there; run it again")
+        remedy = "it ended before the images were there; run it again"
+        return self._read("versions.json", Versions, remedy)
 
-    def results(self) -> dict[str, Any]:
+    def results(self) -> Results:
         """The results of a finished run. Raises NotARun if it is not finished."""
         if self.ending == RUNNING:
             remedy = (
@@ -224,12 +285,13 @@ class RunFolder:
                 else "its bench died: run it again"
             )
             raise NotARun(f"{self.path} is half-written; {remedy}")
-        return self._read("results.json", "it ended before there were results; run it again")
+        remedy = "it ended before there were results; run it again"
+        return self._read("results.json", Results, remedy)
 
-    def evidence(self) -> dict[str, Any]:
+    def evidence(self) -> Results:
         """The results of a finished run that shows something. Raises NotARun for a try, too."""
         results = self.results()
-        if of := results.get(TRY_OF):
+        if of := results.try_of:
             raise NotARun(
                 f"{self.path} is a try of `--shrink` on {of}: whether it broke decided how the "
                 "search went on, and it is evidence for nothing; give the run that was kept"
@@ -243,25 +305,23 @@ class RunFolder:
         path = _renamed(self.path, base, f"{_now()}-{slug(name)}")
         kept = RunFolder(path)
         results, plan = kept.results(), kept.plan()
-        plan[SHRUNK_FROM] = results[SHRUNK_FROM] = results.pop(TRY_OF)
-        plan.pop(TRY_OF)
-        results["name"] = plan["name"] = name
-        for document in results["cases"]:
-            document["run"] = str(path)
-            CaseFolder(path / "cases" / document["folder"]).write_case(document)
-        kept.write_results(results)
-        kept.write_plan(plan)
+        cases = tuple(replace(case, run=str(path)) for case in results.cases)
+        for case in cases:
+            CaseFolder(path / "cases" / str(case.folder)).write_case(case)
+        now = {"name": name, "shrunk_from": results.try_of, "try_of": None}
+        kept.write_results(replace(results, cases=cases, **now))
+        kept.write_plan(replace(plan, **now))
         _point_latest(base, path.name)
         return kept
 
-    def _read(self, name: str, remedy: str) -> dict[str, Any]:
-        path = self.path / name
-        if not path.exists():
-            raise NotARun(f"{path} is missing; {remedy}")
-        return _read_object(path)
+    def _read(self, name: str, kind: type[D], remedy: str) -> D:
+        try:
+            return _read(self.path / name, kind, self.path)
+        except MissingFile:
+            raise NotARun(f"{self.path / name} is missing; {remedy}") from None
 
     def _write(self, name: str, text: str) -> None:
-        write_atomically(self.path / name, text)
+        write_atomically(self.path / name, text, inside=self.path)
 
 
 def open_run(path: Path) -> RunFolder:
@@ -274,22 +334,46 @@ def open_run(path: Path) -> RunFolder:
     run = RunFolder(path.resolve() if path.is_symlink() else path)
     try:
         ending = run.ending
-    except (OSError, UnicodeDecodeError):
-        raise NotARun(f"{path} is not a run folder (no `ending` in it); {remedy}") from None
+    except NotARun as error:
+        raise NotARun(f"{path} is not a run folder (no `ending`: {error}); {remedy}") from None
     if ending not in {*ENDINGS, RUNNING}:
         raise NotARun(f"{path} is not a run folder (its `ending` says {ending[:40]!r}); {remedy}")
     return run
 
 
-def sha256_of(folder: Path) -> dict[str, str]:
-    """Relative name → SHA-256 of every file below ``folder``."""
+@contextlib.contextmanager
+def understood() -> Iterator[None]:
+    """Raises NotARun for a file that is not read."""
+    try:
+        yield
+    except BadFile as error:
+        raise NotARun(str(error)) from error
+
+
+def sha256_of(
+    folder: Path, *, inside: Path | None = None, most: int | None = None
+) -> dict[str, str]:
+    """Relative name → SHA-256 of every file below ``folder``. Raises NotARun for what is neither a
+    file nor a folder there, and for more than ``most`` bytes."""
     digests = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256")
+    with understood():
+        for path in _below(folder, inside):
+            with files.open_file(path, inside=inside, most=most) as file:
+                digest = hashlib.file_digest(file, "sha256")  # type: ignore[arg-type]
+                most = None if most is None else most - file.tell()
             digests[path.relative_to(folder).as_posix()] = digest.hexdigest()
     return digests
+
+
+def _below(folder: Path, inside: Path | None, depth: int = 0) -> Iterator[Path]:
+    """Everything below a folder that is no folder, in the order of the names."""
+    if depth > RECORDING_DEPTH_MAX:
+        raise BadFile(folder, "lies deeper than the folders of a recording do")
+    for name in _names(folder, inside):
+        if files.is_folder(folder / name, inside=inside):
+            yield from _below(folder / name, inside, depth + 1)
+        else:
+            yield folder / name
 
 
 def slug(name: str) -> str:
@@ -297,24 +381,77 @@ def slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.=+]+", "-", name).strip("-.")[:SLUG_CHARS_MAX] or "unnamed"
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Whole or not at all; NaN and infinity are refused, because they are not JSON."""
-    write_atomically(path, json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Written beside, synced, renamed: a reader or a crash never sees half a file."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def _names(folder: Path, inside: Path | None) -> list[str]:
+    """What is in a folder; nothing where it is missing."""
     try:
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(text)
+        return files.names(folder, inside=inside)
+    except MissingFile:
+        return []
+
+
+def write_atomically(path: Path, text: str, *, inside: Path | None = None) -> None:
+    """Written beside, synced, renamed: a reader or a crash never sees half a file. Inside a run
+    folder on a disk that is full, the room is used that was reserved. What was a link becomes a
+    file; with ``inside`` no folder below it is a link. Half of a surrogate pair, which has no bytes
+    in UTF-8, is spelled out (``history.text``). Raises OSError."""
+    data = writable(text).encode()
+    try:
+        _write_beside(path, data, inside)
+    except OSError as error:
+        if error.errno not in NO_ROOM or not _give_up_reserve(path):
+            raise
+        _write_beside(path, data, inside)
+
+
+def _write_beside(path: Path, data: bytes, inside: Path | None) -> None:
+    try:
+        with files.open_folder(path.parent, inside=inside) as folder:
+            _replace(folder, path.name, data)
+    except BadFile as error:
+        raise OSError(None, str(error)) from error
+
+
+def _replace(folder: int, name: str, data: bytes) -> None:
+    beside = f".{name}.{os.getpid()}.tmp"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(beside, dir_fd=folder)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(beside, flags, 0o666, dir_fd=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
             file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+            os.fsync(descriptor)
+        os.replace(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
         with contextlib.suppress(OSError):
-            beside.unlink()
+            os.unlink(beside, dir_fd=folder)
         raise
+
+
+def _overwrite(path: Path, text: str) -> None:
+    """In place, which takes no room. Whoever looks just then may see one word over another."""
+    with path.open("r+b") as file:
+        file.write(text.encode())
+        file.flush()
+        file.truncate()
+        os.fsync(file.fileno())
+
+
+def _reserve(run: Path) -> None:
+    """Takes room on the disk, of real blocks."""
+    (run / RESERVE).unlink(missing_ok=True)
+    with (run / RESERVE).open("xb") as file:
+        os.posix_fallocate(file.fileno(), 0, RESERVE_BYTES)
+
+
+def _give_up_reserve(path: Path) -> bool:
+    """Of the run that a file belongs to; whether there was any."""
+    run = next((folder for folder in path.parents if (folder / "ending").is_file()), None)
+    if run is None or not (run / RESERVE).is_file():
+        return False
+    (run / RESERVE).unlink()
+    return True
 
 
 def _now() -> str:
@@ -342,8 +479,13 @@ def _candidates(stem: str) -> Iterator[str]:
 
 
 def _hold_owner(path: Path) -> int:
-    """Locks ``owner`` until the descriptor is closed, and says in it who holds it."""
-    owner = os.open(path / "owner", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    """Locks ``owner`` until the descriptor is closed, and says in it who holds it. Raises OSError
+    where there is something else of that name."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    owner = os.open(path / "owner", flags, 0o644)
+    if not stat.S_ISREG(os.fstat(owner).st_mode):
+        os.close(owner)
+        raise OSError(None, f"{path / 'owner'} is not a file")
     try:
         fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.ftruncate(owner, 0)
@@ -369,14 +511,14 @@ def _case_order(path: Path) -> tuple[int, str]:
     return (CaseFolder(path).number, path.name)
 
 
-def _read_object(path: Path) -> dict[str, Any]:
+def _read(path: Path, kind: type[D], inside: Path) -> D:
+    """Raises NotARun, MissingFile."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise NotARun(f"{path} cannot be read ({error}); run it again") from error
-    if not isinstance(value, dict):
-        raise NotARun(f"{path} does not hold a JSON object; run it again")
-    return value
+        return read(path, kind, inside=inside)
+    except MissingFile:
+        raise
+    except BadFile as error:
+        raise NotARun(f"{path} cannot be read ({error.why}); run it again") from error
 
 
 def _difference(before: str | None, now: str | None) -> str:

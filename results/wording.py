@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -75,6 +76,18 @@ def words(names: Sequence[str], last: str = "and") -> str:
 def times(count: int, noun: str) -> str:
     """``1 case``, ``2 cases``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def printable(text: str) -> str:
+    """Text as it may be written anywhere: what acts on a terminal, turns the direction of text, is
+    half of a character or has no shape is written as ``\\x1b``. Lines and tabs stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if _shown(c) else ascii(c)[1:-1] for c in text)
+
+
+def _shown(c: str) -> bool:
+    return c.isprintable() or c in "\n\t" or unicodedata.category(c) == "Zs"
 
 
 def escape_markdown(text: str) -> str:

@@ -9,20 +9,22 @@ and what else cannot be computed again were left alone by somebody who edits bot
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from checker.check import check
 from history.columns import History
-from history.recording import UnreadableHistory, read_recording
-from results.cases import Case, is_published, lock_of, results_of
+from history.lines import UnreadableHistory
+from history.recording import read_recording
+from results.cases import is_published, lock_of, results_of
+from results.documents import Case, Machine, Plan, Results, Versions
 from results.numbers import Phases, before, measure
-from results.store import SHRUNK_FROM, TRY_OF, CaseFolder, NotARun, RunFolder, open_run
+from results.store import CaseFolder, NotARun, RunFolder, open_run
 
 NS_PER_S: Final = 1e9
 AGAIN: Final = "take the folder as it was, or run it again"
@@ -37,9 +39,10 @@ class Stored:
     """A finished run. ``cases`` are the objects of ``results.json``."""
 
     run: RunFolder
-    results: Mapping[str, Any]
-    machine: Mapping[str, Any]
-    versions: Mapping[str, Any]
+    results: Results
+    machine: Machine
+    versions: Versions
+    plan: Plan = field(default_factory=Plan)
 
     @property
     def path(self) -> Path:
@@ -47,17 +50,16 @@ class Stored:
 
     @property
     def cases(self) -> Sequence[Case]:
-        cases = self.results.get("cases")
-        return cases if isinstance(cases, list) else []
+        return self.results.cases
 
 
 def stored(path: Path) -> Stored:
     """A run that can be argued with. Raises NotARun or Edited."""
     run = open_run(path)
     results = run.evidence()
-    if parts := results.get("parts"):
+    if parts := results.parts:
         raise NotARun(f"{path} sums up a night; give one of its runs: {', '.join(parts)}")
-    found = Stored(run, results, run.machine(), run.versions())
+    found = Stored(run, results, run.machine(), run.versions(), run.plan())
     if not found.cases:
         raise NotARun(f"{path} holds no case: it ended before one was done; run it again")
     for case in found.cases:
@@ -69,12 +71,12 @@ def countable(runs: Sequence[Stored]) -> None:
     """Raises NotARun for a run of which nothing can be counted: one that holds both sides of a
     change, and one that was kept because it broke."""
     for run in runs:
-        if of := run.results.get(SHRUNK_FROM):
+        if of := run.results.shrunk_from:
             raise NotARun(
                 f"{run.path} is what `--shrink` kept of {of} because it broke: it shows that it "
                 "does, and not how often; count its replays (`lockbench run --replay … --times N`)"
             )
-        if any("side" in case for case in run.cases):
+        if any(case.side is not None for case in run.cases):
             raise NotARun(
                 f"{run.path} holds both sides of a change (`lockbench regress`, judged in its "
                 "comparison.md); give runs of `lockbench run` or `suite`"
@@ -110,7 +112,7 @@ def _of_a_search(path: Path) -> bool:
         plan = open_run(path).plan()
     except NotARun:
         return False
-    return TRY_OF in plan or SHRUNK_FROM in plan
+    return plan.try_of is not None or plan.shrunk_from is not None
 
 
 def history_of(run: RunFolder, case: Case) -> History:
@@ -131,15 +133,15 @@ def samples_ns(run: RunFolder, case: Case) -> dict[str, NDArray[np.int64]]:
 
 def _spans(case: Case) -> Phases | None:
     """When the load of a case did what, from what its document says."""
-    phases, series = case.get("phases_s"), case.get("series")
-    if not isinstance(phases, Mapping) or not isinstance(series, Mapping):
+    phases, series = case.phases_s, case.series
+    if phases is None or series is None:
         return None
-    contended = int(series["start_ns"])
-    own = contended - int(phases["own_s"] * NS_PER_S)
+    contended = series.start_ns
+    own = contended - int(phases.own_s * NS_PER_S)
     return Phases(
-        floor=(own - int(phases["floor_s"] * NS_PER_S), own),
+        floor=(own - int(phases.floor_s * NS_PER_S), own),
         own=(own, contended),
-        contended=(contended, contended + int(phases["contended_s"] * NS_PER_S)),
+        contended=(contended, contended + int(phases.contended_s * NS_PER_S)),
     )
 
 
@@ -153,15 +155,15 @@ def verify(run: RunFolder, case: Case) -> None:
         raise Edited(str(error)) from error
     if written is None:
         raise Edited(f"{name}: its case.json is missing; {AGAIN}")
-    recorded = case.get("history_sha256")
+    recorded = case.history_sha256
     never_ran = recorded == {} and not results_of(case)
-    if not isinstance(recorded, Mapping) or not (recorded or never_ran):
+    if recorded is None or not (recorded or never_ran):
         raise Edited(f"{name}: no digest of its history was recorded; run it again")
     differs = folder.history_differs(recorded)
     if differs:
         raise Edited(f"{name}: the history is not the one that was judged: {differs[0]}")
     if written != case:
-        fields = [f for f in {*written, *case} if written.get(f) != case.get(f)]
+        fields = [f for f in Case.__struct_fields__ if getattr(written, f) != getattr(case, f)]
         raise Edited(
             f"{name}: results.json and case.json disagree on {', '.join(sorted(fields))}: one of "
             "them was edited"
@@ -186,11 +188,11 @@ def verify(run: RunFolder, case: Case) -> None:
     for verdict in wrong:
         raise Edited(
             f"{name}: {verdict} is stored as {told.get(verdict)}, and the history is judged "
-            f"{today.get(verdict)}: {again} (`lockbench check {folder.history}` judges anew)"
+            f"{today.get(verdict)}: {again} (`lockbench check {folder.history}` judges it again)"
         )
-    number = _other_number(case, history)
-    if number is not None:
-        raise Edited(f"{name}: {number} is not what its history gives: {again}")
+    wrong_number = _other_number(case, history)
+    if wrong_number is not None:
+        raise Edited(f"{name}: {wrong_number} is not what its history gives: {again}")
 
 
 def _other_number(case: Case, history: History) -> str | None:
@@ -198,24 +200,20 @@ def _other_number(case: Case, history: History) -> str | None:
     spans = _spans(case)
     if spans is None or is_published(case):
         return None
-    timeout_s = float((case.get("settings") or {}).get("client_timeout_s", 0.0))
-    today = measure(history, spans, unknown_after_s=timeout_s).to_json()
-    if case.get("cycles_per_second") != today["cycles_per_second"]:
+    today = measure(history, spans, unknown_after_s=case.pace.client_timeout_s or 0.0)
+    if case.cycles_per_second != today.cycles_per_second:
         return "cycles_per_second"
-    return next(
-        (
-            f"latency_ms.{kind}.{phase}.{statistic}"
-            for kind, by_phase in (case.get("latency_ms") or {}).items()
-            for phase, cell in by_phase.items()
-            for statistic, value in cell.items()
-            if today["latency_ms"].get(kind, {}).get(phase, {}).get(statistic) != value
-        ),
-        None,
-    )
+    for kind, by_phase in (case.latency_ms or {}).items():
+        for phase, cell in by_phase.items():
+            again = today.latency_ms.get(kind, {}).get(phase)
+            for statistic in cell.__struct_fields__:
+                value = getattr(cell, statistic)
+                if value is not None and value != getattr(again, statistic, None):
+                    return f"latency_ms.{kind}.{phase}.{statistic}"
+    return None
 
 
 def _folder(run: RunFolder, case: Case) -> CaseFolder:
-    name = case.get("folder")
-    if not isinstance(name, str) or "/" in name or not name:
+    if case.folder is None:
         raise Edited(f"{run.path}: a case of {lock_of(case)} does not say which folder is its own")
-    return CaseFolder(run.path / "cases" / name)
+    return CaseFolder(run.path / "cases" / case.folder)

@@ -1,4 +1,4 @@
-"""Would the monitoring have noticed? Each violation of a case against each alert.
+"""Alert replay: would the monitoring have noticed? Each violation of a case against each alert.
 
 Two readings, never mixed:
 
@@ -25,12 +25,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from checker.catalogue import CATALOGUE, GENERAL
 from checker.check import check
 from checker.verdict import Report
 from history.columns import History
 from history.joining import killed_worker
 from history.op import F
-from results.monitoring import (
+from results.alert_metrics import (
     ACQUISITIONS,
     ALERTS,
     EVALUATION_S,
@@ -43,13 +44,12 @@ from results.monitoring import (
     evaluate,
     longest_true_s,
 )
+from results.documents import Case
 
 REPEATED_S: Final = 1800.0
 QUIET_ACQUISITIONS_MIN: Final = 10
 LEAK_S_MIN: Final = 1.0  # beyond its lease, a second for those who ask again and again
-GENERAL: Final = "linearizable"
 LEAKED: Final = "leaked-lock"
-FOUND_BY: Final = {"double-grant", "late-grant", "fence-order"}
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class Noticed:
+class ReplayedViolation:
     """One violation, with one sight per alert in each reading. ``at_s``: since the first
     operation."""
 
@@ -100,7 +100,7 @@ class Replayed:
     whether anything was violated or not."""
 
     seconds: float
-    violations: tuple[Noticed, ...]
+    violations: tuple[ReplayedViolation, ...]
     alarms: Mapping[str, tuple[str, ...]]
 
     def to_json(self) -> dict[str, Any]:
@@ -116,9 +116,9 @@ def replay(history: History, *, unknown_after_s: float = 0.0) -> Replayed:
     return Replayed(seconds, violations, _alarms(counted))
 
 
-def noticed(
+def replay_judged(
     history: History, report: Report, *, unknown_after_s: float = 0.0
-) -> tuple[Noticed, ...]:
+) -> tuple[ReplayedViolation, ...]:
     """The violations of a history that is judged already. Nothing is counted where there are
     none."""
     if not any(True for _ in violations_of(history, report)):
@@ -126,13 +126,13 @@ def noticed(
     return _each(history, counters(history, unknown_after_s=unknown_after_s), report)
 
 
-def unknown_after_s(case: Mapping[str, Any]) -> float:
+def unknown_after_s(case: Case) -> float:
     """When the client of a stored case gave up a request."""
-    return float((case.get("settings") or {}).get("client_timeout_s", 0.0))
+    return case.pace.client_timeout_s or 0.0
 
 
-def _each(history: History, counted: Counters, report: Report) -> tuple[Noticed, ...]:
-    return tuple(_noticed(history, counted, found) for found in violations_of(history, report))
+def _each(history: History, counted: Counters, report: Report) -> tuple[ReplayedViolation, ...]:
+    return tuple(_replayed(history, counted, found) for found in violations_of(history, report))
 
 
 def violations_of(history: History, report: Report) -> Iterator[Violation]:
@@ -153,16 +153,16 @@ def _moment(verdict: str, evidence: Sequence[Mapping[str, Any]]) -> tuple[str, i
     operation that should not have been (when it was applied, else completed, else invoked)."""
     grants = [item for item in evidence if item.get("what") == "grant"]
     operations = [item for item in evidence if item.get("what") == "operation"]
-    if grants and (verdict in FOUND_BY or not operations):
-        first = verdict == "late-grant"
+    act = CATALOGUE[verdict].act
+    if grants and (act.endswith("grant") or not operations):
+        first = act == "first grant"
         chosen = grants[0] if first else max(grants, key=lambda item: int(item["granted_ns"]))
         return str(chosen["key"]), int(chosen["granted_ns"])
     if not operations:
         return None
     # A wrong release or extend comes before what shows it, as does what left a key behind; of lost
     # updates the last is at fault.
-    first = verdict.startswith(("wrong", "false")) or verdict == LEAKED
-    chosen = operations[0] if first else operations[-1]
+    chosen = operations[0] if act == "first operation" else operations[-1]
     for name in ("applied_ns", "complete_ns", "invoke_ns"):
         if chosen.get(name) is not None:
             return str(chosen["key"]), int(chosen[name])
@@ -186,7 +186,7 @@ def _leaks(history: History, report: Report) -> Iterator[Violation]:
             yield Violation(LEAKED, leak["key"], died[0] + int((left or 0.0) * NS_PER_S))
 
 
-def _noticed(history: History, counted: Counters, found: Violation) -> Noticed:
+def _replayed(history: History, counted: Counters, found: Violation) -> ReplayedViolation:
     at_s = (found.at_ns - counted.begin_ns) / NS_PER_S
     faults = [fault.begin_ns[0] for fault in history.faults]
     quiet = counted.until(min([found.at_ns - 1, *faults]))
@@ -194,7 +194,7 @@ def _noticed(history: History, counted: Counters, found: Violation) -> Noticed:
         tuple(_sight(alert, counted, quiet, found, repeated=repeated) for alert in ALERTS)
         for repeated in (False, True)
     )
-    return Noticed(found.verdict, found.key, at_s, once, again)
+    return ReplayedViolation(found.verdict, found.key, at_s, once, again)
 
 
 def _sight(
