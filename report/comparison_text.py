@@ -1,0 +1,140 @@
+"""A comparison for people and for CI: the terminal, Markdown for a pull request, JUnit XML.
+
+Names that come from outside are escaped in each. In JUnit, "too few pairs" and whatever is
+undecided are errors, because most CI systems show a skipped test as green.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from typing import Final
+
+import pandas as pd
+
+from report.exports import csv_text
+from report.grid import Grid, texts
+from report.grid import markdown as grid_markdown
+from results import wording
+from results.comparison import Comparison
+from results.gate import METRICS, Cell, change, change_words
+from results.wording import NONE, escape_markdown
+
+SIGNS: Final = {
+    "improved": "▲",
+    "worse": "✗",
+    "no difference shown": "=",
+    "too few pairs": "?",
+    "not judged": "·",
+}
+CHANGE_HEADINGS: Final = ("lock", "fault", "verdict", "base: broke", "new: broke", "what it means")
+CELL_HEADINGS: Final = ("lock", "fault", "number", "base", "new", "change", "pairs", "p", "verdict")
+CAPTION: Final = (
+    "Base and new: median over pairs. Change: Hodges-Lehmann estimate of new against base with its "
+    "95 % interval. p: one-sided, for being worse, corrected for all rows (Holm). Worse: p < 0.05, "
+    "at least 10 %, at least the floor, and seen again in a second measurement."
+)
+SHOWN_CAPTION: Final = (
+    "Change of the medians; the interval is a bootstrap over 20 blocks of time within each run."
+)
+
+
+def markdown(made: Comparison) -> str:
+    """For a comment on a pull request."""
+    title = {"regress": "Lockbench regress", "compare": "Lockbench compare"}[made.kind]
+    parts = [
+        f"### {title}: {made.ending}",
+        f"**{escape_markdown(made.headline)}.**",
+        f"base: {escape_markdown(made.base)}; new: {escape_markdown(made.new)}",
+    ]
+    if not made.changes:
+        parts.append("No verdict changed.")
+    for grid in grids(made):
+        parts += grid_markdown(grid)[1:]
+    parts += [f"- {escape_markdown(note)}" for note in made.notes]
+    if made.repeat:
+        parts.append(f"Repeat with:\n\n    {made.repeat}")
+    return "\n\n".join(parts) + "\n"
+
+
+def grids(made: Comparison) -> list[Grid]:
+    """What changed among the verdicts, and every number; no table without a row."""
+    changes = [
+        [c.lock, c.fault, c.verdict, c.base, c.new, f"{c.direction}: {c.words}"]
+        for c in made.changes
+    ]
+    caption = CAPTION if made.kind == "regress" else SHOWN_CAPTION
+    both = (
+        texts("verdict-changes", "Verdicts that changed", CHANGE_HEADINGS, changes),
+        texts("cells", "Numbers", CELL_HEADINGS, map(_row, made.cells), caption),
+    )
+    return [grid for grid in both if grid.rows]
+
+
+def csv(made: Comparison) -> str:
+    """Every number, for a spreadsheet."""
+    rows = [_row(cell) for cell in made.cells]
+    return csv_text(pd.DataFrame(rows, columns=list(CELL_HEADINGS)))
+
+
+def _row(cell: Cell) -> list[str]:
+    metric = METRICS[cell.metric]
+    p = cell.p_worse_corrected
+    return [
+        cell.lock,
+        cell.fault,
+        metric.words,
+        _value(cell.base, metric.unit),
+        _value(cell.new, metric.unit),
+        change(cell),
+        str(cell.pairs),
+        NONE if p is None else f"{p:.3f}" if p >= 0.001 else "< 0.001",
+        f"{SIGNS[cell.word]} {cell.words}",
+    ]
+
+
+def _value(value: float | None, unit: str) -> str:
+    if value is None:
+        return NONE
+    if unit == "ms":
+        return f"{wording.ms(value)} ms"
+    return f"{wording.rate(value)}/s" if unit == "/s" else wording.seconds(value)
+
+
+def junit(made: Comparison) -> str:
+    """One test case for the verdicts of all, one for every number that was judged."""
+    judged = [cell for cell in made.cells if cell.word != "not judged"]
+    failed = sum(cell.word == "worse" for cell in judged) + (made.ending == "safety")
+    errors = sum(cell.word == "too few pairs" for cell in judged)
+    open_ = made.ending in {"bench", "inconclusive"}
+    suite = ET.Element(
+        "testsuite",
+        name=f"lockbench {made.kind}",
+        tests=str(len(judged) + 1),
+        failures=str(failed),
+        errors=str(errors + open_),
+    )
+    verdicts = ET.SubElement(suite, "testcase", classname="lockbench", name="verdicts")
+    if made.ending == "safety":
+        ET.SubElement(verdicts, "failure", message=_xml(made.headline)).text = _xml(made.repeat)
+    elif open_:
+        ET.SubElement(verdicts, "error", message=_xml(made.headline)).text = _xml(made.repeat)
+    for cell in judged:
+        case = ET.SubElement(
+            suite,
+            "testcase",
+            classname=_xml(f"lockbench.{cell.lock}.{cell.fault}"),
+            name=METRICS[cell.metric].words,
+        )
+        kind = {"worse": "failure", "too few pairs": "error"}.get(cell.word)
+        words = f"{cell.words}: {change_words(cell)}"
+        if kind is not None:
+            ET.SubElement(case, kind, message=_xml(words)).text = _xml(made.repeat)
+        else:
+            ET.SubElement(case, "system-out").text = _xml(words)
+    ET.indent(suite)
+    return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _xml(text: str) -> str:
+    """XML has no way to write most control characters."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)

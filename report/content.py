@@ -1,0 +1,302 @@
+"""What a report says, laid out once for the page and for Markdown."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from msgspec.structs import asdict
+
+from report.charts import HOW_TO_READ, Chart, charts
+from report.columns import Column, Row, Table
+from report.comparison_text import CAPTION
+from report.facts import CYCLES, EVERY, LATENCY, OF_A_CASE, UNDISTURBED, VERDICTS
+from report.grid import Cell, Grid, texts
+from report.jobs import JOBS, WORTH
+from report.source import Seen, Source, understood
+from report.tables import Overview, overview, verdict_words
+from results.alert_replay import Sight
+from results.baseline import MUTEX
+from results.cases import PHASES, Case, fault_of, lock_of, mapping
+from results.judgements import VIOLATED
+from results.store import NotARun
+
+ENDINGS: Final = {
+    "ok": ("kept", "everything as expected"),
+    "safety": ("broke", "a safety verdict is worse than what the lock is expected to do"),
+    "inconclusive": ("open", "something was not exposed or not decided, which is no pass"),
+    "regression": ("broke", "slower than the baseline"),
+    "bench": ("failed", "the bench itself failed, or a control was not caught"),
+}
+# Of a comparison's number: what its other columns say already.
+BESIDE: Final = ("p_better_corrected", "needed_pairs", "suspected", "direction")
+ALERTS: Final = (
+    "Seconds from the violation's first moment to the alert, earliest and latest over the phases "
+    "of the scrapes. Recorded: what was recorded happened once. Repeated: the recorded seconds "
+    "again and again for half an hour. Anyway: it fires without the violation as well."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One case. ``figures`` maps verdict → drawing in HTML."""
+
+    number: int
+    title: str
+    kind: str
+    words: str
+    why: str
+    exposed: str
+    notes: tuple[str, ...]
+    figures: Mapping[str, str]
+    charts: tuple[Chart, ...]
+    grids: tuple[Grid, ...]
+    command: str
+    history: str
+    folder: str
+    open: bool
+
+
+@dataclass(frozen=True)
+class Content:
+    """The whole report, in the order in which it is read. Without sections nothing was judged
+    again: the run is not finished."""
+
+    name: str
+    ending: str
+    ending_kind: str
+    ending_words: str
+    headline: str
+    matrix: Grid | None
+    numbers: tuple[Grid, ...]
+    footnotes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    comparison: tuple[Grid, ...] = ()
+    sections: tuple[Section, ...] = ()
+    verdicts: Grid | None = None
+    how_to_read: str = ""
+
+
+def preview(made: Overview, name: str, ending: str) -> Content:
+    """What can be said of a run while it goes on."""
+    kind, words = ENDINGS.get(ending, ("open", "not finished"))
+    return Content(
+        name=name,
+        ending=ending,
+        ending_kind=kind,
+        ending_words=words,
+        headline=made.headline,
+        matrix=made.matrix,
+        numbers=_numbers(made, compared=False),
+        footnotes=made.footnotes,
+    )
+
+
+def compose(source: Source) -> Content:
+    """Raises NotARun where the results have another shape than ours."""
+    with understood(source.run):
+        return _composed(source)
+
+
+def _composed(source: Source) -> Content:
+    cases = source.cases
+    undisturbed = source.results.get("undisturbed", ())
+    made = overview(
+        cases, machine=source.machine, versions=source.versions, undisturbed=undisturbed
+    )
+    compared = mapping(source.results.get("comparison"))
+    ending = source.run.ending
+    kind, words = ENDINGS[ending]
+    if kind == "kept" and any(seen.notes for seen in source.seen):
+        kind = "open"
+    tables = [(table, table.rows(cases)) for table in OF_A_CASE]
+    return Content(
+        name=source.run.path.name,
+        ending=ending,
+        ending_kind=kind,
+        ending_words=words,
+        # What both sides of a change came to, or what was seen of all locks.
+        headline=str(compared.get("headline") or made.headline),
+        matrix=made.matrix,
+        numbers=_numbers(made, compared=bool(compared)),
+        footnotes=made.footnotes,
+        warnings=tuple(
+            f"Case {seen.number}, {lock_of(seen.case)} under {fault_of(seen.case)}: {note}"
+            for seen in source.seen
+            for note in seen.notes
+        ),
+        comparison=tuple(_comparison(compared)),
+        sections=tuple(_section(seen, tables, source) for seen in source.seen),
+        verdicts=VERDICTS.grid(VERDICTS.rows(cases)),
+        how_to_read=HOW_TO_READ,
+    )
+
+
+def _numbers(made: Overview, *, compared: bool) -> tuple[Grid, ...]:
+    """A comparison says it better than its many runs, each for itself."""
+    grids = (
+        None if compared else _side_by_side(made),
+        EVERY.grid(made.every),
+        JOBS.grid(made.jobs),
+        WORTH.grid(made.worth),
+        made.published,
+    )
+    return tuple(grid for grid in grids if grid is not None)
+
+
+def _comparison(compared: Mapping[str, Any]) -> Iterator[Grid]:
+    """Base and new of ``lockbench regress``: the verdicts that changed, and every number."""
+    sides = f"Base: {compared.get('base')}; new: {compared.get('new')}."
+    notes = " ".join(f"{note}." for note in compared.get("notes") or ())
+    for name, title, caption in (
+        ("verdict_changes", "Verdicts that changed", sides),
+        ("cells", "Base and new", f"{sides} {notes} {CAPTION}"),
+    ):
+        rows = [_compared(asdict(row)) for row in compared.get(name) or ()]
+        columns = tuple(Column(name, "") for name in (rows[0] if rows else ()))
+        table = Table(name.replace("_", "-"), "", columns, lambda row: [row], title, caption)
+        made = table.grid(table.rows(rows))
+        if made is not None:
+            yield made
+
+
+def _compared(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The ends of an interval stand in columns of their own, beside the change."""
+    made: dict[str, Any] = {}
+    for name, value in row.items():
+        if name == "interval_percent":
+            made["low_percent"], made["high_percent"] = value
+        elif name not in BESIDE:
+            made[name] = value
+    return made
+
+
+def _alerts(seen: Seen) -> Grid | None:
+    at = Column("at_s", "")
+    rows: list[list[Cell | str]] = [
+        [
+            violation.verdict,
+            violation.key,
+            at.cell(violation.at_s),
+            once.alert,
+            once.origin,
+            _sight(once),
+            _sight(again),
+        ]
+        for violation in seen.replayed
+        for once, again in zip(violation.recorded, violation.repeated, strict=True)
+    ]
+    headings = ("violation", "resource", at.heading, "alert", "from", "recorded", "repeated")
+    name, title = f"case-{seen.number:02d}-alerts", "Alert replay"
+    return texts(name, title, headings, rows, ALERTS) if rows else None
+
+
+def _sight(sight: Sight) -> str:
+    """What an alert did, and why where it did not fire."""
+    if sight.late_s is None:
+        return f"{sight.word}: {sight.why}" if sight.why else sight.word
+    first, last = sight.late_s
+    return f"after {first:.0f} to {last:.0f} s"
+
+
+def _side_by_side(made: Overview) -> Grid | None:
+    if made.undisturbed:
+        return UNDISTURBED.grid(made.undisturbed, name="side-by-side")
+    # Runs that pooled nothing: each case for itself.
+    rates = {
+        row.number: row.values["cycles_per_s"]
+        for row in made.every
+        if row.values["phase"] == PHASES[0]
+    }
+    before = [
+        Row(row.values | {"cycles_per_s": rates.get(row.number)}, row.number, row.first, row.void)
+        for row in LATENCY.rows(made.cases)
+        if row.values["phase"] == PHASES[0] and row.values["basis"] == "service"
+        if row.values["kind"] in {"acquire", "handover", "wait"}
+    ]
+    beside = replace(
+        LATENCY, columns=(*LATENCY.columns, CYCLES), title=UNDISTURBED.title, caption=""
+    )
+    return beside.grid(before, name="side-by-side", leave_out=("basis", "phase"))
+
+
+def _section(seen: Seen, tables: Sequence[tuple[Table, Sequence[Row]]], source: Source) -> Section:
+    case = seen.case
+    words = verdict_words(case)
+    found = [
+        table.grid(
+            [row for row in rows if row.number == seen.number],
+            name=f"case-{seen.number:02d}-{table.name}",
+            leave_out=("case", "lock", "fault", "workload"),
+        )
+        for table, rows in tables
+    ]
+    grids = [grid for grid in (*found, _alerts(seen)) if grid is not None]
+    reasons = mapping(case.get("exposure")).get("reasons") or ()
+    exposed = "Exposed" if case.get("exposed") is True else "NOT exposed, so proof of nothing"
+    return Section(
+        number=seen.number,
+        title=f"{lock_of(case)} under {fault_of(case)}"
+        + (f", {workload}" if (workload := case.get("workload")) not in {None, MUTEX} else ""),
+        kind=Cell(words).kind,
+        words=words,
+        why=str(case.get("why") or ""),
+        exposed=f"{exposed}: {'; '.join(map(str, reasons))}" if reasons else exposed,
+        notes=seen.notes,
+        figures=seen.figures,
+        charts=() if seen.line is None else tuple(charts(seen.line, seen.windows)),
+        grids=tuple(grids),
+        command=_command(case, source),
+        history=digest(case),
+        folder=f"cases/{case.get('folder')}",
+        open=case.get("judgement") in VIOLATED,
+    )
+
+
+def digest(case: Case) -> str:
+    """One SHA-256 for all files of a history: that of the lines that ``sha256sum`` prints of them,
+    sorted by name; empty where no digests were stored."""
+    files = mapping(case.get("history_sha256"))
+    lines = "".join(f"{files[name]}  {name}\n" for name in sorted(files))
+    return hashlib.sha256(lines.encode()).hexdigest() if files else ""
+
+
+def _command(case: Case, source: Source) -> str:
+    """What repeats the case on another day: the same schedule of faults, not the same network."""
+    options = {
+        "--lock": case.get("lock"),
+        "--fault": case.get("fault"),
+        "--workload": case.get("workload"),
+        "--topology": case.get("topology"),
+        "--nodes": case.get("size"),
+        "--network": case.get("network"),
+        "--clients": case.get("clients"),
+        "--keys": case.get("keys"),
+        "--time-limit": _time_limit_s(case, source),
+        "--seed": case.get("seed"),
+    }
+    given = [
+        f"{name} {shlex.quote(f'{value:g}' if isinstance(value, float) else str(value))}"
+        for name, value in options.items()
+        if value is not None
+    ]
+    return " ".join(["lockbench run", *given])
+
+
+def _time_limit_s(case: Case, source: Source) -> float | None:
+    """Not in the document of a case; the plan has it, case by case."""
+    try:
+        planned = source.run.plan().get("cases", ())
+    except NotARun:
+        return None
+    found = {
+        mapping(p).get("time_limit_s")
+        for p in planned
+        if (mapping(p).get("lock"), mapping(p).get("fault"))
+        == (case.get("lock"), case.get("fault"))
+        and mapping(p).get("workload") == case.get("workload")
+    }
+    return found.pop() if len(found) == 1 else None

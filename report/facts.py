@@ -1,0 +1,473 @@
+"""Every table of a run: what the report shows, the terminal prints and the exports write.
+
+A new column is one entry in the table that it belongs to. A name means the same in every table, so
+columns of several tables are declared once, above them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from report.columns import Column, Context, Slot, Table, at
+from results.cases import (
+    BASES,
+    PHASES,
+    Case,
+    availability,
+    broken,
+    dead_holder_s,
+    expected_of,
+    failover_s,
+    fault_of,
+    has_numbers,
+    is_consensus,
+    is_control,
+    lock_of,
+    longest_gap_s,
+    mapping,
+    number,
+    phases_of,
+    recovery_s,
+    results_of,
+    undecided,
+)
+
+LABEL: Final = Slot("lock", once=True)
+CASE: Final = Column("case", "number of the case in the run, from 1", "n")
+LOCK: Final = Column("lock", "the lock that was tried", lambda r: lock_of(r["case"]))
+FAULT: Final = Column(
+    "fault",
+    "the fault of the case as it was asked for, parameters included; none without one",
+    lambda r: fault_of(r["case"]),
+)
+ID: Final = (CASE, LOCK, FAULT)
+WORKLOAD: Final = Column("workload", "what the clients did", "case.workload")
+CLIENTS: Final = Column("clients", "clients that contend", "case.clients")
+PHASE: Final = Column("phase", "before, during or after the faults; never pooled")
+VERDICT: Final = Column("verdict", "which promise was checked")
+WHY: Final = Column("why", "the reason in a sentence", "case.why")
+NUMBERS_VALID: Final = Column(
+    "numbers_valid",
+    "false where the load generator was the bottleneck: its numbers are void",
+    lambda r: has_numbers(r["case"]),
+)
+# Latency: nearest-rank quantiles, missing where n does not carry one.
+COUNT: Final = Column("count", "number of operations (of errors in the table of errors)")
+MIN: Final = Column("min_ms", "smallest, milliseconds")
+P50: Final = Column("p50_ms", "median, milliseconds; from 20 operations on", "cell.p50")
+P90: Final = Column("p90_ms", "90th percentile, milliseconds; from 100 operations on")
+P99: Final = Column("p99_ms", "99th percentile, milliseconds; from 1,000 operations on", "cell.p99")
+MAX: Final = Column("max_ms", "largest, milliseconds", "cell.max")
+CYCLES: Final = Column("cycles_per_s", "acquire-release cycles per second on contended keys")
+OWN_CYCLES: Final = Column(
+    "own_cycles_per_s",
+    "cycles per second on keys of one client each, all clients together",
+    "case.own_cycles_per_second",
+)
+REFUSED: Final = Column("refused", "acquires that were denied for certain", "acquires.fail")
+UNKNOWN: Final = Column("unknown", "acquires whose outcome nobody knows", "acquires.info")
+# Availability and recovery.
+AVAILABILITY: Final = Column(
+    "availability_percent",
+    "one-second windows with a grant on a contended key, percent",
+    lambda r: None if (share := availability(r["case"])) is None else 100 * share,
+)
+LONGEST_GAP: Final = Column(
+    "longest_gap_s",
+    "longest time without a grant on a contended key, seconds",
+    lambda r: longest_gap_s(r["case"]),
+)
+RECOVERY: Final = Column(
+    "recovery_s",
+    "heal to the first grant asked for after it, seconds; of several the slowest",
+    lambda r: recovery_s(r["case"]),
+)
+FAILOVER: Final = Column("failover_s", "fault to the first grant asked for under it, seconds")
+DEAD_HOLDER: Final = Column(
+    "dead_holder_s",
+    "fault to the next grant of a key whose holder it froze or killed, seconds",
+)
+INJECTED: Final = Column("injected", "the fault as it was injected")
+# One client alone.
+FLOOR_P50: Final = Column(
+    "floor_acquire_p50_ms",
+    "one client alone: acquire, median, milliseconds",
+    "case.floor.acquire_ms_p50",
+)
+FLOOR_CPU: Final = Column(
+    "floor_cpu_us_per_cycle",
+    "one client alone: CPU of its process per cycle, microseconds",
+    "case.floor.cpu_us_per_cycle",
+)
+STALE_ATTEMPTED: Final = Column("stale_attempted", "operations of a hold that was over")
+
+
+def _kinds(
+    path: str, slots: Mapping[str, tuple[Slot, Slot]], counted: str | None = None
+) -> Iterator[Column]:
+    """Median, p99, spread and count of each kind of latency, whose cells lie at ``path``."""
+    words = {
+        "acquire": ("uncontended acquire", "uncontended acquires"),
+        "handover": ("hand-over", "hand-overs"),
+        "wait": ("contended acquire", "contended acquires"),
+    }
+    for kind, (one, many) in words.items():
+        p50, p99 = slots[kind]
+        form = "{text}" if kind == "acquire" else " · {text}"
+        count = None if counted is None else Slot(counted, form)
+        cell = f"{path}.{kind}"
+        yield Column(f"{kind}_p50_ms", f"{one}, median, milliseconds", f"{cell}.p50", p50)
+        yield Column(f"{kind}_p99_ms", f"{one}, 99th percentile, milliseconds", f"{cell}.p99", p99)
+        meaning = f"{one}, distance between the quartiles, milliseconds"
+        yield Column(f"{kind}_iqr_ms", meaning, f"{cell}.iqr")
+        yield Column(f"{kind}_count", many, f"{cell}.count", count)
+
+
+def _latencies(case: Case) -> Iterator[Context]:
+    for basis, name in BASES.items():
+        for kind, by_phase in mapping(at(case, name)).items():
+            for phase, cell in mapping(by_phase).items():
+                yield {"basis": basis, "kind": kind, "phase": phase, "cell": cell}
+
+
+def _phases(case: Case) -> Iterator[Context]:
+    for phase in phases_of(case):
+        yield {
+            "phase": phase,
+            "acquires": at(case, f"counts.acquire.{phase}"),
+            "rate": at(case, f"cycles_per_second_by_phase.{phase}"),
+            "cells": {
+                # From the intended start where there is one: that hides no outage.
+                kind: at(case, f"response_ms.{kind}.{phase}")
+                or at(case, f"latency_ms.{kind}.{phase}")
+                for kind in ("acquire", "handover", "wait")
+            },
+        }
+
+
+def _outcomes(case: Case) -> Iterator[Context]:
+    for operation, by_phase in mapping(at(case, "counts")).items():
+        for phase, counts in mapping(by_phase).items():
+            yield {"operation": operation, "phase": phase, "counts": counts}
+
+
+def _errors(case: Case) -> Iterator[Context]:
+    for phase, classes in mapping(at(case, "errors")).items():
+        for error, count in mapping(classes).items():
+            yield {"phase": phase, "error": error, "count": count}
+
+
+def _fairness(case: Case) -> Iterator[Context]:
+    if found := at(case, "measurements.fairness"):
+        yield {"fair": found}
+
+
+def _recoveries(case: Case) -> Iterator[Context]:
+    for fault in at(case, "measurements.recovery") or ():
+        yield {"seen": fault}
+
+
+def _policies(case: Case) -> Iterator[Context]:
+    for policy, score in mapping(at(case, "measurements.fencing")).items():
+        if score:
+            yield {"policy": policy, "score": score}
+
+
+def _workers(case: Case) -> Iterator[Context]:
+    if health := at(case, "generator"):
+        for worker in at(health, "workers") or (None,):
+            yield {"health": health, "worker": worker}
+
+
+def _overhead(case: Case) -> Iterator[Context]:
+    if at(case, "link_us") or at(case, "floor"):
+        yield {}
+
+
+def _added_us(r: Context) -> float | None:
+    linked, direct = (number(at(r, f"case.link_us.{way}")) for way in ("linked", "direct"))
+    return None if linked is None or direct is None else linked - direct
+
+
+def _verdicts(case: Case) -> Iterator[Context]:
+    for verdict, result in results_of(case).items():
+        reason = at(case, f"verdicts.{verdict}.reason") or ""
+        yield {"verdict": verdict, "result": result, "reason": reason}
+
+
+def _evidence(case: Case) -> Iterator[Context]:
+    for verdict, found in mapping(at(case, "verdicts")).items():
+        for item in at(found, "evidence") or ():
+            yield {"verdict": verdict, "item": item}
+
+
+CASES: Final = Table("cases", "a case", (
+    CASE, LOCK,
+    Column("topology", "the cluster that served it", "case.topology"),
+    Column("size", "nodes of the cluster", "case.size"),
+    FAULT, WORKLOAD,
+    Column("network", "base state of every link", "case.network"),
+    Column("seed", "decides the schedule of the faults", "case.seed"),
+    CLIENTS,
+    Column("control", "whether the lock is here to be caught", lambda r: is_control(r["case"])),
+    Column("exposed", "whether the fault could have hurt; without it nothing is proven",
+           "case.exposed"),
+    Column("judgement", "observed held against expected, in words", "case.judgement"),
+    WHY,
+    Column("broken", "verdicts that are invalid, separated by commas",
+           lambda r: ", ".join(broken(r["case"]))),
+    Column("undecided", "verdicts that are unknown, separated by commas",
+           lambda r: ", ".join(undecided(r["case"]))),
+    NUMBERS_VALID,
+    CYCLES.at("case.cycles_per_second"),
+    Column("cycles_before_per_s", "the same before the first fault",
+           "case.cycles_per_second_by_phase.before"),
+    Column("cycles_during_per_s", "the same while a fault was on",
+           "case.cycles_per_second_by_phase.during"),
+    Column("cycles_after_per_s", "the same after the faults",
+           "case.cycles_per_second_by_phase.after"),
+    OWN_CYCLES, AVAILABILITY, LONGEST_GAP, RECOVERY,
+    FAILOVER.at(lambda r: failover_s(r["case"])),
+    DEAD_HOLDER.at(lambda r: dead_holder_s(r["case"])),
+    Column("consensus", "whether every grant waits for a quorum and its disks",
+           lambda r: is_consensus(r["case"])),
+    FLOOR_P50, FLOOR_CPU,
+    Column("link_linked_us", "round trip through the link, microseconds",
+           "case.link_us.linked"),
+    Column("link_direct_us", "round trip without the link, microseconds",
+           "case.link_us.direct"),
+    Column("servers", "servers, links left out", "case.footprint.servers"),
+    Column("servers_memory_bytes",
+           "memory of all servers before any fault, droppable file pages left out",
+           "case.footprint.memory_bytes"),
+    Column("servers_commands_per_grant",
+           "requests as the servers count them, own keys, all that they did",
+           "case.footprint.own.commands_per_grant"),
+    Column("servers_cpu_us_per_grant",
+           "CPU of all servers, own keys, all that they did, microseconds",
+           "case.footprint.own.cpu_us_per_grant"),
+))  # fmt: skip
+VERDICTS: Final = Table("verdicts", "a verdict of a case", (
+    *ID, VERDICT,
+    Column("expected", "holds, breaks, may-break, n/a or undeclared",
+           lambda r: expected_of(r["case"], r["verdict"])),
+    Column("result", "valid, invalid or unknown"),
+    Column("reason", "what the checker says of it"),
+), _verdicts, "Every verdict")  # fmt: skip
+EVIDENCE: Final = Table("evidence", "a piece of evidence of a verdict", (
+    *ID, VERDICT,
+    Column("what", "grant, operation or fault", "item.what"),
+    Column("text", "the piece of evidence as a sentence", "item.text"),
+), _evidence)  # fmt: skip
+LATENCY: Final = Table("latency", "a kind of latency in a phase of a case", (
+    *ID, WORKLOAD,
+    Column("basis", "service: from the invocation; response: from the intended start"),
+    Column("kind", "acquire (uncontended), acquire_beside (the same beside the load), handover "
+           "(release invoked to next grant), wait (contended acquire), release",
+           said={"handover": "hand-over", "acquire_beside": "acquire beside the load"}),
+    PHASE, P50, P99,
+    Column("p999_ms", "99.9th percentile, milliseconds; from 10,000 operations on",
+           "cell.p999"),
+    MAX,
+    Column("iqr_ms", "distance between the quartiles, milliseconds", "cell.iqr"),
+    COUNT.at(lambda r: int(number(at(r, "cell.count")) or 0)),
+), _latencies, "Latency by phase",
+    "Basis response: from the intended start; service: from the invocation.",
+)  # fmt: skip
+THROUGHPUT: Final = Table("throughput", "a phase of a case", (
+    *ID, PHASE,
+    CYCLES.at("rate"),
+    # The own phase lies before every fault.
+    OWN_CYCLES.at(
+        lambda r: at(r, "case.own_cycles_per_second") if r["phase"] == PHASES[0] else None
+    ),
+    Column("granted", "acquires that were granted", "acquires.ok"),
+    REFUSED, UNKNOWN,
+), _phases, "Throughput by phase")  # fmt: skip
+# In the order in which they stand below a case.
+OF_A_CASE: Final = (
+    LATENCY,
+    THROUGHPUT,
+    Table("outcomes", "an operation in a phase of a case", (
+        *ID,
+        Column("operation", "acquire, release, extend, read or write"),
+        PHASE,
+        Column("ok", "operations that succeeded", "counts.ok"),
+        Column("fail", "operations that certainly had no effect", "counts.fail"),
+        Column("info", "operations whose outcome is unknown", "counts.info"),
+    ), _outcomes, "Outcomes by operation",
+        "Unknown (info) is neither success nor failure. Floor and aimed keys left out.",
+    ),
+    Table("errors", "a class of error in a phase of a case", (
+        *ID, PHASE,
+        Column("error", "class of the error, or its whole text in a history"),
+        COUNT,
+    ), _errors, "Error classes", "By class, refusals of a busy lock (held, gave-up) included."),
+    Table("fairness", "a case with contended keys", (
+        *ID,
+        Column("wait_p50_s", "contended acquire, median, seconds", "fair.wait_s.p50"),
+        Column("wait_p99_s", "contended acquire, 99th percentile, seconds", "fair.wait_s.p99"),
+        Column("wait_max_s", "contended acquire, largest, seconds", "fair.wait_s.max"),
+        COUNT.at("fair.wait_s.count"),
+        Column("overtaken_share",
+               "share of waits that somebody overtook who had asked later, 0 to 1",
+               "fair.overtaken"),
+        Column("jain", "Jain's index over the grants per client, 1 is even",
+               lambda r: number(at(r, "fair.jain"))),
+        CLIENTS.at("fair.clients"),
+        Column("starved", "clients that asked and never were granted", "fair.starved"),
+    ), _fairness, "Fairness",
+        "Overtaken: share of waits that somebody overtook who asked later; Jain's index over "
+        "grants per client, 1 is even.",
+    ),
+    Table("recovery", "a fault of a case, how it was survived", (
+        *ID,
+        INJECTED.at("seen.fault"),
+        FAILOVER.at("seen.failover_s"),
+        Column("servers_s", "heal to the first grant asked for after it, seconds",
+               "seen.servers_s"),
+        DEAD_HOLDER.at("seen.dead_holder_s"),
+    ), _recoveries, "Recovery",
+        "Fault to the first grant asked for under it; heal to the first grant asked for after it; "
+        "fault to the next grant of a key whose holder it hit.",
+    ),
+    Table("fencing", "a policy at the resource in a case", (
+        *ID,
+        Column("policy", "what the resource would check"),
+        STALE_ATTEMPTED.at("score.stale_attempted"),
+        Column("stale_refused", "of these, refused by the policy", "score.stale_refused"),
+        Column("stale_applied", "of these, applied in spite of the policy",
+               "score.stale_applied"),
+        Column("valid_refused",
+               "operations of the rightful holder that the policy would refuse",
+               "score.valid_refused"),
+        Column("lost_updates", "updates that were overwritten unseen", "score.lost_updates"),
+    ), _policies, "Fencing at the resource",
+        "What a resource that checks like this would have let through.",
+    ),
+    Table("generator", "a process of the load generator in a case", (
+        *ID,
+        Column("healthy", "whether the load generator was not the bottleneck", "health.ok"),
+        Column("worker", "process of the load generator", "worker.name"),
+        Column("cpu_mean_percent",
+               "mean CPU, percent of a core, seconds under a fault left out",
+               "worker.cpu_percent_mean"),
+        Column("cpu_max_percent", "largest CPU of a second, percent of a core",
+               "worker.cpu_percent_max"),
+        Column("lag_p99_ms", "lag of its event loop, 99th percentile, milliseconds",
+               "worker.lag_ms_p99"),
+        Column("idle_users", "users that got nothing done",
+               lambda r: len(at(r, "worker.idle_users") or ())),
+        Column("workers_missing", "processes that reported nothing", "health.missing"),
+        Column("machine_percent", "mean CPU of the whole machine, percent",
+               "health.machine_percent"),
+        WHY.at(lambda r: "; ".join(map(str, at(r, "health.why") or ()))),
+    ), _workers, "Load generator",
+        "Over the seconds that no fault touches; above 80 % of a core or 50 ms lag the numbers are "
+        "void.",
+    ),
+    Table("overhead", "a case: link and client floor", (
+        *ID,
+        Column("link_p50_us", "round trip through the link, microseconds",
+               "case.link_us.linked"),
+        Column("direct_p50_us", "round trip without the link, microseconds",
+               "case.link_us.direct"),
+        Column("added_us", "what the link adds, microseconds", _added_us),
+        FLOOR_P50,
+        Column("floor_acquire_iqr_ms",
+               "one client alone: distance between the quartiles, milliseconds",
+               "case.floor_acquire_ms.iqr"),
+        Column("floor_acquire_count", "one client alone: acquires",
+               "case.floor_acquire_ms.count"),
+        FLOOR_CPU,
+    ), _overhead, "Link overhead and client floor",
+        "A round trip through the link that faults are injected into, the same without it, and one "
+        "client alone: no lock is as fast as these allow.",
+    ),
+)  # fmt: skip
+
+
+def _by_line(verdict: str) -> str:
+    """``✗ a, b (as expected)`` one below the other."""
+    what, _, judgement = verdict.rstrip(")").partition(" (")
+    lines = what.replace(", ", "\n✗ ")
+    return f"{lines}\n{judgement}" if judgement else lines
+
+
+def _rate(r: Context) -> Any:
+    """Of a case without a fault, where it was not counted by phase, that of the whole case."""
+    alone = len(phases_of(r["case"])) == 1
+    return at(r, "case.cycles_per_second") if r["rate"] is None and alone else r["rate"]
+
+
+def _of_each(pair: str) -> tuple[Slot, Slot]:
+    return Slot(pair, load=True), Slot(pair, "/{text}", load=True)
+
+
+EVERY: Final = Table("every-case", "a phase of a case", (
+    CASE, LOCK,
+    FAULT.at(FAULT.of, slot=Slot("", once=True)),
+    # Where all do the same it goes without saying.
+    WORKLOAD.at(lambda r: at(r, "case.workload") if r["several"] else None),
+    Column("label", "the lock, and what tells its cases apart", slot=LABEL, report=False),
+    FLOOR_P50.at(FLOOR_P50.of, slot=Slot("lock", "\nfloor {whole}", True, True), report=False),
+    FLOOR_CPU.at(FLOOR_CPU.of, slot=Slot("lock", "\nCPU {whole}", True, True), report=False),
+    PHASE.at("phase", slot=Slot("phase")),
+    *_kinds(
+        "cells",
+        {
+            "acquire": _of_each("acquire,\nown key"),
+            "handover": _of_each("hand-over"),
+            "wait": _of_each("wait"),
+        },
+    ),
+    CYCLES.at(_rate, slot=Slot("cycles\n/s", load=True)),
+    REFUSED.at(REFUSED.of, slot=Slot("den/\nunk")),
+    UNKNOWN.at(UNKNOWN.of, slot=Slot("den/\nunk", "/{text}")),
+    AVAILABILITY.at(AVAILABILITY.of, slot=Slot("whole case", "avail {whole}\n", True),
+                    once=True),
+    LONGEST_GAP.at(LONGEST_GAP.of, slot=Slot("whole case", "gap {whole}\n", True), once=True),
+    RECOVERY.at(RECOVERY.of, slot=Slot("whole case", "recov {whole}\n", True), once=True),
+    DEAD_HOLDER.at(lambda r: dead_holder_s(r["case"]),
+                   slot=Slot("whole case", "orphan {whole}\n", True), once=True),
+    Column("numbers", "valid or void", lambda r: "valid" if has_numbers(r["case"]) else "void"),
+    Column("verdict", "sign and judgement", "words", slot=Slot("verdict", _by_line, once=True)),
+), _phases, "Every case",
+    "From the intended start where there is one, so an outage hides nowhere; before, during and "
+    "after a fault are never pooled. A dash is a quantile that its n does not carry, or nothing to "
+    "measure. Numbers of a saturated generator are marked void; verdicts are not affected.",
+)  # fmt: skip
+UNDISTURBED: Final = Table("undisturbed", "a lock, all its cases together, before any fault", (
+    LOCK.at("row.lock", slot=Slot("lock")),
+    *_kinds(
+        "row.latency_ms",
+        {
+            kind: (Slot(words), Slot(words, " / {text}"))
+            for kind, words in (
+                ("acquire", "acquire, own key"),
+                ("handover", "hand-over"),
+                ("wait", "wait"),
+            )
+        },
+        "n of each",
+    ),
+    *(
+        Column(f"cycles_{q}_per_s", f"the same, {which}", f"row.cycles_per_second.{q}", slot)
+        for q, which, slot in (
+            ("median", "median over the cases", Slot("cycles/s (range)")),
+            ("min", "smallest of the cases", Slot("cycles/s (range)", " ({text}")),
+            ("max", "largest of the cases", Slot("cycles/s (range)", " to {text})")),
+        )
+    ),
+    Column("cases", "cases that the row is made of", "row.cases"),
+    FLOOR_P50.at("row.floor_acquire_ms_p50.median", slot=Slot("client floor", "{whole}")),
+    FLOOR_CPU.at("row.floor_cpu_us_per_cycle.median",
+                 slot=Slot("client floor", ", CPU {whole}")),
+), lambda row: [{"row": row}], "Side by side, before any fault",
+    "Up to the first fault, all cases of a lock together; service time from the invocation. "
+    "Acquire: a key that nobody else wants. Hand-over: release invoked to the next grant. Wait: a "
+    "contended acquire, mostly the length of the queue. IQR is the distance between the quartiles, "
+    "n the number of operations. Cycles per second: clients that contend, median, smallest and "
+    "largest of the cases. Floor: what one client alone costs, its share of every number here.",
+)  # fmt: skip

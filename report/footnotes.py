@@ -1,0 +1,291 @@
+"""What has to stand under a table so that nobody misreads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any, Final
+
+import msgspec
+
+from report.facts import LATENCY
+from results import wording
+from results.cases import (
+    PHASES,
+    Case,
+    came_to_nothing,
+    fault_of,
+    in_order,
+    is_consensus,
+    is_published,
+    lock_of,
+    mapping,
+    number,
+)
+from results.documents import Machine, Versions
+from results.judgements import AS_EXPECTED
+from results.machine import describe
+from results.quantiles import P50, P99, P999, carries, needed
+
+# Settings that one reads first, and what they are called under the table.
+PACE: Final = {
+    "lease_ttl_s": "lease {} s",
+    "hold_s": "hold {} s",
+    "wait_s": "wait up to {} s",
+    "client_timeout_s": "client timeout {} s",
+    "aimed_hold_s": "aimed hold {} s",
+    "aimed_wait_s": "rivals ask for it for {} s at a time",
+    "think_s": "pause between two cycles on a shared key {} s",
+    "own_period_s": "own keys every {} s (of more than 32 clients each more rarely)",
+    "retry_pause_s": "pause after a refusal {} s",
+    "touch_resource": "touches the resource: {}",
+}
+
+
+def footnotes(cases: Sequence[Case], *, machine: Machine, versions: Versions) -> list[str]:
+    """Sentences, the ones that change how the table is read first."""
+    notes = [
+        *_signs(cases),
+        *_crashes(cases),
+        *_reasons(cases),
+        *_void(cases),
+        *_dashes(cases),
+        *_latencies(cases),
+        *_links(cases),
+        *_disk(cases, machine),
+        *_generator(cases),
+        *_declared(cases),
+    ]
+    line = describe(machine)
+    if line:
+        notes.append(f"Machine: {line}.")
+    known = version_line(msgspec.to_builtins(versions))
+    if known:
+        notes.append(f"Versions: {known}.")
+    seeds = in_order(str(case["seed"]) for case in cases if case.get("seed") is not None)
+    if seeds:
+        notes.append(
+            f"Seed {wording.words(seeds)}: replays the schedule of faults, not the network."
+        )
+    return notes
+
+
+def _crashes(cases: Sequence[Case]) -> list[str]:
+    """What servers said of their own crashes."""
+    told = []
+    for case in cases:
+        found = mapping(case.get("crashes"))
+        if found.get("count"):
+            first = found["first"][0]
+            more = f", {found['count'] - 1} lines more" if found["count"] > 1 else ""
+            told.append(
+                f"{lock_of(case)} under {fault_of(case)}: {first['server']} said "
+                f'"{first["text"]}" (line {first["line"]} of its log{more})'
+            )
+    return [f"A server crashed: {'; '.join(told)}."] if told else []
+
+
+def version_line(versions: Mapping[str, Any]) -> str:
+    """All versions in one line, nested ones in parentheses, digests cut to twelve characters. Of
+    what libraries stand on only what was asked for by name."""
+    parts = []
+    for name, value in versions.items():
+        if name == PINS:
+            continue
+        if isinstance(value, Mapping):
+            inner = version_line(value)
+            parts += [f"{name} ({inner})"] if inner else []
+        elif isinstance(value, str) and value and name not in NO_VERSIONS:
+            head, colon, digest = value.rpartition("sha256:")
+            parts.append(f"{name} {head}{colon}{digest[:12] if colon else digest}")
+    return ", ".join(parts)
+
+
+# Names of images, which say nothing that versions and digest do not.
+NO_VERSIONS: Final = frozenset({"ref", "id", "fingerprint"})
+PINS: Final = "pins"
+
+
+SIGNS: Final = (
+    "✓ every promise was kept; ✗ broken (expected: the source of the lock's expectation says so); "
+    "? not decided or not exposed, and so never green; ! it failed or could not run; · the fault "
+    "does not apply."
+)
+WORDS: Final = (
+    (
+        "hand-over: release invoked to next grant, with a waiter; wait: mostly the queue. Of "
+        "operations that succeeded; den/unk counts the acquires that were denied or ended unknown. "
+        "Before, during and after the fault are never pooled."
+    ),
+    (
+        "avail: one-second windows with a grant; gap: longest time without one; recov: heal to "
+        "first grant asked for since the fault; orphan: fault to next grant of a key whose holder "
+        "it froze or killed. floor: one client alone, acquire p50 and the client's own CPU per "
+        "cycle, which is part of every latency beside it."
+    ),
+)
+
+
+def _signs(cases: Sequence[Case]) -> list[str]:
+    return [SIGNS] if cases else []
+
+
+def _reasons(cases: Sequence[Case]) -> list[str]:
+    return [
+        f"{lock_of(case)} under {fault_of(case)}: {case.get('judgement')}: {case['why']}."
+        for case in cases
+        if case.get("judgement") not in {None, AS_EXPECTED} and case.get("why")
+    ]
+
+
+def _void(cases: Sequence[Case]) -> list[str]:
+    """Cases whose generator was the bottleneck."""
+    notes = []
+    for case in cases:
+        generator = mapping(case.get("generator"))
+        fine = generator.get("ok", True) and case.get("numbers", "valid") == "valid"
+        if fine or came_to_nothing(case):
+            continue
+        why = "; ".join(map(str, generator.get("why") or ["the generator was the bottleneck"]))
+        what = f"Numbers in brackets are void: {lock_of(case)} under {fault_of(case)}"
+        if is_published(case):
+            what = f"Generator-bound: {lock_of(case)} in the published experiment"
+        notes.append(f"{what}: {why}.")
+    return notes
+
+
+def _dashes(cases: Sequence[Case]) -> list[str]:
+    """Which quantiles are left out because too few operations carry them, and how few."""
+    thin: dict[tuple[str, str], list[int]] = {}
+    for row in LATENCY.rows([case for case in cases if not is_published(case)]):
+        count = row.values["count"]
+        if count and not carries(count, P99):
+            thin.setdefault((row.values["kind"], row.values["phase"]), []).append(count)
+    parts = [
+        f"{word} {phase} n = {_span(thin[kind, phase])}"
+        for kind, word in KIND_WORDS.items()
+        for phase in PHASES
+        if (kind, phase) in thin
+    ]
+    if not parts:
+        return []
+    return [
+        (
+            f"– for a quantile that its n does not carry (p50 needs {needed(P50)}, p99 "  # noqa: RUF001
+            f"{needed(P99):,}, p99.9 {needed(P999):,}): {', '.join(parts)}."
+        )
+    ]
+
+
+KIND_WORDS: Final = {"acquire": "acquire", "handover": "hand-over", "wait": "wait"}
+
+
+def _span(counts: Sequence[int]) -> str:
+    low, high = min(counts), max(counts)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _latencies(cases: Sequence[Case]) -> list[str]:
+    if not any(case.get("latency_ms") for case in cases):
+        return []
+    paced = any(mapping(case.get("response_ms")).get("acquire") for case in cases)
+    start = "from its intended start, " if paced else ""
+    acquire = (
+        f"acquire, own key: {start}on a key that nobody else wants; before: without other load, "
+        "during and after: beside the contended load."
+    )
+    return [acquire, *WORDS]
+
+
+def _links(cases: Sequence[Case]) -> list[str]:
+    """The same link stands before every system, and is in every latency."""
+    by_topology: dict[str, list[tuple[float, float]]] = {}
+    for case in cases:
+        link = mapping(case.get("link_us"))
+        linked, direct = number(link.get("linked")), number(link.get("direct"))
+        if linked is not None and direct is not None:
+            name = str(case.get("topology", lock_of(case)))
+            by_topology.setdefault(name, []).append((linked, direct))
+    if not by_topology:
+        return []
+    parts = []
+    for name, pairs in by_topology.items():
+        linked, direct = (median(values) for values in zip(*pairs, strict=True))
+        parts.append(f"{name} {linked:,.0f} µs, {direct:,.0f} µs without")
+    what = "The link (published port and Toxiproxy), one cheapest request, median"
+    return [f"{what}: {'; '.join(parts)}. It is part of every latency."]
+
+
+def _disk(cases: Sequence[Case], machine: Machine) -> list[str]:
+    systems = in_order(lock_of(case) for case in cases if is_consensus(case))
+    fsync = machine.fsync_ms
+    if not systems or fsync is None or fsync.p50 is None:
+        return []
+    tail = f"p99 {wording.ms(fsync.p99)} ms"
+    if fsync.p99 is None:
+        tail = f"max {wording.ms(fsync.max)} ms of {fsync.count}"
+    return [
+        (
+            f"{wording.words(systems)}: every grant waits for disks; fdatasync here takes p50 "
+            f"{wording.ms(fsync.p50)} ms, {tail}."
+        )
+    ]
+
+
+def _generator(cases: Sequence[Case]) -> list[str]:
+    checked = [case for case in cases if isinstance(case.get("generator"), Mapping)]
+    if not checked:
+        return []
+    fine = sum(bool(case["generator"].get("ok")) for case in checked)
+    workers = [w for case in checked for w in case["generator"].get("workers") or ()]
+    cpu = _largest(workers, "cpu_percent_mean")
+    lag = _largest(workers, "lag_ms_p99")
+    missing = sum(int(case["generator"].get("missing") or 0) for case in checked)
+    parts = [f"Load generator healthy in {fine} of {wording.times(len(checked), 'case')}"]
+    if cpu is not None:
+        parts.append(f"busiest worker {cpu:.0f} % of a core on average")
+    if lag is not None:
+        parts.append(f"its loop's lag p99 at most {wording.ms(lag)} ms")
+    parts.append(f"{wording.times(missing, 'worker')} missing")
+    machine = _largest([case["generator"] for case in checked], "machine_percent")
+    if machine is not None:
+        parts.append(f"the whole machine at most {machine:.0f} % busy (mean of a case)")
+    others = _largest(
+        [mapping(c["generator"].get("processors")) for c in checked], "others_percent"
+    )
+    if others is not None:
+        parts.append(f"other programs at most {others:.0f} % of its processors")
+    return ["; ".join(parts) + "."]
+
+
+def _largest(workers: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    values = [number(worker.get(name)) for worker in workers]
+    return max((value for value in values if value is not None), default=None)
+
+
+def _declared(cases: Sequence[Case]) -> list[str]:
+    """One lease, hold and timeout for all; what servers were told besides, per topology."""
+    notes = []
+    paces = {True: "Declared for all", False: "Declared for the published experiment"}
+    for ordinary, word in paces.items():
+        chosen = [case for case in cases if is_published(case) is not ordinary]
+        lines = in_order(_pace(case) for case in chosen if case.get("settings"))
+        for line in filter(None, lines):
+            of = wording.words(in_order(lock_of(c) for c in chosen if _pace(c) == line))
+            notes.append(f"{word if len(lines) == 1 else f'Declared for {of}'}: {line}.")
+    servers: dict[str, list[str]] = {}
+    for case in cases:
+        own = [f"{k} {v}" for k, v in mapping(case.get("settings")).items() if k not in PACE]
+        if own:
+            servers.setdefault(", ".join(own), []).append(str(case.get("topology", "?")))
+    notes += [f"Settings of {wording.words(in_order(of))}: {line}." for line, of in servers.items()]
+    return notes
+
+
+def _pace(case: Case) -> str:
+    settings = mapping(case.get("settings"))
+    return ", ".join(
+        text.format(f"{settings[name]:g}" if number(settings[name]) is not None else settings[name])
+        for name, text in PACE.items()
+        if name in settings
+    )

@@ -1,0 +1,334 @@
+"""What was done under the locks of a run, and without them: correctness, latency, throughput,
+conflicts, and what a check at the resource is worth.
+
+For every workload but the plain ``mutex``, which the other tables are about. Latency is of a whole
+job on a contended key, from its start to its confirmed end, and those are counted as done; what was
+not done is counted on own keys too, but not on the aimed one, where a fault makes rivals wait. What
+went wrong and what was stale is of the whole case. A verdict that was not decided is never
+``nothing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from report.columns import Column, Context, Slot, Table, at
+from report.facts import (
+    CASE,
+    CYCLES,
+    FAULT,
+    LOCK,
+    NUMBERS_VALID,
+    PHASE,
+    STALE_ATTEMPTED,
+    WORKLOAD,
+)
+from results import wording
+from results.cases import (
+    Case,
+    broken,
+    came_to_nothing,
+    has_numbers,
+    mapping,
+    number,
+    phases_of,
+    quantile_ms,
+    undecided,
+)
+
+TITLE: Final = "Jobs: correctness, latency, throughput, conflicts"
+CAPTION: Final = (
+    "A job: a whole piece of work on a shared key, ms, p50 / p99, from its start (closed load) or "
+    "its arrival (open load). Done: on shared keys; not done: the lock was not granted in time, on "
+    "any key but that of the victim; unknown: mostly those who still waited as the load ended. "
+    "Whom a fault met counts as during, whenever the job ended. Per s: grants of shared keys by "
+    "when they came (two of them a job of two locks); without a lock, jobs. "
+    "Conflicts: tries that met somebody who was first; a lock has none, it waits. Of the whole "
+    "case, the victim included, and in its first row: wrong, stale, tries."
+)
+WORTH_TITLE: Final = "What a check at the resource is worth"
+WORTH_CAPTION: Final = (
+    "Stale: reads, writes and effects of a holder whose time was over, with somebody else's grant "
+    "after it. The resource applied all of them; beside it what each check would have refused, and "
+    "what it would have lost or done again all the same. A random token needs no order of grants: "
+    "a write is applied while the token that its holder left at its read is still there. Rightful "
+    "refused: holders in time, whose numbers were out of order or whose token was overwritten."
+)
+PLAIN: Final = frozenset({"mutex", "published"})
+
+
+def wrong(case: Case) -> str:
+    """What came of it that must not: ``1 charged again, 2 updates lost``."""
+    measured, bad = _measured(case), broken(case)
+    found = [words(measured) for verdict, words in WRONG.items() if verdict in bad]
+    if "lost-update" in bad:
+        lost = _unfenced(case).get("lost_updates")
+        found.append(wording.times(lost, "update") + " lost" if lost else "updates lost")
+    found += [f"? {verdict}" for verdict in undecided(case) if verdict in {*WRONG, "lost-update"}]
+    return ", ".join(found) or "nothing"
+
+
+def seen(case: Case) -> list[str]:
+    """What a workload is there to show, beside what went wrong."""
+    name = _name(str(case.get("workload", "")))
+    show = SEEN.get(name)
+    lines = show(case, _measured(case)) if show is not None else []
+    return lines if has_numbers(case) or not lines else ["(numbers void)", *lines]
+
+
+def _herd(case: Case, _: Mapping[str, Any]) -> list[str]:
+    """Of everything that the servers did while all waited for one key."""
+    span = mapping(mapping(case.get("footprint")).get("contended"))
+    requests = number(span.get("commands_per_grant"))
+    cpu = number(span.get("cpu_us_per_grant"))
+    handover = wording.pair(*(quantile_ms(case, "handover", "before", q) for q in ("p50", "p99")))
+    fair = mapping(mapping(case.get("measurements")).get("fairness"))
+    return [
+        f"{case.get('clients')} clients",
+        *([] if requests is None else [f"{requests:,.1f} requests a grant"]),
+        *([] if cpu is None else [f"server CPU {wording.micros(cpu)} a grant"]),
+        f"hand-over {handover} ms",
+        *([f"{fair['unserved']} of {fair['clients']} not served"] if "unserved" in fair else []),
+    ]
+
+
+def _fairness(_: Case, found: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for kind in ("fast", "slow"):
+        mine = mapping(found.get(kind))
+        if mine:
+            p50, worst = (wording.ms(number(mine.get(f"{q}_ms"))) for q in ("p50", "max"))
+            clients = wording.times(mine["clients"], "client")
+            lines += [f"{kind}: {mine['jobs']:,} of {clients}", f"  {p50} ms, at most {worst}"]
+    return lines
+
+
+def _two_locks(_: Case, found: Mapping[str, Any]) -> list[str]:
+    if not found.get("deadlocks"):
+        return ["no deadlock"]
+    longest = wording.seconds(number(found.get("longest_s")))
+    return [
+        f"{wording.times(found['deadlocks'], 'deadlock')}, longest {longest}",
+        f"{found.get('broken_by_expiry', 0)} ended by a grant",
+        f"{found.get('broken_by_giving_up', 0)} by giving up",
+    ]
+
+
+def _leader(_: Case, found: Mapping[str, Any]) -> list[str]:
+    if not found.get("terms"):
+        return []
+    return [
+        f"{found['terms']:,} terms, led {wording.percent(100 * (found.get('led_fraction') or 0))}",
+        f"longest without {wording.seconds(number(found.get('longest_without_s')))}",
+    ]
+
+
+def _long_hold(case: Case, _: Mapping[str, Any]) -> list[str]:
+    by_phase = mapping(mapping(case.get("counts")).get("extend")).values()
+    kept, refused = (sum(mapping(n).get(kind, 0) for n in by_phase) for kind in ("ok", "fail"))
+    return [f"{kept:,} extended", f"{refused:,} not extended"] if kept or refused else []
+
+
+def _rate_limit(_: Case, found: Mapping[str, Any]) -> list[str]:
+    return (
+        [f"at most {found['most_in_a_window']} calls in a window"]
+        if "most_in_a_window" in found
+        else []
+    )
+
+
+def _gate(_: Case, found: Mapping[str, Any]) -> list[str]:
+    return [f"at most {found['most_inside']} inside"] if "most_inside" in found else []
+
+
+def _payment(_: Case, found: Mapping[str, Any]) -> list[str]:
+    already = found.get("refused_as_done")
+    return [f"{already:,} refused as done"] if already else []
+
+
+SEEN: Final[Mapping[str, Callable[[Case, Mapping[str, Any]], list[str]]]] = {
+    "herd": _herd,
+    "fairness": _fairness,
+    "two-locks": _two_locks,
+    "leader": _leader,
+    "long-hold": _long_hold,
+    "rate-limit": _rate_limit,
+    "semaphore": _gate,
+    "payment": _payment,
+}
+# Verdict of a job → what was wrong, in words.
+WRONG: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
+    "oversold": lambda found: f"{found.get('oversold', 0):,} sold twice",
+    "charged-twice": lambda found: f"{found.get('repeated', 0):,} charged again",
+    "lost-charge": lambda found: f"{found.get('lost') or '?'} charges lost",
+    "ran-twice": lambda found: f"{found.get('repeated', 0):,} started again",
+    "two-leaders": lambda _: "two leaders",
+    "rate-exceeded": lambda _: "calls above the bound",
+    "over-capacity": lambda _: "more inside than permitted",
+}
+
+
+def _harm(score: Mapping[str, Any]) -> str:
+    """What a policy let through all the same, and whom it refused wrongly."""
+    said = [
+        f"{score[name]:,} {words}"
+        for name, words in (
+            ("lost_updates", "lost"),
+            ("repeated_effects", "done again"),
+            ("valid_refused", "rightful refused"),
+        )
+        if score.get(name)
+    ]
+    return ", ".join(said) or "none lost"
+
+
+def _measured(case: Case) -> Mapping[str, Any]:
+    """The numbers of the one job that all keys of a case have."""
+    jobs = mapping(mapping(case.get("measurements")).get("jobs"))
+    return mapping(next(iter(jobs.values()), None))
+
+
+def _scored(case: Case) -> Mapping[str, Any]:
+    """Policy of the resource → its counts."""
+    return mapping(mapping(case.get("measurements")).get("fencing"))
+
+
+def _unfenced(case: Case) -> Mapping[str, Any]:
+    return mapping(_scored(case).get("unfenced"))
+
+
+def _name(workload: str) -> str:
+    return workload.partition(":")[0]
+
+
+def _jobs(case: Case) -> Iterator[Context]:
+    """A row a phase; none for the plain ``mutex``."""
+    if _name(str(at(case, "workload") or "mutex")) in PLAIN or came_to_nothing(case):
+        return
+    counts = mapping(at(case, "counts"))
+    for phase in phases_of(case):
+        yield {
+            "phase": phase,
+            # A job that is not recorded as a whole is done when its lock was granted.
+            "jobs": mapping(counts.get("job") or counts.get("acquire")).get(phase),
+            "kind": "job" if "job" in counts else "wait",
+            "rate": at(case, f"cycles_per_second_by_phase.{phase}"),
+            "tried": None if "acquire" in counts else _measured(case),
+            "measured": _measured(case),
+        }
+
+
+def _done(r: Context) -> int | None:
+    found = quantile_ms(r["case"], r["kind"], r["phase"], "count")
+    return None if found is None else int(found)
+
+
+def _latency(statistic: str) -> Callable[[Context], float | None]:
+    """From the arrival where there is one."""
+
+    def found(r: Context) -> float | None:
+        for basis in ("response", "service"):
+            if quantile_ms(r["case"], "job", r["phase"], "count", basis):
+                return quantile_ms(r["case"], "job", r["phase"], statistic, basis)
+        return None
+
+    return found
+
+
+def _by_comma(text: str) -> str:
+    return text.replace(", ", ",\n")
+
+
+def _some(words: str) -> Callable[[str], str]:
+    return lambda text: "" if text == "0" else f", {text} {words}"
+
+
+JOBS: Final = Table("jobs", "a phase of a case with jobs", (
+    CASE,
+    LOCK.at(LOCK.of, slot=Slot("lock, job", once=True)),
+    FAULT.at(FAULT.of, slot=Slot("", once=True)),
+    WORKLOAD.at(
+        WORKLOAD.of,
+        slot=Slot("lock, job", lambda text: f"\n{text}".replace(":", "\n:"), once=True),
+    ),
+    Column("wrong", "what came of the jobs that must not, in words, whole case",
+           lambda r: wrong(r["case"]), Slot("wrong", _by_comma), once=True),
+    STALE_ATTEMPTED.at(lambda r: at(_unfenced(r["case"]), "stale_attempted"), once=True),
+    PHASE.at("phase", slot=Slot("phase")),
+    Column("job_p50_ms",
+           "whole job on a contended key, from its start or its arrival, median, milliseconds",
+           _latency("p50"), Slot("ms", load=True)),
+    Column("job_p99_ms", "whole job on a contended key, 99th percentile, milliseconds",
+           _latency("p99"), Slot("ms", " / {text}", load=True)),
+    CYCLES.at("rate", slot=Slot("per s", load=True)),
+    Column("done", "jobs that were done on contended keys", _done, Slot("done")),
+    Column("not_done", "jobs that were not done for certain, floor and aimed keys left out",
+           "jobs.fail", Slot("done", _some("not done"), optional=True)),
+    Column("outcome_unknown", "jobs of which nobody knows, floor and aimed keys left out",
+           "jobs.info", Slot("done", _some("unknown"), optional=True)),
+    Column("conflicts", "without a lock: tries that met somebody who was first, whole case",
+           "tried.conflicts", Slot("conflicts", "{text} of ", optional=True), once=True),
+    Column("tries", "without a lock: effects that were tried, whole case", "tried.tries",
+           Slot("conflicts", optional=True), once=True),
+    Column("refused_as_done",
+           "effects that were refused because they had been done, whole case",
+           "measured.refused_as_done", once=True),
+    NUMBERS_VALID.at(NUMBERS_VALID.of, once=True),
+    Column("seen", "what the workload is there to show, in words",
+           lambda r: "; ".join(seen(r["case"])),
+           Slot("seen", lambda text: text.replace("; ", "\n"), optional=True), once=True),
+), _jobs, TITLE, CAPTION)  # fmt: skip
+
+
+def _worth(case: Case) -> Iterator[Context]:
+    """At most one: only where something stale was attempted is a check worth anything."""
+    if at(_unfenced(case), "stale_attempted"):
+        yield {"scored": _scored(case), "unfenced": _unfenced(case)}
+
+
+def _refused(policy: str) -> Callable[[Context], str]:
+    def found(r: Context) -> str:
+        score = at(r, f"scored.{policy}")
+        if score is None:
+            return "no fence"
+        return f"{at(score, 'stale_refused') or 0:,} refused, {_harm(score)}"
+
+    return found
+
+
+WORTH: Final = Table("worth", "a case in which something stale was attempted", (
+    CASE,
+    LOCK.at(LOCK.of, slot=Slot("lock")),
+    FAULT.at(FAULT.of, slot=Slot("")),
+    WORKLOAD.at(lambda r: at(r, "case.workload") or "mutex", slot=Slot("workload")),
+    Column("stale_operations", "operations of holders whose time was over, whole case",
+           lambda r: f"{at(r, 'unfenced.stale_attempted'):,} attempted",
+           Slot("stale operations")),
+    Column(
+        "no_check",
+        "what a resource that checks nothing lost or did again",
+        lambda r: f"{at(r, 'unfenced.stale_applied') or 0:,} applied, {_harm(r['unfenced'])}",
+        Slot("no check", _by_comma),
+    ),
+    *(
+        Column(heading.replace(" ", "_"), meaning, _refused(policy), Slot(heading, _by_comma))
+        for policy, heading, meaning in (
+            (
+                "fence-on-write",
+                "fence on write",
+                "what a fence checked on writes and effects would have refused, and lost",
+            ),
+            (
+                "fence-on-read-and-write",
+                "fence on read and write",
+                "the same for a fence checked on reads too",
+            ),
+            (
+                "random-token-cas",
+                "random token",
+                "the same for a compare-and-set on the token that a holder left at its read",
+            ),
+        )
+    ),
+), _worth, WORTH_TITLE, WORTH_CAPTION)  # fmt: skip

@@ -1,0 +1,227 @@
+"""Reads a run for its report, and holds what stands in it against what was recorded.
+
+A report is made of a finished run only, whose histories have the digests that the results name and
+whose results say what the cases said when they were done; anything else raises NotARun. Every
+history is judged again: where that is worse than what is stored, the worse counts and is said.
+Histories are read one after the other; what is kept of each is what is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from checker.check import check
+from checker.drawing import figure
+from checker.verdict import RANK, Report
+from history.columns import History
+from history.lines import UnreadableHistory
+from history.recording import is_recording, read_recording
+from report import tables
+from report.timeline import Timeline, timeline
+from results.alert_replay import ReplayedViolation, replay_judged, unknown_after_s
+from results.cases import broken, command_of, expected_of, results_of
+from results.documents import Case, Machine, Results, Verdict, Versions, made
+from results.judgements import BROKE_UNDECLARED, GREEN, VIOLATED, WORSE
+from results.store import CaseFolder, NotARun, RunFolder
+
+ERRORS_TOLD: Final = 5  # of one case; case.json has them all
+Windows = tuple[tuple[float, float, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a case's history shows. ``figures`` maps verdict → the checker's drawing in HTML;
+    ``windows`` are (begin s, end s, grants) of every second on contended keys; ``replayed`` is what
+    the alerts of the field and ours would have made of each violation."""
+
+    number: int
+    case: Case
+    line: Timeline | None
+    windows: Windows
+    figures: Mapping[str, str]
+    replayed: tuple[ReplayedViolation, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A run as it is reported. ``seen`` is in the order of the cases."""
+
+    run: RunFolder
+    results: Results
+    seen: tuple[Seen, ...]
+    machine: Machine
+    versions: Versions
+
+    @property
+    def cases(self) -> list[Case]:
+        """The cases, with the worse of the stored and the new verdicts."""
+        return [seen.case for seen in self.seen]
+
+
+def read(run: RunFolder) -> Source:
+    """Raises NotARun for a run that is not finished or was changed."""
+    results = run.evidence()
+    with understood(run):
+        whole(run, results)
+        tables.stored(run, results)
+        folders = {folder.path.name: folder for folder in run.cases()}
+        cases = enumerate(results.cases, 1)
+        seen = tuple(_seen(n, case, folders, run) for n, case in cases)
+    return Source(run, results, seen, run.machine(), run.versions())
+
+
+def whole(run: RunFolder, results: Results) -> None:
+    """Raises NotARun for the folder of a night, whose histories lie in its parts."""
+    if parts := results.parts:
+        raise NotARun(f"{run.path} sums up a night; give one of its runs: {', '.join(parts)}")
+
+
+@contextmanager
+def understood(run: RunFolder) -> Iterator[None]:
+    """Raises NotARun where reading the results trips over their shape."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise NotARun(
+            f"{run.path / 'results.json'} is not as `lockbench` writes it "
+            f"({type(error).__name__}: {error}); restore it or run it again"
+        ) from error
+
+
+def histories(run: RunFolder) -> Iterator[tuple[str, Case, History]]:
+    """(folder name, case, history) of every case that has one, checked like the report's. Raises
+    NotARun."""
+    results = run.evidence()
+    folders = {folder.path.name: folder for folder in run.cases()}
+    for n, case in enumerate(results.cases, 1):
+        folder = _verified(n, case, folders, run)
+        history = None if folder is None else _history(folder)
+        if folder is not None and history is not None:
+            yield folder.path.name, case, history
+
+
+def _seen(n: int, case: Case, folders: Mapping[str, CaseFolder], run: RunFolder) -> Seen:
+    notes = []
+    folder = _verified(n, case, folders, run)
+    history = None if folder is None else _history(folder)
+    if case.history_sha256 is None:
+        notes.append("No digest of the history was stored; that it is unchanged is not known.")
+    notes += _of_its_own(case)
+    if history is None:
+        notes.append("There is no history of this case; nothing of it can be drawn.")
+        return Seen(n, case, None, (), {}, (), tuple(notes))
+    report = check(history)
+    judged, differences = judged_again(case, report)
+    drawn = {name: figure(history, name, verdict) for name, verdict in report.verdicts.items()}
+    return Seen(
+        number=n,
+        case=judged,
+        line=timeline(history),
+        windows=_windows(case, history),
+        figures={name: svg for name, svg in drawn.items() if svg},
+        replayed=replay_judged(history, report, unknown_after_s=unknown_after_s(case)),
+        notes=(*notes, *differences),
+    )
+
+
+def _of_its_own(case: Case) -> list[str]:
+    """What is told of a lock of one's own, and what services said when they failed."""
+    notes = []
+    if own := case.own:
+        libraries = ", ".join(f"{k} {v}" for k, v in (own.libraries or {}).items())
+        notes.append(
+            f"The lock is {own.spec}, SHA-256 {own.sha256}; it imports "
+            f"{libraries or 'no library'}. Again: {command_of(case)}"
+        )
+    if case.declare:
+        lines = " ".join(map(str.strip, case.declare))
+        notes.append(f"No expectation is declared. To declare it: {lines}")
+    # Under a fault errors are what was asked for: they are told where somebody has to look.
+    if own or case.judgement not in GREEN:
+        texts = list(case.error_texts.values())[:ERRORS_TOLD]
+        notes += [f"First error of its class: {text}" for text in texts]
+    return notes
+
+
+def judged_again(case: Case, report: Report) -> tuple[Case, list[str]]:
+    """The case with the worse of both verdicts, and a sentence where they differ. A case whose load
+    never ran has no verdict to compare."""
+    stored = results_of(case)
+    if not stored and case.judgement in {"failed", "could not run"}:
+        return case, []
+    worse: dict[str, Verdict] = {}
+    notes = []
+    for name, verdict in report.verdicts.items():
+        was = stored.get(name)
+        if was == verdict.result:
+            continue
+        notes.append(
+            f"{name}: the results say {was or 'nothing'}, the history judged again says "
+            f"{verdict.result} ({verdict.reason}). The worse of the two counts here."
+        )
+        if RANK[verdict.result] > max((RANK[r] for r in RANK if r == was), default=-1):
+            worse[name] = made(Verdict, verdict.to_json())
+    surprising = [v for v in broken(case) if expected_of(case, v) in {"holds", "undeclared"}]
+    excused = surprising and case.judgement not in VIOLATED
+    if excused:
+        notes.append(
+            f"{', '.join(surprising)} was not expected to break; the stored judgement hides it."
+        )
+    if not worse and not excused:
+        return case, notes
+    invalid = [*surprising, *(v for v, found in worse.items() if found.result == "invalid")]
+    broke = excused or any(v in worse for v in invalid)
+    claimed = any(expected_of(case, v) != "undeclared" for v in invalid)
+    word = WORSE if claimed else BROKE_UNDECLARED
+    judgement = word if broke else "undecided"
+    verdicts = {**case.verdicts, **worse}
+    return replace(case, verdicts=verdicts, judgement=judgement, why="; ".join(notes)), notes
+
+
+def _verified(
+    n: int, case: Case, folders: Mapping[str, CaseFolder], run: RunFolder
+) -> CaseFolder | None:
+    """The folder of a case that nobody has touched; None where the case never had one."""
+    name = str(case.folder)
+    folder = folders.get(name)
+    if folder is None:
+        if case.history_sha256:
+            raise NotARun(f"{run.path / 'cases' / name} of case {n} is missing; run it again")
+        return None
+    if case.history_sha256 is not None:
+        changed = folder.history_differs(case.history_sha256)
+        if changed:
+            raise NotARun(
+                f"{changed[0]} since case {n} was judged"
+                f"{f' (and {len(changed) - 1} more)' if len(changed) > 1 else ''}; "
+                "what the results say cannot be shown: restore the files or run it again"
+            )
+    said = folder.read_case()
+    if said is not None and said != case:
+        raise NotARun(
+            f"case {n} of {run.path / 'results.json'} is not what {folder.path / 'case.json'} "
+            "says; one of them was changed: restore it or run it again"
+        )
+    return folder
+
+
+def _history(folder: CaseFolder) -> History | None:
+    if not is_recording(folder.history):
+        return None
+    try:
+        return read_recording(folder.history)
+    except (UnreadableHistory, OSError) as error:
+        raise NotARun(f"{error}; run it again") from error
+
+
+def _windows(case: Case, history: History) -> Windows:
+    if case.series is None or len(history) == 0:
+        return ()
+    first = (case.series.start_ns - int(history.invoke_ns[0])) / 1e9
+    return tuple((first + i, first + i + 1, n) for i, n in enumerate(case.series.grants))
