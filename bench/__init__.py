@@ -1,1 +1,1 @@
-"""The bench: which cases, one case from top to bottom, the judgement, the commands."""
+"""The bench: which cases there are, one case from start to end, and the judgement of it."""

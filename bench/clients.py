@@ -13,20 +13,22 @@ fingerprint. An image that could not be built has no ``id``: its locks could not
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
-from bench.usable import why_unusable
-from clusters import images
-from clusters.docker import Engine
-from locks import pins
-from locks.base import System
-from locks.client_container import ContainerLibrary
-from locks.library import ADAPTERS, Library
-from locks.registry import LockNotFoundError, find
+from msgspec.structs import replace
 
-Versions = Mapping[str, Any]
+from clusters import images
+from clusters.engine.docker import Engine
+from locks import registry
+from locks.base import LockUnusableError, System
+from locks.registry import LockNotFoundError
+from locks.shared import pins
+from locks.shared.client_container import ContainerLibrary
+from locks.shared.library import Library
+from results.documents import Client, Versions, known, made
+
 Beside = Library | ContainerLibrary
 
 
@@ -37,16 +39,17 @@ def library_of(system: System) -> Beside | None:
 
 
 def declared(lock: str) -> Beside | None:
-    """The same by a lock's name; None also for one that is not declared here any more."""
+    """The same by a lock's name; None also for one that is not declared here: a file that it names
+    is never run."""
     try:
-        return library_of(find(lock))
+        return library_of(registry.declared(lock))
     except LockNotFoundError:
         return None
 
 
 def name_of(library: Beside) -> str:
     """What its environment is called: an image, or a folder of adapters."""
-    return library.image if isinstance(library, ContainerLibrary) else library.folder
+    return library.image if isinstance(library, ContainerLibrary) else library.name
 
 
 def as_pinned(library: Beside) -> dict[str, Any]:
@@ -55,17 +58,16 @@ def as_pinned(library: Beside) -> dict[str, Any]:
     if isinstance(library, ContainerLibrary):
         everything = pins.of_image(library.image)
         return {"fingerprint": images.fingerprint(library.image), "pins": everything}
-    folder = ADAPTERS / library.folder
     return {
         "fingerprint": library.environment.name.rpartition("-")[2],
-        "pins": pins.requirements(folder / "requirements.txt"),
-        "versions": pins.requirements(folder / "requirements.in"),
+        "pins": pins.requirements(library.requirements),
+        "versions": pins.requirements(library.requirements.with_suffix(".in")),
     }
 
 
 def recorded(
     systems: Iterable[System], engine: Engine, say: Callable[[str], None]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Client]:
     """The object of ``clients``. Builds images that are missing, which takes minutes. Raises
     EngineError where the engine does not answer."""
     found: dict[str, dict[str, Any]] = {}
@@ -75,20 +77,27 @@ def recorded(
             continue
         entry = found.get(name_of(library))
         if entry is None:
-            entry = found[name_of(library)] = {"locks": [], **as_pinned(library)}
+            try:
+                pinned = as_pinned(library)
+            except LockUnusableError:  # each of its cases will say why
+                continue
+            entry = found[name_of(library)] = {"locks": [], **pinned}
             if isinstance(library, ContainerLibrary):
                 entry |= _built(library.image, system, engine, say)
         if system.name not in entry["locks"]:
             entry["locks"].append(system.name)
-    return found
+    return {name: made(Client, entry) for name, entry in found.items()}
 
 
 def _built(
     image: str, system: System, engine: Engine, say: Callable[[str], None]
 ) -> dict[str, object]:
+    # Not above: it judges histories, which nobody who only reads declarations needs.
+    from bench import usable
+
     if not images.is_current(engine, image):
         say(f"{image}, for {system.name}: is built")
-        why_unusable(system)  # each of its cases will say why
+        usable.why_unusable(system)  # each of its cases will say why
     if not images.is_current(engine, image):
         return {}
     return asdict(images.describe([image], engine=engine)[image])
@@ -97,11 +106,13 @@ def _built(
 def as_known_to(versions: Versions, was: Versions) -> Versions:
     """``versions`` without what a run that was begun earlier could not know: an image that was not
     there then and is now."""
-    clients, before = versions.get("clients"), was.get("clients", {})
-    if not clients:
+    if not versions.clients:
         return versions
-    known = {
-        name: {k: v for k, v in entry.items() if k in before.get(name, ())}
-        for name, entry in clients.items()
+    before = was.clients or {}
+    known_then = {
+        name: Client(**{n: v for n, v in known(entry).items() if n in known(before[name])})
+        if name in before
+        else Client()
+        for name, entry in versions.clients.items()
     }
-    return {**versions, "clients": known}
+    return replace(versions, clients=known_then)

@@ -9,9 +9,10 @@ contains a mark of a crash. Does not guarantee: that a crash without a known mar
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+from results.documents import Crash, Crashes
 
 SHOWN_MAX: Final = 8  # of a case
 TEXT_MAX: Final = 200
@@ -32,15 +33,6 @@ MARKS: Final = re.compile("|".join(SAID))
 KILLED: Final = re.compile(r"was terminated by signal 9\b")
 
 
-@dataclass(frozen=True, slots=True)
-class Crash:
-    """One line of a log. ``server`` is the log's name; ``line`` counts from 1."""
-
-    server: str
-    line: int
-    text: str
-
-
 def crashes(logs: Path, *, servers_struck: bool) -> list[Crash]:
     """Every marked line, by log. ``servers_struck``: a fault took hold of servers,
     so that a killed process is its work."""
@@ -55,6 +47,6 @@ def crashes(logs: Path, *, servers_struck: bool) -> list[Crash]:
     return found
 
 
-def crashes_json(found: list[Crash]) -> dict[str, Any]:
-    """``count``, and the first of them, for a case's document."""
-    return {"count": len(found), "first": [asdict(crash) for crash in found[:SHOWN_MAX]]}
+def shown(found: list[Crash]) -> Crashes:
+    """How many there are, and the first of them."""
+    return Crashes(len(found), tuple(found[:SHOWN_MAX]))

@@ -11,13 +11,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 
 from clusters.base import Cluster, ClusterError, Metered, Usage
 from history.columns import History
 from history.op import F, Type
+from results.documents import Footprint, PerGrant
 
 Reading = tuple[int, Usage]  # monotonic nanoseconds, and what had been used by then
 
@@ -43,36 +43,32 @@ class Meter:
 
 def footprint(
     readings: Mapping[str, Reading], spans: Mapping[str, tuple[str, str]], history: History
-) -> dict[str, Any] | None:
+) -> Footprint | None:
     """``spans`` maps the name of a span → its boundaries. None where nothing could be read."""
     if not readings:
         return None
     _, last = max(readings.values(), key=lambda reading: reading[0])
-    return {
-        "servers": last.servers,
-        "memory_bytes": last.memory_bytes,
-        **{
-            span: _per_grant(readings[first], readings[end], history)
-            if first in readings and end in readings
-            else None
-            for span, (first, end) in spans.items()
-        },
+    per_grant = {
+        span: _per_grant(readings[first], readings[end], history)
+        for span, (first, end) in spans.items()
+        if first in readings and end in readings
     }
+    return Footprint(last.servers, last.memory_bytes, **per_grant)
 
 
-def _per_grant(first: Reading, last: Reading, history: History) -> dict[str, Any] | None:
+def _per_grant(first: Reading, last: Reading, history: History) -> PerGrant | None:
     (begin_ns, before), (end_ns, after) = first, last
     granted = (history.f == F.ACQUIRE) & (history.type == Type.OK)
     during = (history.complete_ns >= begin_ns) & (history.complete_ns < end_ns)
     grants = int(np.count_nonzero(granted & during))
     if grants == 0:
         return None
-    return {
-        "grants": grants,
-        "grants_per_second": grants * 1e9 / (end_ns - begin_ns),
-        "commands_per_grant": _ratio(before.commands, after.commands, grants),
-        "cpu_us_per_grant": _ratio(before.cpu_ns, after.cpu_ns, 1000 * grants),
-    }
+    return PerGrant(
+        grants=grants,
+        grants_per_second=grants * 1e9 / (end_ns - begin_ns),
+        commands_per_grant=_ratio(before.commands, after.commands, grants),
+        cpu_us_per_grant=_ratio(before.cpu_ns, after.cpu_ns, 1000 * grants),
+    )
 
 
 def _ratio(before: int | None, after: int | None, by: int) -> float | None:

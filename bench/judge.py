@@ -2,6 +2,10 @@
 
 Worst wins. Nothing unknown is green, nothing unexposed is green, and a break that had to show and
 did not is the bench's own failure.
+
+Silence is no claim. Of a fault that a declaration does not mention nobody has said anything: a
+break under it is a violation like any other, but none that was expected to hold, and a case that
+holds is told as "held, undeclared". Without a fault a lock's own ``source`` is the claim.
 """
 
 from __future__ import annotations
@@ -9,27 +13,27 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.errors import Ending
+from checker.catalogue import ALWAYS, AT_THE_RESOURCE, CATALOGUE, GENERAL, NAMED, Needs
 from checker.follows import causes_of, following, told
-from locks.base import NAMED_VERDICTS, NOT_JUDGED, VERDICTS, Expectation, System
-from nemesis.registry import NONE
-from results.cases import COULD_NOT_RUN
+from locks.base import ANY, Expectation, System
+from nemesis.registry import NONE, faults
+from results.cases import COULD_NOT_RUN, DISTURBED
+from results.errors import Ending
+from results.judgements import (
+    AS_EXPECTED,
+    BROKE_UNDECLARED,
+    HELD_UNDECLARED,
+    NOT_AS_ASKED,
+    NOTHING_DECLARED,
+    WORSE,
+)
 
-# Verdicts that not every workload reaches.
-AT_THE_RESOURCE = ("stale-holder", "lost-update")
 # What a holder does whose work outlasts its lease: it comes too late.
 TOO_LATE = "client-pause"
-# Faults that stop a client in its work. Who sleeps through its lease acts too late, whatever the
-# lock does: no lease prevents that, fencing does.
-STOP_A_CLIENT = frozenset({TOO_LATE, "client-gc"})
-UNDECLARED = "no expectation declared"
-# The word for a case without a fault whose load did not take place.
-NOT_AS_ASKED = "not as asked"
-WORSE = "worse than expected"
 # The service's own record shows that what the bench recorded was not so.
 CONTRADICTED = "contradicted"
 MAY = ("breaks", "may-break")
-LOOSEST_FIRST = (*MAY, "holds", "n/a")
+LOOSEST_FIRST = (*MAY, "undeclared", "holds", "n/a")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +74,25 @@ class Expected:
                 return Expectation("may-break", found.source, found.kind)
         return declared
 
-    def words(self, required: Collection[str] = VERDICTS) -> dict[str, str]:
+    def words(self, required: Collection[str] = ALWAYS) -> dict[str, str]:
         """Verdict → what is expected, in one word, for a case's document."""
-        always = (*VERDICTS, "linearizable", "false-release", "leaked-lock")
+        always = (*ALWAYS, GENERAL, "false-release", "leaked-lock")
         names = dict.fromkeys((*always, *required))
         unsaid = self.unpreventable(names)
-        return {v: UNDECLARED if v in unsaid else self.of(v).expected for v in names}
+        return {v: NOTHING_DECLARED if v in unsaid else self.of(v).expected for v in names}
 
     def excused(self, broken: Collection[str]) -> frozenset[str]:
         """Of the broken verdicts those that were expected to: by a declaration of their own, or
         because they follow from such a one that broke too."""
         # What has no resource to be seen at may have happened unseen.
-        unseen = set(AT_THE_RESOURCE).intersection(NOT_JUDGED.get(self.system.kind, ()))
+        unseen = {v for v in AT_THE_RESOURCE if self.system.kind in CATALOGUE[v].not_of}
         expected = {v for v in {*broken, *unseen} if self._as_cause(v).expected in MAY}
         found = following(expected, {*broken, *unseen})
         return frozenset(v for v in found.intersection(broken) if self.of(v).expected in MAY)
+
+    def silent(self) -> tuple[str, ...]:
+        """The faults of the case that the declaration does not mention."""
+        return tuple(f for f in self.faults if f != NONE and f not in self.system.expectations)
 
     def undeclared(self) -> bool:
         """Whether nothing is declared of a lock of one's own under any fault of the case."""
@@ -92,7 +100,8 @@ class Expected:
 
     def unpreventable(self, broken: Collection[str]) -> frozenset[str]:
         """Of the broken verdicts of such a lock, those that no lease can prevent."""
-        if not self.undeclared() or STOP_A_CLIENT.isdisjoint(self._faults()):
+        stopping = {name for name, fault in faults().items() if fault.stops_clients}
+        if not self.undeclared() or stopping.isdisjoint(self._faults()):
             return frozenset()
         return following({"stale-holder"}, broken)
 
@@ -118,16 +127,22 @@ class Expected:
         return (*(self.faults or (NONE,)), *([TOO_LATE] if self.outlasts else []))
 
     def _declared(self, verdict: str) -> Expectation:
-        return self._loosest([self.system.expectation(fault, verdict) for fault in self._faults()])
+        return self._loosest([expectation(self.system, f, verdict) for f in self._mentioned()])
 
     def _as_cause(self, verdict: str) -> Expectation:
         """As declared, also where the kind of lock is not judged by it: what follows from it is."""
         listed = (
             self.system.expectations.get(fault, {}).get(verdict)
-            or self.system.expectation(fault, verdict)
-            for fault in self._faults()
+            or expectation(self.system, fault, verdict)
+            for fault in self._mentioned()
         )
         return self._loosest(list(listed))
+
+    def _mentioned(self) -> tuple[str, ...]:
+        """Without the pause that work which outlasts its lease amounts to, where the declaration
+        is silent of it: silence takes back no claim that was made of the other faults."""
+        given = self.faults or (NONE,)
+        return tuple(f for f in self._faults() if f in given or f in self.system.expectations)
 
     def _loosest(self, found: Sequence[Expectation]) -> Expectation:
         if self.exact and not self.outlasts:
@@ -136,6 +151,38 @@ class Expected:
         if loosest.expected == "breaks":
             return Expectation("may-break", loosest.source, loosest.kind)
         return loosest
+
+
+# What a declaration says of a fault that it does not mention.
+SILENCE = Expectation("undeclared", "the declaration does not mention the fault")
+
+
+def expectation(system: System, fault: str, verdict: str) -> Expectation:
+    """What is expected of a lock under one fault, named without its parameters."""
+    if (why := _not_judged(system, verdict)) is not None:
+        return Expectation("n/a", why)
+    under = system.expectations.get(fault, {})
+    listed = under.get(verdict) or under.get(ANY)
+    if listed is not None:
+        return listed
+    if fault != NONE and fault not in system.expectations:
+        return SILENCE
+    return Expectation("holds", system.queue if verdict == "queue-order" else system.source)
+
+
+def _not_judged(system: System, verdict: str) -> str | None:
+    """Why a lock is not judged by a verdict at all."""
+    entry = CATALOGUE[verdict]
+    if system.kind in entry.not_of:
+        return f"it does not apply to a {system.kind} lock"
+    lacks: Mapping[Needs, tuple[bool, str]] = {
+        "a limit": (not system.limited, "its grants have no limit"),
+        "a fence": (system.fence is None, "the lock offers no fence"),
+        "a queue": (not system.queue, "the lock promises no order of waiters, or tells no places"),
+    }
+    if entry.needs is None or not lacks[entry.needs][0]:
+        return None
+    return lacks[entry.needs][1]
 
 
 def judge(
@@ -148,8 +195,9 @@ def judge(
     unable: str | None = None,
     short: str | None = None,
     shown_before: frozenset[str] = frozenset(),
-    required: Collection[str] = VERDICTS,
+    required: Collection[str] = ALWAYS,
     contradicted: Mapping[str, str] | None = None,
+    disturbed: str | None = None,
 ) -> Judgement:
     """``observed`` maps verdict → valid, invalid or unknown. ``failure`` says why the case itself
     failed, ``unable`` why it could not run at all (see ``bench.usable``), ``short`` what of the
@@ -158,18 +206,20 @@ def judge(
     to reach, unless they are not applicable. ``contradicted`` maps what the service's own record
     refutes, a verdict or something else that the bench recorded, to the sentence with which it does
     (``checker.service``): it is no evidence against the lock, nor is a history that is not
-    linearizable for it."""
+    linearizable for it. ``disturbed`` says what happened from outside: what it may have caused is
+    not among the broken verdicts (``checker.outside``), and nothing else is shown by such a
+    case."""
     broken = [v for v, result in observed.items() if result == "invalid"]
     # What the resource applied is a fact of its own, whatever was promised.
-    denied = {*(contradicted or ()), "linearizable"}
+    denied = {*(contradicted or ()), GENERAL}
     refuted = following(contradicted or (), denied.intersection(broken))
     excused = expected.excused(broken)
-    undeclared = [v for v in broken if v in expected.unpreventable(broken) - excused]
-    worse = [v for v in broken if v not in {*excused, *refuted, *undeclared}]
+    unsaid = [v for v in broken if v in expected.unpreventable(broken) - excused]
+    worse = [v for v in broken if v not in {*excused, *refuted, *unsaid}]
     if worse:
-        also = f" ({UNDECLARED})" if expected.undeclared() else ""
-        why = f"{', '.join(worse)}: expected to hold and broke{also}"
-        return Judgement(Ending.SAFETY, WORSE, why)
+        return _violated(expected, worse)
+    if disturbed is not None:
+        return Judgement(Ending.BENCH, DISTURBED, disturbed)
     if contradicted:
         said = "; ".join(f"{what}: {sentence}" for what, sentence in contradicted.items())
         return Judgement(Ending.BENCH, CONTRADICTED, said)
@@ -177,7 +227,7 @@ def judge(
         return Judgement(Ending.BENCH, COULD_NOT_RUN, unable)
     if failure is not None:
         return Judgement(Ending.BENCH, "failed", failure)
-    reached = [v for v in NAMED_VERDICTS if v in required or v not in AT_THE_RESOURCE]
+    reached = [v for v in NAMED if v in required or v not in AT_THE_RESOURCE]
     due = [v for v in reached if expected.of(v).expected == "breaks"]
     missing = [v for v in due if v not in broken and v not in shown_before]
     if missing:
@@ -200,13 +250,35 @@ def judge(
         return Judgement(
             Ending.INCONCLUSIVE, "undecided", f"{', '.join(sorted(undecided))}: undecided"
         )
-    if undeclared:
+    if unsaid:
         return Judgement(
             Ending.INCONCLUSIVE,
-            UNDECLARED,
-            f"{', '.join(undeclared)} broke; no lease can prevent it, and nobody has said what "
-            "this lock is expected to do",
+            NOTHING_DECLARED,
+            f"{', '.join(unsaid)} broke; no lease can prevent it, and nothing is declared of "
+            "what this lock is expected to do",
+        )
+    return _kept(expected, broken)
+
+
+def _kept(expected: Expected, broken: Sequence[str]) -> Judgement:
+    """Nothing broke but what was expected to."""
+    if silent := expected.silent():
+        also = f"; {', '.join(broken)} broke, as expected" if broken else ""
+        return Judgement(
+            Ending.OK, HELD_UNDECLARED, f"nothing is declared under {', '.join(silent)}{also}"
         )
     if broken:
-        return Judgement(Ending.OK, "as expected", f"{', '.join(broken)} broke, as expected")
-    return Judgement(Ending.OK, "as expected", "every promise was kept")
+        return Judgement(Ending.OK, AS_EXPECTED, f"{', '.join(broken)} broke, as expected")
+    return Judgement(Ending.OK, AS_EXPECTED, "every promise was kept")
+
+
+def _violated(expected: Expected, worse: Sequence[str]) -> Judgement:
+    """Of several violations, one against a claim gives the case its word."""
+    unclaimed = [v for v in worse if expected.of(v).expected == SILENCE.expected]
+    claimed = [v for v in worse if v not in unclaimed]
+    parts = [f"{', '.join(claimed)}: expected to hold and broke"] if claimed else []
+    if unclaimed:
+        under = ", ".join(expected.silent())
+        parts.append(f"{', '.join(unclaimed)}: broke, and nothing is declared under {under}")
+    word = WORSE if claimed else BROKE_UNDECLARED
+    return Judgement(Ending.SAFETY, word, "; ".join(parts))

@@ -59,6 +59,8 @@ def is_locked(history: History, leak: Mapping[str, Any], lease_ttl_s: float) -> 
     if len(deaths) == 0:
         return False
     died = int(deaths.max())
+    if leak["key"] not in history.keys:
+        return False
     over = died + round(max(lease_ttl_s, leak["lease_left_s"] or 0.0) * NS_PER_S)
     same = history.key == history.keys.index(leak["key"])
     done = history.complete_ns

@@ -9,21 +9,23 @@ import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 from bench.clients import library_of, name_of
-from bench.errors import BadInput, Unfit
-from bench.judge import Expected
+from bench.judge import Expected, expectation
+from checker.catalogue import ALWAYS, NAMED
 from clusters.base import NETWORKS, Cluster, ClusterPlan, Topology
 from clusters.registry import topologies
-from locks.base import NAMED_VERDICTS, VERDICTS, Extendable, System
-from locks.registry import find, is_own, systems, without
+from locks.base import Extendable, System
+from locks.registry import LockNotFoundError, each, find, is_own, systems, without
 from nemesis import schedule
 from nemesis.base import LINKS, SERVERS, Injection
 from nemesis.registry import NONE, faults
 from nemesis.schedule import ScheduleError, Steps, end_s, parse
-from nemesis.schedule_file import read_file, read_weights
+from results import documents
+from results.documents import Planned, known
+from results.errors import BadInput, Unfit
 from workloads import registry
 from workloads.load import Pace, Phases
 from workloads.registry import Asked, WorkloadError, declared
@@ -38,6 +40,8 @@ UNASKED_S_MAX = 90.0
 # What has to remain of the contended phase after the heal, for recovery and the numbers after it.
 AFTER_S = 3.0
 WORKERS = 2
+CLIENTS_MAX = 10_000  # https://redis.io/docs/latest/develop/reference/clients/: maxclients
+KEYS_MAX = 100_000
 REPLY_LOST = "reply-lost"  # of an acquire, unless said otherwise
 LINK_IMAGE = "toxiproxy"  # every cluster's links
 
@@ -79,15 +83,14 @@ class Case:
         return Phases(FLOOR_S, own, self.time_limit_s - FLOOR_S - own)
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Case:
-        """A case as ``asdict`` wrote it into a plan. Raises KeyError, TypeError or ValueError."""
-        fields = dict(data)
-        fields["pace"] = Pace(**fields["pace"])
-        fields["images"] = tuple((str(name), str(ref)) for name, ref in fields["images"])
-        fields["injections"] = tuple(
-            Injection(**{**i, "parameters": tuple((k, v) for k, v in i["parameters"])})
-            for i in fields["injections"]
-        )
+    def from_plan(cls, planned: Planned) -> Case:
+        """A case as a plan has it. Raises TypeError where one of lock, topology, size or fault is
+        missing."""
+        fields = known(planned) | {
+            "pace": Pace(**known(planned.pace or documents.Pace())),
+            "injections": tuple(Injection(**known(one)) for one in planned.injections),
+        }
+        fields.pop("side", None)
         return cls(**fields)
 
 
@@ -158,7 +161,11 @@ def find_workload(spec: str) -> Asked:
 def steps_of(fault: str) -> Steps:
     """The steps that a case's fault stands for: words, or a schedule file. Raises BadInput."""
     try:
-        return read_file(Path(fault)) if fault.endswith(".toml") else parse(fault)
+        if fault.endswith(".toml"):
+            from nemesis.schedule_file import read_file
+
+            return read_file(Path(fault))
+        return parse(fault)
     except ScheduleError as error:
         raise BadInput(str(error)) from error
 
@@ -180,26 +187,35 @@ def expected_of(case: Case) -> Expected:
 def tries_of(case: Case) -> int:
     """How often a case may be run until every break that is due has shown."""
     expected = expected_of(case)
-    due = [e for v in NAMED_VERDICTS if (e := expected.of(v)).expected == "breaks"]
+    due = [e for v in NAMED if (e := expected.of(v)).expected == "breaks"]
     return max((e.tries for e in due), default=1)
 
 
 def find_system(name: str) -> System:
-    """A lock by name or ``path.py:Class``. Raises BadInput, Unfit for what the file says."""
+    """A lock by name, or by its file or folder. Raises BadInput, Unfit for what the file says."""
     known = {**systems(), **without()}
-    if ".py:" not in name and name.partition(":")[0] not in known:
+    if not is_own(name) and name.partition(":")[0] not in known:
         raise unknown("lock", name, known)
     try:
         return find(name)
     except Exception as error:
-        raise (Unfit if ".py:" in name else BadInput)(str(error)) from error
+        raise (Unfit if is_own(name) else BadInput)(str(error)) from error
+
+
+def each_lock(name: str) -> list[str]:
+    """What a lock's name stands for: the file or folder of a library for every lock that it
+    declares. What cannot be loaded is left to ``find_system`` to refuse."""
+    try:
+        return each(name)
+    except LockNotFoundError:
+        return [name]
 
 
 def applies(case: Case) -> bool:
     """Whether a case belongs into a matrix: its faults can be applied, and its lock does not
     declare that they leave nothing to judge."""
     judged = any(
-        case.system.expectation(case.fault, verdict).expected != "n/a" for verdict in VERDICTS
+        expectation(case.system, case.fault, verdict).expected != "n/a" for verdict in ALWAYS
     )
     answered = case.fault == REPLY_LOST and case.system.asks_first
     return judged and not answered and unfit(case) is None
@@ -208,7 +224,7 @@ def applies(case: Case) -> bool:
 def unfit(case: Case) -> str | None:
     """Why a case's faults cannot be applied to its cluster or its lock, or None."""
     steps = steps_of(case.fault)
-    reason = schedule.unfit(steps, never_started(case))
+    reason = _unfit(steps, never_started(case))
     if reason is not None or not case.lock:
         return reason
     for one in (one for step in steps for one in step if one.name in faults()):
@@ -220,6 +236,9 @@ def unfit(case: Case) -> str | None:
     return None
 
 
+_unfit = cache(schedule.unfit)
+
+
 def extendable(system: System) -> bool:
     """Whether a lock's promise can be lengthened by its holder."""
     return isinstance(system.connect, type) and issubclass(system.connect, Extendable)
@@ -227,16 +246,24 @@ def extendable(system: System) -> bool:
 
 def never_started(case: Case) -> Cluster:
     """The case's cluster as a thing that can be asked what it offers."""
+    return _never_started(case.topology, case.size, case.pace.lease_ttl_s, case.images)
+
+
+# A suite has thousands of cases on a few dozens of clusters.
+@cache
+def _never_started(
+    topology: str, size: int, lease_ttl_s: float, images: tuple[tuple[str, str], ...]
+) -> Cluster:
     plan = ClusterPlan(
-        topology=case.topology,
-        size=case.size,
+        topology=topology,
+        size=size,
         groups=WORKERS + 1,
         run_id="plan",
-        lease_ttl_s=case.pace.lease_ttl_s,
+        lease_ttl_s=lease_ttl_s,
         log_dir="",
-        images=dict(case.images),
+        images=dict(images),
     )
-    return topology_of(case).make(plan)
+    return topologies()[topology].make(plan)
 
 
 def fits(fault: str, topology: str) -> bool:
@@ -278,6 +305,7 @@ def check(case: Case) -> None:
     ):
         if not (value > 0 and math.isfinite(value)):
             raise BadInput(f"{name} is {value:g}; it has to be more than 0")
+    _check_counts(case)
     if case.seed < 0:
         raise BadInput(f"--seed is {case.seed}; it has to be 0 or more")
     sizes = topology_of(case).sizes
@@ -308,6 +336,15 @@ def check(case: Case) -> None:
         )
 
 
+def _check_counts(case: Case) -> None:
+    for name, count, most, why in (
+        ("--clients", case.clients, CLIENTS_MAX, "a Redis takes no more connections"),
+        ("--keys", case.keys, KEYS_MAX, "every key is judged by itself"),
+    ):
+        if count > most:
+            raise BadInput(f"{name} is {count:,}; it has to be {most:,} or less: {why}")
+
+
 def needed_s(case: Case, injections: Sequence[Injection]) -> float:
     """The time limit that these faults need, with what is before and after them."""
     if not injections:
@@ -323,31 +360,45 @@ def needed_s(case: Case, injections: Sequence[Injection]) -> float:
     return math.ceil((whole_s + AFTER_S + FLOOR_S) / (1 - OWN_SHARE))
 
 
-def roomy(case: Case, spare_s: float = 0.0) -> Case:
+def with_time_for_faults(case: Case, spare_s: float = 0.0) -> Case:
     """The case with as much time as its schedule needs and ``spare_s`` more, and no less than it
-    has; more than a minute and a half has to be asked for."""
-    needed = min(needed_s(case, draw(case)) + spare_s, UNASKED_S_MAX)
+    has. More than a minute and a half has to be asked for. Faults last for multiples of the lease,
+    so a lock with a longer lease than usual gets as many times that."""
+    most_s = UNASKED_S_MAX * max(1.0, case.pace.lease_ttl_s / Pace().lease_ttl_s)
+    needed = min(needed_s(case, draw(case)) + spare_s, most_s)
     return replace(case, time_limit_s=max(case.time_limit_s, needed))
 
 
 def draw(case: Case) -> tuple[Injection, ...]:
     """The schedule of a case, drawn from its seed. Raises BadInput."""
     steps = steps_of(case.fault)
+    weights = tuple(weights_of(case.fault).items())
     try:
-        return schedule.resolve(
-            steps,
-            seed=case.seed,
-            lease_ttl_s=case.pace.lease_ttl_s,
-            cluster=never_started(case),
-            weights=weights_of(case.fault),
-        )
+        return _drawn(steps, case.seed, case.pace.lease_ttl_s, never_started(case), weights)
     except ScheduleError as error:
         raise BadInput(str(error)) from error
 
 
+@cache
+def _drawn(
+    steps: Steps,
+    seed: int,
+    lease_ttl_s: float,
+    cluster: Cluster,
+    weights: tuple[tuple[str, float], ...],
+) -> tuple[Injection, ...]:
+    return schedule.resolve(
+        steps, seed=seed, lease_ttl_s=lease_ttl_s, cluster=cluster, weights=dict(weights)
+    )
+
+
 def weights_of(fault: str) -> Mapping[str, float]:
     """What a schedule file says about how often faults are drawn."""
-    return read_weights(Path(fault)) if fault.endswith(".toml") else {}
+    if not fault.endswith(".toml"):
+        return {}
+    from nemesis.schedule_file import read_weights
+
+    return read_weights(Path(fault))
 
 
 def resolve(case: Case) -> Case:

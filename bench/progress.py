@@ -12,6 +12,7 @@ import numpy as np
 
 from history.op import F, Type
 from history.recording import records_of
+from report.live import LiveView
 
 LOOK_S = 0.25
 RATE_WINDOW_S = 2.0
@@ -25,6 +26,22 @@ class Seen:
     cycles_per_s: float = 0.0
     errors: int = 0
     left_s: float | None = None
+
+
+def shown_in(live: LiveView, *, rest_s: float = 0.0) -> Callable[[Progress], None]:
+    """Shows what is seen of a case; ``rest_s``: what comes after it."""
+
+    def show(progress: Progress) -> None:
+        seen = progress.seen
+        live.update(
+            phase=seen.phase,
+            faults_on=progress.faults,
+            cycles_per_s=seen.cycles_per_s,
+            errors=seen.errors,
+            seconds_left=None if seen.left_s is None else seen.left_s + rest_s,
+        )
+
+    return show
 
 
 class Progress:

@@ -16,12 +16,13 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from bench.errors import BadInput, Ending
-from bench.judge import NOT_AS_ASKED
 from bench.plan import FLOOR_S, OWN_SHARE, Case, find_workload, resolve
 from bench.suite import Finished
 from nemesis.registry import NONE
-from results.quantiles import P99, needed
+from results import documents
+from results.errors import BadInput, Ending
+from results.judgements import NOT_AS_ASKED
+from results.quantiles import EMPTY, P99, needed
 
 FIRST_RATE: Final = 100.0
 RATE_MIN: Final = 10.0
@@ -102,7 +103,7 @@ def ramp(
     def kept(rate: float) -> bool:
         finished = run([at_rate(case, rate)], f"ramp-{case.system.name}-{rate:g}")
         done.append(finished)
-        steps.append(step_of(rate, bound_ms, finished.results["cases"][0]))
+        steps.append(step_of(rate, bound_ms, finished.results.cases[0]))
         tell(steps[-1])
         return steps[-1].kept
 
@@ -139,27 +140,28 @@ def ramp(
     return found, done
 
 
-def step_of(rate: float, bound_ms: float, document: dict[str, Any]) -> Step:
+def step_of(rate: float, bound_ms: float, document: documents.Case) -> Step:
     """What a case says about its rate."""
-    responses = document.get("response_ms", {})
-    kind = "wait" if responses.get("wait", {}).get("before", {}).get("count") else "job"
-    p99 = responses.get(kind, {}).get("before", {}).get("p99")
-    if document["judgement"] in {"failed", "could not run"}:
-        why = str(document["why"])
-    elif document["numbers"] != "valid":
-        why = "; ".join(document.get("generator", {}).get("why", ["its numbers are void"]))
+    before = {kind: by.get("before", EMPTY) for kind, by in (document.response_ms or {}).items()}
+    kind = "wait" if before.get("wait", EMPTY).count else "job"
+    p99 = before.get(kind, EMPTY).p99
+    if document.judgement in {"failed", "could not run"}:
+        why = str(document.why)
+    elif document.numbers != "valid":
+        told = document.generator.why if document.generator else ("its numbers are void",)
+        why = "; ".join(told)
     elif p99 is None:
         why = "too few were granted for a p99"
     else:
         why = f"p99 {p99:.3g} ms" if p99 > bound_ms else ""
-    return Step(rate, p99, why, str(document["run"]))
+    return Step(rate, p99, why, str(document.run))
 
 
 def results(ramps: list[Ramp], done: list[Finished]) -> dict[str, Any]:
     """The object of ``--json``: the ramps, and every case that was played."""
     return {
         "ramps": [asdict(found) for found in ramps],
-        "cases": [case for finished in done for case in finished.results["cases"]],
+        "cases": [case for finished in done for case in finished.results.cases],
         "ending": ending_of(done).word,
     }
 
@@ -171,7 +173,7 @@ def ending_of(done: list[Finished]) -> Ending:
         [
             finished.ending
             for finished in done
-            if finished.results["cases"][0]["judgement"] != NOT_AS_ASKED
+            if finished.results.cases[0].judgement != NOT_AS_ASKED
         ]
     )
 

@@ -6,6 +6,10 @@ are tries (``results.store.TRY_OF``), evidence for nothing: their outcome decide
 The same faults begin at the same times, on the same targets where the roles allow it, with the same
 draws. How processes and servers interleave is not replayed, so what broke once may not break again:
 the answer is k of N.
+
+A plan may name a lock by its file, and images of servers. Whoever made the run folder chose them,
+so they are run only if the caller says that the user agreed (``trusted``); ``foreign`` says what to
+ask for. A schedule file that a plan names is not read: the plan holds what was drawn from it.
 """
 
 from __future__ import annotations
@@ -15,15 +19,20 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from msgspec.structs import replace as evolved
 from rich.console import Console
 
-from bench.errors import BadInput
-from bench.plan import Case, check, draw
+from bench.plan import Case, check, draw, find_system, steps_of, topology_of, unknown
 from bench.suite import Finished
-from nemesis.schedule import without
-from results import tables
+from clusters.registry import topologies
+from locks.registry import digest, files_of, is_own
+from nemesis.registry import faults
+from nemesis.schedule import RANDOM, ScheduleError, check_contradictions, without
+from report import write
+from results import documents
+from results.documents import Replay, Replayed
+from results.errors import BadInput
 from results.store import NotARun, open_run
 
 # How often a smaller schedule may be tried before its violation counts as gone.
@@ -35,38 +44,107 @@ HONEST = (
 Runner = Callable[[list[Case], str], Finished]
 
 
-def stored_cases(folder: Path) -> list[Case]:
-    """The cases of a run's plan, fully resolved. Raises BadInput."""
+def foreign(folder: Path) -> list[str]:
+    """What playing a run again would run that is not the bench's own, one sentence each: files of
+    locks, and images. Runs nothing. Raises BadInput."""
+    cases = _planned(folder)
+    said = [_file(folder, lock) for lock in dict.fromkeys(case.lock for case in cases)]
+    images = dict.fromkeys(pair for case in cases for pair in case.images)
+    said += [f"{ref!r} as the image {name!r}" for name, ref in images]
+    return [sentence for sentence in said if sentence]
+
+
+def _file(folder: Path, lock: str) -> str:
+    """What the lock would run; empty for one that is declared here."""
+    if not is_own(lock):
+        return ""
+    files, spec = files_of(lock), repr(lock)
+    of_library = len(files) > 1
+    place = files[0].parent if of_library else files[0]
+    if not files[0].is_file():
+        raise BadInput(f"{folder} was made with the lock {spec}, and there is no file {files[0]}")
+    lies = folder.resolve() in files[0].parents
+    inside = ", which lies in the run folder itself" if lies else ""
+    now = digest([path for path in files if path.is_file()])
     try:
-        plan = open_run(folder).plan()
-        cases = [_named(Case.from_json(entry)) for entry in plan["cases"]]
+        was = (open_run(folder).versions().own or {})[lock].sha256
+    except (NotARun, KeyError):
+        was = None
+    compared = "the run did not record another"
+    if was is not None:
+        compared = "as the run recorded it" if was == now else f"the run recorded {was}"
+    what = "library, whose requirements are installed, in" if of_library else "Python file"
+    return f"the {what} {str(place)!r}{inside}, for the lock {spec} (sha256 {now}; {compared})"
+
+
+def stored_cases(folder: Path, *, trusted: bool = False) -> list[Case]:
+    """The cases of a run's plan, fully resolved. Raises BadInput, also where they would run what is
+    ``foreign`` and that is not ``trusted``."""
+    said = [] if trusted else foreign(folder)
+    if said:
+        raise BadInput(f"{folder} is played only if you trust it: it would run {'; '.join(said)}")
+    cases = []
+    for case in _planned(folder):
+        find_system(case.lock)
+        _check_names(case)
+        cases.append(_named(case))
+        check(cases[-1])
+    return cases
+
+
+def _check_names(case: Case) -> None:
+    """Raises BadInput for what a plan of this bench does not say."""
+    if case.topology not in topologies():
+        raise unknown("topology", case.topology, topologies())
+    for name, _ in case.images:
+        if name not in topology_of(case).images:
+            raise unknown("image of these cases", name, topology_of(case).images)
+    for one in case.injections:
+        if one.fault not in faults():
+            raise unknown("fault", one.fault, faults())
+        known, said = faults()[one.fault].parameters, dict(one.parameters)
+        if known.keys() != said.keys():
+            raise BadInput(f"{one.fault} takes {', '.join(known) or 'nothing'}; the plan differs")
+        try:
+            for name, value in said.items():
+                known[name].read(_plain(value))
+        except ValueError as error:
+            raise BadInput(f"{one.fault}:{name}={said[name]!r}: {error}") from error
+    try:
+        check_contradictions(case.injections)
+    except ScheduleError as error:
+        raise BadInput(str(error)) from error
+
+
+def _planned(folder: Path) -> list[Case]:
+    try:
+        cases = [Case.from_plan(planned) for planned in open_run(folder).plan().cases]
     except (NotARun, OSError, KeyError, TypeError, ValueError) as error:
         raise BadInput(f"{folder} holds no plan that can be played again: {error}") from error
     if not cases:
         raise BadInput(f"{folder}: its plan holds no case")
-    for case in cases:
-        check(case)
     return cases
 
 
-def replay(folder: Path, times: int, run: Runner) -> Finished:
+def replay(folder: Path, times: int, run: Runner, *, trusted: bool = False) -> Finished:
     """Plays every case of a run ``times`` times; the results say k of n under ``replay``."""
     if times < 1:
         raise BadInput(f"--times is {times}; it has to be more than 0")
-    cases = stored_cases(folder)
+    cases = stored_cases(folder, trusted=trusted)
     finished = run([case for case in cases for _ in range(times)], f"replay-{where(folder).name}")
-    documents = finished.results["cases"]
-    finished.results["replay"] = {
-        "of": str(where(folder)),
-        "times": times,
-        "honest": HONEST,
-        "cases": [
-            {"case": case.name, "shown": shown(documents[i * times : (i + 1) * times])}
+    found = finished.results.cases
+    told = Replay(
+        of=str(where(folder)),
+        times=times,
+        honest=HONEST,
+        cases=tuple(
+            Replayed(case.name, shown(found[i * times : (i + 1) * times]))
             for i, case in enumerate(cases)
-        ],
-    }
-    open_run(finished.folder).write_results(finished.results)
-    return finished
+        ),
+    )
+    results = evolved(finished.results, replay=told)
+    open_run(finished.folder).write_results(results)
+    return replace(finished, results=results)
 
 
 def where(folder: Path) -> Path:
@@ -74,28 +152,29 @@ def where(folder: Path) -> Path:
     return Path(os.path.relpath(folder.resolve()))
 
 
-def shown(documents: Sequence[dict[str, Any]]) -> dict[str, int]:
+def shown(found: Sequence[documents.Case]) -> dict[str, int]:
     """Verdict → in how many of these runs of a case it was invalid."""
     return dict(
-        Counter(v for d in documents for v, result in d["observed"].items() if result == "invalid")
+        Counter(v for d in found for v, result in d.observed.items() if result == "invalid")
     )
 
 
-def say(results: dict[str, Any], console: Console) -> None:
+def say(told: Replay, console: Console) -> None:
     """k of n, a line a case."""
-    told = results["replay"]
-    for entry in told["cases"]:
-        broke = [f"{verdict} {k} of {told['times']}" for verdict, k in entry["shown"].items()]
-        nothing = f"nothing broke in {told['times']}"
-        console.print(f"{entry['case']}: {', '.join(broke) or nothing}", highlight=False)
-    console.print(told["honest"], highlight=False)
+    for one in told.cases:
+        broke = [f"{verdict} {k} of {told.times}" for verdict, k in one.shown.items()]
+        nothing = f"nothing broke in {told.times}"
+        console.print(f"{one.case}: {', '.join(broke) or nothing}", highlight=False)
+    console.print(told.honest, highlight=False)
 
 
-def shrink(folder: Path, run: Runner, console: Console) -> tuple[Finished, Case]:
+def shrink(
+    folder: Path, run: Runner, console: Console, *, trusted: bool = False
+) -> tuple[Finished, Case]:
     """Drops faults, one by one, for as long as some verdict that broke in the stored run still
     breaks within three tries. ``run`` makes tries; the last one that broke is kept as a run, and
     answered with its case."""
-    cases = stored_cases(folder)
+    cases = stored_cases(folder, trusted=trusted)
     if len(cases) != 1:
         raise BadInput(f"{folder} holds {len(cases)} cases; --shrink takes a run of one")
     (case,) = cases
@@ -126,13 +205,15 @@ def shrink(folder: Path, run: Runner, console: Console) -> tuple[Finished, Case]
 def _kept(finished: Finished, name: str) -> Finished:
     run = open_run(finished.folder).keep(name)
     results = run.results()
-    for file, text in tables.files(run, results).items():
+    for file, text in write.files(run, results).items():
         run.write_text(file, text)
     return Finished(finished.ending, run.path, results)
 
 
 def _named(case: Case) -> Case:
     """The case, called after its schedule where its fault's words stand for another one."""
+    if case.fault.endswith(".toml") or _number_of_faults(case.fault) != len(case.injections):
+        return replace(case, fault=schedule_words(case))
     try:
         drawn = draw(case)
     except BadInput:
@@ -140,6 +221,14 @@ def _named(case: Case) -> Case:
     if [i.fault for i in drawn] == [i.fault for i in case.injections]:
         return case
     return replace(case, fault=schedule_words(case))
+
+
+def _number_of_faults(words: str) -> float:
+    """How many faults the words stand for. Raises BadInput."""
+    wanted = [one for step in steps_of(words) for one in step]
+    return sum(
+        float(dict(one.parameters)["count"]) if one.name == RANDOM else one.times for one in wanted
+    )
 
 
 def schedule_words(case: Case) -> str:
@@ -167,7 +256,7 @@ def _plain(value: object) -> str:
 def _broken(folder: Path) -> set[str]:
     try:
         results = open_run(folder).results()
-        broken = {v for d in results["cases"] for v, r in d["observed"].items() if r == "invalid"}
+        broken = {v for d in results.cases for v, r in d.observed.items() if r == "invalid"}
     except (NotARun, OSError, KeyError, ValueError) as error:
         raise BadInput(f"{folder} has no results: {error}") from error
     if not broken:
@@ -178,7 +267,7 @@ def _broken(folder: Path) -> set[str]:
 def _shows(case: Case, wanted: set[str], run: Runner) -> Finished | None:
     for _ in range(SHRINK_TRIES):
         finished = run([case], "shrink-try")
-        (document,) = finished.results["cases"]
+        (document,) = finished.results.cases
         if wanted & set(shown([document])):
             return finished
     return None

@@ -8,39 +8,39 @@ is moved to ``cut/``. Nothing is moved before all of this is known.
 
 from __future__ import annotations
 
-import json
 import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from bench.errors import BadInput, Ending
 from bench.plan import Case, tries_of
 from bench.usable import Refused
-from results.cases import COULD_NOT_RUN
-from results.evidence import Edited, verify
-from results.store import CaseFolder, NotARun, RunFolder, StoreError, open_run
+from results import documents
+from results.cases import COULD_NOT_RUN, DISTURBED
+from results.documents import Machine, Plan, Versions, made
+from results.errors import BadInput, Ending
+from results.store import ENDINGS, CaseFolder, NotARun, RunFolder, StoreError, open_run
+from results.stored import Edited, verify
 
 # Of a machine, what numbers depend on and what does not change by itself.
 MACHINE = ("cpu", "cores_usable", "memory_bytes", "kernel", "python", "engine")
-Documents = Mapping[int, dict[str, Any]]
+Documents = Mapping[int, documents.Case]
 
 
 def planned(
     name: str, cases: Sequence[Case], refused: Sequence[Refused] = (), command: str | None = None
-) -> dict[str, Any]:
+) -> Plan:
     """The object of ``plan.json``. ``command`` is how a suite was asked for."""
-    return {
-        "name": name,
-        "command": command,
-        "cases": [asdict(case) for case in cases],
-        "refused": [asdict(one) for one in refused],
-    }
+    return Plan(
+        name=name,
+        command=command,
+        cases=tuple(made(documents.Planned, asdict(case)) for case in cases),
+        refused=tuple(made(documents.Refused, asdict(one)) for one in refused),
+    )
 
 
-def stopped(folder: Path, plan: Mapping[str, Any]) -> RunFolder:
+def stopped(folder: Path, plan: Plan) -> RunFolder:
     """A run of just this plan that nobody is writing. Raises BadInput."""
     try:
         run = open_run(folder)
@@ -49,31 +49,30 @@ def stopped(folder: Path, plan: Mapping[str, Any]) -> RunFolder:
         raise BadInput(str(error)) from error
     if run.is_alive():
         raise BadInput(f"{folder}: its bench is still at work; wait for it, or end it")
-    if stored.get("command") is None:
+    if stored.command is None:
         raise BadInput(f"{folder} is not the run of a suite: only those can be resumed")
-    if stored.get("cases") != json.loads(json.dumps(plan["cases"])):
+    if stored.cases != plan.cases:
         raise BadInput(
-            f"{folder} has another plan than what is asked for now: it was made by "
-            f"`{stored['command']}`; resume it with these words, and with the same declarations"
+            f"{folder} has another plan than the requested one: it was started with "
+            f"`{stored.command}`; resume it with these arguments and the same declarations"
         )
     # As everywhere in the results, the path is relative to where the command was called.
     return RunFolder(Path(os.path.relpath(run.path)))
 
 
-def same_conditions(
-    run: RunFolder, machine: Mapping[str, Any], versions: Mapping[str, Any]
-) -> None:
+def same_conditions(run: RunFolder, machine: Machine, versions: Versions) -> None:
     """Raises BadInput where the run was made on another machine or with other versions: cases of
     both would stand beside each other as if they were comparable."""
     try:
         was = run.machine()
-        differs = [name for name in MACHINE if was.get(name) != machine.get(name)]
+        differs = [name for name in MACHINE if getattr(was, name) != getattr(machine, name)]
         if differs:
             raise BadInput(
-                f"{run.path} was made on another machine ({', '.join(differs)} differ); start anew"
+                f"{run.path} was made on another machine ({', '.join(differs)} differ); "
+                "start a new run"
             )
-        if run.versions() != json.loads(json.dumps(versions)):
-            raise BadInput(f"{run.path} was made with other versions or images; start anew")
+        if run.versions() != versions:
+            raise BadInput(f"{run.path} was made with other versions or images; start a new run")
     except NotARun as error:
         raise BadInput(str(error)) from error
 
@@ -83,7 +82,7 @@ def finished(run: RunFolder, cases: Sequence[Case]) -> Documents:
     folders: dict[int, list[CaseFolder]] = defaultdict(list)
     for folder in run.cases():
         folders[folder.number].append(folder)
-    done: dict[int, dict[str, Any]] = {}
+    done: dict[int, documents.Case] = {}
     try:
         for number, case in enumerate(cases, 1):
             document = _last_try(folders[number])
@@ -91,7 +90,7 @@ def finished(run: RunFolder, cases: Sequence[Case]) -> Documents:
                 verify(run, document)
                 done[number] = document
     except (NotARun, Edited) as error:
-        raise BadInput(f"{error}; or remove that case's folder, and it is run anew") from error
+        raise BadInput(f"{error}; or remove that case's folder to run it again") from error
     if len(done) == len(cases):
         raise BadInput(f"{run.path} is complete: all of its {len(cases)} cases are done")
     return done
@@ -109,22 +108,24 @@ def take_over(run: RunFolder, done: Documents) -> None:
             run.set_aside(folder)
 
 
-def ending_of(document: Mapping[str, Any]) -> Ending:
+def ending_of(document: documents.Case) -> Ending:
     """How a case ended, all its tries taken together: one that was undecided stays so."""
-    ending = Ending[str(document["ending"]).upper()]
-    tries: Sequence[Mapping[str, Any]] = document.get("earlier_tries", ())
-    if any("unknown" in before["observed"].values() for before in tries):
+    ending = Ending[str(document.ending).upper()]
+    if any("unknown" in before.observed.values() for before in document.earlier_tries):
         return Ending.worst([ending, Ending.INCONCLUSIVE])
     return ending
 
 
-def _last_try(folders: Sequence[CaseFolder]) -> dict[str, Any] | None:
-    documents = [d for folder in folders if (d := folder.read_case()) is not None]
-    return max(documents, key=lambda document: int(document["tries"]), default=None)
+def _last_try(folders: Sequence[CaseFolder]) -> documents.Case | None:
+    tries = [d for folder in folders if (d := folder.read_case()) is not None]
+    return max(tries, key=lambda document: document.tries or 1, default=None)
 
 
-def _is_final(document: Mapping[str, Any], case: Case) -> bool:
-    """A lock that could not run may be able to now."""
-    if document["judgement"] == "did not show":
-        return int(document["tries"]) >= tries_of(case)
-    return str(document["judgement"]) != COULD_NOT_RUN
+def _is_final(document: documents.Case, case: Case) -> bool:
+    """A lock that could not run may be able to now, and what disturbed a case may be over. What
+    does not say how it ended is not."""
+    word = document.judgement
+    if word == "did not show":
+        return (document.tries or 1) >= tries_of(case)
+    again = {None, COULD_NOT_RUN, DISTURBED}
+    return word not in again and document.ending in ENDINGS

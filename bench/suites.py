@@ -1,8 +1,9 @@
 """The declared matrices: which locks meet which faults in ``lockbench suite NAME``.
 
-A suite is made of the locks and faults that the scans find, so a new lock joins ``full`` and
-``exhaustive`` by being there. A fault that a lock or its cluster does not offer is left out, never
-counted as kept. A slice of a suite has the same cases as the whole: same seed, times and draws.
+A suite is made of the locks and faults that the registries find, so a new lock joins ``full`` and
+``exhaustive`` by being there; ``quick`` and ``nightly`` are samples. A fault that a lock or its
+cluster does not offer is left out, never counted as kept. A slice of a suite has the same cases as
+the whole: same seed, times and draws.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from types import MappingProxyType
 
-from bench.errors import BadInput
 from bench.plan import (
     FIRST_LOCKS,
     Case,
@@ -22,11 +23,12 @@ from bench.plan import (
     make_case,
     published,
     resolve,
-    roomy,
     unknown,
+    with_time_for_faults,
 )
 from locks.registry import systems
 from nemesis.registry import NONE, faults
+from results.errors import BadInput
 
 QUICK_FAULTS = (NONE, "client-pause", "pause", "partition-drop", "kill", "wipe")
 NIGHT_FAULTS = (
@@ -61,23 +63,8 @@ CANONICAL_FAULTS = (
 # not carry are left out as everywhere.
 BRIEF_LIMIT_S_MIN = 9.0
 BRIEF_SPARE_S = 0.5
-# Where a lock stands beside another of the same family and differs in its settings, in who is woken
-# or in its cluster, ``full`` has the faults under which that can show (a lease that is too short,
-# timeouts, retries, a replica that was not waited for), and ``exhaustive`` the others.
-VARIANTS = (
-    "*-safe",
-    "redisson-fair",
-    "redisson-fenced",
-    "redisson-multilock",
-    "redisson-rlock-*",
-    "redisson-spin",
-    "curator-mutex-*",
-    "curator-read-write",
-    "curator-semaphore",
-    "etcd-concurrency-*",
-    "redis-pubsub",
-    "zookeeper-herd",
-)
+# Where a lock is a variant of another (``System.variant``), ``full`` has the faults under which
+# that can show: a lease that is too short, timeouts, retries, a replica that was not waited for.
 VARIANT_FAULTS = ("client-pause", "partition-drop", "failover", "reply-lost")
 
 
@@ -89,7 +76,7 @@ class Suite:
     summary: str
     cases: tuple[Case, ...]
 
-    @property
+    @cached_property
     def expected_s(self) -> float:
         """What the cases take together, if every break that is due shows at once."""
         return sum(expected_s(case) for case in self.cases)
@@ -145,7 +132,7 @@ def _fitting(what: str, words: Sequence[str], names: Sequence[str], whole: str) 
 
 def _quick(seed: int) -> list[Case]:
     cases = _matrix(FIRST_LOCKS, QUICK_FAULTS, seed)
-    cases.append(roomy(make_case("redis-sentinel", "failover", seed=seed)))
+    cases.append(with_time_for_faults(make_case("redis-sentinel", "failover", seed=seed)))
     # Of these two only the verdicts are looked at.
     cases.append(_brief(make_case("redis-no-owner", "client-pause", seed=seed)))
     cases.append(_brief(make_case("redis-token", "client-pause", seed=seed, workload="payment")))
@@ -170,18 +157,17 @@ def _full(seed: int) -> list[Case]:
 
 def _brief(case: Case) -> Case:
     """With the time that its fault needs, for a case of which no quantiles are wanted."""
-    return roomy(replace(case, time_limit_s=BRIEF_LIMIT_S_MIN), BRIEF_SPARE_S)
+    return with_time_for_faults(replace(case, time_limit_s=BRIEF_LIMIT_S_MIN), BRIEF_SPARE_S)
 
 
 def full_faults(lock: str) -> tuple[str, ...]:
     """The faults that a lock meets in ``full``, as far as they apply."""
-    variant = any(fnmatchcase(lock, pattern) for pattern in VARIANTS)
-    return VARIANT_FAULTS if variant else CANONICAL_FAULTS
+    return VARIANT_FAULTS if systems()[lock].variant else CANONICAL_FAULTS
 
 
 def _exhaustive(seed: int) -> list[Case]:
     return [
-        roomy(case)
+        with_time_for_faults(case)
         for lock, system in systems().items()
         for topology in system.topologies
         for case in _applicable([lock], (NONE, *faults()), seed, topology)
@@ -189,7 +175,7 @@ def _exhaustive(seed: int) -> list[Case]:
 
 
 def _matrix(locks: Iterable[str], wanted: Iterable[str], seed: int) -> list[Case]:
-    return [roomy(case) for case in _applicable(locks, wanted, seed)]
+    return [with_time_for_faults(case) for case in _applicable(locks, wanted, seed)]
 
 
 def _applicable(
@@ -207,7 +193,7 @@ def _applicable(
 SUITES: MappingProxyType[str, tuple[str, Callable[[int], list[Case]]]] = MappingProxyType(
     {
         "quick": (
-            "first faults on four clusters, a failover, a control, payments, what articles cite",
+            "the main faults on four clusters, a failover, a control, payments, what articles cite",
             _quick,
         ),
         "nightly": (

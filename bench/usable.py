@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,7 @@ from checker.promises import FOREVER
 from history.columns import History
 from history.op import F, Mode, Type
 from locks.base import LockUnusableError, System
+from results import documents
 from results.cases import COULD_NOT_RUN
 
 TEXT_CHARS_MAX = 300
@@ -43,32 +43,18 @@ class Refused:
     fault: str
     why: str
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> documents.Case:
         """The case as it stands in ``results.json``, without a load."""
-        return without_load() | {
-            "lock": self.lock,
-            "topology": self.topology or "unknown",
-            "fault": self.fault,
-            "expected": {},
-            "judgement": COULD_NOT_RUN,
-            "why": self.why,
-            "ending": "bench",
-        }
-
-
-def without_load() -> dict[str, Any]:
-    """What every case has whose load never ran."""
-    return {
-        "numbers": "void",
-        "verdicts": {},
-        "observed": {},
-        "measurements": {},
-        "latency_ms": {},
-        "cycles_per_second": None,
-        "availability": None,
-        "recovery_seconds": None,
-        "exposed": False,
-    }
+        return documents.Case(
+            lock=self.lock,
+            topology=self.topology or "unknown",
+            fault=self.fault,
+            numbers="void",
+            exposed=False,
+            judgement=COULD_NOT_RUN,
+            why=self.why,
+            ending="bench",
+        )
 
 
 def why_unusable(system: System) -> str | None:
@@ -126,7 +112,7 @@ def never_succeeded(history: History, *, too_late: bool = False) -> str | None:
     return None
 
 
-def told_the_idle(history: History) -> str | None:
+def said_to_idle_clients(history: History) -> str | None:
     """What clients that were never granted anything were told most often; None: nothing."""
     asked = history.f == F.ACQUIRE
     granted = np.unique(history.process[asked & (history.type == Type.OK)])

@@ -3,7 +3,8 @@
 A worker that used most of a core, or whose sidecar did, or whose event loop lagged, measured itself
 and not the lock: the case's *numbers* are void then, never its verdicts. Seconds that a fault
 touches do not count. Jobs of an open load that were due and never begun are in no quantile, so too
-many of them void it too, and so does a sidecar that died.
+many of them void it too; so do a sidecar that died, and other programs that kept the machine busy
+(``bench.pressure``).
 
 Where the load that was asked for never took place (``short``), a case without a fault has shown
 nothing: its verdicts are about another load.
@@ -14,11 +15,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from bench.pressure import Counters
+from bench.pressure import pressure as used
 from history.op import Fault
+from results.documents import Due, Generator, Worker
 
 # Of an open load: sent ÷ intended, outside faults and at the end.
 BEGUN_MIN = 0.95
@@ -35,20 +38,24 @@ def generator_health(
     expected: int,
     *,
     patient: bool = False,
-) -> dict[str, object]:
+    pressure: Sequence[Counters] = (),
+) -> Generator:
     """``ok``, ``why`` not, ``short`` (what of the load did not take place), per worker CPU (percent
     of a core), lag (ms) and idle users, and of an open load how many jobs were due and begun.
 
     Over the seconds of ``span_ns`` that no fault touches. ``patient``: so many wait for so little
-    that some may wait all the time.
+    that some may wait all the time. ``pressure``: what the processors did (``bench.pressure``).
     """
-    workers: list[dict[str, Any]] = []
+    workers: list[Worker] = []
+    busy: list[float] = []
     why: list[str] = []
     short: list[str] = []
     users = 0
     for path in sorted(logs.glob("worker-*.jsonl")):
         lines = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
-        counted = [line for line in lines if _counts(line, faults, span_ns)]
+        counted = [
+            line for line in lines if _counts(line["begin_ns"], line["end_ns"], faults, span_ns)
+        ]
         if not counted:
             why.append(f"{path.stem} reported nothing")
             continue
@@ -65,16 +72,17 @@ def generator_health(
         idle = sorted(user for user, done in cycles.items() if done == 0)
         cpu_mean, lag_p99 = float(cpu.mean()), float(np.quantile(lag, 0.99))
         machine_percent = [line["machine_percent"] for line in counted if "machine_percent" in line]
+        busy += [float(np.mean(machine_percent))] if machine_percent else []
         workers.append(
-            {
-                "machine_percent": float(np.mean(machine_percent)) if machine_percent else None,
-                "name": path.stem,
-                "cpu_percent_mean": round(cpu_mean, 1),
-                "cpu_percent_max": round(float(cpu.max()), 1),
-                "sidecar_percent_mean": round(beside, 1),
-                "lag_ms_p99": round(lag_p99, 2),
-                "idle_users": idle,
-            }
+            Worker(
+                name=path.stem,
+                cpu_percent_mean=round(cpu_mean, 1),
+                cpu_percent_max=round(float(cpu.max()), 1),
+                sidecar_percent_mean=round(beside, 1),
+                lag_ms_p99=round(lag_p99, 2),
+                lag_ms_max=round(float(lag.max()), 2),
+                idle_users=tuple(idle),
+            )
         )
         if cpu_mean > CPU_PERCENT_MAX:
             why.append(f"{path.stem} used {cpu_mean:.0f} % of a core")
@@ -86,32 +94,34 @@ def generator_health(
         if idle and not patient:
             why.append(f"{len(idle)} users of {path.stem} got nothing done: {', '.join(idle[:3])}")
     load = _served(logs)
-    if load is not None and load["begun"] < BEGUN_MIN * load["due"]:
+    if load is not None and load.begun < BEGUN_MIN * load.due:
         short.append(
-            f"{load['begun']:,} of {load['due']:,} jobs that were due were begun: the rate is more "
+            f"{load.begun:,} of {load.due:,} jobs that were due were begun: the rate is more "
             "than these clients, or the lock, can do"
         )
         why += short
-    idle_users = sum(len(worker["idle_users"]) for worker in workers)
+    idle_users = sum(len(worker.idle_users) for worker in workers)
     if idle_users > IDLE_MAX * users and not patient:
         short.append(f"{idle_users:,} of {users:,} clients got nothing done")
-    busy = [p for w in workers if (p := w.pop("machine_percent")) is not None]
+    processors, saturated = used(pressure, lambda a, b: _counts(a, b, faults, span_ns))
+    why += saturated
     missing = expected - len(workers)
     if missing > 0:
         why.append(f"{missing} of {expected} workers are missing")
-    return {
-        "ok": not why,
-        "why": why,
-        "short": short,
-        "workers": workers,
-        "missing": missing,
-        "load": load,
+    return Generator(
+        ok=not why,
+        why=tuple(why),
+        short=tuple(short),
+        workers=tuple(workers),
+        missing=missing,
+        load=load,
+        processors=processors,
         # Printed, not judged: servers, links and clients share the machine.
-        "machine_percent": max(busy, default=None),
-    }
+        machine_percent=max(busy, default=None),
+    )
 
 
-def _served(logs: Path) -> dict[str, int] | None:
+def _served(logs: Path) -> Due | None:
     """How many jobs of an open load were due and how many were begun, all workers together; None
     for a closed load."""
     last = []
@@ -120,14 +130,15 @@ def _served(logs: Path) -> dict[str, int] | None:
         last += [line for line in lines if "due" in line][-1:]
     if not last:
         return None
-    return {word: sum(line[word] for line in last) for word in ("due", "begun")}
+    return Due(sum(line["due"] for line in last), sum(line["begun"] for line in last))
 
 
-def _counts(line: dict[str, int], faults: Sequence[Fault], span_ns: tuple[int, int]) -> bool:
-    if line["begin_ns"] < span_ns[0] or line["end_ns"] > span_ns[1]:
+def _counts(begin_ns: int, end_ns: int, faults: Sequence[Fault], span_ns: tuple[int, int]) -> bool:
+    """Whether a time lies within the span, and no fault touches it."""
+    if begin_ns < span_ns[0] or end_ns > span_ns[1]:
         return False
     for fault in faults:
         over_ns = span_ns[1] if fault.heal_ns is None else fault.heal_ns[1]
-        if line["begin_ns"] < over_ns and line["end_ns"] > fault.begin_ns[0]:
+        if begin_ns < over_ns and end_ns > fault.begin_ns[0]:
             return False
     return True

@@ -1,0 +1,1 @@
+"""What ``lockbench new-lock`` copies (``bench.new_lock``)."""

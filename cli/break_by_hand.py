@@ -1,0 +1,255 @@
+"""``lockbench break``: a cluster that stays up until Ctrl-C, to be used and broken by hand.
+
+It prints where the nodes are for an application, and the line with which plain Locust drives one of
+the locks on it. Commands are typed at its prompt, or sent from another terminal
+(``lockbench break --do 'pause:who=leader'``) through a Unix socket that only this user can open.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, TextIO
+
+from rich.console import Console
+
+from bench import plan
+from bench.clients import library_of
+from bench.private import NotPrivate, private_folder
+from bench.run import load_of
+from clusters import images
+from clusters.base import Cluster, ClusterError, ClusterPlan
+from clusters.engine.docker import EngineError
+from clusters.engine.reaper import reap
+from clusters.registry import topologies
+from locks.base import System
+from locks.registry import systems
+from nemesis.base import NemesisError
+from nemesis.by_hand import ByHand
+from nemesis.registry import faults
+from nemesis.schedule import ScheduleError, parse
+from results.errors import BadInput
+from workloads.fleet import Fleet
+from workloads.load import ENVIRONMENT, Phases
+
+# Somebody who drives it by hand reaches the contention soon and stays there for an hour.
+PHASES = Phases(floor_s=1.0, own_s=3.0, contended_s=3600.0)
+# The client group of an application; group 0 is the harness, whose links are never cut.
+GROUP: Final = 1
+COMMANDS: Final = ("heal", "status", "faults", "help", "quit", "exit", "?")
+ANSWER_S: Final = 60.0
+HELP: Final = """\
+FAULT[:parameter=value...]   inject a fault, for example pause, pause:who=all, partition-drop:for=5
+heal [FAULT]                 heal it, or everything
+status                       what is on, and which nodes serve
+faults                       what there is
+quit                         heal everything, remove the cluster (Ctrl-C does the same)"""
+
+
+def serve(
+    topology: str,
+    lock: str | None,
+    nodes: int | None,
+    console: Console,
+    workload: str = plan.MUTEX,
+) -> None:
+    """Starts a cluster and serves the prompt until it is interrupted or told to quit."""
+    _folder()  # where it cannot be had, nothing is started
+    known = topologies()
+    if topology not in known:
+        raise plan.unknown("topology", topology, known)
+    case = plan.make_case(
+        lock or plain_recipe(topology), "none", seed=0, topology=topology, workload=workload
+    )
+    case = plan.resolve(replace(case, size=case.size if nodes is None else nodes))
+    try:
+        images.ensure(plan.ours_of([case]), say=console.print)
+        reap()
+    except EngineError as error:
+        raise BadInput(str(error)) from error
+    with tempfile.TemporaryDirectory(prefix="lockbench-") as name:
+        folder = Path(name)
+        cluster_plan = ClusterPlan(
+            topology=topology,
+            size=case.size,
+            groups=plan.WORKERS + 1,
+            run_id=uuid.uuid4().hex[:12],
+            lease_ttl_s=case.pace.lease_ttl_s,
+            log_dir=str(folder / "logs"),
+        )
+        with (
+            Fleet(folder, cluster_plan.run_id, plan.WORKERS) as fleet,
+            known[topology].make(cluster_plan) as cluster,
+        ):
+            fleet.launch()
+            load = load_of(case, fleet, cluster, PHASES)
+            load.save(fleet.load_file)
+            _say_where(cluster, case, console)
+            console.print(
+                f"plain Locust drives {case.lock} on it with\n"
+                f"  {ENVIRONMENT}={fleet.load_file} .venv/bin/locust -f workloads/locustfile.py "
+                "--headless -u 12 -r 12 -t 30s\nCtrl-C removes it.",
+                highlight=False,
+                soft_wrap=True,
+            )
+            _serve(Prompt(ByHand(cluster, case.pace.lease_ttl_s)), console)
+
+
+def plain_recipe(topology: str) -> str:
+    """The lock that stands for a topology: one of ``quick`` if it has any, else
+    a recipe that no source calls wrong, rather than a library or a variant, of the shortest name.
+    Raises BadInput where no lock runs on it."""
+    fitting = [system for system in systems().values() if topology in system.topologies]
+    if not fitting:
+        raise BadInput(f"no lock runs on {topology}")
+    return min(fitting, key=_oddness).name
+
+
+def _oddness(system: System) -> tuple[bool, bool, bool, bool, int, str]:
+    wrong = {"control", "defect"} & {
+        one.kind for under in system.expectations.values() for one in under.values()
+    }
+    library = library_of(system) is not None
+    plain = system.kind == "mutex" and not system.variant
+    first = system.name in plan.FIRST_LOCKS
+    return not first, bool(wrong), library, not plain, len(system.name), system.name
+
+
+class Prompt:
+    """Answers one command after the other."""
+
+    def __init__(self, by_hand: ByHand) -> None:
+        self._by_hand = by_hand
+
+    def answer(self, line: str) -> str | None:
+        """What to say to a command; None: it is the end."""
+        word, _, rest = line.strip().partition(" ")
+        try:
+            match word:
+                case "quit" | "exit":
+                    return None
+                case "" | "help" | "?":
+                    return HELP
+                case "status":
+                    return self._by_hand.status()
+                case "heal":
+                    return self._by_hand.heal(rest.strip())
+                case "faults":
+                    return "\n".join(f"{f.name}: {f.summary}" for f in faults().values())
+                case _:
+                    return self._by_hand.inject(line.strip())
+        except (ScheduleError, NemesisError, ClusterError) as error:
+            return str(error)
+
+
+def tell(command: str) -> str:
+    """Sends one command to the cluster that stands, from another terminal; returns the answer.
+    Raises BadInput for what is no command, and where no cluster stands."""
+    _check(command)
+    found = [path for path in _folder().glob("break-*.sock") if _alive(path)]
+    if len(found) != 1:
+        which = "no cluster stands" if not found else f"{len(found)} clusters stand"
+        raise BadInput(f"{which}: start one with lockbench break --topology T")
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(ANSWER_S)
+        line.connect(str(found[0]))
+        line.sendall(command.encode() + b"\n")
+        parts = []
+        while part := line.recv(65536):
+            parts.append(part)
+    return b"".join(parts).decode()
+
+
+def _check(command: str) -> None:
+    word, _, rest = command.strip().partition(" ")
+    try:
+        if word == "heal" and rest.strip():
+            parse(rest.strip())
+        elif word not in COMMANDS:
+            parse(command.strip())
+    except ScheduleError as error:
+        known = f"; commands are {', '.join(COMMANDS[:-1])} and every fault"
+        raise BadInput(f"--do {command}: {error}{known}") from error
+
+
+def _say_where(cluster: Cluster, case: plan.Case, console: Console) -> None:
+    console.print(f"{case.topology} with {case.size} nodes is up:", highlight=False)
+    for node, (host, port) in zip(cluster.nodes, cluster.addresses(GROUP), strict=True):
+        console.print(f"  {cluster.node_name(node)}  {host}:{port}", highlight=False)
+    console.print(
+        "Point your application at these addresses; type help to see how it is broken.\n"
+        "From another terminal: lockbench break --do 'pause:for=5'",
+        highlight=False,
+    )
+
+
+def _serve(prompt: Prompt, console: Console) -> None:
+    """Answers the terminal and the socket until the end of either's wish."""
+    with _listening() as listener:
+        sources: list[socket.socket | TextIO] = [listener]
+        if sys.stdin.isatty():
+            sources.append(sys.stdin)
+        while True:
+            if sys.stdin in sources:
+                console.print("> ", end="")
+            ready, _, _ = select.select(sources, [], [])
+            if listener in ready:
+                with listener.accept()[0] as line:
+                    if not _answer(prompt, line):
+                        return
+            if sys.stdin in ready:
+                typed = sys.stdin.readline()
+                said = prompt.answer(typed) if typed else None
+                if said is None:
+                    return
+                console.print(said, highlight=False, markup=False)
+
+
+def _answer(prompt: Prompt, line: socket.socket) -> bool:
+    """One command from another terminal; whether the cluster stays."""
+    line.settimeout(ANSWER_S)
+    said: str | None = ""
+    with suppress(OSError):
+        asked = line.makefile("r", encoding="utf-8").readline()
+        # Whoever only looks whether somebody listens asks nothing.
+        said = prompt.answer(asked) if asked else ""
+        line.sendall((("the cluster goes" if said is None else said) + "\n").encode())
+    return said is not None
+
+
+@contextmanager
+def _listening() -> Iterator[socket.socket]:
+    path = _folder() / f"break-{os.getpid()}.sock"
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        try:
+            yield listener
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _folder() -> Path:
+    try:
+        return private_folder()
+    except NotPrivate as error:
+        raise BadInput(str(error)) from error
+
+
+def _alive(path: Path) -> bool:
+    try:
+        with socket.socket(socket.AF_UNIX) as line:
+            line.connect(str(path))
+    except OSError:
+        path.unlink(missing_ok=True)
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""The commands of ``lockbench``, one file each: their options, and what they call."""

@@ -1,0 +1,35 @@
+"""``lockbench break``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bench import interruption
+from report.console import out
+from results.errors import BadInput
+
+
+def break_(
+    topology: Annotated[str | None, typer.Option(help="Which cluster to start.")] = None,
+    lock: Annotated[str | None, typer.Option(help="The lock in the Locust command line.")] = None,
+    workload: Annotated[str, typer.Option(help="The workload in that line.")] = "mutex",
+    nodes: Annotated[int | None, typer.Option(help="Size of the cluster.")] = None,
+    do: Annotated[str | None, typer.Option(help="Send a command to the running cluster.")] = None,
+) -> None:
+    """Start a cluster to use and to break by hand, at a prompt; Ctrl-C removes it."""
+    if (do is None) == (topology is None):
+        raise BadInput("give either --topology T, or --do COMMAND for the running cluster")
+    from cli import break_by_hand
+
+    if do is not None:
+        out.print(break_by_hand.tell(do).rstrip())
+        return
+    assert topology is not None
+    try:
+        break_by_hand.serve(topology, lock, nodes, out, workload)
+    except KeyboardInterrupt:
+        out.print()
+    if interruption.cleared() is None:
+        out.print("the cluster is gone")

@@ -1,0 +1,42 @@
+"""``lockbench check``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.options import Done, Json, path, target
+
+
+def check(
+    files: Annotated[
+        list[Path], typer.Argument(help="Run folders, JSON Lines, Jepsen EDN.", parser=path)
+    ],
+    model: Annotated[str | None, typer.Option(help="Judge every key by this model.")] = None,
+    permits: Annotated[int | None, typer.Option(help="Permits of a semaphore.")] = None,
+    initial: Annotated[str | None, typer.Option(help="First value of a register.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Draw the violations into this file.", parser=target)
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(help="Save the history as this .edn or .jsonl file.", parser=target),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Judge any saved history; needs no Docker."""
+    from evidence.check import check as judge
+
+    raise Done(
+        judge(
+            files,
+            model=model,
+            permits=permits,
+            initial=initial,
+            json=as_json,
+            html=html,
+            write=write,
+        )
+    )

@@ -1,0 +1,20 @@
+"""``lockbench clean``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from report.console import out
+
+
+def clean(
+    old_images: Annotated[
+        bool, typer.Option("--images", help="Also remove outdated images.")
+    ] = False,
+) -> None:
+    """Remove the containers, networks and processes of runs whose owner is gone."""
+    from cli.upkeep import clean as tidy
+
+    tidy(out, old_images=old_images)

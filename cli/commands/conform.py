@@ -1,0 +1,57 @@
+"""``lockbench conform``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.options import Done, Json
+from report.console import err, out, say_json
+
+
+def conform(
+    lock: Annotated[str, typer.Argument(help="A lock by name, or by its file or folder.")],
+    topology: Annotated[
+        str | None, typer.Option(help="The cluster, where a lock runs on several.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Try on a real cluster what every lock owes to its users, without any fault of the nemesis."""
+    from bench import plan
+    from bench.conform import Outcome, conform, ending
+    from results.errors import Ending
+
+    console = err if as_json else out
+
+    def told(outcome: Outcome) -> None:
+        why = f": {outcome.why}" if outcome.why else ""
+        line = f"{outcome.word:<9}  {outcome.duty.sentence}{why}"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    found = {}
+    for name in plan.each_lock(lock):
+        system = plan.find_system(name)
+        console.print(f"{system.name} on {topology or system.topologies[0]}", highlight=False)
+        outcomes = found[name] = conform(name, topology=topology, told=told)
+        counts = {word: sum(o.word == word for o in outcomes) for word in COUNTED}
+        said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        console.print(f"{system.name}: {said}\n", highlight=False)
+    last = Ending.worst([ending(outcomes) for outcomes in found.values()])
+    if as_json:
+        locks = [
+            {
+                "lock": name,
+                "ending": ending(outcomes).word,
+                "duties": [
+                    {"duty": o.duty.name, "outcome": o.word, "why": o.why, "took_s": o.took_s}
+                    for o in outcomes
+                ],
+            }
+            for name, outcomes in found.items()
+        ]
+        say_json({"locks": locks, "ending": last.word})
+    raise Done(last.code)
+
+
+COUNTED = ("kept", "broken", "not owed", "not tried")

@@ -1,0 +1,13 @@
+"""``lockbench doctor``."""
+
+from __future__ import annotations
+
+from cli.options import Done
+from report.console import out
+
+
+def doctor() -> None:
+    """Show what is missing on this machine."""
+    from cli.upkeep import doctor as look
+
+    raise Done(look(out))

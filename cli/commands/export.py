@@ -1,0 +1,22 @@
+"""``lockbench export``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.options import Run, path
+from report.console import say
+
+
+def export(
+    folder: Run,
+    form: Annotated[str, typer.Option("--format", help="csv, json, parquet or edn.")],
+    out_dir: Annotated[Path, typer.Option("--out", help="A folder, new or empty.", parser=path)],
+) -> None:
+    """Write every table and every history of a run."""
+    from report import commands
+
+    say(commands.export(folder, form, out_dir))

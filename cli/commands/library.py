@@ -1,0 +1,50 @@
+"""``lockbench library``: the requirements of lock libraries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.commands.new_lock import Into
+from cli.options import path
+from report.console import out
+
+library = typer.Typer(help="The requirements of lock libraries, resolved and hashed.")
+
+
+@library.command()
+def add(
+    name: Annotated[str, typer.Argument(help="A package on PyPI, with or without extras.")],
+    version: Annotated[str | None, typer.Option(help="The newest unless said.")] = None,
+    beside: Annotated[
+        list[str] | None, typer.Option("--with", help="Another requirement, as 'redis<5'.")
+    ] = None,
+    into: Into = Path(),
+) -> None:
+    """Write or change the requirements of one library in its folder, and pin them."""
+    from bench.new_lock import add_library
+
+    folder = add_library(name, into, version=version, beside=beside or [])
+    _say(folder)
+
+
+@library.command()
+def lock(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of libraries.", parser=path)],
+) -> None:
+    """Pin what requirements.in of each folder wants."""
+    from bench.new_lock import lock as pin
+
+    for folder in folders:
+        pin(folder)
+        _say(folder)
+
+
+def _say(folder: Path) -> None:
+    from locks.shared import pins
+
+    pinned = pins.requirements(folder / "requirements.txt")
+    said = ", ".join(f"{name} {version}" for name, version in pinned.items())
+    out.print(f"{folder}: {said}", highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,39 @@
+"""``lockbench list``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.options import Json
+from report.console import say_json
+
+
+def list_(
+    kind: Annotated[
+        str | None, typer.Option(help="Only lock, no-lock, topology, fault, workload or suite.")
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option(help="Only what has to do with it: redis, zookeeper, sentinel …")
+    ] = None,
+    fault: Annotated[
+        str | None, typer.Option(help="Only what it applies to, and which locks it may break.")
+    ] = None,
+    only_undeclared: Annotated[
+        bool,
+        typer.Option("--undeclared", help="Only the faults that each lock declares nothing of."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Every lock, topology, fault, workload and suite."""
+    from cli.list import Wanted, catalogue, show, show_undeclared
+
+    if only_undeclared:
+        show_undeclared(as_json=as_json)
+        return
+    found = catalogue(Wanted(kind, system, fault))
+    if as_json:
+        say_json(found)
+    else:
+        show(found, fault)

@@ -1,0 +1,37 @@
+"""``lockbench new-lock``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.options import path
+from report.console import out
+
+Into = Annotated[Path, typer.Option("--into", help="The folder to write it into.", parser=path)]
+
+
+def new_lock(
+    name: Annotated[str, typer.Argument(help="What it will be called, as my-lock.")],
+    library: Annotated[
+        bool,
+        typer.Option("--library", help="Of a library: the package of this name on PyPI."),
+    ] = False,
+    into: Into = Path(),
+) -> None:
+    """Write a lock to start from: a whole recipe, or with --library the folder of a library."""
+    from bench.new_lock import write_library, write_recipe
+
+    made = write_library(name, into) if library else write_recipe(name, into)
+    word = made if "/" in str(made) or not library else f"./{made}"
+    kind = "say in adapter.py and lock.py how the library is used" if library else "make it yours"
+    out.print(
+        f"{word} is written; {kind}, then\n"
+        f"  lockbench conform {word}\n"
+        f"  lockbench run --lock {word} --fault none,client-pause",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,44 @@
+"""``lockbench regress``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.options import Done, Json, Junit, words
+from report.console import err, out
+
+
+def regress(
+    base: Annotated[
+        str,
+        typer.Option(
+            help="current, redis=redis:7.4, redis==8.0.1, topology:NAME, path.py:Class or a lock."
+        ),
+    ],
+    new: Annotated[str, typer.Option(help="The same for the new side.")],
+    lock: Annotated[str | None, typer.Option(help="Locks, separated by commas.")] = None,
+    fault: Annotated[str, typer.Option(help="Faults, separated by commas.")] = "none",
+    pairs: Annotated[
+        int | None, typer.Option(help="Runs of each side per case; default: 10 or more.")
+    ] = None,
+    time_limit: Annotated[float, typer.Option(help="Seconds under load of each run.")] = 8.0,
+    seed: Annotated[int, typer.Option(help="Decides the order and the faults.")] = 0,
+    junit: Junit = None,
+    as_json: Json = False,
+) -> None:
+    """Measure both sides of a change in turn, and judge what got worse."""
+    from evidence.regress import command
+    from evidence.regress_plan import order
+
+    asked = order(
+        base,
+        new,
+        locks=words(lock) if lock else [],
+        faults=words(fault),
+        pairs=pairs,
+        time_limit_s=time_limit,
+        seed=seed,
+    )
+    raise Done(command(asked, as_json=as_json, junit=junit, out=out, err=err))

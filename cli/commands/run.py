@@ -1,0 +1,132 @@
+"""``lockbench run``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.options import Json, path, words
+from results.errors import BadInput, Unfit
+
+if TYPE_CHECKING:
+    from bench.plan import Case
+    from bench.usable import Refused
+
+
+def run(
+    lock: Annotated[
+        str | None, typer.Option(help="Locks by name, file or folder, separated by commas.")
+    ] = None,
+    fault: Annotated[
+        str,
+        typer.Option(
+            help="Faults, separated by commas; name:parameter=value, a+b together, 'a then b' one "
+            "after the other, random:count=N, or a schedule file.toml."
+        ),
+    ] = "none",
+    workload: Annotated[str, typer.Option(help="What the clients do.")] = "mutex",
+    clients: Annotated[
+        int | None, typer.Option(help="Clients that contend for the keys; default 8.")
+    ] = None,
+    keys: Annotated[int | None, typer.Option(help="Keys that they contend for; default 2.")] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Seconds under load; default: what the faults need, or 20.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Decides the schedule of the faults.")] = 0,
+    topology: Annotated[
+        str | None, typer.Option(help="Which cluster, if the lock runs on several.")
+    ] = None,
+    nodes: Annotated[int | None, typer.Option(help="Size of the cluster.")] = None,
+    ttl: Annotated[
+        float | None, typer.Option(help="Lease in seconds; default 3, or the lock's own.")
+    ] = None,
+    network: Annotated[str, typer.Option(help="Base state of every link.")] = "loopback",
+    image: Annotated[list[str] | None, typer.Option(help="NAME=REF: another server image.")] = None,
+    web: Annotated[bool, typer.Option("--web", help="Keep Locust's own page open.")] = False,
+    ramp: Annotated[
+        bool, typer.Option("--ramp", help="Find the highest rate with a p99 within --p99-ms.")
+    ] = False,
+    p99_ms: Annotated[
+        float, typer.Option("--p99-ms", help="For --ramp; from the intended start.")
+    ] = 100.0,
+    replay: Annotated[
+        Path | None, typer.Option(help="Play the schedule of this stored run again.", parser=path)
+    ] = None,
+    times: Annotated[int, typer.Option(help="How often it is played again.")] = 1,
+    shrink: Annotated[
+        bool, typer.Option("--shrink", help="Drop faults while the violation still shows.")
+    ] = False,
+    trust_plan: Annotated[
+        bool,
+        typer.Option("--trust-plan", help="Run the lock file and the images that RUN names."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Run one or more cases: each named lock under each named fault."""
+    if replay is not None:
+        if lock is not None:
+            raise BadInput("--replay decides which lock is run; leave --lock out")
+        from cli.running import play_again
+
+        play_again(replay, times, shrink, as_json, trust_plan)
+    if lock is None or shrink or times != 1 or trust_plan:
+        need = "--times, --shrink and --trust-plan need --replay RUN"
+        missing = "--lock is missing" if lock is None else need
+        raise BadInput(f"{missing}: see lockbench run --help")
+    from bench import plan
+
+    cases: list[Case] = []
+    unfit: list[tuple[Refused, Unfit]] = []
+    for lock_name in (each for name in words(lock) for each in plan.each_lock(name)):
+        for fault_name in words(fault):
+            try:
+                case = plan.make_case(
+                    lock_name, fault_name, seed=seed, topology=topology, workload=workload
+                )
+            except Unfit as error:
+                from bench.usable import Refused
+
+                unfit.append((Refused(lock_name, topology, fault_name, str(error)), error))
+                continue
+            if workload == plan.PUBLISHED:
+                case = replace(plan.published(lock_name, seed, topology), fault=fault_name)
+            case = replace(
+                case,
+                clients=case.clients if clients is None else clients,
+                keys=case.keys if keys is None else keys,
+                time_limit_s=plan.TIME_LIMIT_S if time_limit is None else time_limit,
+                size=case.size if nodes is None else nodes,
+                network=network,
+                pace=case.pace if ttl is None else replace(case.pace, lease_ttl_s=ttl),
+                images=_images(image or [], plan.topology_of(case).images),
+            )
+            if time_limit is None:
+                plan.check(case)
+                case = plan.with_time_for_faults(case)
+            cases.append(plan.resolve(case))
+    if not cases:
+        raise unfit[0][1]
+    from cli import running
+
+    if ramp:
+        running.climb(cases, p99_ms, as_json)
+    name = "-".join([*words(lock), *words(fault)])
+    running.play(cases, name, as_json, web=web, refused=[refused for refused, _ in unfit])
+
+
+def _images(given: list[str], used: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    from bench.plan import unknown
+
+    pairs = []
+    for text in given:
+        name, equals, reference = text.partition("=")
+        if not equals or not name or not reference:
+            raise BadInput(f"--image {text}: it is written NAME=REF, for example redis=redis:7.4")
+        if name not in used:
+            raise unknown("image of these cases", name, used)
+        pairs.append((name, reference))
+    return tuple(pairs)

@@ -1,0 +1,43 @@
+"""``lockbench suite``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.options import Json, path, words
+from report.console import err, out
+
+
+def suite(
+    name: Annotated[
+        str, typer.Argument(help="Start with quick; `lockbench list --kind suite` shows all.")
+    ],
+    lock: Annotated[
+        str | None, typer.Option(help="Only these locks, separated by commas; * is a wildcard.")
+    ] = None,
+    fault: Annotated[
+        str | None, typer.Option(help="Only these faults, separated by commas; * is a wildcard.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Decides the schedules of the faults.")] = 0,
+    resume: Annotated[
+        Path | None,
+        typer.Option(help="Resume this run; the other arguments must be the same.", parser=path),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a declared set of cases, or a part of it."""
+    from bench import suites
+    from cli.running import play
+
+    declared = suites.sliced(
+        suites.suite(name, seed), words(lock) if lock else [], words(fault) if fault else []
+    )
+    console = err if as_json else out
+    console.print(f"suite {name}: {declared.duration}; {declared.summary}")
+    said = [f"lockbench suite {name}"]
+    said += [f"--{option} '{word}'" for option, word in (("lock", lock), ("fault", fault)) if word]
+    said += [f"--seed {seed}"] if seed else []
+    play(list(declared.cases), name, as_json, command=" ".join(said), resume=resume)

@@ -1,0 +1,297 @@
+"""What ``lockbench list`` tells: everything that can be named, from a scan of the declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, TypeVar
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.judge import expectation
+from bench.plan import MUTEX, fits, unknown
+from bench.suites import SUITES, suite
+from bench.undeclared import undeclared
+from checker.catalogue import ALWAYS
+from clusters.base import NETWORKS
+from clusters.registry import topologies
+from declarations.parameters import Parameter
+from locks.base import System
+from locks.registry import systems, without
+from nemesis.registry import NONE, faults
+from report.console import out, plain, say, say_json
+from workloads.base import LOAD
+from workloads.registry import declared
+
+KINDS: Final = ("lock", "no-lock", "topology", "fault", "workload", "suite")
+# The worst kind of what is declared of a lock, and how it is marked.
+MARKS: Final[Mapping[str | None, str]] = {"control": "control", "defect": "known defect"}
+WIDE: Final = 1000
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be listed. ``kind`` is one of KINDS, ``system`` a family of locks or a topology;
+    None: all. With a system or a fault nothing is listed that has to do with neither."""
+
+    kind: str | None = None
+    system: str | None = None
+    fault: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raises BadInput for a name that does not exist."""
+        families = {one.family for one in (*systems().values(), *without().values())}
+        for what, name, known in (
+            ("kind of thing", self.kind, KINDS),
+            ("system", self.system, sorted({*families, *topologies()})),
+            ("fault", self.fault, (NONE, *faults())),
+        ):
+            if name is not None and name not in known:
+                raise unknown(what, name, known)
+
+    def some(self, kind: str) -> bool:
+        """Whether anything of this kind is listed."""
+        about = kind in {"workload", "suite"} and (self.system or self.fault)
+        return self.kind in {None, kind} and not about
+
+    def lock(self, system: System) -> bool:
+        """Whether a lock, or a way to do without one, is listed."""
+        of = self.system in {None, system.family, *system.topologies}
+        return of and (self.fault is None or not met(self.fault).isdisjoint(system.topologies))
+
+    def topology(self, name: str) -> bool:
+        """Whether a topology is listed: its own name, or that of locks on it."""
+        of = self.system in {None, name, *_families()[name]}
+        return of and (self.fault is None or name in met(self.fault))
+
+    def applies(self, fault: str) -> bool:
+        """Whether a fault is listed: it applies to the system."""
+        return self.fault in {None, fault} and (
+            self.system is None or any(self.system in {t, *_families()[t]} for t in met(fault))
+        )
+
+
+@cache
+def _families() -> Mapping[str, set[str]]:
+    """Topology → families of the locks on it."""
+    return {
+        name: {one.family for one in systems().values() if name in one.topologies}
+        for name in topologies()
+    }
+
+
+@cache
+def met(fault: str) -> set[str]:
+    """The topologies that a fault applies to."""
+    return {name for name in topologies() if fault == NONE or fits(fault, name)}
+
+
+def catalogue(wanted: Wanted) -> dict[str, Any]:
+    """The object of ``lockbench list --json``. What was not asked for is an empty list."""
+    return {
+        "locks": [_lock(s) for s in _asked("lock", wanted, systems().values()) if wanted.lock(s)],
+        "topologies": [
+            {
+                "name": t.name,
+                "sizes": list(t.sizes),
+                "default_size": t.default_size,
+                "images": list(t.images),
+                "settings": dict(t.settings),
+            }
+            for t in _asked("topology", wanted, topologies().values())
+            if wanted.topology(t.name)
+        ],
+        "faults": [
+            _fault(name)
+            for name in _asked("fault", wanted, (NONE, *faults()))
+            if wanted.applies(name)
+        ],
+        "workloads": [
+            {
+                "name": workload.name,
+                "summary": workload.summary,
+                "verdicts": list(workload.verdicts),
+                "parameters": _parameters(workload.parameters),
+            }
+            for workload in _asked("workload", wanted, declared().values())
+        ],
+        "without": [
+            {
+                "name": system.name,
+                "topologies": list(system.topologies),
+                "waits_by": system.waits_by,
+                "source": system.source,
+            }
+            for system in _asked("no-lock", wanted, without().values())
+            if wanted.lock(system)
+        ],
+        "networks": list(NETWORKS),
+        "suites": [
+            {
+                "name": s.name,
+                "summary": s.summary,
+                "cases": [case.name for case in s.cases],
+                "expected_seconds": round(s.expected_s),
+                "duration": s.duration,
+            }
+            for s in (suite(name, seed=0) for name in _asked("suite", wanted, SUITES))
+        ],
+    }
+
+
+def _asked(kind: str, wanted: Wanted, all_: Iterable[T]) -> Iterable[T]:
+    return all_ if wanted.some(kind) else ()
+
+
+def _fault(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": name, "parameters": [], "applies_to": sorted(met(name))}
+    if name != NONE:
+        fault = faults()[name]
+        found |= {"parameters": _parameters(fault.parameters), "summary": fault.summary}
+    return found
+
+
+def _parameters(declared: Mapping[str, Parameter]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "summary": parameter.summary,
+            "default": parameter.default,
+            "choices": list(parameter.choices),
+        }
+        for name, parameter in declared.items()
+    ]
+
+
+def show_undeclared(*, as_json: bool) -> None:
+    """The faults of which a declaration says nothing, by lock."""
+    found = undeclared([*systems().values(), *without().values()])
+    if as_json:
+        say_json({"undeclared": {lock: list(silent) for lock, silent in found.items()}})
+        return
+    for lock, silent in found.items():
+        say(f"{lock}: {', '.join(silent)}")
+
+
+def show(found: dict[str, Any], fault: str | None) -> None:
+    """The same for people. ``fault``: the one that was asked for."""
+    console = _console()
+    for table in (_locks(found["locks"], fault), _faults(found["faults"]), _rest(found)):
+        if table.row_count:
+            console.print(table)
+
+
+def _console() -> Console:
+    """What is not a terminal has no width, so a row is a line, and no name is cut."""
+    return out if out.is_terminal else plain(width=WIDE)
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    for number, column in enumerate(columns):
+        named = number == columns.index("name")
+        table.add_column(column, overflow="fold", no_wrap=named)
+    return table
+
+
+def _locks(locks: Sequence[Mapping[str, Any]], fault: str | None) -> Table:
+    expected = [] if fault is None else [f"not declared to hold under {fault}"]
+    table = _table("Locks", "name", "marked", "topologies", "waits by", "fence", *expected)
+    for lock in locks:
+        row = [
+            lock["name"],
+            MARKS.get(lock["known"], ""),
+            ", ".join(lock["topologies"]),
+            lock["waits_by"],
+            lock["fence"] or "none",
+        ]
+        if fault is not None:
+            row.append(_not_holding(lock["expectations"][fault]))
+        table.add_row(*row)
+    return table
+
+
+def _not_holding(expected: Mapping[str, Mapping[str, Any]]) -> str:
+    words = {
+        word: [verdict for verdict, one in expected.items() if one["expected"] == word]
+        for word in ("breaks", "may-break", "undeclared")
+    }
+    return "; ".join(f"{word} {', '.join(names)}" for word, names in words.items() if names)
+
+
+def _faults(faults: Sequence[Mapping[str, Any]]) -> Table:
+    table = _table("Faults", "name", "does", "applies to")
+    for fault in faults:
+        table.add_row(
+            "\n".join([fault["name"], *map(_choice, fault["parameters"])]),
+            fault.get("summary", "nothing"),
+            ", ".join(fault["applies_to"]),
+        )
+    return table
+
+
+def _rest(found: Mapping[str, Any]) -> Table:
+    table = _table("Everything else", "kind", "name", "what")
+    for topology in found["topologies"]:
+        sizes = ", ".join(map(str, topology["sizes"]))
+        table.add_row("topology", topology["name"], f"{sizes} nodes ({topology['default_size']})")
+    for workload in found["workloads"]:
+        own = [p for p in workload["parameters"] if p["name"] not in LOAD]
+        table.add_row(
+            "workload", "\n".join([workload["name"], *map(_choice, own)]), workload["summary"]
+        )
+    for workload in found["workloads"]:
+        if workload["name"] == MUTEX:
+            table.add_row(
+                "load",
+                "\n".join(["of most workloads", *map(_choice, workload["parameters"])]),
+                "how jobs arrive (at a rate or as they can), how long holds last, which keys they "
+                "ask for",
+            )
+    for way in found["without"]:
+        table.add_row(
+            "no lock", way["name"], f"on {', '.join(way['topologies'])}; {way['waits_by']}"
+        )
+    for suited in found["suites"]:
+        table.add_row("suite", suited["name"], f"{suited['duration']}: {suited['summary']}")
+    return table
+
+
+def _choice(parameter: Mapping[str, Any]) -> str:
+    """A parameter, as it may be written."""
+    values = "|".join(parameter["choices"]) or format(parameter["default"], "g")
+    return f"  :{parameter['name']}={values}"
+
+
+def _known(system: System) -> str | None:
+    """Whether a lock is here to be caught, or a source says that it does what it must not."""
+    kinds = {one.kind for under in system.expectations.values() for one in under.values()}
+    return next((kind for kind in MARKS if kind in kinds), None)
+
+
+def _lock(system: System) -> dict[str, Any]:
+    return {
+        "name": system.name,
+        "known": _known(system),
+        "topologies": list(system.topologies),
+        "family": system.family,
+        "fence": system.fence,
+        "waits_by": system.waits_by,
+        "source": system.source,
+        "expectations": {
+            fault: {
+                verdict: {
+                    "expected": (e := expectation(system, fault, verdict)).expected,
+                    "kind": e.kind,
+                    "source": e.source,
+                }
+                for verdict in ALWAYS
+            }
+            for fault in (NONE, *faults())
+            if not met(fault).isdisjoint(system.topologies)
+        },
+    }

@@ -1,0 +1,138 @@
+"""What ``run`` and ``suite`` do once their cases are made: play them, and show what came out."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import typer
+
+from bench import ramp, replay
+from bench.plan import Case
+from bench.suite import Finished, run_cases
+from bench.usable import Refused
+from cli.options import Done
+from report import tables
+from report.commands import report_after
+from report.console import err, out, say_json
+from results.errors import BadInput
+from results.store import open_run
+from workloads.fleet import free_port
+
+
+def play(
+    cases: list[Case],
+    name: str,
+    as_json: bool,
+    *,
+    web: bool = False,
+    refused: Sequence[Refused] = (),
+    command: str | None = None,
+    resume: Path | None = None,
+) -> NoReturn:
+    """Runs cases into one folder and ends the command as they ended."""
+    console = err if as_json else out
+    web_port = free_port() if web else None
+    if web_port is not None:
+        console.print(f"Locust's page: http://127.0.0.1:{web_port}/ while the load runs")
+    began = time.monotonic()
+    finished = run_cases(
+        cases,
+        name,
+        console,
+        web_port=web_port,
+        refused=refused,
+        command=command,
+        resume=resume,
+    )
+    _show(finished, len(finished.results.cases), time.monotonic() - began, as_json)
+    raise Done(finished.ending.code)
+
+
+def climb(cases: list[Case], p99_ms: float, as_json: bool) -> NoReturn:
+    """``--ramp``: the highest rate of each case with a p99 within ``p99_ms``."""
+    console = err if as_json else out
+    if not p99_ms > 0:
+        raise BadInput(f"--p99-ms is {p99_ms:g}; it has to be more than 0")
+    for case in cases:
+        ramp.check(case)
+    ramps, done = [], []
+    for case in cases:
+        found, played = ramp.ramp(
+            case,
+            p99_ms,
+            lambda one, name: run_cases(one, name, console),
+            lambda step: ramp.say_step(case, step, console),  # noqa: B023
+        )
+        ramps.append(found)
+        done += played
+    results = ramp.results(ramps, done)
+    if as_json:
+        say_json(results)
+    else:
+        ramp.say(ramps, console)
+    raise Done(ramp.ending_of(done).code)
+
+
+def play_again(folder: Path, times: int, shrink: bool, as_json: bool, trust_plan: bool) -> NoReturn:
+    """``--replay``: the cases of a stored run once more."""
+    console = err if as_json else out
+    trusted = _agreed(folder, replay.foreign(folder), trust_plan)
+
+    def player(cases: list[Case], name: str) -> Finished:
+        return run_cases(cases, name, console, try_of=replay.where(folder) if shrink else None)
+
+    began = time.monotonic()
+    if shrink:
+        finished, case = replay.shrink(folder, player, console, trusted=trusted)
+        _show(finished, 1, time.monotonic() - began, as_json)
+        console.print(
+            f"what is left of the schedule: --fault '{replay.schedule_words(case)}'",
+            soft_wrap=True,
+        )
+        raise Done(finished.ending.code)
+    finished = replay.replay(folder, times, player, trusted=trusted)
+    _show(finished, len(finished.results.cases), time.monotonic() - began, as_json)
+    if finished.results.replay is not None:
+        replay.say(finished.results.replay, console)
+    raise Done(finished.ending.code)
+
+
+def _agreed(folder: Path, foreign: Sequence[str], said: bool) -> bool:
+    """Tells what a stored plan chose to run, and asks for it unless it was ``said`` already. Raises
+    BadInput where nobody can be asked and where the answer is no."""
+    if not foreign:
+        return False
+    lines = "\n".join(f"  {sentence}" for sentence in foreign)
+    err.print(f"the plan in {folder} runs\n{lines}", soft_wrap=True)
+    if said:
+        return True
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise BadInput("nothing was run: look at the plan, and give --trust-plan if you trust it")
+    if not typer.confirm("Do you trust this plan, and want to run it?", err=True):
+        raise BadInput("nothing was run")
+    return True
+
+
+def _show(finished: Finished, cases: int, took_s: float, as_json: bool) -> None:
+    if as_json:
+        say_json(finished.results)
+    else:
+        tables.show(open_run(finished.folder), finished.results, out)
+        count = f"{cases} case{'s' * (cases != 1)}"
+        out.print(
+            f"\n{finished.ending.word}: {count} in {took_s / 60:.1f} minutes, "
+            f"saved in {finished.folder} (report.md, results.json, *.csv)",
+        )
+    console = err if as_json else out
+    for case in finished.results.cases:
+        if lines := case.get("declare"):
+            console.print(
+                f"\nIf a source says what {case['lock']} does under {case['fault']}, declare it in "
+                "the lock's file, with that source:\n" + "\n".join(lines),
+                soft_wrap=True,
+            )
+    console.print(report_after(finished.folder), soft_wrap=True)

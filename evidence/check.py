@@ -1,0 +1,262 @@
+"""``lockbench check``: judges saved histories. No Docker, no cluster, no lock library is touched.
+
+Exit codes by verdict: 0 valid, 1 invalid, 2 unknown; 254 for what cannot be read. A recording whose
+load was cut off (its bench was killed) is never valid: it is invalid where something is broken, and
+otherwise unknown. ``-`` is standard input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from time import perf_counter
+
+from checker.check import check as judge
+from checker.kinds import with_model
+from checker.load import find, load
+from checker.verdict import RANK, Report, Verdict, worst
+from evidence.memory import available, bounded
+from history.columns import History
+from history.edn import plain, write_edn
+from history.files import BadFile, is_file, read_text
+from history.jsonl import write_jsonl
+from history.lines import UnreadableHistory
+from history.text import writable
+from report.console import say, say_json
+from results.errors import BadInput
+
+RUNNING = "running"  # the ending of a run that was not ended
+STDIN = Path("-")
+EXIT: Mapping[str, int] = {"valid": 0, "invalid": 1, "unknown": 2}
+
+
+def check(
+    files: Sequence[Path],
+    *,
+    model: str | None,
+    permits: int | None,
+    initial: str | None,
+    json: bool,
+    html: Path | None,
+    write: Path | None = None,
+) -> int:
+    """Judges every history under ``files``, prints what it found and returns the exit code.
+    ``write`` saves the history (there must be one only) as EDN or JSON Lines, by its ending. Raises
+    BadInput for a file that is not a readable history, before anything is printed."""
+    try:
+        with bounded():
+            return _check(files, _Judging(model, permits, initial), json, html, write)
+    except MemoryError:
+        raise BadInput(
+            "too large for the memory of this machine: "
+            f"{', '.join(str(file) for file in files)} ({available() >> 20} MB are free)"
+        ) from None
+
+
+def _check(
+    files: Sequence[Path], judging: _Judging, json: bool, html: Path | None, write: Path | None
+) -> int:
+    reports: dict[str, Report] = {}
+    drawn: list[tuple[str, History, Report]] = []
+    found = [history for file in files for history in _histories(file)]
+    paths = [path for path, _ in found]
+    written: _Written | None = None
+    if write is not None:
+        _may_write(write, paths)
+    for path, cut in found:
+        history, report = _report(path, judging, cut=cut)
+        reports[str(path)] = report
+        if html is not None and report.result != "valid":
+            drawn.append((str(path), history, report))
+        if write is not None:
+            written = _write(write, history, report)
+    if html is not None:
+        _draw(html, drawn)
+    if json:
+        document = _document(reports)
+        if written is not None:
+            document["written"] = asdict(written)
+        say_json(document)
+    else:
+        for name, report in reports.items():
+            _say(name, report)
+        if written is not None:
+            say(written.sentence())
+    return EXIT[worst(report.result for report in reports.values())]
+
+
+@dataclass(frozen=True, slots=True)
+class _Judging:
+    """By which model, if not by what the history says of its keys."""
+
+    model: str | None
+    permits: int | None
+    initial: str | None
+
+    def of(self, history: History) -> History:
+        if self.model is None:
+            if self.permits is not None or self.initial is not None:
+                raise BadInput("--permits and --initial need a --model")
+            return history
+        try:
+            return with_model(history, self.model, permits=self.permits, initial=self.initial)
+        except ValueError as error:
+            raise BadInput(f"--model {self.model}: {error}") from error
+
+
+def _histories(file: Path) -> list[tuple[Path, bool]]:
+    """The histories under a path, and whether each is known to be cut off: its run was never ended,
+    or its case has no result."""
+    try:
+        if file == STDIN:
+            return [(Path("/dev/stdin"), False)]
+        running = _is_running(file)
+        return [(path, running or _has_no_result(path)) for path in find(file)]
+    except UnreadableHistory as error:
+        raise BadInput(str(error)) from error
+
+
+def _is_running(folder: Path) -> bool:
+    try:
+        return read_text(folder / "ending", inside=folder).strip() == RUNNING
+    except BadFile:
+        return False
+
+
+def _has_no_result(recording: Path) -> bool:
+    """Of a recording in a run folder."""
+    case = recording.absolute().parent
+    if recording.absolute().name != "history" or case.parent.name != "cases":
+        return False
+    return not is_file(case / "case.json", inside=case)
+
+
+def _report(path: Path, judging: _Judging, *, cut: bool) -> tuple[History, Report]:
+    began = perf_counter()
+    history = judging.of(_read(path))
+    if cut:
+        history = replace(history, ended=False)
+    read = perf_counter() - began
+    report = judge(history)
+    return history, replace(report, seconds={"read": read, **report.seconds})
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A history that was saved. ``kept`` and ``lost``: the verdicts that come out the same when it
+    is read again here, and the others; ``elsewhere``: those that a tool can reach which knows only
+    Jepsen's own fields (None for our own format)."""
+
+    path: str
+    kept: tuple[str, ...]
+    lost: tuple[str, ...]
+    elsewhere: tuple[str, ...] | None
+
+    def sentence(self) -> str:
+        kept = "every verdict" if not self.lost else ", ".join(self.kept) or "no verdict"
+        lost = f" but not {', '.join(self.lost)}" if self.lost else ""
+        said = f"{self.path}: written; read again here it keeps {kept}{lost}"
+        if self.elsewhere is None:
+            return said
+        others = [name for name in self.kept if name not in self.elsewhere]
+        return (
+            f"{said}. Other tools see Jepsen's own fields only: they can reach "
+            f"{', '.join(self.elsewhere) or 'no verdict'}"
+            + (f", not {', '.join(others)}" if others else "")
+        )
+
+
+WRITERS: Mapping[str, Callable[[History, Path], None]] = {".edn": write_edn, ".jsonl": write_jsonl}
+
+
+def _may_write(target: Path, sources: Sequence[Path]) -> None:
+    if target.suffix not in WRITERS:
+        raise BadInput(f"--write {target}: the name must end in {' or '.join(WRITERS)}")
+    if len(sources) != 1:
+        raise BadInput(f"--write {target}: one history can be written, not {len(sources)}")
+    if target.exists() and target.samefile(sources[0]):
+        raise BadInput(f"--write {target}: that is the history itself")
+
+
+def _write(target: Path, history: History, report: Report) -> _Written:
+    """Saves a history and judges what was saved, to say what was kept."""
+    try:
+        WRITERS[target.suffix](history, target)
+    except OSError as error:
+        raise BadInput(f"--write {target}: {error.strerror}") from error
+    again = judge(_read(target), only=tuple(report.verdicts)).verdicts
+    kept = tuple(
+        name
+        for name, verdict in report.verdicts.items()
+        if name in again and again[name].result == verdict.result
+    )
+    elsewhere = None
+    if target.suffix == ".edn":
+        elsewhere = tuple(name for name in kept if name == "linearizable" and plain(history))
+    lost = tuple(name for name in report.verdicts if name not in kept)
+    return _Written(str(target), kept, lost, elsewhere)
+
+
+def _draw(html: Path, drawn: Sequence[tuple[str, History, Report]]) -> None:
+    from checker.drawing import page
+
+    try:
+        html.write_text(writable(page(drawn)), encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"--html {html}: {error.strerror}") from error
+
+
+def _read(path: Path) -> History:
+    try:
+        return load(path)
+    except UnreadableHistory as error:
+        raise BadInput(str(error)) from error
+
+
+def _document(reports: Mapping[str, Report]) -> dict[str, object]:
+    """The JSON of one history; of several, the worst verdicts with the single reports beside."""
+    if len(reports) == 1:
+        return next(iter(reports.values())).to_json()
+    verdicts: dict[str, Verdict] = {}
+    for path, report in reports.items():
+        for name, verdict in report.verdicts.items():
+            if name not in verdicts or RANK[verdict.result] > RANK[verdicts[name].result]:
+                verdicts[name] = replace(verdict, reason=f"{path}: {verdict.reason}")
+    total = Report(
+        operations=sum(report.operations for report in reports.values()),
+        grants=sum(report.grants for report in reports.values()),
+        verdicts=verdicts,
+        seconds={
+            part: sum(report.seconds.get(part, 0.0) for report in reports.values())
+            for part in ("read", "check")
+        },
+        cut=any(report.cut for report in reports.values()),
+    )
+    # Worst over the files, too: one that nothing applies to is unknown.
+    return total.to_json() | {
+        "result": worst(report.result for report in reports.values()),
+        "files": {path: report.to_json() for path, report in reports.items()},
+    }
+
+
+def _say(path: str, report: Report) -> None:
+    seconds = sum(report.seconds.values())
+    say(
+        f"{path}: {report.result.upper()} "
+        f"({report.operations} operations, {report.grants} grants, {seconds:.3f} s)"
+    )
+    if report.cut:
+        say("  cut off: the load was not recorded to its end, so nothing is known to be kept")
+    if not report.verdicts:
+        say("  no check applies to this history, so nothing is shown")
+    for name, verdict in report.verdicts.items():
+        say(explained(name, verdict))
+
+
+def explained(name: str, verdict: Verdict) -> str:
+    """A verdict as it is printed: its sentence and, if it is broken, the evidence."""
+    said = [f"  {name:14} {verdict.result:8} {verdict.reason}"]
+    if verdict.result == "invalid":
+        said += [f"  {'':14} - {item.get('text', item)}" for item in verdict.evidence]
+    return "\n".join(said)

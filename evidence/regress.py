@@ -1,0 +1,310 @@
+"""``lockbench regress``: both sides of a change, measured in turn in one job, and the gate.
+
+The runs of a lock alternate in blocks of two pairs, base-new-new-base or the reverse, by a coin
+from the seed: a drift of the machine hits both sides alike. A lock that looks slower is measured
+again with as many pairs before anything is said of it (``results.gate``).
+"""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace as evolved
+from rich.console import Console
+
+from bench import interruption, plan
+from bench.plan import Case, ours_of
+from bench.progress import shown_in
+from bench.room import check_case_room, check_room, in_one_sentence
+from bench.run import run_case
+from bench.suite import RUNS, Finished, versions_of
+from clusters import images
+from clusters.engine.docker import Engine, EngineError
+from clusters.engine.reaper import reap
+from clusters.engine.removal import remove_run
+from evidence.compare import show, write_junit
+from evidence.regress_plan import BASE, NEW, SIDES, Key, Order, short, turns
+from evidence.sides import install, library_path
+from report import comparison_text
+from report.commands import report_after
+from report.console import say_json
+from report.live import LiveView
+from results import documents, machine
+from results.cases import has_numbers
+from results.comparison import (
+    Comparison,
+    ending_of_verdicts,
+    headline,
+    verdict_changes,
+    worst,
+)
+from results.documents import Results
+from results.errors import BadInput, Ending
+from results.gate import Cell, judge_pairs, suspects
+from results.store import RunFolder, StoreError
+from workloads.fork_server import ForkServer
+
+
+def regress(asked: Order, console: Console) -> tuple[Finished, Comparison]:
+    """Runs everything and judges it. Raises BadInput before anything is started."""
+    with ExitStack() as stack:
+        folders = [
+            Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lockbench-")))
+            for _ in SIDES
+        ]
+        engine, versions = _ready(asked, folders, console)
+        try:
+            run = RunFolder.create(RUNS, "regress-" + "-".join(lock for lock, _ in asked.cases))
+        except StoreError as error:
+            raise BadInput(str(error)) from error
+        stack.enter_context(in_one_sentence(run.path))
+        job = _Job(asked, run, uuid.uuid4().hex[:12])
+        try:
+            run.write_plan(_plan(asked))
+            run.write_machine(machine.facts(run.path, engine=engine.version()))
+            run.write_versions(versions)
+            nurseries = []
+            for side, folder in zip(asked.sides, folders, strict=True):
+                with library_path(side, folder):
+                    nurseries.append(stack.enter_context(ForkServer(job.run_id)))
+            _measure(job, nurseries, console)
+            made = _judged(job)
+        except BaseException:
+            with interruption.held():
+                remove_run(job.run_id)
+                # Cut short, it failed; a violation that was found stays found.
+                news = [str(case.ending) for case in job.cases if case.side == "new"]
+                cut = worst(["bench", *news])
+                try:
+                    job.save(cut, None)
+                finally:
+                    run.finish(cut)
+            raise
+        with interruption.held():
+            results = job.save(made.ending, made)
+            run.finish(made.ending)
+    return Finished(Ending[made.ending.upper()], run.path, results), made
+
+
+@dataclass
+class _Job:
+    asked: Order
+    run: RunFolder
+    run_id: str
+    pairs: dict[Key, dict[int, list[documents.Case | None]]] = field(default_factory=dict)
+    cases: list[documents.Case] = field(default_factory=list)
+
+    def whole(self) -> dict[Key, list[tuple[documents.Case, documents.Case]]]:
+        """The pairs of which both runs are there."""
+        return {
+            key: [(base, new) for base, new in of.values() if base and new]
+            for key, of in self.pairs.items()
+        }
+
+    def sides(self) -> dict[Key, tuple[list[documents.Case], list[documents.Case]]]:
+        """(lock, fault) → all cases of base, all of new."""
+        return {key: ([b for b, _ in of], [n for _, n in of]) for key, of in self.whole().items()}
+
+    def save(self, ending: str, made: Comparison | None) -> Results:
+        # Nothing is taken together over two sides.
+        results = Results(
+            name="regress",
+            cases=tuple(self.cases),
+            comparison=None if made is None else made.document(),
+            ending=ending,
+        )
+        self.run.write_results(results)
+        if made is not None:
+            self.run.write_text("comparison.md", comparison_text.markdown(made))
+            self.run.write_text("comparison.csv", comparison_text.csv(made))
+        return results
+
+
+def _measure(job: _Job, nurseries: Sequence[ForkServer], console: Console) -> None:
+    """The declared pairs of every lock, once more those that are void, then as many again of what
+    looks slower."""
+    pairs = job.asked.pairs
+    _stage(job, dict.fromkeys(job.asked.cases, pairs), nurseries, console)
+    void = {key: n for key, of in job.whole().items() if (n := sum(map(_is_void, of)))}
+    if void:
+        console.print(f"{sum(void.values())} pairs are void and measured again", highlight=False)
+        _stage(job, void, nurseries, console)
+    found = suspects(judge_pairs(job.whole(), pairs))
+    if found:
+        names = ", ".join(f"{lock} under {fault}" for lock, fault in found)
+        line = f"{names}: slower at first sight; {pairs} more pairs decide"
+        console.print(line, markup=False, highlight=False)
+        _stage(job, dict.fromkeys(found, pairs), nurseries, console)
+
+
+def _is_void(pair: tuple[documents.Case, documents.Case]) -> bool:
+    return not all(map(has_numbers, pair))
+
+
+def _stage(
+    job: _Job, counts: Mapping[Key, int], nurseries: Sequence[ForkServer], console: Console
+) -> None:
+    """So many more pairs of each case."""
+    done = len(job.cases)
+    with LiveView(2 * sum(counts.values()), console) as live:
+        for key, count in counts.items():
+            _pairs(job, key, nurseries, live, count=count, done=done)
+
+
+def _pairs(
+    job: _Job, key: Key, nurseries: Sequence[ForkServer], live: LiveView, *, count: int, done: int
+) -> None:
+    asked = job.asked
+    of = job.pairs.setdefault(key, {})
+    first = len(of)
+    for turn, at in turns(count, asked.seed + first):
+        pair = first + turn
+        # Each pair meets a schedule of its own, the same for both of its runs.
+        case = asked.cases[key][at]
+        case = plan.resolve(replace(case, seed=asked.seed + pair, injections=()))
+        side = job.asked.sides[at]
+        name = f"{SIDES[at]} ({short(side.ref)}) {short(case.lock)}"
+        live.case_started(len(job.cases) - done + 1, name, case.fault)
+        document = _one(job, case, at=at, pair=pair, fork_server=nurseries[at], live=live)
+        live.note(f"pair {pair + 1}, {name} under {case.fault}: {document.judgement}")
+        of.setdefault(pair, [None, None])[at] = document
+        job.cases.append(document)
+        job.save("running", None)
+        interruption.check()
+
+
+def _one(
+    job: _Job, case: Case, *, at: int, pair: int, fork_server: ForkServer, live: LiveView
+) -> documents.Case:
+    number = len(job.cases) + 1
+    check_case_room(job.run.path)
+    folder = job.run.case(number, SIDES[at], f"{short(case.lock)}-{case.fault}")
+    outcome = run_case(
+        case, folder.path, run_id=job.run_id, fork_server=fork_server, on_progress=shown_in(live)
+    )
+    document = evolved(
+        outcome.document,
+        side=SIDES[at],
+        ref=job.asked.sides[at].ref,
+        pair=pair + 1,
+        run=str(job.run.path),
+        tries=1,
+        history_sha256=folder.history_sha256(),
+    )
+    folder.write_case(document)
+    return document
+
+
+def _judged(job: _Job) -> Comparison:
+    asked = job.asked
+    sides = job.sides()
+    cells = judge_pairs(job.whole(), asked.pairs)
+    changes = verdict_changes(sides)
+    ending = worst([ending_of_verdicts(sides), *_endings(cells)])
+    return Comparison(
+        kind="regress",
+        base=asked.sides[BASE].ref,
+        new=asked.sides[NEW].ref,
+        ending=ending,
+        headline=headline(ending, changes, cells, sides),
+        changes=changes,
+        cells=cells,
+        notes=_notes(job, cells),
+        repeat=asked.repeat,
+    )
+
+
+def _endings(cells: Sequence[Cell]) -> Iterator[str]:
+    for cell in cells:
+        if cell.word == "worse":
+            yield "regression"
+        elif cell.word == "too few pairs":
+            yield "inconclusive"
+
+
+def _notes(job: _Job, cells: Sequence[Cell]) -> list[str]:
+    notes = [
+        f"{2 * len(of)} runs of {lock} under {fault}, base and new in turn (ABBA), "
+        f"{job.asked.cases[lock, fault][BASE].time_limit_s:g} s each"
+        for (lock, fault), of in job.whole().items()
+    ]
+    void = [case for case in job.cases if case.numbers != "valid"]
+    if void:
+        notes.append(f"the numbers of {len(void)} of {len(job.cases)} runs are void")
+    if any(cell.word == "no difference shown" for cell in cells):
+        notes.append("no difference shown is no proof that there is none: read the intervals")
+    return notes
+
+
+def _plan(asked: Order) -> documents.Plan:
+    return documents.Plan(
+        name="regress",
+        base=asked.sides[BASE].ref,
+        new=asked.sides[NEW].ref,
+        pairs=asked.pairs,
+        seed=asked.seed,
+        repeat=asked.repeat,
+        cases=tuple(
+            documents.made(documents.Planned, {"side": side} | asdict(case))
+            for both in asked.cases.values()
+            for side, case in zip(SIDES, both, strict=True)
+        ),
+    )
+
+
+def _ready(
+    asked: Order, folders: Sequence[Path], console: Console
+) -> tuple[Engine, documents.Versions]:
+    """Everything that has to be there before the first run. Raises BadInput."""
+    check_room(RUNS)
+    cases = [case for both in asked.cases.values() for case in both]
+
+    def say(line: str) -> None:
+        console.print(line, highlight=False)
+
+    try:
+        engine = Engine()
+        reap(say, engine=engine)
+        images.ensure(ours_of(cases), engine=engine, say=say)
+        versions = versions_of(cases, engine, say)
+    except EngineError as error:
+        raise BadInput(str(error)) from error
+    for side, folder in zip(asked.sides, folders, strict=True):
+        install(side, folder)
+    # What this tree pins is not what a side has whose library is another.
+    other = any(side.library for side in asked.sides)
+    sides = {
+        name: documents.VersionsSide(side.ref, "==".join(side.library) if side.library else None)
+        for name, side in zip(SIDES, asked.sides, strict=True)
+    }
+    known = evolved(versions, sides=sides, clients=None if other else versions.clients)
+    return engine, known
+
+
+def command(asked: Order, *, as_json: bool, junit: Path | None, out: Console, err: Console) -> int:
+    """The whole command; returns the exit code."""
+    console = err if as_json else out
+    console.print(
+        f"{asked.pairs} pairs of {len(asked.cases)} cases, about {asked.expected_s / 60:.0f} "
+        f"minutes, more for what looks slower; numbers need {asked.needed} pairs",
+        highlight=False,
+    )
+    if asked.pairs < asked.needed:
+        console.print("too few pairs for any number: this can only end inconclusive")
+    finished, made = regress(asked, console)
+    if as_json:
+        found = msgspec.to_builtins(finished.results)
+        say_json({**found, "run": str(finished.folder)})
+    else:
+        show(made, out)
+        out.print(f"saved in {finished.folder} (comparison.md, results.json)", highlight=False)
+        out.print(report_after(finished.folder), highlight=False, markup=False, soft_wrap=True)
+    if junit is not None:
+        write_junit(made, junit)
+    return finished.ending.code

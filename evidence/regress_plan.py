@@ -1,0 +1,110 @@
+"""What ``lockbench regress`` is asked to do, checked, and the order in which it is done."""
+
+from __future__ import annotations
+
+import random
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from bench import plan
+from bench.plan import Case, expected_s
+from evidence.sides import Side, check_image_is_used, locks_of, parse
+from results.errors import BadInput
+from results.gate import metrics_of
+from results.statistics import needed_pairs
+
+BASE, NEW = 0, 1
+SIDES: Final = ("base", "new")
+# Fewer are allowed where the cells need fewer, but say less.
+PAIRS: Final = 10
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Order:
+    """What was asked for, checked."""
+
+    sides: tuple[Side, Side]
+    cases: Mapping[Key, tuple[Case, Case]]  # (lock, fault) → the case of each side
+    pairs: int
+    seed: int
+    repeat: str
+
+    @property
+    def needed(self) -> int:
+        """Pairs without which no number can be judged."""
+        return needed_pairs(sum(len(metrics_of(fault)) for _, fault in self.cases))
+
+    @property
+    def expected_s(self) -> float:
+        """Without any suspicion."""
+        return self.pairs * sum(expected_s(case) for both in self.cases.values() for case in both)
+
+
+def order(
+    base: str,
+    new: str,
+    *,
+    locks: Sequence[str],
+    faults: Sequence[str],
+    pairs: int | None,
+    time_limit_s: float,
+    seed: int,
+) -> Order:
+    """Raises BadInput for anything that cannot be done."""
+    sides = parse(base), parse(new)
+    if sides[BASE] == sides[NEW] and sides[BASE].lock is None and base != "current":
+        raise BadInput(f"base and new are both {base}: there is nothing to compare")
+    for side, other in (sides, sides[::-1]):
+        if side.lock is not None and other.lock is None and len(locks) != 1:
+            raise BadInput(f"{side.ref} is a lock: name the one lock it stands against, or --lock")
+    cases: dict[Key, tuple[Case, Case]] = {}
+    of_sides = [locks_of(side, locks) for side in sides]
+    for lock_base, lock_new in zip(*of_sides, strict=True):
+        for fault in faults:
+            made = [
+                _case(side, lock, fault, time_limit_s, seed)
+                for side, lock in zip(sides, (lock_base, lock_new), strict=True)
+            ]
+            names = [lock_base, lock_new]
+            label = names[0] if names[0] == names[1] else " → ".join(map(short, names))
+            cases[label, fault] = (made[0], made[1])
+    for at, side in enumerate(sides):
+        check_image_is_used(side, [both[at] for both in cases.values()])
+    draft = Order(sides, cases, 0, seed, "")
+    chosen = max(PAIRS, draft.needed) if pairs is None else pairs
+    if chosen < 1:
+        raise BadInput(f"--pairs is {pairs}; it has to be more than 0")
+    words = ["lockbench", "regress", "--base", base, "--new", new]
+    words += ["--lock", ",".join(locks)] if locks else []
+    words += [] if list(faults) == ["none"] else ["--fault", ",".join(faults)]
+    words += ["--pairs", str(chosen), "--time-limit", f"{time_limit_s:g}", "--seed", str(seed)]
+    return replace(draft, pairs=chosen, repeat=shlex.join(words))
+
+
+def _case(side: Side, lock: str, fault: str, time_limit_s: float, seed: int) -> Case:
+    case = plan.make_case(lock, fault, seed=seed, topology=side.topology)
+    return plan.resolve(side.apply(replace(case, time_limit_s=time_limit_s)))
+
+
+def short(lock: str) -> str:
+    """A lock of one's own by its file's name and class."""
+    return (
+        Path(lock.rpartition(":")[0]).name + ":" + lock.rpartition(":")[2]
+        if ".py:" in lock
+        else lock
+    )
+
+
+def turns(pairs: int, seed: int) -> list[tuple[int, int]]:
+    """(pair, side) in the order of their runs: every two pairs a block of ABBA or BAAB."""
+    coin = random.Random(f"{seed} order")
+    found: list[tuple[int, int]] = []
+    first = BASE
+    for pair in range(pairs):
+        first = coin.choice((BASE, NEW)) if pair % 2 == 0 else 1 - first
+        found += [(pair, first), (pair, 1 - first)]
+    return found

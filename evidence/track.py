@@ -1,0 +1,426 @@
+"""The track record: for every defect found, a page and a small history that is judged for ever.
+
+    python -m evidence.track cut RUN --case 24 --verdict double-grant > docs/track/NAME.jsonl
+    python -m evidence.track write        the index, and in every page what the checker says
+
+Guarantees: a small history holds whole operations of a recorded one, every hold with all that was
+done under it, so nothing is wrong in it that was not wrong in the recording; ids are kept, times
+count from its first operation. What a page quotes is what the checker says of its histories today.
+Does not guarantee that the prose of a page is true, nor that its k of n can be reached elsewhere.
+
+A page is ``docs/track/<id>.md``: its title, a block of TOML (``Page`` has the fields), prose, and
+the quotation between two marks, which ``write`` fills in.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tomllib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+import numpy as np
+import typer
+
+from bench.locked import dead_holder
+from checker.check import check
+from checker.load import load
+from checker.promises import link
+from checker.verdict import Verdict
+from evidence.check import explained
+from history.columns import History
+from history.files import BadFile, read_text
+from history.jsonl import read_jsonl, to_lines
+from history.lines import UnreadableHistory
+from history.op import NULL, F, Fault
+from nemesis.registry import faults
+from report.grid import Markdown, markdown_table
+from results import cases
+from results.cases import attempts, counts_as_try
+from results.documents import Case
+from results.errors import BAD_INPUT, BadInput
+from results.store import NotARun, RunFolder, open_run, write_atomically
+from results.stored import Edited, history_of
+from results.wording import printable
+
+FOLDER: Final = Path(__file__).parents[1] / "docs" / "track"
+INDEX: Final = "README.md"
+SHARED: Final = "plain.py"  # what the scripts share
+QUOTED: Final = "<!-- what the checker says -->"
+QUOTED_END: Final = "<!-- end -->"
+LISTED: Final = "<!-- the pages -->"
+KINDS: Final = ("documented-limit", "defect", "control")
+# No promise is broken, so the checker has nothing to say: a claim that was tried in vain, what only
+# costs, and a lock that nobody gets any more.
+LIVENESS: Final = "liveness"
+WITHOUT_HISTORY: Final = ("refuted", "cost", LIVENESS)
+TIMES: Final = (
+    "invoke_ns",
+    "intended_ns",
+    "complete_ns",
+    "sent_ns",
+    "valid_until_ns",
+    "applied_ns",
+)
+OPERATIONS_MAX: Final = 60
+
+
+@dataclass(frozen=True)
+class Page:
+    """One defect. ``histories`` maps a file in the same folder to the verdict that it breaks; it is
+    empty for a claim that was refuted and where no promise of exclusion is broken. ``shown`` is in
+    how many of ``runs`` independent runs of ``command`` it showed; ``script`` is a program in the
+    same folder that shows it without Lockbench, or empty. ``also`` are other faults of the bench
+    under which the same thing shows."""
+
+    id: str
+    title: str
+    locks: tuple[str, ...]
+    fault: str
+    kind: str
+    versions: str
+    histories: dict[str, str]
+    shown: int
+    runs: int
+    command: str
+    source: str
+    script: str = ""
+    also: tuple[str, ...] = ()
+
+    def explains(self, lock: str, fault: str) -> bool:
+        """Whether it is about this lock under this fault."""
+        return lock in self.locks and fault in (self.fault, *self.also)
+
+    @property
+    def verdicts(self) -> tuple[str, ...]:
+        """Each verdict that one of the histories breaks, once."""
+        return tuple(dict.fromkeys(self.histories.values()))
+
+
+class BadPage(Exception):
+    """A page that is not as it should be; the message names the page and what is wrong."""
+
+
+def pages(folder: Path = FOLDER) -> list[Page]:
+    """Every page, by id. Raises BadPage."""
+    return [page(path) for path in sorted(folder.glob("*.md")) if path.name != INDEX]
+
+
+def page(path: Path) -> Page:
+    """Reads title and header of a page. Raises BadPage."""
+    text = _text(path)
+    found = re.match(r"# (?P<title>[^\n]+)\n+```toml\n(?P<toml>.*?)```\n", text, re.DOTALL)
+    if found is None:
+        raise BadPage(f"{path.name}: it does not begin with a title and a block of TOML")
+    try:
+        given: dict[str, Any] = tomllib.loads(found["toml"])
+    except tomllib.TOMLDecodeError as error:
+        raise BadPage(f"{path.name}: its header is no TOML: {error}") from error
+    except RecursionError:
+        raise BadPage(f"{path.name}: its header is nested too deeply") from None
+    known = {field.name for field in fields(Page)} - {"title"}
+    if wrong := sorted({"script", "also", *given} ^ known):
+        raise BadPage(f"{path.name}: missing in the header or unknown: {', '.join(wrong)}")
+    try:
+        made = msgspec.convert({**given, "title": found["title"]}, Page)
+    except msgspec.ValidationError as error:
+        raise BadPage(f"{path.name}: its header does not fit: {error}") from error
+    if fault := _fault(made, path):
+        raise BadPage(f"{path.name}: {fault}")
+    return made
+
+
+def _fault(made: Page, path: Path) -> str | None:
+    """What is wrong with a header, or None."""
+    if not set(made.also) <= set(faults()):
+        return f"also is a list of faults of the bench, not {list(made.also)}"
+    if made.id != path.stem:
+        return f"its id is {made.id}"
+    if made.kind not in (*KINDS, *WITHOUT_HISTORY):
+        return f"its kind is {made.kind}, not one of {', '.join((*KINDS, *WITHOUT_HISTORY))}"
+    if not 0 <= made.shown <= made.runs or (made.shown == 0) != (made.kind == "refuted"):
+        return f"it showed {made.shown} times in {made.runs} runs"
+    if not (made.source.strip() and made.versions.strip() and made.locks):
+        return "source, versions and locks must not be empty"
+    if bool(made.histories) == (made.kind in WITHOUT_HISTORY):
+        return "histories must not be empty, or must be where nothing is broken"
+    named = [*made.histories, made.script] if made.script else [*made.histories]
+    missing = [name for name in named if not (path.parent / name).is_file()]
+    return f"{', '.join(missing)} is missing beside it" if missing else None
+
+
+def misjudged(made: Page, folder: Path = FOLDER) -> list[str]:
+    """One sentence for every history of a page that the checker judges otherwise."""
+    found = []
+    for name, verdict in made.histories.items():
+        judged = check(read_jsonl(folder / name)).verdicts.get(verdict)
+        if judged is None or judged.result != "invalid":
+            is_ = "absent" if judged is None else judged.result
+            found.append(f"{name}: {verdict} is {is_}, and the page says that it breaks")
+    return found
+
+
+def quotation(made: Page, folder: Path = FOLDER) -> str:
+    """What the checker says of a page's histories about the verdict that each breaks; nothing
+    without any."""
+    if not made.histories:
+        return ""
+    blocks = []
+    for name, verdict in made.histories.items():
+        said = explained(verdict, check(read_jsonl(folder / name)).verdicts[verdict])
+        blocks.append(f"\n`lockbench check docs/track/{name}`:\n\n```\n{said}\n```\n")
+    return "".join(blocks) + "\n"
+
+
+def with_quotation(text: str, quoted: str) -> str:
+    """A page's text with what stands between the marks replaced. Raises BadPage without marks,
+    which a page needs that has something to quote."""
+    return text if not quoted else _between(text, QUOTED, quoted)
+
+
+def with_list(text: str, found: Sequence[Page]) -> str:
+    """The index with the table of all pages. Raises BadPage without marks."""
+    table = markdown_table(
+        ("what", "locks", "fault", "verdict", "kind", "k of n"),
+        (
+            (
+                Markdown(
+                    f"[{made.title}]({made.id}.md)"
+                    + (f", [script]({made.script})" if made.script else "")
+                ),
+                ", ".join(made.locks),
+                made.fault,
+                ", ".join(made.verdicts) or "-",
+                made.kind,
+                f"{made.shown} of {made.runs}",
+            )
+            for made in found
+        ),
+    )
+    return _between(text, LISTED, f"\n{table}\n\n")
+
+
+def _between(text: str, mark: str, put: str) -> str:
+    before, begin, rest = text.partition(mark)
+    _, end, after = rest.partition(QUOTED_END)
+    if not (begin and end):
+        raise BadPage(f"the marks {mark} and {QUOTED_END} are missing")
+    return f"{before}{mark}\n{put}{end}{after}"
+
+
+def excerpt(history: History, verdict: str) -> History:
+    """The holds that the evidence of a broken verdict names, each with everything that was done
+    under it, and the faults of that time. Where these are too many, or do not show it, the last of
+    them, which is the one that broke it, and as few as do of those before. Raises BadInput where
+    the verdict is not broken, or where no such cut is judged as the whole is."""
+    whole = check(history, only=(verdict,)).verdicts.get(verdict)
+    if whole is None or whole.result != "invalid":
+        is_ = "absent" if whole is None else whole.result
+        raise BadInput(f"{verdict} is {is_} in this history: there is nothing to cut out")
+    rows = _rows(whole)
+    if verdict == "leaked-lock":
+        # It is judged from the end of the load on.
+        marks = (history.f == F.QUIET) & np.isin(history.key, history.key[rows])
+        rows = [*np.flatnonzero(marks).tolist(), *rows]
+    before = broken(history)
+    if "wrong-release" in before:
+        # Without the grant that it ended, or the one that it let in, it is a false release.
+        before |= {"false-release"}
+    small = _cut(history, rows)
+    refused = _refused(small, verdict, before)
+    if refused is None:
+        return small
+    for first in range(1, len(rows) - 1):
+        fewer = _cut(history, [*rows[:first], rows[-1]])
+        if _refused(fewer, verdict, before) is None:
+            return fewer
+    raise BadInput(refused)
+
+
+def _cut(history: History, rows: Sequence[int]) -> History:
+    """The holds of these operations, whole."""
+    acquires = link(history).acquire
+    mine = acquires[rows]
+    kept = np.isin(acquires, mine[mine >= 0])
+    kept[rows] = True
+    kept |= (history.f == F.DEATH) & np.isin(history.process, history.process[kept])
+    return _relative(_only(history, np.flatnonzero(kept)))
+
+
+def _refused(small: History, verdict: str, before: Collection[str]) -> str | None:
+    """Why a cut does not show what the whole history shows, or None."""
+    if len(small) > OPERATIONS_MAX:
+        return f"{len(small)} operations belong to it, more than {OPERATIONS_MAX}"
+    after = broken(small)
+    if verdict in after and after <= {*before}:
+        return None
+    return (
+        f"cut out, its operations break {', '.join(sorted(after)) or 'nothing'}, which is not what "
+        "the whole history says"
+    )
+
+
+def broken(history: History) -> set[str]:
+    """The verdicts that are invalid."""
+    return {name for name, v in check(history).verdicts.items() if v.result == "invalid"}
+
+
+def _rows(verdict: Verdict) -> list[int]:
+    return [row for item in verdict.evidence if isinstance(row := item.get("row"), int)]
+
+
+def _only(history: History, rows: np.ndarray[Any, np.dtype[np.intp]]) -> History:
+    small = history.only(rows)
+    present = [history.keys[k] for k in np.unique(small.key).tolist()]
+    begin = int(small.invoke_ns.min())
+    end = int(max(small.invoke_ns.max(), small.complete_ns.max()))
+    faults = tuple(
+        # What the nemesis saw belongs to the run.
+        replace(fault, rules=(), facts={})
+        for fault in history.faults
+        if fault.begin_ns[0] <= end and (fault.heal_ns is None or fault.heal_ns[1] >= begin)
+    )
+    objects = {key: o for key, o in history.objects.items() if key in present}
+    # What the service kept is of the whole run, and of its times.
+    return replace(small, objects=objects, faults=faults, service=None)
+
+
+def _relative(history: History) -> History:
+    """With times that count from the first operation."""
+    zero = int(history.invoke_ns[0])
+    moved: dict[str, Any] = {}
+    for name in TIMES:
+        column = getattr(history, name)
+        moved[name] = np.where(column == NULL, NULL, column - zero)
+    return replace(history, **moved, faults=tuple(_moved(f, zero) for f in history.faults))
+
+
+def _moved(fault: Fault, zero: int) -> Fault:
+    begin, heal = fault.begin_ns, fault.heal_ns
+    return replace(
+        fault,
+        begin_ns=(begin[0] - zero, begin[1] - zero),
+        heal_ns=None if heal is None else (heal[0] - zero, heal[1] - zero),
+    )
+
+
+def lines(history: History) -> str:
+    """A small history as it is saved."""
+    return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in to_lines(history))
+
+
+def history_of_case(run: RunFolder, number: int) -> Path:
+    """The recording of the case of that number. Raises BadInput."""
+    for case in run.cases():
+        if case.path.name.partition("-")[0] == f"{number:02d}":
+            return case.history
+    raise BadInput(f"{run.path} has no case {number}")
+
+
+def rewrite(folder: Path = FOLDER) -> list[Path]:
+    """Brings the quotations and the index up to date; returns the files that changed. Raises
+    BadPage, also where a history is not judged as its page says."""
+    changed = []
+    found = pages(folder)
+    for made in found:
+        if wrong := misjudged(made, folder):
+            raise BadPage("; ".join(wrong))
+        path = folder / f"{made.id}.md"
+        try:
+            changed += _put(path, with_quotation(_text(path), quotation(made, folder)))
+        except BadPage as error:
+            raise BadPage(f"{path.name}: {error}") from error
+    changed += _put(folder / INDEX, with_list(_text(folder / INDEX), found))
+    return changed
+
+
+def _text(path: Path) -> str:
+    """Raises BadPage."""
+    try:
+        return read_text(path)
+    except BadFile as error:
+        raise BadPage(str(error)) from error
+
+
+def _put(path: Path, text: str) -> list[Path]:
+    if _text(path) == text:
+        return []
+    write_atomically(path, text)
+    return [path]
+
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+@app.command()
+def cut(
+    run: Annotated[Path, typer.Argument(help="A run folder, or a history file.")],
+    verdict: Annotated[str, typer.Option(help="The broken verdict to cut out.")],
+    case: Annotated[int, typer.Option(help="The number of the case in the run.")] = 1,
+) -> None:
+    """Print the few operations that break a verdict as JSON Lines."""
+    if not run.is_file():
+        open_run(run).evidence()
+    path = run if run.is_file() else history_of_case(open_run(run), case)
+    print(lines(excerpt(load(path), verdict)), end="")
+
+
+@app.command()
+def count(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
+    lock: Annotated[str, typer.Option(help="The lock.")],
+    fault: Annotated[str, typer.Option(help="The fault.")],
+    topology: Annotated[str | None, typer.Option(help="The cluster, if only one counts.")] = None,
+) -> None:
+    """Print in how many of the stored runs of a lock under a fault each verdict broke, and in how
+    many the key of the dead holder stayed locked."""
+    counted = [
+        (run, case)
+        for run in runs
+        for case in _cases_of(run)
+        if (case.lock, case.fault) == (lock, fault)
+        if topology in {None, case.topology}
+    ]
+    tried = [document for _, case in counted for document in attempts(case)]
+    for verdict in sorted({v for document in tried for v in cases.broken(document)}):
+        those = [document for document in tried if counts_as_try(document, verdict)]
+        times = sum(verdict in cases.broken(document) for document in those)
+        print(f"{verdict} {times} of {len(those)}")
+    struck = [dead_holder(case, partial(history_of, open_run(run), case)) for run, case in counted]
+    if times := sum(it.locked for it in struck if it is not None):
+        print(f"locked {times} of {len([it for it in struck if it is not None])}")
+
+
+def _cases_of(run: Path) -> Sequence[Case]:
+    """The cases of a run; none, and a word about it, where it did not come to results."""
+    try:
+        return open_run(run).evidence().cases
+    except NotARun as error:
+        print(printable(f"not counted: {error}"), file=sys.stderr)
+        return []
+
+
+@app.command()
+def write() -> None:
+    """Bring the index and every quotation up to date."""
+    for path in rewrite():
+        print(path.name)
+
+
+def main() -> None:
+    """Bad input ends with 254 and one sentence."""
+    try:
+        app()
+    except (BadInput, BadPage, Edited, NotARun, UnreadableHistory, OSError) as error:
+        print(printable(f"track: {error}"), file=sys.stderr)
+        sys.exit(BAD_INPUT)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Measures the bench itself: ``make perf``. Not installed."""

@@ -1,0 +1,1 @@
+"""Makes a machine ready, lists what it is made of: ``make setup``, ``make sbom``. Not installed."""
