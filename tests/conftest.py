@@ -6,10 +6,32 @@ too late says nothing about the product. What fails twice fails. Every other tes
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+
 import pytest
+
+from locks.shared import sidecar
+from tests.leftovers import (  # noqa: F401 - hooks
+    pytest_collection_finish,
+    pytest_sessionfinish,
+    pytest_sessionstart,
+    pytest_terminal_summary,
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("docker"):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def pytest_configure() -> None:
+    # A shell lets what it starts in the background ignore Ctrl-C, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_sidecar_is_left() -> Iterator[None]:
+    yield
+    sidecar.close_shared()

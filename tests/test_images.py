@@ -3,19 +3,42 @@
 from __future__ import annotations
 
 import gc
+import hashlib
+import json
+import re
 import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from clusters import images
-from clusters.docker import Container, Engine, EngineError, EngineUnreachable, Network
+from clusters import images, recipes
+from clusters.engine.docker import Container, Engine, EngineError, EngineUnreachable, Network
 from tests.eventually import eventually
 
 LABEL = "lockbench.test"
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """Fingerprints are computed once a process; here the files change."""
+    recipes.fingerprint.cache_clear()
+    yield
+    recipes.fingerprint.cache_clear()
+
+
+def fingerprints() -> dict[str, str]:
+    recipes.fingerprint.cache_clear()
+    return {name: images.fingerprint(name) for name in images.recipes()}
+
+
+def changed(before: Mapping[str, str]) -> set[str]:
+    return {name for name, mark in fingerprints().items() if mark != before[name]}
 
 
 def test_server_images_do_not_include_what_only_builds() -> None:
@@ -25,23 +48,217 @@ def test_server_images_do_not_include_what_only_builds() -> None:
 
 
 def test_fingerprints_follow_pins_and_parents(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = {name: images.fingerprint(name) for name in images.recipes()}
+    before = fingerprints()
     assert len(set(before.values())) == len(before)
     pins = images.pins()
-    monkeypatch.setattr(images, "pins", lambda: {**pins, "etcd": "v3.6.0"})
-    changed = {name for name in before if images.fingerprint(name) != before[name]}
-    assert changed == {"etcd"}
-    monkeypatch.setattr(images, "pins", lambda: {**pins, "go_suite": "other"})
-    changed = {name for name in before if images.fingerprint(name) != before[name]}
-    assert changed == {"golang", "etcd", "toxiproxy", "go-sidecar"}
-    monkeypatch.setattr(images, "pins", lambda: {**pins, "debian_suite": "other"})
-    assert all(images.fingerprint(name) != before[name] for name in before)
+    monkeypatch.setattr(recipes, "pins", lambda: {**pins, "etcd": "v3.6.0"})
+    assert changed(before) == {"etcd"}
+    monkeypatch.setattr(recipes, "pins", lambda: {**pins, "go_suite": "other"})
+    assert changed(before) == {"golang", "etcd", "toxiproxy", "go-sidecar"}
+    for pin in ("debian_suite", "debian_image"):
+        monkeypatch.setattr(recipes, "pins", lambda pin=pin: {**pins, pin: "other"})
+        assert changed(before) == set(before)
+
+
+def test_fingerprints_follow_the_lines_of_the_lock(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lock = tmp_path / "debian.lock"
+    monkeypatch.setattr(recipes, "LOCK", lock)
+    lock.write_text("# two images\nbase dash 1 amd64 aa\nredis redis-server 2 amd64 bb\n")
+    before = fingerprints()
+    lock.write_text("# other words\nbase dash 1 amd64 aa\nredis redis-server 2 amd64 bb\n")
+    assert changed(before) == set()
+    lock.write_text("base dash 1 amd64 aa\nredis redis-server 3 amd64 cc\n")
+    assert changed(before) == {"redis"}
+    lock.write_text("base dash 2 amd64 dd\nredis redis-server 2 amd64 bb\n")
+    assert changed(before) == set(before)
+
+
+def test_images_are_tagged_by_what_decides_them() -> None:
+    for name, recipe in images.recipes().items():
+        assert recipe.ref == f"lockbench-{name}:{images.fingerprint(name)}"
 
 
 def test_fingerprints_do_not_follow_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = images.fingerprint("etcd")
+    before = fingerprints()
     monkeypatch.setenv("GOPROXY", "off")
-    assert images.fingerprint("etcd") == before
+    assert changed(before) == set()
+
+
+# --- what is downloaded ---
+
+WANTED = "dash 1-2 amd64 aa\ntzdata 2026a all bb\n"
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        ("dash 1-2 amd64 aa\n", {}),
+        (WANTED, {}),
+        ("dash 1-3 amd64 cc\n", {"dash": "1-2 amd64 → 1-3 amd64"}),
+        ("dash 1-2 arm64 cc\n", {"dash": "1-2 amd64 → 1-2 arm64"}),
+        (WANTED + "new 1 all dd\n", {"new": "not there → 1 all"}),
+        ("dash 1-1 amd64 00\n" + WANTED, {}),  # a later layer has installed another one
+    ],
+)
+def test_what_debian_came_to_is_compared_with_the_lock(found: str, told: dict[str, str]) -> None:
+    assert images.differences(WANTED, found) == told
+
+
+def test_one_version_with_two_digests_is_refused() -> None:
+    with pytest.raises(EngineError, match=r"tzdata 2026a all has the SHA-256 b0.* has bb"):
+        images.differences(WANTED, WANTED.replace("bb", "b0"))
+
+
+@dataclass
+class Built:
+    """An engine whose images have these packages; it notes the labels that it is asked for."""
+
+    packages: str
+    parent: Mapping[str, str] = field(default_factory=dict)
+    labels: list[Mapping[str, str]] = field(default_factory=list)
+
+    def read_image_file(self, ref: str, path: str, *, labels: Mapping[str, str]) -> bytes:
+        return self.packages.encode() if path == images.PACKAGES_FILE else b"redis-server=8\n"
+
+    def image(self, ref: str) -> Any:
+        return SimpleNamespace(labels=self.parent)
+
+    def build(self, files: object, ref: str, *, labels: Mapping[str, str]) -> None:
+        self.labels.append(labels)
+
+
+def finish(engine: Built) -> dict[str, str]:
+    making = images._Making(cast("Engine", engine), lambda _: None, locked=lambda _: WANTED)
+    return images._finish(making, images.recipes()["redis"])
+
+
+def test_an_image_says_what_it_and_its_builder_were_made_of_instead() -> None:
+    engine = Built("dash 2 amd64 cc\n", {images.DIFFERS: json.dumps({"gcc": "1 → 2"})})
+    assert finish(engine) == {"gcc": "1 → 2", "dash": "1-2 amd64 → 2 amd64"}
+    (labels,) = engine.labels
+    assert labels[images.FINGERPRINT] == images.fingerprint("redis")
+    assert json.loads(labels[images.DIFFERS]) == finish(engine)
+    assert json.loads(labels[images.VERSIONS]) == {"redis-server": "8"}
+
+
+def test_an_image_with_a_wrong_digest_never_becomes_current() -> None:
+    engine = Built(WANTED.replace("aa", "a0"))
+    with pytest.raises(EngineError, match="dash"):
+        finish(engine)
+    assert engine.labels == []
+
+
+@dataclass
+class Registry:
+    """An engine that can pull these, and notes what it was asked for."""
+
+    has: set[str]
+    asked: list[str] = field(default_factory=list)
+
+    def pull(self, ref: str) -> None:
+        self.asked.append(ref)
+        if ref not in self.has:
+            raise EngineError(f"cannot pull {ref}: no route to host")
+
+
+def test_the_base_is_the_pinned_image_or_is_bootstrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never another image of the same name: that would be trusted for its name alone."""
+    monkeypatch.setattr(images, "_bootstrap", lambda engine, suite: f"bootstrapped {suite}")
+    pinned = images.pins()["debian_image"]
+    name = pinned.partition("@")[0]
+    for has, stands_on in [({pinned}, pinned), ({name, f"{name}:latest"}, "bootstrapped trixie")]:
+        engine = Registry(has)
+        making = images._Making(cast("Engine", engine), lambda _: None)
+        assert images._debian(making) == stands_on
+        assert engine.asked == [pinned]
+
+
+def test_what_was_bootstrapped_is_written_down(tmp_path: Path) -> None:
+    lists, archives = tmp_path / "var/lib/apt/lists", tmp_path / "var/cache/apt/archives"
+    for folder in (lists, archives):
+        folder.mkdir(parents=True)
+    (lists / "mirror_dists_trixie_InRelease").write_bytes(b"words and their signature")
+    (lists / "mirror_dists_trixie_Release").write_bytes(b"words")
+    (archives / "tar_1%3a1.35_amd64.deb").write_bytes(b"a package")
+    packages, release = images._bootstrapped(tmp_path).values()
+    assert packages == f"tar 1:1.35 amd64 {hashlib.sha256(b'a package').hexdigest()}\n"
+    assert release == f"release=sha256:{hashlib.sha256(b'words').hexdigest()}\n"
+
+
+def test_the_lock_has_every_package_once_with_its_digest() -> None:
+    lines = [line.split() for line in recipes.LOCK.read_text().splitlines() if line[0] != "#"]
+    assert all(len(line) == 5 and re.fullmatch("[0-9a-f]{64}", line[4]) for line in lines)
+    assert len({(image, package) for image, package, *_ in lines}) == len(lines)
+    own = {"etcd", "toxiproxy", "go-sidecar"}  # nothing of Debian beyond their builder and base
+    assert {image for image, *_ in lines} == set(images.recipes()) - own
+
+
+def test_the_base_image_is_pinned_by_its_digest() -> None:
+    assert re.fullmatch(r"[a-z]+@sha256:[0-9a-f]{64}", images.pins()["debian_image"])
+
+
+def test_nothing_is_downloaded_past_the_locks() -> None:
+    """Debian's packages come through the command that writes them down, modules from go.mod."""
+    for path in images.FOLDER.glob("*/Dockerfile"):
+        text = path.read_text()
+        for word in ("apt-get", "go get", "curl", "wget", "ADD ", "pip ", "mvn "):
+            assert word not in text, (path, word)
+
+
+@pytest.mark.parametrize("name", ["etcd", "toxiproxy"])
+def test_a_pinned_version_is_that_of_go_mod_with_every_digest(name: str) -> None:
+    args = images.recipes()[name].args
+    folder = images.FOLDER / name
+    modules = re.findall(
+        r"^(?:require)?\s+(\S+) (v\S+)", (folder / "go.mod").read_text(), re.MULTILINE
+    )
+    assert (args["MODULE"], args["VERSION"]) in modules
+    sums = (folder / "go.sum").read_text()
+    assert all(f"{module} {version}" in sums for module, version in modules)
+
+
+def test_every_jar_is_among_the_files_that_maven_may_fetch() -> None:
+    folder = images.FOLDER / "jvm-sidecar"
+    jars, fetched = (
+        {line.split()[0] for line in (folder / name).read_text().splitlines()}
+        for name in ("artifacts.sha256", "checksums.sha256")
+    )
+    assert jars < fetched
+
+
+def test_actions_are_pinned_by_commit() -> None:
+    for path in (images.FOLDER.parent.parent / ".github" / "workflows").glob("*.yml"):
+        uses = re.findall(r"uses: (\S+)", path.read_text())
+        assert uses
+        assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", each) for each in uses), path
+
+
+@dataclass
+class Store:
+    """An engine with these tags; one of them is in use."""
+
+    refs: list[str]
+    used: str = ""
+
+    def image_refs(self, pattern: str) -> list[str]:
+        assert pattern == "lockbench-*"
+        return list(self.refs)
+
+    def remove_image(self, ref: str) -> None:
+        if ref == self.used:
+            raise EngineError("a container is using it")
+        self.refs.remove(ref)
+
+
+def test_only_images_of_ours_that_are_not_today_s_are_removed() -> None:
+    today = [recipe.ref for recipe in images.recipes().values()]
+    kept = [*today, "lockbench-redis:baseline", "lockbench-of-somebody:latest"]
+    old = ["lockbench-redis:latest", "lockbench-base:trixie", "lockbench-jvm-sidecar:0123456789ab"]
+    store = Store([*kept, *old, "lockbench-etcd:used"], "lockbench-etcd:used")
+    assert images.remove_old(cast("Engine", store)) == old
+    assert store.refs == [*kept, "lockbench-etcd:used"]
 
 
 def test_versions_are_read_as_dockerfiles_write_them() -> None:
@@ -117,7 +334,7 @@ def answers(port: int) -> bool:
 
 def redis(engine: Engine, network: Network, port: int, labels: dict[str, str]) -> Container:
     return engine.run_container(
-        "lockbench-redis:latest",
+        images.recipes()["redis"].ref,
         f"lockbench-test-{uuid.uuid4().hex[:8]}",
         ["redis-server", "/etc/test.conf"],
         network=network,
@@ -149,13 +366,13 @@ def test_images_are_described_with_the_versions_inside(engine: Engine) -> None:
 def test_an_image_that_is_not_there_is_named(engine: Engine) -> None:
     with pytest.raises(EngineError, match="no image lockbench-nowhere:1"):
         images.describe(["lockbench-nowhere:1"], engine=engine)
-    with pytest.raises(EngineError, match="no image is called nowhere; there are golang"):
+    with pytest.raises(EngineError, match="no image is called nowhere; there are base, golang"):
         images.ensure(["nowhere"], engine=engine)
 
 
 @pytest.mark.docker
 def test_a_failed_build_shows_the_end_of_its_log(engine: Engine) -> None:
-    dockerfile = f"FROM {images.base_ref()}\nRUN echo the last words && exit 7\n"
+    dockerfile = f"FROM {images.recipes()['base'].ref}\nRUN echo the last words && exit 7\n"
     with pytest.raises(EngineError) as failed:
         engine.build({"Dockerfile": dockerfile.encode()}, "lockbench-test:fails")
     assert "the last words" in str(failed.value)
@@ -218,7 +435,7 @@ def test_containers_share_a_network_namespace(engine: Engine, labels: dict[str, 
     network = engine.create_network(f"lockbench-test-{uuid.uuid4().hex[:8]}", labels=labels)
     owner = redis(engine, network, free_port(), labels)
     guest = engine.run_container(
-        "lockbench-redis:latest",
+        images.recipes()["redis"].ref,
         f"{owner.name}-guest",
         ["redis-server", "--port", "7000"],
         network_of=owner,
@@ -228,7 +445,7 @@ def test_containers_share_a_network_namespace(engine: Engine, labels: dict[str, 
     assert engine.execute(owner, ["redis-cli", "-p", "7000", "ping"]) == (0, "PONG\n")
     with pytest.raises(ValueError, match="has no network or ports itself"):
         engine.create_container(
-            "lockbench-redis:latest", "never", network_of=owner, ports={1: [("127.0.0.1", 1)]}
+            images.recipes()["redis"].ref, "never", network_of=owner, ports={1: [("127.0.0.1", 1)]}
         )
 
 
@@ -248,7 +465,7 @@ def test_a_container_whose_port_is_taken_leaves_nothing(
 @pytest.mark.docker
 def test_an_engine_serves_many_threads_with_few_connections(engine: Engine) -> None:
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: engine.image("lockbench-redis:latest"), range(64)))
+        found = list(pool.map(lambda _: engine.image(images.recipes()["redis"].ref), range(64)))
     assert len({image.id for image in found if image}) == 1
     assert None not in found
     assert len(engine._idle) <= 9

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bench import setup
-from bench.setup import SetupError, Step
+from tools import setup
+from tools.setup import SetupError, Step
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -143,7 +143,7 @@ def test_dockerd_that_ends_shows_the_end_of_its_log(
 
 
 def test_two_setups_take_turns(capsys: pytest.CaptureFixture[str]) -> None:
-    other = "from bench import setup\nwith setup.only_setup(): print('in', flush=True)\n"
+    other = "from tools import setup\nwith setup.only_setup(): print('in', flush=True)\n"
     with setup.only_setup():
         process = subprocess.Popen(
             [sys.executable, "-c", other], cwd=ROOT, stdout=subprocess.PIPE, text=True
@@ -179,7 +179,7 @@ def test_every_dependency_is_pinned_and_locked_with_hashes() -> None:
 def test_setup_with_nothing_to_do_is_quick_and_says_so() -> None:
     def took_s() -> float:
         done = subprocess.run(
-            [sys.executable, "-I", str(ROOT / "bench" / "setup.py")],
+            [sys.executable, "-I", str(ROOT / "tools" / "setup.py")],
             capture_output=True,
             text=True,
             check=False,

@@ -15,14 +15,14 @@ from types import ModuleType
 
 import pytest
 
-from bench.track import FOLDER, SHARED, Page, pages
 from checker.check import check
 from clusters.base import ClusterPlan
 from clusters.registry import topologies
+from evidence.track import FOLDER, SHARED, Page, pages
 from history.jsonl import read_jsonl
-from locks.library import ADAPTERS, Library
-from locks.pins import requirements
 from locks.registry import find
+from locks.shared.library import ADAPTERS, Library
+from locks.shared.pins import requirements
 
 SHOWS, HEALTHY, UNDECIDED = 1, 0, 2
 
@@ -162,7 +162,7 @@ def interpreter(script: Path) -> str:
         locked = folder / "requirements.txt"
         pinned = requirements(locked).items() if locked.exists() else ()
         if {(library, version) for library, version in wanted} <= set(pinned):
-            environment = Library(folder.name)
+            environment = Library(str(folder / "lock.py"))
             environment.prepare()
             return str(environment.environment / "bin" / "python")
     pytest.fail(f"{wanted} is in no environment here")

@@ -10,14 +10,16 @@ from typing import Any, cast
 
 import pytest
 
-from bench import clients, resume, suite
-from bench.errors import BadInput
+from bench import clients, resume, suite, usable
 from bench.plan import make_case
 from clusters import images
-from clusters.docker import Engine
+from clusters.engine.docker import Engine
 from locks.registry import find
+from results.documents import Machine, Versions, made
+from results.errors import BadInput
 from results.store import RunFolder
 from tests.bench.test_resume import MACHINE
+from tests.results.plain import plain, write_machine, write_versions
 
 JVM, GO = "jvm-sidecar", "go-sidecar"
 
@@ -30,7 +32,7 @@ class Images:
     ids: dict[str, str] = field(default_factory=dict)
 
     def image(self, ref: str) -> Any:
-        name = ref.removeprefix("lockbench-").removesuffix(":latest")
+        name, _, _ = ref.removeprefix("lockbench-").partition(":")
         if name not in self.names:
             return None
         inside = json.dumps({"redisson": "4.7.0"} if name == JVM else {})
@@ -41,9 +43,9 @@ class Images:
         return "20"
 
 
-def versions(engine: Images, *locks: str) -> Mapping[str, Any]:
+def versions(engine: Images, *locks: str) -> Any:
     cases = [make_case(lock, "none", seed=0) for lock in locks]
-    return suite.versions_of(cases, cast("Engine", engine), lambda _: None)
+    return plain(suite.versions_of(cases, cast("Engine", engine), lambda _: None))
 
 
 def test_a_lock_on_two_systems_has_the_images_of_both() -> None:
@@ -54,7 +56,7 @@ def test_a_lock_on_two_systems_has_the_images_of_both() -> None:
 
 @pytest.fixture(autouse=True)
 def unbuildable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "why_unusable", lambda _: "no network")
+    monkeypatch.setattr(usable, "why_unusable", lambda _: "no network")
 
 
 def test_a_client_image_is_recorded_with_what_is_pinned_in_it() -> None:
@@ -83,7 +85,7 @@ def test_a_run_without_libraries_records_none() -> None:
 
 def test_an_image_that_cannot_be_built_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
-    monkeypatch.setattr(clients, "why_unusable", lambda system: tried.append(system.name))
+    monkeypatch.setattr(usable, "why_unusable", lambda system: tried.append(system.name))
     found = versions(Images({"redis", "toxiproxy", GO}), "redisson-rlock", "bsm-redislock")
     assert tried == ["redisson-rlock"], "only what is missing is built"
     assert "id" not in found["clients"][JVM]
@@ -92,13 +94,14 @@ def test_an_image_that_cannot_be_built_leaves_the_others(monkeypatch: pytest.Mon
 
 def run_of(tmp_path: Any, was: Mapping[str, Any]) -> RunFolder:
     run = RunFolder.create(tmp_path, "full")
-    run.write_machine(MACHINE)
-    run.write_versions(was)
+    write_machine(run, MACHINE)
+    write_versions(run, was)
     return run
 
 
 def same(run: RunFolder, now: Mapping[str, Any]) -> None:
-    resume.same_conditions(run, MACHINE, suite._as_known_to(now, run))
+    known = suite._as_known_to(made(Versions, now), run)
+    resume.same_conditions(run, made(Machine, MACHINE), known)
 
 
 def test_another_client_image_is_not_resumed_with(tmp_path: Any) -> None:
@@ -117,7 +120,7 @@ def test_other_pins_are_not_resumed_with(tmp_path: Any, lock: str, what: str) ->
     now = versions(Images({"redis", "toxiproxy", JVM}), lock)
     was = json.loads(json.dumps(now))
     (entry,) = was["clients"].values()
-    entry[what] = "other"
+    entry[what] = {"other": "1"} if what == "pins" else "other"
     with pytest.raises(BadInput, match="other versions or images"):
         same(run_of(tmp_path, was), now)
 

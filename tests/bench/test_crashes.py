@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.crashes import Crash, crashes, crashes_json
-from results import tables
-from tests.results.test_tables import case
+from bench.crashes import crashes, shown
+from report import tables
+from results.documents import Crash
+from tests.report.test_tables import case
+from tests.results.plain import plain, typed
 
 CRASHED = (
     "panic: runtime error: invalid memory address or nil pointer dereference",
@@ -72,9 +74,9 @@ def test_the_load_is_no_server(tmp_path: Path) -> None:
 
 
 def test_a_crash_stands_under_the_table() -> None:
-    found = crashes_json([Crash("etcd-2", 7, "panic: at once"), Crash("etcd-3", 1, "panic: later")])
-    made = tables.tables([case("etcd", "kill", crashes=found), case("redis-token")])
+    found = shown([Crash("etcd-2", 7, "panic: at once"), Crash("etcd-3", 1, "panic: later")])
+    made = tables.overview(typed([case("etcd", "kill", crashes=plain(found)), case("redis-token")]))
     (note,) = [note for note in made.footnotes if "crashed" in note]
     assert 'etcd-2 said "panic: at once" (line 7 of its log, 1 lines more)' in note
-    healthy = tables.tables([case("etcd", "kill", crashes=crashes_json([]))])
+    healthy = tables.overview(typed([case("etcd", "kill", crashes=plain(shown([])))]))
     assert not any("crashed" in note for note in healthy.footnotes)

@@ -11,6 +11,7 @@ from history.columns import History
 from history.op import F, Type
 from history.recorder import Recorder
 from history.recording import read_recording, write_meta
+from results.documents import Footprint, PerGrant
 
 MS = 10**6
 
@@ -35,17 +36,8 @@ def test_only_grants_between_the_readings_count(tmp_path: Path) -> None:
     history = granted_at(tmp_path, 50 * MS, 150 * MS, 250 * MS, 350 * MS)
     readings = {"a": (100 * MS, usage(10_000, 20)), "b": (300 * MS, usage(70_000, 27))}
     found = footprint(readings, {"own": ("a", "b"), "contended": ("b", "c")}, history)
-    assert found == {
-        "servers": 3,
-        "memory_bytes": 7000,
-        "own": {
-            "grants": 2,
-            "grants_per_second": 10.0,
-            "commands_per_grant": 3.5,
-            "cpu_us_per_grant": 30.0,
-        },
-        "contended": None,
-    }
+    own = PerGrant(grants=2, grants_per_second=10.0, commands_per_grant=3.5, cpu_us_per_grant=30.0)
+    assert found == Footprint(servers=3, memory_bytes=7000, own=own, contended=None)
 
 
 def test_what_is_unknown_stays_blank(tmp_path: Path) -> None:
@@ -53,14 +45,13 @@ def test_what_is_unknown_stays_blank(tmp_path: Path) -> None:
     readings = {"a": (100 * MS, usage(None, 20)), "b": (300 * MS, usage(5, None))}
     found = footprint(readings, {"own": ("a", "b")}, history)
     assert found is not None
-    assert found["own"]["commands_per_grant"] is None
-    assert found["own"]["cpu_us_per_grant"] is None
+    assert found.own is not None
+    assert found.own.commands_per_grant is None
+    assert found.own.cpu_us_per_grant is None
     assert footprint({}, {"own": ("a", "b")}, history) is None
-    assert footprint({"a": readings["a"]}, {"own": ("a", "b")}, history) == {
-        "servers": 3,
-        "memory_bytes": 7000,
-        "own": None,
-    }
+    assert footprint({"a": readings["a"]}, {"own": ("a", "b")}, history) == Footprint(
+        servers=3, memory_bytes=7000
+    )
 
 
 def test_totals_know_what_they_do_not_know() -> None:

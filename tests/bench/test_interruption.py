@@ -1,14 +1,25 @@
-"""An interruption that Python dropped is not forgotten."""
+"""Ctrl-C, SIGTERM and SIGHUP interrupt alike, once; what is held is not cut off, nothing is
+forgotten."""
 
 from __future__ import annotations
 
+import ast
+import fcntl
+import os
+import pty
+import signal
 import subprocess
 import sys
+import termios
+from pathlib import Path
 
-SWALLOWED = """
-import os, signal
+import pytest
+
 from bench import interruption
 
+START = "import os, signal, sys, time\nfrom bench import interruption\n"
+
+SWALLOWED = """
 interruption.arm()
 try:
     interruption.check()  # nothing was asked yet
@@ -26,9 +37,152 @@ except KeyboardInterrupt:
     print("interrupted")
 """
 
+AGAIN = """
+interruption.arm()
+number = getattr(signal, sys.argv[1])
+try:
+    os.kill(os.getpid(), number)
+    print("went on")
+except KeyboardInterrupt:
+    for again in (number, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(os.getpid(), again)
+    print("cleared away")
+"""
+
+HELD = """
+interruption.arm()
+try:
+    with interruption.held():
+        with interruption.held():
+            os.kill(os.getpid(), signal.SIGTERM)
+            print("inner")
+        print("outer")
+    print("went on")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+HELD_AND_FAILED = """
+interruption.arm()
+try:
+    with interruption.held():
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise ValueError
+except ValueError:
+    print("its own error")
+try:
+    interruption.check()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+OVER = """
+interruption.arm()
+assert interruption.cleared() is None
+interruption.check()  # nothing was asked
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    os.kill(os.getpid(), number)
+
+class Last:
+    def __del__(self, kill=os.kill, me=os.getpid(), number=signal.SIGINT):
+        kill(me, number)
+
+kept = sys.modules["kept until the end"] = Last()
+print("went on")
+"""
+
+IGNORED = """
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+interruption.arm()
+os.kill(os.getpid(), signal.SIGHUP)
+interruption.check()
+print("went on")
+"""
+
+CLOSED = """
+interruption.arm()
+try:
+    print("ready", flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    for stream in (sys.stdout, sys.stderr):
+        print("nobody reads this", file=stream, flush=True)
+    open(sys.argv[1], "w").write("cleared away")
+"""
+
+
+def said(program: str, *words: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", START + program, *words], capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
 
 def test_an_interruption_inside_a_finalizer_still_interrupts() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SWALLOWED], capture_output=True, text=True, check=True
+    assert said(SWALLOWED) == ["dropped", "interrupted"]
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_all_three_signals_interrupt_once(name: str) -> None:
+    assert said(AGAIN, name) == ["cleared away"]
+
+
+def test_what_is_held_comes_to_its_end_first() -> None:
+    assert said(HELD) == ["inner", "outer", "interrupted"]
+
+
+def test_an_error_in_what_is_held_is_not_hidden_and_the_signal_not_forgotten() -> None:
+    assert said(HELD_AND_FAILED) == ["its own error", "interrupted"]
+
+
+def test_a_program_that_has_cleared_away_ends_as_it_was_going_to() -> None:
+    assert said(OVER) == ["went on"]
+
+
+def test_nohup_is_heeded() -> None:
+    assert said(IGNORED) == ["went on"]
+
+
+def test_a_closed_terminal_does_not_stop_the_clearing_away(tmp_path: Path) -> None:
+    """The kernel sends SIGHUP, and what is written to the terminal from then on is an error."""
+    ours, its = pty.openpty()
+    done = tmp_path / "done"
+    child = subprocess.Popen(
+        [sys.executable, "-c", START + CLOSED, str(done)],
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        start_new_session=True,
+        preexec_fn=_take_terminal,  # noqa: PLW1509 - no other thread forks here
     )
-    assert done.stdout.split() == ["dropped", "interrupted"], done.stderr
+    os.close(its)
+    assert os.read(ours, 100).startswith(b"ready")
+    os.close(ours)
+    assert child.wait(timeout=60) == 0
+    assert done.read_text() == "cleared away"
+
+
+def _take_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+PROGRAMS = ("bench", "cli", "evidence", "perf", "soak", "tools")
+STARTERS = ("Fleet", "ForkServer", "run_case", "run_cases", "make", "regress")
+
+
+def starts_something(module: ast.Module) -> bool:
+    names = {n.id for n in ast.walk(module) if isinstance(n, ast.Name)}
+    names |= {n.attr for n in ast.walk(module) if isinstance(n, ast.Attribute)}
+    return bool(names & set(STARTERS))
+
+
+def test_every_program_that_starts_something_is_armed() -> None:
+    found = []
+    root = Path(interruption.__file__).parents[1]
+    for path in sorted(path for part in PROGRAMS for path in (root / part).rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        if "__main__" in source and starts_something(ast.parse(source)):
+            found.append(str(path.relative_to(root)))
+            assert "interruption.arm()" in source, f"{path}: a signal would leave what it started"
+    assert {"cli/main.py", "evidence/nightly.py", "soak/run.py", "perf/run.py"} <= set(found)

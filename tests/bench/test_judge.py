@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from bench.errors import Ending
-from bench.judge import CONTRADICTED, MAY, WORSE, Expected, Judgement, judge
+from bench.judge import CONTRADICTED, MAY, Expected, Judgement, expectation, judge
 from bench.plan import make_case
 from bench.run import _required
-from checker.follows import FOLLOWS, OF_JOBS, causes_of
-from locks.base import VERDICTS, Expectation, System
+from checker.catalogue import ALWAYS, OF_JOBS
+from checker.follows import FOLLOWS, causes_of
+from locks.base import ANY, Expectation, System
 from locks.registry import find, systems
 from nemesis.registry import faults
+from results.errors import Ending
+from results.judgements import BROKE_UNDECLARED, HELD_UNDECLARED, WORSE
 
 
 def system(**verdicts: str) -> System:
@@ -70,6 +72,27 @@ def test_a_break_that_should_hold_is_safety_whatever_else_happened() -> None:
     assert verdict(system(), observed, exposed=False) is Ending.SAFETY
     assert verdict(system(), observed, failure="the heal failed") is Ending.SAFETY
     assert verdict(system(stale_holder="breaks"), observed) is Ending.SAFETY
+
+
+def disturbed(observed: dict[str, str], **more: Any) -> Judgement:
+    return judge(
+        Expected(system(late_grant="breaks"), ("wipe",)),
+        ALL_VALID | observed,
+        exposure="seen",
+        failure="the load failed",
+        disturbed="redis-1 met with die",
+        **{"exposed": True, **more},
+    )
+
+
+def test_a_disturbed_case_shows_nothing_but_what_broke_untouched() -> None:
+    for observed in ({}, {"stale-holder": "unknown"}, {"late-grant": "invalid"}):
+        found = disturbed(observed)
+        assert (found.ending, found.word) == (Ending.BENCH, "disturbed")
+        assert found.why == "redis-1 met with die"
+    assert disturbed({}, exposed=False).ending is Ending.BENCH
+    # The checker calls it invalid only where the disturbance cannot have been its cause.
+    assert disturbed({"double-grant": "invalid"}).ending is Ending.SAFETY
 
 
 def contradicted(observed: dict[str, str], *verdicts: str) -> Judgement:
@@ -160,7 +183,7 @@ def test_a_late_holder_excuses_no_answer_of_the_lock(late: tuple[str, ...]) -> N
     pause = Expected(find("redis-token"), ("client-pause",))
     assert pause.excused(late) == set(late)
     assert pause.excused([*late, "linearizable"]) == set(late)
-    observed = dict.fromkeys((*VERDICTS, "linearizable"), "valid") | dict.fromkeys(late, "invalid")
+    observed = dict.fromkeys((*ALWAYS, "linearizable"), "valid") | dict.fromkeys(late, "invalid")
     told = [judged(pause, observed), judged(pause, observed | {"linearizable": "invalid"})]
     assert [found.ending for found in told] == [Ending.OK, Ending.SAFETY]
     assert told[1].why == "linearizable: expected to hold and broke"
@@ -180,18 +203,22 @@ def judged(expected: Expected, observed: dict[str, str]) -> Judgement:
 @pytest.mark.parametrize("declared", systems().values(), ids=systems())
 def test_one_more_lie_is_caught_in_every_cell(declared: System) -> None:
     """Under each fault, alone and on top of everything that the lock is declared to break."""
-    usual = dict.fromkeys((*VERDICTS, "linearizable"), "valid")
+    usual = dict.fromkeys((*ALWAYS, "linearizable"), "valid")
     for fault in faults():
         expected = Expected(declared, (fault,))
-        may = {v for v in FOLLOWS if declared.expectation(fault, v).expected in MAY}
+        may = {v for v in FOLLOWS if expectation(declared, fault, v).expected in MAY}
         # Of a semaphore, what is done too late shows in the job alone.
         unseen = set(OF_JOBS) if declared.kind == "semaphore" else set()
+        word = WORSE if fault in declared.expectations else BROKE_UNDECLARED
         for lie in set(FOLLOWS) - may - unseen:
+            # That nothing is declared of a fault takes back nothing that is said of all locks.
+            told = WORSE if expectation(declared, fault, lie).expected == "n/a" else word
             found = judged(expected, usual | {lie: "invalid"})
-            assert (found.word, found.why.split(":")[0]) == (WORSE, lie), fault
+            assert found.ending is Ending.SAFETY
+            assert (found.word, found.why.split(":")[0]) == (told, lie), fault
             if causes_of(lie).isdisjoint(may):
                 on_top = judged(expected, usual | dict.fromkeys([*may, lie], "invalid"))
-                assert (on_top.word, on_top.why.split(":")[0]) == (WORSE, lie), fault
+                assert (on_top.word, on_top.why.split(":")[0]) == (told, lie), fault
 
 
 @pytest.mark.parametrize(
@@ -223,8 +250,13 @@ def test_of_what_no_expectation_was_written_for_nothing_has_to_break() -> None:
         Expected(declared, ("pause", "wipe"), exact=False),
     ):
         assert other.of("double-grant").expected == "may-break"
-        assert other.of("stale-holder").expected == "holds"
-    assert Expected(declared, ("pause", "kill"), exact=False).of("double-grant").expected == "holds"
+    silent = Expected(declared, ("pause", "kill"), exact=False)
+    assert silent.of("double-grant").expected == "undeclared"
+    # Beside a fault of which nothing is declared, what is declared of another claims nothing.
+    assert Expected(declared, ("wipe",), exact=False).of("stale-holder").expected == "holds"
+    both = Expected(declared, ("pause", "wipe"), exact=False)
+    assert both.of("stale-holder").expected == "undeclared"
+    assert both.of("double-grant").expected == "may-break"
 
 
 def test_what_comes_of_a_workload_is_as_good_as_its_lock() -> None:
@@ -295,7 +327,7 @@ def own(**expectations: Any) -> Expected:
     return Expected(replace(system(), expectations=expectations), ("client-pause",), own=True)
 
 
-KEPT = dict.fromkeys((*VERDICTS, "linearizable"), "valid")
+KEPT = dict.fromkeys((*ALWAYS, "linearizable"), "valid")
 
 
 def test_what_no_lease_prevents_is_not_held_against_a_lock_without_expectations() -> None:
@@ -304,9 +336,9 @@ def test_what_no_lease_prevents_is_not_held_against_a_lock_without_expectations(
     assert (found.ending, found.word) == (Ending.INCONCLUSIVE, "no expectation declared")
     assert "no lease can prevent it" in found.why
     assert own().words()["stale-holder"] == "no expectation declared"
-    # The same of a lock of ours, under another fault, or of its own as declared: worse.
-    assert judged(replace(own(), own=False), late).word == WORSE
-    assert judged(replace(own(), faults=("wipe",)), late).word == WORSE
+    # The same of a lock of ours, or under another fault, is a violation.
+    assert judged(replace(own(), own=False), late).word == BROKE_UNDECLARED
+    assert judged(replace(own(), faults=("wipe",)), late).word == BROKE_UNDECLARED
     holds = {"client-pause": {"stale-holder": Expectation("holds", "its fence")}}
     assert judged(own(**holds), late).word == WORSE
     may = {"client-pause": {"stale-holder": Expectation("may-break", "its page")}}
@@ -316,12 +348,76 @@ def test_what_no_lease_prevents_is_not_held_against_a_lock_without_expectations(
 @pytest.mark.parametrize("word", ["double-grant", "late-grant", "wrong-release", "linearizable"])
 def test_the_word_of_the_service_counts_without_any_declaration(word: str) -> None:
     found = judged(own(), KEPT | {"stale-holder": "invalid", word: "invalid"})
-    assert (found.ending, found.word) == (Ending.SAFETY, WORSE)
-    assert found.why == f"{word}: expected to hold and broke (no expectation declared)"
+    assert (found.ending, found.word) == (Ending.SAFETY, BROKE_UNDECLARED)
+    assert found.why == f"{word}: broke, and nothing is declared under client-pause"
 
 
 def test_a_lost_update_without_a_late_holder_is_no_matter_of_leases() -> None:
-    assert judged(own(), KEPT | {"lost-update": "invalid"}).word == WORSE
+    found = judged(own(), KEPT | {"lost-update": "invalid"})
+    assert (found.ending, found.word) == (Ending.SAFETY, BROKE_UNDECLARED)
+
+
+def under(*faults: str, **verdicts: str) -> Expected:
+    """A lock that declares something of ``wipe`` alone."""
+    return Expected(system(**verdicts), faults, exact=len(faults) == 1)
+
+
+def test_silence_is_no_claim_and_hides_no_break() -> None:
+    held = judged(under("latency"), KEPT)
+    assert (held.ending, held.word) == (Ending.OK, HELD_UNDECLARED)
+    assert held.why == "nothing is declared under latency"
+    broke = judged(under("latency"), KEPT | {"double-grant": "invalid"})
+    assert (broke.ending, broke.word) == (Ending.SAFETY, BROKE_UNDECLARED)
+    assert broke.why == "double-grant: broke, and nothing is declared under latency"
+    assert "expected to hold" not in broke.why
+    assert under("latency").words()["double-grant"] == "undeclared"
+
+
+def test_what_is_declared_is_judged_as_ever() -> None:
+    assert judged(under("wipe"), KEPT).word == "as expected"
+    broke = judged(under("wipe"), KEPT | {"double-grant": "invalid"})
+    assert (broke.ending, broke.word) == (Ending.SAFETY, WORSE)
+    # Without a fault the lock's own source is the claim.
+    assert judged(under(), KEPT).word == "as expected"
+    assert judged(under(), KEPT | {"double-grant": "invalid"}).word == WORSE
+
+
+def test_silence_is_never_better_than_unknown_or_unexposed() -> None:
+    late = KEPT | {"late-grant": "unknown"}
+    assert judged(under("latency"), late).ending is Ending.INCONCLUSIVE
+    unexposed = judge(under("latency"), KEPT, exposed=False, exposure="seen", failure=None)
+    assert unexposed.ending is Ending.INCONCLUSIVE
+
+
+def test_of_several_faults_one_that_is_not_declared_makes_a_case_undeclared() -> None:
+    both = under("wipe", "latency", double_grant="breaks")
+    assert judged(both, KEPT).word == HELD_UNDECLARED
+    broke = judged(both, KEPT | {"double-grant": "invalid"})
+    assert (broke.ending, broke.word) == (Ending.OK, HELD_UNDECLARED)
+    assert broke.why == "nothing is declared under latency; double-grant broke, as expected"
+    assert judged(both, KEPT | {"wrong-release": "invalid"}).word == BROKE_UNDECLARED
+
+
+def test_work_that_outlasts_its_lease_takes_back_no_claim() -> None:
+    long = replace(under("wipe"), outlasts=True)
+    assert long.of("double-grant").expected == "holds"
+    assert judged(long, KEPT | {"double-grant": "invalid"}).word == WORSE
+
+
+def test_whatever_is_not_named_may_be_declared_at_once() -> None:
+    declared = replace(
+        system(),
+        expectations={
+            "kill": {
+                ANY: Expectation("holds", "its journal"),
+                "late-grant": Expectation("may-break", "its page", "documented-limit"),
+            }
+        },
+    )
+    assert expectation(declared, "kill", "double-grant").source == "its journal"
+    assert expectation(declared, "kill", "late-grant").expected == "may-break"
+    assert expectation(declared, "pause", "double-grant").expected == "undeclared"
+    assert expectation(declared, "kill", "fence-order").expected == "n/a"
 
 
 def test_the_lines_to_declare_can_be_copied_and_ask_for_a_source() -> None:

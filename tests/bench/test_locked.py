@@ -13,6 +13,8 @@ from history.columns import History
 from history.op import F, Fault, Type
 from history.recorder import Recorder
 from history.recording import read_recording, write_faults, write_meta
+from results.cases import judged
+from results.documents import Case, Measurements, Recovery
 
 S = 10**9
 LEASE_S = 3.0
@@ -65,11 +67,8 @@ def history(
 
 
 def told(recorded: History, lease_s: float = LEASE_S) -> DeadHolder | None:
-    case: dict[str, Any] = {
-        "settings": {"lease_ttl_s": lease_s},
-        **check(recorded).to_json(),
-    }
-    return dead_holder(case, lambda: recorded)
+    case = Case(lock="etcd", fault="client-kill", settings={"lease_ttl_s": lease_s})
+    return dead_holder(judged(case, check(recorded)), lambda: recorded)
 
 
 def test_a_key_that_nobody_gets_again_is_locked(tmp_path: Path) -> None:
@@ -109,6 +108,9 @@ def test_nothing_is_said_where_no_holder_was_struck() -> None:
     def never() -> History:
         raise AssertionError("there is nothing to look at")
 
-    assert dead_holder({"measurements": {"recovery": [{"dead_holder_s": None}]}}, never) is None
-    frozen = {"measurements": {"recovery": [{"dead_holder_s": 3.1}]}}
-    assert dead_holder(frozen, never) == DeadHolder(3.1, locked=False)
+    def recovered(longest_s: float | None) -> Case:
+        found = Measurements(recovery=(Recovery(dead_holder_s=longest_s),))
+        return Case(lock="etcd", fault="client-kill", measurements=found)
+
+    assert dead_holder(recovered(None), never) is None
+    assert dead_holder(recovered(3.1), never) == DeadHolder(3.1, locked=False)

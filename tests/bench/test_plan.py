@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from bench import plan
-from bench.errors import BadInput
 from nemesis.registry import NONE
+from results.errors import BadInput
 from workloads.load import Pace
 
 
@@ -66,9 +66,9 @@ def test_the_seed_decides_the_schedule_and_all_locks_meet_the_same() -> None:
 
 def test_a_long_fault_makes_the_case_longer_but_not_unasked_for_ever() -> None:
     longer = plan.make_case("etcd", "pause:for=30", seed=0)
-    assert 30 < plan.resolve(plan.roomy(longer)).time_limit_s <= plan.UNASKED_S_MAX
+    assert 30 < plan.resolve(plan.with_time_for_faults(longer)).time_limit_s <= plan.UNASKED_S_MAX
     with pytest.raises(BadInput, match="--time-limit 90 s is too short for pause:for=1000"):
-        plan.resolve(plan.roomy(plan.make_case("etcd", "pause:for=1000", seed=0)))
+        plan.resolve(plan.with_time_for_faults(plan.make_case("etcd", "pause:for=1000", seed=0)))
 
 
 @pytest.mark.parametrize(
@@ -102,3 +102,14 @@ def test_what_cannot_be_hurt_by_a_fault_meets_it_in_no_matrix(
     assert said in (plan.unfit(case) or "")
     assert not plan.applies(case)
     assert plan.applies(plan.make_case(other, fault, seed=0))
+
+
+def test_a_lock_with_a_long_lease_gets_the_time_that_its_faults_need() -> None:
+    """As a library's default of a minute: such a lock must not end every command that plans it."""
+    usual = plan.make_case("redis-token", "client-pause", seed=0)
+    slow = replace(usual, pace=replace(usual.pace, lease_ttl_s=60.0))
+    with pytest.raises(BadInput, match="too short for client-pause"):
+        plan.check(plan.resolve(slow))
+    timed = plan.with_time_for_faults(slow)
+    plan.check(plan.resolve(timed))
+    assert plan.UNASKED_S_MAX < timed.time_limit_s < 3 * slow.pace.lease_ttl_s

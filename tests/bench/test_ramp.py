@@ -10,9 +10,11 @@ import pytest
 from rich.console import Console
 
 from bench import plan, ramp
-from bench.errors import BadInput, Ending
 from bench.plan import Case
 from bench.suite import Finished
+from results import documents
+from results.documents import Results, made
+from results.errors import BadInput, Ending
 from workloads.registry import find
 
 
@@ -24,6 +26,8 @@ def played(capacity: float, *, generator: float = 1e9) -> ramp.Runner:
         rate = float(find(case.workload).options["rate"])
         numbers: dict[str, Any] = {"count": 2000, "p99": 10.0 if rate <= capacity else 900.0}
         document = {
+            "lock": "redis-token",
+            "fault": "none",
             "judgement": "as expected",
             "why": "",
             "run": name,
@@ -31,7 +35,7 @@ def played(capacity: float, *, generator: float = 1e9) -> ramp.Runner:
             "generator": {"why": [] if rate <= generator else ["worker-1 used 95 % of a core"]},
             "response_ms": {"wait": {"before": numbers}},
         }
-        return Finished(Ending.OK, Path(name), {"cases": [document]})
+        return Finished(Ending.OK, Path(name), made(Results, {"cases": [document]}))
 
     return run
 
@@ -67,7 +71,8 @@ def test_what_the_machine_cannot_produce_is_said_and_not_taken_for_the_lock() ->
 
 def test_a_rate_that_could_not_be_served_is_what_a_ramp_looks_for() -> None:
     def finished(judgement: str, ending: Ending) -> Finished:
-        return Finished(ending, Path(), {"cases": [{"judgement": judgement}]})
+        case = documents.Case(lock="redis-token", fault="none", judgement=judgement)
+        return Finished(ending, Path(), Results(cases=(case,)))
 
     kept = finished("as expected", Ending.OK)
     beyond = finished("not as asked", Ending.INCONCLUSIVE)

@@ -14,16 +14,17 @@ import numpy as np
 import psutil
 import pytest
 
-from bench.errors import Ending
 from bench.replay import stored_cases
-from clusters.docker import Engine
-from clusters.reaper import reap
+from clusters.engine.docker import Engine
+from clusters.engine.reaper import reap
 from history.op import F, Type
 from history.recorder import PROCESSES_PER_WORKER
 from history.recording import read_recording
 from nemesis.base import Injection
+from results.documents import FORMAT
+from results.errors import Ending
 from tests.eventually import eventually
-from workloads.nursery import RUN_ENVIRONMENT
+from workloads.fork_server import RUN_ENVIRONMENT
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 LIMIT_S = 60.0
@@ -31,7 +32,7 @@ LIMIT_S = 60.0
 
 def start(folder: Path, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "bench.cli", *words],
+        [sys.executable, "-m", "cli.main", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -110,7 +111,7 @@ def test_a_pause_of_the_holder_is_caught_and_its_fence_refuses_it(tmp_path: Path
     assert np.count_nonzero(victims) > 0
     # Anybody can judge it again, offline.
     judged = subprocess.run(
-        [sys.executable, "-m", "bench.cli", "check", str(run), "--json"],
+        [sys.executable, "-m", "cli.main", "check", str(run), "--json"],
         capture_output=True,
         text=True,
         check=False,
@@ -124,6 +125,20 @@ def test_an_interruption_leaves_nothing(tmp_path: Path) -> None:
     eventually(lambda: under_load(tmp_path), "no load", limit_s=LIMIT_S)
     assert containers(bench.pid)
     bench.send_signal(signal.SIGINT)
+    interrupted(bench)
+
+
+def test_a_closed_terminal_in_the_middle_of_the_start_leaves_nothing(tmp_path: Path) -> None:
+    """And neither do the signals that arrive while it clears away."""
+    bench = start(tmp_path, "run", "--lock", "redlock", "--fault", "none")
+    eventually(lambda: bool(containers(bench.pid)), "no container", limit_s=LIMIT_S)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        bench.send_signal(number)
+    interrupted(bench)
+    assert (tmp_path / "runs" / "latest" / "ending").read_text() == "bench\n"
+
+
+def interrupted(bench: subprocess.Popen[str]) -> None:
     _, err = bench.communicate(timeout=LIMIT_S)
     assert bench.returncode == 255
     assert "interrupted" in err
@@ -191,7 +206,7 @@ def test_faults_of_clients_one_after_the_other_and_the_same_again(tmp_path: Path
     assert np.count_nonzero(history.invoke_ns > died.max()) > 0
     # What was played is in the plan, and can be played again as it was.
     assert stored_cases(run)[0].injections == tuple(
-        Injection(**i | {"parameters": tuple(map(tuple, i["parameters"]))})
+        Injection(**i | {"parameters": tuple(map(tuple, i.get("parameters", ())))})
         for i in case["injections"]
     )
 
@@ -217,21 +232,24 @@ def test_a_stopped_suite_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     out, err = bench.communicate(timeout=LIMIT_S)
     assert bench.returncode in {0, 2}, err  # others may load this machine
     none, kill = json.loads(out)["cases"]
-    assert json.dumps(none) == json.dumps(json.loads(first))
+    stored = json.loads(first)
+    assert stored.pop("format") == FORMAT  # of results.json it stands at its top
+    assert json.dumps(none) == json.dumps(stored)
     assert (run / "cases" / "01-redis-token-none" / "case.json").read_bytes() == first
     assert (kill["fault"], kill["tries"], kill["verdicts"] != {}) == ("kill", 1, True)
     assert none["run"] == kill["run"] == f"runs/{run.name}"
     assert [path.name for path in (run / "cut").iterdir()] == ["02-redis-token-kill"]
-    # What is pooled over the cases of a lock has both.
-    (pooled,) = json.loads((run / "results.json").read_text())["undisturbed"]
-    assert pooled["cases"] == 2
+    # What is pooled over the cases of a lock has both; numbers of a busy machine are void.
+    pooled = json.loads((run / "results.json").read_text()).get("undisturbed", [])
+    valid = [case["numbers"] for case in (none, kill)].count("valid")
+    assert [lock["cases"] for lock in pooled] == ([valid] if valid else [])
     assert (run / "report.html").exists()
     assert none["footprint"]["own"]["commands_per_grant"] > 2
     assert none["footprint"]["contended"]["cpu_us_per_grant"] > 0
 
 
 SERVER_LACKS_IT = """
-from locks.redis_token import RedisToken
+from locks.redis.token import RedisToken
 
 
 class Lacking(RedisToken):

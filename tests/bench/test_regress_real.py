@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from clusters.docker import Engine
-from results.evidence import stored
+from clusters.engine.docker import Engine
+from results.stored import stored
 from tests.bench.test_real import LIMIT_S, containers, processes, start
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 MINE = """
-from locks.redis_token import SYSTEM, RedisToken
+from locks.redis.token import SYSTEM, RedisToken
 
 
 class Mine(RedisToken):

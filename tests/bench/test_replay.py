@@ -10,27 +10,35 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from bench import adr, bugreport, compare, monitoring, observations, plan, replay, reports, track
-from bench.errors import BadInput, Ending
+from bench import plan, replay
 from bench.plan import Case
 from bench.suite import Finished
-from results import evidence
-from results.store import SHRUNK_FROM, TRY_OF, NotARun, RunFolder, open_run
+from cli import adr, alerts
+from evidence import bugreport, compare, observations, track
+from report import commands
+from results import stored as evidence
+from results.documents import Machine, Results, Versions, made
+from results.errors import BadInput, Ending
+from results.store import NotARun, RunFolder, open_run
+from tests.results.plain import write_case, write_machine, write_plan, write_results, write_versions
 
 QUIET = Console(quiet=True)
 
 
 def stored(tmp_path: Path, cases: Sequence[Case], *broken: str) -> Path:
     run = RunFolder.create(tmp_path / "runs", "stored")
-    run.write_plan({"name": "stored", "cases": [asdict(case) for case in cases]})
+    write_plan(run, {"name": "stored", "cases": [asdict(case) for case in cases]})
     observed = dict.fromkeys(broken, "invalid") | {"late-grant": "valid"}
-    run.write_results({"name": "stored", "cases": [{"observed": observed} for _ in cases]})
+    found = {"lock": "etcd", "fault": "none", "observed": observed}
+    write_results(run, {"name": "stored", "cases": [found for _ in cases]})
     run.finish("ok")
     return run.path
 
 
 def three_faults() -> Case:
-    return plan.resolve(plan.roomy(plan.make_case("etcd", "pause then kill then pause", seed=2)))
+    return plan.resolve(
+        plan.with_time_for_faults(plan.make_case("etcd", "pause then kill then pause", seed=2))
+    )
 
 
 def runner(
@@ -40,11 +48,11 @@ def runner(
 
     def run(cases: list[Case], name: str) -> Finished:
         seen.extend(cases)
-        made = RunFolder.create(base, name, try_of=try_of)
-        mark = {} if try_of is None else {TRY_OF: try_of}
+        folder_of = RunFolder.create(base, name, try_of=try_of)
+        mark = {} if try_of is None else {"try_of": try_of}
         documents: list[dict[str, Any]] = []
         for number, case in enumerate(cases, 1):
-            folder = made.case(number, case.system.name, case.fault)
+            folder = folder_of.case(number, case.system.name, case.fault)
             result = "invalid" if breaks(case) else "valid"
             documents.append(
                 {
@@ -54,18 +62,18 @@ def runner(
                     "verdicts": {"double-grant": {"result": result}},
                     "exposed": True,
                     "folder": folder.path.name,
-                    "run": str(made.path),
+                    "run": str(folder_of.path),
                     "history_sha256": {},
                 }
             )
-            folder.write_case(documents[-1])
+            write_case(folder, documents[-1])
         results = {"name": name, **mark, "cases": documents, "ending": "safety"}
-        made.write_plan({"name": name, **mark, "cases": [asdict(case) for case in cases]})
-        made.write_machine({})
-        made.write_versions({})
-        made.write_results(results)
-        made.finish("safety")
-        return Finished(Ending.SAFETY, made.path, results)
+        write_plan(folder_of, {"name": name, **mark, "cases": [asdict(case) for case in cases]})
+        write_machine(folder_of, {})
+        write_versions(folder_of, {})
+        write_results(folder_of, results)
+        folder_of.finish("safety")
+        return Finished(Ending.SAFETY, folder_of.path, made(Results, results))
 
     return run
 
@@ -76,8 +84,9 @@ def test_the_same_schedule_is_played_as_often_as_asked(tmp_path: Path) -> None:
     folder = stored(tmp_path, [case], "double-grant")
     finished = replay.replay(folder, 3, runner(lambda _: next(turns), seen, tmp_path / "new"))
     assert seen == [case] * 3
-    told = finished.results["replay"]
-    assert (told["times"], told["cases"][0]["shown"]) == (3, {"double-grant": 2})
+    told = finished.results.replay
+    assert told is not None
+    assert (told.times, told.cases[0].shown) == (3, {"double-grant": 2})
     assert open_run(finished.folder).results() == finished.results
 
 
@@ -96,7 +105,7 @@ def test_only_what_the_violation_needs_is_left(tmp_path: Path) -> None:
     assert left.injections[0] == case.injections[1]
     # What is written for --fault is the same schedule again.
     words = replay.schedule_words(left)
-    again = plan.resolve(plan.roomy(plan.make_case("etcd", words, seed=2)))
+    again = plan.resolve(plan.with_time_for_faults(plan.make_case("etcd", words, seed=2)))
     assert [(i.fault, i.begin_s, i.duration_s, i.parameters) for i in again.injections] == [
         (i.fault, i.begin_s, i.duration_s, i.parameters) for i in left.injections
     ]
@@ -113,18 +122,18 @@ def test_the_run_that_still_breaks_is_kept_and_its_tries_show_nothing(tmp_path: 
     assert latest.path.name.endswith(f"shrunk-{folder.name}")
     # What was kept says what it played and whence it comes, everywhere.
     assert latest.results() == finished.results
-    assert finished.results[SHRUNK_FROM] == latest.plan()[SHRUNK_FROM] == "runs/stored"
-    (document,) = finished.results["cases"]
-    assert document["fault"] == left.fault == replay.schedule_words(left)
-    assert document["fault"].startswith("kill:at=")
-    assert document["run"] == str(finished.folder)
+    assert finished.results.shrunk_from == latest.plan().shrunk_from == "runs/stored"
+    (document,) = finished.results.cases
+    assert document.fault == left.fault == replay.schedule_words(left)
+    assert document.fault.startswith("kill:at=")
+    assert document.run == str(finished.folder)
     assert latest.cases()[0].read_case() == document
     assert replay.stored_cases(latest.path) == [left]
     assert evidence.left_out([folder.parent]) is not None
     others = [p for p in folder.parent.iterdir() if p.name.endswith("shrink-try")]
     assert others
     for path in others:
-        assert open_run(path).plan()[TRY_OF] == open_run(path).results()[TRY_OF] == "runs/stored"
+        assert open_run(path).plan().try_of == open_run(path).results().try_of == "runs/stored"
 
 
 def test_a_try_is_evidence_for_nothing_and_what_was_kept_is_not_counted(tmp_path: Path) -> None:
@@ -141,11 +150,11 @@ def test_a_try_is_evidence_for_nothing_and_what_was_kept_is_not_counted(tmp_path
     uses: list[Callable[[Path], object]] = [
         record,
         lambda path: compare.compare(path, path, anyway=True, as_json=True, junit=None, out=quiet),
-        lambda path: observations.add(observations.empty(), [path], tmp_path),
-        lambda path: monitoring.alerts([path], as_json=True, out=quiet),
+        lambda path: observations.add(observations.Observations(), [path], tmp_path),
+        lambda path: alerts.alerts([path], as_json=True, out=quiet),
         bugreport.bugreport,
-        reports.report,
-        lambda path: reports.export(path, "csv", tmp_path / "out"),
+        commands.report,
+        lambda path: commands.export(path, "csv", tmp_path / "out"),
         lambda path: track.cut(path, "double-grant"),
     ]
     for use in uses:
@@ -153,7 +162,7 @@ def test_a_try_is_evidence_for_nothing_and_what_was_kept_is_not_counted(tmp_path
             use(a_try)
     # The run that was kept can be shown and drawn, but nobody may count it.
     with pytest.raises(NotARun, match="does, and not how often"):
-        evidence.countable([evidence.Stored(kept, kept.evidence(), {}, {})])
+        evidence.countable([evidence.Stored(kept, kept.evidence(), Machine(), Versions())])
 
 
 def test_a_stored_try_of_an_older_kind_is_called_after_what_it_played(tmp_path: Path) -> None:
@@ -180,7 +189,7 @@ def test_a_race_gets_three_tries_before_it_counts_as_gone(tmp_path: Path) -> Non
     finished, left = replay.shrink(folder, runner(third_time, seen, folder.parent, "stored"), QUIET)
     # What still shows without any fault is called so.
     assert (left.injections, left.fault) == ((), "none")
-    assert finished.results["cases"][0]["fault"] == "none"
+    assert finished.results.cases[0]["fault"] == "none"
     assert {case.fault for case in seen if not case.injections} == {"none"}
 
 

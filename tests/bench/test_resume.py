@@ -8,19 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as evolved
 
 from bench import resume, suites
-from bench.errors import BadInput, Ending
 from bench.plan import Case, tries_of
 from checker.check import check
 from history.recording import read_recording
+from results import documents
+from results.documents import Image, Machine, Plan, Try, Versions, made
+from results.errors import BadInput, Ending
 from results.numbers import measure
 from results.store import RunFolder
 from tests.results.made_run import record
+from tests.results.plain import plain, write_case, write_machine, write_plan, write_versions
 
 COMMAND = "lockbench suite full --lock 'redis-token' --fault 'none,wipe,kill'"
-MACHINE = dict.fromkeys(resume.MACHINE, 1)
-VERSIONS = {"images": {"redis": {"id": "a"}}}
+FACTS = {name: 1 if name in {"cores_usable", "memory_bytes"} else "1" for name in resume.MACHINE}
+MACHINE = made(Machine, FACTS)
+VERSIONS = Versions(images={"redis": Image(id="a")})
 
 
 def cases() -> tuple[Case, ...]:
@@ -28,7 +33,7 @@ def cases() -> tuple[Case, ...]:
     return suites.sliced(whole, ["redis-token"], ["none", "wipe", "kill"]).cases
 
 
-def plan() -> dict[str, Any]:
+def plan() -> Plan:
     return resume.planned("full", cases(), command=COMMAND)
 
 
@@ -46,12 +51,12 @@ def finish_case(run: RunFolder, number: int, *, fault: str = "none", **changes: 
         "numbers": "valid",
         "tries": 1,
         "earlier_tries": [],
-        **measure(history, phases, unknown_after_s=1.0).to_json(),
+        **plain(measure(history, phases, unknown_after_s=1.0)),
         **check(history).to_json(),
         "history_sha256": folder.history_sha256(),
         **changes,
     }
-    folder.write_case(document)
+    write_case(folder, document)
     return folder.path
 
 
@@ -59,9 +64,9 @@ def finish_case(run: RunFolder, number: int, *, fault: str = "none", **changes: 
 def run(tmp_path: Path) -> RunFolder:
     """One case done, the second cut, the third never begun; its bench is dead."""
     run = RunFolder.create(tmp_path, "full")
-    run.write_plan(plan())
-    run.write_machine(MACHINE)
-    run.write_versions(VERSIONS)
+    write_plan(run, plan())
+    write_machine(run, MACHINE)
+    write_versions(run, VERSIONS)
     finish_case(run, 1)
     record(run.case(2, "redis-token", "kill").history, 400, faulty=False)
     run.let_go()
@@ -110,7 +115,7 @@ def test_another_plan_is_refused_and_the_words_of_the_first_are_said(
 
 
 def test_a_run_that_was_no_suite_is_refused(run: RunFolder) -> None:
-    run.write_plan(resume.planned("redis-token-none", cases()))
+    write_plan(run, resume.planned("redis-token-none", cases()))
     with pytest.raises(BadInput, match="not the run of a suite"):
         resume.stopped(run.path, plan())
     with pytest.raises(BadInput, match="does not exist"):
@@ -119,9 +124,9 @@ def test_a_run_that_was_no_suite_is_refused(run: RunFolder) -> None:
 
 def test_another_machine_and_other_versions_are_refused(run: RunFolder) -> None:
     with pytest.raises(BadInput, match=r"another machine \(cpu differ\)"):
-        resume.same_conditions(run, MACHINE | {"cpu": "other"}, VERSIONS)
+        resume.same_conditions(run, evolved(MACHINE, cpu="other"), VERSIONS)
     with pytest.raises(BadInput, match="other versions"):
-        resume.same_conditions(run, MACHINE, {"images": {"redis": {"id": "b"}}})
+        resume.same_conditions(run, MACHINE, Versions(images={"redis": Image(id="b")}))
 
 
 def test_a_history_that_was_changed_is_refused(run: RunFolder) -> None:
@@ -167,7 +172,8 @@ def test_a_run_with_nothing_left_is_complete(run: RunFolder) -> None:
 
 
 def test_a_try_that_was_undecided_stays_so() -> None:
-    document = {"ending": "ok", "earlier_tries": [{"observed": {"double-grant": "unknown"}}]}
+    again = Try(observed={"double-grant": "unknown"})
+    document = documents.Case(lock="etcd", fault="kill", ending="ok", earlier_tries=(again,))
     assert resume.ending_of(document) is Ending.INCONCLUSIVE
-    assert resume.ending_of(document | {"ending": "safety"}) is Ending.SAFETY
-    assert resume.ending_of({"ending": "ok"}) is Ending.OK
+    assert resume.ending_of(evolved(document, ending="safety")) is Ending.SAFETY
+    assert resume.ending_of(evolved(document, earlier_tries=())) is Ending.OK

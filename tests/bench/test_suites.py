@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
 import pytest
 
 from bench import plan, suites
-from bench.errors import BadInput
 from locks.registry import systems
 from nemesis.registry import NONE, faults
+from results.errors import BadInput
 
 
 def test_the_quick_suite_is_what_it_says() -> None:
@@ -48,25 +46,21 @@ def test_the_full_suite_has_every_lock_under_every_canonical_fault_that_applies(
     assert len(set(suites.CANONICAL_FAULTS)) == 10
     assert set(suites.CANONICAL_FAULTS) <= set(faults())
     found = {(c.lock, c.fault): c for c in suites.suite("full", seed=0).cases}
-    for lock in systems():
+    for lock, system in systems().items():
         assert (lock, NONE) in found, "the baseline is mandatory"
-        wanted = suites.VARIANT_FAULTS if variant(lock) else suites.CANONICAL_FAULTS
+        wanted = suites.VARIANT_FAULTS if system.variant else suites.CANONICAL_FAULTS
         for fault in suites.CANONICAL_FAULTS:
             applies = plan.applies(plan.make_case(lock, fault, seed=0))
             assert ((lock, fault) in found) == (applies and fault in wanted)
 
 
-def variant(lock: str) -> bool:
-    return any(fnmatchcase(lock, pattern) for pattern in suites.VARIANTS)
-
-
-def test_every_pattern_of_a_variant_fits_a_lock_and_its_family_keeps_one_with_all_faults() -> None:
-    for pattern in suites.VARIANTS:
-        assert any(fnmatchcase(lock, pattern) for lock in systems()), pattern
+def test_a_variant_has_fewer_faults_than_the_lock_that_it_varies() -> None:
     assert set(suites.VARIANT_FAULTS) < set(suites.CANONICAL_FAULTS)
     for name in ("redisson-rlock", "curator-mutex", "etcd-concurrency", "redis-py", "zookeeper"):
-        assert not variant(name)
-        assert variant(f"{name}-safe")
+        assert suites.full_faults(name) == suites.CANONICAL_FAULTS
+    for name in ("redisson-rlock-safe", "curator-mutex-no-listener", "zookeeper-herd"):
+        assert suites.full_faults(name) == suites.VARIANT_FAULTS
+    assert all(system.variant for name, system in systems().items() if name.endswith("-safe"))
 
 
 def test_the_full_suite_fits_into_three_hours_and_every_fault_into_its_case() -> None:

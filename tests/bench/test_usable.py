@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from bench.compare import compare
-from bench.errors import BadInput, Ending, Unfit
 from bench.judge import Expected, judge
 from bench.plan import find_system, make_case
 from bench.usable import (
@@ -21,20 +19,24 @@ from bench.usable import (
     error_texts,
     never_succeeded,
     nothing_worked,
+    said_to_idle_clients,
     shown,
-    told_the_idle,
     turned_away,
     why_unusable,
 )
+from evidence.compare import compare
 from history.columns import History
 from history.op import F, Mode, Type
 from history.recorder import Recorder
 from history.recording import read_recording, write_meta
 from locks.base import LockUnusableError
 from locks.registry import find
-from results import tables
+from report import tables
+from report.facts import CASES
+from results.errors import BadInput, Ending, Unfit
 from tests.checker.scenes import Scene
 from tests.results.made_run import make_run
+from tests.results.plain import plain
 
 S = 10**9
 NO_COMMAND = "acquire: ResponseError: unknown command 'WAIT'"
@@ -123,7 +125,7 @@ FULL = "no-effect: 53300 too many clients"
 
 def test_the_idle_are_those_that_were_never_granted(tmp_path: Path) -> None:
     told = ((1, None), (1, "gave-up: held"), (1, "gave-up: held"), (2, FULL), (3, FULL))
-    assert told_the_idle(herd(tmp_path, *told, (3, "held"))) == FULL
+    assert said_to_idle_clients(herd(tmp_path, *told, (3, "held"))) == FULL
 
 
 @pytest.mark.parametrize(
@@ -165,12 +167,15 @@ def test_it_is_the_bench_that_failed_and_a_violation_stays_one() -> None:
 
 def test_it_is_shown_in_words() -> None:
     document = Refused("bad.py:Lock", None, "kill", "bad.py cannot be imported").document()
-    made = tables.tables([document])
-    assert made.verdicts.to_dict("index") == {"bad.py:Lock": {"kill": "! could not run"}}
-    assert made.sentence == "Could not run: 1 of 1 case."
+    made = tables.overview([document])
+    assert made.matrix is not None
+    assert made.matrix.headings == ("lock", "kill")
+    assert [[c.text for c in row] for row in made.matrix.rows] == [
+        ["bad.py:Lock", "! could not run"]
+    ]
+    assert made.headline == "Could not run: 1 of 1 case."
     assert any("bad.py cannot be imported" in note for note in made.footnotes)
-    (row,) = made.frames.cases.to_dict("records")
-    assert row["judgement"] == "could not run"
+    assert CASES.rows([document])[0].values["judgement"] == "could not run"
 
 
 def test_a_file_with_an_expectation_without_a_source_is_unfit(tmp_path: Path) -> None:
@@ -187,7 +192,7 @@ def test_a_file_with_an_expectation_without_a_source_is_unfit(tmp_path: Path) ->
 
 def test_junit_counts_it_as_an_error(tmp_path: Path) -> None:
     def lacking(case: dict[str, Any]) -> None:
-        case |= Refused("etcd", "etcd", "pause", "unknown command").document()
+        case |= plain(Refused("etcd", "etcd", "pause", "unknown command").document())
 
     base, new = make_run(tmp_path / "a"), make_run(tmp_path / "b", change=lacking)
     junit = tmp_path / "junit.xml"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bench.watch import generator_health
 from history.op import Fault
+from results.documents import Generator
 
 S = 10**9
 
@@ -28,21 +29,21 @@ def line(
 
 def health(folder: Path, *lines: str, faults: tuple[Fault, ...] = (), expected: int = 1) -> object:
     (folder / "worker-1.jsonl").write_text("\n".join(lines) + "\n{half a li")
-    return generator_health(folder, faults, (0, 10 * S), expected)["why"]
+    return generator_health(folder, faults, (0, 10 * S), expected).why
 
 
 def test_a_generator_with_room_is_healthy(tmp_path: Path) -> None:
-    assert health(tmp_path, line(1), line(2)) == []
+    assert health(tmp_path, line(1), line(2)) == ()
 
 
 def test_a_busy_or_lagging_worker_voids_the_numbers(tmp_path: Path) -> None:
-    assert health(tmp_path, line(1, cpu=95), line(2, cpu=90)) == ["worker-1 used 92 % of a core"]
-    assert health(tmp_path, line(1, lag=80)) == ["worker-1's event loop lagged 80 ms (p99)"]
+    assert health(tmp_path, line(1, cpu=95), line(2, cpu=90)) == ("worker-1 used 92 % of a core",)
+    assert health(tmp_path, line(1, lag=80)) == ("worker-1's event loop lagged 80 ms (p99)",)
 
 
 def test_a_busy_sidecar_voids_the_numbers(tmp_path: Path) -> None:
     busy = json.dumps(json.loads(line(1)) | {"sidecar_percent": 97.0})
-    assert health(tmp_path, busy) == ["the sidecar of worker-1 used 97 % of a core"]
+    assert health(tmp_path, busy) == ("the sidecar of worker-1 used 97 % of a core",)
 
 
 def test_how_busy_the_machine_was_is_told(tmp_path: Path) -> None:
@@ -52,32 +53,32 @@ def test_how_busy_the_machine_was_is_told(tmp_path: Path) -> None:
 
 def test_seconds_of_a_fault_do_not_count(tmp_path: Path) -> None:
     fault = Fault("client-pause", (), (3 * S, 3 * S), (4 * S, 4 * S))
-    assert health(tmp_path, line(1), line(3, lag=900), faults=(fault,)) == []
+    assert health(tmp_path, line(1), line(3, lag=900), faults=(fault,)) == ()
     assert health(tmp_path, line(1), line(3, lag=900)) != []
 
 
 def test_a_sidecar_that_died_is_named_whenever_it_did(tmp_path: Path) -> None:
     died = json.loads(line(2)) | {"failures": ["the sidecar of x ended"]}
     fault = Fault("client-pause", (), (2 * S, 2 * S), (4 * S, 4 * S))
-    expected = ["worker-1: the sidecar of x ended"]
+    expected = ("worker-1: the sidecar of x ended",)
     assert health(tmp_path, line(1), json.dumps(died), faults=(fault,)) == expected
 
 
 def test_missing_workers_and_idle_users_are_named(tmp_path: Path) -> None:
-    assert health(tmp_path, line(1), expected=3) == ["2 of 3 workers are missing"]
+    assert health(tmp_path, line(1), expected=3) == ("2 of 3 workers are missing",)
     idle = line(1, **{"contended-1": 0, "rival-1": 0})
-    assert health(tmp_path, idle) == ["1 users of worker-1 got nothing done: contended-1"]
+    assert health(tmp_path, idle) == ("1 users of worker-1 got nothing done: contended-1",)
 
 
-def served(folder: Path, *, due: int, begun: int) -> dict[str, object]:
+def served(folder: Path, *, due: int, begun: int) -> Generator:
     open_load = json.loads(line(1)) | {"due": due, "begun": begun}
     (folder / "worker-1.jsonl").write_text(json.dumps(open_load) + "\n")
     return generator_health(folder, (), (0, 10 * S), 1)
 
 
 def test_jobs_that_were_never_begun_are_no_load_as_asked(tmp_path: Path) -> None:
-    assert served(tmp_path, due=1000, begun=960)["short"] == []
-    (said,) = map(str, served(tmp_path, due=50_000, begun=9_000)["short"])  # type: ignore[call-overload]
+    assert served(tmp_path, due=1000, begun=960).short == ()
+    (said,) = map(str, served(tmp_path, due=50_000, begun=9_000).short)
     assert said.startswith("9,000 of 50,000 jobs")
 
 
@@ -85,10 +86,10 @@ def idling(folder: Path, idle: int, *, patient: bool = False) -> object:
     """Of ten clients, and two that take turns at the aimed key."""
     cycles = {f"contended-{n}": int(n >= idle) for n in range(10)} | {"rival-1": 0, "victim-0": 0}
     (folder / "worker-1.jsonl").write_text(line(1, **cycles) + "\n")
-    return generator_health(folder, (), (0, 10 * S), 1, patient=patient)["short"]
+    return generator_health(folder, (), (0, 10 * S), 1, patient=patient).short
 
 
 def test_clients_that_got_nothing_done_are_no_load_as_asked(tmp_path: Path) -> None:
-    assert idling(tmp_path, 0) == idling(tmp_path, 1) == []
-    assert idling(tmp_path, 4) == ["4 of 10 clients got nothing done"]
-    assert idling(tmp_path, 4, patient=True) == []
+    assert idling(tmp_path, 0) == idling(tmp_path, 1) == ()
+    assert idling(tmp_path, 4) == ("4 of 10 clients got nothing done",)
+    assert idling(tmp_path, 4, patient=True) == ()

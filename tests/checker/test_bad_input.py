@@ -4,6 +4,7 @@ code 254, or a verdict; never a traceback, never a hang."""
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -13,19 +14,20 @@ from pathlib import Path
 
 import pytest
 
-from bench.check import check
-from bench.errors import BadInput
-from bench.perf_histories import Load, lock_history
 from checker.calls import Calls
 from checker.check import check as judge_history
 from checker.intervals import ByKey
 from checker.kinds import MODELS, with_model
+from checker.load import load
 from checker.promises import link, promises
 from checker.words import Case
+from evidence.check import check
 from history.jsonl import write_jsonl
 from history.op import F, Mode, Object, Type
 from history.recorder import Recorder
-from history.recording import write_meta
+from history.recording import write_ended, write_faults, write_meta
+from perf.histories import Load, lock_history
+from results.errors import BadInput
 from tests.checker.growth import exponent
 from tests.checker.scenes import Scene
 from tests.checker.test_planted import one_nanosecond, touching
@@ -93,11 +95,203 @@ def test_a_run_folder_a_case_and_a_recording(
 ) -> None:
     for case in ("a", "b"):
         recording(tmp_path / "run" / "cases" / case / "history")
+        (tmp_path / "run" / "cases" / case / "case.json").write_text("{}")
     for place in ("run", "run/cases/a", "run/cases/a/history"):
         assert judge(tmp_path / place) == 0
     capsys.readouterr()
     judge(tmp_path / "run")
     assert printed(capsys)["operations"] == 80
+
+
+def test_a_run_that_was_cut_off_is_not_valid(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    for case in ("done", "killed"):
+        recording(run / "cases" / case / "history")
+    (run / "cases" / "done" / "case.json").write_text("{}")
+    (run / "ending").write_text("bench\n")
+    for place, code in (
+        ("cases/done", 0),
+        ("cases/done/history", 0),
+        ("cases/killed", 2),
+        ("cases/killed/history", 2),
+        (".", 2),
+    ):
+        assert judge(run / place) == code, place
+        document = printed(capsys)
+        assert document["result"] == ("valid" if code == 0 else "unknown")
+        assert document.get("cut", False) is (code == 2)
+    (run / "cases" / "killed" / "case.json").write_text("{}")
+    assert judge(run) == 0
+    (run / "ending").write_text("running\n")
+    assert judge(run) == 2
+    assert judge(run / "cases" / "done") == 0
+    capsys.readouterr()
+    check([run], model=None, permits=None, initial=None, json=False, html=None)
+    said = capsys.readouterr().out
+    assert "VALID" not in said
+    assert said.count("cut off") == 2
+
+
+def test_a_recording_says_itself_that_it_was_cut_off(tmp_path: Path) -> None:
+    folder = recording(tmp_path / "recording")
+    for ended, code in ((False, 2), (None, 0)):
+        write_meta(folder, {"k0": Object()}, wall_minus_monotonic_ns=0, ended=ended)
+        assert judge(folder) == code
+    write_meta(folder, {"k0": Object()}, wall_minus_monotonic_ns=0, ended=False)
+    # So does what is saved of it.
+    for ending in ("edn", "jsonl"):
+        assert judge(folder, write=tmp_path / f"h.{ending}") == 2
+        assert judge(tmp_path / f"h.{ending}") == 2
+    write_ended(folder)
+    with pytest.raises(BadInput, match=r"faults\.jsonl: no such file"):
+        judge(folder)
+    write_faults(folder, [])
+    assert judge(folder) == 0
+
+
+def test_what_is_broken_in_a_recording_that_was_cut_off_is_broken(tmp_path: Path) -> None:
+    whole = saved(tmp_path / "whole.jsonl", one_nanosecond)
+    header, *lines = whole.read_text().splitlines()
+    cut = tmp_path / "cut.jsonl"
+    cut.write_text("\n".join([json.dumps({**json.loads(header), "ended": False}), *lines]))
+    assert judge(cut) == 1
+
+
+META = {"history": 1, "objects": {"k0": {}}, "epsilon_ns": 0, "wall_minus_monotonic_ns": 0}
+FAULT = {"process": "nemesis", "f": "pause", "targets": ["a"], "begin_ns": [1, 2]}
+DEEP = "[" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("meta.json", DEEP, "meta.json: "),
+        ("meta.json", json.dumps(META)[:-1] + f', "x": {DEEP}', "meta.json: nested too deeply"),
+        ("meta.json", META | {"epsilon_ns": -1}, "epsilon_ns: Expected int >= 0"),
+        ("meta.json", META | {"epsilon_ns": float("inf")}, "malformed"),
+        ("meta.json", json.dumps(META).replace("0,", "1e999,", 1), "epsilon_ns: "),
+        ("meta.json", META | {"objects": {"k0": {"permits": "three"}}}, "permits: Expected int"),
+        ("meta.json", META | {"objects": {"k0": {"permits": {}}}}, "permits: Expected int"),
+        ("meta.json", META | {"objects": {"k0": {"kind": {}}}}, "kind: Expected str"),
+        ("meta.json", META | {"objects": {"k0": {"kind": "door"}}}, "unknown kind 'door'"),
+        ("meta.json", META | {"objects": {"k0": {"job": {}}}}, "job: Expected str"),
+        ("meta.json", META | {"objects": {"k0": {"job": "zero"}}}, "unknown job 'zero'"),
+        ("meta.json", META | {"objects": None, "history": 2}, "version 2"),
+        ("meta.json", {"objects": {}}, "missing required field history"),
+        ("meta.json", b"\xff", "UTF-8"),
+        ("faults.jsonl", DEEP, "faults.jsonl:1: "),
+        ("faults.jsonl", FAULT | {"begin_ns": [1, float("inf")]}, "faults.jsonl:1: JSON is malf"),
+        ("faults.jsonl", FAULT | {"begin_ns": [1, 2**62]}, "begin_ns[1]: Expected int <="),
+        ("faults.jsonl", FAULT | {"targets": ["\ud800"]}, "half of a surrogate pair"),
+        ("faults.jsonl", FAULT | {"targets": None, "f": None}, "f: Expected str, got null"),
+        ("faults.jsonl", '"colour"', "Expected object, got str"),
+        ("0.strings", "null", "0.strings:1: Expected str, got null"),
+        ("0.strings", "[]", "0.strings:1: Expected str, got array"),
+        ("0.strings", DEEP, "0.strings:1: "),
+        ("0.strings", '"\\ud800"', "0.strings:1: not text: half of a surrogate pair"),
+        ("service.jsonl", DEEP, "service.jsonl:1: "),
+        ("service.jsonl", {"service": 1, "record": "r", "quorum": "one"}, "quorum: Expected int"),
+    ],
+)
+def test_a_field_of_a_recording_that_does_not_fit_is_named(
+    tmp_path: Path, name: str, content: object, said: str
+) -> None:
+    folder = recording(tmp_path / "rec")
+    (folder / "1.strings").rename(folder / "0.strings")
+    (folder / "1.0.ops").rename(folder / "0.0.ops")
+    assert complaint(folder) is None
+    match content:
+        case bytes():
+            (folder / name).write_bytes(content)
+        case str():
+            (folder / name).write_text(content + "\n")
+        case _:
+            (folder / name).write_text(json.dumps(content) + "\n")
+    message = complaint(folder)
+    assert message is not None
+    assert message.startswith(str(folder / name))
+    assert said in message
+    assert len(message) < 500
+
+
+@pytest.mark.parametrize("name", ["meta.json", "1.0.ops", "1.strings", "faults.jsonl"])
+@pytest.mark.parametrize("what", ["fifo", "/dev/zero", "/dev/urandom", "link", "folder"])
+def test_a_file_of_a_recording_that_is_none_is_refused_at_once(
+    tmp_path: Path, name: str, what: str
+) -> None:
+    folder = recording(tmp_path / "rec")
+    outside = tmp_path / "outside"
+    outside.write_text("")
+    (folder / name).unlink(missing_ok=True)
+    match what:
+        case "fifo":
+            os.mkfifo(folder / name)
+        case "folder":
+            (folder / name).mkdir()
+        case _:
+            (folder / name).symlink_to(outside if what == "link" else what)
+    message = complaint(folder)
+    assert message is not None
+    # Without its meta.json a folder is no recording.
+    assert ("neither a recording" if name == "meta.json" else name) in message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "; lockbench {}",
+        '; lockbench {"history": 1, "epsilon_ns": -1}',
+        "; lockbench " + DEEP,
+        '; lockbench-fault {"process": "nemesis", "f": "x"}',
+        '{:type :invoke, :f :acquire, :process "\\ud800"}',
+        "{:type :invoke, :f :acquire, :process \\ud800}",
+    ],
+)
+def test_a_line_of_edn_that_does_not_fit_is_named(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "h.edn"
+    path.write_text(f"; a history\n{line}\n")
+    message = complaint(path)
+    assert message is not None
+    assert message.startswith(f"{path}:2: ")
+
+
+def test_a_key_beyond_the_basic_plane_comes_back_from_edn(tmp_path: Path) -> None:
+    def of_emoji(s: Scene) -> None:
+        s.acquire(1, 0, 1, key="\U0001f512").release(1, 2, 3, key="\U0001f512")
+
+    assert judge(saved(tmp_path / "h.jsonl", of_emoji), write=tmp_path / "h.edn") == 0
+    assert load(tmp_path / "h.edn").keys == ("\U0001f512",)
+
+
+def test_more_operations_than_the_bound_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, folder = saved(tmp_path / "h.jsonl", touching), recording(tmp_path / "rec")
+    monkeypatch.setattr("history.builder.OPERATIONS_MAX", 3)
+    monkeypatch.setattr("history.recording.OPERATIONS_MAX", 3)
+    assert "more than 3 operations" in str(complaint(path))
+    assert "more than 3 operations" in str(complaint(folder))
+
+
+def test_standard_input_and_pipes_of_the_shell_are_read(tmp_path: Path) -> None:
+    good, bad = (
+        saved(tmp_path / "good.jsonl", touching),
+        saved(tmp_path / "bad.jsonl", one_nanosecond),
+    )
+    script = "import sys; from cli.main import main; sys.argv[0] = 'lockbench'; main()"
+    for shell, code in (
+        ('"$0" -c "$1" check - < "$3"', 1),
+        ('cat "$3" | "$0" -c "$1" check /dev/stdin', 1),
+        ('"$0" -c "$1" check <(cat "$2") <(cat "$3")', 1),
+        ('"$0" -c "$1" check <(cat "$2")', 0),
+    ):
+        run = subprocess.run(
+            ["bash", "-c", shell, sys.executable, script, str(good), str(bad)],
+            capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        assert run.returncode == code, (shell, run.stdout, run.stderr)
 
 
 @pytest.mark.parametrize("name", ["nothing", "empty", "run"])
@@ -206,8 +400,8 @@ def test_more_than_the_memory_holds_is_an_error(tmp_path: Path, ending: str) -> 
                 line = f'{{:process {i}, :f :acquire, :type :invoke, :value ["key {i}" nil]}}'
             file.write(line + "\n")
     script = (
-        "import sys, bench.memory; bench.memory.available = lambda: 40 << 20; "
-        "from bench.cli import main; sys.argv[0] = 'lockbench'; main()"
+        "import sys, evidence.memory; evidence.memory.available = lambda: 40 << 20; "
+        "from cli.main import main; sys.argv[0] = 'lockbench'; main()"
     )
     run = subprocess.run(
         [sys.executable, "-c", script, "check", str(path), "--json"],
@@ -316,7 +510,7 @@ def test_the_command_itself(tmp_path: Path) -> None:
         ([str(tmp_path / "none"), "--json"], 254),
         ([str(bad), "--model", "door", "--json"], 254),
     ):
-        script = "import sys; from bench.cli import main; sys.argv[0] = 'lockbench'; main()"
+        script = "import sys; from cli.main import main; sys.argv[0] = 'lockbench'; main()"
         run = subprocess.run(
             [sys.executable, "-c", script, "check", *arguments],
             capture_output=True,

@@ -73,3 +73,10 @@ def test_every_rule_of_every_fault_counts() -> None:
     found = exposure(scene.history())
     assert not found.exposed
     assert len(found.reasons) == 2
+
+
+def test_a_fault_with_a_rule_that_nobody_knows_never_exposes() -> None:
+    scene = Scene().acquire(1, 0, 1, until=5).fault("one-of-ones-own", 2, 3, "no-such-rule")
+    found = exposure(scene.history())
+    assert not found.exposed
+    assert any("unknown rule 'no-such-rule'" in reason for reason in found.reasons)

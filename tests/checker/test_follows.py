@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from checker.catalogue import NAMED, OF_JOBS
 from checker.check import check
-from checker.follows import FOLLOWS, OF_JOBS, causes_of, following, told
+from checker.follows import FOLLOWS, causes_of, following, told
 from checker.jobs import VERDICTS_OF
 from history.builder import Builder
 from history.columns import History
 from history.op import F, Object, Type
-from locks.base import NAMED_VERDICTS
 from tests.checker import test_planted as planted
 from tests.checker.random_histories import SHAPES, random_history
 from tests.checker.scenes import Scene
@@ -102,7 +102,7 @@ SCENES: dict[tuple[str, str], Callable[[Scene], None]] = {
         (cause, verdict): acts_beside(job, cause)
         for job, verdicts in VERDICTS_OF.items()
         for verdict in verdicts
-        for cause in OF_JOBS[verdict]
+        for cause in FOLLOWS[verdict]
         if cause != "lost-update"
     },
 }
@@ -110,7 +110,7 @@ SCENES: dict[tuple[str, str], Callable[[Scene], None]] = {
 
 def test_every_verdict_has_its_line() -> None:
     of_jobs = {verdict for verdicts in VERDICTS_OF.values() for verdict in verdicts}
-    assert set(FOLLOWS) == {*NAMED_VERDICTS, "linearizable", *of_jobs} | TO_COME
+    assert set(FOLLOWS) == {*NAMED, "linearizable", *of_jobs} | TO_COME
     assert set(OF_JOBS) == of_jobs
     assert all(v not in causes_of(v) for v in FOLLOWS), "nothing follows from itself"
 

@@ -11,8 +11,8 @@ import pytest
 from checker.check import check
 from checker.jobs import VERDICTS_OF
 from history.jsonl import read_jsonl, write_jsonl
+from history.lines import UnreadableHistory
 from history.op import JOBS, F
-from history.recording import UnreadableHistory
 from tests.checker.scenes import S, Scene, ns
 
 

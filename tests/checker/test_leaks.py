@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from bench.judge import Expected, judge
-from bench.track import broken, excerpt
 from checker.check import check
 from checker.exposure import exposure
+from evidence.track import broken, excerpt
 from history.edn import read_edn, write_edn
 from history.jsonl import read_jsonl, write_jsonl
 from history.op import F
 from locks.registry import find
-from results.noticed import violations_of
+from results.alert_replay import violations_of
 from tests.checker.scenes import S, Scene
 
 LEASE, SLACK = 3.0, 2.0

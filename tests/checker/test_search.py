@@ -7,7 +7,6 @@ import random
 import numpy as np
 import pytest
 
-from bench.perf_histories import register_history
 from checker.calls import calls_of
 from checker.check import check
 from checker.counters import by_sweep, fewest_reads
@@ -21,6 +20,7 @@ from checker.zones import by_zones
 from history.builder import Builder
 from history.columns import History
 from history.op import NULL, F, Object, Type
+from perf.histories import register_history
 from tests.checker.every_order import linearizable
 from tests.checker.scenes import Scene
 

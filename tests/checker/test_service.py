@@ -171,7 +171,14 @@ def test_an_extend_that_found_nothing_is_the_locks_own_lie() -> None:
     # Here the entry stood: it was the service that was asked, and it noted less.
     assert contradictions(Record(scene).of(1, 1, until=11.0).judged())
     # Unless what the server noted last died with it.
-    scene.fault("kill", 7, 8)
+    scene.fault("one-of-ones-own", 7, 8)
+    assert contradictions(Record(scene).of(1, 1, until=11.0).judged())
+    scene.fault("one-of-ones-own", 7, 8, ends_servers=True)
+    assert not contradictions(Record(scene).of(1, 1, until=11.0).judged())
+
+
+def test_a_server_may_have_died_by_the_name_of_a_fault() -> None:
+    scene = Scene().acquire(1, 0, 1, until=5).extend(1, 6, 6.1, until=12).fault("kill", 7, 8)
     assert not contradictions(Record(scene).of(1, 1, until=11.0).judged())
 
 

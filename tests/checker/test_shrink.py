@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.perf_histories import Load, lock_history, register_history
 from checker.check import check
 from checker.contradictions import unpaired
 from checker.models import Operation, model_of, register
@@ -22,6 +21,7 @@ from checker.words import Case
 from history.columns import History
 from history.jsonl import to_lines
 from history.op import F
+from perf.histories import Load, lock_history, register_history
 from tests.checker.every_order import linearizable
 from tests.checker.random_histories import SHAPES, random_history
 from tests.checker.scenes import Scene

@@ -8,7 +8,7 @@ import pytest
 
 from clusters import registry
 from clusters.base import ClusterPlan
-from clusters.pods import PodCluster
+from clusters.pods.cluster import PodCluster
 
 
 @pytest.fixture(scope="module")

@@ -29,10 +29,10 @@ from clusters.base import (
     Wipeable,
 )
 from clusters.hybrid import HybridCluster, OurHybridCluster, make
-from clusters.pods import PodCluster
-from clusters.redis import RedisCluster
-from clusters.shim import ClockedPods, SyncingPods
-from clusters.zookeeper import ZooKeeperCluster
+from clusters.pods.cluster import PodCluster
+from clusters.pods.shim import ClockedPods, SyncingPods
+from clusters.redis.nodes import RedisCluster
+from clusters.zookeeper.ensemble import ZooKeeperCluster
 from nemesis.registry import faults
 from tests.clusters.waiting import soon
 from tests.nemesis.test_real import proven

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from clusters import images, owner, ports, reaper
+from clusters import images
 from clusters.base import ClusterError, ClusterPlan
-from clusters.docker import Container, ContainerState, Engine, Network
-from clusters.redis import RedisCluster
+from clusters.engine import owner, ports, reaper
+from clusters.engine.docker import Container, ContainerState, Engine, Network
+from clusters.redis.nodes import RedisCluster
 from tests.clusters.waiting import soon
 
 DEAD = f"{os.getpid()}:1:{owner.place()}"
@@ -159,7 +160,7 @@ OWNER = """
 import signal
 import sys
 from clusters.base import ClusterPlan
-from clusters.redis import RedisCluster
+from clusters.redis.nodes import RedisCluster
 cluster = RedisCluster(ClusterPlan("redis", 1, 1, sys.argv[1], 3.0, sys.argv[2]))
 # Whoever runs the tests in the background of a shell leaves it ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,8 +1,8 @@
 import pytest
 
-from clusters import links
 from clusters.base import ClusterError, Edge, Shape
-from clusters.links import (
+from clusters.pods import links
+from clusters.pods.links import (
     BOTH,
     PATIENT,
     PATIENT_ENV,

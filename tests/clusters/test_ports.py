@@ -2,8 +2,8 @@ import socket
 
 import pytest
 
-from clusters import ports
 from clusters.base import ClusterError
+from clusters.engine import ports
 
 
 @pytest.fixture

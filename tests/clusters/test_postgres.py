@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from clusters.base import ClusterError, Edge, Led, Promotable, Wipeable
-from clusters.pgwire import Session
-from clusters.pods import PodCluster
-from clusters.postgres import PostgresCluster
+from clusters.pods.cluster import PodCluster
+from clusters.postgres.protocol import Session
+from clusters.postgres.replicated import PostgresCluster
 from clusters.wire import ProbeFailed
 from tests.clusters.waiting import LIMIT_S, PROBE_S, SURE_S, roles, soon
 

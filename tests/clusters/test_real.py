@@ -10,14 +10,16 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from kazoo.client import KazooClient
 
-from clusters import etcd, jute, resp
 from clusters.base import ClusterError, Edge, Led, Wipeable
-from clusters.etcd import EtcdCluster
-from clusters.pods import PodCluster
-from clusters.redis import RedisCluster
-from clusters.toxiproxy import LinkServer
+from clusters.etcd import cluster as etcd
+from clusters.etcd.cluster import EtcdCluster
+from clusters.pods.cluster import PodCluster
+from clusters.pods.toxiproxy import LinkServer
+from clusters.redis import protocol as resp
+from clusters.redis.nodes import RedisCluster
 from clusters.wire import Address, Http, Line, ProbeFailed
-from clusters.zookeeper import ZooKeeperCluster
+from clusters.zookeeper import protocol as jute
+from clusters.zookeeper.ensemble import ZooKeeperCluster
 from tests.clusters.waiting import PROBE_S, SURE_S, soon
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]

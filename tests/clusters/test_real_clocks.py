@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from clusters import etcd, redis, registry, zookeeper
+from clusters import registry
 from clusters.base import Clocked, ClusterError, ClusterPlan, Syncing
-from clusters.pods import PodCluster
-from clusters.redis import OurRedisCluster
-from clusters.resp import ask, ask_once
+from clusters.etcd import cluster as etcd
+from clusters.pods.cluster import PodCluster
+from clusters.redis import nodes as redis
+from clusters.redis.nodes import OurRedisCluster
+from clusters.redis.protocol import ask, ask_once
 from clusters.wire import Line
-from clusters.zookeeper import OurZooKeeperCluster
+from clusters.zookeeper import ensemble as zookeeper
+from clusters.zookeeper.ensemble import OurZooKeeperCluster
 
 docker = [pytest.mark.docker, pytest.mark.slow]
 Start = Callable[[str, int], PodCluster]

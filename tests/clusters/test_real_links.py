@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from clusters import resp
 from clusters.base import ClusterError, ClusterPlan, Edge, Led, Shape
-from clusters.pods import PodCluster
-from clusters.redis import RedisCluster
+from clusters.pods.cluster import PodCluster
+from clusters.redis import protocol as resp
+from clusters.redis.nodes import RedisCluster
 from clusters.wire import Line, ProbeFailed
 from tests.clusters.waiting import PROBE_S, SURE_S, soon
 

@@ -10,17 +10,43 @@ from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from zlib import adler32
 
 import pytest
 
-from clusters import aof, txnlog
-from clusters.base import Change, ClusterPlan
-from clusters.etcd import EtcdCluster
+from clusters.base import Change, ClusterPlan, ServerLog
+from clusters.etcd.cluster import EtcdCluster
+from clusters.redis import append_only_file as aof
+from clusters.redis.nodes import RedisCluster
 from clusters.wire import Address, ProbeFailed
+from clusters.zookeeper import transaction_log as txnlog
 
 # --- Redis ---
+
+
+class Unstarted(RedisCluster):
+    """Its node is killed and its server was never there."""
+
+    def _server_log(self, node: int, *, lost: bool = False) -> ServerLog:
+        return ServerLog(f"redis-{node}", "", (), lost)
+
+    def _replace(self, node: int) -> None:
+        self._killed.add(node)
+
+
+@pytest.mark.parametrize(("keeps_records", "lost"), [(True, [True, True, False]), (False, [False])])
+def test_records_of_wiped_nodes_are_kept_where_somebody_reads_them(
+    keeps_records: bool, lost: list[bool], tmp_path: Path
+) -> None:
+    plan = ClusterPlan("redis", 1, 1, "run", 3.0, str(tmp_path), keeps_records=keeps_records)
+    cluster = Unstarted(plan)
+    cluster._killed.add(1)
+    for _ in range(2):
+        cluster.wipe([1])
+    assert [log.lost for log in cluster.server_logs()] == lost
+
 
 INCR = "/data/appendonlydir/appendonly.aof.1.incr.aof"
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from clusters import redis_cluster
 from clusters.base import ClusterError, Led, Promotable
-from clusters.pods import PodCluster
-from clusters.redis_cluster import AIMED_KEY, RedisClusterCluster, Seen, slot_of
-from clusters.resp import ask_once
+from clusters.pods.cluster import PodCluster
+from clusters.redis import cluster as redis_cluster
+from clusters.redis.cluster import AIMED_KEY, RedisClusterCluster, Seen, slot_of
+from clusters.redis.protocol import ask_once
 from tests.clusters.waiting import LIMIT_S, PROBE_S, SURE_S, around, roles, soon
 from workloads import load
 

@@ -1,6 +1,3 @@
-from dataclasses import replace
-from types import ModuleType
-
 import pytest
 
 from clusters import registry
@@ -11,27 +8,12 @@ def plan(topology: str, size: int) -> ClusterPlan:
     return ClusterPlan(topology, size, 1, "run", 3.0, "logs")
 
 
-def module(name: str, **contents: object) -> ModuleType:
-    made = ModuleType(name)
-    vars(made).update(contents)
-    return made
-
-
 def test_every_topology_is_found_under_its_own_name() -> None:
     found = registry.topologies()
     assert {"redis", "redlock", "zookeeper", "etcd"} <= set(found)
     assert all(name == topology.name for name, topology in found.items())
     assert all(topology.default_size in topology.sizes for topology in found.values())
     assert all(topology.settings for topology in found.values())
-
-
-def test_two_of_the_same_name_fail_loudly() -> None:
-    one = registry.topologies()["etcd"]
-    with pytest.raises(ClusterError, match="two topologies are called etcd: in a and b"):
-        registry.collect([module("a", TOPOLOGY=one), module("b", TOPOLOGIES=[one])])
-    other = replace(one, name="other")
-    both = registry.collect([module("b", TOPOLOGY=other), module("a", TOPOLOGY=one), module("c")])
-    assert list(both) == ["etcd", "other"]
 
 
 def test_what_does_not_exist_is_refused_by_name() -> None:

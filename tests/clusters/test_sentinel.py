@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from clusters.base import ClusterError, Edge, Led, Promotable, Wipeable
-from clusters.pods import PodCluster
-from clusters.resp import ask_once, items
-from clusters.sentinel import SENTINELS, SETTINGS, SentinelCluster
+from clusters.pods.cluster import PodCluster
+from clusters.redis.protocol import ask_once, items
+from clusters.redis.sentinel import SENTINELS, SETTINGS, SentinelCluster
 from tests.clusters.waiting import LIMIT_S, PROBE_S, SURE_S, around, roles, soon
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]

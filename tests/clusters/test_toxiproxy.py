@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from clusters import toxiproxy
 from clusters.base import ClusterError, Shape
-from clusters.links import Direction, Link, ProxyCut, base, shaped
-from clusters.toxiproxy import LinkError, LinkServer, Listen
+from clusters.pods import toxiproxy
+from clusters.pods.links import Direction, Link, ProxyCut, base, shaped
+from clusters.pods.toxiproxy import LinkError, LinkServer, Listen
 
 UP: Direction = "upstream"
 

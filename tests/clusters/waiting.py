@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from clusters.base import Edge, Replicated
-from clusters.pods import PodCluster
+from clusters.pods.cluster import PodCluster
 from tests.eventually import eventually
 
 LIMIT_S = 20.0

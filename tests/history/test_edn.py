@@ -16,8 +16,8 @@ from checker.kinds import with_model
 from history.columns import History
 from history.edn import read_edn, write_edn
 from history.edn_forms import Comment, maps
+from history.lines import UnreadableHistory
 from history.op import NULL, F, Mode, Type
-from history.recording import UnreadableHistory
 from tests.checker.growth import exponent
 from tests.checker.random_histories import SHAPES, random_history
 from tests.checker.scenes import Scene

@@ -17,9 +17,10 @@ from history.columns import History
 from history.joining import with_applied, with_deaths
 from history.jsonl import read_jsonl, write_jsonl
 from history.layout import COMPLETED, COMPLETED_OFFSET, HEADER_BYTES, RECORD
+from history.lines import UnreadableHistory
 from history.op import NULL, F, Fault, Object, Type
 from history.recorder import PROCESSES_PER_WORKER, Recorder
-from history.recording import UnreadableHistory, read_recording, write_faults, write_meta
+from history.recording import read_recording, write_faults, write_meta
 from tests.checker.scenes import Scene, ns
 
 

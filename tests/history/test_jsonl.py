@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from history.builder import Builder
 from history.columns import History
-from history.jsonl import LINE_BYTES_MAX, read_jsonl, read_lines, to_lines, write_jsonl
+from history.jsonl import read_jsonl, read_lines, to_lines, write_jsonl
+from history.lines import LINE_BYTES_MAX, UnreadableHistory
 from history.op import NULL, F, Fault, Mode, Object, Type
-from history.recording import UnreadableHistory
+from history.recorder import PROCESSES_PER_WORKER
 
 COLUMNS = (
     "process", "f", "type", "mode", "invoke_ns", "intended_ns", "complete_ns", "hold", "value",
@@ -31,6 +32,13 @@ def refused(*raw: bytes) -> str:
     with pytest.raises(UnreadableHistory) as raised:
         read_lines(raw, "x.jsonl")
     return str(raised.value)
+
+
+def nested(depth: int) -> object:
+    made: object = 1
+    for _ in range(depth):
+        made = [made]
+    return made
 
 
 def complaint(raw: list[bytes]) -> str | None:
@@ -92,23 +100,33 @@ def test_every_field_comes_back(tmp_path: Path) -> None:
     ("broken", "said"),
     [
         ({"f": "grab"}, "unknown f 'grab'"),
-        ({"f": None}, "f is missing"),
+        ({"f": None}, "f: Expected str, got null"),
         ({"type": "maybe"}, "unknown type 'maybe'"),
         ({"key": None}, "key is missing"),
-        ({"process": None}, "process is missing"),
-        ({"process": [1]}, "process is [1]"),
-        ({"invoke_ns": None}, "invoke_ns is missing"),
-        ({"invoke_ns": 1.5}, "invoke_ns is 1.5, not a whole number"),
-        ({"invoke_ns": True}, "invoke_ns is True"),
-        ({"invoke_ns": 2**70}, "out of range"),
+        ({"process": None}, "process: Expected int | str, got null"),
+        ({"process": [1]}, "process: Expected int | str, got array"),
+        ({"invoke_ns": None}, "invoke_ns: Expected int, got null"),
+        ({"invoke_ns": 1.5}, "invoke_ns: Expected int, got float"),
+        ({"invoke_ns": True}, "invoke_ns: Expected int, got bool"),
+        ({"invoke_ns": 2**70}, "invoke_ns: "),
+        ({"process": 2**70}, "process: "),
+        ({"hold": -(2**62)}, "hold: "),
         ({"complete_ns": None}, "complete_ns is missing"),
         ({"complete_ns": 0}, "complete_ns 0 is before invoke_ns 1"),
         ({"mode": "sideways"}, "unknown mode 'sideways'"),
-        ({"mode": []}, "unknown mode []"),
-        ({"fence": "high"}, "fence is 'high'"),
+        ({"mode": []}, "mode: Expected str | null, got array"),
+        ({"fence": "high"}, "fence: Expected int | null, got str"),
         ({"f": "cas", "value": 3}, "the value of a cas is 3"),
-        ({"value": 2**80}, "out of range"),
-        ({"process": "nemesis"}, "a fault without 'begin_ns'"),
+        ({"value": 2**80}, "value: 1208925819614629174706176 is out of range"),
+        ({"f": "cas", "value": [1, 2**80]}, "out of range"),
+        ({"process": "nemesis"}, "missing required field begin_ns"),
+        ({"process": "nemesis", "begin_ns": [1, 2], "heal_ns": [4, 3]}, "heal_ns ends before"),
+        ({"process": "nemesis", "begin_ns": [1, float("inf")]}, "malformed"),
+        ({"process": "nemesis", "begin_ns": [1, 2**62]}, "begin_ns[1]: "),
+        ({"process": "nemesis", "begin_ns": [1, 2], "targets": [3]}, "targets[0]: "),
+        ({"process": "nemesis", "begin_ns": [1, 2], "facts": []}, "facts: "),
+        ({"process": "nemesis", "begin_ns": [1, 2], "facts": {"a": nested(40)}}, "too deeply"),
+        ({"error": "\ud800"}, "half of a surrogate pair"),
     ],
 )
 def test_a_broken_line_is_named(broken: dict[str, object], said: str) -> None:
@@ -121,16 +139,22 @@ def test_a_broken_line_is_named(broken: dict[str, object], said: str) -> None:
     ("raw", "said"),
     [
         (b"\xff\xfe\x00", "not text in UTF-8"),
-        (b'{"process": 3', "Expecting"),
-        (b"[" * 100_000, "nested too deeply"),
-        (json.dumps(GOOD).replace("1,", "NaN,").encode(), "NaN is not a number"),
-        (b"[1, 2]", "expected a JSON object"),
+        (b'{"process": 3', "truncated"),
+        (json.dumps(GOOD).replace("1,", "NaN,").encode(), "malformed"),
+        (b"[1, 2]", "Expected object, got array"),
         (b'{"history": 2}', "version 2"),
-        (b'{"history": 1, "epsilon_ns": -1}', "epsilon_ns is negative"),
+        (b'{"history": 1, "epsilon_ns": -1}', "epsilon_ns: Expected int >= 0"),
+        (b'{"history": 1, "epsilon_ns": 1e999}', "epsilon_ns: "),
+        (b'{"history": 1, "objects": {"k": {"permits": "three"}}}', "permits: Expected int"),
+        (b'{"history": 1, "objects": {"k": {"job": {}}}}', "job: Expected str"),
+        (b'{"history": 1, "objects": {"k": {"job": "theft"}}}', "unknown job 'theft'"),
+        (b'{"history": "one"}', "history: Expected int, got str"),
         (b'{"history": 1, "objects": {"k": {"kind": "door"}}}', "unknown kind 'door'"),
-        (b'{"history": 1, "objects": {"k": {"permits": 0}}}', "0 permits"),
-        (b'{"history": 1, "objects": [1]}', "objects is not an object"),
-        (b"1" * 5000, "Exceeds the limit"),
+        (b'{"history": 1, "objects": {"k": {"permits": 0}}}', "permits: Expected int >= 1"),
+        (b'{"history": 1, "objects": [1]}', "objects: Expected object | null, got array"),
+        (b"1" * 5000, "out of range"),
+        (b'{"process": ' + b"[" * 100_000, "nested too deeply"),
+        (json.dumps(GOOD).encode()[:-1] + b', "value": ' + b"[" * 100_000, "nested too deeply"),
     ],
 )
 def test_a_line_that_is_no_line_is_named(raw: bytes, said: str) -> None:
@@ -180,3 +204,13 @@ JSON = st.recursive(
 def test_any_json_in_any_field(changes: dict[str, object]) -> None:
     message = complaint([json.dumps(GOOD | changes).encode()])
     assert message is None or message.startswith("x.jsonl:1: ")
+
+
+def test_clients_are_named_as_people_know_them() -> None:
+    def clients(*processes: int | str) -> list[str]:
+        history = lines(*({**GOOD, "process": process} for process in processes))
+        return [history.client(int(process)) for process in history.process]
+
+    assert clients(3, 2 * PROCESSES_PER_WORKER + 4) == ["worker 0, client 3", "worker 2, client 4"]
+    assert clients(3, 4) == ["client 3", "client 4"], "nobody said that they are of a worker"
+    assert clients("jepsen 1") == ["client jepsen 1"]

@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from history import recording
+from history.edn import read_edn, write_edn
+from history.jsonl import read_jsonl, write_jsonl
 from history.layout import HEADER_BYTES, RECORD
+from history.lines import UnreadableHistory
 from history.op import NULL, F, Fault, Object, Type
 from history.recorder import Recorder
-from history.recording import UnreadableHistory, read_recording, write_faults, write_meta
+from history.recording import read_recording, write_faults, write_meta
 
 
 def meta(folder: Path) -> None:
     write_meta(folder, {"k0": Object(role="contended")}, wall_minus_monotonic_ns=5)
+
+
+def test_a_number_of_a_job_has_63_bits(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, 1)
+    number = 2**63 - 1
+    handle = recorder.invoke(recorder.new_process(), F.EFFECT, "k0", version=number)
+    recorder.complete(handle, Type.OK)
+    recorder.close()
+    meta(tmp_path)
+    history = read_recording(tmp_path)
+    assert history.version.tolist() == [number]
+    write_jsonl(history, tmp_path / "h.jsonl")
+    write_edn(history, tmp_path / "h.edn")
+    assert read_jsonl(tmp_path / "h.jsonl").version.tolist() == [number]
+    assert read_edn(tmp_path / "h.edn").version.tolist() == [number]
 
 
 def test_every_field_comes_back(tmp_path: Path) -> None:
@@ -153,12 +174,52 @@ def test_a_killed_writer_leaves_at_most_the_open_operation(tmp_path: Path) -> No
     assert history.type.tolist() == [int(Type.OK)] * 999 + [int(Type.INFO)]
 
 
+def test_it_is_read_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker records a new key between any two of the reader's reads."""
+    with closing(Recorder(tmp_path, 0)) as recorder:
+        write_meta(tmp_path, {}, wall_minus_monotonic_ns=0)
+        new_keys = (f"k{number}" for number in itertools.count())
+
+        def record(opened: Callable[..., object]) -> Callable[..., object]:
+            def then(*args: object, **words: object) -> object:
+                try:
+                    return opened(*args, **words)
+                finally:
+                    recorder.complete(recorder.invoke(0, F.ACQUIRE, next(new_keys)), Type.OK)
+
+            return then
+
+        next(new_keys)
+        recorder.invoke(0, F.ACQUIRE, "k0")
+        for name in ("open_file", "read_bytes"):
+            monkeypatch.setattr(recording, name, record(getattr(recording, name)))
+        history = read_recording(tmp_path)
+    assert len(history.key) > 0
+    assert all(history.keys[key].startswith("k") for key in history.key)
+
+
 def test_faults_come_back(tmp_path: Path) -> None:
     meta(tmp_path)
     fault = Fault("pause", ("etcd-1",), (1, 2), (3, 4), ("proven",), {"proven": True})
     endless = Fault("cut", (), (5, 6), None)
     write_faults(tmp_path, [fault, endless])
     assert read_recording(tmp_path).faults == (fault, endless)
+
+
+def test_text_that_is_none_is_recorded_all_the_same(tmp_path: Path) -> None:
+    with closing(Recorder(tmp_path, 1)) as recorder:
+        for text in ("\udcff", "\\udcff", "\U0001f512\u2028\x85", '"\n'):
+            handle = recorder.invoke(1, F.ACQUIRE, "k0")
+            recorder.complete(handle, Type.FAIL, error=text)
+    write_meta(tmp_path, {"k\ud800": Object()}, wall_minus_monotonic_ns=0)
+    write_faults(tmp_path, [Fault("pause", ("\udcff",), (1, 2), None, (), {"said": "\ud800 x"})])
+    history = read_recording(tmp_path)
+    assert [history.errors[e] for e in history.error] == [
+        "\\udcff", "\\udcff", "\U0001f512\u2028\x85", '"\n'
+    ]  # fmt: skip
+    assert list(history.objects) == ["k\\ud800"]
+    assert history.faults[0].targets == ("\\udcff",)
+    assert history.faults[0].facts == {"said": "\\ud800 x"}
 
 
 def test_process_numbers_are_never_given_twice(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from history.recording import UnreadableHistory, read_recording, write_meta
+from history.lines import UnreadableHistory
+from history.recording import read_recording, write_meta
 from history.service import SERVICE, Service, Tenure, write_service
 
 ENDED = Tenure("redis-1", "k0", 31, 2, 2, 9, "deleted", (10, 20))
@@ -38,21 +39,21 @@ def test_without_the_file_nothing_is_said(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "what"),
     [
-        ({"hold": "zz"}, "invalid literal"),
+        ({"hold": "zz"}, "hold: Expected str matching"),
         ({"hold": "f" * 16}, "out of range"),
-        ({"hold": None}, "hold is not text"),
-        ({"made": None}, "made is missing"),
-        ({"made": True}, "made is not a whole number"),
-        ({"made": 2**64}, "in range"),
+        ({"hold": None}, "hold: Expected str"),
+        ({"made": None}, "made: Expected int"),
+        ({"made": True}, "made: Expected int, got bool"),
+        ({"made": 2**64}, "made: Expected int <"),
         ({"begun": 0}, "before it was made"),
         ({"begun": 4}, "ended before it began"),
         ({"how": "evicted"}, "evicted"),
         ({"how": None}, "how does not fit"),
         ({"ended": None}, "how does not fit"),
         ({"until_ns": [2, 1]}, "ends before it begins"),
-        ({"until_ns": [2]}, "not a pair"),
-        ({"until_ns": [1.5, 2]}, "not a whole number"),
-        ({"log": 3}, "log is not text"),
+        ({"until_ns": [2]}, "until_ns: Expected array of length 2"),
+        ({"until_ns": [1.5, 2]}, "Expected int, got float"),
+        ({"log": 3}, "log: Expected str, got int"),
     ],
 )
 def test_a_garbled_tenure_is_refused_with_its_line(

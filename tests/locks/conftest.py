@@ -6,62 +6,19 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from clusters.base import Cluster, ClusterPlan
+from bench.conform import GROUP, LEASE_S, Running
+from bench.judge import expectation
+from clusters.base import ClusterPlan
 from clusters.registry import topologies
-from locks import registry, sidecar
+from locks import registry
 from locks.base import Address, System
+from locks.shared import sidecar
 
-LEASE_S = 2.0
-GROUP = 1
-# Of the libraries behind sidecars: one for each kind of server, and one for each language that runs
-# in a container; set so that a call ends.
-LIBRARIES = {"redis-py-safe", "kazoo-safe", "etcd3gw-safe"} | {
-    "etcd-concurrency-is-owner",
-    "redisson-rlock-safe",
-}
-# The others, set likewise where they can be; they take minutes, so `make fuzz` has them.
-MORE_LIBRARIES = {
-    "python-redis-lock-safe",
-    "redis-lock-py-safe",
-    "pottery-safe",
-    "redlock-ng-safe",
-    "tooz-safe",
-} | {
-    "redsync-safe",
-    "bsm-redislock-safe",
-    "etcd-concurrency",
-    "jetcd",
-    "curator-mutex",
-    "curator-read-write",
-    "redisson-fair",
-    "redisson-fenced",
-    "redisson-spin",
-    "redisson-multilock",
-    "redisson-rlock-sentinel",
-}
-# Recipes that leave one thing out or do it wrongly, and owe the rest as the recipe they vary does:
-# `make fuzz` has them, too.
-CONTROLS = {
-    "etcd-no-recheck",
-    "redis-fence-incr-first",
-    "redis-no-owner",
-    "redis-renew-no-owner",
-    "redis-setnx-expire",
-}
 NODES = "LOCKBENCH_TEST_NODES"  # clusters that another process has started: topology → nodes
-
-
-@dataclass(frozen=True)
-class Running:
-    """A cluster as tests see it; ``cluster`` is None where another process has started it."""
-
-    nodes: list[Address]
-    cluster: Cluster | None
 
 
 @pytest.fixture(scope="session")
@@ -95,23 +52,43 @@ def _plan(topology: str, log_dir: Path) -> ClusterPlan:
     )
 
 
-def every_system() -> list[System]:
+def why_untested(system: System) -> str:
+    """Why the conformance tests have a lock not at all; empty where they have it."""
+    if system.untested:
+        return system.untested
+    if expectation(system, "none", "double-grant").expected == "breaks":
+        return "it lets two in without a fault, so it owes nothing"
+    if f"{system.name}-safe" in registry.systems():
+        return f"at its defaults it waits as long as it likes; tested is {system.name}-safe"
+    first = next(s for s in registry.systems().values() if s.connect == system.connect)
+    return "" if first.name == system.name else f"only its servers are not those of {first.name}"
+
+
+def is_control(system: System) -> bool:
+    """Whether it leaves one thing out, or does it wrongly."""
+    said = [e for verdicts in system.expectations.values() for e in verdicts.values()]
+    return any(one.kind == "control" for one in said)
+
+
+def _chosen(*, often: bool) -> list[System]:
     """In the order of their topologies, so that clusters are started one by one. A semaphore of one
-    permit owes what a mutex owes; a lock that lets two in without a fault owes nothing; and one
-    class on other servers (``redlock-fsync``) is run once. A library left at its defaults waits as
-    long as it likes. ``MORE_LIBRARIES`` and ``CONTROLS`` are not among them."""
-    found: dict[object, System] = {}
-    for plain in registry.systems().values():
-        if plain.expectation("none", "double-grant").expected == "breaks":
-            continue
-        if plain.name in CONTROLS or (plain.prepare is not None and plain.name not in LIBRARIES):
-            continue
-        one = plain if plain.permits is None else registry.find(f"{plain.name}:permits=1")
-        found.setdefault(plain.connect, one)
-    return sorted(found.values(), key=lambda system: system.topologies)
+    permit owes what a mutex owes."""
+    found = [
+        system
+        if system.permits is None or "permits" not in system.parameters
+        else registry.find(f"{system.name}:permits=1")
+        for system in registry.systems().values()
+        if not why_untested(system)
+        if often == (system.represents or (system.prepare is None and not is_control(system)))
+    ]
+    return sorted(found, key=lambda system: (system.topologies, system.name))
+
+
+def every_system() -> list[System]:
+    """What is tested each time: recipes, and the libraries that represent the others."""
+    return _chosen(often=True)
 
 
 def more_systems() -> list[System]:
-    """``MORE_LIBRARIES`` and ``CONTROLS``."""
-    found = [registry.find(name) for name in MORE_LIBRARIES | CONTROLS]
-    return sorted(found, key=lambda system: (system.topologies, system.name))
+    """The other libraries and the controls, which take minutes: ``make fuzz`` has them."""
+    return _chosen(often=False)

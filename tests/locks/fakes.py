@@ -18,7 +18,7 @@ from typing import Any
 import hiredis
 
 from locks.base import Address
-from locks.redis_link import DELETE_OWN, EXTEND_OWN, Script
+from locks.redis.link import DELETE_OWN, EXTEND_OWN, Script
 
 
 @dataclass(frozen=True)

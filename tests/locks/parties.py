@@ -238,7 +238,13 @@ def guarded() -> Iterator[tuple[str, int]]:
     """A guarded resource, which no fault reaches; yields where it listens."""
     with tempfile.TemporaryDirectory() as folder:
         port_file = Path(folder) / "port"
-        command = [sys.executable, "-m", "workloads.resource", str(port_file), f"{folder}/log"]
+        command = [
+            sys.executable,
+            "-m",
+            "workloads.resource_server",
+            str(port_file),
+            f"{folder}/log",
+        ]
         with subprocess.Popen(command) as server:
             try:
                 until(port_file.exists, "the guarded resource")

@@ -33,10 +33,10 @@ from unittest import mock
 from redis import Redis
 
 from locks.base import Address, Freed, NotHeld, Observer, new_hold_id, token_of
-from locks.client_container import ContainerSidecar
-from locks.library_redisson import IMAGE
+from locks.libraries.redisson.lock import IMAGE
 from locks.registry import find
-from locks.sidecar import Sidecar, SidecarLock
+from locks.shared.client_container import ContainerSidecar
+from locks.shared.sidecar import Sidecar, SidecarLock
 from tests.locks.parties import (
     Party,
     cluster,

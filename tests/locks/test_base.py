@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bench.judge import expectation
 from locks import registry
 from locks.base import BACKOFFS, Backoff, BackoffStyle
 
@@ -50,8 +51,8 @@ def test_a_pause_is_never_longer_than_what_is_left(style: BackoffStyle) -> None:
     ],
 )
 def test_what_does_not_apply_is_not_expected(lock: str, verdict: str) -> None:
-    assert registry.find(lock).expectation("client-pause", verdict).expected == "n/a"
-    assert registry.find("etcd").expectation("client-pause", verdict).expected != "n/a"
+    assert expectation(registry.find(lock), "client-pause", verdict).expected == "n/a"
+    assert expectation(registry.find("etcd"), "client-pause", verdict).expected != "n/a"
 
 
 def test_permits_are_a_parameter() -> None:

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from clusters import clients, images
-from clusters.docker import Engine
+from clusters import images
+from clusters.engine import client_containers as clients
+from clusters.engine.docker import Engine
 from locks import registry
 from locks.base import (
     Acquired,
@@ -26,9 +27,9 @@ from locks.base import (
     Unknown,
     new_hold_id,
 )
-from locks.client_container import WORD, WORKER, ContainerSidecar
-from locks.library_etcd_concurrency import IMAGE as GO
-from locks.sidecar import Sidecar, SidecarError, SidecarLock
+from locks.libraries.etcd_concurrency.lock import IMAGE as GO
+from locks.shared.client_container import WORD, WORKER, ContainerSidecar
+from locks.shared.sidecar import Sidecar, SidecarError, SidecarLock
 from tests.eventually import eventually
 
 LIMIT_S = 10.0
@@ -106,7 +107,7 @@ def test_a_clock_of_its_own_is_refused(opened: list[Sidecar]) -> None:
 def test_whoever_does_not_know_the_word_is_refused(
     opened: list[Sidecar], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("locks.client_container.WORD", "SOMETHING_ELSE")
+    monkeypatch.setattr("locks.shared.client_container.WORD", "SOMETHING_ELSE")
     with pytest.raises(SidecarError, match="does not know the word"):
         scripted(opened)
 
@@ -144,8 +145,8 @@ def test_a_program_that_hangs_is_killed(
     opened: list[Sidecar], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock = client(scripted(opened))
-    monkeypatch.setattr("locks.sidecar.OVERDUE_S", 0.2)
-    monkeypatch.setattr("locks.sidecar.PONG_S", 0.2)
+    monkeypatch.setattr("locks.shared.sidecar.OVERDUE_S", 0.2)
+    monkeypatch.setattr("locks.shared.sidecar.PONG_S", 0.2)
     answer = asked(lock)
     assert isinstance(answer, Unknown)
     assert "did not answer a ping" in answer.reason
@@ -155,8 +156,9 @@ def test_a_program_that_hangs_is_killed(
 def test_it_starts_where_gevent_has_replaced_sockets() -> None:
     program = (
         "from gevent import monkey; monkey.patch_all(); "
-        "from locks.base import *; from locks.client_container import ContainerSidecar as C; "
-        "from locks.sidecar import SidecarLock as L; "
+        "from locks.base import *; "
+        "from locks.shared.client_container import ContainerSidecar as C; "
+        "from locks.shared.sidecar import SidecarLock as L; "
         f"s = C({GO!r}, 'nothing'); l = L(s, [], timeout_s=1, ttl_s=1, observer=NoObserver(), "
         "safe=True); print(l.acquire('k', hold_id=1, ttl_s=1, wait_s=0).fence); s.close()"
     )
@@ -180,7 +182,7 @@ def test_it_is_frozen_by_number_and_found_by_its_worker(opened: list[Sidecar], i
 @pytest.mark.parametrize("image", images.CLIENTS)
 def test_it_ends_with_its_worker_and_leaves_no_container(image: str) -> None:
     program = (
-        "import time; from locks.client_container import ContainerSidecar as C; "
+        "import time; from locks.shared.client_container import ContainerSidecar as C; "
         f"print(C({image!r}, 'nothing').pid, flush=True); time.sleep(60)"
     )
     worker = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)

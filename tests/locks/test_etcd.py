@@ -24,7 +24,7 @@ from locks.base import (
     Unknown,
     new_hold_id,
 )
-from locks.etcd import RENEW_AFTER, SYSTEM, Etcd
+from locks.etcd.mutex import RENEW_AFTER, SYSTEM, Etcd
 from tests.eventually import eventually
 
 PATIENT_S, SHORT_S = 10.0, 0.5  # to wait for a gateway that answers, and for one that will not

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from bench.conform import LEASE_S, Running
 from clusters.hybrid import HybridCluster
 from locks import registry
 from locks.base import (
@@ -26,8 +27,7 @@ from locks.base import (
     new_hold_id,
     token_of,
 )
-from locks.hybrid_redis_confirmed_by_zookeeper import HybridRedisConfirmedByZooKeeper
-from tests.locks.conftest import LEASE_S, Running
+from locks.hybrid.redis_confirmed_by_zookeeper import HybridRedisConfirmedByZooKeeper
 
 A_MAJORITY = (1, 3, 5)
 

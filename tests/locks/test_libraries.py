@@ -16,11 +16,12 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from bench.cli import run
 from bench.plan import make_case
-from locks import library, registry
+from cli.commands.run import run
+from locks import registry
 from locks.base import Denied, Granted, LockUnusableError, NoObserver, System, Unknown
-from locks.library import ADAPTERS, Library
+from locks.shared import library
+from locks.shared.library import ADAPTERS, Library
 from tests.locks.fakes import Close, FakeRedis
 
 LIBRARIES = sorted(path.parent.name for path in ADAPTERS.glob("*/adapter.py"))
@@ -36,7 +37,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Library:
     folder.mkdir(parents=True)
     (folder / "requirements.txt").write_text("# nothing\n")
     (folder / "adapter.py").write_text("import json\n")
-    return Library("made")
+    return Library(str(folder / "lock.py"))
 
 
 def test_an_environment_is_built_once(made: Library, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,6 +77,24 @@ def test_what_cannot_be_imported_is_named(made: Library) -> None:
             made.prepare()
 
 
+def test_a_changed_adapter_is_imported_again_and_nothing_installed(
+    made: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made.prepare()
+    monkeypatch.setattr(Library, "_build", lambda *_: pytest.fail("it is installed"))
+    made.adapter.write_text("import no_such_library\n")
+    with pytest.raises(LockUnusableError, match="no_such_library"):
+        made.prepare()
+    made.adapter.write_text("import sys\n")
+    made.prepare()
+
+
+def test_a_library_without_pins_is_told_how_to_get_them(made: Library) -> None:
+    made.requirements.unlink()
+    with pytest.raises(LockUnusableError, match=r"made has no pins: lockbench library lock .*made"):
+        made.prepare()
+
+
 def test_a_list_of_locks_builds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "ENVIRONMENTS", tmp_path / "environments")
     assert SYSTEMS
@@ -87,15 +106,18 @@ def test_a_list_of_locks_builds_nothing(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("folder", LIBRARIES)
 def test_everything_is_pinned_with_its_hashes(folder: str) -> None:
     lines = (ADAPTERS / folder / "requirements.txt").read_text().splitlines()
-    wanted = (ADAPTERS / folder / "requirements.in").read_text().split()
+    wanted = (ADAPTERS / folder / "requirements.in").read_text().splitlines()
     pins = [line for line in lines if re.match(r"[a-z0-9]", line)]
     assert pins
     assert all("==" in pin and pin.endswith("\\") for pin in pins)
     hashes = sum("--hash=sha256:" in line for line in lines)
     assert hashes >= len(pins)
+    assert any("==" in want for want in wanted), "the library itself is asked for exactly"
     for want in wanted:
-        name, version = want.split("==")
-        assert any(re.match(rf"{name.partition('[')[0]}(\[.*\])?=={version} ", pin) for pin in pins)
+        name, _, version = want.partition("==")
+        name = re.split(r"[\[<>=!~ ]", name)[0]
+        exactly = rf"{re.escape(version)} " if version else ""
+        assert any(re.match(rf"{name}(\[.*\])?=={exactly}", pin) for pin in pins)
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)

@@ -7,12 +7,11 @@ import re
 import pytest
 
 from clusters import images
-from locks import pins
-from locks.client_container import ContainerLibrary, check_version
-from locks.client_programs import PROGRAMS
-from locks.library import ADAPTERS
 from locks.registry import systems
-from locks.sidecar import SidecarError
+from locks.shared import pins
+from locks.shared.client_container import ContainerLibrary, check_version
+from locks.shared.library import ADAPTERS
+from locks.shared.sidecar import SidecarError
 
 MOD = """module m
 go 1.26.0
@@ -73,7 +72,7 @@ def test_the_images_and_adapters_of_this_tree_have_pins() -> None:
 def test_what_is_said_of_a_program_is_in_its_source(name: str) -> None:
     """A setting that the program does not name is not set, and a pin that is not there is none."""
     library = contained()[name]
-    program = PROGRAMS[library.lock]
+    program = library.program
     folder = images.FOLDER / library.image
     source = (folder / program.source).read_text()
     whole = "".join(p.read_text() for p in folder.iterdir() if p.suffix in {".go", ".java", ".sh"})
@@ -83,10 +82,6 @@ def test_what_is_said_of_a_program_is_in_its_source(name: str) -> None:
     for called in re.findall(r"(\w+)\(", program.call):
         assert called in source, called
     assert {program.library, *program.stands_on} <= set(pins.of_image(library.image))
-
-
-def test_no_program_is_described_that_no_lock_is() -> None:
-    assert {library.lock for library in contained().values()} == set(PROGRAMS)
 
 
 def test_a_program_with_another_version_than_its_pin_is_refused() -> None:

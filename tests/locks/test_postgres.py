@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from locks import postgres_advisory, postgres_for_update
 from locks.base import (
     Address,
     Denied,
@@ -31,8 +30,10 @@ from locks.base import (
     Unknown,
     new_hold_id,
 )
-from locks.postgres_recipe import PostgresRecipe
-from locks.postgres_session import Session, Watch
+from locks.postgres import advisory as postgres_advisory
+from locks.postgres import for_update as postgres_for_update
+from locks.postgres.recipe import PostgresRecipe
+from locks.postgres.session import Session, Watch
 from tests.eventually import eventually
 from tests.locks.fakes import closed_port, hang_up
 from tests.locks.test_redis_token import said

@@ -7,10 +7,10 @@ from contextlib import closing
 
 import pytest
 
-from clusters.redis_cluster import slot_of
-from locks import redis_cluster
+from clusters.redis.cluster import slot_of
 from locks.base import Granted, Hold, NoObserver, Released, Unknown, new_hold_id
-from locks.redis_cluster import SYSTEM, RedisClusterLock
+from locks.redis import cluster as redis_cluster
+from locks.redis.cluster import SYSTEM, RedisClusterLock
 from tests.locks.fakes import Close, FakeRedis, Late, Reply
 from tests.locks.test_redis_token import ACTIONS, PATIENT_S, opened, patience_s, said
 

@@ -23,7 +23,8 @@ from typing import Any, Final, NamedTuple
 import pytest
 from redis.exceptions import ResponseError
 
-from locks import redis_token, redlock, registry
+from bench.conform import Running
+from locks import registry
 from locks.base import (
     Acquired,
     Address,
@@ -37,13 +38,14 @@ from locks.base import (
     new_hold_id,
     token_of,
 )
-from locks.client_container import ContainerLibrary
-from locks.redis_link import Link
-from locks.redis_recipe import Taken
-from locks.redis_token import RedisToken
-from locks.redlock import Redlock
+from locks.redis import redlock
+from locks.redis import token as redis_token
+from locks.redis.link import Link
+from locks.redis.recipe import Taken
+from locks.redis.redlock import Redlock
+from locks.redis.token import RedisToken
+from locks.shared.client_container import ContainerLibrary
 from tests.eventually import eventually
-from tests.locks.conftest import LIBRARIES, Running
 from tests.locks.delays import Burst, DelayingProxy, Direction
 
 TTL_S: Final = 10.0  # so that nothing is renewed in between
@@ -73,7 +75,7 @@ def _systems() -> Iterator[System]:
 
 def _named(system: System) -> object:
     """Libraries take longer; of them ``make test`` runs what it runs anyway."""
-    long = system.prepare is not None and system.name not in LIBRARIES
+    long = system.prepare is not None and not system.represents
     return pytest.param(system, id=system.name, marks=[pytest.mark.long] if long else [])
 
 

@@ -15,6 +15,7 @@ from functools import partial
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from bench.conform import Running
 from locks import registry
 from locks.base import (
     Acquired,
@@ -33,11 +34,10 @@ from locks.base import (
     new_hold_id,
     token_of,
 )
-from locks.redis_link import Link
-from locks.redis_pubsub import RedisPubsub
-from locks.redis_recipe import Taken
+from locks.redis.link import Link
+from locks.redis.pubsub import RedisPubsub
+from locks.redis.recipe import Taken
 from tests.eventually import eventually
-from tests.locks.conftest import Running
 from tests.locks.fakes import Close, Late, Relay, closed_port
 from tests.locks.test_redis_token import ACTIONS, NOSCRIPT, said
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from clusters.sentinel import DATA_NODES, MASTER_NAME, SENTINELS
-from locks import redis_sentinel, redis_sentinel_wait, sentinel_link
+from clusters.redis.sentinel import DATA_NODES, MASTER_NAME, SENTINELS
 from locks.base import (
     Denied,
     Granted,
@@ -22,7 +21,10 @@ from locks.base import (
     new_hold_id,
     token_of,
 )
-from locks.redis_token import RedisToken
+from locks.redis import sentinel as redis_sentinel
+from locks.redis import sentinel_link
+from locks.redis import sentinel_wait as redis_sentinel_wait
+from locks.redis.token import RedisToken
 from tests.locks.fakes import Close, FakeRedis, Late, Reply, Silent, closed_port
 from tests.locks.test_redis_token import ACTIONS, PATIENT_S, opened, patience_s, said
 

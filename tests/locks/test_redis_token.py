@@ -8,7 +8,6 @@ from contextlib import closing
 
 import pytest
 
-from locks import redis_no_owner, redis_token
 from locks.base import (
     Address,
     Denied,
@@ -21,8 +20,10 @@ from locks.base import (
     Unknown,
     new_hold_id,
 )
-from locks.redis_link import RESTED_S, NotSent
-from locks.redis_token import RedisToken
+from locks.redis import no_owner as redis_no_owner
+from locks.redis import token as redis_token
+from locks.redis.link import RESTED_S, NotSent
+from locks.redis.token import RedisToken
 from tests.eventually import eventually
 from tests.locks.fakes import Action, Close, FakeRedis, Late, Reply, Silent, closed_port
 

@@ -9,8 +9,8 @@ from contextlib import closing, contextmanager
 import pytest
 
 from locks.base import Denied, Granted, NoObserver, NotHeld, Released, Unknown, new_hold_id
-from locks.redlock import SYSTEM, Redlock
-from locks.redlock_nodes import OWED_MAX, Question
+from locks.redis.redlock import SYSTEM, Redlock
+from locks.redis.redlock_nodes import OWED_MAX, Question
 from tests.eventually import eventually
 from tests.locks.fakes import Action, Close, FakeRedis, Late, Reply, Silent, closed_port
 

@@ -8,8 +8,8 @@ from contextlib import closing, contextmanager
 import pytest
 
 from locks.base import Denied, Granted, NoObserver, Unknown, new_hold_id
-from locks.redlock_fence import COUNTER, SYSTEM, RedlockFence
-from locks.redlock_nodes import Question
+from locks.redis.redlock_fence import COUNTER, SYSTEM, RedlockFence
+from locks.redis.redlock_nodes import Question
 from tests.eventually import eventually
 from tests.locks.fakes import Action, Close, FakeRedis, Reply, Silent
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
+import subprocess
 from importlib.metadata import version
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from bench import clients
+from bench.conform import DUTIES
+from bench.judge import expectation
+from bench.plan import each_lock
+from checker.catalogue import OF_LOCKS
 from locks import registry
-from locks.base import NAMED_VERDICTS, Address, NoObserver, System
-from locks.redis_token import RedisToken
+from locks.base import ANY, Address, NoObserver, System
+from locks.redis.token import RedisToken
 from locks.registry import LockNotFoundError
+from locks.shared.library import Library
 
 OUTSIDE = """
 class Mine:
@@ -48,15 +55,22 @@ def test_every_declaration_is_complete(system: System) -> None:
     assert system.source
     assert set(system.outcomes.values()) >= {"Unknown"}
     for verdicts in system.expectations.values():
-        assert set(verdicts) <= {*NAMED_VERDICTS, "linearizable"}
-    assert (system.expectation("none", "fence-order").expected == "n/a") == (system.fence is None)
+        assert set(verdicts) <= {*OF_LOCKS, ANY}
+    assert (expectation(system, "none", "fence-order").expected == "n/a") == (system.fence is None)
 
 
 @pytest.mark.parametrize("system", registry.systems().values(), ids=lambda system: system.name)
 def test_a_break_names_its_kind(system: System) -> None:
     for verdicts in system.expectations.values():
-        for expectation in verdicts.values():
-            assert (expectation.kind is None) == (expectation.expected in {"holds", "n/a"})
+        for one in verdicts.values():
+            assert (one.kind is None) == (one.expected in {"holds", "n/a"})
+
+
+def test_what_is_not_owed_is_a_duty_of_the_conformance_tests() -> None:
+    duties = {duty.name for duty in DUTIES}
+    for system in registry.systems().values():
+        assert system.not_owed.keys() <= duties, system.name
+        assert all(reason.strip() for reason in system.not_owed.values())
 
 
 def test_parameters_stand_behind_the_name() -> None:
@@ -72,8 +86,8 @@ def test_parameters_stand_behind_the_name() -> None:
     ("spec", "sentence"),
     [
         ("redis-token:pause=1", "redis-token has no parameter 'pause'; its parameters: backoff"),
-        ("redis-token:backoff=none", "backoff is one of jitter, exponential, fixed"),
-        ("redis-token:backoff", "backoff is one of jitter, exponential, fixed"),
+        ("redis-token:backoff=none", "backoff=none: it is one of jitter, exponential, fixed"),
+        ("redis-token:backoff", "'backoff' is not parameter=value"),
         ("etcd:backoff=fixed", "etcd has no parameter 'backoff'; its parameters: none"),
     ],
 )
@@ -82,25 +96,10 @@ def test_wrong_parameters_are_one_sentence(spec: str, sentence: str) -> None:
         registry.find(spec)
 
 
-def test_two_locks_of_one_name_are_an_error() -> None:
-    modules = [ModuleType("one"), ModuleType("two")]
-    for module in modules:
-        module.SYSTEM = registry.find("redis-token")  # type: ignore[attr-defined]
-    with pytest.raises(ValueError, match="two locks are called 'redis-token': in one and two"):
-        registry.collected(modules)
-
-
-def test_one_module_may_declare_several() -> None:
-    module = ModuleType("several")
-    both = [registry.find("redis-token"), registry.find("redis-no-owner")]
-    module.SYSTEMS = both  # type: ignore[attr-defined]
-    assert list(registry.collected([module])) == ["redis-no-owner", "redis-token"]
-
-
 def test_a_class_from_outside_joins(outside: Path) -> None:
     system = registry.find(f"{outside}:Mine")
     assert system.topologies == ("redis",)
-    assert system.expectation("pause", "double-grant").expected == "holds"
+    assert expectation(system, "pause", "double-grant").expected == "undeclared"
 
 
 @pytest.mark.parametrize(
@@ -129,6 +128,107 @@ def test_unknown_names_and_files_are_one_sentence(tmp_path: Path) -> None:
         registry.find(f"{broken}:Mine")
 
 
+LIBRARY = """
+from dataclasses import replace
+from locks.base import System
+from locks.shared.library import Library, as_safe
+_PLAIN = Library(__file__)
+_SYSTEM = System(
+    name="made", topologies=("redis",), family="redis", fence=None, waits_by="polling",
+    source="https://example.org", connect=_PLAIN.connect, prepare=_PLAIN.prepare,
+    outcomes={"anything": "Unknown"},
+)
+SYSTEMS = (_SYSTEM, as_safe(_SYSTEM, Library(__file__, safe=True)))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Of a library with two locks."""
+    made = tmp_path / "made"
+    made.mkdir()
+    (made / "lock.py").write_text(LIBRARY)
+    (made / "adapter.py").write_text("import json\n")
+    (made / "requirements.in").write_text("Made_Up[fast]\nother<5\n")
+    (made / "requirements.txt").write_text("made-up==1.2 \\\nother==4.1 \\\nmore==7 \\\n")
+    return made
+
+
+def test_a_folder_from_outside_joins_with_every_lock_of_it(folder: Path) -> None:
+    assert registry.each(str(folder)) == [f"{folder}:made", f"{folder}:made-safe"]
+    system = registry.find(f"{folder}:made-safe")
+    assert system.name == "made-safe"
+    library = getattr(system.connect, "__self__", None)
+    assert isinstance(library, Library)
+    assert (library.folder, library.safe) == (folder, True)
+    assert registry.find(f"{folder}:made").name == "made"
+    with pytest.raises(LockNotFoundError, match=r"declares made, made-safe; say which, as in "):
+        registry.find(str(folder))
+
+
+def test_a_file_or_folder_with_one_lock_needs_no_name(folder: Path, tmp_path: Path) -> None:
+    declared = LIBRARY.replace("SYSTEMS = ", "SYSTEM, _ = ")
+    (folder / "lock.py").write_text(declared)
+    (tmp_path / "one.py").write_text(declared)
+    for spec in (str(folder), str(tmp_path / "one.py")):
+        assert registry.each(spec) == [spec]
+        assert registry.find(spec).name == "made"
+
+
+def test_two_folders_are_two_libraries_though_their_files_are_called_alike(
+    folder: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other" / "made"
+    other.parent.mkdir()
+    shutil.copytree(folder, other)
+    (other / "requirements.txt").write_text("made-up==1.3 \\\n")
+    found = [clients.library_of(registry.find(f"{one}:made")) for one in (folder, other)]
+    names = {clients.name_of(library) for library in found if library is not None}
+    assert names == {str(folder), str(other)}
+    pinned = [clients.as_pinned(library)["pins"] for library in found if library is not None]
+    assert [pins["made-up"] for pins in pinned] == ["1.2", "1.3"]
+
+
+def test_a_name_without_a_class_is_explained(outside: Path, tmp_path: Path) -> None:
+    with pytest.raises(LockNotFoundError, match=r"declares no SYSTEM; a class in it is named as"):
+        registry.find(str(outside))
+    with pytest.raises(LockNotFoundError, match=r"there is no lock\.py in "):
+        registry.find(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("spec", "own"),
+    [
+        ("mine.py", True),
+        ("mine.py:Mine", True),
+        ("a/folder", True),
+        ("./folder:made", True),
+        (".", True),
+        ("sherlock", False),
+        ("redis-token:backoff=fixed", False),
+        ("redis-token:a/b", False),
+    ],
+)
+def test_a_path_is_told_from_a_name_by_its_letters(spec: str, own: bool) -> None:
+    assert registry.is_own(spec) == own
+
+
+def test_the_origin_of_a_library_can_be_checked_by_hand(folder: Path) -> None:
+    found = registry.origin(f"{folder}:made")
+    printed = subprocess.run(
+        "sha256sum lock.py adapter.py requirements.txt | sha256sum",
+        shell=True,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert (found["file"], found["sha256"]) == (str(folder), printed.split()[0])
+    assert found["libraries"] == {"made-up": "1.2", "other": "4.1"}
+    (folder / "adapter.py").write_text("import sys\n")
+    assert registry.origin(f"{folder}:made")["sha256"] != found["sha256"]
+
+
 def test_the_origin_of_a_lock_of_ones_own_is_recorded(tmp_path: Path) -> None:
     path = tmp_path / "my lock.py"
     path.write_text(
@@ -143,3 +243,9 @@ def test_the_origin_of_a_lock_of_ones_own_is_recorded(tmp_path: Path) -> None:
     assert (found["spec"], found["file"]) == (spec, str(path))
     assert found["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert found["libraries"] == {"kazoo": version("kazoo"), "redis": version("redis")}
+
+
+def test_a_folder_that_is_asked_for_is_every_lock_of_it(folder: Path, tmp_path: Path) -> None:
+    assert each_lock(str(folder)) == [f"{folder}:made", f"{folder}:made-safe"]
+    assert each_lock("redis-token:backoff=fixed") == ["redis-token:backoff=fixed"]
+    assert each_lock(f"{tmp_path}/absent") == [f"{tmp_path}/absent"], "left to be refused"

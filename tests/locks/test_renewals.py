@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from locks.base import Extended, Granted, Hold, NotHeld, Unknown
-from locks.renewals import Renewals
+from locks.shared.renewals import Renewals
 from tests.eventually import eventually
 
 HOLD = Hold(1, "k")

@@ -15,7 +15,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from locks import sidecar
 from locks.base import (
     Address,
     Denied,
@@ -28,10 +27,11 @@ from locks.base import (
     Unknown,
     new_hold_id,
 )
-from locks.library import SHARED
-from locks.sidecar import ExtendableSidecarLock, Sidecar, SidecarError, SidecarLock
+from locks.shared import sidecar
+from locks.shared.library import SHARED
+from locks.shared.sidecar import ExtendableSidecarLock, Sidecar, SidecarError, SidecarLock
 from tests.eventually import eventually
-from workloads.nursery import RUN_ENVIRONMENT
+from workloads.fork_server import RUN_ENVIRONMENT
 
 LIMIT_S = 10.0
 
@@ -310,7 +310,7 @@ def test_a_sidecar_that_does_not_say_hello_is_refused(
 
 PARENT = f"""
 import sys, time
-from locks.sidecar import Sidecar
+from locks.shared.sidecar import Sidecar
 one = Sidecar("x", [sys.executable, "-c", '''{FAULTY}'''.replace("ACTION", "pass")])
 print(one.pid, flush=True)
 time.sleep(60)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-
 import pytest
 
+import declarations
 import locks
 from clusters.base import Change, ServerLog
 from history.service import Tenure
-from locks.base import token_of
-from locks.registry import collected, systems
-from locks.tenures import etcd_entry, redis_entry, service_of, zookeeper_entry
+from locks.base import System, token_of
+from locks.registry import NO_LOCKS, systems
+from locks.shared.tenures import etcd_entry, redis_entry, service_of, zookeeper_entry
 
 A, B = token_of(0xA), token_of(0xB)
 MS = 1_000_000
@@ -110,8 +108,10 @@ def test_partial_logs_are_told_and_nodes_are_counted_once() -> None:
 
 def test_libraries_draw_tokens_of_their_own() -> None:
     """Nobody could tell which hold an entry of theirs stands for."""
-    names = [m.name for m in pkgutil.iter_modules(locks.__path__) if "library_" in m.name]
-    libraries = collected([importlib.import_module(f"locks.{name}") for name in names])
+    recipes = declarations.declared(
+        locks, "SYSTEM", System, skip=(*NO_LOCKS, "libraries/*/lock.py")
+    )
+    libraries = {name: system for name, system in systems().items() if name not in recipes}
     assert libraries
     assert not [name for name, system in libraries.items() if system.entry is not None]
     assert systems()["redis-token"].entry is redis_entry

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from locks import redis_token, redis_watchdog
 from locks.base import Acquired, Hold
-from locks.redis_token import RedisToken
+from locks.redis import token as redis_token
+from locks.redis import watchdog as redis_watchdog
+from locks.redis.token import RedisToken
 from locks.registry import LockNotFoundError
 from locks.use import Client, Grant, MayBeAcquired, NotAcquired, NotReleased
 from tests.eventually import eventually

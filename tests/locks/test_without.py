@@ -6,38 +6,42 @@ order of events is forced; all five run on a real PostgreSQL too.
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench.conform import Running
 from locks.base import Address, NoObserver, Unknown
 from locks.registry import without
 from locks.without.base import Conflict, Done, DoneAlready, Thinking, Way
-from tests.locks.conftest import Running
-from tests.workloads.stored import StoredActor, StoredEventLog, StoredSingleOwner, remove
+from tests.workloads.stored import StoredActor, StoredEventLog, StoredSingleOwner
 from workloads.fleet import free_port
 
 NOTHING = Thinking(lambda: None)
 
 
 @pytest.fixture
-def store() -> Iterator[Callable[[type], Any]]:
+def store(tmp_path: Path) -> Iterator[Callable[[type], Any]]:
     """Makes clients of a way whose store is a file."""
-    port = free_port()
+    nodes = [Address(str(tmp_path), free_port())]
     made: list[Any] = []
 
     def make(kind: type) -> Any:
-        made.append(kind([Address("127.0.0.1", port)], timeout_s=1, ttl_s=1, observer=NoObserver()))
+        made.append(kind(nodes, timeout_s=1, ttl_s=1, observer=NoObserver()))
         return made[-1]
 
     yield make
     for way in made:
         way.close()
-    remove(port)
 
 
 def test_of_two_that_append_at_one_place_the_second_begins_again(
@@ -91,6 +95,47 @@ def test_an_owner_works_on_one_message_after_the_other(
         thread.join(30)
     assert Counter(type(outcome) for outcome in outcomes) == {Done: 10, DoneAlready: 30}
     assert sorted(entry.place for entry in clients[0].ledger()) == list(range(10))
+
+
+SOMEBODY = """
+import os, socket, sys
+os.setuid(65534)
+line = socket.socket(socket.AF_UNIX)
+if sys.argv[1] == "listens":
+    line.bind(chr(0) + sys.argv[2])
+    line.listen()
+    print("listens", flush=True)
+    line.accept()[0].makefile().readline()
+else:
+    line.connect(chr(0) + sys.argv[2])
+    print(line.recv(1), flush=True)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can act for another user")
+@pytest.mark.parametrize("kind", [StoredActor, StoredSingleOwner])
+def test_another_user_is_neither_asked_nor_answered(
+    store: Callable[[type], Any], kind: type
+) -> None:
+    client = store(kind)
+    address = client._address.removeprefix("\0")
+    words = [sys.executable, "-c", SOMEBODY]
+    with subprocess.Popen([*words, "listens", address], stdout=subprocess.PIPE) as somebody:
+        assert somebody.stdout is not None
+        assert somebody.stdout.readline() == b"listens\n"
+        outcome = client.do("k", 1, by=1, work=NOTHING)
+        assert isinstance(outcome, Conflict)
+        assert "another user listens" in outcome.reason
+    assert isinstance(client.do("k", 1, by=1, work=NOTHING), Done)
+    asks = subprocess.run(
+        [*words, "asks", address], capture_output=True, timeout=60, check=True, text=True
+    )
+    assert asks.stdout == "b''\n"
+    with socket.socket(socket.AF_UNIX) as same_user:
+        same_user.connect(client._address)
+        same_user.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            same_user.recv(1)
 
 
 # Two names of one way have one store.

@@ -19,7 +19,6 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 
-from locks import zookeeper
 from locks.base import (
     Address,
     Denied,
@@ -30,8 +29,9 @@ from locks.base import (
     Unknown,
     new_hold_id,
 )
-from locks.zookeeper import SYSTEM, ZooKeeper
-from locks.zookeeper_session import NoAnswerError, Session
+from locks.zookeeper import mutex as zookeeper
+from locks.zookeeper.mutex import SYSTEM, ZooKeeper
+from locks.zookeeper.session import NoAnswerError, Session
 from tests.eventually import eventually
 
 TIMEOUT_S = 0.05

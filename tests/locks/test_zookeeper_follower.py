@@ -16,12 +16,12 @@ from typing import NamedTuple
 import pytest
 from kazoo.client import KazooClient
 
-from clusters.zookeeper import ZooKeeperCluster
+from bench.conform import LEASE_S, Running
+from clusters.zookeeper.ensemble import ZooKeeperCluster
 from locks.base import Address, Granted, NoObserver, new_hold_id
 from locks.libraries.shared.zookeeper_touches import Touches
-from locks.zookeeper import ZooKeeper
+from locks.zookeeper.mutex import ZooKeeper
 from tests.eventually import eventually
-from tests.locks.conftest import LEASE_S, Running
 
 log = logging.getLogger(__name__)
 DEATHS = 8

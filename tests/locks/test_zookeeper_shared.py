@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from bench.conform import LEASE_S, Running
 from locks import registry
 from locks.base import (
     Acquired,
@@ -22,10 +23,9 @@ from locks.base import (
     new_hold_id,
     token_of,
 )
-from locks.zookeeper import NodeGoneError, ZooKeeper
-from locks.zookeeper_read_write import READ, WRITE, ReadWritePlace
-from locks.zookeeper_semaphore import PermitPlace
-from tests.locks.conftest import LEASE_S, Running
+from locks.zookeeper.mutex import NodeGoneError, ZooKeeper
+from locks.zookeeper.read_write import READ, WRITE, ReadWritePlace
+from locks.zookeeper.semaphore import PermitPlace
 
 QUEUE = ["a-read-0000000001", "b-write-0000000002", "c-read-0000000003", "d-read-0000000004"]
 

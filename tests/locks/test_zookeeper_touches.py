@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pytest
 
 from clusters.base import ClusterPlan
-from clusters.zookeeper import ZooKeeperCluster
+from clusters.zookeeper.ensemble import ZooKeeperCluster
 from locks.libraries.shared.zookeeper_touches import Touches, passed_on_ns
 
 MS = 1_000_000

@@ -28,7 +28,7 @@ class FakeClients:
     def let_go(self) -> None:
         self.let_go_calls += 1
 
-    def stand(self, timeout_s: float) -> bool:
+    def stop_before_acquire(self, timeout_s: float) -> bool:
         return True
 
     def go_on(self) -> None: ...

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.stand import Prompt
+from cli.break_by_hand import Prompt
 from clusters import registry
 from clusters.base import Cluster, ClusterPlan
-from clusters.docker import Engine
+from clusters.engine.docker import Engine
 from nemesis.by_hand import ByHand
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
@@ -79,8 +79,8 @@ def test_two_faults_that_contradict_each_other(prompt: Prompt) -> None:
 
 
 def test_from_another_terminal_and_gone_after_ctrl_c(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "bench.cli", "break"]
-    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    words = [sys.executable, "-m", "cli.main", "break"]
+    environment = os.environ | {"TMPDIR": str(tmp_path), "XDG_RUNTIME_DIR": ""}
     stand = subprocess.Popen(
         [*words, "--topology", "redis"],
         stdin=subprocess.DEVNULL,
@@ -90,7 +90,7 @@ def test_from_another_terminal_and_gone_after_ctrl_c(tmp_path: Path) -> None:
     )
     try:
         end = time.monotonic() + LIMIT_S
-        while not list(tmp_path.glob("lockbench-break-*/*.sock")):
+        while not list(tmp_path.glob("lockbench-*/break-*.sock")):
             assert time.monotonic() < end
             time.sleep(0.05)
 

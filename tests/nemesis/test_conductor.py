@@ -12,7 +12,7 @@ import pytest
 from clusters.base import Cluster
 from nemesis import conductor, staging
 from nemesis.base import Arena, Asked, Fault, Injection, NemesisError
-from nemesis.conductor import Grip, Played, play
+from nemesis.conductor import Played, TargetClaims, play
 from tests.nemesis.fakes import FakeClients
 
 
@@ -89,7 +89,7 @@ def played(
         start_ns=time.monotonic_ns(),
         on_change=lambda _: None,
         stop=stopped,
-        grip=Grip(victims),
+        claims=TargetClaims(victims),
     )
 
 
@@ -208,7 +208,7 @@ class Linked(Script):
 
 def test_what_takes_hold_of_the_same_waits_for_the_one_before() -> None:
     clients = FakeClients()
-    grip, stop = Grip(clients), threading.Event()
+    claims, stop = TargetClaims(clients), threading.Event()
     over: list[Played] = []
 
     def conduct(begin_s: float) -> None:
@@ -220,7 +220,7 @@ def test_what_takes_hold_of_the_same_waits_for_the_one_before() -> None:
                 start_ns=time.monotonic_ns(),
                 on_change=lambda _: None,
                 stop=stop,
-                grip=grip,
+                claims=claims,
             )
         )
 

@@ -17,7 +17,7 @@ from clusters.base import Cluster, ClusterPlan, Cuttable
 from history import op
 from nemesis import schedule
 from nemesis.base import CLOCKS, LINKS, SERVERS, VICTIM, WORKERS, Arena, Injection
-from nemesis.conductor import Grip, play
+from nemesis.conductor import TargetClaims, play
 from nemesis.registry import faults
 from tests.nemesis.fakes import FakeClients
 
@@ -84,7 +84,7 @@ def played(cluster: Cluster, text: str) -> op.Fault:
         start_ns=time.monotonic_ns(),
         on_change=lambda _: None,
         stop=threading.Event(),
-        grip=Grip(clients),
+        claims=TargetClaims(clients),
     )
     assert result.failure is None
     assert result.fault is not None

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import itertools
-import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from bench import plan
-from bench.errors import BadInput
 from clusters.base import Cluster
 from nemesis import schedule
 from nemesis.base import Injection
 from nemesis.registry import faults
 from nemesis.schedule import ScheduleError, parse
 from nemesis.schedule_file import read_file, read_weights
+from results.documents import Planned, made
+from results.errors import BadInput
 
 TTL_S = 3.0
 
@@ -42,6 +42,7 @@ def test_parameters_and_times_are_taken_as_written() -> None:
     (one,) = drawn("pause:who=all:at=1.5:for=0.25")
     assert dict(one.parameters) == {"who": "all"}
     assert (one.begin_s, one.duration_s) == (1.5, 0.25)
+    assert drawn("pause:who=all:at=1.5s:for=0.25s") == (one,)
 
 
 def test_on_and_off_again() -> None:
@@ -104,7 +105,7 @@ def test_weights_decide_how_often() -> None:
         ("wipee", "did you mean wipe"),
         ("pause:whom=all", "pause has no parameter 'whom'"),
         ("pause:who=nobody", "pause:who=nobody: it is one of"),
-        ("pause:for=-1", "it is a number from 0.001"),
+        ("pause:for=-1", "it is a number from 0.001 s"),
         ("pause:for=nan", "it is a number"),
         ("pause:for", "'for' is not parameter=value"),
         ("pause:for=1:for=2", "for is said twice"),
@@ -177,10 +178,15 @@ def test_a_file_says_the_same(tmp_path: Path) -> None:
         ("[[fault]]\nname = 'pausee'", "did you mean pause"),
         ("[[fault]]\nname = 'pause'\nwith = { for = 2 }", "for does not belong into with"),
         ("[random]\nweights = { moon = 1 }", "no fault is called 'moon'"),
-        ("[random]\nweights = { pause = -1 }", "not 0 or more"),
+        ("[random]\nweights = { pause = -1 }", "not from 0 to 1000000"),
+        ("[random]\nweights = { pause = inf }", "not from 0 to 1000000"),
         ("[random]\nmany = 3", "the unknown key 'many'"),
         ("", "no \\[\\[fault\\]\\] and no \\[random\\]"),
         ("[[fault]", "fault.toml"),
+        ("a = " + "[" * 3000, "nested too deeply"),
+        (".".join("a" * 20_000) + " = 1", "line 1 has more than 64 dots"),
+        ("#" * (1 << 20), "larger than"),
+        ("a = " + "9" * 5000, "digits"),
     ],
 )
 def test_a_wrong_file_is_named_with_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
@@ -199,7 +205,9 @@ def test_a_schedule_longer_than_the_run_is_refused() -> None:
     case = plan.make_case("etcd", "pause:at=18", seed=0)
     with pytest.raises(BadInput, match="too short for pause:at=18"):
         plan.resolve(case)
-    assert plan.resolve(plan.roomy(case)).time_limit_s >= 18 + 2 * case.pace.lease_ttl_s
+    assert (
+        plan.resolve(plan.with_time_for_faults(case)).time_limit_s >= 18 + 2 * case.pace.lease_ttl_s
+    )
 
 
 def test_an_extend_is_asked_only_of_a_lock_that_has_one() -> None:
@@ -212,8 +220,8 @@ def test_an_extend_is_asked_only_of_a_lock_that_has_one() -> None:
 
 
 def test_a_plan_is_read_back_as_it_was() -> None:
-    case = plan.resolve(plan.roomy(plan.make_case("etcd", "random:count=4", seed=9)))
-    assert plan.Case.from_json(json.loads(json.dumps(asdict(case)))) == case
+    case = plan.resolve(plan.with_time_for_faults(plan.make_case("etcd", "random:count=4", seed=9)))
+    assert plan.Case.from_plan(made(Planned, asdict(case))) == case
 
 
 def test_the_documentation_names_every_fault_and_parameter() -> None:

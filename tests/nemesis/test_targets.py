@@ -8,8 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from clusters import hybrid, redis, sentinel, zookeeper
+from clusters import hybrid
 from clusters.base import Cluster, ClusterPlan, Cut, Edge
+from clusters.redis import nodes as redis
+from clusters.redis import sentinel
+from clusters.zookeeper import ensemble as zookeeper
 from nemesis.base import Arena, Injection
 from nemesis.registry import faults
 from nemesis.schedule import parse

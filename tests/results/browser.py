@@ -8,6 +8,7 @@ import os
 import select
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -142,8 +143,12 @@ def browser(folder: Path) -> Iterator[Browser]:
         os.dup2(command_read, 3)
         os.dup2(answer_write, 4)
 
+    ours = [command_read, command_write, answer_read, answer_write]
     # Above 4, so that one duplicate does not overwrite the other.
     command_read, answer_write = (os.dup(fd) for fd in (command_read, answer_write))
+    ours += [command_read, answer_write]
+    # Killed, it leaves a folder with a socket there, whose whole path may have 107 letters.
+    temporary = tempfile.mkdtemp()
     process = subprocess.Popen(
         [
             CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
@@ -153,11 +158,13 @@ def browser(folder: Path) -> Iterator[Browser]:
         close_fds=False,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        env=os.environ | {"TMPDIR": temporary},
     )  # fmt: skip
     try:
         yield Browser(command_write, answer_read)
     finally:
         process.kill()
         process.wait(10)
-        for fd in (command_write, answer_read, command_read, answer_write):
+        for fd in ours:
             os.close(fd)
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -17,6 +17,14 @@ from history.recorder import Recorder
 from history.recording import read_recording, write_faults, write_meta
 from results.numbers import Phases, measure
 from results.store import RunFolder
+from tests.results.plain import (
+    plain,
+    write_case,
+    write_machine,
+    write_plan,
+    write_results,
+    write_versions,
+)
 
 START_NS = 10**12
 MS = 10**6
@@ -126,9 +134,9 @@ def make_run(
     """A finished run with a case per entry of ``faults`` (name → whether it injects). ``change``
     may rewrite a case before it is stored anywhere; ``results`` stand beside the cases."""
     run = RunFolder.create(base, "quick")
-    run.write_plan({"name": "quick", "cases": []})
-    run.write_machine({"cpu": "Some CPU", "fsync_ms": {"p99": 1.5, "count": 1000}})
-    run.write_versions({"libraries": {"redis": "8.1.0"}})
+    write_plan(run, {"name": "quick", "cases": []})
+    write_machine(run, {"cpu": "Some CPU", "fsync_ms": {"p99": 1.5, "count": 1000}})
+    write_versions(run, {"libraries": {"redis": "8.1.0"}})
     cases = []
     for n, (fault, faulty) in enumerate((faults or {"pause": True}).items(), 1):
         folder = run.case(n, "etcd", fault)
@@ -168,13 +176,13 @@ def make_run(
                     }
                 ],
             },
-            **measure(history, phases, unknown_after_s=1.0).to_json(),
+            **plain(measure(history, phases, unknown_after_s=1.0)),
             **report.to_json(),
             "history_sha256": folder.history_sha256(),
         }
         change(case)
-        folder.write_case(case)
+        write_case(folder, case)
         cases.append(case)
-    run.write_results({"name": "quick", "cases": cases, "ending": "ok", **(results or {})})
+    write_results(run, {"name": "quick", "cases": cases, "ending": "ok", **(results or {})})
     run.finish("ok")
     return run

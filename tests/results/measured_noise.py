@@ -8,9 +8,9 @@ and 5.3 %; standard deviation of the log ratio of two neighbours 0.133, 0.123 an
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+
+from results.documents import Case, Quantiles
 
 RUNS = np.array(
     [
@@ -25,20 +25,19 @@ RUNS = np.array(
 BATCH = 12
 FIRST = [i for i in range(len(RUNS) - 1) if i % BATCH != BATCH - 1]
 
-Case = dict[str, Any]
-
 
 def case(acquire_ms: float, handover_ms: float, cycles_per_s: float) -> Case:
     """As much of a case as the gate reads."""
-    return {
-        "numbers": "valid",
-        "fault": "none",
-        "latency_ms": {
-            "acquire": {"before": {"p50": acquire_ms}},
-            "handover": {"before": {"p50": handover_ms}},
+    return Case(
+        lock="measured",
+        fault="none",
+        numbers="valid",
+        latency_ms={
+            "acquire": {"before": Quantiles(p50=acquire_ms)},
+            "handover": {"before": Quantiles(p50=handover_ms)},
         },
-        "cycles_per_second": cycles_per_s,
-    }
+        cycles_per_second=cycles_per_s,
+    )
 
 
 def pairs(
@@ -51,11 +50,13 @@ def pairs(
     """Pairs of neighbours out of the measured runs, in a random order each, so that what the cells
     of a run have in common and what neighbours have in common stays. The new side's latencies and
     throughput are multiplied."""
-    made = []
+    found = []
     for first in rng.choice(FIRST, count):
         two = RUNS[[first, first + 1]][rng.permutation(2)]
         # Each measured run stands for others like it; no two runs give the very same number.
         two = two * np.exp(rng.normal(0.0, 0.01, two.shape))
         acquire, handover, rate = two[1]
-        made.append((case(*two[0]), case(acquire * latency, handover * latency, rate * throughput)))
-    return made
+        found.append(
+            (case(*two[0]), case(acquire * latency, handover * latency, rate * throughput))
+        )
+    return found

@@ -13,18 +13,29 @@ import pytest
 from history.op import F, Object, Type
 from history.recorder import Recorder
 from history.recording import write_faults, write_meta
+from report.comparison_text import junit, markdown
+from results import comparison
 from results.comparison import (
     Comparison,
     compare_stored,
     differences,
-    ending_of_verdicts,
-    verdict_changes,
     worst,
 )
-from results.comparison_text import junit, markdown
-from results.evidence import Edited, countable, stored, stored_set
 from results.gate import Cell
 from results.store import NotARun, RunFolder
+from results.stored import Edited, countable, stored, stored_set
+from tests.results.plain import (
+    plain,
+    plainly,
+    write_case,
+    write_machine,
+    write_plan,
+    write_results,
+    write_versions,
+)
+
+verdict_changes = plainly(comparison.verdict_changes)
+ending_of_verdicts = plainly(comparison.ending_of_verdicts)
 
 HELD, BROKEN = "valid", "invalid"
 MS = 1_000_000
@@ -90,11 +101,11 @@ def make(tmp_path: Path) -> Make:
             "verdicts": verdicts,
         }
         document |= changes.pop("case", {})
-        folder.write_case(document)
-        run.write_plan({"cases": [{"images": changes.pop("images", [])}]})
-        run.write_machine({"cpu": "A", "memory_bytes": 2**33} | changes.pop("machine", {}))
-        run.write_versions({"libraries": {"redis": "8.1.0"}} | changes.pop("versions", {}))
-        run.write_results({"cases": [document], "ending": document["ending"]})
+        write_case(folder, document)
+        write_plan(run, {"cases": [{"images": changes.pop("images", [])}]})
+        write_machine(run, {"cpu": "A", "memory_bytes": 2**33} | changes.pop("machine", {}))
+        write_versions(run, {"libraries": {"redis": "8.1.0"}} | changes.pop("versions", {}))
+        write_results(run, {"cases": [document], "ending": document["ending"]})
         run.finish(str(document["ending"]))
         return run.path
 
@@ -103,6 +114,14 @@ def make(tmp_path: Path) -> Make:
 
 def compared(base: Path, new: Path, *, anyway: bool = False) -> tuple[Comparison, list[str]]:
     return compare_stored(stored_set(base), stored_set(new), anyway=anyway, repeat="again")
+
+
+def test_a_break_that_nobody_declared_is_worse_and_not_called_expected_to_hold(make: Make) -> None:
+    silent = {"expected": {"double-grant": "undeclared"}, "judgement": "broke, undeclared"}
+    made, _ = compared(make("a"), make("b", twice=True, case=silent))
+    (change,) = [c for c in made.changes if c.verdict == "double-grant"]
+    assert (made.ending, change.direction) == ("safety", "worse")
+    assert change.words == "nothing is declared, and it broke"
 
 
 def test_the_same_twice_is_ok(make: Make) -> None:
@@ -333,6 +352,6 @@ def test_markdown_escapes_and_says_how_to_repeat_it() -> None:
 
 def test_the_json_is_json(make: Make) -> None:
     made, _ = compared(make("a"), make("b"))
-    found = json.loads(json.dumps(made.to_json(), allow_nan=False))
+    found = json.loads(json.dumps(plain(made.document()), allow_nan=False))
     assert found["cells"][0]["verdict"] == "not judged"
     assert found["ending"] == "ok"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
+from results.documents import Case
 from results.gate import Cell, judge_pairs, suspects, value_of
 from results.statistics import needed_pairs
-from tests.results.measured_noise import Case, case, pairs
+from tests.results.measured_noise import case, pairs
 
 PAIRS = 10
 QUIET = ("acquire-p50", "handover-p50", "throughput")
@@ -26,9 +28,11 @@ def night(
 
     found = {(f"lock-{n}", "none"): measured(f"lock-{n}") for n in range(locks)}
     cells = judge_pairs(found, PAIRS)
-    for lock, fault in suspects(cells):
+    again = suspects(cells)
+    for lock, fault in again:
         found[lock, fault] += measured(lock)
-    return judge_pairs(found, PAIRS)
+    # Nothing measured, nothing changed: most nights need not be judged twice.
+    return judge_pairs(found, PAIRS) if again else cells
 
 
 def test_fewer_than_one_in_a_hundred_comparisons_of_a_thing_with_itself_is_an_alarm() -> None:
@@ -127,7 +131,7 @@ def test_the_pairs_needed_grow_with_the_cells() -> None:
 
 def test_void_numbers_take_the_pair_out() -> None:
     of = same(8, base=1.0, new=2.0)
-    of[0][1]["numbers"] = "void"
+    of[0] = (of[0][0], replace(of[0][1], numbers="void"))
     cells = judge_pairs({("lock", "none"): of}, 4)
     assert {cell.pairs for cell in cells} == {7}
     assert value_of(of[0][1], "throughput") is None

@@ -13,16 +13,19 @@ import pytest
 
 from history.op import NULL, F, Type
 from history.recording import read_recording
+from report.columns import Column
+from report.content import Content, compose
+from report.grid import Cell
+from report.source import read
+from report.timeline import timeline
+from report.write import write
+from results.alert_metrics import ALERTS
 from results.comparison import Comparison
-from results.gate import Cell
-from results.monitoring import ALERTS
-from results.report import write
-from results.report.content import Content, compose
-from results.report.grid import cell, heading
-from results.report.source import read
-from results.report.timeline import timeline
+from results.gate import Cell as Number
 from results.store import NotARun, RunFolder, open_run
+from results.wording import NONE
 from tests.results.made_run import make_run, record
+from tests.results.plain import plain, write_case, write_json
 
 EVIL = "<img src=x onerror=alert(1)>\"'</script><b>|`"
 
@@ -34,7 +37,7 @@ def composed(run: RunFolder) -> Content:
 def kinds(run: RunFolder) -> list[str]:
     matrix = composed(run).matrix
     assert matrix is not None
-    return [cell.kind for _, cells in matrix.rows for cell in cells]
+    return [cell.kind for row in matrix.rows for cell in row[1:]]
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -101,23 +104,23 @@ def test_both_sides_of_a_change_stand_apart(tmp_path: Path) -> None:
         ending="regression",
         headline="Slower: it is",
         changes=[],
-        cells=[Cell("etcd", "pause", "acquire-p50", "worse", 10, 1.0, 1.5, 0.5, 0.4, 0.6)],
+        cells=[Number("etcd", "pause", "acquire-p50", "worse", 10, 1.0, 1.5, 0.5, 0.4, 0.6)],
         notes=["20 runs"],
     )
     run = make_run(
         tmp_path,
         faults={"pause": True, "kill": True},
         change=lambda case: case.update(fault="pause", side=next(sides)),
-        results={"comparison": compared.to_json()},
+        results={"comparison": plain(compared.document())},
     )
     content = composed(run)
-    assert content.sentence == "Slower: it is"
+    assert content.headline == "Slower: it is"
     assert content.matrix is not None
-    assert [label for label, _ in content.matrix.rows] == ["etcd (base)", "etcd (new)"]
+    assert [label.text for label, *_ in content.matrix.rows] == ["etcd (base)", "etcd (new)"]
     (grid,) = content.comparison
-    row = dict(zip(grid.headings, grid.frame.iloc[0], strict=True))
-    assert row["verdict"] == "worse"
-    assert (row["low, %"], row["high, %"]) == ("40.0", "60.0")
+    row = dict(zip(grid.headings, grid.rows[0], strict=True))
+    assert row["verdict"].text == "worse"
+    assert (row["low, %"].text, row["high, %"].text) == ("40.0", "60.0")
     assert "base: redis==8.0.1; new: current" in grid.caption.lower()
     assert "Slower: it is" in write(run).html.read_text()
 
@@ -131,9 +134,10 @@ def test_the_summary_of_a_night_names_the_runs_to_report(tmp_path: Path) -> None
 def test_every_alert_says_of_each_violation_whether_it_saw_it(tmp_path: Path) -> None:
     found = composed(make_run(tmp_path, double=True)).sections[0].grids
     (grid,) = [grid for grid in found if grid.name == "case-01-alerts"]
-    assert set(grid.frame["violation"]) == {"double-grant"}
-    assert list(grid.frame["alert"]) == [alert.name for alert in ALERTS]
-    assert all(word.startswith("unseen") for word in grid.frame["recorded"][:2])
+    columns = dict(zip(grid.headings, zip(*grid.rows, strict=True), strict=True))
+    assert {cell.text for cell in columns["violation"]} == {"double-grant"}
+    assert [cell.text for cell in columns["alert"]] == [alert.name for alert in ALERTS]
+    assert all(cell.text.startswith("unseen") for cell in columns["recorded"][:2])
     calm = composed(make_run(tmp_path)).sections[0].grids
     assert not [grid for grid in calm if "alerts" in grid.name]
 
@@ -146,6 +150,7 @@ def test_every_alert_says_of_each_violation_whether_it_saw_it(tmp_path: Path) ->
         ("undecided", True, "open"),
         ("failed", True, "failed"),
         ("did not show", True, "open"),
+        ("held, undeclared", True, "open"),
         (None, True, "open"),
     ],
 )
@@ -193,8 +198,8 @@ def test_html_in_names_and_messages_stays_text(tmp_path: Path) -> None:
 def test_a_run_without_a_fault_leaves_those_columns_empty(tmp_path: Path) -> None:
     run = make_run(tmp_path, faults={"none": False})
     found = composed(run)
-    assert found.every is not None
-    assert {row[found.every.headings.index("phase")].text for row in found.every.rows} == {"before"}
+    every = next(grid for grid in found.numbers if grid.name == "every-case")
+    assert {row[every.headings.index("phase")].text for row in every.rows} == {"before"}
     assert 'stroke-dasharray="2,3"' not in found.sections[0].charts[0].svg()
     write(run)
 
@@ -256,6 +261,21 @@ def test_a_judgement_that_hides_a_break_is_not_believed(tmp_path: Path) -> None:
     assert "td.worse{background" in page
 
 
+def test_a_stored_judgement_hides_no_break_of_which_nothing_was_declared(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        double=True,
+        change=lambda case: case.update(
+            expected=dict.fromkeys(("double-grant", "lost-update", "linearizable"), "undeclared"),
+            judgement="held, undeclared",
+        ),
+    )
+    assert kinds(run) == ["worse"]
+    page = write(run).html.read_text()
+    assert "(undeclared)" in page
+    assert "the stored judgement hides it" in page
+
+
 def test_what_is_no_finished_run_is_named(tmp_path: Path) -> None:
     half = RunFolder.create(tmp_path, "half")
     half.let_go()
@@ -266,11 +286,11 @@ def test_what_is_no_finished_run_is_named(tmp_path: Path) -> None:
     (run.path / "results.json").write_text('{"cases": [')
     with pytest.raises(NotARun, match="cannot be read"):
         write(run)
-    (run.path / "results.json").write_text('{"cases": [{"lock": 3, "latency_ms": [1]}]}')
-    write(run)
-    (run.path / "results.json").write_text('{"cases": [{"earlier_tries": [4]}]}')
-    with pytest.raises(NotARun, match="not as `lockbench` writes it"):
-        write(run)
+    for field, wrong in (("lock", "3"), ("latency_ms", "[1]"), ("earlier_tries", "[4]")):
+        case = f'{{"lock": "x", "fault": "none", "{field}": {wrong}}}'
+        (run.path / "results.json").write_text(f'{{"cases": [{case}]}}')
+        with pytest.raises(NotARun, match=rf"results\.json .*cases\[0\]\.{field}"):
+            write(run)
 
 
 def test_a_case_that_failed_before_its_load_is_shown(tmp_path: Path) -> None:
@@ -279,7 +299,7 @@ def test_a_case_that_failed_before_its_load_is_shown(tmp_path: Path) -> None:
     case: dict[str, Any] = {"lock": "etcd", "fault": "kill", "judgement": "failed"}
     case["why"] = "no cluster"
     case |= {"folder": folder.path.name, "numbers": "void", "history_sha256": {}}
-    folder.write_case(case)
+    write_case(folder, case)
     edit(run.path / "results.json", lambda document: document["cases"].append(case))
     section = composed(run).sections[1]
     assert (section.kind, section.charts) == ("failed", ())
@@ -288,11 +308,11 @@ def test_a_case_that_failed_before_its_load_is_shown(tmp_path: Path) -> None:
 
 
 def test_folders_outside_the_run_are_never_read(tmp_path: Path) -> None:
-    def change(case: dict[str, Any]) -> None:
-        case["folder"] = "../../other"
-
-    run = make_run(tmp_path, change=change)
-    with pytest.raises(NotARun, match="is missing"):
+    run = make_run(tmp_path)
+    results = json.loads((run.path / "results.json").read_text())
+    results["cases"][0]["folder"] = "../../other"
+    write_json(run.path / "results.json", results)
+    with pytest.raises(NotARun, match=r"cases\[0\]\.folder"):
         write(run)
 
 
@@ -347,13 +367,15 @@ def test_one_slow_operation_among_thousands_reaches_the_picture(tmp_path: Path) 
 
 
 def test_numbers_are_written_with_their_unit() -> None:
-    assert heading("wait_p99_ms") == "wait p99, ms"
-    assert heading("count") == "n"
-    assert cell("p50_ms", 1.23456).text == "1.23"
-    assert cell("p50_ms", 1.23456).value == "1.23456"
-    assert cell("p99_ms", None).value is None
-    assert cell("count", 12345.0).text == "12,345"
-    assert cell("healthy", np.bool_(True)).text == "yes"
+    def cell(name: str, value: Any) -> Cell:
+        return Column(name, "").cell(value)
+
+    assert Column("wait_p99_ms", "").heading == "wait p99, ms"
+    assert Column("count", "").heading == "n"
+    assert cell("p50_ms", 1.23456) == Cell("1.23", "1.23456")
+    assert cell("p99_ms", None) == Cell(NONE)
+    assert cell("count", 12345.0) == Cell("12,345", "12345")
+    assert cell("healthy", True) == Cell("yes")
 
 
 def test_a_lock_of_ones_own_is_told_with_its_file_and_what_its_server_said(tmp_path: Path) -> None:

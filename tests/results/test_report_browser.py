@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from results.report import write
+from report.write import write
 from tests.results.browser import CHROMIUM, Browser, browser
 from tests.results.made_run import make_run
 

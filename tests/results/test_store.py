@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from results import store
-from results.store import NotARun, RunFolder, StoreError, open_run, slug, write_json
+from results.documents import Machine, Plan, Results, Versions
+from results.store import NotARun, RunFolder, StoreError, open_run, slug, write_atomically
+from tests.results.plain import write_case, write_machine, write_plan, write_results, write_versions
 
 
 def finished(base: Path, ending: str = "ok") -> RunFolder:
     run = RunFolder.create(base, "quick")
-    run.write_plan({"seed": 1})
-    run.write_results({"cases": [], "ending": ending})
+    write_plan(run, {"seed": 1})
+    write_results(run, {"cases": [], "ending": ending})
     run.finish(ending)
     return run
 
@@ -22,24 +25,26 @@ def test_a_run_from_plan_to_ending(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "runs", "quick")
     assert run.ending == "running"
     assert (tmp_path / "runs" / "latest").resolve() == run.path.resolve()
-    run.write_plan({"seed": 7})
-    run.write_machine({"cores": 2})
-    run.write_versions({"redis": "8.1.0"})
+    write_plan(run, {"seed": 7})
+    write_machine(run, {"cores": 2})
+    write_versions(run, {"engine": "28"})
     case = run.case(1, "redis-token", "client-pause")
     (case.history / "0.strings").write_text('"k0"\n')
     assert case.read_case() is None
-    case.write_case({"lock": "redis-token", "history_sha256": case.history_sha256()})
+    write_case(
+        case, {"lock": "redis-token", "fault": "none", "history_sha256": case.history_sha256()}
+    )
     run.write_text("report.md", "# Report\n")
-    run.write_results({"cases": [], "ending": "safety"})
+    write_results(run, {"cases": [], "ending": "safety"})
     run.finish("safety")
 
     stored = open_run(tmp_path / "runs" / "latest")
     assert stored.path == run.path.resolve()
     assert stored.ending == "safety"
-    assert stored.plan() == {"seed": 7}
-    assert stored.machine() == {"cores": 2}
-    assert stored.versions() == {"redis": "8.1.0"}
-    assert stored.results()["ending"] == "safety"
+    assert stored.plan() == Plan(seed=7)
+    assert stored.machine() == Machine(cores=2)
+    assert stored.versions() == Versions(engine="28")
+    assert stored.results().ending == "safety"
     assert [c.path.name for c in stored.cases()] == ["01-redis-token-client-pause"]
     assert not [path for path in run.path.rglob("*") if path.name.endswith(".tmp")]
 
@@ -87,7 +92,8 @@ def test_processes_that_start_together_do_not_share_a_folder(tmp_path: Path) -> 
 def test_a_half_written_run_is_recognised(tmp_path: Path) -> None:
     code = (
         "import os, sys, pathlib; from results.store import RunFolder\n"
-        "run = RunFolder.create(pathlib.Path(sys.argv[1]), 'quick'); run.write_plan({})\n"
+        "run = RunFolder.create(pathlib.Path(sys.argv[1]), 'quick')\n"
+        "run.write_text('plan.json', '{}')\n"
         "print(run.path, flush=True); sys.stdin.read()"
     )
     bench = start(code, str(tmp_path))
@@ -113,10 +119,10 @@ def test_a_half_written_run_is_recognised(tmp_path: Path) -> None:
     run.take_over()
     assert run.is_alive()
     assert (run.path.parent / "latest").resolve() == run.path.resolve()
-    run.write_results({"cases": []})
+    write_results(run, {"cases": []})
     run.finish("inconclusive")
     assert not open_run(path).is_alive()
-    assert open_run(path).results() == {"cases": []}
+    assert open_run(path).results() == Results(cases=())
 
 
 def test_what_is_not_a_run_is_named_with_the_remedy(tmp_path: Path) -> None:
@@ -152,14 +158,18 @@ def test_an_ending_is_one_of_five_words(tmp_path: Path) -> None:
     run.let_go()
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: int) -> None:
+        raise OSError("no disk")
+
     path = tmp_path / "results.json"
-    write_json(path, {"seed": 1})
-    with pytest.raises(ValueError, match="nan"):
-        write_json(path, {"seed": float("nan")})
-    with pytest.raises(TypeError):
-        write_json(path, {"seed": object()})
-    assert path.read_text() == '{\n "seed": 1\n}\n'
+    write_atomically(path, "whole\n")
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(OSError, match="no disk"):
+        write_atomically(path, "half\n")
+    assert path.read_text() == "whole\n"
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
 
-from results import tables
+from report import tables
+from report.write import files
+from results.documents import Results, made
 from results.store import NotARun, RunFolder, open_run
+from tests.results.plain import write_json, write_machine, write_versions
 
 CASE = {
     "lock": "etcd",
@@ -21,22 +23,22 @@ CASE = {
 
 def run_with(tmp_path: Path, cases: object) -> RunFolder:
     run = RunFolder.create(tmp_path, "quick")
-    run.write_machine({"cpu": "Some CPU"})
-    run.write_versions({"redis": "8.1.0"})
-    run.write_results({"cases": cases, "ending": "ok"})
+    write_machine(run, {"cpu": "Some CPU"})
+    write_versions(run, {"libraries": {"redis": "8.1.0"}})
+    write_json(run.path / "results.json", {"cases": cases, "ending": "ok"})
     return run
 
 
 def test_a_report_is_drawn_again_from_the_folder_alone(tmp_path: Path) -> None:
     run = run_with(tmp_path, [CASE])
-    results: dict[str, Any] = {"cases": [CASE], "ending": "running"}
-    first = tables.files(run, results)
+    results = made(Results, {"cases": [CASE], "ending": "ok"})
+    first = files(run, results)
     assert set(first) == {"report.md", "cases.csv", "latency.csv", "verdicts.csv"}
     assert "Some CPU" in first["report.md"]
     assert run.path.name in first["report.md"]
     run.finish("ok")
     stored = open_run(run.path)
-    assert tables.files(stored, stored.results()) == first
+    assert files(stored, stored.results()) == first
     out = io.StringIO()
     tables.show(stored, stored.results(), Console(file=out, width=100))
     assert "✓ kept" in out.getvalue()
@@ -46,5 +48,5 @@ def test_results_without_cases_are_named(tmp_path: Path) -> None:
     for wrong in (None, {"a": 1}, ["etcd"]):
         run = run_with(tmp_path, wrong)
         run.finish("ok")
-        with pytest.raises(NotARun, match="no list of cases"):
-            tables.files(run, run.results())
+        with pytest.raises(NotARun, match=r"results\.json .*cases"):
+            run.results()

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace as changed
 
 from history.columns import History, null_column
 from history.op import F, Fault, Object, Type
+from report.facts import UNDISTURBED
+from results.baseline import Undisturbed
+from results.documents import Case, Floor, Quantiles, Spread
 from results.numbers import Phases, before
-from results.undisturbed import Undisturbed, undisturbed_grid
 from results.wording import NONE
 
 MS = 1_000_000
@@ -75,45 +78,37 @@ def test_without_a_fault_everything_is_before_it() -> None:
 def test_cases_add_up_to_quantiles_that_one_does_not_carry() -> None:
     gathered = Undisturbed()
     samples = {kind: np.full(600, 2 * MS) for kind in ("acquire", "handover", "wait")}
-    case = {
-        "lock": "etcd",
-        "cycles_per_second_by_phase": {"before": 100.0},
-        "floor": {"cycles": 9, "acquire_ms_p50": 1.0, "cpu_us_per_cycle": 500.0},
-    }
+    case = Case(
+        lock="etcd",
+        fault="none",
+        cycles_per_second_by_phase={"before": 100.0},
+        floor=Floor(cycles=9, acquire_ms_p50=1.0, cpu_us_per_cycle=500.0),
+    )
     gathered.add(case, samples)
-    assert gathered.to_json()[0]["latency_ms"]["acquire"]["p99"] is None
-    gathered.add(case | {"cycles_per_second_by_phase": {"before": 140.0}}, samples)
-    (row,) = gathered.to_json()
-    assert row["latency_ms"]["acquire"] | {"iqr": 0.0} == {
-        "p50": 2.0,
-        "p99": 2.0,
-        "p999": None,
-        "max": 2.0,
-        "count": 1200,
-        "iqr": 0.0,
-    }
-    assert row["cycles_per_second"] == {"median": 120.0, "min": 100.0, "max": 140.0, "count": 2}
-    grid = undisturbed_grid([row])
-    assert grid is not None
-    assert grid.iloc[0]["lock"] == "etcd"
-    assert undisturbed_grid([]) is None
+    assert gathered.locks()[0].latency_ms.acquire.p99 is None
+    gathered.add(changed(case, cycles_per_second_by_phase={"before": 140.0}), samples)
+    (row,) = gathered.locks()
+    assert row.latency_ms.acquire == Quantiles(p50=2.0, p99=2.0, max=2.0, count=1200, iqr=0.0)
+    assert row.cycles_per_second == Spread(count=2, median=120.0, min=100.0, max=140.0)
+    assert UNDISTURBED.rows([row])[0].values["lock"] == "etcd"
+    assert UNDISTURBED.narrow([]) is None
 
 
 def test_a_failed_case_has_no_rate_and_no_floor() -> None:
     gathered = Undisturbed()
     none = {kind: np.empty(0, np.int64) for kind in ("acquire", "handover", "wait")}
-    gathered.add({"lock": "etcd", "floor": {"cycles": 0}}, none)
-    grid = undisturbed_grid(gathered.to_json())
+    gathered.add(Case(lock="etcd", fault="none", floor=Floor(cycles=0)), none)
+    grid = UNDISTURBED.narrow(UNDISTURBED.rows(gathered.locks()))
     assert grid is not None
-    assert grid.iloc[0]["acquire, own key"] == NONE
+    assert {cell.text for cell in grid.rows[0][1:4]} == {NONE}
 
 
 def test_another_workload_is_another_experiment() -> None:
     gathered = Undisturbed()
     samples = {kind: np.full(5, MS) for kind in ("acquire", "handover", "wait")}
     for workload in ("mutex", "payment", "mutex"):
-        gathered.add({"lock": "etcd", "workload": workload}, samples)
-    assert [(row["lock"], row["cases"]) for row in gathered.to_json()] == [
+        gathered.add(Case(lock="etcd", fault="none", workload=workload), samples)
+    assert [(row.lock, row.cases) for row in gathered.locks()] == [
         ("etcd", 2),
         ("etcd, payment", 1),
     ]

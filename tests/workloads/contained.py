@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from locks.base import System
-from locks.client_container import ContainerLibrary
+from locks.shared.client_container import ContainerLibrary
+from locks.shared.client_programs import Program
 
 IMAGE = "go-sidecar"
 
-_LIBRARY = ContainerLibrary(IMAGE, "nothing")
+_LIBRARY = ContainerLibrary(IMAGE, "nothing", Program("nothing", "main.go", "nothing", "nobody"))
 NOTHING = System(
     name="nothing",
     topologies=("redis",),

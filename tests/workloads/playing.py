@@ -3,7 +3,6 @@ lives in the test, or with a lock that needs no server."""
 
 from __future__ import annotations
 
-import atexit
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,15 +17,15 @@ from locks.registry import find
 from results.numbers import Phases as Spans
 from workloads.audit import audit
 from workloads.fleet import Fleet
+from workloads.fork_server import Child, ForkServer
 from workloads.load import Load, Pace, Phases
-from workloads.nursery import Child, Nursery
 
 WORKERS = 2
 AT_ONCE = 4  # a load mostly waits
 S = 1_000_000_000
 
 
-class OneByOne(Nursery):
+class OneByOne(ForkServer):
     """May be asked by several threads."""
 
     def spawn(self, module: str, environment: dict[str, str], log: Path) -> Child:
@@ -38,11 +37,10 @@ ASKING = threading.Lock()
 
 
 @cache
-def nursery() -> Nursery:
-    """One for all tests of a session: it has imported everything."""
+def fork_server() -> ForkServer:
+    """One for all tests of a session (``conftest.py`` ends it): it has imported everything."""
     made = OneByOne("test")
     made.__enter__()
-    atexit.register(made.__exit__, None, None, None)
     return made
 
 
@@ -75,7 +73,7 @@ def play(
     it and says what it did."""
     phases = Phases(floor_s=0.1, own_s=0.2, contended_s=contended_s)
     faults: Sequence[Fault] = ()
-    with Fleet(folder, "test", WORKERS, nursery()) as fleet:
+    with Fleet(folder, "test", WORKERS, fork_server()) as fleet:
         fleet.launch()
         load = Load(
             lock=lock,
@@ -119,7 +117,7 @@ def play(
 
 def all_played(folder: Path, plays: Mapping[str, Callable[[Path], Played]]) -> dict[str, Played]:
     """Several loads beside each other, each into a folder of its own."""
-    nursery()
+    fork_server()
     with ThreadPoolExecutor(AT_ONCE) as pool:
         coming = {
             name: pool.submit(play_it, folder / str(number))

@@ -1,15 +1,14 @@
 """Ways to do without a lock whose store is a file of SQLite, where it understands their statements:
-appends and inserts."""
+appends and inserts. The folder of the file is the host of the first node."""
 
 from __future__ import annotations
 
 import sqlite3
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from locks.base import System
-from locks.postgres_session import Broken, Refused, Session
+from locks.postgres.session import Broken, Refused, Session
 from locks.without.actor import Actor
 from locks.without.base import UNIQUE_VIOLATION, PostgresWay
 from locks.without.event_log import EventLog
@@ -41,20 +40,9 @@ class Stored(Session):
         self._db.close()
 
 
-def file_of(port: int) -> Path:
-    """Where the ways whose nodes have this port keep their state."""
-    return Path(tempfile.gettempdir()) / f"lockbench-test-store-{port}"
-
-
-def remove(port: int) -> None:
-    """The file and what SQLite puts beside it."""
-    for path in file_of(port).parent.glob(f"{file_of(port).name}*"):
-        path.unlink()
-
-
 class _InFile(PostgresWay):
     def new_session(self) -> Stored:
-        session = Stored(file_of(self._nodes[0].port))
+        session = Stored(Path(self._nodes[0].host) / "store")
         for statement in self.create.replace("bigserial", "integer").split(";"):
             session.ask(statement)
         return session

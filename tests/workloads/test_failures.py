@@ -15,9 +15,13 @@ import numpy as np
 import psutil
 import pytest
 
+from bench.usable import error_texts
 from bench.watch import generator_health
 from checker.check import check
-from clusters import clients, images
+from clusters import images
+from clusters.engine import client_containers as clients
+from history.edn import read_edn, write_edn
+from history.jsonl import read_jsonl, write_jsonl
 from history.op import F, Fault, Type
 from history.recorder import PROCESSES_PER_WORKER
 from tests.locks.fakes import FakeRedis, hang_up
@@ -37,7 +41,7 @@ def test_a_resource_that_dies_ends_the_load(tmp_path: Path) -> None:
         for process in psutil.Process().children(recursive=True):
             # One that has just ended has no command line.
             with suppress(psutil.NoSuchProcess):
-                if "workloads.resource" in process.cmdline():
+                if "workloads.resource_server" in process.cmdline():
                     process.kill()
         return ()
 
@@ -57,6 +61,19 @@ def test_a_heartbeat_that_was_sent_before_the_acquire_belongs_to_its_hold(tmp_pa
     done = play(tmp_path, "mutex", lock=lock, pace=PACE, contended_s=1).history
     assert (done.f == F.EXTEND).sum() > 10
     assert check(done).verdicts["linearizable"].result == "valid"
+
+
+def test_an_answer_that_is_no_text_does_not_lose_the_run(tmp_path: Path) -> None:
+    lock = f"{unsafe.__file__}:Garbled"
+    done = play(tmp_path, "mutex", lock=lock, pace=PACE, contended_s=1).history
+    assert len(done) > 50
+    told = {text for text in done.errors if "ERR" in text}
+    assert told == {"gave up: ERR \\udcff", "unexpected: OSError: ERR \\ud800\x1b[31m"}
+    # Everything that is written of it can be written and read.
+    write_jsonl(done, tmp_path / "h.jsonl")
+    write_edn(done, tmp_path / "h.edn")
+    assert len(read_jsonl(tmp_path / "h.jsonl")) == len(read_edn(tmp_path / "h.edn")) == len(done)
+    assert "unexpected: OSError: ERR \\ud800\\x1b[31m" in error_texts(done).values()
 
 
 class FullRedis(FakeRedis):
@@ -81,11 +98,10 @@ def test_a_server_that_is_full_is_no_quiet_number(tmp_path: Path) -> None:
         server.stop()
     span = (played.spans.floor[1], played.spans.contended[1])
     health = generator_health(played.logs, (), span, 3)
-    assert not health["ok"]
-    why = health["why"]
-    assert isinstance(why, list)
+    assert not health.ok
+    why = health.why
     assert any("got nothing done" in reason for reason in why)
-    assert "of 8 clients got nothing done" in str(health["short"])
+    assert "of 8 clients got nothing done" in str(health.short)
     assert check(played.history).verdicts["double-grant"].result == "valid"
 
 
@@ -116,7 +132,7 @@ def test_a_client_container_that_dies_takes_nobody_along(tmp_path: Path) -> None
     assert re.match("the sidecar of nothing (ended|takes no requests)", why)
     span = (played.spans.floor[1], played.spans.contended[1])
     health = generator_health(played.logs, (), span, 3)
-    assert f"{gone}: {why}" in str(health["why"])
+    assert f"{gone}: {why}" in str(health.why)
 
     done = played.history
     worker = done.process // PROCESSES_PER_WORKER

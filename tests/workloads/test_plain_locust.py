@@ -3,14 +3,16 @@ a Redis of the test, so that nothing but Locust is started."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +20,21 @@ import numpy as np
 import pytest
 
 from checker.check import check
+from clusters.engine.owner import die_with_parent
 from history.columns import History
 from history.op import NULL, F, Type
 from history.recorder import PROCESSES_PER_WORKER
-from history.recording import read_recording
+from history.recording import is_recording, read_recording
+from tests.eventually import eventually
 from tests.locks.fakes import FakeRedis
 from workloads.fleet import Fleet, free_port
 from workloads.load import ENVIRONMENT, Load, Pace, Phases
 
 pytestmark = pytest.mark.slow
 FILE = Path(__file__).parents[2] / "workloads" / "locustfile.py"
-LIMIT_S = 60.0
+LIMIT_S = 120.0
+REPORTED_S = 9.0  # Locust's workers report every 3 s (locust.runners.WORKER_REPORT_INTERVAL)
+SHARED = {"k0", "k1"}
 SHAPE = """
 from pathlib import Path
 from locust import LoadTestShape
@@ -41,6 +47,17 @@ class Steps(LoadTestShape):
         if Path(__file__).with_name("end").exists():
             return None
         return (3 if self.get_run_time() < 2 else 8), 20
+"""
+HANGING = """
+import gevent
+from workloads.locustfile import *
+from workloads.users import LockUser
+
+def connect(user):
+    print("it connects", flush=True)
+    gevent.sleep(3600)
+
+LockUser.connect = connect
 """
 
 
@@ -74,42 +91,79 @@ def load(tmp_path: Path) -> Iterator[Path]:
         server.stop()
 
 
-def locust(load: Path, *words: str, file: Path = FILE) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [str(Path(sys.executable).parent / "locust"), "-f", str(file), *words],
-        env=os.environ | {ENVIRONMENT: str(load), "PYTHONPATH": str(FILE.parents[1])},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        process_group=0,
-    )
+class Locust:
+    """One ``locust`` process and its children, without a limit of time of its own."""
+
+    def __init__(self, load: Path, *words: str, file: Path = FILE) -> None:
+        self._log = load.with_name(f"locust-{next(_numbers)}.log")
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [str(Path(sys.executable).parent / "locust"), "-f", str(file), *words],
+                env=os.environ | {ENVIRONMENT: str(load), "PYTHONPATH": str(FILE.parents[1])},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, takes no locks
+            )
+
+    def said(self) -> str:
+        return self._log.read_text(encoding="utf-8")
+
+    def stopped_once(self, true: Callable[[], object]) -> str:
+        """Asks it to stop as soon as it is true; what it said."""
+        eventually(lambda: true() or self._process.poll() is not None, limit_s=LIMIT_S)
+        self._process.terminate()
+        return self.ended()
+
+    def ended(self) -> str:
+        """What it said; everything of it is gone then."""
+        try:
+            self._process.wait(LIMIT_S)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        assert "Traceback" not in self.said(), self.said()
+        return self.said()
 
 
-def ended(process: subprocess.Popen[str]) -> str:
-    """What it said; everything of it is gone then."""
-    try:
-        said, _ = process.communicate(timeout=LIMIT_S)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-    return said
+_numbers = itertools.count()
+
+
+def histories(load: Path) -> list[History]:
+    """What was recorded until now, by each start of Locust."""
+    folders = sorted((load.parent / "history").glob("locust-*"))
+    return [read_recording(folder) for folder in folders if is_recording(folder)]
 
 
 def recorded(load: Path) -> History:
-    (folder,) = (load.parent / "history").glob("locust-*")
-    return read_recording(folder)
+    (history,) = histories(load)
+    return history
+
+
+def granted_by_workers(history: History) -> dict[int, int]:
+    """Worker → its grants of a shared key."""
+    granted = (history.f == F.ACQUIRE) & (history.type == Type.OK)
+    shared = [number for number, key in enumerate(history.keys) if key in SHARED]
+    workers = history.process[granted & np.isin(history.key, shared)] // PROCESSES_PER_WORKER
+    return dict(Counter(workers.tolist()))
 
 
 def test_processes_record_into_one_history_that_is_judged_whole(load: Path) -> None:
-    words = ("--headless", "-u", "8", "-r", "8", "-t", "5s", "--processes", "2")
-    said = ended(locust(load, *words, "--tags", "payment", "--only-summary"))
+    def both_were_granted() -> bool:
+        """For longer than it takes a process to report to Locust's master."""
+        return any(
+            len(found := granted_by_workers(history)) == 2
+            and min(found.values()) > 5
+            and np.ptp(history.invoke_ns) > 1e9 * REPORTED_S
+            for history in histories(load)
+        )
+
+    words = ("--headless", "-u", "8", "-r", "8", "--processes", "2", "--tags", "payment")
+    said = Locust(load, *words, "--only-summary").stopped_once(both_were_granted)
     assert "acquire" in said, "Locust's own statistics are alive"
     history = recorded(load)
-    granted = (history.f == F.ACQUIRE) & (history.type == Type.OK)
-    workers = np.unique(history.process[granted] // PROCESSES_PER_WORKER)
-    assert workers.tolist() == [1, 2]
-    shared = history.process[granted & (history.key == history.keys.index("k0"))]
-    assert len(np.unique(shared // PROCESSES_PER_WORKER)) == 2, "they contend with each other"
+    assert granted_by_workers(history).keys() == {1, 2}, "they contend with each other"
     report = check(history)
     assert report.verdicts["charged-twice"].result == "valid"
     assert report.verdicts["double-grant"].result == "valid"
@@ -118,7 +172,11 @@ def test_processes_record_into_one_history_that_is_judged_whole(load: Path) -> N
 
 def test_locust_is_told_of_every_operation(load: Path) -> None:
     """Also of those that were told in a last batch."""
-    said = ended(locust(load, "--headless", "-u", "6", "-r", "6", "-t", "3s", "--json"))
+
+    def many() -> bool:
+        return any(np.count_nonzero(history.f == F.RELEASE) > 50 for history in histories(load))
+
+    said = Locust(load, "--headless", "-u", "6", "-r", "6", "--json").stopped_once(many)
     rows, _ = json.JSONDecoder().raw_decode(said[said.index("[\n") :])
     told = {row["method"]: row["num_requests"] for row in rows}
     history = recorded(load)
@@ -127,28 +185,42 @@ def test_locust_is_told_of_every_operation(load: Path) -> None:
         assert sum(told.get(name, 0) for name in names) == over > 10
 
 
+def test_a_user_that_is_stopped_while_it_connects_ends_in_silence(
+    load: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "hanging.py"
+    file.write_text(HANGING)
+    running = Locust(load, "--headless", "-u", "2", "-r", "2", file=file)
+    said = running.stopped_once(lambda: "it connects" in running.said())
+    assert "Shutting down (exit code 0)" in said
+
+
 def test_workers_that_are_started_by_hand_join_a_master(load: Path) -> None:
     """As on other machines, but here."""
     port = str(free_port())
-    workers = [locust(load, "--worker", "--master-port", port) for _ in range(2)]
-    words = ("--headless", "-u", "6", "-r", "6", "-t", "3s", "--only-summary")
-    master = locust(load, "--master", "--master-bind-port", port, "--expect-workers", "2", *words)
-    said = ended(master)
+    workers = [Locust(load, "--worker", "--master-port", port) for _ in range(2)]
+    words = ("--headless", "-u", "6", "-r", "6", "--only-summary", "--expect-workers", "2")
+    master = Locust(load, "--master", "--master-bind-port", port, *words)
+
+    def granted() -> list[int]:
+        return [
+            int(np.count_nonzero((history.f == F.ACQUIRE) & (history.type == Type.OK)))
+            for history in histories(load)
+        ]
+
+    said = master.stopped_once(lambda: len(granted()) == 2 and min(granted()) > 0)
     for worker in workers:
-        ended(worker)
+        worker.ended()
     assert "acquire" in said
-    folders = list((load.parent / "history").glob("locust-*"))
-    granted = [
-        np.count_nonzero((history.f == F.ACQUIRE) & (history.type == Type.OK))
-        for history in map(read_recording, folders)
-    ]
-    assert len(granted) == 2, "each records where it runs"
-    assert min(granted) > 0
+    assert len(granted()) == 2, "each records where it runs"
+    assert min(granted()) > 0
 
 
 def test_tags_choose_and_leave_out(load: Path) -> None:
-    words = ("--headless", "-u", "4", "-r", "4", "-t", "2s", "--only-summary")
-    ended(locust(load, *words, "--exclude-tags", "payment"))
+    words = ("--headless", "-u", "4", "-r", "4", "--only-summary", "--exclude-tags", "payment")
+    running = Locust(load, *words)
+    with pytest.raises(AssertionError, match="No tasks defined on PaymentUser"):
+        running.stopped_once(lambda: "No tasks defined on PaymentUser" in running.said())
     assert np.count_nonzero(recorded(load).f == F.ACQUIRE) == 0
 
 
@@ -156,21 +228,21 @@ def test_a_shape_and_the_web_page(load: Path, tmp_path: Path) -> None:
     file = tmp_path / "shaped.py"
     file.write_text(SHAPE)
     port = free_port()
-    process = locust(load, "--autostart", "--autoquit", "1", "--web-port", str(port), file=file)
+    running = Locust(load, "--autostart", "--autoquit", "1", "--web-port", str(port), file=file)
+    most = 0
+
+    def second_step() -> bool:
+        nonlocal most
+        stats = fetched(f"http://127.0.0.1:{port}/stats/requests")
+        most = max(most, int(stats.get("user_count", 0)))
+        names = {row["method"] for row in stats.get("stats", ())}
+        return most == 8 and {"acquire", "release"} <= names
+
     try:
-        end = time.monotonic() + LIMIT_S
-        most = 0
-        while most < 8 and time.monotonic() < end:
-            stats = fetched(f"http://127.0.0.1:{port}/stats/requests")
-            most = max(most, int(stats.get("user_count", 0)))
-            time.sleep(0.1)
-        assert most == 8, "the shape's second step"
-        names = {row["method"] for row in stats["stats"]}
-        assert {"acquire", "release"} <= names
+        eventually(second_step, f"most users: {most}", limit_s=LIMIT_S)
     finally:
         file.with_name("end").touch()
-        said = ended(process)
-    assert "Traceback" not in said
+        running.ended()
     history = recorded(load)
     assert np.count_nonzero(history.f == F.JOB) > 10
     assert check(history).verdicts["charged-twice"].result == "valid"

@@ -7,11 +7,11 @@ from functools import partial
 import numpy as np
 import pytest
 
-from bench.errors import Unfit
 from bench.plan import make_case
 from checker.check import check
 from history.columns import History
 from history.op import F, Type
+from results.errors import Unfit
 from tests.checker.scenes import Scene
 from tests.workloads import unsafe
 from tests.workloads.playing import Played, all_played, play

@@ -8,11 +8,11 @@ import sys
 import pytest
 
 from bench import plan
-from bench.errors import BadInput, Unfit
-from checker.follows import OF_JOBS
+from checker.catalogue import ALWAYS
+from checker.follows import FOLLOWS
 from checker.jobs import VERDICTS_OF
 from history.op import JOBS
-from locks.base import VERDICTS
+from results.errors import BadInput, Unfit
 from workloads.registry import WorkloadError, declared, find
 
 
@@ -26,14 +26,14 @@ def test_every_declared_workload_is_whole() -> None:
         job = workload.describes(asked.options).get("job")
         assert job is None or job in JOBS
         reached = set(VERDICTS_OF[str(job)]) if job is not None else set()
-        assert set(workload.verdicts) <= reached | set(VERDICTS), name
+        assert set(workload.verdicts) <= reached | set(ALWAYS), name
         assert reached <= set(workload.verdicts), f"{name} does not ask for its own verdict"
 
 
 def test_a_verdict_of_a_job_follows_from_those_of_its_lock() -> None:
     """Or is never excused: then no lock has to declare anything for a new workload."""
     of_jobs = {verdict for verdicts in VERDICTS_OF.values() for verdict in verdicts}
-    assert {verdict for verdict in of_jobs if not OF_JOBS[verdict]} == {"lost-charge"}
+    assert {verdict for verdict in of_jobs if not FOLLOWS[verdict]} == {"lost-charge"}
 
 
 def test_parameters_are_chosen_by_name() -> None:
@@ -48,13 +48,16 @@ def test_parameters_are_chosen_by_name() -> None:
     [
         ("paymnt", "no workload is called 'paymnt'"),
         ("payment:colour=red", "has no parameter 'colour'; its parameters: rate"),
-        ("payment:idempotency=maybe", "idempotency is one of no, yes"),
-        ("payment:copies=0", "copies is a number from 1 on"),
-        ("mutex:rate=nan", "rate is a number from 0 to 100,000"),
-        ("mutex:rate=fast", "rate is a number from 0 to 100,000"),
-        ("mutex:rate=1e12", "rate is a number from 0 to 100,000"),
-        ("payment:copies=inf", "copies is a number from 1 on"),
+        ("payment:idempotency=maybe", "payment:idempotency=maybe: it is one of no, yes"),
+        ("payment:copies=0", "it is a number from 1"),
+        ("mutex:rate=nan", "it is a number from 0 to 100,000"),
+        ("mutex:rate=fast", "it is a number from 0 to 100,000"),
+        ("mutex:rate=1e12", "it is a number from 0 to 100,000"),
+        ("payment:copies=inf", "it is a number from 1"),
         ("published:rate=3", "its parameters: none"),
+        ("payment:copies", "'copies' is not parameter=value"),
+        ("payment:copies=2:copies=3", "copies is said twice"),
+        ("read-write:reads=1.5", "it is a number from 0 to 1"),
     ],
 )
 def test_what_does_not_exist_is_refused_with_the_remedy(spec: str, said: str) -> None:

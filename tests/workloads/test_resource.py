@@ -22,7 +22,7 @@ from workloads.resource import Resource
 def server(tmp_path: Path) -> Iterator[tuple[str, int]]:
     port_file = tmp_path / "port"
     with subprocess.Popen(
-        [sys.executable, "-m", "workloads.resource", str(port_file), str(tmp_path / "log")]
+        [sys.executable, "-m", "workloads.resource_server", str(port_file), str(tmp_path / "log")]
     ) as process:
         end = time.monotonic() + 20
         while not port_file.exists() and time.monotonic() < end:

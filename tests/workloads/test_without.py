@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from bench import plan
-from bench.errors import Unfit
 from checker.check import check
 from checker.exposure import exposure
 from history.op import F, Fault, Type
 from locks.registry import systems, without
 from locks.without.base import Way
+from results.errors import Unfit
 from results.numbers import measure
 from tests.workloads import stored, unsafe
 from tests.workloads.playing import Played, S, all_played, play
@@ -89,19 +89,15 @@ def test_what_a_way_does_wrong_is_caught(
 def play_stored(
     folder: Path, way: str, meanwhile: Callable[[Fleet, int], Sequence[Fault]] | None
 ) -> Played:
-    port = free_port()
-    try:
-        return play(
-            folder,
-            "payment",
-            lock=f"{stored.__file__}:{way}",
-            address=("127.0.0.1", port),
-            pace=PACE,
-            contended_s=4,
-            meanwhile=meanwhile,
-        )
-    finally:
-        stored.remove(port)
+    return play(
+        folder,
+        "payment",
+        lock=f"{stored.__file__}:{way}",
+        address=(str(folder), free_port()),  # owners are called after it
+        pace=PACE,
+        contended_s=4,
+        meanwhile=meanwhile,
+    )
 
 
 def freeze_the_owner(fleet: Fleet, begin_ns: int) -> Sequence[Fault]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,6 +24,7 @@ from locks.base import (
     Unknown,
 )
 from locks.without.base import Conflict, Done, DoneAlready, Entry, Outcome, Thinking
+from workloads.load import ENVIRONMENT
 
 RETRY_S = 0.002
 PERMITS = 2
@@ -62,9 +62,8 @@ class OneAtATime(Everybody):
     """A file that only one process may lock; without a limit in time."""
 
     def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
-        # A folder of this load: every load has a master port of its own.
-        name = f"lockbench-test-{os.environ['LOCKBENCH_LOAD'].replace('/', '-')}-{key}"
-        file = os.open(Path(tempfile.gettempdir()) / name, os.O_RDWR | os.O_CREAT)
+        beside = Path(os.environ[ENVIRONMENT])
+        file = os.open(beside.with_name(f"lock-{key}"), os.O_RDWR | os.O_CREAT)
         end = time.monotonic() + wait_s
         while True:
             try:
@@ -150,6 +149,20 @@ class KeptAlive(OneAtATime):
                 valid_until_ns=sent_ns + int(1e9 * ttl_s),
             )
         return granted
+
+
+class Garbled(OneAtATime):
+    """Its server answers with bytes that are no text, once in an error of ours and then in an
+    exception."""
+
+    answers = 0
+
+    def release(self, hold: Hold) -> Freed:
+        super().release(hold)
+        Garbled.answers += 1
+        if Garbled.answers % 2:
+            return Unknown("gave up: ERR \udcff")
+        raise OSError("ERR \ud800\x1b[31m")
 
 
 class TwoAtATime(OneAtATime):

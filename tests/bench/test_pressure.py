@@ -1,0 +1,128 @@
+"""A machine that others keep busy is told apart from one that is busy with us."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.pressure import OTHERS_MAX, WAITING_MAX, Counters, Ours, Processors, pressure
+from bench.watch import generator_health
+from history.op import Fault
+from results import documents
+from tests.bench.test_watch import line
+from tests.eventually import eventually
+
+S = 10**9
+
+
+def used(
+    seconds: int = 10,
+    *,
+    busy: float = 0.0,
+    ours: float = 0.0,
+    waited: float = 0.0,
+    stolen: float = 0.0,
+    cores: int = 2,
+) -> list[Counters]:
+    """Every second uses so many seconds of processors; a loop runs a tenth of the time."""
+    return [
+        Counters(
+            at_ns=n * S,
+            busy_s=n * busy,
+            stolen_s=n * stolen,
+            ours_s=n * ours,
+            ran_s=n * 0.1,
+            waited_s=n * waited,
+            some_s=n * 0.5,
+            cores=cores,
+        )
+        for n in range(seconds + 1)
+    ]
+
+
+def why(read: Sequence[Counters]) -> list[str]:
+    return pressure(read, lambda begin, end: True)[1]
+
+
+def test_a_hog_that_our_workers_waited_for_is_named() -> None:
+    (said,) = why(used(busy=2.0, ours=0.9, waited=0.1))
+    assert said.startswith("other programs used 55 % of the processors")
+    assert "50 % of the time" in said
+
+
+def test_a_machine_that_is_full_of_our_own_is_as_it_should_be() -> None:
+    assert why(used(busy=2.0, ours=1.9, waited=0.3)) == []
+
+
+def test_others_on_a_machine_with_room_for_all_take_nothing_from_us() -> None:
+    assert why(used(busy=8.0, ours=1.0, waited=0.001, cores=16)) == []
+
+
+def test_both_have_to_pass_their_bounds() -> None:
+    others = 2 * OTHERS_MAX / 100
+    waited = 0.1 * WAITING_MAX / (100 - WAITING_MAX)
+    assert why(used(busy=1 + others * 1.1, ours=1.0, waited=waited * 1.1)) != []
+    assert why(used(busy=1 + others * 0.9, ours=1.0, waited=waited * 1.1)) == []
+    assert why(used(busy=1 + others * 1.1, ours=1.0, waited=waited * 0.9)) == []
+
+
+def test_what_the_hypervisor_takes_is_named() -> None:
+    assert why(used(stolen=0.05)) == []
+    assert why(used(stolen=0.3)) == ["the hypervisor took 15 % of the processors"]
+
+
+def test_the_record_is_of_the_time_that_counts() -> None:
+    busy_then_idle = [
+        *used(5, busy=2.0),
+        *(Counters(n * S, 10.0, 0.0, 0.0, 0.5, 0.0, None, 2) for n in range(6, 11)),
+    ]
+    record, _ = pressure(busy_then_idle, lambda begin, end: begin >= 5 * S)
+    assert record is not None
+    assert record["others_percent"] == 0.0
+    assert record["pressure_percent"] is None
+    assert pressure(busy_then_idle, lambda begin, end: False) == (None, [])
+
+
+def test_it_voids_the_numbers_outside_of_faults(tmp_path: Path) -> None:
+    (tmp_path / "worker-1.jsonl").write_text(line(1))
+    hog = used(busy=2.0, ours=0.9, waited=0.1)
+    span = (0, 10 * S)
+    health = generator_health(tmp_path, (), span, 1, pressure=hog)
+    assert health.ok is False
+    assert health.processors == documents.Processors(
+        others_percent=55.0,
+        ours_percent=45.0,
+        steal_percent=0.0,
+        waiting_percent=50.0,
+        pressure_percent=50.0,
+    )
+    all_the_time = Fault("pause", (), (0, 0), (10 * S, 10 * S))
+    assert generator_health(tmp_path, (all_the_time,), span, 1, pressure=hog).processors is None
+    assert generator_health(tmp_path, (), span, 1).ok is True
+
+
+def test_processes_of_ours_are_ours_and_others_are_not() -> None:
+    """Two that spin: one of ours, one of somebody else's. What ends takes nothing back."""
+    spin = [sys.executable, "-c", "while True: pass"]
+    with subprocess.Popen(spin) as mine, subprocess.Popen(spin) as theirs:
+        one = frozenset({mine.pid})
+        looking = Processors(lambda: Ours(one, one, {}), ())
+        try:
+            looking.look()
+
+            def spun() -> bool:
+                looking.look()
+                return looking.read[-1].ours_s > 0.2
+
+            eventually(spun)
+        finally:
+            mine.kill()
+            theirs.kill()
+            mine.wait()
+    before, after = looking.read[0], looking.read[-1]
+    assert after.busy_s - before.busy_s > after.ours_s
+    assert after.ran_s > 0.1
+    looking.look()
+    assert looking.read[-1].ours_s >= after.ours_s

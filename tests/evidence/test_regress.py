@@ -1,0 +1,274 @@
+"""``lockbench regress`` without clusters: the order, the second measurement, every ending."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from rich.console import Console
+
+from bench.run import Outcome
+from evidence import regress as module
+from evidence import sides
+from evidence.regress import regress
+from evidence.regress_plan import BASE, NEW, Order, order, turns
+from evidence.sides import install, library_path, parse
+from results import machine
+from results.documents import Case, Machine, Versions, known, made
+from results.errors import BadInput
+from tests.results.measured_noise import case as case_of
+
+Play = Callable[[str, int], Case]
+
+
+def asked(**changes: Any) -> Order:
+    given: dict[str, Any] = {
+        "locks": ["redis-token"],
+        "faults": ["none"],
+        "pairs": 6,
+        "time_limit_s": 8.0,
+        "seed": 0,
+    }
+    return order("current", "current", **(given | changes))
+
+
+def document(acquire_ms: float, **changes: Any) -> Case:
+    """A case in which every promise was kept."""
+    plain = {
+        "lock": "redis-token",
+        "exposed": True,
+        "verdicts": {"double-grant": {"result": "valid", "reason": "", "evidence": []}},
+        "expected": {"double-grant": "holds"},
+        "judgement": "as expected",
+        "why": "every promise was kept",
+        "ending": "ok",
+    } | changes
+    case = case_of(acquire_ms, 3.0, 200.0)
+    return replace(case, **known(made(Case, {"fault": case.fault} | plain)))
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Order, Play], Any]:
+    """Runs the command with ``play(side, pair)`` in place of clusters."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        module, "_ready", lambda *_: (SimpleNamespace(version=lambda: "1"), Versions())
+    )
+    monkeypatch.setattr(module, "ForkServer", lambda _run_id: open(os.devnull))  # noqa: PTH123, SIM115
+    monkeypatch.setattr(machine, "facts", lambda *_, **__: Machine())
+
+    def go(wanted: Order, play: Play) -> Any:
+        count = {"base": 0, "new": 0}
+
+        def run_case(_case: Any, folder: Path, **_: Any) -> Outcome:
+            side = folder.name.split("-")[1]
+            count[side] += 1
+            return Outcome(play(side, count[side]), {})
+
+        monkeypatch.setattr(module, "run_case", run_case)
+        finished, made = regress(wanted, Console(quiet=True))
+        stored = json.loads((finished.folder / "results.json").read_text())
+        assert stored["ending"] == made.ending == (finished.folder / "ending").read_text().strip()
+        assert (finished.folder / "comparison.md").read_text().startswith("### Lockbench regress")
+        return made, stored, count
+
+    return go
+
+
+def test_the_same_on_both_sides_is_no_difference(played: Any) -> None:
+    made, stored, count = played(asked(), lambda side, n: document(1.0 + (n % 3) / 100))
+    assert made.ending == "ok"
+    assert count == {"base": 6, "new": 6}
+    assert [case["side"] for case in stored["cases"]].count("base") == 6
+    assert "no difference shown" in made.headline
+
+
+def test_a_slowdown_is_measured_again_and_then_a_regression(played: Any) -> None:
+    def play(side: str, n: int) -> Case:
+        return document((1.3 if side == "new" else 1.0) + n / 1000)
+
+    made, _, count = played(asked(), play)
+    assert made.ending == "regression"
+    assert made.headline.startswith("Slower: redis-token uncontended acquire")
+    assert count == {"base": 12, "new": 12}
+    worse = [cell.metric for cell in made.cells if cell.word == "worse"]
+    assert worse == ["acquire-p50"]
+
+
+def test_a_slowdown_that_does_not_come_back_is_none(played: Any) -> None:
+    def play(side: str, n: int) -> Case:
+        slow = side == "new" and n <= 6
+        return document((1.3 if slow else 1.0) * (1 + (n % 5) / 50 * (1 if side == "base" else -1)))
+
+    made, _, count = played(asked(), play)
+    assert count == {"base": 12, "new": 12}
+    assert made.ending == "ok"
+
+
+def test_too_few_pairs_are_inconclusive(played: Any) -> None:
+    made, _, _ = played(asked(pairs=3), lambda *_: document(1.0))
+    assert made.ending == "inconclusive"
+    assert "need n ≥ 6" in made.headline
+
+
+def test_a_void_pair_is_measured_once_more(played: Any) -> None:
+    """The generator was the bottleneck for a moment; that decides nothing about the lock."""
+
+    def once(side: str, n: int) -> Case:
+        return document(1.0, numbers="void" if (side, n) == ("new", 4) else "valid")
+
+    made, _, count = played(asked(), once)
+    assert (made.ending, count) == ("ok", {"base": 7, "new": 7})
+    assert {cell.pairs for cell in made.cells} == {6}
+    always, _, count = played(asked(), lambda *_: document(1.0, numbers="void"))
+    assert (always.ending, count) == ("inconclusive", {"base": 12, "new": 12})
+
+
+def test_a_violation_beats_everything(played: Any) -> None:
+    broken = {"double-grant": {"result": "invalid", "reason": "two", "evidence": []}}
+
+    def play(side: str, n: int) -> Case:
+        if side == "new" and n == 2:
+            return document(9.0, verdicts=broken, judgement="worse than expected", ending="safety")
+        if side == "base" and n == 3:
+            return document(9.0, numbers="void", verdicts={}, ending="bench", why="it fell over")
+        return document(1.0)
+
+    made, _, _ = played(asked(pairs=10), play)
+    assert made.ending == "safety"
+    (change,) = [c for c in made.changes if c.verdict == "double-grant"]
+    assert (change.direction, change.new) == ("worse", "1 of 11")
+
+
+def test_a_failed_run_is_the_benchs_failure(played: Any) -> None:
+    def play(side: str, n: int) -> Case:
+        if side == "base" and n == 3:
+            return document(9.0, numbers="void", verdicts={}, ending="bench", why="it fell over")
+        return document(1.0)
+
+    made, _, _ = played(asked(pairs=8), play)
+    assert made.ending == "bench"
+    assert "it fell over" in made.headline
+
+
+def test_an_interruption_leaves_an_ending(played: Any, tmp_path: Path) -> None:
+    def play(side: str, n: int) -> Case:
+        if n == 2:
+            raise KeyboardInterrupt
+        return document(1.0)
+
+    with pytest.raises(KeyboardInterrupt):
+        played(asked(), play)
+    assert (tmp_path / "runs" / "latest" / "ending").read_text().strip() == "bench"
+
+
+def test_an_interruption_does_not_hide_a_violation(played: Any, tmp_path: Path) -> None:
+    def play(side: str, n: int) -> Case:
+        if n == 3:
+            raise KeyboardInterrupt
+        return document(1.0, ending="safety" if side == "new" else "ok")
+
+    with pytest.raises(KeyboardInterrupt):
+        played(asked(), play)
+    assert (tmp_path / "runs" / "latest" / "ending").read_text().strip() == "safety"
+
+
+def test_sides_take_turns_and_neither_is_always_first() -> None:
+    for seed in range(20):
+        found = turns(10, seed)
+        assert sorted(found) == [(pair, side) for pair in range(10) for side in (BASE, NEW)]
+        firsts = [side for _, side in found[::2]]
+        assert all(a != b for a, b in zip(firsts[::2], firsts[1::2], strict=True))
+    assert len({turns(10, seed)[0] for seed in range(20)}) == 2
+
+
+def test_thirty_cells_need_ten_pairs() -> None:
+    assert asked(pairs=None).pairs == 10
+    many = asked(locks=["redis-token", "redlock", "zookeeper", "etcd"], faults=["none", "kill"],
+                 time_limit_s=20.0)  # fmt: skip
+    assert len(many.cases) == 8
+    assert many.needed == 9  # 4 locks with 3 numbers each, and 4 times recovery
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "changes", "said"),
+    [
+        ("current", "nothing", {}, "names nothing to compare"),
+        ("current", "redis==8.0.1", {"locks": []}, "name them with --lock"),
+        ("current", "numpyx==1.0", {}, "no library that the locks use is called 'numpyx'"),
+        ("current", "etcd=mine:1", {}, "none of these cases runs the image etcd"),
+        ("current", "topology:moon", {}, "no topology is called 'moon'"),
+        ("current", "topology:etcd", {}, "redis-token does not run on etcd"),
+        ("redis=a:1", "redis=a:1", {}, "there is nothing to compare"),
+        ("current", "nowhere.py:Lock", {}, "there is no file"),
+        ("etcd", "current", {"locks": ["etcd", "redlock"]}, "name the one lock"),
+        ("current", "redis=a:1", {"pairs": 0}, "--pairs is 0"),
+        ("current", "redis=a:1", {"time_limit_s": 2.0}, "too short"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(
+    base: str, new: str, changes: dict[str, Any], said: str
+) -> None:
+    given: dict[str, Any] = {
+        "locks": ["redis-token"],
+        "faults": ["none"],
+        "pairs": 6,
+        "time_limit_s": 8.0,
+        "seed": 0,
+    }
+    with pytest.raises(BadInput, match=said):
+        order(base, new, **(given | changes))
+
+
+def test_an_image_and_a_lock_are_told_apart() -> None:
+    assert parse("redis=redis:7.4").image == ("redis", "redis:7.4")
+    assert parse("image:redis=redis:7.4").image == ("redis", "redis:7.4")
+    assert parse("redis==8.0.1").library == ("redis", "8.0.1")
+    assert parse("etcd").lock == "etcd"
+    assert parse("topology:etcd").topology == "etcd"
+    wanted = order("redlock", "redis-token", locks=[], faults=["none"], pairs=6,
+                   time_limit_s=8.0, seed=0)  # fmt: skip
+    assert list(wanted.cases) == [("redlock → redis-token", "none")]
+
+
+def test_the_command_that_repeats_it_stands_in_the_order() -> None:
+    assert asked(seed=7).repeat == (
+        "lockbench regress --base current --new current --lock redis-token --pairs 6 "
+        "--time-limit 8 --seed 7"
+    )
+
+
+def test_a_library_that_breaks_the_locks_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What pip put there is imported as the workers would, before anything starts."""
+    (tmp_path / "redis").mkdir()
+    (tmp_path / "redis" / "__init__.py").write_text("raise ImportError('of another age')\n")
+    real = vars(sides)["_run"]
+
+    def no_network(command: Any, environment: Any) -> Any:
+        if "pip" in command:
+            return SimpleNamespace(returncode=0, stderr="", stdout="")
+        return real(command, environment)
+
+    monkeypatch.setitem(vars(sides), "_run", no_network)
+    with pytest.raises(BadInput, match="cannot be imported with it: ImportError: of another age"):
+        install(parse("redis==8.0.1"), tmp_path)
+
+
+def test_only_processes_started_inside_see_the_library(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "before")
+    with library_path(parse("redis==8.0.1"), tmp_path):
+        assert os.environ["PYTHONPATH"] == f"{tmp_path}{os.pathsep}before"
+    assert os.environ["PYTHONPATH"] == "before"
+    with library_path(parse("current"), tmp_path):
+        assert os.environ["PYTHONPATH"] == "before"
+    assert NEW == 1

@@ -1,0 +1,586 @@
+# The dash of the tables is an en dash.
+# ruff: noqa: RUF001
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from checker.catalogue import CATALOGUE
+from checker.jobs import VERDICTS_OF
+from report import exports
+from report import headline as headlines
+from report import tables as drawn
+from report.columns import Row
+from report.content import preview
+from report.facts import EVERY
+from report.footnotes import version_line
+from report.markdown import to_markdown
+from report.tables import Overview, print_tables
+from results.documents import Machine, Versions, made
+from results.wording import escape_markdown, ms, percent
+from tests.results.plain import plainly
+
+headline, overview = plainly(headlines.headline), plainly(drawn.overview)
+csv_files = plainly(exports.files)
+
+VERDICTS = ("double-grant", "late-grant", "stale-holder", "wrong-release", "lost-update")
+
+
+def quantiles(p50: float | None, p99: float | None, count: int = 2000) -> dict[str, Any]:
+    return {"p50": p50, "p99": p99, "p999": None, "max": 99.0, "count": count, "iqr": 0.1}
+
+
+def case(
+    lock: str,
+    fault: str = "none",
+    *,
+    broke: tuple[str, ...] = (),
+    open_: tuple[str, ...] = (),
+    exposed: bool = True,
+    judgement: str = "as expected",
+    acquire_ms: float | None = 1.0,
+    **more: Any,
+) -> dict[str, Any]:
+    results = {
+        v: "invalid" if v in broke else "unknown" if v in open_ else "valid" for v in VERDICTS
+    }
+    phases = ("before",) if fault == "none" else ("before", "during", "after")
+    topology = {"redis-token": "redis", "redis-no-owner": "redis"}.get(lock, lock)
+    measured: dict[str, Any] = {
+        "availability": {"fraction": 0.75, "longest_gap_s": 2.25},
+        "recovery": [{"fault": fault, "servers_s": 0.5, "failover_s": 1.5, "dead_holder_s": None}],
+    }
+    return {
+        "lock": lock,
+        "family": topology,
+        "topology": topology,
+        "size": 3,
+        "fault": fault,
+        "workload": "mutex",
+        "network": "loopback",
+        "seed": 7,
+        "clients": 8,
+        "exposed": exposed,
+        "judgement": judgement,
+        "why": "because",
+        "expected": {v: "may-break" if v in broke else "holds" for v in VERDICTS},
+        "verdicts": {
+            v: {"result": r, "reason": f"{v}!", "evidence": []} for v, r in results.items()
+        },
+        "measurements": measured,
+        "numbers": "valid",
+        "latency_ms": {
+            kind: {phase: quantiles(acquire_ms, 8.0) for phase in phases}
+            for kind in ("acquire", "handover", "wait", "release")
+        },
+        "cycles_per_second": 432.1,
+        "cycles_per_second_by_phase": dict.fromkeys(phases, 100.0),
+        "counts": {"acquire": {phase: {"ok": 9, "fail": 2, "info": 1} for phase in phases}},
+        "floor": {"acquire_ms_p50": 0.3, "cpu_us_per_cycle": 210.0, "cycles": 900},
+        "generator": {"ok": True, "why": [], "workers": [], "missing": 0},
+        "link_us": {"linked": 233.0, "direct": 65.0},
+        "settings": {"lease_ttl_s": 3.0, "hold_s": 0.005, "client_timeout_s": 1.0},
+        "control": False,
+        **more,
+    }
+
+
+def fenced_case(lock: str, *, applied: int) -> dict[str, Any]:
+    found = case(lock, "client-pause", broke=("stale-holder",))
+    score = {"stale_attempted": 2, "stale_applied": applied}
+    found["measurements"] |= {"fencing": {"fence-on-read-and-write": score}}
+    return found
+
+
+def terminal(cases: list[dict[str, Any]], width: int = 110) -> str:
+    out = io.StringIO()
+    print_tables(overview(cases), Console(file=out, width=width, color_system=None))
+    return out.getvalue()
+
+
+def report_markdown(made: Overview, title: str = "run") -> str:
+    return to_markdown(preview(made, title, "running"), {})[0]
+
+
+def matrix_of(made: Overview) -> dict[str, dict[str, str]]:
+    """Lock → fault → the text of the cell."""
+    assert made.matrix is not None
+    faults = made.matrix.headings[1:]
+    return {
+        row[0].text: dict(zip(faults, (cell.text for cell in row[1:]), strict=True))
+        for row in made.matrix.rows
+    }
+
+
+def read(rows: Sequence[Row], *names: str) -> list[list[str]]:
+    """The cells of every case as they are read in the report."""
+    columns = {column.name: column for column in EVERY.columns}
+    return [[columns[name].cell(row.values[name]).text for name in names] for row in rows]
+
+
+# The headline
+
+
+def test_what_comes_of_a_job_is_said_in_words() -> None:
+    paid = case("redis-token", "client-pause", broke=("stale-holder", "lost-update"))
+    paid["verdicts"]["charged-twice"] = {"result": "invalid"}
+    assert headline([paid]) == (
+        "Alone, redis-token did not keep two clients from acting at once under a client pause "
+        "(1 of 1); redis-token (1 of 1) also charged a payment twice under a client pause."
+    )
+    own = {verdict for verdicts in VERDICTS_OF.values() for verdict in verdicts}
+    assert own <= set(CATALOGUE)
+
+
+def test_what_grants_nothing_that_can_be_stale_kept_something_all_the_same() -> None:
+    without = case("without-actor", "client-pause", verdicts={"charged-twice": {"result": "valid"}})
+    assert headline([without]) == "without-actor broke nothing (0 of 1)."
+
+
+def during(found: dict[str, Any], verdict: str, at_s: float, *names: str) -> dict[str, Any]:
+    """The case with evidence of a verdict at a time, while faults were on; its schedule begins two
+    seconds after its load."""
+    found["series"] = {"start_ns": 0}
+    at_ns = int(at_s * 1e9)
+    steps = found["fault"].replace("+", " then ").split(" then ")
+    if found["fault"] != "none":
+        found["injections"] = [{"fault": step, "begin_s": 2.0, "duration_s": 1.0} for step in steps]
+    found["verdicts"][verdict]["evidence"] = [
+        {"what": "operation", "text": "", "invoke_ns": at_ns, "complete_ns": at_ns},
+        *({"what": "fault", "text": "", "name": name} for name in names),
+    ]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fault", "at_s", "names", "told"),
+    [
+        ("pause:for=1 then wipe", 5, ("wipe",), "when nodes lost their data"),
+        ("pause:for=1 then wipe", 5, ("pause",), "when servers froze"),
+        (
+            "pause:for=1 then wipe",
+            5,
+            ("pause", "wipe"),
+            "while several faults were on (pause and wipe)",
+        ),
+        (
+            "pause:for=1 then wipe",
+            5,
+            (),
+            "in a schedule of several faults (pause then wipe), during none of them",
+        ),
+        ("pause:for=1 then wipe", 1, (), "before any fault"),
+        ("wipe:at=7", 5, ("wipe",), "when nodes lost their data"),
+        ("wipe:at=7", 5, (), "when nodes lost their data"),
+        ("wipe:at=7", 1, (), "before any fault"),
+        ("random:count=3", 5, ("latency",), "under latency"),
+        ("none", 5, (), "without any fault"),
+    ],
+)
+def test_the_cause_is_the_fault_of_the_violation_itself(
+    fault: str, at_s: float, names: tuple[str, ...], told: str
+) -> None:
+    broke = during(
+        case("redis-token", fault, broke=("double-grant",)), "double-grant", at_s, *names
+    )
+    assert headline([broke]).endswith(f"gave the lock away twice {told}.")
+
+
+def test_a_pause_of_a_schedule_is_not_the_fault_called_so() -> None:
+    both = case("redis-token", "client-pause:at=1 then wipe", broke=("stale-holder",))
+    assert "under a client pause" not in headline([during(both, "stale-holder", 5, "wipe")])
+
+
+def test_a_break_that_nobody_declared_is_not_called_expected() -> None:
+    late = case("mine", "client-pause", broke=("stale-holder",))
+    assert "(expected)" in terminal([late])
+    told = terminal([{**late, "judgement": "no expectation declared"}])
+    assert "no expectation declared" in told
+    assert "(expected)" not in told
+    assert "(NOT expected)" not in told
+
+
+def test_the_headline_of_a_full_run() -> None:
+    cases = [
+        case("redis-token", acquire_ms=0.5),
+        case("etcd", acquire_ms=2.75),
+        case("redis-token", "client-pause", broke=("stale-holder",), acquire_ms=0.5),
+        fenced_case("etcd", applied=0),
+        case("redlock", "wipe", broke=("double-grant", "lost-update"), acquire_ms=1.5),
+        case("etcd", "kill", acquire_ms=2.75),
+        case("redis-no-owner", "client-pause", broke=("wrong-release",), control=True),
+    ]
+    cases[3]["latency_ms"]["acquire"]["before"]["p50"] = 2.75
+    assert headline(cases) == (
+        "Neither redis-token nor etcd alone kept two clients from acting at once under a client "
+        "pause (2 of 2); with the fence of etcd checked at the resource, 0 of 1; redlock (1 of 1) "
+        "also gave the lock away twice when nodes lost their data; redis-token and etcd broke "
+        "nothing else (0 of 3); the control redis-no-owner was caught (wrong-release: 1 of 1); "
+        "price of consensus: + 2.25 ms (etcd) over redis-token's 0.50 ms (uncontended acquire, "
+        "p50, client included)."
+    )
+
+
+def test_what_was_not_exposed_is_no_evidence() -> None:
+    cases = [
+        case("etcd", "client-pause", broke=("stale-holder",)),
+        case("etcd", "client-pause"),
+        case("etcd", "client-pause", exposed=False, judgement="not exposed"),
+        case("zookeeper", "client-pause", exposed=False, judgement="not exposed"),
+    ]
+    text = headline(cases)
+    assert "(1 of 2)" in text
+    assert "zookeeper" not in text
+    assert "not exposed, and so proof of nothing: 2 of 4 cases" in text
+
+
+def test_an_undecided_verdict_is_no_evidence_and_is_said() -> None:
+    cases = [case("etcd", "kill", open_=("double-grant",), judgement="undecided")]
+    assert headline(cases) == "Undecided: 1 of 1 case."
+
+
+def test_a_fence_that_did_not_help_is_counted() -> None:
+    text = headline([fenced_case("etcd", applied=0), fenced_case("etcd", applied=1)])
+    assert "with the fence of etcd checked at the resource, 1 of 2" in text
+
+
+def test_a_fence_gets_no_credit_where_nothing_broke_without_it() -> None:
+    held = fenced_case("etcd", applied=0)
+    held["verdicts"]["stale-holder"]["result"] = "valid"
+    text = headline([fenced_case("etcd", applied=0), held])
+    assert "(1 of 2); with the fence of etcd checked at the resource, 0 of 1" in text
+
+
+def test_one_lock_alone_and_one_that_held() -> None:
+    cases = [case("etcd", "client-pause", broke=("stale-holder",)), case("magic", "client-pause")]
+    text = headline(cases)
+    assert text.startswith("Alone, etcd did not keep two clients from acting at once")
+    assert "magic kept two clients from acting at once under a client pause (0 of 1)" in text
+    assert "fence" not in text
+
+
+def test_an_unexpected_violation_is_marked() -> None:
+    bad = case("etcd", "kill", broke=("double-grant",), judgement="worse than expected")
+    bad["expected"]["double-grant"] = "holds"
+    assert "etcd (1 of 1, not expected) gave the lock away twice" in headline([bad])
+
+
+def test_a_break_under_a_fault_that_nobody_declared_is_not_called_unexpected() -> None:
+    bad = case("etcd", "slicer", broke=("double-grant",), judgement="broke, undeclared")
+    bad["expected"]["double-grant"] = "undeclared"
+    assert "etcd (1 of 1, undeclared) gave the lock away twice" in headline([bad])
+    told = terminal([bad])
+    assert "(undeclared)" in told
+    assert "(expected)" not in told
+    assert "(NOT expected)" not in told
+
+
+def test_what_held_under_a_fault_that_nobody_declared_is_told_apart() -> None:
+    held = case("etcd", "slicer", judgement="held, undeclared")
+    assert "held under a fault of which nothing is declared: 1 of 1 case" in headline([held])
+    told = terminal([held])
+    assert "? held," in told
+    assert "✓ kept" not in told
+
+
+def test_a_control_that_was_not_caught_is_said() -> None:
+    missed = case("redis-no-owner", "client-pause", control=True, judgement="did not show")
+    assert "the control redis-no-owner was not caught (0 of 1)" in headline([missed]).lower()
+
+
+def test_no_price_without_both_sides_or_with_void_numbers() -> None:
+    assert "price" not in headline([case("etcd"), case("zookeeper")])
+    assert "price" not in headline([case("redis-token")])
+    void = case("etcd", numbers="void")
+    assert "price" not in headline([case("redis-token"), void])
+    thin = case("etcd", acquire_ms=None)
+    assert "price" not in headline([case("redis-token"), thin])
+
+
+def test_nothing_at_all() -> None:
+    assert headline([]) == "Nothing was decided: no case is evidence for or against a lock."
+    failed = {"lock": "etcd", "fault": "none", "judgement": "failed", "why": "no leader"}
+    assert headline([failed]) == "Failed: 1 of 1 case."
+
+
+# Tables
+
+
+def test_the_terminal_shows_verdicts_in_words() -> None:
+    text = terminal(
+        [
+            case("redis-token", "client-pause", broke=("stale-holder",)),
+            case("redis-token", "wipe", broke=("double-grant",), judgement="worse than expected"),
+            case("etcd", "client-pause", exposed=False, judgement="not exposed"),
+            case("etcd", "kill"),
+        ]
+    )
+    for word in ("✗ stale-holder", "✗ double-grant", "(expected)", "(NOT expected)", "✓ kept",
+                 "? not exposed", "·"):  # fmt: skip
+        assert word in text
+    assert "etcd under client-pause: not exposed: because." in " ".join(text.split())
+
+
+@pytest.mark.parametrize("width", [100, 120])
+def test_nothing_is_cut_off_in_a_terminal(width: int) -> None:
+    faults = ("none", "client-pause", "pause", "partition-drop", "kill", "wipe")
+    cases = [
+        case(lock, fault, broke=("double-grant", "stale-holder"), acquire_ms=1850.0)
+        for lock in ("redis-token", "redlock", "zookeeper", "etcd")
+        for fault in faults
+    ]
+    text = terminal(cases, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    assert text.count("1,850/8.00") == 3 * 4 * (1 + 5 * 3)
+
+
+def test_repeated_cases_give_k_of_n() -> None:
+    cases = [
+        case("redlock", "wipe", broke=("double-grant",)),
+        case("redlock", "wipe"),
+        case("redlock", "wipe", broke=("double-grant",)),
+    ]
+    assert (
+        matrix_of(overview(cases))["redlock"]["wipe"] == "✗ double-grant 2 of 3\n(expected)\n✓ kept"
+    )
+
+
+def test_earlier_tries_of_a_case_count_in_k_of_n() -> None:
+    shown = case("redlock", "wipe", broke=("double-grant",))
+    missed = {"double-grant": "valid"}
+    shown["earlier_tries"] = [{"observed": missed}, {"observed": missed, "exposed": False}]
+    made = overview([shown])
+    assert matrix_of(made)["redlock"]["wipe"] == "✗ double-grant 1 of 3\n(expected)"
+    assert made.headline.startswith("redlock (1 of 2) gave the lock away twice")
+    assert len(made.every) == 3
+
+
+def test_a_quantile_that_n_does_not_carry_is_a_dash_with_its_n() -> None:
+    thin = case("etcd", "kill")
+    thin["latency_ms"]["acquire"]["during"] = quantiles(3.0, None, 57)
+    thin["latency_ms"]["handover"]["during"] = quantiles(None, None, 4)
+    made = overview([thin])
+    during = [row for row in made.every if row.values["phase"] == "during"]
+    names = ("acquire_p50_ms", "acquire_p99_ms", "handover_p50_ms", "handover_count")
+    assert read(during, *names) == [["3.00", "–", "–", "4"]]
+    before, *_ = terminal([thin]).partition("after")
+    assert re.search(r"during +3\.00/– +– ", before)
+    note = next(note for note in made.footnotes if note.startswith("–"))
+    assert "p50 needs 20, p99 1,000, p99.9 10,000" in note
+    assert "acquire during n = 57" in note
+    assert "hand-over during n = 4" in note
+    assert "wait" not in note
+
+
+def test_phases_stand_apart() -> None:
+    one = case("etcd", "kill")
+    for phase, p50 in (("before", 1.0), ("during", 1000.0), ("after", 3.0)):
+        one["latency_ms"]["wait"][phase] = quantiles(p50, None)
+    assert read(overview([one]).every, "phase", "wait_p50_ms", "wait_p99_ms") == [
+        ["before", "1.00", "–"],
+        ["during", "1,000", "–"],
+        ["after", "3.00", "–"],
+    ]
+
+
+def test_from_the_intended_start_where_there_is_one() -> None:
+    paced = case("etcd", "kill", response_ms={"acquire": {"during": quantiles(1810.0, 2000.0)}})
+    found = read(overview([paced]).every, "acquire_p50_ms", "acquire_p99_ms")
+    assert found == [["1.00", "8.00"], ["1,810", "2,000"], ["1.00", "8.00"]]
+
+
+def test_void_numbers_stand_in_brackets_and_the_verdict_stays() -> None:
+    generator = {"ok": False, "why": ["worker-1 used 97 % of a core"], "workers": [], "missing": 0}
+    void = case("etcd", "kill", broke=("double-grant",), numbers="void", generator=generator)
+    text = terminal([void])
+    assert "(1.00/8.00)" in text
+    assert "✗ double-grant" in text
+    assert "worker-1 used 97 % of a core" in " ".join(text.split())
+    assert "healthy in 0 of 1 case" in text
+
+
+def test_measurements_reach_the_table() -> None:
+    shown = {
+        "availability_percent": "75.0",
+        "longest_gap_s": "2.250",
+        "recovery_s": "0.500",
+        "dead_holder_s": "–",
+        "refused": "2",
+        "unknown": "1",
+        "cycles_per_s": "100",
+    }
+    made = overview([case("etcd", "kill")])
+    assert read(made.every[:1], *shown) == [[*shown.values()]]
+    assert read(made.every[1:2], "availability_percent") == [["–"]], "it is of the whole case"
+    text = terminal([case("etcd", "kill")])
+    for part in ("floor 0.30 ms", "CPU 210 µs", "avail 75.0 %", "gap 2.2 s", "recov 0.50 s", "2/1"):
+        assert text.count(part) == (3 if part == "2/1" else 1), part
+    assert "orphan" not in text.split("1. ")[0]
+
+
+def test_a_system_that_did_not_recover_has_no_recovery_time() -> None:
+    two = case("etcd", "kill")
+    two["measurements"]["recovery"].append({"fault": "kill", "servers_s": None})
+    assert overview([two]).every[0].values["recovery_s"] is None
+
+
+def test_cases_of_one_lock_that_differ_are_told_apart() -> None:
+    cases = [case("etcd"), case("etcd", size=5), case("redlock")]
+    labels = ["etcd, 3 nodes", "etcd, 5 nodes", "redlock"]
+    made = overview(cases)
+    assert list(matrix_of(made)) == labels
+    assert [row.values["label"] for row in made.every] == labels
+
+
+def test_the_published_experiment_stands_beside_the_cited_figures() -> None:
+    own: dict[str, Any] = {
+        "latency_ms": {"acquire": {"before": quantiles(31.0, 80.0)}},
+        "size": 5,
+        "clients": 100,
+        "cycles_per_second": None,
+        "own_cycles_per_second": 2345.6,
+        "workload": "published",
+    }
+    bound: dict[str, Any] = {"generator": {"ok": False, "why": ["x"]}, "numbers": "void"}
+    cases = [case("redlock", **own, **bound), case("zookeeper", **own), case("etcd")]
+    made = overview(cases)
+    assert made.published is not None
+    assert [[cell.text for cell in row] for row in made.published.rows] == [
+        ["redlock", "measured", "31.0", "80.0", "2,346", "–", "generator-bound"],
+        ["redlock", "cited", "2.3", "12", "15,000", "about 100 ms", ""],
+        ["zookeeper", "measured", "31.0", "80.0", "2,346", "–", ""],
+        ["zookeeper", "cited", "8.7", "45", "3,200", "about 2 s", ""],
+    ]
+    assert list(matrix_of(made)) == ["etcd"]
+    (every,) = (grid for grid in made.narrow() if grid.name == EVERY.name)
+    assert [row[1].text.split("\n")[0] for row in every.rows] == ["etcd"]
+    assert "Informational" in terminal(cases)
+
+
+def test_a_violation_in_the_published_experiment_is_not_hidden() -> None:
+    broke = case("redlock", workload="published", broke=("double-grant",))
+    made = overview([broke])
+    assert "✗ double-grant" in matrix_of(made)["redlock"]["none"]
+    assert made.published is not None
+    assert "✗ double-grant" in made.published.rows[0][-1].text
+    assert "redlock (1 of 1) gave the lock away twice without any fault" in made.headline
+
+
+# Markdown and CSV
+
+NASTY = "a|b*c_d<script>`e`[f](g)\n# h &amp; $x$ \x1b[31m"
+
+
+def test_odd_names_stay_text_in_markdown() -> None:
+    text = report_markdown(overview([case(NASTY, "kill"), case("etcd", "kill")]))
+    lines = text.splitlines()
+    rows = [line for line in lines if line.startswith("|")]
+    matrix = rows[: rows.index("| --- | --- |") + 3]
+    # A row has as many cells as the heading, whatever stands in the names.
+    assert {line.count("|") for line in matrix} == {3}
+    assert "<script>" not in text
+    assert "\x1b" not in text
+    assert not any(line.startswith("# h") for line in lines)
+    assert "\\`e\\`" in text
+    assert "&amp;amp;" in text
+
+
+def test_escaping_keeps_what_needs_none() -> None:
+    assert escape_markdown("partition-drop 1,850 / 3.00 ms (expected)") == (
+        "partition-drop 1,850 / 3.00 ms (expected)"
+    )
+    assert escape_markdown("a|b") == "a&#124;b"
+    assert escape_markdown("a\nb") == "a<br>b"
+
+
+def test_the_report_holds_headline_tables_and_notes() -> None:
+    text = report_markdown(
+        overview([case("etcd", "kill")], versions=Versions(libraries={"redis": "8.1.0"})),
+        title="Run",
+    )
+    order = ["Run", "**", "## Verdicts", "## Every case", "## Notes", "redis 8.1.0"]
+    positions = [text.index(part) for part in order]
+    assert positions == sorted(positions)
+    assert "case | lock | fault | phase | acquire p50, ms" in text
+
+
+def test_csv_reads_back_with_units_in_its_column_names() -> None:
+    thin = case(NASTY.replace("\x1b", ""), "kill")
+    thin["latency_ms"]["wait"]["during"] = quantiles(2.5, None, 57)
+    made = csv_files([thin])
+    latency = pd.read_csv(io.StringIO(made["latency.csv"]))
+    assert len(latency) == 4 * 3
+    wait = latency[(latency["kind"] == "wait") & (latency["phase"] == "during")].iloc[0]
+    assert wait["p50_ms"] == 2.5
+    assert pd.isna(wait["p99_ms"])
+    assert wait["count"] == 57
+    cases = pd.read_csv(io.StringIO(made["cases.csv"]))
+    assert cases.loc[0, "lock"] == NASTY.replace("\x1b", "")
+    assert cases.loc[0, "recovery_s"] == 0.5
+    assert cases.loc[0, "availability_percent"] == 75
+    verdicts = pd.read_csv(io.StringIO(made["verdicts.csv"]))
+    assert set(verdicts["verdict"]) == set(VERDICTS)
+
+
+def test_a_case_that_failed_early_breaks_no_table() -> None:
+    failed = {"lock": "etcd", "fault": "kill", "judgement": "failed", "why": "no leader in 20 s"}
+    cases: list[dict[str, Any]] = [failed, case("redlock", "kill")]
+    assert "! failed" in terminal(cases)
+    assert "no leader in 20 s" in report_markdown(overview(cases))
+    assert csv_files([failed])["latency.csv"].count("\n") == 1
+    assert terminal([])
+
+
+def test_footnotes_say_what_was_declared_and_what_the_link_costs() -> None:
+    fsync = {"p50": 0.5, "p99": 4.0, "max": 9.0, "count": 1000}
+    machine = {"cpu": "Some CPU", "fsync_ms": fsync}
+    images = {"etcd": {"digest": "sha256:" + "ab" * 32}}
+    versions = {"libraries": {"redis": "8.1.0"}, "images": images}
+    notes = overview(
+        [case("etcd"), case("redis-token")],
+        machine=made(Machine, machine),
+        versions=made(Versions, versions),
+    ).footnotes
+    text = "\n".join(notes)
+    assert "Declared for all: lease 3 s, hold 0.005 s, client timeout 1 s." in notes
+    assert "etcd 233 µs, 65 µs without" in text
+    assert (
+        "etcd: every grant waits for disks; fdatasync here takes p50 0.50 ms, p99 4.00 ms" in text
+    )
+    assert "Seed 7:" in text
+    assert "sha256:abababababab" in text
+    assert "ab" * 10 not in text
+
+
+# How numbers are written
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0412, "0.041"), (0.4, "0.40"), (2.314, "2.31"), (12.34, "12.3"), (1850.4, "1,850"),
+     (None, "–"), (float("nan"), "–")],
+)  # fmt: skip
+def test_milliseconds(value: float | None, text: str) -> None:
+    assert ms(value) == text
+
+
+def test_an_outage_is_never_rounded_away() -> None:
+    assert percent(99.99) == "99.9 %"
+    assert percent(100.0) == "100.0 %"
+
+
+def test_versions_in_one_line() -> None:
+    odd = {"e": {}, "pid": 17, "id": "sha256:1"}
+    assert version_line({"a": "1", "b": {"c": "2", "d": None}, **odd}) == "a 1, b (c 2)"
+
+
+def test_of_a_library_its_version_is_said_and_not_what_it_stands_on() -> None:
+    jvm = {"locks": ["x"], "fingerprint": "f", "pins": {"netty": "4"}, "versions": {"r": "4.7.0"}}
+    assert version_line({"clients": {"jvm": jvm}}) == "clients (jvm (versions (r 4.7.0)))"

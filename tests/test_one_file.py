@@ -1,0 +1,168 @@
+"""A lock, a library, a fault, a workload and a topology are added to a copy of the tree, each as a
+file or folder of its own, and are found everywhere that they have to be. Nothing else is edited.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+PACKAGES = (*SETTINGS["importlinter"]["root_packages"], "tests")
+ADDED = {
+    "locks/redis/one_lock.py": """
+from dataclasses import replace
+from locks.redis import token
+class OneLock(token.RedisToken):
+    ...
+SYSTEM = replace(
+    token.SYSTEM,
+    name="one-lock", connect=OneLock, topologies=("redis", "one-topology"), variant=True,
+)
+""",
+    "locks/libraries/one_library/lock.py": """
+from locks.base import System
+from locks.shared.library import Library, as_safe
+_PLAIN = Library(__file__)
+_SYSTEM = System(
+    name="one-library", topologies=("redis",), family="redis", fence=None, waits_by="polling",
+    source="https://example.org", connect=_PLAIN.connect, prepare=_PLAIN.prepare,
+    outcomes={"raised anything": "Unknown", "returned": "Granted", "left": "Released"},
+    not_owed={"fences_grow": "it counts nothing"},
+)
+SYSTEMS = (_SYSTEM, as_safe(_SYSTEM, Library(__file__, safe=True)))
+""",
+    "locks/libraries/one_library/adapter.py": "import one_library  # in its environment\n",
+    "locks/libraries/one_library/requirements.in": "one-library==1.2.3\n",
+    "locks/libraries/one_library/requirements.txt": "one-library==1.2.3 \\\n    --hash=sha256:00\n",
+    "nemesis/faults/one_fault.py": """
+from nemesis.faults.pause import Pause
+class OneFault(Pause):
+    name = "one-fault"
+    summary = "as a pause"
+    rules = (*Pause.rules, "no-such-rule")
+    ends_servers = True
+FAULT = OneFault()
+""",
+    "workloads/jobs/one_workload.py": """
+from dataclasses import replace
+from workloads.jobs.herd import WORKLOAD as HERD
+WORKLOAD = replace(HERD, name="one-workload")
+""",
+    "clusters/redis/one_topology.py": """
+from dataclasses import replace
+from clusters.redis import nodes
+TOPOLOGY = replace(nodes.TOPOLOGIES[0], name="one-topology")
+""",
+}
+# Runs in the copy; what is asked of it is in the tests.
+PROBE = """
+import json
+from bench import clients, suites
+from bench.plan import make_case
+from checker.rules import RULES
+from locks.registry import systems
+from nemesis.registry import faults
+from perf.bare import recipes
+from tests.locks.conftest import every_system, more_systems, why_untested
+from tests.locks.test_libraries import LIBRARIES
+print(json.dumps({
+    "suites": {
+        name: [(c.lock, c.topology, c.fault) for c in suites.suite(name, seed=0).cases]
+        for name in ("full", "exhaustive")
+    },
+    "conformance": [system.name for system in every_system()],
+    "long conformance": [system.name for system in more_systems()],
+    "untested": {name: why for name, s in systems().items() if (why := why_untested(s))},
+    "pins": clients.as_pinned(clients.declared("one-library-safe"))["pins"],
+    "pinned libraries": LIBRARIES,
+    "bare": recipes(),
+    "ends servers": faults()["one-fault"].ends_servers,
+    "no rule": [r for r in faults()["one-fault"].rules if r not in RULES],
+    "workload": make_case("one-lock", "one-fault", seed=0, workload="one-workload").name,
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tree, and what is added to it."""
+    copied = tmp_path_factory.mktemp("copy")
+    for package in PACKAGES:
+        ignored = shutil.ignore_patterns("__pycache__", "corpus", "histories")
+        shutil.copytree(ROOT / package, copied / package, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", copied)
+    for name, text in ADDED.items():
+        path = copied / name
+        assert not path.exists()
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    return copied
+
+
+@pytest.fixture(scope="module")
+def found(copy: Path) -> dict[str, Any]:
+    """What ``PROBE`` says, and under ``list`` what the command lists."""
+    told: dict[str, Any] = json.loads(run(copy, "-c", PROBE))
+    return told | {"list": json.loads(run(copy, "-m", "cli.main", "list", "--json"))}
+
+
+def run(copy: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=copy,
+        env=os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+def test_each_is_listed(found: dict[str, Any]) -> None:
+    def named(kind: str) -> set[str]:
+        return {thing["name"] for thing in found["list"][kind]}
+
+    assert {"one-lock", "one-library", "one-library-safe"} <= named("locks")
+    assert "one-fault" in named("faults")
+    assert "one-topology" in named("topologies")
+    assert "one-workload" in named("workloads")
+    (fault,) = (one for one in found["list"]["faults"] if one["name"] == "one-fault")
+    assert "one-topology" in fault["applies_to"]
+    assert found["workload"] == "one-lock-one-fault-one-workload"
+
+
+def test_the_suites_have_them(found: dict[str, Any]) -> None:
+    full = {tuple(case) for case in found["suites"]["full"]}
+    exhaustive = {tuple(case) for case in found["suites"]["exhaustive"]}
+    assert ("one-library", "redis", "kill") in full
+    assert ("one-lock", "redis", "failover") not in full  # one Redis has nothing to fail over to
+    assert ("one-lock", "redis", "partition-drop") in full
+    assert ("one-lock", "redis", "kill") not in full  # a variant
+    assert {("one-lock", "one-topology", "one-fault"), ("etcd", "etcd", "one-fault")} <= exhaustive
+
+
+def test_the_conformance_tests_have_them_or_say_why_not(found: dict[str, Any]) -> None:
+    assert "one-lock" in found["conformance"]
+    assert "one-library-safe" in found["long conformance"]
+    assert "tested is one-library-safe" in found["untested"]["one-library"]
+
+
+def test_what_belongs_to_one_kind_is_found(found: dict[str, Any]) -> None:
+    assert found["pins"] == {"one-library": "1.2.3"}
+    assert "one_library" in found["pinned libraries"]
+    assert "one-lock" in found["bare"]
+    assert "one-lock" not in found["untested"]
+    assert found["ends servers"] is True
+    assert found["no rule"] == ["no-such-rule"]

@@ -1,0 +1,78 @@
+"""Who stops the workers of a load is found out; the nemesis, who does the same, is not accused."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.outside import Outside, Watch, as_faults
+from checker.outside import OUTSIDE
+from history.columns import History
+from history.op import Fault
+from tests.eventually import eventually
+from tests.workloads import unsafe
+from tests.workloads.playing import WORKERS, play
+from workloads.fleet import Fleet
+
+STALL_S = 1.0
+
+
+class NoCluster:
+    """One that runs in no containers."""
+
+
+def looked_at(folder: Path, meddle: Callable[[Fleet], None]) -> tuple[list[Outside], History]:
+    """A whole load without a cluster, and what was found while ``meddle`` did something to it."""
+    found: list[Outside] = []
+
+    def meanwhile(fleet: Fleet, begin_ns: int) -> Sequence[Fault]:
+        eventually(lambda: time.monotonic_ns() > begin_ns)
+        cluster: Any = NoCluster()
+        with Watch(fleet, cluster, WORKERS, STALL_S) as looking:
+            meddle(fleet)
+            # Ticks that come after it, also on a busy machine.
+            after_ns = time.monotonic_ns()
+            eventually(lambda: all(fleet.ticked_ns(w) > after_ns for w in (1, 2)))
+        found.extend(looking.found())
+        return as_faults(found, begin_ns)
+
+    lock = f"{unsafe.__file__}:OneAtATime"
+    played = play(folder, "mutex", lock=lock, contended_s=6.0, meanwhile=meanwhile)
+    return found, played.history
+
+
+def of_workers(fleet: Fleet) -> list[int]:
+    return [member.pid for member in fleet.members() if member.worker is not None]
+
+
+@pytest.mark.slow
+def test_a_load_whose_workers_were_stopped_is_found_out(tmp_path: Path) -> None:
+    def meddle(fleet: Fleet) -> None:
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            for pid in of_workers(fleet):
+                os.kill(pid, number)
+            if number == signal.SIGSTOP:
+                time.sleep(1.5)
+
+    found, history = looked_at(tmp_path, meddle)
+    assert {one.who for one in found} == {"worker-0", "worker-1", "worker-2"}
+    assert all("was stopped from outside for" in one.what for one in found)
+    assert {fault.name for fault in history.faults} == {OUTSIDE}
+
+
+@pytest.mark.slow
+def test_a_load_whose_workers_the_nemesis_freezes_and_kills_is_not_accused(tmp_path: Path) -> None:
+    def meddle(fleet: Fleet) -> None:
+        fleet.freeze([0, 1, 2])
+        time.sleep(1.5)
+        fleet.thaw([0, 1, 2])
+        fleet.kill([0])
+
+    found, _ = looked_at(tmp_path, meddle)
+    assert found == []
