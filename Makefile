@@ -4,28 +4,52 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench test test-clusters test-rest fuzz lint soak perf nightly systems lock clean
+.PHONY: help setup bench check test test-clusters test-cases test-loads test-judging test-rest fuzz \
+	lint soak perf nightly systems lock sbom clean
+
+# Every command and hundreds of tests start a Python: without compiled modules each takes twice as
+# long, and the environment is installed without (tools/setup.py).
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 12
 
 setup: ## virtual environment, Docker engine, server images (quick when nothing is missing)
-	@$(PYTHON) -I bench/setup.py
+	@$(PYTHON) -I tools/setup.py
 
 bench: setup ## run the quick suite on real clusters and write the report
 	@$(BIN)/lockbench suite quick
 
-test: lint ## every check and every test, the ones on real clusters included
+check: lint ## every check and every test that needs no container
+	@$(MAKE) --no-print-directory -j2 --output-sync=target test-judging test-rest
+
+test: lint ## the same and every test on real clusters
 	@$(BIN)/python -m clusters.images build go-sidecar jvm-sidecar
-	@$(MAKE) --no-print-directory -j2 --output-sync=target test-clusters test-rest
+	@$(MAKE) --no-print-directory -j5 --output-sync=target \
+		test-clusters test-cases test-loads test-judging test-rest
 
 # Clusters and loads mostly wait, so what only computes runs beside them, yields to them, and is shown
-# when it is done ("+": not kept back). Two runs would write the same cache.
+# when it is done ("+": not kept back). It yields no further than this, or other work on the machine
+# would leave it nothing. Two runs would write the same cache.
+CASES := tests/bench tests/cli tests/evidence tests/perf tests/soak tests/tools
+
 test-clusters:
-	+$(BIN)/pytest -m "(docker or slow) and not long"
+	+$(BIN)/pytest -m "docker and not long" $(CASES:%=--ignore=%)
+
+test-cases:
+	$(BIN)/pytest -p no:cacheprovider -m "docker and not long" $(CASES)
+
+test-loads:
+	$(BIN)/pytest -p no:cacheprovider -m "slow and not (docker or long)"
+
+COMPUTING := nice -n 10 $(BIN)/pytest -p no:cacheprovider -m "not (docker or slow or long)"
+JUDGING := tests/checker tests/report tests/results
+
+test-judging:
+	$(COMPUTING) $(JUDGING)
 
 test-rest:
-	nice -n 19 $(BIN)/pytest -p no:cacheprovider -m "not (docker or slow or long)"
+	$(COMPUTING) $(JUDGING:%=--ignore=%)
 
 fuzz: setup ## 500,000 random histories against an exhaustive reference; workloads on real clusters
 	$(BIN)/pytest -m long
@@ -36,24 +60,26 @@ lint: setup ## style, types and the layers of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-soak: setup ## play 200 random schedules of faults in a row; everything must be healed after each
-	@$(BIN)/python -m bench.soak
+soak: setup ## 200 random schedules of faults and 100 kills; SOAK="--schedules 50 --kills 0"
+	@$(BIN)/python -m soak.run $(SOAK)
 
 perf: setup ## measure the bench itself against its anchors
-	@$(BIN)/python -m bench.perf
+	@$(BIN)/python -m perf.run
 
 nightly: setup ## the night's suite and the comparison with the baseline; NIGHTLY="--base REF --new REF"
-	@$(BIN)/python -m bench.nightly $(NIGHTLY)
+	@$(BIN)/python -m evidence.nightly $(NIGHTLY)
 
 systems: setup ## write docs/systems.md; RUNS="runs/a runs/b" are added to what was observed
-	@$(BIN)/python -m bench.systems $(RUNS)
+	@$(BIN)/python -m evidence.systems $(RUNS)
 
-lock: setup ## resolve pyproject.toml into requirements.lock again
+lock: setup ## resolve everything that is downloaded again and write the locks; builds all images
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev \
 		--generate-hashes --no-header --no-emit-index-url pyproject.toml -o requirements.lock
-	for wanted in locks/libraries/*/requirements.in; do $(BIN)/uv pip compile --quiet --universal \
-		--python-version 3.11 --generate-hashes --no-header --no-emit-index-url $$wanted \
-		-o $${wanted%.in}.txt || exit 1; done
+	$(BIN)/lockbench library lock $(dir $(wildcard locks/libraries/*/requirements.in))
+	$(BIN)/python -m clusters.images lock
+
+sbom: setup ## bills of materials of images and environments (CycloneDX), into sbom/
+	@$(BIN)/python -m tools.sbom sbom
 
 clean: ## remove our containers, networks and caches; runs/ and images stay
 	-@if [ -x $(BIN)/lockbench ]; then $(BIN)/lockbench clean; fi
