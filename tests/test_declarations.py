@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import re
+import signal
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +13,7 @@ from types import ModuleType
 import pytest
 
 from declarations import DeclarationError, collected, declared
+from declarations.lazy import lazy
 
 
 @dataclass(frozen=True)
@@ -65,3 +68,36 @@ def test_files_that_are_skipped_are_not_imported(package: ModuleType) -> None:
         "deep/er/two.py",
         "one.py",
     ]
+
+
+# A package that is interrupted after its submodule was imported, as Ctrl-C may do to any.
+INTERRUPTED = """
+import os
+import signal
+import interrupted_package.part
+os.kill(os.getpid(), signal.{signal})
+for _ in range(1000):
+    pass
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_an_import_that_was_put_off_is_not_interrupted_half_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = tmp_path / "interrupted_package"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(INTERRUPTED.format(signal=name))
+    (folder / "part.py").write_text("WORD = 'whole'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    before = signal.signal(signal.Signals[name], signal.default_int_handler)
+    package = lazy("interrupted_package")
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _ = package.part
+        assert package.part.WORD == "whole"
+        assert signal.getsignal(signal.Signals[name]) is signal.default_int_handler
+    finally:
+        signal.signal(signal.Signals[name], before)
+        for module_name in ("interrupted_package", "interrupted_package.part"):
+            sys.modules.pop(module_name, None)
