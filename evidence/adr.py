@@ -7,12 +7,12 @@ are never pooled. Knows nothing that is not in the runs.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
-from checker.catalogue import AT_THE_RESOURCE
+from checker.catalogue import AT_THE_RESOURCE, OF_JOBS
 from checker.follows import told
 from results.cases import (
     Case,
@@ -29,18 +29,18 @@ from results.cases import (
     is_control,
     is_published,
     lock_of,
-    mapping,
-    number,
     recovery_s,
     results_of,
     undecided,
 )
+from results.documents import Fairness, Quantiles
 from results.statistics import Share, share
 from results.stored import Stored
 
 STALE: Final = "stale-holder"
-# Follow from a holder that acts after its time, which fencing and not the lock is for.
-OF_A_STALE_HOLDER: Final = frozenset(AT_THE_RESOURCE)
+# What a holder does after its time, which fencing and not the lock is for; and what that costs a
+# job, which a lock that kept its word does not prevent.
+NOT_OF_THE_LOCK: Final = frozenset({*AT_THE_RESOURCE, *OF_JOBS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +98,18 @@ class Option:
         return [t for t in self.tried if t.by_itself]
 
     def broke_itself(self) -> list[Tried]:
-        """Breaks of the lock's own word: without those of a holder that acts after its time."""
-        return [t for t in self.broke() if t.verdict not in OF_A_STALE_HOLDER]
+        """Breaks of the lock's own word: what its service or library answered."""
+        return [t for t in self.broke() if t.verdict not in NOT_OF_THE_LOCK]
 
 
 def evidence_of(runs: Sequence[Stored]) -> list[tuple[Evidence, Case]]:
     """Every case of the runs with where it can be found and how it is repeated."""
     found: list[tuple[Evidence, Case]] = []
     for run in runs:
-        planned = run.run.plan().get("cases") or []
+        planned = run.plan.cases
         for at, case in enumerate(run.cases):
-            plan = planned[at] if len(planned) == len(run.cases) else {}
-            found.append((_evidence(f"E{len(found) + 1}", run, case, plan.get("images")), case))
+            replaced = planned[at].images if len(planned) == len(run.cases) else ()
+            found.append((_evidence(f"E{len(found) + 1}", run, case, replaced), case))
     return found
 
 
@@ -124,7 +124,7 @@ def options(runs: Sequence[Stored], cases: Sequence[tuple[Evidence, Case]]) -> l
 
 def history_digest(case: Case) -> str:
     """One digest for all files of a history."""
-    lines = [f"{d}  {name}\n" for name, d in sorted(mapping(case.get("history_sha256")).items())]
+    lines = [f"{d}  {name}\n" for name, d in sorted((case.history_sha256 or {}).items())]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
@@ -145,19 +145,17 @@ def _option(label: str, cases: Sequence[tuple[Evidence, Case]], runs: Sequence[S
     first = all_[0]
     mutex = [(e, c) for e, c in cases if not is_published(c)] or list(cases)
     quiet = [c for _, c in mutex if fault_of(c) == "none"]
-    rates = [
-        r for c in quiet if has_numbers(c) and (r := number(c.get("cycles_per_second"))) is not None
-    ]
+    rates = [r for c in quiet if has_numbers(c) and (r := c.cycles_per_second) is not None]
     recoveries: dict[str, list[float]] = {}
     for _, case in mutex:
         if (took := recovery_s(case)) is not None:
             recoveries.setdefault(fault_of(case), []).append(took)
     return Option(
         name=label,
-        topology=str(first.get("topology", "?")),
-        size=int(number(first.get("size")) or 0),
-        family=str(first.get("family", "?")),
-        fence=first.get("fence"),
+        topology=first.topology or "?",
+        size=first.size or 0,
+        family=first.family or "?",
+        fence=first.fence,
         consensus=is_consensus(first),
         control=any(map(is_control, all_)),
         tried=tuple(_tried(mutex)),
@@ -186,7 +184,7 @@ def _tried(cases: Sequence[tuple[Evidence, Case]]) -> list[Tried]:
                     share(k, len(counted)),
                     sum(verdict in told(broken(t)) for t in counted),
                     sum(verdict in undecided(t) for t in tries),
-                    next((x for _, c in of if (x := expected_of(c, verdict))), "holds"),
+                    next((x for _, c in of if (x := expected_of(c, verdict))), "undeclared"),
                     tuple(e.id for e, _ in of),
                 )
             )
@@ -198,7 +196,7 @@ def _fence_checked(cases: Sequence[Case]) -> tuple[int, int] | None:
     scores = [s for c in cases if STALE in broken(c) and (s := fenced(c)) is not None]
     if not scores:
         return None
-    return sum(bool(number(score.get("stale_applied"))) for score in scores), len(scores)
+    return sum(bool(score.stale_applied) for score in scores), len(scores)
 
 
 def _acquire(
@@ -206,30 +204,28 @@ def _acquire(
 ) -> dict[str, float | None]:
     """From all cases of one run before their faults, in the run with the most of them; a single
     case where no run took them together. Runs are never pooled."""
-    pools = []
+    pools: list[Quantiles] = []
     if len({_cluster(case) for case in cases if not is_published(case)}) <= 1:
-        rows = [row for run in runs for row in run.results.get("undisturbed") or ()]
-        pools = [mapping(mapping(r.get("latency_ms")).get("acquire")) for r in rows
-                 if r.get("lock") == lock_of(cases[0])]  # fmt: skip
+        rows = [row for run in runs for row in run.results.undisturbed]
+        pools = [row.latency_ms.acquire for row in rows if row.lock == lock_of(cases[0])]
     if not pools:
-        pools = [mapping(mapping(mapping(case.get("latency_ms")).get("acquire")).get("before"))
-                 for case in quiet if has_numbers(case)]  # fmt: skip
-    best = max(pools, key=lambda pool: number(pool.get("count")) or 0, default={})
-    return {name: number(best.get(name)) for name in ("p50", "p99", "count")}
+        phases = [(case.latency_ms or {}).get("acquire", {}) for case in quiet if has_numbers(case)]
+        pools = [by["before"] for by in phases if "before" in by]
+    best = max(pools, key=lambda pool: pool.count, default=None)
+    return {name: getattr(best, name, None) for name in ("p50", "p99", "count")}
 
 
 def _fairness(quiet: Sequence[Case]) -> dict[str, float | None]:
-    found = [mapping(mapping(c.get("measurements")).get("fairness")) for c in quiet]
+    found = [fairness for case in quiet if (fairness := case.measurements.fairness)]
 
-    def worst(name: str, pick: Any, within: str | None = None) -> float | None:
-        values = [number((mapping(f.get(within)) if within else f).get(name)) for f in found]
-        known = [value for value in values if value is not None]
+    def worst(pick: Callable[[list[float]], float], of: Callable[[Fairness], float | None]) -> Any:
+        known = [value for fairness in found if (value := of(fairness)) is not None]
         return pick(known) if known else None
 
     return {
-        "jain": worst("jain", min),
-        "overtaken": worst("overtaken", max),
-        "wait_max_s": worst("max", max, "wait_s"),
+        "jain": worst(min, lambda it: it.jain),
+        "overtaken": worst(max, lambda it: it.overtaken),
+        "wait_max_s": worst(max, lambda it: None if it.wait_s is None else it.wait_s.max),
     }
 
 
@@ -248,33 +244,29 @@ def _labels(cases: Sequence[Case]) -> list[str]:
 
 
 def _cluster(case: Case) -> str:
-    size, network = case.get("size"), case.get("network", "loopback")
-    return f"{case.get('topology')}, {size} nodes" + (
-        "" if network == "loopback" else f", {network}"
-    )
+    network = "" if case.network in {None, "loopback"} else f", {case.network}"
+    return f"{case.topology}, {case.size} nodes{network}"
 
 
-def _evidence(id_: str, run: Stored, case: Case, replaced: Any) -> Evidence:
-    images = mapping(run.versions.get("images"))
+def _evidence(id_: str, run: Stored, case: Case, replaced: Sequence[tuple[str, str]]) -> Evidence:
+    images, clients = run.versions.images or {}, run.versions.clients or {}
     # A topology of several systems is called after none of its images: then all are named.
-    servers = images.keys() & {case.get("topology"), case.get("family")}
-    parts = []
-    for name, image in images.items():
-        digest = str(image.get("digest") or image.get("id") or "")
-        if not servers or name in {*servers, "toxiproxy"}:
-            parts.append(f"{name} {digest.rpartition('sha256:')[2][:12]}")
-    for name, client in mapping(run.versions.get("clients")).items():
-        if case.get("lock") in client.get("locks", ()):
-            digest = str(client.get("id") or client.get("fingerprint") or "")
-            parts.append(f"{name} {digest.rpartition('sha256:')[2][:12]}")
+    servers = images.keys() & {case.topology, case.family}
+    digests = [
+        (name, image.digest or image.id)
+        for name, image in images.items()
+        if not servers or name in {*servers, "toxiproxy"}
+    ]
+    digests += [(n, c.id or c.fingerprint) for n, c in clients.items() if case.lock in c.locks]
+    parts = [f"{name} {(of or '').rpartition('sha256:')[2][:12]}" for name, of in digests]
     return Evidence(
         id=id_,
         run=run.path.name,
-        folder=str(case.get("folder", "?")),
+        folder=case.folder or "?",
         lock=lock_of(case),
         fault=fault_of(case),
-        seed=str(case.get("seed", "?")),
+        seed="?" if case.seed is None else str(case.seed),
         history=history_digest(case),
         images=", ".join(parts),
-        command=command_of(case, replaced or ()),
+        command=command_of(case, replaced),
     )

@@ -213,10 +213,10 @@ def _not_tested(options: Sequence[Option], evidence: Sequence[tuple[Evidence, Ca
         missing = [name for name in faults() if not any(name in fault for fault in tried)]
         if missing and not o.control:
             lines.append(f"{o.name}: {', '.join(missing)}")
-    networks = in_order(str(case.get("network", "loopback")) for _, case in evidence)
+    networks = in_order(case.network or "loopback" for _, case in evidence)
     if networks == ["loopback"]:
         lines.append("any network but loopback, which flatters every system that has to agree")
-    loads = sorted({int(case["clients"]) for _, case in evidence if case.get("clients")})
+    loads = sorted({case.clients for _, case in evidence if case.clients})
     if loads:
         lines.append(f"other numbers of clients than {', '.join(map(str, loads))}")
     return lines

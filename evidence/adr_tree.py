@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from evidence.adr import OF_A_STALE_HOLDER, STALE, Option, k_of_n
+from evidence.adr import NOT_OF_THE_LOCK, STALE, Option, k_of_n
 from results.statistics import share
 
 Needs = Literal["correctness", "efficiency"]
@@ -101,7 +101,7 @@ def _correct(option: Option) -> tuple[Found, str]:
         return "not shown", "no exposed pause of a holder was tried"
     if option.fence_checked is None or option.fence_checked[0]:
         return "not shown", "its fence was not seen to stop a stale holder"
-    faulty = [t for t in option.tried if t.verdict not in OF_A_STALE_HOLDER and t.share.n]
+    faulty = [t for t in option.tried if t.verdict not in NOT_OF_THE_LOCK and t.share.n]
     tries = sum(max(t.share.n for t in faulty if t.fault == f) for f in {t.fault for t in faulty})
     return "yes", (
         f"its promise broke in {k_of_n(share(0, tries))} tries, and its fence, checked at the "

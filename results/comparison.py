@@ -353,17 +353,17 @@ def headline(ending: str, changes: Sequence[Change], cells: Sequence[Cell], side
     """One sentence that begins with how it ended."""
     if ending == "safety":
         worse = [
-            f"{c.lock} under {c.fault}: {c.verdict} {c.new}"
+            f"{c.lock} under {c.fault}: {c.verdict} {c.new} ({c.words})"
             for c in changes
             if c.direction == "worse"
         ]
         known = [
-            f"{lock} under {fault}: {', '.join(broken(case))}, in base too"
+            f"{lock} under {fault}: {', '.join(broken(case))}, in base too ({case.judgement})"
             for (lock, fault), (_, new) in sides.items()
             for case in new
             if case.ending == "safety"
         ]
-        return f"Safety: worse than expected: {'; '.join(worse or in_order(known))}"
+        return f"Safety: {'; '.join(worse or in_order(known))}"
     if ending == "bench":
         failed = [
             f"{lock} under {fault} {case.judgement}: {case.why}"

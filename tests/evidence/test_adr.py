@@ -25,7 +25,8 @@ KEPT = ("double-grant", "late-grant", "wrong-release", "fence-order", "stale-hol
 
 def case(lock: str, fault: str, *broken: str, **changes: Any) -> dict[str, Any]:
     """A case in which ``broken`` broke and all else held."""
-    verdicts = {v: {"result": "invalid" if v in broken else "valid"} for v in KEPT}
+    names = dict.fromkeys((*KEPT, *broken))
+    verdicts = {v: {"result": "invalid" if v in broken else "valid"} for v in names}
     fencing = {"unfenced": {"stale_applied": 1}}
     if changes.get("fence"):
         fencing["fence-on-read-and-write"] = {"stale_applied": 0}
@@ -128,6 +129,35 @@ def test_an_undecided_verdict_is_never_green(tmp_path: Path) -> None:
     assert decision.chosen is None
     assert decision.steps[0].found["etcd"] == ("not shown", "double-grant under kill is undecided")
     assert "undecided: double-grant" in text
+
+
+@pytest.mark.parametrize(
+    ("also", "found"),
+    [
+        ((), None),
+        (("wrong-release",), ("no", "wrong-release under client-pause, 1 of 2 (1 to 99 %)")),
+    ],
+)
+def test_what_a_job_did_is_not_the_locks_word(
+    tmp_path: Path, also: tuple[str, ...], found: tuple[str, str] | None
+) -> None:
+    broke = ("stale-holder", "charged-twice", *also)
+    payment = case("etcd", "client-pause", *broke, **FENCED, workload="payment")
+    decision, _, text = decided(tmp_path, CORRECT, *SOME, payment)
+    assert "charged-twice broke, 1 of 1" in text
+    if found is None:
+        assert decision.chosen is not None
+        assert decision.chosen.name == "etcd"
+    else:
+        assert decision.steps[0].found["etcd"] == found
+
+
+def test_silence_is_no_expectation(tmp_path: Path) -> None:
+    _, _, text = decided(
+        tmp_path, CORRECT, case("etcd", "kill", "double-grant", **FENCED, expected={})
+    )
+    assert re.search(r"double-grant broke, .*; expected: undeclared", text)
+    assert "expected: holds" not in text
 
 
 def test_what_was_not_exposed_is_no_try(tmp_path: Path) -> None:

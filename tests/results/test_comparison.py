@@ -117,11 +117,17 @@ def compared(base: Path, new: Path, *, anyway: bool = False) -> tuple[Comparison
 
 
 def test_a_break_that_nobody_declared_is_worse_and_not_called_expected_to_hold(make: Make) -> None:
-    silent = {"expected": {"double-grant": "undeclared"}, "judgement": "broke, undeclared"}
+    expected = dict.fromkeys(("double-grant", "linearizable"), "undeclared")
+    silent = {"expected": expected, "judgement": "broke, undeclared"}
     made, _ = compared(make("a"), make("b", twice=True, case=silent))
     (change,) = [c for c in made.changes if c.verdict == "double-grant"]
     assert (made.ending, change.direction) == ("safety", "worse")
     assert change.words == "nothing is declared, and it broke"
+    assert "double-grant 1 of 1 (nothing is declared, and it broke)" in made.headline
+    assert "expected" not in made.headline
+    both, _ = compared(*(make(name, twice=True, case=silent) for name in "cd"))
+    assert "in base too (broke, undeclared)" in both.headline
+    assert "expected" not in both.headline
 
 
 def test_the_same_twice_is_ok(make: Make) -> None:
@@ -136,7 +142,7 @@ def test_a_verdict_that_got_worse_counts_although_numbers_do_not(make: Make) -> 
     made, _ = compared(make("c"), make("d", twice=True))
     assert made.ending == "safety"
     assert "double-grant" in {c.verdict for c in made.changes if c.direction == "worse"}
-    assert made.headline.startswith("Safety:")
+    assert "double-grant 1 of 1 (expected to hold, and broke)" in made.headline
 
 
 @pytest.mark.parametrize(
