@@ -204,7 +204,7 @@ def _play_scene(scene: _Scene, on_progress: Callable[[Progress], None]) -> None:
                 outside = as_faults(scene.outside, scene.start_ns or 0)
                 write_faults(fleet.history, [*scene.faults, *outside])
                 scene.failure = scene.failure or _clock_step(wall_ns)
-                scene.floor_cpu_ns = fleet.control.floor_cpu_ns()
+                scene.floor_cpu_ns = fleet.control.floor_cpu_ns
                 timings.load_s = progress.seconds() - timings.clients_s - timings.cluster_s
                 progress.phase("clearing away")
             write_ended(fleet.history)

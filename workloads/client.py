@@ -32,7 +32,7 @@ from locks.base import (
 )
 from workloads.base import Job
 from workloads.load import AIMED_KEY, FLOOR_KEY
-from workloads.resource import Resource
+from workloads.resource import Resource, or_null
 from workloads.session import Session
 from workloads.use import Keep, Use
 
@@ -80,7 +80,7 @@ class Client:
         self._end = job.end if type(job).end is not Job.end else None
         self._timed = session.recorder.new_process() if session.asked.workload.timed else None
         self._may_share = self._shareable is not None or self._job.reads_anyway
-        self._lasts = session.lasting()
+        self.hold_for = session.lasting()  # seconds → spends about that time
         self._draws = random.Random(f"{session.load.seed} {self.process}")
 
     def cycle(
@@ -157,10 +157,6 @@ class Client:
         assert self._timed is not None
         return self.recorder.invoke(self._timed, F.JOB, key, version=thing, intended_ns=intended_ns)
 
-    def hold_for(self, seconds: float) -> Keep:
-        """Spends about that time, of the distribution that the workload asks for."""
-        return self._lasts(seconds)
-
     def close(self) -> None:
         self.resource.close()
         self._lock.close()
@@ -179,11 +175,7 @@ class Client:
             self.process, F.EXTEND, hold.key, hold=hold.id, invoke_ns=began_ns
         )
         self.recorder.complete(
-            handle,
-            OK,
-            sent_ns=sent_ns,
-            valid_until_ns=valid_until_ns,
-            complete_ns=acknowledged_ns,
+            handle, OK, sent_ns=sent_ns, valid_until_ns=valid_until_ns, complete_ns=acknowledged_ns
         )
 
     def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
@@ -239,9 +231,9 @@ class Client:
                 ended_ns = self.recorder.complete(
                     handle,
                     OK,
-                    fence=NULL if fence is None else fence,
+                    fence=or_null(fence),
                     sent_ns=sent_ns,
-                    valid_until_ns=NULL if valid_until_ns is None else valid_until_ns,
+                    valid_until_ns=or_null(valid_until_ns),
                 )
             case Denied(reason=reason):
                 del self._held[hold_id]
@@ -269,10 +261,7 @@ class Client:
         match outcome:
             case Granted(sent_ns=sent_ns, valid_until_ns=valid_until_ns):
                 self.recorder.complete(
-                    handle,
-                    OK,
-                    sent_ns=sent_ns,
-                    valid_until_ns=NULL if valid_until_ns is None else valid_until_ns,
+                    handle, OK, sent_ns=sent_ns, valid_until_ns=or_null(valid_until_ns)
                 )
             case NotHeld():
                 self.recorder.complete(handle, Type.FAIL, error="not-held")

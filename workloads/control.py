@@ -1,7 +1,8 @@
 """One shared page of memory between the bench and the load: start, stop, aim, progress.
 
-Every field is an aligned 64-bit number with one writer, so no locks are needed. Messages through
-Locust's master would take a network round trip and stop while a process is frozen.
+Every field is an aligned 64-bit number with one writer, so no locks are needed. Times are
+CLOCK_MONOTONIC nanoseconds; 0 means not yet. Messages through Locust's master would take a network
+round trip, and would stop while a process is frozen.
 """
 
 from __future__ import annotations
@@ -20,220 +21,84 @@ CLOCK_OFFSET_AT: Final = 72  # read by sidecars as well (``docs/sidecar.md``)
 _INT: Final = struct.Struct("<q")
 
 
-class Control:
-    """Times are CLOCK_MONOTONIC nanoseconds; 0 means not yet."""
+class _Part:
+    """The fields from one offset of the page on."""
+
+    def __init__(self, memory: mmap.mmap, begin: int = 0) -> None:
+        self.memory = memory
+        self.begin = begin
+
+
+class _Number:
+    """A field, at so many bytes from the beginning of its part."""
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+
+    def __get__(self, part: _Part, owner: type[_Part]) -> int:
+        value: int = _INT.unpack_from(part.memory, part.begin + self.offset)[0]
+        return value
+
+    def __set__(self, part: _Part, value: int) -> None:
+        _INT.pack_into(part.memory, part.begin + self.offset, value)
+
+
+class _Flag(_Number):
+    """A field that is true or false."""
+
+    def __get__(self, part: _Part, owner: type[_Part]) -> bool:
+        return super().__get__(part, owner) != 0
+
+
+class OfWorker(_Part):
+    """What one worker writes about its users."""
+
+    ready = _Number(0)  # how many are connected
+    failed = _Number(8)  # could not connect, or failed by the bench's own fault
+    busy = _Number(16)  # are in the middle of a cycle
+    rivals = _Number(24)  # ask for the aimed key or hold it
+    quieted = _Number(32)  # solo users that have asked for all of their keys
+    ticked_ns = _Number(40)  # when the event loop was last seen to turn
+
+    def busy_setter(self) -> Callable[[int], None]:
+        """Sets ``busy``, which every cycle does twice, without a frame of Python."""
+        return partial(_INT.pack_into, self.memory, self.begin + OfWorker.__dict__["busy"].offset)
+
+
+class Control(_Part):
+    """The page, mapped from the file ``path``."""
+
+    # Written by the bench.
+    start_ns = _Number(0)  # when the first phase begins
+    stop = _Flag(8)  # the load is over; the master ends itself and the workers
+    aim = _Flag(16)  # the victim's next grant is to be held until this is false again
+    # The victim stops before its next acquire until this is false again; the rivals stay away from
+    # the aimed key, unless one is to occupy it.
+    gate = _Flag(48)
+    occupy = _Flag(56)  # a rival's next grant is to be held until this is false again
+    extends = _Number(64)  # how often the victim was told to extend the hold that it keeps
+    clock_offset_ns = _Number(CLOCK_OFFSET_AT)  # how far the victim's wall clock is to be ahead
+    opened_ns = _Number(112)  # when the victim was last let go on from where it stood
+    quiet = _Flag(120)  # nobody holds anything any more: the solo users ask for every key
+
+    # Written by a rival: the id of the hold that it keeps because it was told to, or 0.
+    occupied = _Number(80)
+
+    # Written by the victim.
+    held = _Number(24)  # the id of the hold that it keeps because it was told to, or 0
+    held_until_ns = _Number(32)  # the promise of that hold; 0: without limit
+    floor_cpu_ns = _Number(40)  # CPU time that its process spent in the floor phase
+    stopped_before_acquire = _Flag(88)  # it has stopped before its next acquire
+    asking = _Flag(96)  # its acquire is under way
+    clock_read_ns = _Number(104)  # how far its own reading of the wall clock is ahead
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
         self.path = path
         if create:
             path.write_bytes(bytes(PAGE))
         with path.open("r+b") as file:
-            self._map = mmap.mmap(file.fileno(), PAGE)
+            super().__init__(mmap.mmap(file.fileno(), PAGE))
 
-    def _get(self, offset: int) -> int:
-        value: int = _INT.unpack_from(self._map, offset)[0]
-        return value
-
-    def _set(self, offset: int, value: int) -> None:
-        _INT.pack_into(self._map, offset, value)
-
-    # Written by the bench.
-
-    @property
-    def start_ns(self) -> int:
-        """When the first phase begins."""
-        return self._get(0)
-
-    @start_ns.setter
-    def start_ns(self, value: int) -> None:
-        self._set(0, value)
-
-    @property
-    def stop(self) -> bool:
-        """The load is over; the master ends itself and the workers."""
-        return self._get(8) != 0
-
-    @stop.setter
-    def stop(self, value: bool) -> None:
-        self._set(8, int(value))
-
-    @property
-    def aim(self) -> bool:
-        """The victim's next grant is to be held until this is false again."""
-        return self._get(16) != 0
-
-    @aim.setter
-    def aim(self, value: bool) -> None:
-        self._set(16, int(value))
-
-    @property
-    def gate(self) -> bool:
-        """The victim stops before its next acquire until this is false again; the rivals stay away
-        from the aimed key, unless one is to occupy it."""
-        return self._get(48) != 0
-
-    @gate.setter
-    def gate(self, value: bool) -> None:
-        self._set(48, int(value))
-
-    @property
-    def occupy(self) -> bool:
-        """A rival's next grant is to be held until this is false again."""
-        return self._get(56) != 0
-
-    @occupy.setter
-    def occupy(self, value: bool) -> None:
-        self._set(56, int(value))
-
-    @property
-    def extends(self) -> int:
-        """How often the victim has been told to extend the hold that it keeps."""
-        return self._get(64)
-
-    @extends.setter
-    def extends(self, value: int) -> None:
-        self._set(64, value)
-
-    @property
-    def clock_offset_ns(self) -> int:
-        """How far the victim's wall clock is to be ahead."""
-        return self._get(CLOCK_OFFSET_AT)
-
-    @clock_offset_ns.setter
-    def clock_offset_ns(self, value: int) -> None:
-        self._set(CLOCK_OFFSET_AT, value)
-
-    @property
-    def opened_ns(self) -> int:
-        """When the victim was last let go on from where it stood."""
-        return self._get(112)
-
-    @opened_ns.setter
-    def opened_ns(self, value: int) -> None:
-        self._set(112, value)
-
-    @property
-    def quiet(self) -> bool:
-        """Nobody holds anything any more: the solo users ask for every key."""
-        return self._get(120) != 0
-
-    @quiet.setter
-    def quiet(self, value: bool) -> None:
-        self._set(120, int(value))
-
-    # Written by a rival.
-
-    @property
-    def occupied(self) -> int:
-        """The id of the hold that a rival keeps because it was told to, or 0."""
-        return self._get(80)
-
-    @occupied.setter
-    def occupied(self, value: int) -> None:
-        self._set(80, value)
-
-    # Written by the victim.
-
-    @property
-    def stopped_before_acquire(self) -> bool:
-        """It has stopped before its next acquire."""
-        return self._get(88) != 0
-
-    @stopped_before_acquire.setter
-    def stopped_before_acquire(self, value: bool) -> None:
-        self._set(88, int(value))
-
-    @property
-    def asking(self) -> bool:
-        """Its acquire is under way."""
-        return self._get(96) != 0
-
-    @asking.setter
-    def asking(self, value: bool) -> None:
-        self._set(96, int(value))
-
-    @property
-    def clock_read_ns(self) -> int:
-        """How far its own reading of the wall clock is ahead."""
-        return self._get(104)
-
-    @clock_read_ns.setter
-    def clock_read_ns(self, value: int) -> None:
-        self._set(104, value)
-
-    @property
-    def held(self) -> int:
-        """The id of the hold that the victim keeps because it was told to, or 0."""
-        return self._get(24)
-
-    @held.setter
-    def held(self, value: int) -> None:
-        self._set(24, value)
-
-    @property
-    def held_until_ns(self) -> int:
-        """The promise of that hold (0: without limit)."""
-        return self._get(32)
-
-    @held_until_ns.setter
-    def held_until_ns(self, value: int) -> None:
-        self._set(32, value)
-
-    # Written by each worker, at its own place.
-
-    def ready(self, worker: int) -> int:
-        """How many users of a worker are connected."""
-        return self._get(WORKER_FIELDS + worker * WORKER_BYTES)
-
-    def set_ready(self, worker: int, users: int) -> None:
-        self._set(WORKER_FIELDS + worker * WORKER_BYTES, users)
-
-    def failed(self, worker: int) -> int:
-        """How many users of a worker could not connect, or failed by the bench's own fault."""
-        return self._get(WORKER_FIELDS + worker * WORKER_BYTES + 8)
-
-    def set_failed(self, worker: int, users: int) -> None:
-        self._set(WORKER_FIELDS + worker * WORKER_BYTES + 8, users)
-
-    def busy(self, worker: int) -> int:
-        """How many users of a worker are in the middle of a cycle."""
-        return self._get(self._busy_at(worker))
-
-    def set_busy(self, worker: int, users: int) -> None:
-        self._set(self._busy_at(worker), users)
-
-    def busy_setter(self, worker: int) -> Callable[[int], None]:
-        """``set_busy`` of one worker, for every cycle twice: without a frame of Python."""
-        return partial(_INT.pack_into, self._map, self._busy_at(worker))
-
-    @staticmethod
-    def _busy_at(worker: int) -> int:
-        return WORKER_FIELDS + worker * WORKER_BYTES + 16
-
-    def rivals(self, worker: int) -> int:
-        """How many rivals of a worker ask for the aimed key or hold it."""
-        return self._get(WORKER_FIELDS + worker * WORKER_BYTES + 24)
-
-    def set_rivals(self, worker: int, users: int) -> None:
-        self._set(WORKER_FIELDS + worker * WORKER_BYTES + 24, users)
-
-    def quieted(self, worker: int) -> int:
-        """How many solo users of a worker have asked for all of their keys."""
-        return self._get(WORKER_FIELDS + worker * WORKER_BYTES + 32)
-
-    def set_quieted(self, worker: int, users: int) -> None:
-        self._set(WORKER_FIELDS + worker * WORKER_BYTES + 32, users)
-
-    def ticked_ns(self, worker: int) -> int:
-        """When the event loop of a worker was last seen to turn."""
-        return self._get(WORKER_FIELDS + worker * WORKER_BYTES + 40)
-
-    def set_ticked_ns(self, worker: int, value: int) -> None:
-        self._set(WORKER_FIELDS + worker * WORKER_BYTES + 40, value)
-
-    def floor_cpu_ns(self) -> int:
-        """CPU time that the victim's process spent in the floor phase."""
-        return self._get(40)
-
-    def set_floor_cpu_ns(self, value: int) -> None:
-        self._set(40, value)
+    def worker(self, number: int) -> OfWorker:
+        """What a worker writes, at its own place."""
+        return OfWorker(self.memory, WORKER_FIELDS + number * WORKER_BYTES)

@@ -119,7 +119,7 @@ class Fleet:
         workers = range(self._workers + 1)
 
         def connected() -> bool:
-            return sum(self.control.ready(w) for w in workers) >= load.users
+            return sum(self.control.worker(w).ready for w in workers) >= load.users
 
         self._await(connected, READY_S, "not every client connected")
         if self._fork_server is not None:
@@ -143,7 +143,7 @@ class Fleet:
                 f"the guarded resource ended during the load (exit {self._server.returncode}); its "
                 f"log ends: {self._last_line('resource')}"
             )
-        failed = {w: n for w in range(self._workers + 1) if (n := self.control.failed(w))}
+        failed = {w: n for w in range(self._workers + 1) if (n := self.control.worker(w).failed)}
         if failed:
             said = self._last_line(f"worker-{min(failed)}", CLIENT_FAILED)
             raise LoadError(
@@ -199,12 +199,12 @@ class Fleet:
 
     def ticked_ns(self, worker: int) -> int:
         """When a worker's event loop was last seen to turn; 0 before it first was."""
-        return self.control.ticked_ns(worker)
+        return self.control.worker(worker).ticked_ns
 
     def busy(self) -> int:
         """How many clients are in the middle of a cycle."""
         workers = set(range(self._workers + 1)) - self._killed
-        return sum(self.control.busy(w) for w in workers)
+        return sum(self.control.worker(w).busy for w in workers)
 
     def ask_for_all(self) -> None:
         """Begins the quiet phase: the solo users ask for every key that was used."""
@@ -213,7 +213,7 @@ class Fleet:
     def asked_for_all(self, load: Load) -> bool:
         """Whether they are done with it."""
         workers = range(self._workers + 1)
-        return sum(self.control.quieted(w) for w in workers) >= load.solo
+        return sum(self.control.worker(w).quieted for w in workers) >= load.solo
 
     def stop(self, limit_s: float = END_S) -> None:
         """Ends every process: those that do not end by themselves within ``limit_s`` are killed,
@@ -347,7 +347,7 @@ class Fleet:
 
     def _rivals(self) -> int:
         workers = set(range(1, self._workers + 1)) - self._killed
-        return sum(self.control.rivals(w) for w in workers)
+        return sum(self.control.worker(w).rivals for w in workers)
 
     def _worker(self, worker: int) -> Child:
         return self._children[f"worker-{worker}"]

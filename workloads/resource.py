@@ -52,7 +52,7 @@ class Resource:
     ) -> tuple[int, int]:
         """Writes on top of the version that had been read, and marks ``number``. Returns (version
         made, applied_ns)."""
-        return self._ask(F.WRITE, key, hold, version=version, fence=_or_null(fence), number=number)[
+        return self._ask(F.WRITE, key, hold, version=version, fence=or_null(fence), number=number)[
             :2
         ]
 
@@ -66,7 +66,7 @@ class Resource:
             key,
             hold,
             version=number,
-            fence=_or_null(fence),
+            fence=or_null(fence),
             number=number,
             how=ONCE if once else PLAINLY,
         )
@@ -107,5 +107,6 @@ class Resource:
         self._socket.close()
 
 
-def _or_null(fence: int | None) -> int:
-    return NULL if fence is None else fence
+def or_null(number: int | None) -> int:
+    """As a history and the resource write a number that may be missing."""
+    return NULL if number is None else number

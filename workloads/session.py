@@ -23,10 +23,9 @@ import gevent
 
 from history.recorder import Recorder
 from history.recording import is_recording, write_meta
-from locks.base import Address, NoObserver, Observer
+from locks.base import Address, Observer
 from locks.base import Lock as LockClient
 from locks.registry import find
-from locks.without.base import Way
 from workloads.arrivals import Arrivals
 from workloads.control import Control
 from workloads.load import CLIENT_FAILED, ENVIRONMENT, WORKER_ENVIRONMENT, Load
@@ -64,12 +63,9 @@ class Session:
         self._step = load.workers + 1 if worker <= load.workers else WORKERS_MAX
         self.control = Control(Path(load.control))
         self._numbers: dict[str, Iterator[int]] = {}
+        self.page = self.control.worker(self.worker)
         self.busy = 0
-        self.show_busy = self.control.busy_setter(self.worker)
-        self.rivals = 0
-        self.quieted = 0
-        self.ready = 0
-        self.failed = 0
+        self.show_busy = self.page.busy_setter()
         self.progress: dict[str, int] = {}
         if not started_by_bench:
             self.control.start_ns = monotonic_ns()
@@ -119,13 +115,6 @@ class Session:
             late=self.worker / (self.load.workers + 1),
         )
 
-    def connect_way(self) -> Way:
-        """A client of the way to do without a lock, through the links of this worker's group."""
-        way = self.connect(NoObserver())
-        if not isinstance(way, Way):
-            raise TypeError(f"{self.load.lock} is no way to do without a lock")
-        return way
-
     def lasting(self) -> Callable[[float], Lasting]:
         """Draws how long a hold of a mean length lasts, as the workload asks for it."""
         shape = str(self.asked.options.get("hold", "fixed"))
@@ -159,23 +148,10 @@ class Session:
         if left > 0:
             gevent.sleep(left)
 
-    def count_ready(self) -> None:
-        self.ready += 1
-        self.control.set_ready(self.worker, self.ready)
-
     def count_failed(self, error: Exception) -> None:
         """Of a client. The bench reads the error in this worker's log."""
         log.error("%s%s: %s", CLIENT_FAILED, type(error).__name__, error, exc_info=error)
-        self.failed += 1
-        self.control.set_failed(self.worker, self.failed)
-
-    def count_rivals(self, step: int) -> None:
-        self.rivals += step
-        self.control.set_rivals(self.worker, self.rivals)
-
-    def count_quieted(self) -> None:
-        self.quieted += 1
-        self.control.set_quieted(self.worker, self.quieted)
+        self.page.failed += 1
 
     def count_busy(self, step: int) -> None:
         self.busy += step

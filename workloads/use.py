@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from declarations.lazy import lazy
 from history.op import NULL, F, Type
 from locks.base import Granted
-from workloads.resource import PLAINLY
+from workloads.resource import PLAINLY, or_null
 
 if TYPE_CHECKING:
     import gevent
@@ -103,11 +103,7 @@ class Use:
         )
         made, applied_ns = client.resource.write(hold.key, hold.id, version, fence, number)
         client.recorder.complete(
-            handle,
-            OK,
-            value=made,
-            fence=NULL if fence is None else fence,
-            applied_ns=applied_ns,
+            handle, OK, value=made, fence=or_null(fence), applied_ns=applied_ns
         )
         return made
 
@@ -124,10 +120,6 @@ class Use:
             client.recorder.complete(handle, Type.FAIL, error="no-effect: done already")
             return False
         client.recorder.complete(
-            handle,
-            OK,
-            value=version,
-            fence=NULL if fence is None else fence,
-            applied_ns=applied_ns,
+            handle, OK, value=version, fence=or_null(fence), applied_ns=applied_ns
         )
         return True

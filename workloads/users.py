@@ -101,7 +101,7 @@ class LockUser(User):
             raise
         self.connected = True
         self.session.progress[self.label] = 0
-        self.session.count_ready()
+        self.session.page.ready += 1
 
     @task
     def live(self) -> None:
@@ -234,7 +234,7 @@ class SoloUser(LockUser):
             if client.process != process:
                 # An answer is missing: what was asked for may be held by this client itself.
                 since_ns = monotonic_ns()
-        here.count_quieted()
+        here.page.quieted += 1
 
 
 class RivalUser(LockUser):
@@ -248,11 +248,11 @@ class RivalUser(LockUser):
         while monotonic_ns() < end_ns:
             while self._stands_back():
                 gevent.sleep(POLL_S)
-            self.session.count_rivals(+1)
+            self.session.page.rivals += 1
             try:
                 self.count(self.client.cycle(AIMED_KEY, self._keep, wait_s=pace.aimed_wait_s))
             finally:
-                self.session.count_rivals(-1)
+                self.session.page.rivals -= 1
             gevent.sleep(pace.think_s)
 
     def _stands_back(self) -> bool:
@@ -284,7 +284,7 @@ class VictimUser(LockUser):
         begin = _cpu_ns()
         while monotonic_ns() < end_ns:
             self.count(self.client.cycle(FLOOR_KEY, no_hold))
-        self.session.control.set_floor_cpu_ns(_cpu_ns() - begin)
+        self.session.control.floor_cpu_ns = _cpu_ns() - begin
 
     def contended(self, end_ns: int) -> None:
         while monotonic_ns() < end_ns:

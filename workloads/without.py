@@ -12,7 +12,7 @@ from functools import partial
 from time import monotonic_ns
 
 from history.op import NULL, F, Type
-from locks.base import Backoff, Deadline, Granted, Hold, Unknown, new_hold_id
+from locks.base import Backoff, Deadline, Granted, Hold, NoObserver, Unknown, new_hold_id
 from locks.without.base import Conflict, Done, DoneAlready, Outcome, Thinking, Way
 from workloads.client import Report
 from workloads.resource import Resource
@@ -34,10 +34,12 @@ class WayClient:
         self._process = session.recorder.new_process()
         self._whole = session.recorder.new_process()
         self._resource = Resource(session.load.resource)
-        self._way: Way = session.connect_way()
+        way = session.connect(NoObserver())
+        assert isinstance(way, Way)
+        self._way: Way = way
         self._job = session.asked.workload.job(session.asked.options)
         self._job.number = number
-        self._lasts = session.lasting()
+        self.hold_for = session.lasting()
 
     def cycle(
         self, key: str, keep: Keep, *, intended_ns: int = NULL, wait_s: float | None = None
@@ -66,10 +68,6 @@ class WayClient:
             return done
         finally:
             self._session.count_busy(-1)
-
-    def hold_for(self, seconds: float) -> Keep:
-        """Work that takes about that time."""
-        return self._lasts(seconds)
 
     def extend(self, hold: Hold) -> None:
         """There is nothing to extend."""

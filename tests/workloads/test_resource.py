@@ -54,10 +54,10 @@ def test_the_control_page_is_shared(tmp_path: Path) -> None:
     worker = Control(tmp_path / "control")
     bench.start_ns, bench.aim = 123, True
     worker.held, worker.held_until_ns = 7, 456
-    worker.set_ready(2, 5)
+    worker.worker(2).ready = 5
     assert (worker.start_ns, worker.aim, worker.stop) == (123, True, False)
     assert (bench.held, bench.held_until_ns) == (7, 456)
-    assert [bench.ready(w) for w in range(3)] == [0, 0, 5]
+    assert [bench.worker(w).ready for w in range(3)] == [0, 0, 5]
 
 
 def load() -> Load:
