@@ -38,8 +38,12 @@ class LockNotFoundError(Exception):
 
 # Of the folder of a library, in this order; its declaration first.
 LIBRARY_FILES: Final = ("lock.py", "adapter.py", "requirements.txt")
-# Ways to do without a lock are none, and adapters run in the environments of their libraries.
-NO_LOCKS: Final = ("without/*.py", "libraries/*/adapter.py", "libraries/shared/*.py")
+# Not imported by the scan: ways to do without a lock, which are none; what runs in the environments
+# of libraries; and what imports kazoo.
+NO_LOCKS: Final = (
+    *("without/*.py", "libraries/*/adapter.py", "libraries/shared/*.py"),
+    "zookeeper/session.py",
+)
 
 
 @cache

@@ -41,11 +41,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
-from kazoo.exceptions import KazooException, NoNodeError, SessionExpiredError
-
+from declarations.lazy import lazy
 from locks.bare import Bare
 from locks.base import (
     Acquired,
@@ -65,12 +64,17 @@ from locks.base import (
 from locks.shared.expectations import BY_MONOTONIC_CLOCK
 from locks.shared.tenures import zookeeper_entry
 from locks.zookeeper.expectations import ZOOKEEPER
-from locks.zookeeper.session import RECONNECT_S, NoAnswerError, Session
+
+if TYPE_CHECKING:
+    from kazoo import exceptions
+
+    from locks.zookeeper import session
+else:
+    exceptions = lazy("kazoo.exceptions")
+    session = lazy("locks.zookeeper.session")
 
 ROOT = "/lockbench"
 MARK = "-lock-"
-
-UNSURE = (KazooException, NoAnswerError)
 
 
 class NodeGoneError(Exception):
@@ -131,7 +135,9 @@ class ZooKeeper:
         self._observer = observer
         self._holds: dict[int, Hold] = {}
         self._closed = False
-        self._session = Session(nodes, ttl_s, on_heartbeat=self._heartbeat, on_lost=self._lose_all)
+        self._session = session.Session(
+            nodes, ttl_s, on_heartbeat=self._heartbeat, on_lost=self._lose_all
+        )
 
     def acquire(
         self,
@@ -150,9 +156,9 @@ class ZooKeeper:
         self._holds.pop(hold.id, None)
         try:
             self._delete(hold.handle.path)
-        except (NoNodeError, SessionExpiredError):
+        except _gone():
             return NotHeld()
-        except UNSURE as error:
+        except _unsure() as error:
             path: str = hold.handle.path
             self._clean_up_later(lambda: self._delete(path))
             return Unknown(f"delete: {_named(error)}")
@@ -181,9 +187,9 @@ class ZooKeeper:
                 if last:
                     return self._withdraw(place, reason)
                 self._watch(place, ahead, deadline)
-            except (NodeGoneError, SessionExpiredError):
+            except (NodeGoneError, exceptions.SessionExpiredError):
                 return Denied("gave-up: the session expired while waiting")
-            except UNSURE as error:
+            except _unsure() as error:
                 if deadline.over():
                     return self._withdraw(place, f"gave-up: {_named(error)}")
 
@@ -210,7 +216,7 @@ class ZooKeeper:
         place.sent = True
         try:
             (path, stat), children = self._create_and_list(place)
-        except NoNodeError:
+        except exceptions.NoNodeError:
             self._request(self._zk.ensure_path_async(place.parent))
             (path, stat), children = self._create_and_list(place)
         place.node, place.czxid = path.rpartition("/")[2], stat.czxid
@@ -235,11 +241,10 @@ class ZooKeeper:
             gone.wait(max(0.0, deadline.left_s()))
 
     def _turn_has_come(self, place: Place, key: str, hold_id: int) -> Acquired:
-        session = self._session
-        sent_ns, valid_until_ns = session.sent_ns, session.valid_until_ns
+        sent_ns, valid_until_ns = self._session.sent_ns, self._session.valid_until_ns
         if time.monotonic_ns() >= valid_until_ns:
             return self._withdraw(place, "gave-up: its turn came after its session")
-        hold = Hold(hold_id, key, Handle(f"{place.parent}/{place.node}", session.id))
+        hold = Hold(hold_id, key, Handle(f"{place.parent}/{place.node}", self._session.id))
         self._holds[hold_id] = hold
         return Granted(hold, place.fence, sent_ns, valid_until_ns)
 
@@ -248,9 +253,9 @@ class ZooKeeper:
             return Denied(reason.replace("gave-up", "no-effect", 1))
         try:
             self._remove(place)
-        except (NoNodeError, SessionExpiredError):
+        except _gone():
             pass
-        except UNSURE as error:
+        except _unsure() as error:
             self._clean_up_later(lambda: self._remove(place))
             return Unknown(f"{reason}; clean-up: {_named(error)}")
         return Denied(reason)
@@ -270,10 +275,10 @@ class ZooKeeper:
             while not self._closed:
                 try:
                     attempt()
-                except (NoNodeError, SessionExpiredError):
+                except _gone():
                     return
-                except UNSURE:
-                    time.sleep(RECONNECT_S)
+                except _unsure():
+                    time.sleep(session.RECONNECT_S)
                 else:
                     return
 
@@ -287,7 +292,7 @@ class ZooKeeper:
 
     def _require_connection(self, limit_s: float) -> None:
         if not self._session.connected(limit_s):
-            raise NoAnswerError("not connected")
+            raise session.NoAnswerError("not connected")
 
     def _request(self, *requests: Any) -> list[Any]:
         return self._session.answers(self._timeout_s, *requests)
@@ -319,6 +324,16 @@ class ZooKeeper:
         for hold in list(self._holds.values()):
             if self._holds.pop(hold.id, None) is not None:
                 self._observer.lost(hold)
+
+
+def _gone() -> tuple[type[Exception], ...]:
+    """What says that our node is not there any more."""
+    return exceptions.NoNodeError, exceptions.SessionExpiredError
+
+
+def _unsure() -> tuple[type[Exception], ...]:
+    """What a request ends with whose effect is not known."""
+    return exceptions.KazooException, session.NoAnswerError
 
 
 def number_of(child: str) -> int:

@@ -29,7 +29,6 @@ from locks.base import (
     Unknown,
     new_hold_id,
 )
-from locks.zookeeper import mutex as zookeeper
 from locks.zookeeper.mutex import SYSTEM, ZooKeeper
 from locks.zookeeper.session import NoAnswerError, Session
 from tests.eventually import eventually
@@ -187,7 +186,7 @@ def zk(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeClient]:
     FakeSession.made = []
     FakeSession.client = client
     FakeSession.up = True
-    monkeypatch.setattr(zookeeper, "Session", FakeSession)
+    monkeypatch.setattr("locks.zookeeper.mutex.session.Session", FakeSession)
     return client  # type: ignore[return-value]
 
 

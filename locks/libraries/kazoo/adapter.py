@@ -18,16 +18,7 @@ from kazoo.exceptions import LockTimeout
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 from kazoo_session import Session, watched
-from lockbench_sidecar import (
-    Acquired,
-    Client,
-    Freed,
-    NotHeld,
-    Released,
-    Setup,
-    refused,
-    serve,
-)
+from lockbench_sidecar import Acquired, Client, Freed, Setup, refused, serve
 
 ROOT = "/lockbench-kazoo"
 
@@ -57,9 +48,7 @@ class Kazoo(Client):
         return self._session.granted(hold, lock)
 
     def release(self, hold: str, lock: Any) -> Freed:
-        """``release``: False says that it was not held."""
-        self._session.drop(hold)
-        return Released() if lock.release() else NotHeld()
+        return self._session.release(hold, lock)
 
     def close(self) -> None:
         """Ends the session."""

@@ -16,16 +16,7 @@ from urllib.parse import quote
 
 from kazoo.exceptions import LockTimeout
 from kazoo_session import Session, watched
-from lockbench_sidecar import (
-    Acquired,
-    Client,
-    Freed,
-    NotHeld,
-    Released,
-    Setup,
-    refused,
-    serve,
-)
+from lockbench_sidecar import Acquired, Client, Freed, Setup, refused, serve
 from tooz.coordination import get_coordinator
 
 
@@ -54,9 +45,7 @@ class Tooz(Client):
         return self._session.granted(hold, lock)
 
     def release(self, hold: str, lock: Any) -> Freed:
-        """``release``: False says that it was not held."""
-        self._session.drop(hold)
-        return Released() if lock.release() else NotHeld()
+        return self._session.release(hold, lock)
 
     def close(self) -> None:
         """Ends the session."""
