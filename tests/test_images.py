@@ -1,15 +1,14 @@
-"""Images and the engine's adapter: fingerprints, failures, and containers on a real engine."""
+"""Images: what decides their tags, what they are compared with, and how several are built."""
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
 import re
-import socket
-import uuid
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,10 +17,7 @@ from typing import Any, cast
 import pytest
 
 from clusters import images, recipes
-from clusters.engine.docker import Container, Engine, EngineError, EngineUnreachable, Network
-from tests.eventually import eventually
-
-LABEL = "lockbench.test"
+from clusters.engine.docker import Engine, EngineError
 
 
 @pytest.fixture(autouse=True)
@@ -280,18 +276,44 @@ def test_host_certificates_are_those_the_environment_names(
     assert b"BEGIN CERTIFICATE" in images.host_ca()
 
 
-# The SDK leaves the socket open with which it could not connect.
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_an_absent_engine_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
-    with pytest.raises(EngineUnreachable, match="no Docker engine answers") as failed:
-        Engine()
-    sentence = str(failed.value)
-    assert "\n" not in sentence
-    assert sentence.endswith("start Docker, or run `make setup`")
-    del failed
-    gc.collect()
+# --- several at once ---
+
+INTERRUPTED = """
+import _thread
+import threading
+from clusters import images
+
+def build(name):
+    _thread.interrupt_main()
+    threading.Event().wait()
+
+try:
+    images._each(["one", "two"], build)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interruption_waits_for_no_build() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "interrupted\n"
+
+
+def test_the_others_are_built_to_their_end_before_a_failure_is_told() -> None:
+    failed, built = threading.Event(), []
+
+    def build(name: str) -> None:
+        if name == "bad":
+            failed.set()
+            raise OSError("no room")
+        assert failed.wait(30)
+        built.append(name)
+
+    with pytest.raises(OSError, match="no room"):
+        images._each(["bad", *"abcd"], build)
+    assert sorted(built) == ["a", "b", "c", "d"]
 
 
 # --- with a real engine ---
@@ -301,47 +323,6 @@ def test_an_absent_engine_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> No
 def engine() -> Iterator[Engine]:
     with Engine() as found:
         yield found
-
-
-@pytest.fixture
-def labels(engine: Engine) -> Iterator[dict[str, str]]:
-    """Labels of this test alone; what carries them is gone afterwards."""
-    mine = {LABEL: uuid.uuid4().hex}
-    yield mine
-    for container in engine.containers(mine):
-        engine.remove(container)
-    for network in engine.networks(mine):
-        engine.remove_network(network)
-    assert engine.containers(mine) == []
-    assert engine.networks(mine) == []
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def answers(port: int) -> bool:
-    """Tell whether a Redis behind this port says PONG within half a second."""
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=0.5) as redis:
-            redis.sendall(b"PING\r\n")
-            return redis.recv(7) == b"+PONG\r\n"
-    except OSError:
-        return False
-
-
-def redis(engine: Engine, network: Network, port: int, labels: dict[str, str]) -> Container:
-    return engine.run_container(
-        images.recipes()["redis"].ref,
-        f"lockbench-test-{uuid.uuid4().hex[:8]}",
-        ["redis-server", "/etc/test.conf"],
-        network=network,
-        ports={6379: [("127.0.0.1", port)]},
-        labels=labels,
-        files={"/etc/test.conf": b"protected-mode no\n"},
-    )
 
 
 @pytest.mark.docker
@@ -368,104 +349,3 @@ def test_an_image_that_is_not_there_is_named(engine: Engine) -> None:
         images.describe(["lockbench-nowhere:1"], engine=engine)
     with pytest.raises(EngineError, match="no image is called nowhere; there are base, golang"):
         images.ensure(["nowhere"], engine=engine)
-
-
-@pytest.mark.docker
-def test_a_failed_build_shows_the_end_of_its_log(engine: Engine) -> None:
-    dockerfile = f"FROM {images.recipes()['base'].ref}\nRUN echo the last words && exit 7\n"
-    with pytest.raises(EngineError) as failed:
-        engine.build({"Dockerfile": dockerfile.encode()}, "lockbench-test:fails")
-    assert "the last words" in str(failed.value)
-    assert "code: 7" in str(failed.value)
-
-
-@pytest.mark.docker
-def test_a_container_lives_through_everything_done_to_it(
-    engine: Engine, labels: dict[str, str]
-) -> None:
-    network = engine.create_network(f"lockbench-test-{uuid.uuid4().hex[:8]}", labels=labels)
-    port = free_port()
-    server = redis(engine, network, port, labels)
-    eventually(lambda: answers(port))
-    state = engine.state(server)
-    assert state is not None
-    assert state.running
-    assert state.pid > 0
-    assert set(state.addresses) == {network.name}
-    assert state.labels[LABEL] == labels[LABEL]
-
-    engine.pause(server)
-    assert not answers(port)
-    engine.unpause(server)
-    engine.unpause(server)
-    eventually(lambda: answers(port))
-
-    engine.kill(server)
-    eventually(lambda: not answers(port))
-    engine.kill(server)
-    engine.start(server)
-    eventually(lambda: answers(port))
-    assert engine.read_file(server, "/etc/test.conf") == b"protected-mode no\n"
-    assert engine.read_file(server, "/etc/none") is None
-    assert engine.execute(server, ["redis-cli", "ping"]) == (0, "PONG\n")
-    assert "Ready to accept connections" in engine.logs(server)
-
-    engine.stop(server)
-    stopped = engine.state(server)
-    assert stopped is not None
-    assert (stopped.status, stopped.exit_code) == ("exited", 0)
-
-
-@pytest.mark.docker
-def test_a_frozen_container_can_be_removed_and_removed_again(
-    engine: Engine, labels: dict[str, str]
-) -> None:
-    network = engine.create_network(f"lockbench-test-{uuid.uuid4().hex[:8]}", labels=labels)
-    server = redis(engine, network, free_port(), labels)
-    engine.pause(server)
-    engine.remove(server)
-    engine.remove(server)
-    assert engine.state(server) is None
-    engine.remove_network(network)
-    engine.remove_network(network)
-
-
-@pytest.mark.docker
-def test_containers_share_a_network_namespace(engine: Engine, labels: dict[str, str]) -> None:
-    network = engine.create_network(f"lockbench-test-{uuid.uuid4().hex[:8]}", labels=labels)
-    owner = redis(engine, network, free_port(), labels)
-    guest = engine.run_container(
-        images.recipes()["redis"].ref,
-        f"{owner.name}-guest",
-        ["redis-server", "--port", "7000"],
-        network_of=owner,
-        labels=labels,
-    )
-    eventually(lambda: engine.execute(guest, ["redis-cli", "ping"]) == (0, "PONG\n"))
-    assert engine.execute(owner, ["redis-cli", "-p", "7000", "ping"]) == (0, "PONG\n")
-    with pytest.raises(ValueError, match="has no network or ports itself"):
-        engine.create_container(
-            images.recipes()["redis"].ref, "never", network_of=owner, ports={1: [("127.0.0.1", 1)]}
-        )
-
-
-@pytest.mark.docker
-def test_a_container_whose_port_is_taken_leaves_nothing(
-    engine: Engine, labels: dict[str, str]
-) -> None:
-    network = engine.create_network(f"lockbench-test-{uuid.uuid4().hex[:8]}", labels=labels)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        with pytest.raises(EngineError, match="cannot start container"):
-            redis(engine, network, taken.getsockname()[1], labels)
-    assert engine.containers(labels) == []
-
-
-@pytest.mark.docker
-def test_an_engine_serves_many_threads_with_few_connections(engine: Engine) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: engine.image(images.recipes()["redis"].ref), range(64)))
-    assert len({image.id for image in found if image}) == 1
-    assert None not in found
-    assert len(engine._idle) <= 9

@@ -19,7 +19,15 @@ from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
 from clusters.engine import owner
-from clusters.engine.docker import Act, Container, Engine, EngineError, Event, EventStream
+from clusters.engine.docker import (
+    Act,
+    Container,
+    ContainerState,
+    Engine,
+    EngineError,
+    Event,
+    EventStream,
+)
 
 # What ends, stops or changes a container. The engine tells of much else, as of commands in it.
 STRIKING: Final = frozenset(
@@ -91,7 +99,8 @@ class ContainerWatch:
         self.lost: str | None = None
         self.running: Mapping[str, Running] = {}
         """By id. What was started anew appears a moment later."""
-        self._look(first=True)
+        with suppress(EngineError):
+            self._note_what_was_struck(self._look())
         self._reader = threading.Thread(target=self._read, name="events", daemon=True)
         self._reader.start()
 
@@ -156,33 +165,35 @@ class ContainerWatch:
             return
         self._events[event.container_id, event.action, event.at_ns] = event
         if event.action == "start" and event.attributes.get(owner.RUN) == self._run_id:
-            self._look()
+            with suppress(EngineError):
+                self._look()
 
-    def _look(self, *, first: bool = False) -> None:
-        """Which containers there are. What cannot be asked is left as it was. The ``first`` look
-        also finds what was struck before: there will be no event of it."""
-        with suppress(EngineError):
-            found = {}
-            for container in self._engine.containers({owner.RUN: self._run_id}):
-                state = self._engine.state(container)
-                if state is not None:
-                    found[container.id] = Running(
-                        name=_short(container.name, state.labels),
-                        pid=state.pid,
-                        addresses=tuple(state.addresses.values()),
-                        of_client=state.labels.get(owner.CLUSTER) == owner.CLIENTS,
-                    )
-                if first and state is not None and (state.paused or not state.running):
-                    struck = "pause" if state.paused else "die"
-                    self._note(
-                        Event(container.id, container.name, struck, self._since_ns, state.labels)
-                    )
-            # What is gone keeps its name.
-            self.running = {**self.running, **found}
-            if first:
-                started = {act.container_id for act in self._acts() if "start" in act.actions}
-                for gone in started - found.keys():
-                    self._note(Event(gone, gone[:12], "destroy", self._since_ns, {}))
+    def _look(self) -> Mapping[Container, ContainerState]:
+        """Note which containers of the run there are, and return them. Raises EngineError."""
+        asked = self._engine.containers({owner.RUN: self._run_id})
+        states = ((container, self._engine.state(container)) for container in asked)
+        there = {container: state for container, state in states if state is not None}
+        found = {
+            container.id: Running(
+                name=_short(container.name, state.labels),
+                pid=state.pid,
+                addresses=tuple(state.addresses.values()),
+                of_client=state.labels.get(owner.CLUSTER) == owner.CLIENTS,
+            )
+            for container, state in there.items()
+        }
+        self.running = {**self.running, **found}  # what is gone keeps its name
+        return there
+
+    def _note_what_was_struck(self, there: Mapping[Container, ContainerState]) -> None:
+        """Before anybody looked: the stream does not tell of it."""
+        for container, state in there.items():
+            if state.paused or not state.running:
+                how = "pause" if state.paused else "die"
+                self._note(Event(container.id, container.name, how, self._since_ns, state.labels))
+        started = {act.container_id for act in self._acts() if "start" in act.actions}
+        for gone in started - {container.id for container in there}:
+            self._note(Event(gone, gone[:12], "destroy", self._since_ns, {}))
 
     def _lose(self, why: str) -> None:
         if not self._closing and self.lost is None:

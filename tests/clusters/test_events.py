@@ -83,7 +83,7 @@ class FakeEngine:
         self.now: queue.Queue[Event | None] = queue.Queue()
         self.before: list[Event] = []
         self.refuses = False
-        self.found = ContainerState("running", True, False, 1, 0, False, {"net": "10.0.0.2"}, MINE)
+        self.found = ContainerState(True, False, 1, {"net": "10.0.0.2"}, MINE)
         self.hangs: threading.Event | None = None
 
     def containers(self, labels: dict[str, str]) -> list[Container]:
@@ -133,14 +133,10 @@ def test_what_is_still_on_its_way_at_the_end_is_found_once() -> None:
     assert [one.action for one in looking.unexplained()] == ["die"]
 
 
-@pytest.mark.parametrize(
-    ("status", "word"), [("exited", "die"), ("dead", "die"), ("paused", "pause")]
-)
-def test_what_was_struck_before_anybody_looked_is_found(status: str, word: str) -> None:
+@pytest.mark.parametrize(("paused", "word"), [(False, "die"), (True, "pause")])
+def test_what_was_struck_before_anybody_looked_is_found(paused: bool, word: str) -> None:
     engine = FakeEngine()
-    engine.found = replace(
-        engine.found, status=status, running=status == "paused", paused=status == "paused"
-    )
+    engine.found = replace(engine.found, running=paused, paused=paused)
     for ours, found in ((), [word]), ((act(1, "start"), act(2, word)), []):
         looking = watch(engine, *ours)
         looking.close()
@@ -216,12 +212,14 @@ def test_the_engine_tells_of_what_others_do_and_ours_is_explained() -> None:
     redis = images.recipes()["redis"].ref
 
     def made(name: str) -> Container:
-        return ours.run_container(
+        container = ours.create_container(
             redis,
             f"lockbench-{run}-{name}",
             entrypoint=["redis-server"],
             labels=owner.labels(run, run),
         )
+        ours.start(container)
+        return container
 
     mine, theirs = made("mine"), made("theirs")
     struck = [made(f"{word}-{who}") for who in ("mine", "theirs") for word in ("dead", "gone")]

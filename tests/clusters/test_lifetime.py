@@ -52,7 +52,7 @@ class FakeEngine:
         return [Network(f"n-{name}", f"n-{name}", labels) for name, labels in self.labels.items()]
 
     def state(self, container: Container) -> ContainerState:
-        return ContainerState("paused", True, True, 1, 0, False, {}, self.labels[container.name])
+        return ContainerState(True, True, 1, {}, self.labels[container.name])
 
     def remove(self, container: Container) -> None:
         self.removed.append(container.name)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from docker import APIClient
 
-from clusters.engine import docker, ledger, owner, reaper, removal
+from clusters.engine import connection, ledger, owner, reaper, removal
 from clusters.engine.docker import Engine, EngineError, EngineUnreachable
 from tests.clusters.fake_engine import FakeDocker, fake_docker
 from tests.clusters.test_lifetime import DEAD
@@ -28,7 +28,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDocker
     socket = tmp_path / "docker.sock"
     monkeypatch.setenv("DOCKER_HOST", f"unix://{socket}")
     monkeypatch.setattr(ledger, "_names", {})
-    monkeypatch.setattr(docker, "SILENT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(connection, "SILENT_TIMEOUT_S", 0.1)
     with fake_docker(socket) as found:
         yield found
 

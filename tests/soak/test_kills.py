@@ -192,7 +192,7 @@ class FakeEngine:
         if container.name == "redis-3":
             return None
         runs = container.name != "redis-2" and not self.struck
-        return ContainerState("running", runs, False, 1, 0, False)
+        return ContainerState(runs, False, 1)
 
     def kill(self, container: Container, signal: str) -> None:
         self.struck.append((container.name, signal))
