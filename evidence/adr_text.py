@@ -7,15 +7,13 @@ run, the history's digest, the images, the seed and the command. What was not tr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import resources
 from typing import Final
-
-from jinja2 import Environment, StrictUndefined
 
 from evidence.adr import STALE, Evidence, Option, Tried, k_of_n
 from evidence.adr_tree import Decision
+from evidence.templates import rendered
 from nemesis.registry import faults
-from report.grid import Markdown, as_markdown, markdown_table
+from report.grid import Markdown, markdown_table
 from results import wording
 from results.cases import Case, in_order
 from results.documents import Machine
@@ -50,17 +48,9 @@ def record(
     notes: Sequence[str],
     date: str,
 ) -> str:
-    """The whole document, Markdown. Whatever the template is given is text, unless it says so."""
-    environment = Environment(
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        finalize=as_markdown,
-        autoescape=False,  # noqa: S701 - as_markdown escapes; HTML's rules are not Markdown's
-    )
-    template = (resources.files(__package__) / "adr.md.j2").read_text(encoding="utf-8")
-    return environment.from_string(template).render(
+    """The whole document, Markdown."""
+    return rendered(
+        "adr.md.j2",
         decision=decision,
         chosen=decision.chosen,
         options=options,
@@ -77,8 +67,6 @@ def record(
         pros_and_cons=_pros_and_cons,
         k_of_n=k_of_n,
         cited=_cited,
-        md=Markdown,
-        wording=wording,
     )
 
 

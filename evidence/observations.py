@@ -30,8 +30,8 @@ from bench.locked import DeadHolder, dead_holder
 from bench.plan import MUTEX, images_of
 from checker.catalogue import NAMED, OF_LOCKS
 from clusters.registry import topologies
-from evidence.track import broken as breaks
-from evidence.track import excerpt, lines
+from evidence.excerpt import broken as breaks
+from evidence.excerpt import excerpt, lines
 from history.files import BadFile, MissingFile, read_bytes, read_json
 from history.jsonl import read_jsonl
 from locks.registry import systems

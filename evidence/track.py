@@ -3,10 +3,9 @@
     python -m evidence.track cut RUN --case 24 --verdict double-grant > docs/track/NAME.jsonl
     python -m evidence.track write        the index, and in every page what the checker says
 
-Guarantees: a small history holds whole operations of a recorded one, every hold with all that was
-done under it, so nothing is wrong in it that was not wrong in the recording; ids are kept, times
-count from its first operation. What a page quotes is what the checker says of its histories today.
-Does not guarantee that the prose of a page is true, nor that its k of n can be reached elsewhere.
+Guarantees: what a page quotes is what the checker says of its histories today (``excerpt`` says
+what those are). Does not guarantee that the prose of a page is true, nor that its k of n can be
+reached elsewhere.
 
 A page is ``docs/track/<id>.md``: its title, a block of TOML (``Page`` has the fields), prose, and
 the quotation between two marks, which ``write`` fills in.
@@ -14,31 +13,25 @@ the quotation between two marks, which ``write`` fills in.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import tomllib
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
-import numpy as np
 import typer
 
 from bench.locked import dead_holder
 from checker.check import check
 from checker.load import load
-from checker.promises import link
-from checker.verdict import Verdict
 from evidence.check import explained
-from history.columns import History
+from evidence.excerpt import excerpt, lines
 from history.files import BadFile, read_text
-from history.jsonl import read_jsonl, to_lines
+from history.jsonl import read_jsonl
 from history.lines import UnreadableHistory
-from history.op import NULL, F, Fault
 from nemesis.registry import faults
 from report.grid import Markdown, markdown_table
 from results import cases
@@ -60,19 +53,9 @@ KINDS: Final = ("documented-limit", "defect", "control")
 # costs, and a lock that nobody gets any more.
 LIVENESS: Final = "liveness"
 WITHOUT_HISTORY: Final = ("refuted", "cost", LIVENESS)
-TIMES: Final = (
-    "invoke_ns",
-    "intended_ns",
-    "complete_ns",
-    "sent_ns",
-    "valid_until_ns",
-    "applied_ns",
-)
-OPERATIONS_MAX: Final = 60
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One defect. ``histories`` maps a file in the same folder to the verdict that it breaks; it is
     empty for a claim that was refuted and where no promise of exclusion is broken. ``shown`` is in
     how many of ``runs`` independent runs of ``command`` it showed; ``script`` is a program in the
@@ -119,18 +102,10 @@ def page(path: Path) -> Page:
     if found is None:
         raise BadPage(f"{path.name}: it does not begin with a title and a block of TOML")
     try:
-        given: dict[str, Any] = tomllib.loads(found["toml"])
-    except tomllib.TOMLDecodeError as error:
-        raise BadPage(f"{path.name}: its header is no TOML: {error}") from error
-    except RecursionError:
-        raise BadPage(f"{path.name}: its header is nested too deeply") from None
-    known = {field.name for field in fields(Page)} - {"title"}
-    if wrong := sorted({"script", "also", *given} ^ known):
-        raise BadPage(f"{path.name}: missing in the header or unknown: {', '.join(wrong)}")
-    try:
+        given = tomllib.loads(found["toml"])
         made = msgspec.convert({**given, "title": found["title"]}, Page)
-    except msgspec.ValidationError as error:
-        raise BadPage(f"{path.name}: its header does not fit: {error}") from error
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError) as error:
+        raise BadPage(f"{path.name}: its header is wrong: {error}") from error
     if fault := _fault(made, path):
         raise BadPage(f"{path.name}: {fault}")
     return made
@@ -212,107 +187,6 @@ def _between(text: str, mark: str, put: str) -> str:
     if not (begin and end):
         raise BadPage(f"the marks {mark} and {QUOTED_END} are missing")
     return f"{before}{mark}\n{put}{end}{after}"
-
-
-def excerpt(history: History, verdict: str) -> History:
-    """The holds that the evidence of a broken verdict names, each with everything that was done
-    under it, and the faults of that time. Where these are too many, or do not show it, the last of
-    them, which is the one that broke it, and as few as do of those before. Raises BadInput where
-    the verdict is not broken, or where no such cut is judged as the whole is."""
-    whole = check(history, only=(verdict,)).verdicts.get(verdict)
-    if whole is None or whole.result != "invalid":
-        is_ = "absent" if whole is None else whole.result
-        raise BadInput(f"{verdict} is {is_} in this history: there is nothing to cut out")
-    rows = _rows(whole)
-    if verdict == "leaked-lock":
-        # It is judged from the end of the load on.
-        marks = (history.f == F.QUIET) & np.isin(history.key, history.key[rows])
-        rows = [*np.flatnonzero(marks).tolist(), *rows]
-    before = broken(history)
-    if "wrong-release" in before:
-        # Without the grant that it ended, or the one that it let in, it is a false release.
-        before |= {"false-release"}
-    small = _cut(history, rows)
-    refused = _refused(small, verdict, before)
-    if refused is None:
-        return small
-    for first in range(1, len(rows) - 1):
-        fewer = _cut(history, [*rows[:first], rows[-1]])
-        if _refused(fewer, verdict, before) is None:
-            return fewer
-    raise BadInput(refused)
-
-
-def _cut(history: History, rows: Sequence[int]) -> History:
-    """The holds of these operations, whole."""
-    acquires = link(history).acquire
-    mine = acquires[rows]
-    kept = np.isin(acquires, mine[mine >= 0])
-    kept[rows] = True
-    kept |= (history.f == F.DEATH) & np.isin(history.process, history.process[kept])
-    return _relative(_only(history, np.flatnonzero(kept)))
-
-
-def _refused(small: History, verdict: str, before: Collection[str]) -> str | None:
-    """Why a cut does not show what the whole history shows, or None."""
-    if len(small) > OPERATIONS_MAX:
-        return f"{len(small)} operations belong to it, more than {OPERATIONS_MAX}"
-    after = broken(small)
-    if verdict in after and after <= {*before}:
-        return None
-    return (
-        f"cut out, its operations break {', '.join(sorted(after)) or 'nothing'}, which is not what "
-        "the whole history says"
-    )
-
-
-def broken(history: History) -> set[str]:
-    """The verdicts that are invalid."""
-    return {name for name, v in check(history).verdicts.items() if v.result == "invalid"}
-
-
-def _rows(verdict: Verdict) -> list[int]:
-    return [row for item in verdict.evidence if isinstance(row := item.get("row"), int)]
-
-
-def _only(history: History, rows: np.ndarray[Any, np.dtype[np.intp]]) -> History:
-    small = history.only(rows)
-    present = [history.keys[k] for k in np.unique(small.key).tolist()]
-    begin = int(small.invoke_ns.min())
-    end = int(max(small.invoke_ns.max(), small.complete_ns.max()))
-    faults = tuple(
-        # What the nemesis saw belongs to the run.
-        replace(fault, rules=(), facts={})
-        for fault in history.faults
-        if fault.begin_ns[0] <= end and (fault.heal_ns is None or fault.heal_ns[1] >= begin)
-    )
-    objects = {key: o for key, o in history.objects.items() if key in present}
-    # What the service kept is of the whole run, and of its times.
-    return replace(small, objects=objects, faults=faults, service=None)
-
-
-def _relative(history: History) -> History:
-    """With times that count from the first operation."""
-    zero = int(history.invoke_ns[0])
-    moved: dict[str, Any] = {}
-    for name in TIMES:
-        column = getattr(history, name)
-        moved[name] = np.where(column == NULL, NULL, column - zero)
-    return replace(history, **moved, faults=tuple(_moved(f, zero) for f in history.faults))
-
-
-def _moved(fault: Fault, zero: int) -> Fault:
-    begin, heal = fault.begin_ns, fault.heal_ns
-    return replace(
-        fault,
-        begin_ns=(begin[0] - zero, begin[1] - zero),
-        heal_ns=None if heal is None else (heal[0] - zero, heal[1] - zero),
-    )
-
-
-def lines(history: History) -> str:
-    """A small history as it is saved."""
-    return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in to_lines(history))
 
 
 def history_of_case(run: RunFolder, number: int) -> Path:

@@ -11,6 +11,7 @@ import pytest
 from bench.locked import DeadHolder
 from bench.plan import make_case
 from checker.check import check
+from evidence import excerpt as cutting
 from evidence import track
 from evidence.track import FOLDER, INDEX, BadPage, Page, pages
 from history.jsonl import read_jsonl
@@ -51,7 +52,7 @@ def test_the_command_of_a_page_can_be_given(page: Page) -> None:
 def test_a_history_is_small_and_its_times_are_relative(page: Page) -> None:
     for name in page.histories:
         history = read_jsonl(FOLDER / name)
-        assert len(history) <= track.OPERATIONS_MAX
+        assert len(history) <= cutting.OPERATIONS_MAX
         assert history.invoke_ns[0] == 0
         assert (history.hold[history.f == F.ACQUIRE] != NULL).all()
 
@@ -135,12 +136,12 @@ def test_a_page_without_marks_is_named(copy: Path) -> None:
         ("shown = ", "shown = 9", "showed"),
         ("shown = ", "shown = 1.", r"\$\.shown"),
         ("histories = {", "histories = [] # {", r"\$\.histories"),
-        ("source = ", "sauce = ", "sauce, source"),
+        ("source = ", "sauce = ", "unknown field `sauce`"),
         ('source = "', 'source = "" # ', "must not be empty"),
         (f'"{ID}.jsonl"', '"other.jsonl"', "other.jsonl is missing"),
         ('kind = "control"', 'kind = "cost"', "where nothing is broken"),
         ('kind = "control"', 'kind = "refuted"', "showed"),
-        ("```toml\n", "```toml\n]", "no TOML"),
+        ("```toml\n", "```toml\n]", "header is wrong: Invalid"),
         ("# A late", "A late", "does not begin with a title"),
         ("locks = [", 'script = "none.py"\nlocks = [', "none.py is missing"),
         ("locks = [", 'also = ["paus"]\nlocks = [', "faults of the bench, not .*paus"),
@@ -158,13 +159,13 @@ def test_a_cut_keeps_whole_holds_and_invents_nothing(tmp_path: Path) -> None:
     path = tmp_path / "long.jsonl"
     path.write_text("".join(_long(double=True)))
     whole = read_jsonl(path)
-    small = track.excerpt(whole, "double-grant")
+    small = cutting.excerpt(whole, "double-grant")
     assert len(small) == 8
     assert {whole.hold_name(h) for h in small.hold.tolist()} == {"h50", "twin"}
     assert small.invoke_ns[0] == 0
-    assert track.broken(small) == track.broken(whole)
+    assert cutting.broken(small) == cutting.broken(whole)
     saved = tmp_path / "small.jsonl"
-    saved.write_text(track.lines(small))
+    saved.write_text(cutting.lines(small))
     assert (
         check(read_jsonl(saved)).verdicts["double-grant"] == check(small).verdicts["double-grant"]
     )
@@ -180,7 +181,7 @@ def test_a_fault_goes_along_without_what_was_seen_of_it(tmp_path: Path) -> None:
     )
     early = fault.replace("50", "10")
     path.write_text("".join([*_long(double=True), fault, early]))
-    (kept,) = track.excerpt(read_jsonl(path), "double-grant").faults
+    (kept,) = cutting.excerpt(read_jsonl(path), "double-grant").faults
     assert (kept.name, kept.begin_ns, dict(kept.facts)) == ("wipe", (0, 1), {})
 
 
@@ -188,9 +189,9 @@ def test_a_verdict_that_holds_cannot_be_cut_out(tmp_path: Path) -> None:
     path = tmp_path / "long.jsonl"
     path.write_text("".join(_long(double=False)))
     with pytest.raises(BadInput, match="double-grant is valid"):
-        track.excerpt(read_jsonl(path), "double-grant")
+        cutting.excerpt(read_jsonl(path), "double-grant")
     with pytest.raises(BadInput, match="fence-order is absent"):
-        track.excerpt(read_jsonl(path), "fence-order")
+        cutting.excerpt(read_jsonl(path), "fence-order")
 
 
 def test_count_says_how_often_a_dead_holders_key_stayed_locked(
@@ -234,12 +235,12 @@ def test_a_lost_update_that_overwrote_many_is_cut_out_with_one_of_them(tmp_path:
     path = tmp_path / "long.jsonl"
     path.write_text("".join(_overtaken(by=24)))
     whole = read_jsonl(path)
-    small = track.excerpt(whole, "lost-update")
+    small = cutting.excerpt(whole, "lost-update")
     assert {whole.hold_name(h) for h in small.hold.tolist()} == {"late", "h0"}
     assert len(small) == 7
-    assert "lost-update" in track.broken(small) <= track.broken(whole)
+    assert "lost-update" in cutting.broken(small) <= cutting.broken(whole)
     path.write_text("".join(_overtaken(by=6)))
-    assert len(track.excerpt(read_jsonl(path), "lost-update")) == 27, "where they fit, all"
+    assert len(cutting.excerpt(read_jsonl(path), "lost-update")) == 27, "where they fit, all"
 
 
 def test_what_no_cut_shows_is_refused_with_the_reason(
@@ -247,9 +248,9 @@ def test_what_no_cut_shows_is_refused_with_the_reason(
 ) -> None:
     path = tmp_path / "long.jsonl"
     path.write_text("".join(_overtaken(by=24)))
-    monkeypatch.setattr(track, "OPERATIONS_MAX", 6)
+    monkeypatch.setattr(cutting, "OPERATIONS_MAX", 6)
     with pytest.raises(BadInput, match="operations belong to it, more than 6"):
-        track.excerpt(read_jsonl(path), "lost-update")
+        cutting.excerpt(read_jsonl(path), "lost-update")
 
 
 def _long(*, double: bool) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from bench.judge import Expected, judge
 from checker.check import check
 from checker.exposure import exposure
-from evidence.track import broken, excerpt
+from evidence.excerpt import broken, excerpt
 from history.edn import read_edn, write_edn
 from history.jsonl import read_jsonl, write_jsonl
 from history.op import F

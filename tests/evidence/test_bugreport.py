@@ -16,7 +16,7 @@ from msgspec.structs import replace as changed
 
 from bench import clients
 from checker.check import check
-from evidence import bugreport, bugreport_library, track
+from evidence import bugreport, bugreport_library, templates, track
 from history.jsonl import read_jsonl
 from locks.registry import find
 from results.documents import Versions
@@ -144,11 +144,11 @@ def test_names_stay_text(tmp_path: Path) -> None:
 
 def test_nothing_ends_a_block_of_code_but_its_end() -> None:
     text = "a\n````\nb"
-    assert bugreport.code(text) == f"`````\n{text}\n`````"
-    assert bugreport.quote("x <b> https://a.example/?q=*1* y\nz") == (
+    assert templates.code(text) == f"`````\n{text}\n`````"
+    assert templates.quote("x <b> https://a.example/?q=*1* y\nz") == (
         "> x &lt;b&gt; https://a.example/?q=*1* y z"
     )
-    assert bugreport.marked("a*b ``Until_()`` <c>") == "a\\*b `Until_()` &lt;c&gt;"
+    assert templates.marked("a*b ``Until_()`` <c>") == "a\\*b `Until_()` &lt;c&gt;"
 
 
 def page_of(name: str) -> track.Page:
@@ -176,7 +176,7 @@ def test_the_program_of_the_track_record_goes_along(
     folder.mkdir()
     (folder / "etcd.py").write_text("proxy = Proxy(server)\n")
     (folder / track.SHARED).write_text("pass\n")
-    page = replace(page_of("etcd"), source="https://etcd.example: it stays locked until release")
+    page = changed(page_of("etcd"), source="https://etcd.example: it stays locked until release")
     monkeypatch.setattr(track, "FOLDER", folder)
     monkeypatch.setattr(track, "pages", lambda: [page])
     run = make_run(tmp_path / "runs", double=True)
@@ -199,7 +199,7 @@ def test_the_program_of_the_track_record_goes_along(
 def test_another_defect_of_the_lock_is_no_proof_of_this_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = replace(page_of("etcd"), title="late replies", fault="replies-delayed")
+    page = changed(page_of("etcd"), title="late replies", fault="replies-delayed")
     monkeypatch.setattr(track, "pages", lambda: [page])
     run = make_run(tmp_path, double=True)
     made = {path.name: path for path in bugreport.bugreport(run.path)}
@@ -208,7 +208,7 @@ def test_another_defect_of_the_lock_is_no_proof_of_this_one(
     text = (path / "report.md").read_text()
     assert "There is no program for this one yet" in text
     assert "Another thing breaks this promise of the lock, under replies-delayed" in text
-    monkeypatch.setattr(track, "pages", lambda: [replace(page, also=("pause",), script="")])
+    monkeypatch.setattr(track, "pages", lambda: [changed(page, also=("pause",), script="")])
     text = (bugreport.bugreport(run.path)[0] / "report.md").read_text()
     assert "Another thing" not in text
 
@@ -216,7 +216,7 @@ def test_another_defect_of_the_lock_is_no_proof_of_this_one(
 def test_a_page_without_a_program_is_referred_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = replace(page_of("made"), shown=2, runs=3, command="lockbench run --lock etcd", script="")
+    page = changed(page_of("made"), shown=2, runs=3, command="lockbench run --lock etcd", script="")
     monkeypatch.setattr(track, "pages", lambda: [page])
     text = reports(make_run(tmp_path, double=True))["double-grant"]
     assert "There is no program for this one yet" in text

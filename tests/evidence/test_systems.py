@@ -13,7 +13,8 @@ from msgspec.structs import replace as with_
 from bench.locked import DeadHolder
 from checker.catalogue import NAMED
 from checker.check import check
-from evidence import observations, systems, track
+from evidence import excerpt as cutting
+from evidence import observations, systems
 from evidence.observations import (
     FILE,
     FOLDER,
@@ -142,7 +143,7 @@ def test_a_break_that_could_not_be_cut_out_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broke = make_run(tmp_path, faults={"pause": True}, double=True)
-    monkeypatch.setattr(track, "OPERATIONS_MAX", 1)
+    monkeypatch.setattr(cutting, "OPERATIONS_MAX", 1)
     _, said = observations.add(Observations(), [broke.path], tmp_path / "observed")
     where = f"{broke.path.name}, 01-etcd-pause"
     why = "2 operations belong to it, more than 1"
@@ -161,7 +162,7 @@ def test_what_showed_in_an_earlier_try_alone_is_cut_out_of_it(tmp_path: Path) ->
     folder = tmp_path / "observed"
     assert len(observations.add(Observations(), [run.path], folder)[1]) == 1
     (saved,) = folder.rglob("*.jsonl")
-    assert "double-grant" in track.broken(read_jsonl(saved))
+    assert "double-grant" in cutting.broken(read_jsonl(saved))
 
 
 @pytest.mark.parametrize(
@@ -272,9 +273,9 @@ def test_a_break_leads_to_its_page_or_else_to_its_history() -> None:
     page = made_page(kind="defect", histories={"some.jsonl": "double-grant"})
     shown = {saved: {"double-grant"}}
     assert cell(found, histories=shown, pages=[page]) == "[DG‼](track/some.md) 2/5"
-    elsewhere = replace(page, fault="kill")
+    elsewhere = with_(page, fault="kill")
     assert cell(found, histories=shown, pages=[elsewhere]) == f"[DG‼](observed/{saved}) 2/5"
-    also = replace(elsewhere, also=("wipe", "pause"))
+    also = with_(elsewhere, also=("wipe", "pause"))
     assert cell(found, histories=shown, pages=[also]) == "[DG‼](track/some.md) 2/5"
     # Why it never could have broken may be on record, too.
     assert cell(seen(), pages=[also]) == "[? 0/1](track/some.md)"
