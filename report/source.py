@@ -177,7 +177,7 @@ def judged_again(case: Case, report: Report) -> tuple[Case, list[str]]:
         return case, notes
     invalid = [*surprising, *(v for v, found in worse.items() if found.result == "invalid")]
     broke = excused or any(v in worse for v in invalid)
-    claimed = any(expected_of(case, v) != "undeclared" for v in invalid)
+    claimed = any(expected_of(case, v) not in {None, "undeclared"} for v in invalid)
     word = WORSE if claimed else BROKE_UNDECLARED
     judgement = word if broke else "undecided"
     verdicts = {**case.verdicts, **worse}

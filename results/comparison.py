@@ -128,7 +128,7 @@ def _change(
     lock: str, fault: str, verdict: str, base: Sequence[Case], new: Sequence[Case]
 ) -> Change | None:
     (k_base, n_base), (k_new, n_new) = (_k_of_n(tries, verdict) for tries in (base, new))
-    expected = next((e for case in new if (e := expected_of(case, verdict))), "holds")
+    expected = next((e for case in new if (e := expected_of(case, verdict))), "undeclared")
     direction: Direction
     if n_base and not n_new:
         direction, words = "open", "no longer decided"

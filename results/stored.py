@@ -21,9 +21,9 @@ from checker.check import check
 from history.columns import History
 from history.lines import UnreadableHistory
 from history.recording import read_recording
-from results.cases import is_published, lock_of, results_of
+from results.cases import BASES, is_published, lock_of, results_of
 from results.documents import Case, Machine, Plan, Results, Versions
-from results.numbers import Phases, before, measure
+from results.numbers import KINDS, Phases, before, measure
 from results.store import CaseFolder, NotARun, RunFolder, open_run
 
 NS_PER_S: Final = 1e9
@@ -203,13 +203,18 @@ def _other_number(case: Case, history: History) -> str | None:
     today = measure(history, spans, unknown_after_s=case.pace.client_timeout_s or 0.0)
     if case.cycles_per_second != today.cycles_per_second:
         return "cycles_per_second"
-    for kind, by_phase in (case.latency_ms or {}).items():
-        for phase, cell in by_phase.items():
-            again = today.latency_ms.get(kind, {}).get(phase)
-            for statistic in cell.__struct_fields__:
-                value = getattr(cell, statistic)
-                if value is not None and value != getattr(again, statistic, None):
-                    return f"latency_ms.{kind}.{phase}.{statistic}"
+    for basis in BASES.values():
+        told, again = getattr(case, basis) or {}, getattr(today, basis)
+        # A kind that was not measured yet when the case ran is missing from it.
+        for kind in (kind for kind in again if kind in told or kind in KINDS):
+            name = f"{basis}.{kind}"
+            if told.get(kind, {}).keys() != again[kind].keys():
+                return name
+            for phase, cell in again[kind].items():
+                was = told[kind][phase]
+                for statistic in cell.__struct_fields__:
+                    if getattr(was, statistic) != getattr(cell, statistic):
+                        return f"{name}.{phase}.{statistic}"
     return None
 
 

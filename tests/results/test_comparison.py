@@ -190,40 +190,55 @@ def test_other_pins_of_a_library_are_another_version_and_one_more_library_is_not
 
 def test_an_edited_verdict_is_refused(make: Make) -> None:
     path = make("a", twice=True)
-    for file in (path / "results.json", path / "cases" / "01-etcd-none" / "case.json"):
+    for file in both_files(path):
         file.write_text(file.read_text().replace('"result": "invalid"', '"result": "valid"'))
     with pytest.raises(Edited, match="is stored as valid, and the history is judged invalid"):
         stored(path)
 
 
-def test_a_number_that_was_edited_in_both_files_is_refused(make: Make) -> None:
+def both_files(path: Path) -> tuple[Path, Path]:
+    return path / "results.json", path / "cases" / "01-etcd-none" / "case.json"
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("cycles_per_second", '"cycles_per_second": 4.0', '"cycles_per_second": 5.0'),
+        ("latency_ms.wait.before.max", '"max": 1.0', '"max": 0.5'),
+        ("latency_ms.wait.before.max", '"max": 1.0', '"max": null'),
+        ("latency_ms.wait.before.p99", '"max": 1.0', '"max": 1.0, "p99": 1.0'),
+        ("latency_ms.wait", '"wait": {', '"waited": {'),
+        ("latency_ms.acquire", '"latency_ms": {', '"latency_ms": null, "response_ms": {'),
+    ],
+)
+def test_a_number_that_was_edited_in_both_files_is_refused(
+    make: Make, name: str, old: str, new: str
+) -> None:
     """Four grants in one second, and nothing that carries a quantile."""
+    wait: dict[str, object] = {"before": {"p50": None, "max": 1.0, "count": 4}}
+    none: dict[str, object] = {"before": {"count": 0}}
     timed = {
         "phases_s": {"floor_s": 0.0, "own_s": 0.0, "contended_s": 1.0},
         "series": {"start_ns": 0},
-        "latency_ms": {"wait": {"before": {"p50": None, "max": 1.0, "count": 4}}},
+        "latency_ms": {
+            "acquire": none, "handover": none, "wait": wait, "acquire_beside": none,
+            "release": {"before": {"max": 1.0, "count": 4}},
+        },
         "cycles_per_second": 4.0,
-    }
+    }  # fmt: skip
     path = make("a", case=timed)
-    assert stored(path).cases[0]["cycles_per_second"] == 4.0
-    for name, old, new in (
-        ("cycles_per_second", '"cycles_per_second": 4.0', '"cycles_per_second": 5.0'),
-        ("latency_ms.wait.before.max", '"max": 1.0', '"max": 0.5'),
-    ):
-        files = (path / "results.json", path / "cases" / "01-etcd-none" / "case.json")
-        before = [file.read_text() for file in files]
-        for file, text in zip(files, before, strict=True):
-            assert old in text
-            file.write_text(text.replace(old, new))
-        with pytest.raises(Edited, match=f"{name} is not what its history gives"):
-            stored(path)
-        for file, text in zip(files, before, strict=True):
-            file.write_text(text)
+    assert stored(path).cases[0].cycles_per_second == 4.0
+    for file in both_files(path):
+        text = file.read_text()
+        assert old in text
+        file.write_text(text.replace(old, new, 1))
+    with pytest.raises(Edited, match=f"{name} is not what its history gives"):
+        stored(path)
 
 
 def test_a_verdict_that_was_cut_out_is_missed(make: Make) -> None:
     path = make("a", twice=True)
-    for file in (path / "results.json", path / "cases" / "01-etcd-none" / "case.json"):
+    for file in both_files(path):
         document = json.loads(file.read_text())
         holder = document["cases"][0] if "cases" in document else document
         del holder["verdicts"]["double-grant"]
@@ -234,7 +249,7 @@ def test_a_verdict_that_was_cut_out_is_missed(make: Make) -> None:
 
 def test_what_was_undecided_then_may_be_decided_now(make: Make) -> None:
     path = make("a")
-    for file in (path / "results.json", path / "cases" / "01-etcd-none" / "case.json"):
+    for file in both_files(path):
         document = json.loads(file.read_text())
         holder = document["cases"][0] if "cases" in document else document
         assert holder["verdicts"]["double-grant"]["result"] == "valid"
@@ -285,11 +300,23 @@ def test_a_folder_of_runs_is_a_set(make: Make) -> None:
     assert len(stored_set(folder)) == 2
 
 
-def test_a_race_that_may_break_is_shown_and_no_alarm() -> None:
-    may: dict[str, Any] = {"expected": {"double-grant": "may-break"}, "ending": "ok"}
-    sides = {("redlock", "pause"): ([case(**may)], [case(BROKEN, **may)])}
+@pytest.mark.parametrize(
+    ("expected", "direction", "words"),
+    [
+        ({"double-grant": "may-break"}, "as may happen", "expected: may-break"),
+        ({"double-grant": "holds"}, "worse", "expected to hold, and broke"),
+        ({"double-grant": "undeclared"}, "worse", "nothing is declared, and it broke"),
+        ({}, "worse", "nothing is declared, and it broke"),
+    ],
+)
+def test_a_break_is_named_by_what_was_declared_and_silence_is_no_claim(
+    expected: dict[str, str], direction: str, words: str
+) -> None:
+    new = case(BROKEN, expected=expected, ending="ok")
+    sides = {("redlock", "pause"): ([case(expected=expected)], [new])}
     (change,) = verdict_changes(sides)
-    assert (change.direction, change.base, change.new) == ("as may happen", "0 of 1", "1 of 1")
+    assert (change.base, change.new) == ("0 of 1", "1 of 1")
+    assert (change.direction, change.words) == (direction, words)
     assert ending_of_verdicts(sides) == "ok"
 
 
