@@ -73,7 +73,7 @@ def _replayed(path: Path) -> tuple[list[dict[str, Any]], int]:
                 | replay(history, unknown_after_s=unknown_after_s(case)).to_json()
                 for folder, case, history in histories(run)
             ]
-            return found, len(results["cases"]) - len(found)
+            return found, len(results.cases) - len(found)
     except NotARun as error:
         raise BadInput(str(error)) from error
 

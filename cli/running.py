@@ -129,9 +129,9 @@ def _show(finished: Finished, cases: int, took_s: float, as_json: bool) -> None:
         )
     console = err if as_json else out
     for case in finished.results.cases:
-        if lines := case.get("declare"):
+        if lines := case.declare:
             console.print(
-                f"\nIf a source says what {case['lock']} does under {case['fault']}, declare it in "
+                f"\nIf a source says what {case.lock} does under {case.fault}, declare it in "
                 "the lock's file, with that source:\n" + "\n".join(lines),
                 soft_wrap=True,
             )

@@ -20,7 +20,8 @@ from report.source import Seen, Source, understood
 from report.tables import Overview, overview, verdict_words
 from results.alert_replay import Sight
 from results.baseline import MUTEX
-from results.cases import PHASES, Case, fault_of, lock_of, mapping
+from results.cases import PHASES, Case, fault_of, lock_of
+from results.documents import Compared
 from results.judgements import VIOLATED
 from results.store import NotARun
 
@@ -103,11 +104,13 @@ def compose(source: Source) -> Content:
 
 def _composed(source: Source) -> Content:
     cases = source.cases
-    undisturbed = source.results.get("undisturbed", ())
     made = overview(
-        cases, machine=source.machine, versions=source.versions, undisturbed=undisturbed
+        cases,
+        machine=source.machine,
+        versions=source.versions,
+        undisturbed=source.results.undisturbed,
     )
-    compared = mapping(source.results.get("comparison"))
+    compared = source.results.comparison
     ending = source.run.ending
     kind, words = ENDINGS[ending]
     if kind == "kept" and any(seen.notes for seen in source.seen):
@@ -119,16 +122,16 @@ def _composed(source: Source) -> Content:
         ending_kind=kind,
         ending_words=words,
         # What both sides of a change came to, or what was seen of all locks.
-        headline=str(compared.get("headline") or made.headline),
+        headline=(compared and compared.headline) or made.headline,
         matrix=made.matrix,
-        numbers=_numbers(made, compared=bool(compared)),
+        numbers=_numbers(made, compared=compared is not None),
         footnotes=made.footnotes,
         warnings=tuple(
             f"Case {seen.number}, {lock_of(seen.case)} under {fault_of(seen.case)}: {note}"
             for seen in source.seen
             for note in seen.notes
         ),
-        comparison=tuple(_comparison(compared)),
+        comparison=() if compared is None else tuple(_comparison(compared)),
         sections=tuple(_section(seen, tables, source) for seen in source.seen),
         verdicts=VERDICTS.grid(VERDICTS.rows(cases)),
         how_to_read=HOW_TO_READ,
@@ -147,17 +150,17 @@ def _numbers(made: Overview, *, compared: bool) -> tuple[Grid, ...]:
     return tuple(grid for grid in grids if grid is not None)
 
 
-def _comparison(compared: Mapping[str, Any]) -> Iterator[Grid]:
+def _comparison(compared: Compared) -> Iterator[Grid]:
     """Base and new of ``lockbench regress``: the verdicts that changed, and every number."""
-    sides = f"Base: {compared.get('base')}; new: {compared.get('new')}."
-    notes = " ".join(f"{note}." for note in compared.get("notes") or ())
-    for name, title, caption in (
-        ("verdict_changes", "Verdicts that changed", sides),
-        ("cells", "Base and new", f"{sides} {notes} {CAPTION}"),
+    sides = f"Base: {compared.base}; new: {compared.new}."
+    notes = " ".join(f"{note}." for note in compared.notes)
+    for name, title, caption, found in (
+        ("verdict-changes", "Verdicts that changed", sides, compared.verdict_changes),
+        ("cells", "Base and new", f"{sides} {notes} {CAPTION}", compared.cells),
     ):
-        rows = [_compared(asdict(row)) for row in compared.get(name) or ()]
+        rows = [_compared(asdict(row)) for row in found]
         columns = tuple(Column(name, "") for name in (rows[0] if rows else ()))
-        table = Table(name.replace("_", "-"), "", columns, lambda row: [row], title, caption)
+        table = Table(name, "", columns, lambda row: [row], title, caption)
         made = table.grid(table.rows(rows))
         if made is not None:
             yield made
@@ -235,31 +238,31 @@ def _section(seen: Seen, tables: Sequence[tuple[Table, Sequence[Row]]], source: 
         for table, rows in tables
     ]
     grids = [grid for grid in (*found, _alerts(seen)) if grid is not None]
-    reasons = mapping(case.get("exposure")).get("reasons") or ()
-    exposed = "Exposed" if case.get("exposed") is True else "NOT exposed, so proof of nothing"
+    reasons = () if case.exposure is None else case.exposure.reasons
+    exposed = "Exposed" if case.exposed is True else "NOT exposed, so proof of nothing"
+    title = f"{lock_of(case)} under {fault_of(case)}"
     return Section(
         number=seen.number,
-        title=f"{lock_of(case)} under {fault_of(case)}"
-        + (f", {workload}" if (workload := case.get("workload")) not in {None, MUTEX} else ""),
+        title=title if case.workload in {None, MUTEX} else f"{title}, {case.workload}",
         kind=Cell(words).kind,
         words=words,
-        why=str(case.get("why") or ""),
-        exposed=f"{exposed}: {'; '.join(map(str, reasons))}" if reasons else exposed,
+        why=case.why or "",
+        exposed=f"{exposed}: {'; '.join(reasons)}" if reasons else exposed,
         notes=seen.notes,
         figures=seen.figures,
         charts=() if seen.line is None else tuple(charts(seen.line, seen.windows)),
         grids=tuple(grids),
         command=_command(case, source),
         history=digest(case),
-        folder=f"cases/{case.get('folder')}",
-        open=case.get("judgement") in VIOLATED,
+        folder=f"cases/{case.folder}",
+        open=case.judgement in VIOLATED,
     )
 
 
 def digest(case: Case) -> str:
     """One SHA-256 for all files of a history: that of the lines that ``sha256sum`` prints of them,
     sorted by name; empty where no digests were stored."""
-    files = mapping(case.get("history_sha256"))
+    files = case.history_sha256 or {}
     lines = "".join(f"{files[name]}  {name}\n" for name in sorted(files))
     return hashlib.sha256(lines.encode()).hexdigest() if files else ""
 
@@ -267,16 +270,16 @@ def digest(case: Case) -> str:
 def _command(case: Case, source: Source) -> str:
     """What repeats the case on another day: the same schedule of faults, not the same network."""
     options = {
-        "--lock": case.get("lock"),
-        "--fault": case.get("fault"),
-        "--workload": case.get("workload"),
-        "--topology": case.get("topology"),
-        "--nodes": case.get("size"),
-        "--network": case.get("network"),
-        "--clients": case.get("clients"),
-        "--keys": case.get("keys"),
+        "--lock": case.lock,
+        "--fault": case.fault,
+        "--workload": case.workload,
+        "--topology": case.topology,
+        "--nodes": case.size,
+        "--network": case.network,
+        "--clients": case.clients,
+        "--keys": case.keys,
         "--time-limit": _time_limit_s(case, source),
-        "--seed": case.get("seed"),
+        "--seed": case.seed,
     }
     given = [
         f"{name} {shlex.quote(f'{value:g}' if isinstance(value, float) else str(value))}"
@@ -289,14 +292,12 @@ def _command(case: Case, source: Source) -> str:
 def _time_limit_s(case: Case, source: Source) -> float | None:
     """Not in the document of a case; the plan has it, case by case."""
     try:
-        planned = source.run.plan().get("cases", ())
+        planned = source.run.plan().cases
     except NotARun:
         return None
     found = {
-        mapping(p).get("time_limit_s")
+        p.time_limit_s
         for p in planned
-        if (mapping(p).get("lock"), mapping(p).get("fault"))
-        == (case.get("lock"), case.get("fault"))
-        and mapping(p).get("workload") == case.get("workload")
+        if (p.lock, p.fault, p.workload) == (case.lock, case.fault, case.workload)
     }
     return found.pop() if len(found) == 1 else None

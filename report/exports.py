@@ -41,7 +41,7 @@ from report.grid import Markdown, markdown_table
 from report.jobs import JOBS, WORTH
 from report.source import histories, read
 from report.timeline import timeline
-from results.cases import Case, fault_of, lock_of, mapping
+from results.cases import Case, fault_of, lock_of
 from results.store import RunFolder
 from results.wording import printable
 
@@ -156,7 +156,7 @@ def export(run: RunFolder, form: str, out: Path) -> list[Path]:
         extra = _histories(run, form, beside / "histories")
         if form != "edn":
             made = {table.name: frame(table, source.cases) for table in TABLES}
-            made[UNDISTURBED.name] = frame(UNDISTURBED, source.results.get("undisturbed", ()))
+            made[UNDISTURBED.name] = frame(UNDISTURBED, source.results.undisturbed)
             made |= extra
             for name, rows in made.items():
                 _write(rows, form, beside / f"{name}.{form}")
@@ -174,8 +174,8 @@ def files(cases: Sequence[Case]) -> dict[str, str]:
     return {f"{t.name}.csv": csv_text(_typed(frame(t, cases))) for t in BESIDE_THE_RESULTS}
 
 
-def frame(table: Table, cases: Sequence[Case]) -> pd.DataFrame:
-    """A table of all cases; without a row it has its columns all the same."""
+def frame(table: Table, cases: Sequence[Any]) -> pd.DataFrame:
+    """A table of what it is about; without a row it has its columns all the same."""
     rows = [row.values for row in table.rows(cases)]
     return pd.DataFrame(rows, columns=table.names, dtype=object)
 
@@ -248,7 +248,7 @@ def _identified(frame: pd.DataFrame, identity: Mapping[str, Any]) -> pd.DataFram
 
 def _numbered(run: RunFolder) -> Iterator[tuple[int, tuple[str, Case, History]]]:
     """With the number of the case, which a case without history has as well."""
-    folders = [mapping(case).get("folder") for case in run.results()["cases"]]
+    folders = [case.folder for case in run.results().cases]
     for found in histories(run):
         yield folders.index(found[0]) + 1, found
 

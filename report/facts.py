@@ -23,15 +23,14 @@ from results.cases import (
     has_numbers,
     is_consensus,
     is_control,
+    latencies,
     lock_of,
     longest_gap_s,
-    mapping,
-    number,
     phases_of,
     recovery_s,
-    results_of,
     undecided,
 )
+from results.documents import Scoring
 
 LABEL: Final = Slot("lock", once=True)
 CASE: Final = Column("case", "number of the case in the run, from 1", "n")
@@ -125,9 +124,9 @@ def _kinds(
 
 
 def _latencies(case: Case) -> Iterator[Context]:
-    for basis, name in BASES.items():
-        for kind, by_phase in mapping(at(case, name)).items():
-            for phase, cell in mapping(by_phase).items():
+    for basis in BASES:
+        for kind, by_phase in latencies(case, basis).items():
+            for phase, cell in by_phase.items():
                 yield {"basis": basis, "kind": kind, "phase": phase, "cell": cell}
 
 
@@ -147,58 +146,45 @@ def _phases(case: Case) -> Iterator[Context]:
 
 
 def _outcomes(case: Case) -> Iterator[Context]:
-    for operation, by_phase in mapping(at(case, "counts")).items():
-        for phase, counts in mapping(by_phase).items():
+    for operation, by_phase in (case.counts or {}).items():
+        for phase, counts in by_phase.items():
             yield {"operation": operation, "phase": phase, "counts": counts}
 
 
 def _errors(case: Case) -> Iterator[Context]:
-    for phase, classes in mapping(at(case, "errors")).items():
-        for error, count in mapping(classes).items():
+    for phase, classes in (case.errors or {}).items():
+        # Of old runs there is only the first text.
+        for error, count in () if isinstance(classes, str) else classes.items():
             yield {"phase": phase, "error": error, "count": count}
 
 
-def _fairness(case: Case) -> Iterator[Context]:
-    if found := at(case, "measurements.fairness"):
-        yield {"fair": found}
-
-
-def _recoveries(case: Case) -> Iterator[Context]:
-    for fault in at(case, "measurements.recovery") or ():
-        yield {"seen": fault}
-
-
 def _policies(case: Case) -> Iterator[Context]:
-    for policy, score in mapping(at(case, "measurements.fencing")).items():
-        if score:
+    for policy, score in (case.measurements.fencing or {}).items():
+        if score != Scoring():
             yield {"policy": policy, "score": score}
 
 
 def _workers(case: Case) -> Iterator[Context]:
-    if health := at(case, "generator"):
-        for worker in at(health, "workers") or (None,):
+    if health := case.generator:
+        for worker in health.workers or (None,):
             yield {"health": health, "worker": worker}
 
 
-def _overhead(case: Case) -> Iterator[Context]:
-    if at(case, "link_us") or at(case, "floor"):
-        yield {}
-
-
 def _added_us(r: Context) -> float | None:
-    linked, direct = (number(at(r, f"case.link_us.{way}")) for way in ("linked", "direct"))
-    return None if linked is None or direct is None else linked - direct
+    link = r["case"].link_us
+    if link is None or link.linked is None or link.direct is None:
+        return None
+    return float(link.linked - link.direct)
 
 
 def _verdicts(case: Case) -> Iterator[Context]:
-    for verdict, result in results_of(case).items():
-        reason = at(case, f"verdicts.{verdict}.reason") or ""
-        yield {"verdict": verdict, "result": result, "reason": reason}
+    for verdict, found in case.verdicts.items():
+        yield {"verdict": verdict, "result": found.result, "reason": found.reason}
 
 
 def _evidence(case: Case) -> Iterator[Context]:
-    for verdict, found in mapping(at(case, "verdicts")).items():
-        for item in at(found, "evidence") or ():
+    for verdict, found in case.verdicts.items():
+        for item in found.evidence:
             yield {"verdict": verdict, "item": item}
 
 
@@ -271,7 +257,7 @@ LATENCY: Final = Table("latency", "a kind of latency in a phase of a case", (
            "cell.p999"),
     MAX,
     Column("iqr_ms", "distance between the quartiles, milliseconds", "cell.iqr"),
-    COUNT.at(lambda r: int(number(at(r, "cell.count")) or 0)),
+    COUNT.at("cell.count"),
 ), _latencies, "Latency by phase",
     "Basis response: from the intended start; service: from the invocation.",
 )  # fmt: skip
@@ -280,7 +266,7 @@ THROUGHPUT: Final = Table("throughput", "a phase of a case", (
     CYCLES.at("rate"),
     # The own phase lies before every fault.
     OWN_CYCLES.at(
-        lambda r: at(r, "case.own_cycles_per_second") if r["phase"] == PHASES[0] else None
+        lambda r: r["case"].own_cycles_per_second if r["phase"] == PHASES[0] else None
     ),
     Column("granted", "acquires that were granted", "acquires.ok"),
     REFUSED, UNKNOWN,
@@ -313,11 +299,10 @@ OF_A_CASE: Final = (
         Column("overtaken_share",
                "share of waits that somebody overtook who had asked later, 0 to 1",
                "fair.overtaken"),
-        Column("jain", "Jain's index over the grants per client, 1 is even",
-               lambda r: number(at(r, "fair.jain"))),
+        Column("jain", "Jain's index over the grants per client, 1 is even", "fair.jain"),
         CLIENTS.at("fair.clients"),
         Column("starved", "clients that asked and never were granted", "fair.starved"),
-    ), _fairness, "Fairness",
+    ), lambda case: [{"fair": fair}] if (fair := case.measurements.fairness) else [], "Fairness",
         "Overtaken: share of waits that somebody overtook who asked later; Jain's index over "
         "grants per client, 1 is even.",
     ),
@@ -328,7 +313,7 @@ OF_A_CASE: Final = (
         Column("servers_s", "heal to the first grant asked for after it, seconds",
                "seen.servers_s"),
         DEAD_HOLDER.at("seen.dead_holder_s"),
-    ), _recoveries, "Recovery",
+    ), lambda case: [{"seen": one} for one in case.measurements.recovery or ()], "Recovery",
         "Fault to the first grant asked for under it; heal to the first grant asked for after it; "
         "fault to the next grant of a key whose holder it hit.",
     ),
@@ -358,11 +343,11 @@ OF_A_CASE: Final = (
         Column("lag_p99_ms", "lag of its event loop, 99th percentile, milliseconds",
                "worker.lag_ms_p99"),
         Column("idle_users", "users that got nothing done",
-               lambda r: len(at(r, "worker.idle_users") or ())),
+               lambda r: len(r["worker"].idle_users) if r["worker"] else 0),
         Column("workers_missing", "processes that reported nothing", "health.missing"),
         Column("machine_percent", "mean CPU of the whole machine, percent",
                "health.machine_percent"),
-        WHY.at(lambda r: "; ".join(map(str, at(r, "health.why") or ()))),
+        WHY.at(lambda r: "; ".join(r["health"].why)),
     ), _workers, "Load generator",
         "Over the seconds that no fault touches; above 80 % of a core or 50 ms lag the numbers are "
         "void.",
@@ -381,7 +366,7 @@ OF_A_CASE: Final = (
         Column("floor_acquire_count", "one client alone: acquires",
                "case.floor_acquire_ms.count"),
         FLOOR_CPU,
-    ), _overhead, "Link overhead and client floor",
+    ), lambda case: [{}] if case.link_us or case.floor else [], "Link overhead and client floor",
         "A round trip through the link that faults are injected into, the same without it, and one "
         "client alone: no lock is as fast as these allow.",
     ),
@@ -398,7 +383,7 @@ def _by_line(verdict: str) -> str:
 def _rate(r: Context) -> Any:
     """Of a case without a fault, where it was not counted by phase, that of the whole case."""
     alone = len(phases_of(r["case"])) == 1
-    return at(r, "case.cycles_per_second") if r["rate"] is None and alone else r["rate"]
+    return r["case"].cycles_per_second if r["rate"] is None and alone else r["rate"]
 
 
 def _of_each(pair: str) -> tuple[Slot, Slot]:
@@ -409,7 +394,7 @@ EVERY: Final = Table("every-case", "a phase of a case", (
     CASE, LOCK,
     FAULT.at(FAULT.of, slot=Slot("", once=True)),
     # Where all do the same it goes without saying.
-    WORKLOAD.at(lambda r: at(r, "case.workload") if r["several"] else None),
+    WORKLOAD.at(lambda r: r["case"].workload if r["several"] else None),
     Column("label", "the lock, and what tells its cases apart", slot=LABEL, report=False),
     FLOOR_P50.at(FLOOR_P50.of, slot=Slot("lock", "\nfloor {whole}", True, True), report=False),
     FLOOR_CPU.at(FLOOR_CPU.of, slot=Slot("lock", "\nCPU {whole}", True, True), report=False),

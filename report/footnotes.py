@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any, Final
 
@@ -17,9 +17,10 @@ from results.cases import (
     fault_of,
     in_order,
     is_consensus,
+    is_generator_bound,
     is_published,
+    latencies,
     lock_of,
-    mapping,
     number,
 )
 from results.documents import Machine, Versions
@@ -62,7 +63,7 @@ def footnotes(cases: Sequence[Case], *, machine: Machine, versions: Versions) ->
     known = version_line(msgspec.to_builtins(versions))
     if known:
         notes.append(f"Versions: {known}.")
-    seeds = in_order(str(case["seed"]) for case in cases if case.get("seed") is not None)
+    seeds = in_order(str(case.seed) for case in cases if case.seed is not None)
     if seeds:
         notes.append(
             f"Seed {wording.words(seeds)}: replays the schedule of faults, not the network."
@@ -74,13 +75,13 @@ def _crashes(cases: Sequence[Case]) -> list[str]:
     """What servers said of their own crashes."""
     told = []
     for case in cases:
-        found = mapping(case.get("crashes"))
-        if found.get("count"):
-            first = found["first"][0]
-            more = f", {found['count'] - 1} lines more" if found["count"] > 1 else ""
+        found = case.crashes
+        if found is not None and found.first:
+            first = found.first[0]
+            more = f", {found.count - 1} lines more" if found.count > 1 else ""
             told.append(
-                f"{lock_of(case)} under {fault_of(case)}: {first['server']} said "
-                f'"{first["text"]}" (line {first["line"]} of its log{more})'
+                f"{lock_of(case)} under {fault_of(case)}: {first.server} said "
+                f'"{first.text}" (line {first.line} of its log{more})'
             )
     return [f"A server crashed: {'; '.join(told)}."] if told else []
 
@@ -132,9 +133,9 @@ def _signs(cases: Sequence[Case]) -> list[str]:
 
 def _reasons(cases: Sequence[Case]) -> list[str]:
     return [
-        f"{lock_of(case)} under {fault_of(case)}: {case.get('judgement')}: {case['why']}."
+        f"{lock_of(case)} under {fault_of(case)}: {case.judgement}: {case.why}."
         for case in cases
-        if case.get("judgement") not in {None, AS_EXPECTED} and case.get("why")
+        if case.judgement not in {None, AS_EXPECTED} and case.why
     ]
 
 
@@ -142,11 +143,10 @@ def _void(cases: Sequence[Case]) -> list[str]:
     """Cases whose generator was the bottleneck."""
     notes = []
     for case in cases:
-        generator = mapping(case.get("generator"))
-        fine = generator.get("ok", True) and case.get("numbers", "valid") == "valid"
-        if fine or came_to_nothing(case):
+        if not is_generator_bound(case) or came_to_nothing(case):
             continue
-        why = "; ".join(map(str, generator.get("why") or ["the generator was the bottleneck"]))
+        reasons = (case.generator and case.generator.why) or ["the generator was the bottleneck"]
+        why = "; ".join(reasons)
         what = f"Numbers in brackets are void: {lock_of(case)} under {fault_of(case)}"
         if is_published(case):
             what = f"Generator-bound: {lock_of(case)} in the published experiment"
@@ -186,9 +186,9 @@ def _span(counts: Sequence[int]) -> str:
 
 
 def _latencies(cases: Sequence[Case]) -> list[str]:
-    if not any(case.get("latency_ms") for case in cases):
+    if not any(case.latency_ms for case in cases):
         return []
-    paced = any(mapping(case.get("response_ms")).get("acquire") for case in cases)
+    paced = any(latencies(case, "response").get("acquire") for case in cases)
     start = "from its intended start, " if paced else ""
     acquire = (
         f"acquire, own key: {start}on a key that nobody else wants; before: without other load, "
@@ -201,11 +201,10 @@ def _links(cases: Sequence[Case]) -> list[str]:
     """The same link stands before every system, and is in every latency."""
     by_topology: dict[str, list[tuple[float, float]]] = {}
     for case in cases:
-        link = mapping(case.get("link_us"))
-        linked, direct = number(link.get("linked")), number(link.get("direct"))
-        if linked is not None and direct is not None:
-            name = str(case.get("topology", lock_of(case)))
-            by_topology.setdefault(name, []).append((linked, direct))
+        link = case.link_us
+        if link is not None and link.linked is not None and link.direct is not None:
+            name = case.topology or lock_of(case)
+            by_topology.setdefault(name, []).append((link.linked, link.direct))
     if not by_topology:
         return []
     parts = []
@@ -233,33 +232,30 @@ def _disk(cases: Sequence[Case], machine: Machine) -> list[str]:
 
 
 def _generator(cases: Sequence[Case]) -> list[str]:
-    checked = [case for case in cases if isinstance(case.get("generator"), Mapping)]
+    checked = [case.generator for case in cases if case.generator is not None]
     if not checked:
         return []
-    fine = sum(bool(case["generator"].get("ok")) for case in checked)
-    workers = [w for case in checked for w in case["generator"].get("workers") or ()]
-    cpu = _largest(workers, "cpu_percent_mean")
-    lag = _largest(workers, "lag_ms_p99")
-    missing = sum(int(case["generator"].get("missing") or 0) for case in checked)
-    parts = [f"Load generator healthy in {fine} of {wording.times(len(checked), 'case')}"]
+    workers = [worker for generator in checked for worker in generator.workers]
+    cpu = _largest(worker.cpu_percent_mean for worker in workers)
+    lag = _largest(worker.lag_ms_p99 for worker in workers)
+    fine, cases_ = sum(bool(g.ok) for g in checked), wording.times(len(checked), "case")
+    parts = [f"Load generator healthy in {fine} of {cases_}"]
     if cpu is not None:
         parts.append(f"busiest worker {cpu:.0f} % of a core on average")
     if lag is not None:
         parts.append(f"its loop's lag p99 at most {wording.ms(lag)} ms")
+    missing = sum(generator.missing or 0 for generator in checked)
     parts.append(f"{wording.times(missing, 'worker')} missing")
-    machine = _largest([case["generator"] for case in checked], "machine_percent")
+    machine = _largest(generator.machine_percent for generator in checked)
     if machine is not None:
         parts.append(f"the whole machine at most {machine:.0f} % busy (mean of a case)")
-    others = _largest(
-        [mapping(c["generator"].get("processors")) for c in checked], "others_percent"
-    )
+    others = _largest(g.processors.others_percent for g in checked if g.processors is not None)
     if others is not None:
         parts.append(f"other programs at most {others:.0f} % of its processors")
     return ["; ".join(parts) + "."]
 
 
-def _largest(workers: Sequence[Mapping[str, Any]], name: str) -> float | None:
-    values = [number(worker.get(name)) for worker in workers]
+def _largest(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 
@@ -269,21 +265,21 @@ def _declared(cases: Sequence[Case]) -> list[str]:
     paces = {True: "Declared for all", False: "Declared for the published experiment"}
     for ordinary, word in paces.items():
         chosen = [case for case in cases if is_published(case) is not ordinary]
-        lines = in_order(_pace(case) for case in chosen if case.get("settings"))
+        lines = in_order(_pace(case) for case in chosen if case.settings)
         for line in filter(None, lines):
             of = wording.words(in_order(lock_of(c) for c in chosen if _pace(c) == line))
             notes.append(f"{word if len(lines) == 1 else f'Declared for {of}'}: {line}.")
     servers: dict[str, list[str]] = {}
     for case in cases:
-        own = [f"{k} {v}" for k, v in mapping(case.get("settings")).items() if k not in PACE]
+        own = [f"{k} {v}" for k, v in case.settings.items() if k not in PACE]
         if own:
-            servers.setdefault(", ".join(own), []).append(str(case.get("topology", "?")))
+            servers.setdefault(", ".join(own), []).append(case.topology or "?")
     notes += [f"Settings of {wording.words(in_order(of))}: {line}." for line, of in servers.items()]
     return notes
 
 
 def _pace(case: Case) -> str:
-    settings = mapping(case.get("settings"))
+    settings = case.settings
     return ", ".join(
         text.format(f"{settings[name]:g}" if number(settings[name]) is not None else settings[name])
         for name, text in PACE.items()

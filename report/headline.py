@@ -32,7 +32,6 @@ from results.cases import (
     is_control,
     is_published,
     lock_of,
-    number,
     quantile_ms,
     results_of,
     undecided,
@@ -113,7 +112,7 @@ def _fenced(pauses: Sequence[Case]) -> list[str]:
     scored = [(case, score) for case, score in tried if score is not None]
     if not scored:
         return []
-    k = sum(bool(number(score.get("stale_applied"))) for _, score in scored)
+    k = sum(bool(score.stale_applied) for _, score in scored)
     locks = words(in_order(lock_of(case) for case, _ in scored))
     return [f"with the fence of {locks} checked at the resource, {k} of {len(scored)}"]
 
@@ -148,7 +147,7 @@ def when(case: Case, verdict: str) -> str:
     if whole != NO_FAULT and not found:
         if before_any_fault(case, verdict):
             return "before any fault"
-        if not {"+", " "}.isdisjoint(whole) or len(case.get("injections") or ()) > 1:
+        if not {"+", " "}.isdisjoint(whole) or len(case.injections) > 1:
             return f"in a schedule of several faults ({whole}), during none of them"
     cause = found[0] if found else whole
     if cause == NO_FAULT:
@@ -171,7 +170,7 @@ def _kept(locks: Sequence[Case]) -> list[str]:
     clean: dict[str, int] = {}
     asked = [c for c in locks if fault_name(c) == CLIENT_PAUSE and STALE in results_of(c)]
     for lock, of in _by_lock([c for c in locks if c not in asked]).items():
-        evidence = [case for case in of if case.get("exposed") is True and not undecided(case)]
+        evidence = [case for case in of if case.exposed is True and not undecided(case)]
         if evidence and not any(broken(case) for case in of):
             clean[lock] = len(evidence)
     if clean:
@@ -223,18 +222,18 @@ def _without_evidence(cases: Sequence[Case]) -> list[str]:
     ran = [
         case
         for case in cases
-        if results_of(case) and not broken(case) and case.get("judgement") not in AMISS
+        if results_of(case) and not broken(case) and case.judgement not in AMISS
     ]
     groups = {
-        "not exposed, and so proof of nothing": [c for c in ran if c.get("exposed") is not True],
-        "not the load that was asked for": [c for c in ran if c.get("judgement") == NOT_AS_ASKED],
+        "not exposed, and so proof of nothing": [c for c in ran if c.exposed is not True],
+        "not the load that was asked for": [c for c in ran if c.judgement == NOT_AS_ASKED],
         "held under a fault of which nothing is declared": [
-            c for c in ran if c.get("judgement") == HELD_UNDECLARED
+            c for c in ran if c.judgement == HELD_UNDECLARED
         ],
-        "undecided": [c for c in ran if c.get("exposed") is True and undecided(c)],
-        "disturbed from outside": [c for c in cases if c.get("judgement") == DISTURBED],
-        "could not run": [c for c in cases if c.get("judgement") == COULD_NOT_RUN],
-        "failed": [c for c in cases if not results_of(c) and c.get("judgement") not in AMISS],
+        "undecided": [c for c in ran if c.exposed is True and undecided(c)],
+        "disturbed from outside": [c for c in cases if c.judgement == DISTURBED],
+        "could not run": [c for c in cases if c.judgement == COULD_NOT_RUN],
+        "failed": [c for c in cases if not results_of(c) and c.judgement not in AMISS],
     }
     for what, group in groups.items():
         if group:

@@ -11,7 +11,7 @@ went wrong and what was stale is of the whole case. A verdict that was not decid
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from report.columns import Column, Context, Slot, Table, at
 from report.facts import (
@@ -25,17 +25,18 @@ from report.facts import (
     WORKLOAD,
 )
 from results import wording
+from results.baseline import MUTEX
 from results.cases import (
+    PUBLISHED,
     Case,
     broken,
     came_to_nothing,
     has_numbers,
-    mapping,
-    number,
     phases_of,
     quantile_ms,
     undecided,
 )
+from results.documents import JobNumbers, PerGrant, Scoring
 
 TITLE: Final = "Jobs: correctness, latency, throughput, conflicts"
 CAPTION: Final = (
@@ -55,99 +56,94 @@ WORTH_CAPTION: Final = (
     "a write is applied while the token that its holder left at its read is still there. Rightful "
     "refused: holders in time, whose numbers were out of order or whose token was overwritten."
 )
-PLAIN: Final = frozenset({"mutex", "published"})
 
 
 def wrong(case: Case) -> str:
     """What came of it that must not: ``1 charged again, 2 updates lost``."""
-    measured, bad = _measured(case), broken(case)
-    found = [words(measured) for verdict, words in WRONG.items() if verdict in bad]
-    if "lost-update" in bad:
-        lost = _unfenced(case).get("lost_updates")
-        found.append(wording.times(lost, "update") + " lost" if lost else "updates lost")
-    found += [f"? {verdict}" for verdict in undecided(case) if verdict in {*WRONG, "lost-update"}]
-    return ", ".join(found) or "nothing"
+    found = _measured(case)
+    said = [words(found) for verdict, words in WRONG.items() if verdict in broken(case)]
+    if "lost-update" in broken(case):
+        lost = _unfenced(case).lost_updates
+        said.append(wording.times(lost, "update") + " lost" if lost else "updates lost")
+    said += [f"? {verdict}" for verdict in undecided(case) if verdict in {*WRONG, "lost-update"}]
+    return ", ".join(said) or "nothing"
 
 
 def seen(case: Case) -> list[str]:
     """What a workload is there to show, beside what went wrong."""
-    name = _name(str(case.get("workload", "")))
-    show = SEEN.get(name)
+    show = SEEN.get(_workload(case))
     lines = show(case, _measured(case)) if show is not None else []
     return lines if has_numbers(case) or not lines else ["(numbers void)", *lines]
 
 
-def _herd(case: Case, _: Mapping[str, Any]) -> list[str]:
+def _herd(case: Case, _: JobNumbers) -> list[str]:
     """Of everything that the servers did while all waited for one key."""
-    span = mapping(mapping(case.get("footprint")).get("contended"))
-    requests = number(span.get("commands_per_grant"))
-    cpu = number(span.get("cpu_us_per_grant"))
+    span = (case.footprint and case.footprint.contended) or PerGrant()
+    requests, cpu = span.commands_per_grant, span.cpu_us_per_grant
     handover = wording.pair(*(quantile_ms(case, "handover", "before", q) for q in ("p50", "p99")))
-    fair = mapping(mapping(case.get("measurements")).get("fairness"))
+    fair = case.measurements.fairness
+    unserved = None if fair is None else fair.unserved
     return [
-        f"{case.get('clients')} clients",
+        f"{case.clients} clients",
         *([] if requests is None else [f"{requests:,.1f} requests a grant"]),
         *([] if cpu is None else [f"server CPU {wording.micros(cpu)} a grant"]),
         f"hand-over {handover} ms",
-        *([f"{fair['unserved']} of {fair['clients']} not served"] if "unserved" in fair else []),
+        *([f"{unserved} of {fair.clients} not served"] if fair and unserved is not None else []),
     ]
 
 
-def _fairness(_: Case, found: Mapping[str, Any]) -> list[str]:
+def _fairness(_: Case, found: JobNumbers) -> list[str]:
     lines = []
-    for kind in ("fast", "slow"):
-        mine = mapping(found.get(kind))
+    for kind, mine in (("fast", found.fast), ("slow", found.slow)):
         if mine:
-            p50, worst = (wording.ms(number(mine.get(f"{q}_ms"))) for q in ("p50", "max"))
-            clients = wording.times(mine["clients"], "client")
-            lines += [f"{kind}: {mine['jobs']:,} of {clients}", f"  {p50} ms, at most {worst}"]
+            clients = wording.times(mine.clients, "client")
+            lines += [
+                f"{kind}: {mine.jobs:,} of {clients}",
+                f"  {wording.ms(mine.p50_ms)} ms, at most {wording.ms(mine.max_ms)}",
+            ]
     return lines
 
 
-def _two_locks(_: Case, found: Mapping[str, Any]) -> list[str]:
-    if not found.get("deadlocks"):
+def _two_locks(_: Case, found: JobNumbers) -> list[str]:
+    if not found.deadlocks:
         return ["no deadlock"]
-    longest = wording.seconds(number(found.get("longest_s")))
     return [
-        f"{wording.times(found['deadlocks'], 'deadlock')}, longest {longest}",
-        f"{found.get('broken_by_expiry', 0)} ended by a grant",
-        f"{found.get('broken_by_giving_up', 0)} by giving up",
+        f"{wording.times(found.deadlocks, 'deadlock')}, longest {wording.seconds(found.longest_s)}",
+        f"{found.broken_by_expiry or 0} ended by a grant",
+        f"{found.broken_by_giving_up or 0} by giving up",
     ]
 
 
-def _leader(_: Case, found: Mapping[str, Any]) -> list[str]:
-    if not found.get("terms"):
+def _leader(_: Case, found: JobNumbers) -> list[str]:
+    if not found.terms:
         return []
     return [
-        f"{found['terms']:,} terms, led {wording.percent(100 * (found.get('led_fraction') or 0))}",
-        f"longest without {wording.seconds(number(found.get('longest_without_s')))}",
+        f"{found.terms:,} terms, led {wording.percent(100 * (found.led_fraction or 0))}",
+        f"longest without {wording.seconds(found.longest_without_s)}",
     ]
 
 
-def _long_hold(case: Case, _: Mapping[str, Any]) -> list[str]:
-    by_phase = mapping(mapping(case.get("counts")).get("extend")).values()
-    kept, refused = (sum(mapping(n).get(kind, 0) for n in by_phase) for kind in ("ok", "fail"))
-    return [f"{kept:,} extended", f"{refused:,} not extended"] if kept or refused else []
+def _long_hold(case: Case, _: JobNumbers) -> list[str]:
+    by_phase = (case.counts or {}).get("extend", {}).values()
+    done, refused = (sum(n.get(kind, 0) for n in by_phase) for kind in ("ok", "fail"))
+    return [f"{done:,} extended", f"{refused:,} not extended"] if done or refused else []
 
 
-def _rate_limit(_: Case, found: Mapping[str, Any]) -> list[str]:
-    return (
-        [f"at most {found['most_in_a_window']} calls in a window"]
-        if "most_in_a_window" in found
-        else []
-    )
+def _rate_limit(_: Case, found: JobNumbers) -> list[str]:
+    most = found.most_in_a_window
+    return [] if most is None else [f"at most {most} calls in a window"]
 
 
-def _gate(_: Case, found: Mapping[str, Any]) -> list[str]:
-    return [f"at most {found['most_inside']} inside"] if "most_inside" in found else []
+def _gate(_: Case, found: JobNumbers) -> list[str]:
+    return [] if found.most_inside is None else [f"at most {found.most_inside} inside"]
 
 
-def _payment(_: Case, found: Mapping[str, Any]) -> list[str]:
-    already = found.get("refused_as_done")
+def _payment(_: Case, found: JobNumbers) -> list[str]:
+    already = found.refused_as_done
     return [f"{already:,} refused as done"] if already else []
 
 
-SEEN: Final[Mapping[str, Callable[[Case, Mapping[str, Any]], list[str]]]] = {
+SEEN: Final[Mapping[str, Callable[[Case, JobNumbers], list[str]]]] = {
     "herd": _herd,
     "fairness": _fairness,
     "two-locks": _two_locks,
@@ -158,60 +154,51 @@ SEEN: Final[Mapping[str, Callable[[Case, Mapping[str, Any]], list[str]]]] = {
     "payment": _payment,
 }
 # Verdict of a job → what was wrong, in words.
-WRONG: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
-    "oversold": lambda found: f"{found.get('oversold', 0):,} sold twice",
-    "charged-twice": lambda found: f"{found.get('repeated', 0):,} charged again",
-    "lost-charge": lambda found: f"{found.get('lost') or '?'} charges lost",
-    "ran-twice": lambda found: f"{found.get('repeated', 0):,} started again",
+WRONG: Final[Mapping[str, Callable[[JobNumbers], str]]] = {
+    "oversold": lambda found: f"{found.oversold or 0:,} sold twice",
+    "charged-twice": lambda found: f"{found.repeated or 0:,} charged again",
+    "lost-charge": lambda found: f"{found.lost or '?'} charges lost",
+    "ran-twice": lambda found: f"{found.repeated or 0:,} started again",
     "two-leaders": lambda _: "two leaders",
     "rate-exceeded": lambda _: "calls above the bound",
     "over-capacity": lambda _: "more inside than permitted",
 }
 
 
-def _harm(score: Mapping[str, Any]) -> str:
+def _harm(score: Scoring) -> str:
     """What a policy let through all the same, and whom it refused wrongly."""
-    said = [
-        f"{score[name]:,} {words}"
-        for name, words in (
-            ("lost_updates", "lost"),
-            ("repeated_effects", "done again"),
-            ("valid_refused", "rightful refused"),
-        )
-        if score.get(name)
-    ]
-    return ", ".join(said) or "none lost"
+    counts = {
+        "lost": score.lost_updates,
+        "done again": score.repeated_effects,
+        "rightful refused": score.valid_refused,
+    }
+    return ", ".join(f"{n:,} {words}" for words, n in counts.items() if n) or "none lost"
 
 
-def _measured(case: Case) -> Mapping[str, Any]:
+def _measured(case: Case) -> JobNumbers:
     """The numbers of the one job that all keys of a case have."""
-    jobs = mapping(mapping(case.get("measurements")).get("jobs"))
-    return mapping(next(iter(jobs.values()), None))
+    return next(iter((case.measurements.jobs or {}).values()), JobNumbers())
 
 
-def _scored(case: Case) -> Mapping[str, Any]:
-    """Policy of the resource → its counts."""
-    return mapping(mapping(case.get("measurements")).get("fencing"))
+def _unfenced(case: Case) -> Scoring:
+    return (case.measurements.fencing or {}).get("unfenced", Scoring())
 
 
-def _unfenced(case: Case) -> Mapping[str, Any]:
-    return mapping(_scored(case).get("unfenced"))
-
-
-def _name(workload: str) -> str:
-    return workload.partition(":")[0]
+def _workload(case: Case) -> str:
+    """Its name without parameters."""
+    return (case.workload or MUTEX).partition(":")[0]
 
 
 def _jobs(case: Case) -> Iterator[Context]:
     """A row a phase; none for the plain ``mutex``."""
-    if _name(str(at(case, "workload") or "mutex")) in PLAIN or came_to_nothing(case):
+    if _workload(case) in {MUTEX, PUBLISHED} or came_to_nothing(case):
         return
-    counts = mapping(at(case, "counts"))
+    counts = case.counts or {}
     for phase in phases_of(case):
         yield {
             "phase": phase,
             # A job that is not recorded as a whole is done when its lock was granted.
-            "jobs": mapping(counts.get("job") or counts.get("acquire")).get(phase),
+            "jobs": (counts.get("job") or counts.get("acquire", {})).get(phase),
             "kind": "job" if "job" in counts else "wait",
             "rate": at(case, f"cycles_per_second_by_phase.{phase}"),
             "tried": None if "acquire" in counts else _measured(case),
@@ -254,7 +241,7 @@ JOBS: Final = Table("jobs", "a phase of a case with jobs", (
     ),
     Column("wrong", "what came of the jobs that must not, in words, whole case",
            lambda r: wrong(r["case"]), Slot("wrong", _by_comma), once=True),
-    STALE_ATTEMPTED.at(lambda r: at(_unfenced(r["case"]), "stale_attempted"), once=True),
+    STALE_ATTEMPTED.at(lambda r: _unfenced(r["case"]).stale_attempted, once=True),
     PHASE.at("phase", slot=Slot("phase")),
     Column("job_p50_ms",
            "whole job on a contended key, from its start or its arrival, median, milliseconds",
@@ -283,16 +270,16 @@ JOBS: Final = Table("jobs", "a phase of a case with jobs", (
 
 def _worth(case: Case) -> Iterator[Context]:
     """At most one: only where something stale was attempted is a check worth anything."""
-    if at(_unfenced(case), "stale_attempted"):
-        yield {"scored": _scored(case), "unfenced": _unfenced(case)}
+    if _unfenced(case).stale_attempted:
+        yield {"scored": case.measurements.fencing, "unfenced": _unfenced(case)}
 
 
 def _refused(policy: str) -> Callable[[Context], str]:
     def found(r: Context) -> str:
-        score = at(r, f"scored.{policy}")
+        score = r["scored"].get(policy)
         if score is None:
             return "no fence"
-        return f"{at(score, 'stale_refused') or 0:,} refused, {_harm(score)}"
+        return f"{score.stale_refused or 0:,} refused, {_harm(score)}"
 
     return found
 
@@ -301,14 +288,14 @@ WORTH: Final = Table("worth", "a case in which something stale was attempted", (
     CASE,
     LOCK.at(LOCK.of, slot=Slot("lock")),
     FAULT.at(FAULT.of, slot=Slot("")),
-    WORKLOAD.at(lambda r: at(r, "case.workload") or "mutex", slot=Slot("workload")),
+    WORKLOAD.at(lambda r: r["case"].workload or MUTEX, slot=Slot("workload")),
     Column("stale_operations", "operations of holders whose time was over, whole case",
-           lambda r: f"{at(r, 'unfenced.stale_attempted'):,} attempted",
+           lambda r: f"{r['unfenced'].stale_attempted:,} attempted",
            Slot("stale operations")),
     Column(
         "no_check",
         "what a resource that checks nothing lost or did again",
-        lambda r: f"{at(r, 'unfenced.stale_applied') or 0:,} applied, {_harm(r['unfenced'])}",
+        lambda r: f"{r['unfenced'].stale_applied or 0:,} applied, {_harm(r['unfenced'])}",
         Slot("no check", _by_comma),
     ),
     *(

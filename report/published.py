@@ -6,8 +6,8 @@ no method, machine or source; ours come with all three.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from report.grid import Grid, texts
 from results import wording
@@ -15,7 +15,7 @@ from results.cases import (
     Case,
     broken,
     came_to_nothing,
-    has_numbers,
+    is_generator_bound,
     is_published,
     lock_of,
     quantile_ms,
@@ -50,17 +50,13 @@ def published_grid(cases: Sequence[Case]) -> Grid | None:
 
 def _measured(case: Case) -> list[str]:
     kind = _kind(case)
-    generator = case.get("generator")
-    bound = not has_numbers(case)
-    if isinstance(generator, Mapping):
-        bound = bound or not generator.get("ok", True)
     remarks = [
-        "generator-bound" if bound else "",
-        {"wait": "keys shared", "acquire": ""}[kind],
-        f"{case['size']} nodes" if case.get("size") not in {None, 5} else "",
-        f"{case['clients']} clients" if case.get("clients") not in {None, 100} else "",
+        "generator-bound" if is_generator_bound(case) else "",
+        "keys shared" if kind == "wait" else "",
+        f"{case.size} nodes" if case.size not in {None, 5} else "",
+        f"{case.clients} clients" if case.clients not in {None, 100} else "",
         f"✗ {', '.join(broken(case))}" if broken(case) else "",
-        str(case.get("why") or "failed") if came_to_nothing(case) else "",
+        (case.why or "failed") if came_to_nothing(case) else "",
     ]
     return [
         lock_of(case),
@@ -75,8 +71,5 @@ def _measured(case: Case) -> list[str]:
 
 def _kind(case: Case) -> str:
     """Own keys, unless the case was run with shared ones."""
-    latency: Any = case.get("latency_ms")
-    latency = latency if isinstance(latency, Mapping) else {}
-    own = latency.get("acquire", {}).get("before", {}).get("count")
-    shared = latency.get("wait", {}).get("before", {}).get("count")
+    own, shared = (quantile_ms(case, kind, "before", "count") for kind in ("acquire", "wait"))
     return "wait" if shared and not own else "acquire"

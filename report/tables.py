@@ -99,7 +99,7 @@ def overview(
     undisturbed: Sequence[UndisturbedLock] = (),
 ) -> Overview:
     """What is shown of all cases together."""
-    several = any(case.get("workload", MUTEX) != MUTEX for case in cases)
+    several = any((case.workload or MUTEX) != MUTEX for case in cases)
     labels = iter(row_labels([case for case in cases if not is_published(case)]))
     known = [
         {
@@ -173,7 +173,7 @@ def matrix(cases: Sequence[Case]) -> Grid | None:
 
 def verdict_words(case: Case) -> str:
     """A symbol and what it means: ``✗ stale-holder (as expected)``."""
-    judgement = str(case.get("judgement") or "not judged")
+    judgement = case.judgement or "not judged"
     found = broken(case)
     if found:
         return f"{BROKE} {', '.join(found)} ({judgement})"
@@ -192,7 +192,7 @@ def _cell(numbered: Sequence[tuple[int, Case]]) -> Cell:
     for verdict in in_order(v for attempt in tries for v in broken(attempt)):
         k = sum(verdict in broken(attempt) for attempt in tries)
         lines.append(f"{BROKE} {verdict}" + (f" {k} of {len(tries)}" if len(tries) > 1 else ""))
-    found = {case.get("judgement") for case in cases}
+    found = {case.judgement for case in cases}
     if lines and WORSE in found:
         lines.append(NOT_EXPECTED)
     elif lines and BROKE_UNDECLARED in found:
@@ -200,7 +200,7 @@ def _cell(numbered: Sequence[tuple[int, Case]]) -> Cell:
     elif lines and NOTHING_DECLARED not in found:
         lines.append("(expected)")
     for case in cases:
-        judgement = case.get("judgement")
+        judgement = case.judgement
         if judgement == AS_EXPECTED and not broken(case):
             lines.append(f"{KEPT} kept")
         elif judgement not in {AS_EXPECTED, *VIOLATED}:
@@ -221,12 +221,12 @@ def row_labels(cases: Sequence[Case]) -> list[str]:
     """The lock's name, with whatever else tells two of its cases apart."""
 
     def distinct(case: Case, field: str) -> bool:
-        return len({str(c.get(field)) for c in cases if lock_of(c) == lock_of(case)}) > 1
+        return len({getattr(c, field) for c in cases if lock_of(c) == lock_of(case)}) > 1
 
     labels = []
     for case in cases:
         extras = [
-            str(case.get(field)) + (" nodes" if field == "size" else "")
+            str(getattr(case, field)) + (" nodes" if field == "size" else "")
             for field in ("topology", "size", "network", "workload", "clients")
             if distinct(case, field) and not (field == "clients" and distinct(case, "workload"))
         ]

@@ -118,6 +118,12 @@ def has_numbers(case: Case) -> bool:
     return case.numbers is None or case.numbers == "valid"
 
 
+def is_generator_bound(case: Case) -> bool:
+    """Whether the load generator said that it was the bottleneck, or the numbers are void."""
+    said = case.generator is not None and case.generator.ok is False
+    return said or not has_numbers(case)
+
+
 def results_of(case: Case) -> dict[str, str]:
     """Verdict → valid, invalid or unknown."""
     return {name: verdict.result for name, verdict in case.verdicts.items()}
@@ -175,8 +181,14 @@ def quantile_ms(
     case: Case, kind: str, phase: str, statistic: str, basis: str = "service"
 ) -> float | None:
     """A number of the latency contract, None where it is missing or not carried."""
-    by_kind: dict[str, ByPhase] = getattr(case, BASES[basis]) or {}
-    return number(getattr(by_kind.get(kind, {}).get(phase), statistic, None))
+    cell = latencies(case, basis).get(kind, {}).get(phase)
+    return None if cell is None else getattr(cell, statistic)
+
+
+def latencies(case: Case, basis: str = "service") -> Mapping[str, ByPhase]:
+    """Kind → phase → quantiles in milliseconds, from the start that the basis says."""
+    by_kind: Mapping[str, ByPhase] = getattr(case, BASES[basis]) or {}
+    return by_kind
 
 
 def number(value: object) -> float | None:
@@ -239,7 +251,7 @@ def failures(case: Case, phase: str) -> tuple[int, int] | None:
 
 def phases_of(case: Case) -> list[str]:
     """The phases that the case has numbers for, in their order."""
-    known = {phase for by in (case.latency_ms or {}).values() for phase in by}
+    known = {phase for by in latencies(case).values() for phase in by}
     return [phase for phase in PHASES if phase in known] or ["before"]
 
 
