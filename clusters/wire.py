@@ -133,10 +133,6 @@ class Http(Closing):
                 raise TimeoutError("the time limit of the probe is over")
             yield json.loads(line)
 
-    def renew(self, limit_s: float) -> None:
-        """Begin a new time limit."""
-        self._until = time.monotonic() + limit_s
-
     def close(self) -> None:
         self._http.close()
 

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from clusters.base import HARNESS, Change, ClusterError, ServerLog, Topology
-from clusters.pods.cluster import PROBE_LIMIT_S, PodCluster
-from clusters.pods.launch import START_LIMIT_S, Server
+from clusters.pods.cluster import PodCluster
+from clusters.pods.launch import Server
 from clusters.pods.links import PeerPort
 from clusters.wire import PROBE_FAILURES, Address, Http, ProbeFailed
 
@@ -33,6 +33,9 @@ SETTINGS = {
 
 class EtcdCluster(PodCluster):
     """Members that talk to each other through one peer port.
+
+    A booting member asks its peers who is there, and when one of them is reached but does not
+    answer yet, it waits a second: so links come when all serve.
 
     Neither ``Clocked`` nor ``Syncing``: a Go program reads the clock and syncs its files without
     the C library, where ``clusters.pods.shim`` stands. Leases are measured by the monotonic clock.
@@ -63,20 +66,6 @@ class EtcdCluster(PodCluster):
             "log-level": "warn",
         }
         return Server(["etcd", *(f"--{name}={value}" for name, value in options.items())])
-
-    def before_linking(self, peer: PeerPort) -> None:
-        """A booting member asks its peers who is there, and when one of them is reached but does
-        not answer yet, it waits a second: so links come when all serve."""
-        del peer
-
-        def await_serving(node: int) -> None:
-            self._poll(
-                lambda: self.check_answer(self._peer_address(0, node), PROBE_LIMIT_S),
-                START_LIMIT_S,
-                f"{self.node_name(node)} does not serve its peer port",
-            )
-
-        self._each(self.nodes, await_serving)
 
     def leader(self) -> int | None:
         """The node that a majority calls leader. One that was cut off has only its own word."""
@@ -120,20 +109,19 @@ class EtcdCluster(PodCluster):
                     return found
         raise ProbeFailed("the watch of all revisions ended before the last one")
 
-    def check_link(self, address: Address, limit_s: float) -> None:
-        """Put a key, read it back by a linearizable range, delete it."""
-        key, value = _text(f"lockbench/probe/{secrets.token_hex(8)}"), _text(secrets.token_hex(8))
+    def check_serves(self, address: Address, limit_s: float, *, read: bool) -> None:
+        """Put one and the same key; or one of its own, read it back by a linearizable range, and
+        delete it."""
+        name = f"lockbench/probe/{secrets.token_hex(8)}" if read else "lockbench/probe"
+        key, value = _text(name), _text(secrets.token_hex(8))
         with Http(address, limit_s) as http:
             http.post("/v3/kv/put", {"key": key, "value": value})
+            if not read:
+                return
             found = http.post("/v3/kv/range", {"key": key}).get("kvs", [])
             if [kv.get("value") for kv in found] != [value]:
                 raise ProbeFailed(f"wrote {value} and read {found}")
             http.post("/v3/kv/deleterange", {"key": key})
-
-    def check_write(self, address: Address, limit_s: float) -> None:
-        """Put one and the same key."""
-        with Http(address, limit_s) as http:
-            http.post("/v3/kv/put", {"key": _text("lockbench/probe"), "value": _text("1")})
 
     def check_answer(self, address: Address, limit_s: float) -> None:
         """Its version."""
@@ -151,15 +139,10 @@ class EtcdCluster(PodCluster):
         return sum(round(float(line.rpartition(" ")[2])) for line in received)
 
     @contextmanager
-    def pinger(self, address: Address) -> Iterator[Callable[[], None]]:
+    def pinger(self, address: Address, limit_s: float) -> Iterator[Callable[[], object]]:
         """GET /version on a kept connection."""
-        with Http(address, limit_s=2.0) as http:
-
-            def ping() -> None:
-                http.renew(2.0)
-                http.get("/version")
-
-            yield ping
+        with Http(address, limit_s) as http:
+            yield lambda: http.get("/version")
 
     def _status(self, node: int) -> tuple[str, str] | None:
         """A node's own id and the id of whom it calls leader; None when it does not answer."""

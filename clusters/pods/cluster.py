@@ -11,18 +11,20 @@ from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 
 from clusters.base import HARNESS, Cluster, ClusterError, Cut, Edge, Led, Shape, Usage
 from clusters.engine import cgroups
 from clusters.engine.docker import Act, EngineError, EngineUnreachable
 from clusters.pods import links
 from clusters.pods.launch import START_LIMIT_S, Pods
-from clusters.pods.links import ProxyCut
+from clusters.pods.links import PeerPort, ProxyCut
 from clusters.wire import PROBE_FAILURES, Address, ProbeFailed
 
 VERIFY_LIMIT_S = 15.0
 RESTART_LIMIT_S = 20.0
 PROBE_LIMIT_S = 2.0
+PINGS_LIMIT_S = 20.0
 EXIT_LIMIT_S = 10.0
 
 
@@ -35,20 +37,28 @@ class PodCluster(Pods, Cluster):
     # --- what a topology says ---
 
     @abstractmethod
-    def check_link(self, address: Address, limit_s: float) -> None:
-        """A write and a read through one link. Raises OSError or ProbeFailed."""
-
-    @abstractmethod
-    def check_write(self, address: Address, limit_s: float) -> None:
-        """The shortest request that proves service. Raises OSError or ProbeFailed."""
+    def check_serves(self, address: Address, limit_s: float, *, read: bool) -> None:
+        """The shortest request that proves service, as a rule a write; with ``read`` it is read
+        back. Raises OSError or ProbeFailed."""
 
     @abstractmethod
     def check_answer(self, address: Address, limit_s: float) -> None:
         """Any answer of the server process itself. Raises OSError or ProbeFailed."""
 
     @abstractmethod
-    def pinger(self, address: Address) -> AbstractContextManager[Callable[[], None]]:
-        """One open connection and the cheapest request on it."""
+    def pinger(
+        self, address: Address, limit_s: float
+    ) -> AbstractContextManager[Callable[[], object]]:
+        """One open connection and the cheapest request on it, until ``limit_s`` is over."""
+
+    def before_linking(self, peer: PeerPort) -> None:
+        """When all answer, so that nobody is hung up on."""
+        self._poll_nodes(
+            self.nodes,
+            lambda node: self.check_answer(self._peer_address(0, node), PROBE_LIMIT_S),
+            START_LIMIT_S,
+            "does not answer",
+        )
 
     # --- life ---
 
@@ -87,7 +97,7 @@ class PodCluster(Pods, Cluster):
     def serves(self, node: int, timeout_s: float, group: int = HARNESS) -> bool:
         """Whether a write sent to this node alone, over the group's link, completes in time."""
         try:
-            self.check_write(self.address(group, node), timeout_s)
+            self.check_serves(self.address(group, node), timeout_s, read=False)
         except PROBE_FAILURES:
             return False
         return True
@@ -100,7 +110,10 @@ class PodCluster(Pods, Cluster):
         }
         times: dict[str, list[int]] = {way: [] for way in ways}
         with ExitStack() as open_lines:
-            pings = {way: open_lines.enter_context(self.pinger(at)) for way, at in ways.items()}
+            pings = {
+                way: open_lines.enter_context(self.pinger(at, PINGS_LIMIT_S))
+                for way, at in ways.items()
+            }
             for _ in range(rounds):
                 for way, ping in pings.items():
                     began = time.perf_counter_ns()
@@ -257,10 +270,24 @@ class PodCluster(Pods, Cluster):
 
     def _verify_links(self, node: int, limit_s: float) -> None:
         for group in self._groups:
-            at = self.address(group, node)
             whose = f"of client group {group}" if group else "of the harness"
             self._poll(
-                lambda at=at: self.check_link(at, PROBE_LIMIT_S),  # type: ignore[misc]
+                partial(self.check_serves, self.address(group, node), PROBE_LIMIT_S, read=True),
                 limit_s,
                 f"no write and read through the link {whose} to {self.node_name(node)}",
             )
+
+    def _poll_nodes(
+        self,
+        nodes: Iterable[int],
+        attempt: Callable[[int], None],
+        limit_s: float,
+        complaint: str,
+    ) -> None:
+        """Try with each of these nodes, all at once, until it works."""
+        self._each(
+            nodes,
+            lambda node: self._poll(
+                partial(attempt, node), limit_s, f"{self.node_name(node)} {complaint}"
+            ),
+        )

@@ -110,11 +110,11 @@ class Pods(ABC):
     def server(self, node: int) -> Server:
         """What runs in this node. Ports are known when this is called."""
 
+    @abstractmethod
     def before_linking(self, peer: PeerPort) -> None:
         """Return when the links between nodes on this port may be made; they are refused until
         then. Toxiproxy accepts before it dials, so a server that is not ready yet looks to its
         peers as if it had hung up on them, which some take worse than a refusal."""
-        del peer
 
     # --- where things are ---
 
@@ -133,6 +133,8 @@ class Pods(ABC):
 
     def peer_port(self, which: int, node: int) -> int:
         """The port number ``which`` of ``peers`` of a node, the same in every pod."""
+        if self.peers[which].of_clients:
+            return self.port(node)
         return self._block.base + PEERS + (NODES_MAX + 1) * which + node
 
     def address(self, group: int, node: int) -> Address:

@@ -35,11 +35,13 @@ class PeerPort:
     ``drop_as`` is what a drop does to it: *reject* for a listener that a silent connection blocks.
     ``patient``: the link tries a refused dial again, in the place of a client that would do so if
     it were refused, but not when it is hung up on (``images/toxiproxy/patience.go``).
+    ``of_clients``: it is the port that clients use.
     """
 
     name: str
     drop_as: Literal["drop", "reject"] = "drop"
     patient: bool = False
+    of_clients: bool = False
 
 
 @dataclass(frozen=True, slots=True)

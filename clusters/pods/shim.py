@@ -13,14 +13,22 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
-from clusters.base import HARNESS, ClusterError
+from clusters.base import HARNESS, ClusterError, ClusterPlan
 from clusters.pods.cluster import PodCluster
 from clusters.wire import PROBE_FAILURES, Address
 
 NS = 1_000_000_000
 OFFSET_S_MAX = 100 * 365 * 86400
+
+C = TypeVar("C", bound=PodCluster)
+
+
+def by_image(swapped: type[C], ours: type[C]) -> Callable[[ClusterPlan], C]:
+    """What makes a cluster that can do what its image can: ``ours``, or one of a swapped image."""
+    return lambda plan: (swapped if swapped.kind in plan.images else ours)(plan)
 
 
 class ClockedPods(PodCluster):

@@ -37,10 +37,6 @@ class Session(Closing):
         self._line.send(b"Q" + struct.pack("!i", 4 + len(text)) + text)
         return self._until_ready()
 
-    def renew(self, limit_s: float) -> None:
-        """Begin a new time limit."""
-        self._line.renew(limit_s)
-
     def close(self) -> None:
         self._line.close()
 

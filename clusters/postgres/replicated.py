@@ -20,10 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
 from clusters.pods.cluster import PROBE_LIMIT_S, PodCluster
-from clusters.pods.launch import POLL_S, START_LIMIT_S, Server
+from clusters.pods.launch import POLL_S, Server
 from clusters.pods.links import PeerPort
 from clusters.pods.shim import ClockedPods
 from clusters.postgres.protocol import USER, Session
@@ -59,18 +60,14 @@ class PostgresCluster(PodCluster):
     """Two servers."""
 
     kind = "postgres"
-    peers = (PeerPort("postgres"),)
+    peers = (PeerPort("postgres", of_clients=True),)
     elects = False
-    settings: Mapping[str, str] = SETTINGS
 
-    def __init__(self, plan: ClusterPlan) -> None:
+    def __init__(self, plan: ClusterPlan, settings: Mapping[str, str]) -> None:
         super().__init__(plan)
+        self.settings = settings
         self._leads = 1  # the last node that was made the primary
         self._deposed: set[int] = set()  # was primary and may still think so
-
-    def peer_port(self, which: int, node: int) -> int:
-        """The client port: PostgreSQL has no other."""
-        return self.port(node)
 
     def server(self, node: int) -> Server:
         """A primary, a replica from the image's own data, or one from a base backup."""
@@ -104,31 +101,16 @@ class PostgresCluster(PodCluster):
             files[f"{DATA}/standby.signal"] = b""
         return Server([*AS_POSTGRES, *command], files=files)
 
-    def before_linking(self, peer: PeerPort) -> None:
-        """When all answer, so that nobody is hung up on."""
-
-        def await_answer(node: int) -> None:
-            at = self._peer_address(0, node)
-            self._poll(
-                lambda: self.check_answer(at, PROBE_LIMIT_S),
-                START_LIMIT_S,
-                f"{self.node_name(node)} does not answer",
-            )
-
-        self._each(self.nodes, await_answer)
-
     # --- roles ---
 
     def primary(self) -> int | None:
         """Of the nodes that take writes, the one that was promoted last."""
-        lines = dict(zip(self.nodes, self._each(self.nodes, self._timeline), strict=True))
-        writable = {node: line for node, line in lines.items() if line}
+        writable = {node: line for node, line in self._timelines().items() if line}
         return max(writable, key=lambda node: writable[node]) if writable else None
 
     def replicas(self) -> Sequence[int]:
         """The nodes that only replay."""
-        lines = dict(zip(self.nodes, self._each(self.nodes, self._timeline), strict=True))
-        return [node for node, line in lines.items() if line == 0]
+        return [node for node, line in self._timelines().items() if line == 0]
 
     def promote(self, node: int, timeout_s: float) -> None:
         """``pg_promote`` on the replica."""
@@ -164,19 +146,15 @@ class PostgresCluster(PodCluster):
 
     # --- probes ---
 
-    def check_link(self, address: Address, limit_s: float) -> None:
-        """A primary's transaction that is then found committed; a replica's answer."""
+    def check_serves(self, address: Address, limit_s: float, *, read: bool) -> None:
+        """A primary's transaction, that is then found committed; a replica's answer."""
         with Session(address, limit_s) as session:
-            if (written := _write(session)) is None:
+            written = _write(session)
+            if written is None or not read:
                 return
             found = session.query(f"SELECT pg_xact_status('{written}'::xid8)")
             if found != [["committed"]]:
                 raise ProbeFailed(f"transaction {written} is {found}")
-
-    def check_write(self, address: Address, limit_s: float) -> None:
-        """A primary's transaction, a replica's answer."""
-        with Session(address, limit_s) as session:
-            _write(session)
 
     def check_answer(self, address: Address, limit_s: float) -> None:
         """A session is accepted, which is refused while data is being recovered."""
@@ -184,15 +162,10 @@ class PostgresCluster(PodCluster):
             pass
 
     @contextmanager
-    def pinger(self, address: Address) -> Iterator[Callable[[], None]]:
+    def pinger(self, address: Address, limit_s: float) -> Iterator[Callable[[], object]]:
         """The empty query."""
-        with Session(address, 2.0) as session:
-
-            def ping() -> None:
-                session.renew(2.0)
-                session.query("")
-
-            yield ping
+        with Session(address, limit_s) as session:
+            yield lambda: session.query("")
 
     # --- verifying ---
 
@@ -220,6 +193,9 @@ class PostgresCluster(PodCluster):
                 if session.query(behind) != [["t"]]:
                     raise ProbeFailed(f"{self.node_name(node)} has not replayed {end}")
 
+    def _timelines(self) -> Mapping[int, int | None]:
+        return dict(zip(self.nodes, self._each(self.nodes, self._timeline), strict=True))
+
     def _timeline(self, node: int) -> int | None:
         """Of a node that takes writes, its timeline; 0: it only replays; None: no answer."""
         try:
@@ -233,12 +209,6 @@ class PostgresCluster(PodCluster):
         return int(str(name)[:8], 16)
 
 
-class SyncPostgresCluster(PostgresCluster):
-    """Two servers; a commit waits for the replica."""
-
-    settings = SYNC_SETTINGS
-
-
 class OurPostgres(ClockedPods, PostgresCluster):
     """Servers of our own image. What they have synced is not told: they sync before they answer."""
 
@@ -249,18 +219,9 @@ class OurPostgres(ClockedPods, PostgresCluster):
         return float(str(found))
 
 
-class OurSyncPostgres(OurPostgres, SyncPostgresCluster):
-    """The same, synchronous."""
-
-
-def make(plan: ClusterPlan) -> PostgresCluster:
+def make(plan: ClusterPlan, settings: Mapping[str, str] = SETTINGS) -> PostgresCluster:
     """Make a cluster that can do what its image can."""
-    return (PostgresCluster if PostgresCluster.kind in plan.images else OurPostgres)(plan)
-
-
-def make_sync(plan: ClusterPlan) -> PostgresCluster:
-    """The same, synchronous."""
-    return (SyncPostgresCluster if PostgresCluster.kind in plan.images else OurSyncPostgres)(plan)
+    return (PostgresCluster if PostgresCluster.kind in plan.images else OurPostgres)(plan, settings)
 
 
 def _write(session: Session) -> str | None:
@@ -281,13 +242,10 @@ TOPOLOGIES = tuple(
         default_size=2,
         images=("postgres",),
         settings={"nodes": "primary and streaming replica", **settings},
-        make=made,
+        make=partial(make, settings=settings),
         quorum=False,
         fails_over=True,
         restart_s=RESTART_S,
     )
-    for name, made, settings in (
-        ("postgres", make, SETTINGS),
-        ("postgres-sync", make_sync, SYNC_SETTINGS),
-    )
+    for name, settings in (("postgres", SETTINGS), ("postgres-sync", SYNC_SETTINGS))
 )

@@ -5,9 +5,7 @@ for clients and replication, and a port for the cluster bus; both have links. Re
 asynchronous.
 
 The nodes know each other, their roles and their slots from the first start (``nodes.conf``), as
-they would after a restart. Until everything is verified they wait for a long time before they call
-anybody down. Then ``cluster-node-timeout`` is set to what is declared and written into their
-configuration.
+they would after a restart. ``cluster-node-timeout`` is what is declared once all is verified.
 
 There is a primary for each third of the slots. ``primary`` and ``replicas`` are those of the slot
 of the key that faults are aimed at, ``AIMED_KEY``.
@@ -19,42 +17,33 @@ https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
 from __future__ import annotations
 
 import binascii
-import hashlib
 import itertools
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
+from clusters.base import HARNESS, Topology
 from clusters.pods.cluster import PROBE_LIMIT_S
-from clusters.pods.launch import POLL_S, START_LIMIT_S, Server
+from clusters.pods.launch import Server
 from clusters.pods.links import PeerPort
+from clusters.pods.shim import by_image
 from clusters.redis import protocol as resp
-from clusters.redis.nodes import CONFIG, DATA, ClockedRedis, RedisPods
-from clusters.redis.nodes import SETTINGS as REDIS_SETTINGS
+from clusters.redis.nodes import CONFIG, DATA, ClockedRedis
 from clusters.redis.protocol import ask_once
+from clusters.redis.replicated import ASK_LIMIT_S, PATIENT_MS, ReplicatedRedis
+from clusters.redis.replicated import SETTINGS as REPLICATED_SETTINGS
 from clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
 
 AIMED_KEY = "aimed"  # the load's, which this layer does not know; a test holds them together
 PRIMARIES = 3
 SIZE = 2 * PRIMARIES
 SLOTS = 16384
-ASK_LIMIT_S = 0.5
-# While the cluster comes up, nothing is failed over.
-PATIENT_MS = 30_000
 TIMEOUT = "cluster-node-timeout"
 
-REPLICATION_SETTINGS = {
-    "repl-diskless-sync-delay": "0",
-    "repl-ping-replica-period": "1",
-    "repl-timeout": "5",
-}
 SETTINGS = {
     "nodes": "1 to 3 begin as primaries, 4 to 6 as their replicas",
     "replication": "asynchronous",
-    **REDIS_SETTINGS,
-    **REPLICATION_SETTINGS,
+    **REPLICATED_SETTINGS,
     TIMEOUT: "1000",
     "cluster-require-full-coverage": "yes",
 }
@@ -79,23 +68,14 @@ class Seen:
         return cls(id_, int(port), frozenset(flags.split(",")), primary, ranges)
 
 
-class RedisClusterCluster(RedisPods):
+class RedisClusterCluster(ReplicatedRedis):
     """Six servers."""
 
-    peers = (PeerPort("redis"), PeerPort("bus"))
-    elects = True
-
-    def peer_port(self, which: int, node: int) -> int:
-        """The client port, which replication uses too, or the bus."""
-        return self.port(node) if which == 0 else super().peer_port(which, node)
+    peers = (PeerPort("redis", of_clients=True), PeerPort("bus"))
 
     def server(self, node: int) -> Server:
         """A server that knows the cluster."""
         config = {
-            "port": str(self.port(node)),
-            "bind": "0.0.0.0",  # noqa: S104 - in its own namespace, for the pod's Toxiproxy
-            "protected-mode": "no",
-            "dir": DATA,
             "cluster-enabled": "yes",
             "cluster-config-file": "nodes.conf",
             "cluster-port": str(self.peer_port(1, node)),
@@ -104,27 +84,15 @@ class RedisClusterCluster(RedisPods):
             "cluster-announce-bus-port": str(self.peer_port(1, node)),
             "cluster-require-full-coverage": SETTINGS["cluster-require-full-coverage"],
             TIMEOUT: str(PATIENT_MS),
-            **REDIS_SETTINGS,
-            **REPLICATION_SETTINGS,
+            **REPLICATED_SETTINGS,
         }
-        text = "".join(f"{name} {value}\n" for name, value in config.items())
         known = "".join(self._described(other, myself=other == node) for other in self.nodes)
         known += f"vars currentEpoch {PRIMARIES} lastVoteEpoch 0\n"
-        files = {CONFIG: text.encode(), f"{DATA}/nodes.conf": known.encode()}
+        files = {
+            CONFIG: self._config(node, config.items()),
+            f"{DATA}/nodes.conf": known.encode(),
+        }
         return Server(["redis-server", CONFIG], files=files)
-
-    def before_linking(self, peer: PeerPort) -> None:
-        """When all answer, so that nobody is hung up on."""
-
-        def await_answer(node: int) -> None:
-            at = self._peer_address(0, node)
-            self._poll(
-                lambda: self.check_answer(at, PROBE_LIMIT_S),
-                START_LIMIT_S,
-                f"{self.node_name(node)} does not answer",
-            )
-
-        self._each(self.nodes, await_answer)
 
     # --- roles ---
 
@@ -145,54 +113,31 @@ class RedisClusterCluster(RedisPods):
         found = [self._node_at(seen.port) for seen in view if seen.primary in mine]
         return sorted(node for node in found if node is not None)
 
-    def promote(self, node: int, timeout_s: float) -> None:
+    def begin_failover(self, node: int) -> None:
         """``CLUSTER FAILOVER TAKEOVER`` on the replica, unless it was elected before."""
-        until = time.monotonic() + timeout_s
-        complaint = "most nodes do not see it as the primary"
-        while self.primary() != node:
-            try:
-                at = self.address(HARNESS, node)
-                role = resp.items(ask_once(at, ASK_LIMIT_S, "ROLE"))[0]
-                if role == "slave":
-                    ask_once(at, ASK_LIMIT_S, "CLUSTER", "FAILOVER", "TAKEOVER")
-            except PROBE_FAILURES as error:
-                complaint = str(error)
-            if time.monotonic() > until or self._given_up.is_set():
-                raise ClusterError(
-                    f"{self.node_name(node)} was not promoted in {timeout_s} s: {complaint}"
-                )
-            time.sleep(POLL_S)
+        at = self.address(HARNESS, node)
+        if resp.items(ask_once(at, ASK_LIMIT_S, "ROLE"))[0] == "slave":
+            ask_once(at, ASK_LIMIT_S, "CLUSTER", "FAILOVER", "TAKEOVER")
 
     # --- probes ---
 
-    def check_link(self, address: Address, limit_s: float) -> None:
-        """As ``check_write``, and a primary's write is read back."""
-        with Line(address, limit_s) as line:
-            _check(line, read=True)
-
-    def check_write(self, address: Address, limit_s: float) -> None:
+    def check_serves(self, address: Address, limit_s: float, *, read: bool) -> None:
         """A primary's write to one of its slots, a replica's read."""
         with Line(address, limit_s) as line:
-            _check(line, read=False)
+            _check(line, read=read)
 
     # --- verifying ---
 
     def _verify(self, limit_s: float) -> None:
-        self._poll_each(self._verify_connected, limit_s, "is not connected to all others")
+        self._poll_nodes(self.nodes, self._verify_connected, limit_s, "is not connected to all")
         # Now, because a primary that had nobody at first waits that long before it serves.
         for node in self.nodes:
             at = self.address(HARNESS, node)
             ask_once(at, PROBE_LIMIT_S, "CONFIG", "SET", TIMEOUT, SETTINGS[TIMEOUT])
             ask_once(at, PROBE_LIMIT_S, "CONFIG", "REWRITE")
-        self._poll_each(self._verify_state, limit_s, "does not see a whole cluster")
+        self._poll_nodes(self.nodes, self._verify_state, limit_s, "does not see a whole cluster")
         super()._verify(limit_s)
-        self._poll_each(self._verify_replication, limit_s, "has no replication")
-
-    def _poll_each(self, attempt: Callable[[int], None], limit_s: float, complaint: str) -> None:
-        def poll(node: int) -> None:
-            self._poll(lambda: attempt(node), limit_s, f"{self.node_name(node)} {complaint}")
-
-        self._each(self.nodes, poll)
+        self._poll_nodes(self.nodes, self._verify_replication, limit_s, "has no replication")
 
     def _verify_connected(self, node: int) -> None:
         at = self.address(HARNESS, node)
@@ -223,9 +168,6 @@ class RedisClusterCluster(RedisPods):
         except PROBE_FAILURES:
             return []
 
-    def _node_at(self, port: int | None) -> int | None:
-        return next((node for node in self.nodes if self.port(node) == port), None)
-
     # --- configuration ---
 
     def _described(self, node: int, *, myself: bool) -> str:
@@ -235,13 +177,9 @@ class RedisClusterCluster(RedisPods):
         at = f"127.0.0.1:{self.port(node)}@{self.peer_port(1, node)},"
         at += f",tls-port=0,shard-id={self._id(f'shard-{shard}')}"
         flags = ("myself," if myself else "") + ("master" if leads else "slave")
-        primary = "-" if leads else self._id(str(shard + 1))
+        primary = "-" if leads else self._id(shard + 1)
         slots = f" {_first(shard)}-{_first(shard + 1) - 1}" if leads else ""
-        return f"{self._id(str(node))} {at} {flags} {primary} 0 0 {shard + 1} connected{slots}\n"
-
-    def _id(self, what: str) -> str:
-        """Forty digits, as a node draws them itself."""
-        return hashlib.sha1(f"{self.id}-{what}".encode(), usedforsecurity=False).hexdigest()
+        return f"{self._id(node)} {at} {flags} {primary} 0 0 {shard + 1} connected{slots}\n"
 
 
 def slot_of(key: str) -> int:
@@ -294,11 +232,7 @@ class OurRedisClusterCluster(ClockedRedis, RedisClusterCluster):
     that lost it is another node, and what becomes of it then depends on the file system."""
 
 
-def make(plan: ClusterPlan) -> RedisClusterCluster:
-    """Make a cluster that can do what its image can."""
-    swapped = RedisClusterCluster.kind in plan.images
-    return (RedisClusterCluster if swapped else OurRedisClusterCluster)(plan)
-
+make = by_image(RedisClusterCluster, OurRedisClusterCluster)
 
 TOPOLOGY = Topology(
     name="redis-cluster",

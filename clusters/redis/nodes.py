@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from clusters.base import ClusterError, ClusterPlan, ServerLog, Topology
 from clusters.engine.docker import EngineError
@@ -52,15 +53,20 @@ class RedisPods(PodCluster):
         raise ProbeFailed("INFO does not tell how many commands were processed")
 
     @contextmanager
-    def pinger(self, address: Address) -> Iterator[Callable[[], None]]:
+    def pinger(self, address: Address, limit_s: float) -> Iterator[Callable[[], object]]:
         """PING."""
-        with Line(address, limit_s=2.0) as line:
+        with Line(address, limit_s) as line:
+            yield lambda: resp.ask(line, "PING")
 
-            def ping() -> None:
-                line.renew(2.0)
-                resp.ask(line, "PING")
-
-            yield ping
+    def _config(self, node: int, more: Iterable[tuple[str, str]]) -> bytes:
+        """A configuration file: what all have in common, and more."""
+        common = [
+            ("port", str(self.port(node))),
+            ("bind", "0.0.0.0"),  # noqa: S104 - in its own namespace, for the pod's Toxiproxy
+            ("protected-mode", "no"),
+            ("dir", DATA),
+        ]
+        return "".join(f"{name} {value}\n" for name, value in [*common, *more]).encode()
 
 
 class RedisCluster(RedisPods):
@@ -76,18 +82,10 @@ class RedisCluster(RedisPods):
 
     def server(self, node: int) -> Server:
         """A server with the declared settings, its data in a plain directory."""
-        config = {
-            "port": str(self.port(node)),
-            "bind": "0.0.0.0",  # noqa: S104 - in its own namespace, for the pod's Toxiproxy
-            "protected-mode": "no",
-            "dir": DATA,
-            **self._settings,
-        }
-        text = "".join(f"{name} {value}\n" for name, value in config.items())
         return Server(
             ["redis-server", CONFIG],
             # The file that nobody reads makes the directory.
-            files={CONFIG: text.encode(), f"{DATA}/.keep": b""},
+            files={CONFIG: self._config(node, self._settings.items()), f"{DATA}/.keep": b""},
         )
 
     def wipe(self, nodes: Iterable[int]) -> None:
@@ -118,15 +116,10 @@ class RedisCluster(RedisPods):
             raise ClusterError(f"{name}: {error}") from error
         return ServerLog(server, name, changes, lost)
 
-    def check_link(self, address: Address, limit_s: float) -> None:
+    def check_serves(self, address: Address, limit_s: float, *, read: bool) -> None:
         """Write a key, read it back, delete it."""
         with Line(address, limit_s) as line:
-            resp.write_and_delete(line, read=True)
-
-    def check_write(self, address: Address, limit_s: float) -> None:
-        """Write a key and delete it."""
-        with Line(address, limit_s) as line:
-            resp.write_and_delete(line, read=False)
+            resp.write_and_delete(line, read=read)
 
 
 class ClockedRedis(ClockedPods):
@@ -154,36 +147,21 @@ class OurRedisCluster(PreloadedRedis, RedisCluster):
         return super().lose_unsynced(chosen)
 
 
-def make(plan: ClusterPlan) -> RedisCluster:
+def make(plan: ClusterPlan, settings: Mapping[str, str] = SETTINGS) -> RedisCluster:
     """Make a cluster that can do what its image can."""
-    return _make(plan, SETTINGS)
+    return (RedisCluster if RedisCluster.kind in plan.images else OurRedisCluster)(plan, settings)
 
 
-def make_fsync(plan: ClusterPlan) -> RedisCluster:
-    """Make a cluster that syncs before it answers."""
-    return _make(plan, FSYNC_SETTINGS)
-
-
-def _make(plan: ClusterPlan, settings: Mapping[str, str]) -> RedisCluster:
-    kind = RedisCluster if RedisCluster.kind in plan.images else OurRedisCluster
-    return kind(plan, settings)
-
-
-def _topology(name: str, sizes: tuple[int, ...], default_size: int, *, fsync: bool) -> Topology:
-    return Topology(
-        name=name,
+TOPOLOGIES = tuple(
+    Topology(
+        name=name + variant,
         sizes=sizes,
         default_size=default_size,
         images=("redis",),
-        settings=FSYNC_SETTINGS if fsync else SETTINGS,
-        make=make_fsync if fsync else make,
+        settings=settings,
+        make=partial(make, settings=settings),
         quorum=False,
     )
-
-
-TOPOLOGIES = (
-    _topology("redis", (1, 3, 5), 1, fsync=False),
-    _topology("redis-fsync", (1, 3, 5), 1, fsync=True),
-    _topology("redlock", (3, 5, 7), 5, fsync=False),
-    _topology("redlock-fsync", (3, 5, 7), 5, fsync=True),
+    for name, sizes, default_size in (("redis", (1, 3, 5), 1), ("redlock", (3, 5, 7), 5))
+    for variant, settings in (("", SETTINGS), ("-fsync", FSYNC_SETTINGS))
 )

@@ -5,8 +5,7 @@ Every node announces 127.0.0.1 and its one port, to which clients and other node
 a Sentinel answers is right everywhere. Replication is asynchronous.
 
 The Sentinels know each other and the replica from their first start, as they would after a restart.
-Until everything is verified they wait for a long time before they call the primary down. Then
-``down-after-milliseconds`` is set to what is declared; they write that into their own files.
+``down-after-milliseconds`` is what is declared once all is verified.
 
 What serving means: a primary completes a write, a replica a read, a Sentinel says who the primary
 is. A primary that was replaced is made a replica about ten seconds after it is back. Until then it
@@ -18,20 +17,20 @@ answers and promotes nobody. https://redis.io/docs/latest/operate/oss_and_stack/
 
 from __future__ import annotations
 
-import hashlib
 import re
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
 from clusters.pods.cluster import PROBE_LIMIT_S
-from clusters.pods.launch import POLL_S, START_LIMIT_S, Server
+from clusters.pods.launch import Server
 from clusters.pods.links import PeerPort
+from clusters.pods.shim import by_image
 from clusters.redis import protocol as resp
-from clusters.redis.nodes import CONFIG, DATA, PreloadedRedis, RedisPods
-from clusters.redis.nodes import SETTINGS as REDIS_SETTINGS
+from clusters.redis.nodes import CONFIG, DATA, PreloadedRedis
 from clusters.redis.protocol import ask_once
+from clusters.redis.replicated import ASK_LIMIT_S, PATIENT_MS, ReplicatedRedis
+from clusters.redis.replicated import SETTINGS as DATA_SETTINGS
 from clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
 
 MASTER_NAME = "lockbench"
@@ -39,16 +38,6 @@ DATA_NODES = (1, 2)
 SENTINELS = (3, 4, 5)
 QUORUM = len(SENTINELS) // 2 + 1
 
-ASK_LIMIT_S = 0.5
-# While the cluster comes up, nothing is failed over.
-PATIENT_MS = 30_000
-
-DATA_SETTINGS = {
-    **REDIS_SETTINGS,
-    "repl-diskless-sync-delay": "0",
-    "repl-ping-replica-period": "1",
-    "repl-timeout": "5",
-}
 SENTINEL_SETTINGS = {
     "down-after-milliseconds": "1000",
     "failover-timeout": "5000",
@@ -63,11 +52,10 @@ SETTINGS = {
 }
 
 
-class SentinelCluster(RedisPods):
+class SentinelCluster(ReplicatedRedis):
     """Two Redis servers and three Sentinels."""
 
-    peers = (PeerPort("redis"),)
-    elects = True
+    peers = (PeerPort("redis", of_clients=True),)
 
     def __init__(self, plan: ClusterPlan) -> None:
         super().__init__(plan)
@@ -77,33 +65,12 @@ class SentinelCluster(RedisPods):
         """For people: ``redis-1``, ``sentinel-3``."""
         return f"{'sentinel' if node in SENTINELS else 'redis'}-{node}"
 
-    def peer_port(self, which: int, node: int) -> int:
-        """The client port: Redis has no other."""
-        return self.port(node)
-
     def server(self, node: int) -> Server:
         """A Redis server or a Sentinel, whose configuration it rewrites itself from then on."""
-        if node in SENTINELS:
-            text = self._sentinel_config(node)
-            command = ["redis-server", CONFIG, "--sentinel"]
-        else:
-            text = self._data_config(node)
-            command = ["redis-server", CONFIG]
-        files = {CONFIG: text.encode(), f"{DATA}/.keep": b""}
-        return Server(command, files=files)
-
-    def before_linking(self, peer: PeerPort) -> None:
-        """When all answer, so that nobody is hung up on."""
-
-        def await_answer(node: int) -> None:
-            at = self._peer_address(0, node)
-            self._poll(
-                lambda: self.check_answer(at, PROBE_LIMIT_S),
-                START_LIMIT_S,
-                f"{self.node_name(node)} does not answer",
-            )
-
-        self._each(self.nodes, await_answer)
+        sentinel = node in SENTINELS
+        config = self._sentinel_config(node) if sentinel else self._data_config(node)
+        command = ["redis-server", CONFIG, *(["--sentinel"] if sentinel else [])]
+        return Server(command, files={CONFIG: config, f"{DATA}/.keep": b""})
 
     def wipe(self, nodes: Iterable[int]) -> None:
         """Remove the data of killed nodes. A Redis server comes back in the role it had."""
@@ -126,33 +93,18 @@ class SentinelCluster(RedisPods):
         return [node for node in DATA_NODES if self._follows(node, primary)]
 
     def promote(self, node: int, timeout_s: float) -> None:
-        """Wait for the Sentinels' failover, and tell one to begin it where none is under way."""
         if node not in DATA_NODES:
             raise ClusterError(f"{self.node_name(node)} carries no data")
-        until = time.monotonic() + timeout_s
-        complaint = "no Sentinel answers"
-        while self.primary() != node:
-            try:
-                ask_once(self.address(HARNESS, SENTINELS[0]), ASK_LIMIT_S, *_sentinel("failover"))
-            except PROBE_FAILURES as error:
-                complaint = str(error)  # as a rule: one is under way
-            if time.monotonic() > until or self._given_up.is_set():
-                raise ClusterError(
-                    f"{self.node_name(node)} was not promoted in {timeout_s} s: {complaint}"
-                )
-            time.sleep(POLL_S)
+        super().promote(node, timeout_s)
+
+    def begin_failover(self, node: int) -> None:
+        """An error, as a rule: one is under way."""
+        ask_once(self.address(HARNESS, SENTINELS[0]), ASK_LIMIT_S, *_sentinel("failover"))
 
     # --- probes ---
 
-    def check_link(self, address: Address, limit_s: float) -> None:
-        """As ``check_write``, and a primary's write is read back."""
-        self._check(address, limit_s, read=True)
-
-    def check_write(self, address: Address, limit_s: float) -> None:
+    def check_serves(self, address: Address, limit_s: float, *, read: bool) -> None:
         """A primary's write, a replica's read, a Sentinel's word on the primary."""
-        self._check(address, limit_s, read=False)
-
-    def _check(self, address: Address, limit_s: float, *, read: bool) -> None:
         with Line(address, limit_s) as line:
             role = resp.items(resp.ask(line, "ROLE"))[0]
             if role == "master":
@@ -167,14 +119,7 @@ class SentinelCluster(RedisPods):
     def _verify(self, limit_s: float) -> None:
         super()._verify(limit_s)
         self._poll(self._verify_replication, limit_s, "no replication")
-        self._each(
-            SENTINELS,
-            lambda node: self._poll(
-                lambda: self._verify_sentinel(node),
-                limit_s,
-                f"{self.node_name(node)} does not see everybody",
-            ),
-        )
+        self._poll_nodes(SENTINELS, self._verify_sentinel, limit_s, "does not see everybody")
         for node in SENTINELS:
             for name, value in SENTINEL_SETTINGS.items():
                 at = self.address(HARNESS, node)
@@ -209,7 +154,7 @@ class SentinelCluster(RedisPods):
             port = int(str(resp.items(answer)[1]))
         except PROBE_FAILURES:
             return None
-        return next((node for node in DATA_NODES if self.port(node) == port), None)
+        return self._node_at(port)
 
     def _follows(self, node: int, primary: int) -> bool:
         try:
@@ -220,24 +165,20 @@ class SentinelCluster(RedisPods):
 
     # --- configuration ---
 
-    def _data_config(self, node: int) -> str:
+    def _data_config(self, node: int) -> bytes:
         config = {
-            "port": str(self.port(node)),
-            "bind": "0.0.0.0",  # noqa: S104 - in its own namespace, for the pod's Toxiproxy
-            "protected-mode": "no",
-            "dir": DATA,
             "replica-announce-ip": "127.0.0.1",
             "replica-announce-port": str(self.port(node)),
             **DATA_SETTINGS,
         }
         if node != self._first:
             config["replicaof"] = f"127.0.0.1 {self.port(self._first)}"
-        return _lines(config.items())
+        return self._config(node, config.items())
 
-    def _sentinel_config(self, node: int) -> str:
+    def _sentinel_config(self, node: int) -> bytes:
         (replica,) = (other for other in DATA_NODES if other != self._first)
         words = [
-            ("myid", self._sentinel_id(node)),
+            ("myid", self._id(node)),
             ("monitor", f"{MASTER_NAME} 127.0.0.1 {self.port(self._first)} {QUORUM}"),
             ("down-after-milliseconds", f"{MASTER_NAME} {PATIENT_MS}"),
             ("known-replica", f"{MASTER_NAME} 127.0.0.1 {self.port(replica)}"),
@@ -246,29 +187,13 @@ class SentinelCluster(RedisPods):
         ]
         for other in SENTINELS:
             if other != node:
-                known = f"{MASTER_NAME} 127.0.0.1 {self.port(other)} {self._sentinel_id(other)}"
+                known = f"{MASTER_NAME} 127.0.0.1 {self.port(other)} {self._id(other)}"
                 words.append(("known-sentinel", known))
-        return _lines(
-            [
-                ("port", str(self.port(node))),
-                ("bind", "0.0.0.0"),  # noqa: S104 - as above
-                ("protected-mode", "no"),
-                ("dir", DATA),
-                *((f"sentinel {name}", value) for name, value in words),
-            ]
-        )
-
-    def _sentinel_id(self, node: int) -> str:
-        """Forty digits, as a Sentinel draws them itself."""
-        return hashlib.sha1(f"{self.id}-{node}".encode(), usedforsecurity=False).hexdigest()
+        return self._config(node, ((f"sentinel {name}", value) for name, value in words))
 
 
 def _sentinel(command: str) -> tuple[str, ...]:
     return ("SENTINEL", command, MASTER_NAME)
-
-
-def _lines(config: Iterable[tuple[str, str]]) -> str:
-    return "".join(f"{name} {value}\n" for name, value in config)
 
 
 class OurSentinelCluster(PreloadedRedis, SentinelCluster):
@@ -283,10 +208,7 @@ class OurSentinelCluster(PreloadedRedis, SentinelCluster):
         return int(found[1]) / 1_000_000
 
 
-def make(plan: ClusterPlan) -> SentinelCluster:
-    """Make a cluster that can do what its image can."""
-    return (SentinelCluster if SentinelCluster.kind in plan.images else OurSentinelCluster)(plan)
-
+make = by_image(SentinelCluster, OurSentinelCluster)
 
 TOPOLOGY = Topology(
     name="sentinel",

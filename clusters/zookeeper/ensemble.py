@@ -23,7 +23,7 @@ from clusters.engine.docker import EngineError
 from clusters.pods.cluster import PodCluster
 from clusters.pods.launch import START_LIMIT_S, Server
 from clusters.pods.links import PeerPort
-from clusters.pods.shim import ClockedPods
+from clusters.pods.shim import ClockedPods, by_image
 from clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
 from clusters.zookeeper import protocol as jute
 from clusters.zookeeper import transaction_log as txnlog
@@ -31,7 +31,6 @@ from clusters.zookeeper import transaction_log as txnlog
 CONFIG = "/lockbench/zoo.cfg"
 DATA = "/lockbench/data"
 ASK_LIMIT_S = 0.5
-PING_LIMIT_S = 2.0
 
 TICKS_PER_LEASE = 15
 TICK_MS_MIN = 100
@@ -157,18 +156,14 @@ class ZooKeeperCluster(PodCluster):
             raise ClusterError(f"{self.node_name(leader)}: {error}") from error
         return [ServerLog("zookeeper", "zookeeper", changes)]
 
-    def check_link(self, address: Address, limit_s: float) -> None:
-        """Open a session, make an ephemeral node, read it, end the session."""
+    def check_serves(self, address: Address, limit_s: float, *, read: bool) -> None:
+        """Open and end a session, which is a write; in it make an ephemeral node and read it."""
         path, value = f"/lockbench-probe-{secrets.token_hex(8)}", secrets.token_hex(8).encode()
         with jute.Session(address, limit_s, session_ms=self._session_ms) as session:
-            session.create_ephemeral(path, value)
-            if (found := session.get(path)) != value:
-                raise ProbeFailed(f"wrote {value!r} and read {found!r}")
-            session.end()
-
-    def check_write(self, address: Address, limit_s: float) -> None:
-        """Open a session, which is a write, and end it."""
-        with jute.Session(address, limit_s, session_ms=self._session_ms) as session:
+            if read:
+                session.create_ephemeral(path, value)
+                if (found := session.get(path)) != value:
+                    raise ProbeFailed(f"wrote {value!r} and read {found!r}")
             session.end()
 
     def check_answer(self, address: Address, limit_s: float) -> None:
@@ -182,10 +177,10 @@ class ZooKeeperCluster(PodCluster):
         return round(float(_after(said, "zk_packets_received\t")))
 
     @contextmanager
-    def pinger(self, address: Address) -> Iterator[Callable[[], None]]:
+    def pinger(self, address: Address, limit_s: float) -> Iterator[Callable[[], object]]:
         """The heartbeat of a session."""
-        with jute.Session(address, PING_LIMIT_S, session_ms=self._session_ms) as session:
-            yield lambda: session.ping(PING_LIMIT_S)
+        with jute.Session(address, limit_s, session_ms=self._session_ms) as session:
+            yield session.ping
 
     @property
     def _session_ms(self) -> int:
@@ -226,18 +221,14 @@ class OurZooKeeperCluster(ClockedPods, ZooKeeperCluster):
         raise ProbeFailed("it does not list the session")
 
 
-def make(plan: ClusterPlan) -> ZooKeeperCluster:
-    """Make an ensemble that can do what its image can."""
-    kind = ZooKeeperCluster if ZooKeeperCluster.kind in plan.images else OurZooKeeperCluster
-    return kind(plan)
-
-
 def _after(text: str, label: str) -> str:
     """The word after a label; ValueError where there is none."""
     if label not in text:
         raise ValueError(f"no {label!r} in the answer")
     return text.partition(label)[2].split(maxsplit=1)[0]
 
+
+make = by_image(ZooKeeperCluster, OurZooKeeperCluster)
 
 TOPOLOGY = Topology(
     name="zookeeper",

@@ -45,9 +45,8 @@ class Session(Closing):
         (size,) = struct.unpack_from(">i", answer)
         return answer[4 : 4 + max(size, 0)]
 
-    def ping(self, limit_s: float) -> None:
+    def ping(self) -> None:
         """The heartbeat, which the server answers by itself."""
-        self._line.renew(limit_s)
         self._line.send(_buffer(struct.pack(">ii", PING_XID, PING)))
         self._frame()
 
