@@ -11,22 +11,18 @@ into the locks.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import shutil
-import subprocess
 import sys
-import tarfile
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import unquote
 
+from clusters import debian
+from clusters.debian import PACKAGES_FILE
 from clusters.engine import owner
 from clusters.engine.docker import Engine, EngineError
 from clusters.recipes import (
@@ -53,20 +49,14 @@ FINGERPRINT = "lockbench.fingerprint"
 VERSIONS = "lockbench.versions"
 DIFFERS = "lockbench.differs"
 VERSIONS_FILE = "/etc/lockbench-versions"
-PACKAGES_FILE = "/etc/lockbench-packages"
 KEPT_TAG = "baseline"  # of the nightly suite; only a person moves it
 HOST_CA = "host-ca.crt"
 HOST_MAVEN_SETTINGS = "host-maven-settings.xml"
 BUILDS_AT_ONCE = 2
 DISK_NEEDED_BYTES = 3_000_000_000
-DEBIAN_MIRROR = "http://deb.debian.org/debian"
-BOOTSTRAPPED = "lockbench-debian:bootstrapped"
-RELEASE_FILE = "/etc/lockbench-release"
-ARCHIVES = "var/cache/apt/archives/*.deb"
-RELEASES = "var/lib/apt/lists/*_Release"  # the words of the InRelease beside it, verified
 
 # From the environment of whoever builds: how to reach the outside. Never part of a fingerprint.
-NETWORK_ARGS = (
+NETWORK = (
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
     *("GOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE", "MAVEN_OPTS"),
 )
@@ -86,12 +76,11 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class _Making:
-    """One go at building: the tags that are built and stood on, and what the lock says."""
+    """One go at building: the tags that are built and stood on."""
 
     engine: Engine
     say: Callable[[str], None]
     ref: Callable[[str], str] = lambda name: recipes()[name].ref
-    locked: Callable[[str], str] = locked
     fresh: bool = False
     """Nothing is taken from the engine's cache, and the base is bootstrapped."""
 
@@ -113,21 +102,21 @@ def ensure(
     known = recipes()
     if unknown := [name for name in names if name not in known]:
         raise EngineError(f"no image is called {unknown[0]}; there are {', '.join(known)}")
-    levels: dict[int, set[str]] = {}
-    missing = [name for name in names if not is_current(engine, name)]
-    for name in missing:
-        line = lineage(name)
-        for depth, ancestor in enumerate(line):
-            if not is_current(engine, ancestor):
-                levels.setdefault(depth, set()).add(ancestor)
-    if levels:
+    missing = {
+        each
+        for name in names
+        if not is_current(engine, name)
+        for each in lineage(name)
+        if not is_current(engine, each)
+    }
+    if missing:
         free = engine.free_disk_bytes()
         if free is not None and free < DISK_NEEDED_BYTES:
             raise EngineError(
                 f"building images needs {DISK_NEEDED_BYTES / 1e9:.0f} GB free where Docker keeps"
                 f" its data, and {free / 1e9:.1f} GB are: make room, then build again"
             )
-        say(f"to build: {', '.join(sorted(set().union(*levels.values())))}")
+        say(f"to build: {', '.join(sorted(missing))}")
     making = _Making(engine, say)
 
     def make(name: str) -> None:
@@ -138,8 +127,8 @@ def ensure(
             say(f"{name}: {package} is not as in {LOCK.name}: {change}")
         say(f"{name}: done in {time.monotonic() - began:.1f} s")
 
-    for _, level in sorted(levels.items()):
-        _each(sorted(level), make)
+    for depth in sorted({len(lineage(name)) for name in missing}):
+        _each(sorted(name for name in missing if len(lineage(name)) == depth), make)
 
 
 def _each(names: Sequence[str], make: Callable[[str], None]) -> None:
@@ -229,13 +218,15 @@ def main(args: Sequence[str]) -> int:
 
 def _build(making: _Making, recipe: Recipe) -> None:
     """Build an image under its tag, without the labels that say that it may be used."""
-    parent = making.ref(recipe.parent) if recipe.parent else _debian(making)
-    network = {key: os.environ[key] for key in NETWORK_ARGS if os.environ.get(key)}
+    if recipe.parent:
+        parent = making.ref(recipe.parent)
+    else:
+        parent = debian.image(making.engine, making.say, fresh=making.fresh)
     files = {path.name: path.read_bytes() for path in (FOLDER / recipe.folder).iterdir()}
     files[HOST_CA] = host_ca()
     if recipe.name == "maven":
         files[HOST_MAVEN_SETTINGS] = host_maven_settings()
-    args = {**recipe.args, **network, "PARENT": parent, "BASE": making.ref("base")}
+    args = {**recipe.args, **_network(), "PARENT": parent, "BASE": making.ref("base")}
     try:
         making.engine.build(files, making.ref(recipe.name), args=args, cache=not making.fresh)
     except EngineError as error:
@@ -247,7 +238,7 @@ def _build(making: _Making, recipe: Recipe) -> None:
             " in), then build again"
         ) from error
     finally:
-        if parent == BOOTSTRAPPED:
+        if parent == debian.BOOTSTRAPPED:
             making.engine.remove_image(parent)  # only its name: the base stands on it
 
 
@@ -256,10 +247,10 @@ def _finish(making: _Making, recipe: Recipe) -> dict[str, str]:
     Raises EngineError for a digest that is not as locked."""
     engine, made = making.engine, making.ref(recipe.name)
     packages = read(engine, made, PACKAGES_FILE).decode()
-    wanted = "".join(making.locked(name) for name in dict.fromkeys(("base", recipe.name)))
+    wanted = "".join(locked(name) for name in dict.fromkeys(("base", recipe.name)))
     parent = engine.image(making.ref(recipe.parent)) if recipe.parent else None
     inherited = json.loads(parent.labels.get(DIFFERS, "{}")) if parent else {}
-    differs = inherited | differences(wanted, packages)
+    differs = inherited | debian.differences(wanted, packages)
     versions = parse_versions(read(engine, made, VERSIONS_FILE))
     labels = {
         FINGERPRINT: fingerprint(recipe.name),
@@ -270,30 +261,6 @@ def _finish(making: _Making, recipe: Recipe) -> dict[str, str]:
     return differs
 
 
-def differences(wanted: str, found: str) -> dict[str, str]:
-    """Compare two lists of package, version, architecture, SHA-256. Returns what was found and is
-    not wanted so: package → "version architecture → version architecture". Raises EngineError for
-    one version with two digests: Debian never publishes that."""
-    expected = _packages(wanted)
-    told = {}
-    for package, (what, digest) in _packages(found).items():
-        was, locked_digest = expected.get(package, ("not there", ""))
-        if what != was:
-            told[package] = f"{was} → {what}"
-        elif digest != locked_digest:
-            raise EngineError(
-                f"{package} {what} has the SHA-256 {digest}, and {LOCK.name} has {locked_digest}:"
-                " do not use the mirror that it came from, and find out why"
-            )
-    return told
-
-
-def _packages(text: str) -> dict[str, tuple[str, str]]:
-    """Package → (version and architecture, SHA-256)."""
-    lines = (line.split() for line in text.splitlines())
-    return {package: (f"{version} {arch}", digest) for package, version, arch, digest in lines}
-
-
 # --- the locks -----------------------------------------------------------------------------------
 
 
@@ -302,9 +269,7 @@ def _lock(engine: Engine, say: Callable[[str], None]) -> None:
 
     The images that were built stand for the locks that follow from them, so nothing is built twice.
     """
-    making = _Making(
-        engine, say, lambda name: f"lockbench-{name}:unlocked", lambda _: "", fresh=True
-    )
+    making = _Making(engine, say, lambda name: f"lockbench-{name}:unlocked", fresh=True)
     lines: list[str] = []
     base: list[str] = []
     for recipe in recipes().values():
@@ -346,7 +311,7 @@ def _resolved(making: _Making, recipe: Recipe) -> dict[Path, bytes]:
         return {}
     command, names = _RESOLVING[recipe.parent]
     made = f"lockbench-{recipe.name}:resolved"
-    arguments = "".join(f"ARG {name}\n" for name in (*recipe.args, *NETWORK_ARGS))
+    arguments = "".join(f"ARG {name}\n" for name in (*recipe.args, *NETWORK))
     dockerfile = (
         f"FROM {making.ref(recipe.parent)}\n{arguments}WORKDIR /build\nCOPY . .\nRUN {command}\n"
     )
@@ -356,11 +321,10 @@ def _resolved(making: _Making, recipe: Recipe) -> dict[Path, bytes]:
         for name in ("pom.xml", "resolve.sh")
         if (folder / name).is_file()
     }
-    network = {key: os.environ[key] for key in NETWORK_ARGS if os.environ.get(key)}
     making.engine.build(
         {**files, "Dockerfile": dockerfile.encode()},
         made,
-        args={**recipe.args, **network},
+        args={**recipe.args, **_network()},
         cache=False,
     )
     found = {folder / name: read(making.engine, made, f"/build/{name}") for name in names}
@@ -369,6 +333,10 @@ def _resolved(making: _Making, recipe: Recipe) -> dict[Path, bytes]:
 
 
 # --- what the machine adds -----------------------------------------------------------------------
+
+
+def _network() -> dict[str, str]:
+    return {key: os.environ[key] for key in NETWORK if os.environ.get(key)}
 
 
 def parse_versions(text: bytes) -> dict[str, str]:
@@ -393,122 +361,6 @@ def host_maven_settings() -> bytes:
     """Return this user's settings for Maven, which may name a mirror or a proxy; none are empty."""
     path = Path.home() / ".m2" / "settings.xml"
     return path.read_bytes() if path.is_file() else b"<settings/>"
-
-
-# --- the base ------------------------------------------------------------------------------------
-
-
-def _debian(making: _Making) -> str:
-    """Return an image of Debian: the official one by its digest, or one bootstrapped here."""
-    official = pins()["debian_image"]
-    if making.fresh:
-        return _bootstrap(making.engine, pins()["debian_suite"])
-    try:
-        making.engine.pull(official)
-    except EngineError as error:
-        making.say(f"base: {str(error).splitlines()[0]}")
-        making.say("base: no registry, so Debian is bootstrapped from its mirror instead")
-        return _bootstrap(making.engine, pins()["debian_suite"])
-    return official
-
-
-def _bootstrap(engine: Engine, suite: str) -> str:
-    """Make an image with debootstrap, with what Debian's own image has set for containers. The
-    suite's Release file is verified with Debian's keys; its digest and those of all packages stay
-    in the image."""
-    if os.geteuid() != 0:
-        raise EngineError(
-            "the base image can be bootstrapped only by root: run this as root, or make"
-            f" {pins()['debian_image']} available to the engine"
-        )
-    if shutil.which("debootstrap") is None:
-        _install_debootstrap()
-    # Not /tmp, which is often mounted so that no device nodes can be made there.
-    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="lockbench-") as work:
-        tree = Path(work) / "root"
-        keyring = "--keyring=/usr/share/keyrings/debian-archive-keyring.gpg"
-        # Without this it goes on, with a warning, where it cannot verify.
-        checked = ["--force-check-gpg", keyring]
-        bootstrap = ["debootstrap", "--variant=minbase", *checked, suite, str(tree), DEBIAN_MIRROR]
-        _command([*bootstrap, "/usr/share/debootstrap/scripts/sid"])
-        for path, text in {**_container_settings(suite), **_bootstrapped(tree)}.items():
-            (tree / path).parent.mkdir(parents=True, exist_ok=True)
-            (tree / path).write_text(text)
-        (tree / "usr/sbin/policy-rc.d").chmod(0o755)
-        for leftover in [*tree.glob(ARCHIVES), *tree.glob("var/lib/apt/lists/*")]:
-            if leftover.is_file():
-                leftover.unlink()
-        (tree / "etc/apt/sources.list").unlink(missing_ok=True)
-        packed = Path(work) / "root.tar"
-        with tarfile.open(packed, "w") as archive:
-            archive.add(tree, arcname=".")
-        engine.import_rootfs(packed, BOOTSTRAPPED)
-    return BOOTSTRAPPED
-
-
-def _bootstrapped(tree: Path) -> dict[str, str]:
-    """Return files that say what a tree was made of: its Release file, and every package."""
-    releases = [_sha256(path) for path in sorted(tree.glob(RELEASES))]
-    lines = []
-    for path in sorted(tree.glob(ARCHIVES)):
-        # The names are those of apt: package_version_architecture.deb
-        package, version, arch = unquote(path.stem).split("_")
-        lines.append(f"{package} {version} {arch} {_sha256(path)}\n")
-    return {
-        PACKAGES_FILE.removeprefix("/"): "".join(lines),
-        RELEASE_FILE.removeprefix("/"): f"release=sha256:{','.join(releases)}\n",
-    }
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _container_settings(suite: str) -> dict[str, str]:
-    """Return files of the base: no service starts by itself, no manuals, security updates."""
-    keyring = "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg"
-    return {
-        "usr/sbin/policy-rc.d": "#!/bin/sh\nexit 101\n",
-        "etc/dpkg/dpkg.cfg.d/no-docs": (
-            "path-exclude /usr/share/doc/*\npath-exclude /usr/share/man/*\n"
-        ),
-        "etc/apt/sources.list.d/debian.sources": (
-            f"Types: deb\nURIs: {DEBIAN_MIRROR}\nSuites: {suite} {suite}-updates\n"
-            f"Components: main\n{keyring}\n\n"
-            f"Types: deb\nURIs: {DEBIAN_MIRROR}-security\nSuites: {suite}-security\n"
-            f"Components: main\n{keyring}\n"
-        ),
-    }
-
-
-def _install_debootstrap() -> None:
-    if shutil.which("apt-get") is None:
-        raise EngineError("the base image needs debootstrap: install it, then build again")
-    # A foreign source that cannot be updated must not stop us; the install tells what counts.
-    subprocess.run(["apt-get", "update"], capture_output=True, check=False)
-    apt = ["apt-get", "install", "--yes", "--no-install-recommends"]
-    wait = ["-o", "DPkg::Lock::Timeout=120"]
-    _command([*apt, *wait, "debootstrap", "debian-archive-keyring"])
-
-
-def _command(args: Sequence[str]) -> None:
-    done = subprocess.run(
-        args,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    if done.returncode != 0:
-        said = "\n".join(f"    {line}" for line in done.stdout.strip().splitlines()[-15:])
-        raise EngineError(
-            f"`{' '.join(args)}` ended with {done.returncode}; it said last:\n{said}\n"
-            "what to do: see that the Debian mirror can be reached, then build again"
-        )
 
 
 if __name__ == "__main__":

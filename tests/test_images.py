@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import pytest
 
-from clusters import images, recipes
+from clusters import debian, images, recipes
 from clusters.engine.docker import Engine, EngineError
 
 
@@ -99,12 +99,12 @@ WANTED = "dash 1-2 amd64 aa\ntzdata 2026a all bb\n"
     ],
 )
 def test_what_debian_came_to_is_compared_with_the_lock(found: str, told: dict[str, str]) -> None:
-    assert images.differences(WANTED, found) == told
+    assert debian.differences(WANTED, found) == told
 
 
 def test_one_version_with_two_digests_is_refused() -> None:
     with pytest.raises(EngineError, match=r"tzdata 2026a all has the SHA-256 b0.* has bb"):
-        images.differences(WANTED, WANTED.replace("bb", "b0"))
+        debian.differences(WANTED, WANTED.replace("bb", "b0"))
 
 
 @dataclass
@@ -126,10 +126,17 @@ class Built:
 
 
 def finish(engine: Built) -> dict[str, str]:
-    making = images._Making(cast("Engine", engine), lambda _: None, locked=lambda _: WANTED)
-    return images._finish(making, images.recipes()["redis"])
+    return images._finish(
+        images._Making(cast("Engine", engine), lambda _: None), images.recipes()["redis"]
+    )
 
 
+@pytest.fixture
+def small_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "locked", lambda _: WANTED)
+
+
+@pytest.mark.usefixtures("small_lock")
 def test_an_image_says_what_it_and_its_builder_were_made_of_instead() -> None:
     engine = Built("dash 2 amd64 cc\n", {images.DIFFERS: json.dumps({"gcc": "1 → 2"})})
     assert finish(engine) == {"gcc": "1 → 2", "dash": "1-2 amd64 → 2 amd64"}
@@ -139,6 +146,7 @@ def test_an_image_says_what_it_and_its_builder_were_made_of_instead() -> None:
     assert json.loads(labels[images.VERSIONS]) == {"redis-server": "8"}
 
 
+@pytest.mark.usefixtures("small_lock")
 def test_an_image_with_a_wrong_digest_never_becomes_current() -> None:
     engine = Built(WANTED.replace("aa", "a0"))
     with pytest.raises(EngineError, match="dash"):
@@ -161,13 +169,12 @@ class Registry:
 
 def test_the_base_is_the_pinned_image_or_is_bootstrapped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Never another image of the same name: that would be trusted for its name alone."""
-    monkeypatch.setattr(images, "_bootstrap", lambda engine, suite: f"bootstrapped {suite}")
+    monkeypatch.setattr(debian, "_bootstrap", lambda engine, suite: f"bootstrapped {suite}")
     pinned = images.pins()["debian_image"]
     name = pinned.partition("@")[0]
     for has, stands_on in [({pinned}, pinned), ({name, f"{name}:latest"}, "bootstrapped trixie")]:
         engine = Registry(has)
-        making = images._Making(cast("Engine", engine), lambda _: None)
-        assert images._debian(making) == stands_on
+        assert debian.image(cast("Engine", engine), lambda _: None, fresh=False) == stands_on
         assert engine.asked == [pinned]
 
 
@@ -178,7 +185,7 @@ def test_what_was_bootstrapped_is_written_down(tmp_path: Path) -> None:
     (lists / "mirror_dists_trixie_InRelease").write_bytes(b"words and their signature")
     (lists / "mirror_dists_trixie_Release").write_bytes(b"words")
     (archives / "tar_1%3a1.35_amd64.deb").write_bytes(b"a package")
-    packages, release = images._bootstrapped(tmp_path).values()
+    packages, release = debian._bootstrapped(tmp_path).values()
     assert packages == f"tar 1:1.35 amd64 {hashlib.sha256(b'a package').hexdigest()}\n"
     assert release == f"release=sha256:{hashlib.sha256(b'words').hexdigest()}\n"
 
