@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
 HARNESS = 0  # the client group of probes and readiness checks; never cut
@@ -289,17 +289,9 @@ class Usage:
     def total(parts: Iterable[Usage]) -> Usage:
         """All of them together; what is unknown of one is unknown of all."""
         each = list(parts)
-        return Usage(
-            sum(one.servers for one in each),
-            _sum(one.memory_bytes for one in each),
-            _sum(one.cpu_ns for one in each),
-            _sum(one.commands for one in each),
-        )
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    known = list(values)
-    return None if None in known else sum(value for value in known if value is not None)
+        columns = zip(*(astuple(one)[1:] for one in each), strict=True)
+        totals = (None if None in column else sum(column) for column in columns)
+        return Usage(sum(one.servers for one in each), *totals)
 
 
 @runtime_checkable

@@ -25,7 +25,7 @@ class ProbeFailed(Exception):
 
 
 # All that a probe can end with: what breaks, and what makes no sense.
-PROBE_FAILURES = (OSError, ProbeFailed, ValueError, struct.error)
+PROBE_FAILURES = (OSError, ProbeFailed, ValueError, struct.error, http.client.HTTPException)
 
 
 class Closing(ABC):
@@ -53,7 +53,7 @@ class Line(Closing):
 
     def send(self, data: bytes) -> None:
         """Send everything."""
-        self._limit()
+        self._socket.settimeout(_left_s(self._until))
         self._socket.sendall(data)
 
     def exactly(self, count: int) -> bytes:
@@ -86,17 +86,11 @@ class Line(Closing):
         self._socket.close()
 
     def _more(self) -> bytes:
-        self._limit()
+        self._socket.settimeout(_left_s(self._until))
         data = self._socket.recv(CHUNK)
         if not data:
             raise ProbeFailed("the connection was closed")
         return data
-
-    def _limit(self) -> None:
-        left = self._until - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the time limit of the probe is over")
-        self._socket.settimeout(left)
 
 
 class Http(Closing):
@@ -108,11 +102,11 @@ class Http(Closing):
 
     def get(self, path: str) -> bytes:
         """Fetch a page; anything but 200 raises ProbeFailed."""
-        return self._ask("GET", path, None)
+        return self._ask("GET", path).read()
 
     def post(self, path: str, body: Mapping[str, object]) -> Any:
         """Post an object, return the answer's; anything but 200 raises ProbeFailed."""
-        answer = self._ask("POST", path, json.dumps(body).encode())
+        answer = self._ask("POST", path, json.dumps(body)).read()
         try:
             return json.loads(answer)
         except ValueError as error:
@@ -121,34 +115,28 @@ class Http(Closing):
     def stream(self, path: str, body: Mapping[str, object]) -> Iterator[Any]:
         """Post an object; the answer's lines, each an object, until the server ends it. Nothing
         else can be asked on this connection meanwhile."""
-        self._http.timeout = max(0.001, self._until - time.monotonic())
-        if self._http.sock is not None:
-            self._http.sock.settimeout(self._http.timeout)
-        self._http.request("POST", path, json.dumps(body).encode())
-        answer = self._http.getresponse()
-        if answer.status != http.client.OK:
-            raise ProbeFailed(f"{path}: {answer.status}")
+        answer = self._ask("POST", path, json.dumps(body))
         while line := answer.readline():
-            if time.monotonic() > self._until:
-                raise TimeoutError("the time limit of the probe is over")
+            _left_s(self._until)
             yield json.loads(line)
 
     def close(self) -> None:
         self._http.close()
 
-    def _ask(self, method: str, path: str, body: bytes | None) -> bytes:
-        left = self._until - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the time limit of the probe is over")
-        self._http.timeout = left
+    def _ask(self, method: str, path: str, body: str | None = None) -> http.client.HTTPResponse:
+        self._http.timeout = _left_s(self._until)
         if self._http.sock is not None:
-            self._http.sock.settimeout(left)
-        try:
-            self._http.request(method, path, body)
-            answer = self._http.getresponse()
-            content = answer.read()
-        except http.client.HTTPException as error:
-            raise ProbeFailed(f"{path}: {error!r}") from error
+            self._http.sock.settimeout(self._http.timeout)
+        self._http.request(method, path, body)
+        answer = self._http.getresponse()
         if answer.status != http.client.OK:
-            raise ProbeFailed(f"{path}: {answer.status} {content[:200].decode(errors='replace')}")
-        return content
+            said = answer.read()[:200].decode(errors="replace")
+            raise ProbeFailed(f"{path}: {answer.status} {said}")
+        return answer
+
+
+def _left_s(until: float) -> float:
+    left_s = until - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError("the time limit of the probe is over")
+    return left_s
