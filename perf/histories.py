@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from history.builder import Builder
+from history.builder import NUMBERS, Builder
 from history.columns import History, Ints, null_column
 from history.op import NULL, F, Object, Type
 
@@ -55,66 +57,52 @@ def lock_history(load: Load, *, seed: int = 1) -> History:
         generation[mine[1:]] = np.cumsum(unknown_release[mine])[:-1]
     process = process + load.processes * generation
     at_once = dice.choice(n, lost, replace=False)
-    rows = _joined(
-        (F.ACQUIRE, key, process, start - dice.integers(1, WAIT_NS, n), start + GRANTED_NS),
-        (F.RELEASE, key, process, release, released),
-        (
-            F.ACQUIRE,
-            key[at_once],
-            np.arange(lost) + int(process.max()) + 1,
-            start[at_once],
-            np.full(lost, NULL),
-        ),
-    )
-    columns, order = rows
-    size = len(order)
-    nothing = null_column(size)
-    hold = fence = valid = nothing
+    grants: dict[str, Ints | int] = {
+        "f": F.ACQUIRE,
+        "key": key,
+        "process": process,
+        "invoke_ns": start - dice.integers(1, WAIT_NS, n),
+        "complete_ns": start + GRANTED_NS,
+    }
+    releases = {**grants, "f": F.RELEASE, "invoke_ns": release, "complete_ns": released}
+    refused: dict[str, Ints | int] = {
+        "f": F.ACQUIRE,
+        "key": key[at_once],
+        "process": np.arange(lost) + int(process.max()) + 1,
+        "invoke_ns": start[at_once],
+        "complete_ns": NULL,
+    }
     if load.holds:
         ids = dice.integers(1, 2**62, n)
-        other = dice.integers(1, 2**62, lost)
-        nulls = np.full(n, NULL)
-        hold = np.concatenate([ids, ids, other])[order]
-        fence = np.concatenate([np.arange(n), nulls, np.full(lost, NULL)])[order]
-        leases = start + LEASE_NS
-        valid = np.concatenate([leases, nulls, np.full(lost, NULL)])[order]
+        grants |= {"hold": ids, "fence": np.arange(n), "valid_until_ns": start + LEASE_NS}
+        releases["hold"] = ids
+        refused["hold"] = dice.integers(1, 2**62, lost)
+    columns = _joined(grants, releases, refused)
+    size = len(columns["invoke_ns"])
+    nothing = dict.fromkeys(NUMBERS, null_column(size))
     known = columns["complete_ns"] != NULL
-    return History(
-        process=columns["process"],
-        f=columns["f"].astype(np.uint8),
-        type=np.where(known, Type.OK, Type.INFO).astype(np.uint8),
-        mode=np.zeros(size, np.uint8),
-        key=columns["key"].astype(np.int32),
-        error=np.full(size, -1, np.int32),
-        invoke_ns=columns["invoke_ns"],
-        intended_ns=nothing,
-        complete_ns=columns["complete_ns"],
-        hold=hold,
-        value=nothing,
-        old=nothing,
-        version=nothing,
-        fence=fence,
-        sent_ns=nothing,
-        valid_until_ns=valid,
-        applied_ns=nothing,
-        owner=nothing,
-        keys=tuple(f"k{i}" for i in range(load.keys)),
-    )
-
-
-def _joined(*parts: tuple[F, Ints, Ints, Ints, Ints]) -> tuple[dict[str, Ints], Ints]:
-    """The parts one after the other, sorted by invocation, and that order."""
-    invoke = np.concatenate([part[3] for part in parts])
-    order = np.argsort(invoke, kind="stable")
-    functions = np.concatenate([np.full(len(part[1]), part[0]) for part in parts])
-    columns = {
-        "f": functions[order],
-        "key": np.concatenate([part[1] for part in parts])[order],
-        "process": np.concatenate([part[2] for part in parts])[order],
-        "invoke_ns": invoke[order],
-        "complete_ns": np.concatenate([part[4] for part in parts])[order],
+    small: dict[str, Any] = {
+        "f": columns["f"].astype(np.uint8),
+        "type": np.where(known, Type.OK, Type.INFO).astype(np.uint8),
+        "mode": np.zeros(size, np.uint8),
+        "key": columns["key"].astype(np.int32),
+        "error": np.full(size, -1, np.int32),
     }
-    return columns, order
+    names = tuple(f"k{i}" for i in range(load.keys))
+    return History(**{**nothing, "hold": null_column(size), **columns, **small}, keys=names)
+
+
+def _joined(*parts: Mapping[str, Ints | int]) -> dict[str, Ints]:
+    """The parts one after the other, sorted by invocation. What a part does not have is NULL."""
+    sizes = [np.size(part["invoke_ns"]) for part in parts]
+    columns = {
+        name: np.concatenate(
+            [np.broadcast_to(part.get(name, NULL), n) for part, n in zip(parts, sizes, strict=True)]
+        )
+        for name in parts[0]
+    }
+    order = np.argsort(columns["invoke_ns"], kind="stable")
+    return {name: column[order] for name, column in columns.items()}
 
 
 def register_history(*, operations: int, seed: int, wrong: bool, unknown: float) -> History:

@@ -6,37 +6,34 @@
   shares, at rates around the one that does so. One worker, so that a machine of two cores has room
   for the servers, the links and the guarded resource beside it: what a process waits for a core is
   no lag of its own, and how busy the machine was is printed with it.
-
-A benchmark, not a test: it prints what was measured, and never fails on a number.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import psutil
 from rich.console import Console
-from rich.table import Table
 
 from bench import interruption
 from bench.plan import make_case, resolve
+from bench.run import load_of
 from bench.suite import run_cases
 from bench.watch import generator_health
-from clusters.base import Cluster, ClusterPlan
-from clusters.registry import topologies
+from clusters.base import Cluster
+from perf.figures import Figure, console, running, show
+from results.documents import Generator
 from workloads.fleet import Fleet
 from workloads.fork_server import RUN_ENVIRONMENT, ForkServer
-from workloads.load import Load, Pace, Phases
+from workloads.load import Phases
 
+LOCK: Final = "redis-token"
 LOOK_S: Final = 0.25
 CLIENTS: Final = 1000
 KEYS: Final = 500
@@ -47,72 +44,43 @@ FEW: Final = 32
 
 
 def main() -> None:
-    """One table."""
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    quiet = Console(stderr=True, quiet=True)
-    table = Table("what", "must reach", "measured", title="The load generator")
-    many, peak = _measured(quiet, clients=CLIENTS, keys=KEYS)
-    table.add_row(f"{CLIENTS:,} clients, two workers: memory, GiB", "≤ 4", f"{peak / 2**30:.2f}")
-    table.add_row("the same: how the case ended", "as expected", str(many["judgement"]))
-    for worker in half_busy():
-        table.add_row(
-            f"lag of the event loop, p99, ms, at {worker.rate}/s",
-            "≤ 5 at 50 % CPU",
-            f"{worker.lag_ms_p99:.1f} at {worker.cpu_percent:.0f} %, "
-            f"machine {worker.machine_percent:.0f} %",
-        )
-    console.print(table)
+    """One table, and how the case of many clients ended."""
+    judgement, most_bytes = many_clients()
+    memory = f"{CLIENTS:,} clients, two workers: memory, GiB"
+    show("The load generator", [Figure(memory, "≤ 4", [most_bytes / 2**30]), *half_busy()])
+    console().print(f"the case of {CLIENTS:,} clients ended: {judgement}")
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
-    """One worker under an open load; shares of a core, and of all of them."""
-
-    rate: int
-    lag_ms_p99: float
-    cpu_percent: float
-    machine_percent: float
-
-
-def half_busy() -> Iterator[Worker]:
+def half_busy() -> Iterator[Figure]:
     """One worker at every rate, on one cluster."""
-    case = make_case("redis-token", "none", seed=0)
-    run_id = uuid.uuid4().hex[:12]
-    with tempfile.TemporaryDirectory() as name, ForkServer(run_id) as fork_server:
-        plan = ClusterPlan(
-            topology=case.topology,
-            size=case.size,
-            groups=2,
-            run_id=run_id,
-            lease_ttl_s=case.pace.lease_ttl_s,
-            log_dir=name,
-        )
-        with topologies()[case.topology].make(plan) as cluster:
-            for rate in RATES:
-                with Fleet(Path(name) / str(rate), run_id, 1, fork_server) as fleet:
-                    yield _worker(fleet, cluster, rate)
+    topology = make_case(LOCK, "none", seed=0).topology
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running(topology) as cluster,
+        ForkServer(cluster.plan.run_id) as fork_server,
+    ):
+        for rate in RATES:
+            place = Path(folder) / str(rate)
+            with Fleet(place, cluster.plan.run_id, 1, fork_server) as fleet:
+                health = _health(fleet, cluster, rate)
+            worker, machine = health.workers[1], health.machine_percent
+            assert worker.lag_ms_p99 is not None
+            assert worker.cpu_percent_mean is not None
+            assert machine is not None
+            yield Figure(
+                f"lag of the event loop, p99, ms, at {rate}/s",
+                "≤ 5 at 50 % CPU",
+                [worker.lag_ms_p99],
+                1,
+                {"CPU, %": [worker.cpu_percent_mean], "machine, %": [machine]},
+            )
 
 
-def _worker(fleet: Fleet, cluster: Cluster, rate: int) -> Worker:
+def _health(fleet: Fleet, cluster: Cluster, rate: int) -> Generator:
     fleet.launch()
-    load = Load(
-        lock="redis-token",
-        keys=FEW,
-        clients=FEW,
-        solo=0,
-        rivals=0,
-        workers=1,
-        phases=PHASES,
-        pace=Pace(),
-        seed=0,
-        nodes=tuple(tuple(cluster.addresses(group)) for group in (1, 2)),
-        resource=fleet.resource,
-        history=str(fleet.history),
-        logs=str(fleet.logs),
-        control=str(fleet.control_file),
-        master_port=fleet.master_port,
-        workload=f"mutex:rate={rate}",
-    )
+    case = make_case(LOCK, "none", seed=0, workload=f"mutex:rate={rate}")
+    usual = load_of(case, fleet, cluster, PHASES)
+    load = replace(usual, keys=FEW, clients=FEW, solo=0, rivals=0, workers=1, nodes=usual.nodes[:2])
     fleet.begin(load)
     start_ns = fleet.go()
     own_end_ns = start_ns + int(1e9 * (PHASES.floor_s + PHASES.own_s))
@@ -120,15 +88,12 @@ def _worker(fleet: Fleet, cluster: Cluster, rate: int) -> Worker:
     while time.monotonic_ns() < end_ns:
         fleet.check()
         time.sleep(LOOK_S)
-    health: Any = generator_health(fleet.logs, (), (own_end_ns, end_ns), 2)
-    worker = health["workers"][1]
-    return Worker(rate, worker["lag_ms_p99"], worker["cpu_percent_mean"], health["machine_percent"])
+    return generator_health(fleet.logs, (), (own_end_ns, end_ns), 2)
 
 
-def _measured(console: Console, *, clients: int, keys: int) -> tuple[dict[str, Any], int]:
-    """The case's document, and the most bytes that the processes of its load had."""
-    case = make_case("redis-token", "none", seed=0)
-    case = resolve(replace(case, clients=clients, keys=keys))
+def many_clients() -> tuple[str | None, int]:
+    """How the case was judged, and the most bytes that the processes of its load had."""
+    case = resolve(replace(make_case(LOCK, "none", seed=0), clients=CLIENTS, keys=KEYS))
     most, over = 0, threading.Event()
 
     def look() -> None:
@@ -139,18 +104,17 @@ def _measured(console: Console, *, clients: int, keys: int) -> tuple[dict[str, A
     watcher = threading.Thread(target=look)
     watcher.start()
     try:
-        finished = run_cases([case], "perf-load", console)
+        finished = run_cases([case], "perf-load", Console(stderr=True, quiet=True))
     finally:
         over.set()
         watcher.join()
-    document: dict[str, Any] = finished.results["cases"][0]
-    return document, most
+    return finished.results.cases[0].judgement, most
 
 
 def _bytes_of_load() -> int:
     """What the processes that this one has started, and theirs, have for themselves."""
     total = 0
-    for process in psutil.Process(os.getpid()).children(recursive=True):
+    for process in psutil.Process().children(recursive=True):
         try:
             if RUN_ENVIRONMENT in process.environ():
                 total += int(process.memory_full_info().uss)

@@ -3,28 +3,22 @@
 A library that does nothing answers from a sidecar, in each runtime that there is; a process that is
 gevent's, as a worker is, asks it. One client alone gives the time that a sidecar adds to an
 operation, twenty clients at once the rate that it carries. Images must have been built.
-
-A benchmark, not a test: it prints minimum, median and maximum with n, and never fails on a time.
 """
 
 from __future__ import annotations
 
 import json
-import statistics
-import subprocess
 import sys
 import threading
 import time
 from typing import Any, Final
-
-from rich.console import Console
-from rich.table import Table
 
 from clusters import images
 from locks.base import Address, NoObserver, new_hold_id
 from locks.shared.client_container import ContainerSidecar
 from locks.shared.library import SHARED
 from locks.shared.sidecar import Sidecar, SidecarLock
+from perf.figures import Figure, console, show, told_by
 
 PYTHON: Final = "python"
 RUNTIMES: Final = (PYTHON, *images.CLIENTS)
@@ -34,6 +28,13 @@ ALONE: Final = 3_000  # operations a round
 CLIENTS: Final = 20
 EACH: Final = 500  # operations of each client a round
 MEASURE: Final = "--measure"
+FIGURES: Final = {
+    "start_ms": ("its start, until the hello, ms", "≤ 5,000"),
+    "p50_us": ("added to an operation, p50, µs", "≤ 150"),
+    "p99_us": ("added to an operation, p99, µs", ""),
+    "rate": (f"operations/s of {CLIENTS} clients", "≥ 5,000"),
+    "worker_us": ("CPU of the worker's side, µs per operation", ""),
+}
 NOTHING: Final = """
 from lockbench_sidecar import Client, Granted, Released, serve
 
@@ -48,29 +49,13 @@ serve("pip", Nothing)
 
 
 def main() -> None:
-    """One table."""
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    images.ensure(images.CLIENTS, say=console.print)
+    """One table for each runtime."""
+    images.ensure(images.CLIENTS, say=console().print)
     for runtime in RUNTIMES:
         program = ("-m", "gevent.monkey", "--module", "perf.sidecar", MEASURE, runtime)
-        done = subprocess.run([sys.executable, *program], stdout=subprocess.PIPE, check=True)
-        console.print(_table(runtime, json.loads(done.stdout)))
-
-
-def _table(runtime: str, found: dict[str, list[float]]) -> Table:
-    title = f"What a sidecar costs: {runtime}"
-    table = Table("what", "must reach", "n", "min", "median", "max", title=title)
-    for what, target, name in (
-        ("its start, until the hello, ms", "≤ 5,000", "start_ms"),
-        ("added to an operation, p50, µs", "≤ 150", "p50_us"),
-        ("added to an operation, p99, µs", "", "p99_us"),
-        (f"operations/s of {CLIENTS} clients", "≥ 5,000", "rate"),
-        ("CPU of the worker's side, µs per operation", "", "worker_us"),
-    ):
-        values = found[name]
-        numbers = (min(values), statistics.median(values), max(values))
-        table.add_row(what, target, str(len(values)), *(f"{number:,.0f}" for number in numbers))
-    return table
+        found = told_by(*program)
+        figures = (Figure(*FIGURES[name], found[name], 0) for name in FIGURES)
+        show(f"What a sidecar costs: {runtime}", figures)
 
 
 def _start(runtime: str) -> Sidecar:
@@ -82,8 +67,7 @@ def _start(runtime: str) -> Sidecar:
 
 def measure(runtime: str) -> dict[str, list[float]]:
     """Every figure, one number a round."""
-    names = ("start_ms", "p50_us", "p99_us", "rate", "worker_us")
-    found: dict[str, list[float]] = {name: [] for name in names}
+    found: dict[str, list[float]] = {name: [] for name in FIGURES}
     for _ in range(STARTS):
         began = time.monotonic()
         sidecar = _start(runtime)
