@@ -76,6 +76,11 @@ class Case:
         return find(self.lock)
 
     @property
+    def asked(self) -> Asked:
+        """The workload, with every parameter decided."""
+        return find_workload(self.workload)
+
+    @property
     def phases(self) -> Phases:
         if self.workload == PUBLISHED:
             return Phases(FLOOR_S, self.time_limit_s - FLOOR_S, 0.0)
@@ -179,9 +184,8 @@ def expected_of(case: Case) -> Expected:
         fault = faults()[one.fault]
         usual_s = fault.duration_s(case.pace.lease_ttl_s, fault.defaults())
         exact = dict(one.parameters) == fault.defaults() and one.duration_s == round(usual_s, 6)
-    asked = find_workload(case.workload)
-    outlasts = asked.workload.outlasts(asked.options)
-    return Expected(case.system, names or (NONE,), exact, outlasts=outlasts, own=is_own(case.lock))
+    outlasts, own = case.asked.outlasts, is_own(case.lock)
+    return Expected(case.system, names or (NONE,), exact, outlasts=outlasts, own=own)
 
 
 def tries_of(case: Case) -> int:
@@ -291,8 +295,7 @@ def ours_of(cases: Iterable[Case]) -> list[str]:
 
 def check(case: Case) -> None:
     """Everything about a case that can be wrong before anything starts. Raises BadInput."""
-    asked = find_workload(case.workload)
-    if case.fault != NONE and not asked.workload.faulted:
+    if case.fault != NONE and not case.asked.workload.faulted:
         raise BadInput(f"the workload {case.workload} knows no faults; leave --fault out")
     if case.network not in NETWORKS:
         raise unknown("network", case.network, NETWORKS)
@@ -320,7 +323,7 @@ def check(case: Case) -> None:
             f"--ttl {pace.lease_ttl_s:g} s is not longer than the client timeout of "
             f"{pace.client_timeout_s:g} s: a grant could end before its request does"
         )
-    hold_s = asked.workload.leases(asked.options) * pace.lease_ttl_s
+    hold_s = case.asked.leases * pace.lease_ttl_s
     if hold_s > case.phases.contended_s:
         raise BadInput(
             f"{case.workload} holds the lock for {hold_s:g} s, longer than the "

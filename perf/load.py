@@ -83,8 +83,7 @@ def _health(fleet: Fleet, cluster: Cluster, rate: int) -> Generator:
     load = replace(usual, keys=FEW, clients=FEW, solo=0, rivals=0, workers=1, nodes=usual.nodes[:2])
     fleet.begin(load)
     start_ns = fleet.go()
-    own_end_ns = start_ns + int(1e9 * (PHASES.floor_s + PHASES.own_s))
-    end_ns = start_ns + int(1e9 * PHASES.total_s)
+    _, own_end_ns, end_ns = PHASES.ends_ns(start_ns)
     while time.monotonic_ns() < end_ns:
         fleet.check()
         time.sleep(LOOK_S)

@@ -67,9 +67,12 @@ class Phases:
     own_s: float
     contended_s: float
 
-    @property
-    def total_s(self) -> float:
-        return self.floor_s + self.own_s + self.contended_s
+    def ends_ns(self, start_ns: int) -> tuple[int, int, int]:
+        """When each of them ends, if the first begins then."""
+        undisturbed_s = self.floor_s + self.own_s
+        after_s = (self.floor_s, undisturbed_s, undisturbed_s + self.contended_s)
+        floor, own, contended = (start_ns + int(1e9 * s) for s in after_s)
+        return floor, own, contended
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,16 @@ class Asked:
     workload: Workload
     options: Options
 
+    @property
+    def leases(self) -> float:
+        """How many leases a hold lasts at least; 0 where it lasts as long as the pace says."""
+        return self.workload.leases(self.options)
+
+    @property
+    def outlasts(self) -> bool:
+        """Whether the work may last longer than its lease."""
+        return self.workload.outlasts(self.options)
+
 
 @cache
 def declared() -> Mapping[str, Workload]:

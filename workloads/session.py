@@ -138,9 +138,7 @@ class Session:
 
     def phase_end_ns(self, phases: int) -> int:
         """When the first ``phases`` phases are over."""
-        p = self.load.phases
-        lengths = (p.floor_s, p.own_s, p.contended_s)
-        return self.control.start_ns + int(1e9 * sum(lengths[:phases]))
+        return self.load.phases.ends_ns(self.control.start_ns)[phases - 1]
 
     @staticmethod
     def sleep_until(at_ns: int) -> None:

@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from bench import conform
-from bench.conform import DUTIES, Desk, Duty, Outcome, Running, ending, tried
+from bench import conform, duties
+from bench.conform import Outcome, ending, tried
+from bench.duties import DUTIES, Desk, Duty, Running
 from locks.base import (
     Acquired,
     Address,
@@ -293,8 +294,8 @@ def told_of(lock: type[Honest], duty: Duty, **more: Any) -> Outcome:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conform, "LONG_S", 6.0)
-    monkeypatch.setattr(conform, "LEASE_S", LEASE_S)
+    monkeypatch.setattr(duties, "LONG_S", 6.0)
+    monkeypatch.setattr(duties, "LEASE_S", LEASE_S)
     monkeypatch.setattr(Desk, "remote", party)
     monkeypatch.setattr("tests.bench.test_conform.SERVICE", Service())
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from bench.document import required_of
 from bench.judge import CONTRADICTED, MAY, Expected, Judgement, expectation, judge
 from bench.plan import make_case
-from bench.run import _required
 from checker.catalogue import ALWAYS, OF_JOBS
 from checker.follows import FOLLOWS, causes_of
 from locks.base import ANY, Expectation, System
@@ -307,7 +307,7 @@ def test_what_the_workload_does_not_reach_is_not_due() -> None:
 
 def test_who_outlasts_its_lease_may_have_nothing_left_to_release() -> None:
     plain, late = (
-        _required(make_case("redis-token", "none", seed=0, workload=workload))
+        required_of(make_case("redis-token", "none", seed=0, workload=workload))
         for workload in ("payment", "long-hold")
     )
     assert set(plain) - set(late) == {"wrong-release", "charged-twice", "lost-charge"}

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from bench import clients
-from bench.conform import DUTIES, conform
+from bench.conform import conform
+from bench.duties import DUTIES
 from bench.new_lock import add_library, lock, write_library, write_recipe
 from locks import registry
 from locks.shared.library import ADAPTERS

@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
+from bench import document
 from bench import run as module
 from bench.plan import Case, make_case
 from bench.run import Outcome, run_case
@@ -171,7 +172,7 @@ def test_an_interruption_at_any_moment_leaves_nothing(
 ) -> None:
     cluster = fake(monkeypatch, at_start=interrupt if where == "start" else nothing)
     if where == "judge":
-        monkeypatch.setattr(module, "check", interrupt)
+        monkeypatch.setattr(document, "check", interrupt)
     elif where != "start":
         monkeypatch.setattr(*WHERE[where], interrupt)
     with pytest.raises(KeyboardInterrupt):

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from bench import conform as conforming
-from bench.conform import DUTIES, Outcome
+from bench.conform import Outcome
+from bench.duties import DUTIES
 from cli.commands.conform import conform
 from cli.options import Done
 

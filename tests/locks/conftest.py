@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.conform import GROUP, LEASE_S, Running
+from bench.duties import GROUP, LEASE_S, Running
 from bench.judge import expectation
 from clusters.base import ClusterPlan
 from clusters.registry import topologies

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from bench.clients import library_of
-from bench.conform import DUTIES, LEASE_S, Desk, Duty, NotTriable, Running
+from bench.duties import DUTIES, LEASE_S, Desk, Duty, NotTriable, Running
 from locks import registry
 from locks.base import System
 from tests.locks.conftest import every_system, more_systems, why_untested

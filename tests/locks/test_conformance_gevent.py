@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bench.conform import DUTIES, Running
+from bench.duties import DUTIES, Running
 from locks.base import System
 from tests.locks.conftest import NODES, every_system
 

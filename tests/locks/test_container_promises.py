@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from bench.conform import LEASE_S, Running
+from bench.duties import LEASE_S, Running
 from clusters import images
 from clusters.redis import protocol as resp
 from clusters.wire import Http, Line

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from bench.conform import LEASE_S, Running
+from bench.duties import LEASE_S, Running
 from clusters.hybrid import HybridCluster
 from locks import registry
 from locks.base import (

@@ -32,7 +32,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from bench.conform import LEASE_S, Running
+from bench.duties import LEASE_S, Running
 from locks import registry
 from locks.base import (
     Acquired,

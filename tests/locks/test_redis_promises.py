@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 from redis.exceptions import ResponseError
 
-from bench.conform import Running
+from bench.duties import Running
 from locks import registry
 from locks.base import (
     Acquired,

@@ -15,7 +15,7 @@ from functools import partial
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from bench.conform import Running
+from bench.duties import Running
 from locks import registry
 from locks.base import (
     Acquired,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench import clients
-from bench.conform import DUTIES
+from bench.duties import DUTIES
 from bench.judge import expectation
 from bench.plan import each_lock
 from checker.catalogue import OF_LOCKS

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from bench.conform import Running
+from bench.duties import Running
 from locks.base import Address, NoObserver, Unknown
 from locks.registry import without
 from locks.without.base import Conflict, Done, DoneAlready, Thinking, Way

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 from kazoo.client import KazooClient
 
-from bench.conform import LEASE_S, Running
+from bench.duties import LEASE_S, Running
 from clusters.zookeeper.ensemble import ZooKeeperCluster
 from locks.base import Address, Granted, NoObserver, new_hold_id
 from locks.libraries.shared.zookeeper_touches import Touches

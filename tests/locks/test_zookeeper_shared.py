@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from bench.conform import LEASE_S, Running
+from bench.duties import LEASE_S, Running
 from locks import registry
 from locks.base import (
     Acquired,

@@ -48,9 +48,7 @@ class Played:
     """What a load left behind. ``spans`` are the phases, in nanoseconds."""
 
     def __init__(self, folder: Path, start_ns: int, phases: Phases) -> None:
-        floor = start_ns + int(S * phases.floor_s)
-        own = floor + int(S * phases.own_s)
-        end = own + int(S * phases.contended_s)
+        floor, own, end = phases.ends_ns(start_ns)
         self.spans = Spans((start_ns, floor), (floor, own), (own, end))
         self.logs = folder / "logs"
         self.history: History = read_recording(folder / "history")
@@ -97,8 +95,8 @@ def play(
         fleet.begin(load)
         start_ns = fleet.go()
         if meanwhile is not None:
-            faults = meanwhile(fleet, start_ns + int(S * (phases.floor_s + phases.own_s)))
-        while time.monotonic_ns() < start_ns + int(S * phases.total_s):
+            faults = meanwhile(fleet, phases.ends_ns(start_ns)[1])
+        while time.monotonic_ns() < phases.ends_ns(start_ns)[2]:
             fleet.check()
             time.sleep(0.05)
         drained = time.monotonic() + 5

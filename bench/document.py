@@ -1,0 +1,217 @@
+"""The document of a case: what was asked for, what happened, what it is judged to be.
+
+Judged while the cluster is cleared away. Guarantees: a case of which nothing is known has a
+document too, and figures of a load that did not last as long as its phases are void.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+
+from msgspec.structs import asdict as shallow
+from msgspec.structs import replace
+
+from bench.footprint import footprint
+from bench.judge import judge
+from bench.outside import documented, told
+from bench.plan import PUBLISHED, WORKERS, Case, expected_of, topology_of
+from bench.scene import CONTENDED, END, OWN, Scene
+from bench.usable import (
+    error_texts,
+    never_succeeded,
+    nothing_worked,
+    said_to_idle_clients,
+    turned_away,
+)
+from bench.watch import generator_health
+from checker.catalogue import ALWAYS, AT_THE_RESOURCE
+from checker.check import check
+from checker.exposure import Exposure, exposure
+from checker.service import contradictions
+from checker.verdict import Report
+from history.columns import History
+from history.recording import read_recording
+from locks.registry import is_own, origin
+from nemesis.registry import NONE
+from results import documents
+from results.cases import judged
+from results.documents import made
+from results.numbers import Phases as Spans
+from results.numbers import before, measure
+
+
+def document_of(scene: Scene, failure: str | None, shown_before: frozenset[str]) -> documents.Case:
+    """The case as it stands in ``results.json``, but for what is known once it is over."""
+    case, expected = scene.case, expected_of(scene.case)
+    begun = time.monotonic()
+    document = _asked(scene)
+    report: Report | None = None
+    short: str | None = None
+    seen = Exposure(False, ("the load did not run",))
+    if scene.start_ns is not None:
+        history = read_recording(scene.folder / "history")
+        report = check(history)
+    # Judged meanwhile. A case that could not be cleared away is no good one.
+    left = scene.cleared()
+    failure = "; ".join(filter(None, (failure, left))) or None
+    disturbed = _disturbed(scene, left)
+    if report is not None and scene.start_ns is not None:
+        scene.unable = nothing_worked(history, case.phases.ends_ns(scene.start_ns)[1])
+        seen = _seen(scene, history, report)
+        document = _with_numbers(scene, scene.start_ns, judged(document, report), history)
+        if failure is not None or disturbed is not None:
+            # What was seen of a load that did not last as long as its phases is no number.
+            document = replace(document, numbers="void")
+            scene.before_ns = {}
+        short = _short(case, document, history)
+    observed = {} if report is None else {v: r.result for v, r in report.verdicts.items()}
+    judgement = judge(
+        expected,
+        observed,
+        exposed=seen.exposed,
+        exposure="; ".join(seen.reasons),
+        failure=failure,
+        unable=scene.unable,
+        short=short,
+        shown_before=shown_before,
+        required=required_of(case),
+        contradicted={} if report is None else contradictions(report),
+        disturbed=disturbed,
+    )
+    scene.timings.check_s = time.monotonic() - begun
+    return replace(
+        document,
+        declare=tuple(expected.proposal([v for v, r in observed.items() if r == "invalid"])),
+        no_record=scene.no_record,
+        outside=documented(scene.outside, scene.start_ns or 0),
+        observed=observed,
+        exposed=seen.exposed,
+        exposure=documents.Exposure(seen.exposed, seen.reasons),
+        judgement=judgement.word,
+        why=judgement.why,
+        ending=judgement.ending.word,
+    )
+
+
+def _asked(scene: Scene) -> documents.Case:
+    """What was asked for, and what is known of it without a load."""
+    case, system, expected = scene.case, scene.case.system, expected_of(scene.case)
+    topology = topology_of(case)
+    return documents.Case(
+        lock=system.name,
+        family=system.family,
+        fence=system.fence,
+        topology=case.topology,
+        size=case.size,
+        fault=case.fault if case.injections else NONE,
+        workload=case.workload,
+        network=case.network,
+        seed=case.seed,
+        clients=case.clients,
+        keys=case.keys,
+        expected=dict(expected.words(required_of(case))),
+        injections=tuple(made(documents.Injection, asdict(one)) for one in case.injections),
+        settings={**topology.settings, **asdict(case.pace)},
+        phases_s=made(documents.PhasesS, asdict(case.phases)),
+        link_us=documents.Link(**scene.link_us),
+        folder=scene.folder.name,
+        own=made(documents.Own, origin(case.lock)) if is_own(case.lock) else None,
+        numbers="void",
+        consensus=topology.quorum,
+        control=any(
+            e.kind == "control"
+            for name in expected.faults
+            for e in system.expectations.get(name, {}).values()
+        ),
+    )
+
+
+def _seen(scene: Scene, history: History, report: Report) -> Exposure:
+    """Whether what was to be tested took place."""
+    case = scene.case
+    if scene.unable is not None:
+        return Exposure(False, (scene.unable,))
+    seen = exposure(history)
+    if case.workload == PUBLISHED:  # without contention; something must have happened
+        seen = Exposure(report.grants > 0, (f"{report.grants} grants of keys that nobody shares",))
+    if len(scene.faults) < len(case.injections):
+        played = f"{len(scene.faults)} of {len(case.injections)} faults were played"
+        seen = Exposure(False, (*seen.reasons, played))
+    missing = _missing(case, history)
+    return seen if missing is None else Exposure(False, (missing, *seen.reasons))
+
+
+def _disturbed(scene: Scene, left: str | None) -> str | None:
+    """What happened from outside, if anything did."""
+    if not scene.outside:
+        return None
+    return "; ".join(filter(None, (told(scene.outside, scene.start_ns or 0), left)))
+
+
+def _short(case: Case, document: documents.Case, history: History) -> str | None:
+    """What of the load did not take place. Under a fault and in the published experiment that is
+    part of what is looked at."""
+    generator = document.generator
+    if generator is None or case.injections or case.workload == PUBLISHED or not generator.short:
+        return None
+    why = list(generator.short)
+    if any(worker.idle_users for worker in generator.workers):
+        why.append(f"who was never granted was told: {said_to_idle_clients(history) or 'nothing'}")
+    return "; ".join(why)
+
+
+def _missing(case: Case, history: History) -> str | None:
+    """Which operation never succeeded on the keys that the load shares. The published experiment
+    shares none, and what takes no lock has none."""
+    if case.workload == PUBLISHED or case.system.kind == "none":
+        return None
+    return never_succeeded(history, too_late=case.asked.outlasts)
+
+
+def required_of(case: Case) -> tuple[str, ...]:
+    """What the lock is always judged by, and what the workload gives reason to reach. Who holds on
+    for longer than the lease may have nothing left to release."""
+    beside = (*AT_THE_RESOURCE, "wrong-release") if case.asked.outlasts else AT_THE_RESOURCE
+    lock_alone = tuple(v for v in ALWAYS if v not in beside)
+    # Nobody is there to ask for the keys of the published experiment when it is over.
+    after = () if case.workload == PUBLISHED or case.system.kind == "none" else ("leaked-lock",)
+    return (*lock_alone, *after, *case.asked.workload.verdicts)
+
+
+def _with_numbers(
+    scene: Scene, start_ns: int, document: documents.Case, history: History
+) -> documents.Case:
+    case = scene.case
+    floor_end, own_end, end = case.phases.ends_ns(start_ns)
+    patient = case.asked.workload.patient and (bool(case.injections) or not turned_away(history))
+    health = generator_health(
+        scene.folder / "logs",
+        scene.faults,
+        (floor_end, end),
+        WORKERS + 1,
+        patient=patient,
+        pressure=scene.pressure,
+    )
+    spans = Spans((start_ns, floor_end), (floor_end, own_end), (own_end, end))
+    numbers = measure(history, spans, unknown_after_s=case.pace.client_timeout_s)
+    if case.workload == PUBLISHED:
+        numbers = replace(numbers, cycles_per_second=numbers.own_cycles_per_second)
+    elif health.ok:
+        scene.before_ns = before(history, spans)
+    acquire = numbers.floor_acquire_ms
+    cpu_us = scene.floor_cpu_ns / 1e3 / acquire.count if acquire.count else None
+    found = document.measurements
+    recovered_s = [one.servers_s for one in found.recovery or () if one.servers_s is not None]
+    metered = {"own": (OWN, CONTENDED), "contended": (CONTENDED, END)}
+    return replace(
+        document,
+        **shallow(numbers),
+        floor=documents.Floor(acquire.count, cpu_us, acquire.p50),
+        generator=health,
+        numbers="valid" if health.ok else "void",
+        footprint=footprint(scene.readings, metered, history),
+        availability=None if found.availability is None else found.availability.fraction,
+        recovery_seconds=max(recovered_s, default=None),
+        error_texts=error_texts(history),
+    )

@@ -1,0 +1,67 @@
+"""What a case is played with, and what is known of it afterwards, however far it got."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.footprint import Reading
+from bench.outside import Outside
+from bench.plan import Case
+from bench.pressure import Counters
+from clusters.engine.removal import left_behind
+from history.columns import Ints
+from history.op import Fault
+from workloads.fork_server import ForkServer
+from workloads.load import Load
+
+# Phases as they are shown, and as the boundaries at which the servers' counters are read.
+FLOOR, OWN, CONTENDED, END = "floor", "own keys", "contended", "end"
+QUIET = "quiet"
+
+
+@dataclass
+class Timings:
+    """Seconds that the parts of a case took, for the case's record."""
+
+    cluster_s: float = 0.0
+    clients_s: float = 0.0
+    load_s: float = 0.0  # with what it took to read the service's own record, ``record_s``
+    record_s: float = 0.0
+    check_s: float = 0.0
+    total_s: float = 0.0
+
+
+@dataclass
+class Scene:
+    """See above. ``before_ns``: see ``results.numbers.before``; empty where there are no
+    numbers."""
+
+    case: Case
+    folder: Path
+    run_id: str
+    fork_server: ForkServer
+    web_port: int | None = None
+    timings: Timings = field(default_factory=Timings)
+    before_ns: Mapping[str, Ints] = field(default_factory=dict)
+    start_ns: int | None = None
+    load: Load | None = None
+    faults: list[Fault] = field(default_factory=list)
+    failure: str | None = None
+    unable: str | None = None
+    no_record: str | None = None  # why the service's own record was not read
+    link_us: dict[str, float] = field(default_factory=dict)
+    floor_cpu_ns: int = 0
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+    clearing: threading.Thread | None = None
+    left: Sequence[str] = ()  # names of what could not be removed
+    outside: list[Outside] = field(default_factory=list)
+    pressure: list[Counters] = field(default_factory=list)
+
+    def cleared(self) -> str | None:
+        """Waits until the cluster is gone; a sentence that names what is left of it."""
+        if self.clearing is not None and self.clearing.ident is not None:
+            self.clearing.join()
+        return left_behind(self.left) if self.left else None
