@@ -2,46 +2,39 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import cast
 
 from bench.footprint import Meter, footprint
 from clusters.base import Cluster, ClusterError, Usage
 from history.columns import History
-from history.op import F, Type
-from history.recorder import Recorder
-from history.recording import read_recording, write_meta
 from results.documents import Footprint, PerGrant
+from tests.checker.scenes import Scene
 
 MS = 10**6
 
 
-def granted_at(folder: Path, *times_ns: int) -> History:
-    recorder = Recorder(folder, 0)
-    for hold, at in enumerate(times_ns, 1):
-        handle = recorder.invoke(hold, F.ACQUIRE, "own-1", hold=hold, invoke_ns=at - 5)
-        recorder.complete(handle, Type.OK, complete_ns=at, valid_until_ns=at + 10**9)
-    refused = recorder.invoke(99, F.ACQUIRE, "own-1", hold=99, invoke_ns=times_ns[0])
-    recorder.complete(refused, Type.FAIL, error="held", complete_ns=times_ns[0] + 1)
-    recorder.close()
-    write_meta(folder, {}, wall_minus_monotonic_ns=0)
-    return read_recording(folder)
+def granted_at(*times_s: float) -> History:
+    """Grants at these times, and a refusal at the first."""
+    scene = Scene().acquire("late", times_s[0], times_s[0], "fail", error="held")
+    for number, at_s in enumerate(times_s):
+        scene.acquire(number, at_s - 0.001, at_s)
+    return scene.history()
 
 
 def usage(cpu_ns: int | None, commands: int | None) -> Usage:
     return Usage(3, 7000, cpu_ns, commands)
 
 
-def test_only_grants_between_the_readings_count(tmp_path: Path) -> None:
-    history = granted_at(tmp_path, 50 * MS, 150 * MS, 250 * MS, 350 * MS)
+def test_only_grants_between_the_readings_count() -> None:
+    history = granted_at(0.05, 0.15, 0.25, 0.35)
     readings = {"a": (100 * MS, usage(10_000, 20)), "b": (300 * MS, usage(70_000, 27))}
     found = footprint(readings, {"own": ("a", "b"), "contended": ("b", "c")}, history)
     own = PerGrant(grants=2, grants_per_second=10.0, commands_per_grant=3.5, cpu_us_per_grant=30.0)
     assert found == Footprint(servers=3, memory_bytes=7000, own=own, contended=None)
 
 
-def test_what_is_unknown_stays_blank(tmp_path: Path) -> None:
-    history = granted_at(tmp_path, 150 * MS)
+def test_what_is_unknown_stays_blank() -> None:
+    history = granted_at(0.15)
     readings = {"a": (100 * MS, usage(None, 20)), "b": (300 * MS, usage(5, None))}
     found = footprint(readings, {"own": ("a", "b")}, history)
     assert found is not None

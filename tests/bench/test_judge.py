@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,173 +38,122 @@ def system(**verdicts: str) -> System:
     )
 
 
-def verdict(
-    declared: System,
-    observed: dict[str, str],
-    *,
-    exposed: bool = True,
-    failure: str | None = None,
-    short: str | None = None,
-    shown: frozenset[str] = frozenset(),
-) -> Any:
-    return judge(
-        Expected(declared, ("wipe",)),
-        observed,
-        exposed=exposed,
-        exposure="seen",
-        failure=failure,
-        short=short,
-        shown_before=shown,
-    ).ending
+def under(*faults: str, **verdicts: str) -> Expected:
+    """A lock that declares something of ``wipe`` alone."""
+    return Expected(system(**verdicts), faults, exact=len(faults) == 1)
 
 
-ALL_VALID = dict.fromkeys(
-    ("double-grant", "late-grant", "stale-holder", "wrong-release", "lost-update"), "valid"
+KEPT = dict.fromkeys((*ALWAYS, "linearizable"), "valid")
+
+
+def judged(expected: Expected, *broken: str, unknown: Sequence[str] = (), **more: Any) -> Judgement:
+    """Of a case in which everything else was kept."""
+    observed = KEPT | dict.fromkeys(broken, "invalid") | dict.fromkeys(unknown, "unknown")
+    usual = {"exposed": True, "exposure": "seen", "failure": None}
+    return judge(expected, observed, **usual | more)
+
+
+DOUBLE, LATE, LOST, WRONG = "double-grant", "late-grant", "lost-update", "wrong-release"
+BREAKS: dict[str, Any] = {"double_grant": "breaks"}
+MAY_BREAK: dict[str, Any] = {"double_grant": "may-break"}
+SHORT = {"short": "9,000 of 50,000 jobs were begun"}
+
+
+@pytest.mark.parametrize(
+    ("declared", "broken", "more", "ending"),
+    [
+        ({}, (), {}, Ending.OK),
+        # A break that should hold is safety, whatever else happened.
+        ({}, (DOUBLE,), {}, Ending.SAFETY),
+        ({}, (DOUBLE,), {"exposed": False}, Ending.SAFETY),
+        ({}, (DOUBLE,), {"failure": "the heal failed"}, Ending.SAFETY),
+        ({}, (DOUBLE,), SHORT, Ending.SAFETY),
+        ({"stale_holder": "breaks"}, (DOUBLE,), {}, Ending.SAFETY),
+        # An expected break is ok, and its absence is the bench.
+        (BREAKS, (DOUBLE,), {}, Ending.OK),
+        (BREAKS, (), {}, Ending.BENCH),
+        (BREAKS, (), {"shown_before": frozenset({DOUBLE})}, Ending.OK),
+        (BREAKS, (), {"unknown": (DOUBLE,)}, Ending.BENCH),
+        # A race may or may not show.
+        ({"lost_update": "may-break"}, (), {}, Ending.OK),
+        ({"lost_update": "may-break"}, (LOST,), {}, Ending.OK),
+        # Unknown, unexposed, and another load than was asked for are never green.
+        ({}, (), {"unknown": (LOST,)}, Ending.INCONCLUSIVE),
+        ({}, (), {"exposed": False}, Ending.INCONCLUSIVE),
+        ({}, (), SHORT, Ending.INCONCLUSIVE),
+        ({}, (), {"failure": "no leader"}, Ending.BENCH),
+        # What follows from an expected break is excused, but only by a cause that broke.
+        (BREAKS, (DOUBLE, "linearizable"), {}, Ending.OK),
+        ({}, ("linearizable",), {}, Ending.SAFETY),
+        (MAY_BREAK, ("linearizable",), {}, Ending.SAFETY),
+        (MAY_BREAK, ("linearizable", DOUBLE), {}, Ending.OK),
+        (MAY_BREAK, ("linearizable", WRONG), {}, Ending.SAFETY),
+        # What is declared of a verdict itself counts before what it follows from.
+        (MAY_BREAK | {"lost_update": "holds"}, (DOUBLE, LOST), {}, Ending.SAFETY),
+        (MAY_BREAK, (DOUBLE, LOST), {}, Ending.OK),
+    ],
 )
-
-
-def test_kept_promises_are_ok() -> None:
-    assert verdict(system(), ALL_VALID) is Ending.OK
-
-
-def test_a_break_that_should_hold_is_safety_whatever_else_happened() -> None:
-    observed = ALL_VALID | {"double-grant": "invalid"}
-    assert verdict(system(), observed) is Ending.SAFETY
-    assert verdict(system(), observed, exposed=False) is Ending.SAFETY
-    assert verdict(system(), observed, failure="the heal failed") is Ending.SAFETY
-    assert verdict(system(stale_holder="breaks"), observed) is Ending.SAFETY
-
-
-def disturbed(observed: dict[str, str], **more: Any) -> Judgement:
-    return judge(
-        Expected(system(late_grant="breaks"), ("wipe",)),
-        ALL_VALID | observed,
-        exposure="seen",
-        failure="the load failed",
-        disturbed="redis-1 met with die",
-        **{"exposed": True, **more},
-    )
+def test_the_worst_wins(
+    declared: dict[str, str], broken: tuple[str, ...], more: dict[str, Any], ending: Ending
+) -> None:
+    assert judged(under("wipe", **declared), *broken, **more).ending is ending
 
 
 def test_a_disturbed_case_shows_nothing_but_what_broke_untouched() -> None:
-    for observed in ({}, {"stale-holder": "unknown"}, {"late-grant": "invalid"}):
-        found = disturbed(observed)
+    expected = under("wipe", late_grant="breaks")
+    disturbed: dict[str, Any] = {"failure": "the load failed", "disturbed": "redis-1 met with die"}
+    for found in (
+        judged(expected, **disturbed),
+        judged(expected, unknown=["stale-holder"], **disturbed),
+        judged(expected, LATE, **disturbed),
+        judged(expected, exposed=False, **disturbed),
+    ):
         assert (found.ending, found.word) == (Ending.BENCH, "disturbed")
         assert found.why == "redis-1 met with die"
-    assert disturbed({}, exposed=False).ending is Ending.BENCH
     # The checker calls it invalid only where the disturbance cannot have been its cause.
-    assert disturbed({"double-grant": "invalid"}).ending is Ending.SAFETY
-
-
-def contradicted(observed: dict[str, str], *verdicts: str) -> Judgement:
-    return judge(
-        Expected(system(), ("wipe",)),
-        ALL_VALID | observed,
-        exposed=True,
-        exposure="seen",
-        failure=None,
-        contradicted=dict.fromkeys(verdicts, "the record shows otherwise"),
-    )
+    assert judged(expected, DOUBLE, **disturbed).ending is Ending.SAFETY
 
 
 def test_what_the_service_contradicts_is_the_defect_of_the_bench() -> None:
-    found = contradicted({"double-grant": "invalid", "linearizable": "invalid"}, "double-grant")
+    otherwise = {DOUBLE: "the record shows otherwise"}
+    found = judged(under("wipe"), DOUBLE, "linearizable", contradicted=otherwise)
     assert (found.ending, found.word) == (Ending.BENCH, CONTRADICTED)
     assert found.why == "double-grant: the record shows otherwise"
     # A promise that was recorded too long is one even where it broke nothing.
-    assert contradicted({}, "promises").ending is Ending.BENCH
+    assert judged(under("wipe"), contradicted={"promises": "too long"}).ending is Ending.BENCH
 
 
-@pytest.mark.parametrize("also", ["wrong-release", "lost-update", "stale-holder"])
+@pytest.mark.parametrize("also", [WRONG, LOST, "stale-holder"])
 def test_a_contradiction_hides_no_other_violation(also: str) -> None:
-    broken = {"double-grant": "invalid", "linearizable": "invalid", also: "invalid"}
-    found = contradicted(broken, "double-grant")
+    otherwise = {DOUBLE: "the record shows otherwise"}
+    found = judged(under("wipe"), DOUBLE, "linearizable", also, contradicted=otherwise)
     assert (found.ending, found.why) == (Ending.SAFETY, f"{also}: expected to hold and broke")
 
 
-def test_an_expected_break_is_ok_and_its_absence_is_the_bench() -> None:
-    declared = system(double_grant="breaks")
-    assert verdict(declared, ALL_VALID | {"double-grant": "invalid"}) is Ending.OK
-    assert verdict(declared, ALL_VALID) is Ending.BENCH
-    assert verdict(declared, ALL_VALID, shown=frozenset({"double-grant"})) is Ending.OK
-    unknown = ALL_VALID | {"double-grant": "unknown"}
-    assert verdict(declared, unknown) is Ending.BENCH
-
-
-def test_a_race_may_or_may_not_show() -> None:
-    declared = system(lost_update="may-break")
-    assert verdict(declared, ALL_VALID) is Ending.OK
-    assert verdict(declared, ALL_VALID | {"lost-update": "invalid"}) is Ending.OK
-
-
-def test_unknown_and_unexposed_are_never_green() -> None:
-    assert verdict(system(), ALL_VALID | {"lost-update": "unknown"}) is Ending.INCONCLUSIVE
-    assert verdict(system(), ALL_VALID, exposed=False) is Ending.INCONCLUSIVE
-
-
-def test_another_load_than_was_asked_for_is_never_green_and_hides_no_violation() -> None:
-    short = "9,000 of 50,000 jobs were begun"
-    assert verdict(system(), ALL_VALID, short=short) is Ending.INCONCLUSIVE
-    broken = ALL_VALID | {"double-grant": "invalid"}
-    assert verdict(system(), broken, short=short) is Ending.SAFETY
-
-
 def test_a_verdict_that_was_due_and_is_absent_is_not_green() -> None:
-    observed = {v: r for v, r in ALL_VALID.items() if v != "late-grant"}
-    assert verdict(system(), observed) is Ending.INCONCLUSIVE
-    fenced = replace(system(), fence="revision")
-    assert verdict(fenced, ALL_VALID) is Ending.INCONCLUSIVE
-    assert verdict(fenced, ALL_VALID | {"fence-order": "valid"}) is Ending.OK
+    without = {v: r for v, r in KEPT.items() if v != LATE}
+    found = judge(under("wipe"), without, exposed=True, exposure="seen", failure=None)
+    assert found.ending is Ending.INCONCLUSIVE
+    fenced = Expected(replace(system(), fence="revision"), ("wipe",))
+    assert judged(fenced).ending is Ending.OK
+    assert judged(fenced, unknown=["fence-order"]).ending is Ending.INCONCLUSIVE
 
 
-def test_a_failure_is_the_bench() -> None:
-    assert verdict(system(), ALL_VALID, failure="no leader") is Ending.BENCH
-
-
-def test_what_follows_from_an_expected_break_is_expected() -> None:
-    declared = system(double_grant="breaks")
-    observed = ALL_VALID | {"double-grant": "invalid", "linearizable": "invalid"}
-    assert verdict(declared, observed) is Ending.OK
-    assert verdict(system(), ALL_VALID | {"linearizable": "invalid"}) is Ending.SAFETY
-
-
-def test_what_follows_is_excused_only_by_a_cause_that_broke() -> None:
-    declared = system(double_grant="may-break")
-    assert verdict(declared, ALL_VALID | {"linearizable": "invalid"}) is Ending.SAFETY
-    both = {"linearizable": "invalid", "double-grant": "invalid"}
-    assert verdict(declared, ALL_VALID | both) is Ending.OK
-    # A cause that was not expected to break excuses nothing.
-    other = ALL_VALID | {"linearizable": "invalid", "wrong-release": "invalid"}
-    assert verdict(declared, other) is Ending.SAFETY
-
-
-@pytest.mark.parametrize("late", [("stale-holder",), ("stale-holder", "lost-update")])
+@pytest.mark.parametrize("late", [("stale-holder",), ("stale-holder", LOST)])
 def test_a_late_holder_excuses_no_answer_of_the_lock(late: tuple[str, ...]) -> None:
     """Whoever is told not-held inside its promise was lied to, whatever a paused client did."""
     pause = Expected(find("redis-token"), ("client-pause",))
     assert pause.excused(late) == set(late)
     assert pause.excused([*late, "linearizable"]) == set(late)
-    observed = dict.fromkeys((*ALWAYS, "linearizable"), "valid") | dict.fromkeys(late, "invalid")
-    told = [judged(pause, observed), judged(pause, observed | {"linearizable": "invalid"})]
-    assert [found.ending for found in told] == [Ending.OK, Ending.SAFETY]
-    assert told[1].why == "linearizable: expected to hold and broke"
-
-
-def test_what_is_declared_of_a_verdict_itself_counts_before_what_it_follows_from() -> None:
-    declared = system(double_grant="may-break", lost_update="holds")
-    both = ALL_VALID | {"double-grant": "invalid", "lost-update": "invalid"}
-    assert verdict(declared, both) is Ending.SAFETY
-    assert verdict(system(double_grant="may-break"), both) is Ending.OK
-
-
-def judged(expected: Expected, observed: dict[str, str]) -> Judgement:
-    return judge(expected, observed, exposed=True, exposure="seen", failure=None)
+    assert judged(pause, *late).ending is Ending.OK
+    lied = judged(pause, *late, "linearizable")
+    assert lied.ending is Ending.SAFETY
+    assert lied.why == "linearizable: expected to hold and broke"
 
 
 @pytest.mark.parametrize("declared", systems().values(), ids=systems())
 def test_one_more_lie_is_caught_in_every_cell(declared: System) -> None:
     """Under each fault, alone and on top of everything that the lock is declared to break."""
-    usual = dict.fromkeys((*ALWAYS, "linearizable"), "valid")
     for fault in faults():
         expected = Expected(declared, (fault,))
         may = {v for v in FOLLOWS if expectation(declared, fault, v).expected in MAY}
@@ -213,11 +163,11 @@ def test_one_more_lie_is_caught_in_every_cell(declared: System) -> None:
         for lie in set(FOLLOWS) - may - unseen:
             # That nothing is declared of a fault takes back nothing that is said of all locks.
             told = WORSE if expectation(declared, fault, lie).expected == "n/a" else word
-            found = judged(expected, usual | {lie: "invalid"})
+            found = judged(expected, lie)
             assert found.ending is Ending.SAFETY
             assert (found.word, found.why.split(":")[0]) == (told, lie), fault
             if causes_of(lie).isdisjoint(may):
-                on_top = judged(expected, usual | dict.fromkeys([*may, lie], "invalid"))
+                on_top = judged(expected, *may, lie)
                 assert (on_top.word, on_top.why.split(":")[0]) == (told, lie), fault
 
 
@@ -244,19 +194,19 @@ def test_an_expectation_needs_a_source() -> None:
 def test_of_what_no_expectation_was_written_for_nothing_has_to_break() -> None:
     declared = system(double_grant="breaks")
     exact = Expected(declared, ("wipe",))
-    assert exact.of("double-grant").expected == "breaks"
+    assert exact.of(DOUBLE).expected == "breaks"
     for other in (
         Expected(declared, ("wipe",), exact=False),
         Expected(declared, ("pause", "wipe"), exact=False),
     ):
-        assert other.of("double-grant").expected == "may-break"
+        assert other.of(DOUBLE).expected == "may-break"
     silent = Expected(declared, ("pause", "kill"), exact=False)
-    assert silent.of("double-grant").expected == "undeclared"
+    assert silent.of(DOUBLE).expected == "undeclared"
     # Beside a fault of which nothing is declared, what is declared of another claims nothing.
     assert Expected(declared, ("wipe",), exact=False).of("stale-holder").expected == "holds"
     both = Expected(declared, ("pause", "wipe"), exact=False)
     assert both.of("stale-holder").expected == "undeclared"
-    assert both.of("double-grant").expected == "may-break"
+    assert both.of(DOUBLE).expected == "may-break"
 
 
 def test_what_comes_of_a_workload_is_as_good_as_its_lock() -> None:
@@ -282,9 +232,9 @@ def test_a_permit_that_comes_too_late_is_excused_though_semaphores_know_no_stale
 def test_work_that_outlasts_its_lease_may_do_what_a_paused_holder_does() -> None:
     long = Expected(find("redis-token"), ("none",), outlasts=True)
     assert long.of("stale-holder").expected == "may-break"
-    assert long.of("double-grant").expected == "holds"
+    assert long.of(DOUBLE).expected == "holds"
     control = Expected(find("redis-no-owner"), ("none",), outlasts=True)
-    assert control.of("double-grant").expected == "may-break"
+    assert control.of(DOUBLE).expected == "may-break"
 
 
 def test_what_is_not_judged_excuses_the_verdicts_of_jobs_alone() -> None:
@@ -296,11 +246,11 @@ def test_what_the_workload_does_not_reach_is_not_due() -> None:
     expected = Expected(find("redis-token"), ("client-pause",))
     found = judge(
         expected,
-        {"double-grant": "valid", "late-grant": "valid", "wrong-release": "valid"},
+        {DOUBLE: "valid", LATE: "valid", WRONG: "valid"},
         exposed=True,
         exposure="",
         failure=None,
-        required=("double-grant", "late-grant", "wrong-release"),
+        required=(DOUBLE, LATE, WRONG),
     )
     assert found.word == "as expected"
 
@@ -310,14 +260,12 @@ def test_who_outlasts_its_lease_may_have_nothing_left_to_release() -> None:
         required_of(make_case("redis-token", "none", seed=0, workload=workload))
         for workload in ("payment", "long-hold")
     )
-    assert set(plain) - set(late) == {"wrong-release", "charged-twice", "lost-charge"}
-    observed = dict.fromkeys(
-        ("double-grant", "late-grant", "stale-holder", "lost-update", "leaked-lock"), "valid"
-    )
+    assert set(plain) - set(late) == {WRONG, "charged-twice", "lost-charge"}
+    observed = dict.fromkeys((DOUBLE, LATE, "stale-holder", LOST, "leaked-lock"), "valid")
     calm = Expected(find("redis-token"), ("none",))
     endings = [
         judge(calm, observed, exposed=True, exposure="", failure=None, required=required).ending
-        for required in (late, (*late, "wrong-release"))
+        for required in (late, (*late, WRONG))
     ]
     assert endings == [Ending.OK, Ending.INCONCLUSIVE]
 
@@ -327,81 +275,71 @@ def own(**expectations: Any) -> Expected:
     return Expected(replace(system(), expectations=expectations), ("client-pause",), own=True)
 
 
-KEPT = dict.fromkeys((*ALWAYS, "linearizable"), "valid")
-
-
 def test_what_no_lease_prevents_is_not_held_against_a_lock_without_expectations() -> None:
-    late = KEPT | {"stale-holder": "invalid", "lost-update": "invalid"}
-    found = judged(own(), late)
+    late = ("stale-holder", LOST)
+    found = judged(own(), *late)
     assert (found.ending, found.word) == (Ending.INCONCLUSIVE, "no expectation declared")
     assert "no lease can prevent it" in found.why
     assert own().words()["stale-holder"] == "no expectation declared"
     # The same of a lock of ours, or under another fault, is a violation.
-    assert judged(replace(own(), own=False), late).word == BROKE_UNDECLARED
-    assert judged(replace(own(), faults=("wipe",)), late).word == BROKE_UNDECLARED
+    assert judged(replace(own(), own=False), *late).word == BROKE_UNDECLARED
+    assert judged(replace(own(), faults=("wipe",)), *late).word == BROKE_UNDECLARED
     holds = {"client-pause": {"stale-holder": Expectation("holds", "its fence")}}
-    assert judged(own(**holds), late).word == WORSE
+    assert judged(own(**holds), *late).word == WORSE
     may = {"client-pause": {"stale-holder": Expectation("may-break", "its page")}}
-    assert judged(own(**may), late).word == "as expected"
+    assert judged(own(**may), *late).word == "as expected"
 
 
-@pytest.mark.parametrize("word", ["double-grant", "late-grant", "wrong-release", "linearizable"])
+@pytest.mark.parametrize("word", [DOUBLE, LATE, WRONG, "linearizable"])
 def test_the_word_of_the_service_counts_without_any_declaration(word: str) -> None:
-    found = judged(own(), KEPT | {"stale-holder": "invalid", word: "invalid"})
+    found = judged(own(), "stale-holder", word)
     assert (found.ending, found.word) == (Ending.SAFETY, BROKE_UNDECLARED)
     assert found.why == f"{word}: broke, and nothing is declared under client-pause"
 
 
 def test_a_lost_update_without_a_late_holder_is_no_matter_of_leases() -> None:
-    found = judged(own(), KEPT | {"lost-update": "invalid"})
+    found = judged(own(), LOST)
     assert (found.ending, found.word) == (Ending.SAFETY, BROKE_UNDECLARED)
 
 
-def under(*faults: str, **verdicts: str) -> Expected:
-    """A lock that declares something of ``wipe`` alone."""
-    return Expected(system(**verdicts), faults, exact=len(faults) == 1)
-
-
 def test_silence_is_no_claim_and_hides_no_break() -> None:
-    held = judged(under("latency"), KEPT)
+    held = judged(under("latency"))
     assert (held.ending, held.word) == (Ending.OK, HELD_UNDECLARED)
     assert held.why == "nothing is declared under latency"
-    broke = judged(under("latency"), KEPT | {"double-grant": "invalid"})
+    broke = judged(under("latency"), DOUBLE)
     assert (broke.ending, broke.word) == (Ending.SAFETY, BROKE_UNDECLARED)
     assert broke.why == "double-grant: broke, and nothing is declared under latency"
     assert "expected to hold" not in broke.why
-    assert under("latency").words()["double-grant"] == "undeclared"
+    assert under("latency").words()[DOUBLE] == "undeclared"
 
 
 def test_what_is_declared_is_judged_as_ever() -> None:
-    assert judged(under("wipe"), KEPT).word == "as expected"
-    broke = judged(under("wipe"), KEPT | {"double-grant": "invalid"})
+    assert judged(under("wipe")).word == "as expected"
+    broke = judged(under("wipe"), DOUBLE)
     assert (broke.ending, broke.word) == (Ending.SAFETY, WORSE)
     # Without a fault the lock's own source is the claim.
-    assert judged(under(), KEPT).word == "as expected"
-    assert judged(under(), KEPT | {"double-grant": "invalid"}).word == WORSE
+    assert judged(under()).word == "as expected"
+    assert judged(under(), DOUBLE).word == WORSE
 
 
 def test_silence_is_never_better_than_unknown_or_unexposed() -> None:
-    late = KEPT | {"late-grant": "unknown"}
-    assert judged(under("latency"), late).ending is Ending.INCONCLUSIVE
-    unexposed = judge(under("latency"), KEPT, exposed=False, exposure="seen", failure=None)
-    assert unexposed.ending is Ending.INCONCLUSIVE
+    for unproven in ({"unknown": [LATE]}, {"exposed": False}):
+        assert judged(under("latency"), **unproven).ending is Ending.INCONCLUSIVE
 
 
 def test_of_several_faults_one_that_is_not_declared_makes_a_case_undeclared() -> None:
     both = under("wipe", "latency", double_grant="breaks")
-    assert judged(both, KEPT).word == HELD_UNDECLARED
-    broke = judged(both, KEPT | {"double-grant": "invalid"})
+    assert judged(both).word == HELD_UNDECLARED
+    broke = judged(both, DOUBLE)
     assert (broke.ending, broke.word) == (Ending.OK, HELD_UNDECLARED)
     assert broke.why == "nothing is declared under latency; double-grant broke, as expected"
-    assert judged(both, KEPT | {"wrong-release": "invalid"}).word == BROKE_UNDECLARED
+    assert judged(both, WRONG).word == BROKE_UNDECLARED
 
 
 def test_work_that_outlasts_its_lease_takes_back_no_claim() -> None:
     long = replace(under("wipe"), outlasts=True)
-    assert long.of("double-grant").expected == "holds"
-    assert judged(long, KEPT | {"double-grant": "invalid"}).word == WORSE
+    assert long.of(DOUBLE).expected == "holds"
+    assert judged(long, DOUBLE).word == WORSE
 
 
 def test_whatever_is_not_named_may_be_declared_at_once() -> None:
@@ -410,27 +348,26 @@ def test_whatever_is_not_named_may_be_declared_at_once() -> None:
         expectations={
             "kill": {
                 ANY: Expectation("holds", "its journal"),
-                "late-grant": Expectation("may-break", "its page", "documented-limit"),
+                LATE: Expectation("may-break", "its page", "documented-limit"),
             }
         },
     )
-    assert expectation(declared, "kill", "double-grant").source == "its journal"
-    assert expectation(declared, "kill", "late-grant").expected == "may-break"
-    assert expectation(declared, "pause", "double-grant").expected == "undeclared"
+    assert expectation(declared, "kill", DOUBLE).source == "its journal"
+    assert expectation(declared, "kill", LATE).expected == "may-break"
+    assert expectation(declared, "pause", DOUBLE).expected == "undeclared"
     assert expectation(declared, "kill", "fence-order").expected == "n/a"
 
 
 def test_the_lines_to_declare_can_be_copied_and_ask_for_a_source() -> None:
-    lines = own().proposal(["stale-holder", "lost-update"])
+    lines = own().proposal(["stale-holder", LOST])
     text = "\n".join(lines)
     assert "client-pause" in text
-    assert "lost-update" not in text, "it follows"
+    assert LOST not in text, "it follows"
     with pytest.raises(ValueError, match="without a source"):
         exec(text, {"Expectation": Expectation})
     said: dict[str, Any] = {"Expectation": Expectation}
     exec(text.replace('source=""', 'source="its page"'), said)
     declared = own(**said["expectations"])
-    late = KEPT | {"stale-holder": "invalid", "lost-update": "invalid"}
-    assert judged(declared, late).ending is Ending.OK
+    assert judged(declared, "stale-holder", LOST).ending is Ending.OK
     assert own().proposal([]) == declared.proposal(["stale-holder"]) == []
     assert replace(own(), own=False).proposal(["stale-holder"]) == []

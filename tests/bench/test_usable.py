@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -26,9 +25,7 @@ from bench.usable import (
 )
 from evidence.compare import compare
 from history.columns import History
-from history.op import F, Mode, Type
-from history.recorder import Recorder
-from history.recording import read_recording, write_meta
+from history.op import F, Mode
 from locks.base import LockUnusableError
 from locks.registry import find
 from report import tables
@@ -42,98 +39,82 @@ S = 10**9
 NO_COMMAND = "acquire: ResponseError: unknown command 'WAIT'"
 
 
-def recorded(folder: Path, *operations: tuple[F, Type, str | None]) -> History:
-    recorder = Recorder(folder, 0)
-    for second, (f, type_, error) in enumerate(operations, 1):
-        at = recorder.invoke(1, f, "floor", hold=1, invoke_ns=second * S)
-        if type_ is Type.OK:
-            recorder.complete(at, type_, complete_ns=second * S + 5, valid_until_ns=99 * S)
-        else:
-            recorder.complete(at, type_, error=error, complete_ns=second * S + 5)
-    recorder.close()
-    write_meta(folder, {}, wall_minus_monotonic_ns=0)
-    return read_recording(folder)
+def told(*operations: tuple[F, str, str | None]) -> History:
+    """One operation of one client each second, what came of it and with which words."""
+    scene = Scene()
+    for second, (f, answer, error) in enumerate(operations, 1):
+        scene.op(f, 1, second, second + 0.1, answer, error=error)
+    return scene.history()
 
 
-def test_a_server_without_the_command_is_told_by_its_own_words(tmp_path: Path) -> None:
-    timeout = "acquire: TimeoutError"
-    history = recorded(
-        tmp_path,
-        (F.ACQUIRE, Type.INFO, timeout),
-        (F.ACQUIRE, Type.INFO, NO_COMMAND),
-        (F.ACQUIRE, Type.INFO, NO_COMMAND),
-    )
-    said = nothing_worked(history, 10 * S)
-    assert said == f"nothing was granted in 3 tries before any fault: {NO_COMMAND}"
+def test_a_server_without_the_command_is_told_by_its_own_words() -> None:
+    said = ("acquire: TimeoutError", NO_COMMAND, NO_COMMAND)
+    history = told(*((F.ACQUIRE, "info", error) for error in said))
+    found = nothing_worked(history, 10 * S)
+    assert found == f"nothing was granted in 3 tries before any fault: {NO_COMMAND}"
 
 
-def test_the_first_text_of_every_class_of_error_is_kept(tmp_path: Path) -> None:
+def test_the_first_text_of_every_class_of_error_is_kept() -> None:
     integer = "no-effect: ResponseError: ERR value is not an integer or out of range"
-    history = recorded(
-        tmp_path,
-        (F.ACQUIRE, Type.FAIL, "held"),
-        (F.ACQUIRE, Type.INFO, "server:ResponseError"),
-        (F.ACQUIRE, Type.FAIL, integer),
-        (F.ACQUIRE, Type.FAIL, "no-effect: ResponseError: another one"),
-        (F.RELEASE, Type.FAIL, "not-held"),
-        (F.ACQUIRE, Type.INFO, "said: \x1b[31mred\n \udcff" + "x" * 1000),
+    texts = error_texts(
+        told(
+            (F.ACQUIRE, "fail", "held"),
+            (F.ACQUIRE, "info", "server:ResponseError"),
+            (F.ACQUIRE, "fail", integer),
+            (F.ACQUIRE, "fail", "no-effect: ResponseError: another one"),
+            (F.RELEASE, "fail", "not-held"),
+            (F.ACQUIRE, "info", "said: \x1b[31mred\n \udcff" + "x" * 1000),
+        )
     )
-    texts = error_texts(history)
     assert list(texts) == ["server:ResponseError", "no-effect: ResponseError", "said"]
     assert texts["no-effect: ResponseError"] == integer
     assert texts["said"].startswith("said: \\x1b[31mred\\n \\udcffxxx")
     assert len(texts["said"]) < TEXT_CHARS_MAX + 20
-    json.dumps(texts).encode()
     "".join(texts.values()).encode("utf-8")
 
 
-def test_what_a_server_says_cannot_write_on_the_terminal(tmp_path: Path) -> None:
-    history = recorded(tmp_path, (F.ACQUIRE, Type.INFO, "E: \x1b]0;title\x07 ü"))
+def test_what_a_server_says_cannot_write_on_the_terminal() -> None:
+    history = told((F.ACQUIRE, "info", "E: \x1b]0;title\x07 ü"))
     assert (nothing_worked(history, 10 * S) or "").endswith(r"E: \x1b]0;title\x07 ü")
     assert shown("ordinary: text") == "ordinary: text"
 
 
-def test_one_grant_and_one_release_are_enough(tmp_path: Path) -> None:
-    granted = [(F.ACQUIRE, Type.OK, None), (F.ACQUIRE, Type.INFO, NO_COMMAND)]
-    no_script = "release: ResponseError: unknown command 'EVALSHA'"
-    history = recorded(tmp_path / "a", *granted, (F.RELEASE, Type.INFO, no_script))
+def test_one_grant_and_one_release_are_enough() -> None:
+    granted = [(F.ACQUIRE, "ok", None), (F.ACQUIRE, "info", NO_COMMAND)]
+    history = told(*granted, (F.RELEASE, "info", "release: unknown command 'EVALSHA'"))
     assert "nothing was released in 1 tries" in (nothing_worked(history, 10 * S) or "")
-    history = recorded(tmp_path / "b", *granted, (F.RELEASE, Type.OK, None))
-    assert nothing_worked(history, 10 * S) is None
+    assert nothing_worked(told(*granted, (F.RELEASE, "ok", None)), 10 * S) is None
 
 
-def test_only_the_time_before_the_faults_counts(tmp_path: Path) -> None:
-    history = recorded(tmp_path, (F.ACQUIRE, Type.FAIL, "held"), (F.ACQUIRE, Type.OK, None))
+def test_only_the_time_before_the_faults_counts() -> None:
+    history = told((F.ACQUIRE, "fail", "held"), (F.ACQUIRE, "ok", None))
     assert nothing_worked(history, 3 * S) is None
     assert "held" in (nothing_worked(history, 2 * S) or "")
     assert nothing_worked(history, S) is None  # nobody had asked for anything yet
 
 
-def herd(folder: Path, *told: tuple[int, str | None]) -> History:
-    """One acquire each: the process, and its error or None where it was granted."""
-    recorder = Recorder(folder, 0)
-    for process, error in told:
-        at = recorder.invoke(process, F.ACQUIRE, "k0", hold=1)
-        recorder.complete(at, Type.OK if error is None else Type.FAIL, error=error)
-    recorder.close()
-    write_meta(folder, {}, wall_minus_monotonic_ns=0)
-    return read_recording(folder)
+def herd(*answers: tuple[int, str | None]) -> History:
+    """One acquire each: the client, and its error or None where it was granted."""
+    scene = Scene()
+    for at, (client, error) in enumerate(answers):
+        scene.acquire(client, at, at + 0.1, "fail" if error else "ok", error=error)
+    return scene.history()
 
 
 FULL = "no-effect: 53300 too many clients"
 
 
-def test_the_idle_are_those_that_were_never_granted(tmp_path: Path) -> None:
-    told = ((1, None), (1, "gave-up: held"), (1, "gave-up: held"), (2, FULL), (3, FULL))
-    assert said_to_idle_clients(herd(tmp_path, *told, (3, "held"))) == FULL
+def test_the_idle_are_those_that_were_never_granted() -> None:
+    waited = ((1, None), (1, "gave-up: held"), (1, "gave-up: held"))
+    assert said_to_idle_clients(herd(*waited, (2, FULL), (3, FULL), (3, "held"))) == FULL
 
 
 @pytest.mark.parametrize(
-    ("told", "away"),
+    ("said", "away"),
     [(FULL, True), (f"gave-up: {FULL}", True), ("gave-up: held", False), ("held", False)],
 )
-def test_who_waits_in_a_herd_is_not_turned_away(tmp_path: Path, told: str, away: bool) -> None:
-    assert turned_away(herd(tmp_path, (1, None), (2, told))) is away
+def test_who_waits_in_a_herd_is_not_turned_away(said: str, away: bool) -> None:
+    assert turned_away(herd((1, None), (2, said))) is away
 
 
 def test_a_lock_is_prepared_once_and_its_sentence_kept() -> None:
