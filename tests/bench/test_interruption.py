@@ -111,36 +111,30 @@ except KeyboardInterrupt:
 """
 
 
-def said(program: str, *words: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", START + program, *words], capture_output=True, text=True, check=True
-    )
-    return done.stdout.splitlines()
-
-
-def test_an_interruption_inside_a_finalizer_still_interrupts() -> None:
-    assert said(SWALLOWED) == ["dropped", "interrupted"]
-
-
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_all_three_signals_interrupt_once(name: str) -> None:
-    assert said(AGAIN, name) == ["cleared away"]
-
-
-def test_what_is_held_comes_to_its_end_first() -> None:
-    assert said(HELD) == ["inner", "outer", "interrupted"]
-
-
-def test_an_error_in_what_is_held_is_not_hidden_and_the_signal_not_forgotten() -> None:
-    assert said(HELD_AND_FAILED) == ["its own error", "interrupted"]
-
-
-def test_a_program_that_has_cleared_away_ends_as_it_was_going_to() -> None:
-    assert said(OVER) == ["went on"]
-
-
-def test_nohup_is_heeded() -> None:
-    assert said(IGNORED) == ["went on"]
+@pytest.mark.parametrize(
+    ("program", "words", "lines"),
+    [
+        # An interruption inside a finalizer still interrupts.
+        (SWALLOWED, (), ["dropped", "interrupted"]),
+        # All three signals interrupt once.
+        *((AGAIN, (name,), ["cleared away"]) for name in ("SIGINT", "SIGTERM", "SIGHUP")),
+        # What is held comes to its end first.
+        (HELD, (), ["inner", "outer", "interrupted"]),
+        # An error in what is held is not hidden, and the signal is not forgotten.
+        (HELD_AND_FAILED, (), ["its own error", "interrupted"]),
+        # A program that has cleared away ends as it was going to.
+        (OVER, (), ["went on"]),
+        # nohup is heeded.
+        (IGNORED, (), ["went on"]),
+    ],
+    ids=["finalizer", "int", "term", "hup", "held", "held and failed", "over", "nohup"],
+)
+def test_an_interruption_comes_once_and_cuts_nothing_off(
+    program: str, words: tuple[str, ...], lines: list[str]
+) -> None:
+    command = [sys.executable, "-c", START + program, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == lines
 
 
 def test_a_closed_terminal_does_not_stop_the_clearing_away(tmp_path: Path) -> None:
