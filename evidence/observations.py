@@ -329,11 +329,10 @@ def add(
         all_runs[name] = Counted(name, len(counted), digests[name], _versions(run.versions))
         for case in counted:
             struck = dead_holder(case, partial(history_of, run.run, case))
-            key = Key(*(str(case[part]) for part in Key._fields))
+            key = Key(case.lock, case.topology or "", case.fault)
             cases[key] = _with_case(cases.get(key), key, case, name, struck)
-            cost = case.get("footprint")
-            if key.fault == NONE and cost is not None and has_numbers(case):
-                footprints[key[:2]] = _cost(key, name, case, cost)
+            if key.fault == NONE and case.footprint is not None and has_numbers(case):
+                footprints[key[:2]] = _cost(key, name, case, case.footprint)
         said.append(f"{name}: {len(counted)} of {len(run.cases)} cases count")
     now = Observations(all_runs, cases, footprints, observations.taken_back)
     return now, [*said, *(text for history, text in refused.items() if history not in histories)]
@@ -350,23 +349,22 @@ def _run(path: Path) -> Stored:
     except (NotARun, Edited) as error:
         raise BadInput(str(error)) from error
     ours = images_of(topologies().values())
-    if foreign := set(run.versions.get("images", {})).difference(ours):
+    if foreign := set(run.versions.images or {}).difference(ours):
         raise BadInput(f"{path} was made with other images: {', '.join(sorted(foreign))}")
     return run
 
 
 def _counts(case: Case) -> bool:
-    system = systems().get(str(case["lock"]))
-    topology = topologies().get(str(case["topology"]))
+    system, topology = systems().get(case.lock), topologies().get(case.topology or "")
     return (
         system is not None
-        and "own" not in case  # of a file from elsewhere, which may call its lock like one of ours
+        and case.own is None  # of a file from elsewhere, which may call its lock like one of ours
         and topology is not None
-        and case["topology"] in system.topologies
-        and case.get("size") == topology.default_size
-        and case["fault"] in {NONE, *faults()}
-        and case.get("workload") == MUTEX
-        and case.get("network") == "loopback"
+        and topology.name in system.topologies
+        and case.size == topology.default_size
+        and case.fault in {NONE, *faults()}
+        and case.workload == MUTEX
+        and case.network == "loopback"
     )
 
 
@@ -385,9 +383,9 @@ def _with_case(
         *key,
         cases=1 + (known.cases if known else 0),
         tries=len(tries) + (known.tries if known else 0),
-        exposed=sum(it.get("exposed") is True for it in tries) + (known.exposed if known else 0),
+        exposed=sum(it.exposed is True for it in tries) + (known.exposed if known else 0),
         verdicts=dict(sorted(verdicts.items())),
-        last=Last(run, case.get("seed"), case.get("judgement"), tuple(sorted(broken(case)))),
+        last=Last(run, case.seed, case.judgement, tuple(sorted(broken(case)))),
         dead_holder=dead if struck is None else _with_struck(dead or Locked(), struck),
     )
 
@@ -398,10 +396,11 @@ def _with_struck(known: Locked, struck: DeadHolder) -> Locked:
     return Locked(_rounded(max(longest, default=None)), share)
 
 
-def _cost(key: Key, run: str, case: Case, cost: Mapping[str, Any]) -> Cost:
-    fairness = case.get("measurements", {}).get("fairness") or {}
-    footprint = msgspec.convert(_rounded(cost), Footprint)
-    return Cost(key.lock, key.topology, run, _rounded(fairness.get("jain")), footprint)
+def _cost(key: Key, run: str, case: Case, cost: Footprint) -> Cost:
+    fairness = case.measurements.fairness
+    footprint = msgspec.convert(_rounded(msgspec.to_builtins(cost)), Footprint)
+    jain = None if fairness is None else _rounded(fairness.jain)
+    return Cost(key.lock, key.topology, run, jain, footprint)
 
 
 def _save_histories(
@@ -445,6 +444,6 @@ def _versions(versions: Versions) -> dict[str, str]:
 
 def _rounded(value: Any) -> Any:
     """Three significant digits: these numbers carry no more, and the file stays readable."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {name: _rounded(inner) for name, inner in value.items()}
     return float(f"{value:.3g}") if isinstance(value, float) else value

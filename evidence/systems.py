@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -37,6 +37,7 @@ from evidence.observations import (
     load,
     save,
 )
+from evidence.templates import rendered
 from evidence.track import KINDS, LIVENESS, BadPage, Page, pages
 from history.lines import UnreadableHistory
 from locks.base import ANY, System
@@ -65,96 +66,34 @@ SILENT: Final = "†"  # nothing is declared under the fault
 LOCKED: Final = "⛔ locked"
 EXHAUSTIVE: Final = "`exhaustive`"
 FROZEN: Final = "client-pause"
-INTRO: Final = """# Systems
-
-<!-- Written by `make systems`; change the declarations or add runs, not this page. -->
-
-Every lock without a fault and under the ten canonical faults: what is expected of it, and what was
-observed. Expectations are declared in `locks/`, each with a source. Observations
-([observed](observed/README.md)) are summed over runs whose histories are still judged as they were.
-The suite `exhaustive` has the other faults. `make systems RUNS="runs/a runs/b"` adds runs and
-writes this page.
-
-## Verdicts
-
-- `k/n`: the verdict broke in k of n tries in which it could have broken. `✓ n`: nothing broke in n
-  tries.
-- `!`: it has to break. `~`: it may break (a race); if it never did, the bound of its share is given
-  with 95 % confidence. `‼`: it broke and was expected to hold. `†` in place of `✓` or of one of
-  these: the lock's declaration says nothing of this fault.
-- `not run`: no stored run has the case. `exhaustive`: the same, and only that suite has it, because
-  `full` has fewer faults for a variant, and one topology for each lock.
-- `? 0/n`: it ran n times, and failed or met a fault that could not have hurt. `·`: the fault does
-  not apply, or leaves nothing to judge.
-- `⛔ locked k/n`: in k of n cases the key of a holder that the fault killed was never granted
-  again, although the lease was over and others asked for it until the end. The verdict LK says so
-  if the case had a quiet phase after the load. Cases above without LK are older, and have `✓`
-  beside it.
-
-Verdicts that follow from others (LN, FR) are shown only if nothing else broke. A link leads to the
-page of the track record, or to the few operations that show the violation.
-
-Withdrawn: `✓` for locks without a lease under `clock-jump`, and for PostgreSQL's locks under
-`partition-drop` and `partition-stall` (its primary cut off from a replica that it never asks and
-that is not promoted). Those faults could not have hurt there, so the cells are now `·`.
-"""
-AWAKE_TOO_LATE: Final = """## Awake too late
-
-A holder whose process was frozen for longer than its lease wrote after another client had been
-granted the key ([what happens](track/stale-holder.md)). For each lock: in how many tries under
-`client-pause` stale-holder broke, and the few operations of one of them.
-"""
-COSTS: Final = """## What they cost
-
-Servers only, without links and clients, in the last run of the case without a fault. *Own keys*:
-nobody else wants the key. *Contended*: eight clients on two keys, waiting included. Per grant:
-everything that the servers did meanwhile (release, polling, heartbeats and replication included),
-divided by the grants. Commands: as Redis (`total_commands_processed`), ZooKeeper (packets received)
-and etcd (gRPC messages received) count them; PostgreSQL does not. Jain: 1 is even. A dash: not
-measured.
-"""
 
 
 def render(observations: Observations, found: Sequence[Page], histories: Histories) -> str:
     """The page."""
     seen = _Seen(observations, found, histories)
     sources = _sources()
-    lines = [
-        INTRO,
-        "; ".join(f"{short} {verdict}" for verdict, short in SHORT.items()) + ".",
-        "",
-        *_matrix(seen),
-        "",
-        *_awake_too_late(seen),
-        "",
-        COSTS,
-        *_costs(observations),
-        "",
-        "## Each lock",
-        "",
-        *(line for system in systems().values() for line in _section(system, found, sources)),
-        "## Sources",
-        "",
-        *(f'<a id="source-{n}"></a>{n}: {source}\n' for source, n in sources.items()),
-        "## Runs",
-        "",
-        *_runs(observations),
-        *_taken_back(observations),
-    ]
-    return "\n".join(lines) + "\n"
 
+    def cited(source: str) -> Markdown:
+        return Markdown(f"[[{sources[source]}]](#source-{sources[source]})")
 
-def _taken_back(observations: Observations) -> Iterator[str]:
-    """What once was published and was the bench's mistake."""
-    if not observations.taken_back:
-        return
-    yield "\n## Taken back\n"
-    yield "Cases of these runs that count no longer, because the bench had recorded them wrong:\n"
-    by_reason: dict[str, list[str]] = defaultdict(list)
+    too_late, never = _too_late(seen)
+    taken_back: dict[str, list[str]] = defaultdict(list)
     for key, entry in sorted(observations.taken_back.items()):
-        by_reason[entry.why].append(f"{key} ({entry.cases})")
-    for why, names in sorted(by_reason.items()):
-        yield f"- {why}: {'; '.join(names)}"
+        taken_back[entry.why].append(f"{key} ({entry.cases})")
+    return rendered(
+        "systems.md.j2",
+        codes=Markdown("; ".join(f"{short} {verdict}" for verdict, short in SHORT.items())),
+        matrix=_matrix(seen),
+        too_late=too_late,
+        never_too_late=never,
+        costs=_costs(observations),
+        locks=[_declared(system, found, cited) for system in systems().values()],
+        cited=cited,
+        reply_lost=REPLY_LOST,
+        sources=sources,
+        runs=_runs(observations),
+        taken_back=dict(sorted(taken_back.items())),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +136,7 @@ class _Seen:
         return LOCKED
 
 
-def _matrix(seen: _Seen) -> Iterator[str]:
+def _matrix(seen: _Seen) -> Markdown:
     """A row for every lock on its first topology, and on each other that was observed."""
     rows = []
     for system in systems().values():
@@ -208,7 +147,7 @@ def _matrix(seen: _Seen) -> Iterator[str]:
                 name = f"[{system.name}](#{system.name})" + ("" if first else f" on {topology}")
                 cells = (_cell(system, topology, fault, seen) for fault in COLUMNS)
                 rows.append(map(Markdown, (name, *cells)))
-    yield markdown_table(("lock", *COLUMNS), rows)
+    return markdown_table(("lock", *COLUMNS), rows)
 
 
 def _cell(system: System, topology: str, fault: str, seen: _Seen) -> str:
@@ -253,9 +192,9 @@ def _counted(shown: str, found: Share | None, word: str) -> str:
     return f"{shown} {k}/{n}{bound}"
 
 
-def _awake_too_late(seen: _Seen) -> Iterator[str]:
-    """Every lock whose holder was frozen, and where it is shown that it acted too late."""
-    yield AWAKE_TOO_LATE
+def _too_late(seen: _Seen) -> tuple[Markdown, Markdown]:
+    """Every lock whose holder was frozen and acted too late, with where that is shown; and those
+    with which it did not show."""
     kept, rows = [], []
     for system in systems().values():
         shares = [
@@ -271,9 +210,7 @@ def _awake_too_late(seen: _Seen) -> Iterator[str]:
         elif n:
             lease = "" if system.limited else " (no lease)"
             kept.append(f"[{system.name}](#{system.name}) {k}/{n}{lease}")
-    yield markdown_table(("lock", "k/n", "history"), rows)
-    if kept:
-        yield f"\nIt did not show with: {', '.join(kept)}."
+    return markdown_table(("lock", "k/n", "history"), rows), Markdown(", ".join(kept))
 
 
 def unshown(observations: Observations, found: Sequence[Page], histories: Histories) -> list[str]:
@@ -291,7 +228,7 @@ def unshown(observations: Observations, found: Sequence[Page], histories: Histor
     return said
 
 
-def _costs(observations: Observations) -> Iterator[str]:
+def _costs(observations: Observations) -> Markdown:
     heads = (
         "lock", "topology", "servers", "memory, MiB", "commands per grant, own keys", "contended",
         "server CPU per grant, own keys, µs", "contended", "grants/s, own keys", "contended",
@@ -310,7 +247,7 @@ def _costs(observations: Observations) -> Iterator[str]:
             found.jain,
         ]
         rows.append([found.lock, found.topology, *map(_number, numbers)])
-    yield markdown_table(heads, rows)
+    return markdown_table(heads, rows)
 
 
 def _number(value: float | None) -> str:
@@ -319,38 +256,25 @@ def _number(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 or isinstance(value, int) else f"{value:.3g}"
 
 
-def _section(system: System, found: Sequence[Page], sources: Mapping[str, int]) -> Iterator[str]:
-    """What is declared of a lock; numbers in brackets name the sources."""
-    yield f"### {system.name}\n"
-    yield (
-        f"On {', '.join(system.topologies)}. Waits by: {system.waits_by}. Fence: "
-        f"{system.fence or 'none'}. What is not listed holds without a fault and under each "
-        f"fault that is listed {_cited(system.source, sources)}.\n"
-    )
+def _declared(
+    system: System, found: Sequence[Page], cited: Callable[[str], Markdown]
+) -> dict[str, Any]:
+    """What is declared of a lock, for the template."""
     under: dict[tuple[str, str, str | None, str], list[str]] = defaultdict(list)
     for fault, verdicts in system.expectations.items():
         for verdict, e in verdicts.items():
             told = "every other verdict" if verdict == ANY else verdict
             under[e.expected, told, e.kind, e.source].append(f"`{fault}`")
-    for expected, word in WORDS.items():
-        items = [
-            f"{verdict} under {', '.join(where)}{f' ({kind})' if kind else ''} "
-            f"{_cited(source, sources)}"
-            for (expected_, verdict, kind, source), where in under.items()
-            if expected_ == expected
-        ]
-        if items:
-            yield f"- **{word}**: {'; '.join(items)}"
-    if silent := undeclared([system]).get(system.name):
-        yield f"- **undeclared**: {', '.join(f'`{fault}`' for fault in silent)}"
-    if system.asks_first:
-        yield f"- **nothing to judge**: `{REPLY_LOST}` {_cited(system.asks_first, sources)}"
-    pages_of = [
-        f"[{page.title}](track/{page.id}.md)" for page in found if system.name in page.locks
-    ]
-    if pages_of:
-        yield f"- **on record**: {'; '.join(pages_of)}"
-    yield ""
+    expected: dict[str, list[str]] = {word: [] for word in WORDS}
+    for (word, told, kind, source), where in under.items():
+        of_kind = f" ({kind})" if kind else ""
+        expected[word].append(f"{told} under {', '.join(where)}{of_kind} {cited(source)}")
+    return {
+        "system": system,
+        "expected": {WORDS[word]: items for word, items in expected.items() if items},
+        "silent": undeclared([system]).get(system.name),
+        "pages": [page for page in found if system.name in page.locks],
+    }
 
 
 def _sources() -> dict[str, int]:
@@ -367,12 +291,7 @@ def _sources() -> dict[str, int]:
     return {source: number for number, source in enumerate(dict.fromkeys(named), 1)}
 
 
-def _cited(source: str, sources: Mapping[str, int]) -> str:
-    number = sources[source]
-    return f"[[{number}]](#source-{number})"
-
-
-def _runs(observations: Observations) -> Iterator[str]:
+def _runs(observations: Observations) -> Markdown:
     rows = [
         (
             name,
@@ -381,7 +300,7 @@ def _runs(observations: Observations) -> Iterator[str]:
         )
         for name, run in observations.runs.items()
     ]
-    yield markdown_table(("run", "cases", "versions"), rows)
+    return markdown_table(("run", "cases", "versions"), rows)
 
 
 def current() -> str:
