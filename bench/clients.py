@@ -12,7 +12,6 @@ fingerprint. An image that could not be built has no ``id``: its locks could not
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
@@ -26,19 +25,11 @@ from locks.base import LockUnusableError, System
 from locks.registry import LockNotFoundError
 from locks.shared import pins
 from locks.shared.client_container import ContainerLibrary
-from locks.shared.library import Library
+from locks.shared.library import AnyLibrary, library_of
 from results.documents import Client, Versions, known, made
 
-Beside = Library | ContainerLibrary
 
-
-def library_of(system: System) -> Beside | None:
-    """What a lock is an adapter of; None: its client runs inside the worker."""
-    owner = system.connect.__self__ if inspect.ismethod(system.connect) else None
-    return owner if isinstance(owner, Library | ContainerLibrary) else None
-
-
-def declared(lock: str) -> Beside | None:
+def declared(lock: str) -> AnyLibrary | None:
     """The same by a lock's name; None also for one that is not declared here: a file that it names
     is never run."""
     try:
@@ -47,12 +38,12 @@ def declared(lock: str) -> Beside | None:
         return None
 
 
-def name_of(library: Beside) -> str:
+def name_of(library: AnyLibrary) -> str:
     """What its environment is called: an image, or a folder of adapters."""
     return library.image if isinstance(library, ContainerLibrary) else library.name
 
 
-def as_pinned(library: Beside) -> dict[str, Any]:
+def as_pinned(library: AnyLibrary) -> dict[str, Any]:
     """What this tree decides of it: ``fingerprint``, ``pins`` and the ``versions`` among them that
     were asked for by name."""
     if isinstance(library, ContainerLibrary):

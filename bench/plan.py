@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from bench.clients import library_of, name_of
+from bench.clients import name_of
 from bench.judge import Expected, expectation
 from checker.catalogue import ALWAYS, NAMED
 from clusters.base import NETWORKS, Cluster, ClusterPlan, Topology
 from clusters.registry import topologies
 from locks.base import Extendable, System
 from locks.registry import LockNotFoundError, each, find, is_own, systems, without
+from locks.shared.library import library_of
 from nemesis import schedule
 from nemesis.base import LINKS, SERVERS, Injection
 from nemesis.registry import NONE, faults

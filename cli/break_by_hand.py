@@ -22,7 +22,6 @@ from typing import Final, TextIO
 from rich.console import Console
 
 from bench import plan
-from bench.clients import library_of
 from bench.private import NotPrivate, private_folder
 from bench.run import load_of
 from clusters import images
@@ -32,6 +31,7 @@ from clusters.engine.reaper import reap
 from clusters.registry import topologies
 from locks.base import System
 from locks.registry import systems
+from locks.shared.library import library_of
 from nemesis.base import NemesisError
 from nemesis.by_hand import ByHand
 from nemesis.registry import faults

@@ -18,6 +18,7 @@ from bench import clients
 from clusters import images
 from locks.shared.client_container import ContainerLibrary
 from locks.shared.client_programs import LIMIT, THE_LEASE, Program
+from locks.shared.library import AnyLibrary
 from results.documents import Client, Pace, Versions
 
 PINS: Final = "pins.txt"
@@ -28,7 +29,7 @@ class Beside:
     """The library of one lock, and what the run recorded of it (empty: nothing)."""
 
     lock: str
-    library: clients.Beside
+    library: AnyLibrary
     recorded: Client
 
     @property

@@ -39,7 +39,7 @@ _SYSTEM = System(
     outcomes={"raised anything": "Unknown", "returned": "Granted", "left": "Released"},
     not_owed={"fences_grow": "it counts nothing"},
 )
-SYSTEMS = (_SYSTEM, as_safe(_SYSTEM, Library(__file__, safe=True)))
+SYSTEMS = (_SYSTEM, as_safe(_SYSTEM))
 """,
     "locks/libraries/one_library/adapter.py": "import one_library  # in its environment\n",
     "locks/libraries/one_library/requirements.in": "one-library==1.2.3\n",

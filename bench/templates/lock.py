@@ -35,6 +35,5 @@ _SYSTEM = System(
 
 SYSTEMS = (
     _SYSTEM,
-    # extends=True if the adapter has an ``extend``.
-    as_safe(_SYSTEM, Library(__file__, safe=True), limited=True),
+    as_safe(_SYSTEM, limited=True),  # with extends=True if the adapter has an ``extend``
 )

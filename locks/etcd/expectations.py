@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from locks.base import Expectation
-from locks.shared.expectations import SLOW_LINKS, Faults
+from locks.shared.expectations import CUT, SLOW_LINKS, Faults, breaks, holds, may_break
 
 _GUARANTEES = "https://etcd.io/docs/v3.6/learning/api_guarantees/"
 _LEASES_END = (
@@ -18,26 +17,15 @@ _SYNCED = (
     "https://etcd.io/docs/v3.6/learning/api_guarantees/#durability: 'Any completed operations are "
     "durable'"
 )
-_HOLDS = {"double-grant": Expectation("holds", f"{_GUARANTEES}; {_FRESH_LEASES}")}
+_SERVERS = ("pause", "kill", "restart", "rolling-restart", "reset", "reply-lost")
 ETCD: Faults = {
     "client-pause": {
-        "stale-holder": Expectation("breaks", _LEASES_END, "documented-limit", tries=3),
-        "lost-update": Expectation("may-break", _LEASES_END, "documented-limit"),
+        **breaks(_LEASES_END, "stale-holder"),
+        **may_break(_LEASES_END, "lost-update"),
     },
-    "client-gc": {
-        "stale-holder": Expectation("may-break", _LEASES_END, "documented-limit"),
-        "lost-update": Expectation("may-break", _LEASES_END, "documented-limit"),
-    },
-    "client-kill": _HOLDS,
-    "pause": _HOLDS,
-    "kill": _HOLDS,
-    "restart": _HOLDS,
-    "rolling-restart": _HOLDS,
-    "reset": _HOLDS,
-    "power-loss": {"double-grant": Expectation("holds", _SYNCED)},
-    "partition-drop": _HOLDS,
-    "partition-stall": _HOLDS,
-    "partition-reject": _HOLDS,
-    **dict.fromkeys(SLOW_LINKS, _HOLDS),
-    "reply-lost": _HOLDS,
+    "client-gc": may_break(_LEASES_END, "stale-holder", "lost-update"),
+    **dict.fromkeys(
+        ("client-kill", *_SERVERS, *CUT, *SLOW_LINKS), holds(f"{_GUARANTEES}; {_FRESH_LEASES}")
+    ),
+    "power-loss": holds(_SYNCED),
 }

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from locks.base import Acquired, Deadline, Expectation, Granted, Hold
+from locks.base import Acquired, Deadline, Granted, Hold
 from locks.etcd import mutex as etcd
 from locks.etcd.expectations import ETCD
 from locks.etcd.gateway import Ahead, wait_for_deletion
 from locks.etcd.mutex import Claim, Etcd, Handle, ahead_of, by_creation
-from locks.shared.expectations import UNMINDED, with_changes, with_verdicts
+from locks.shared.expectations import UNMINDED, breaks, may_break, with_changes, with_verdicts
 
 
 class EtcdNoRecheck(Etcd):
@@ -52,7 +52,6 @@ _PUBLISHED = (
     "https://jepsen.io/analyses/etcd-3.4.3 and https://github.com/etcd-io/etcd/issues/11456: a "
     "lock is handed over though the lease that it is bound to has ended"
 )
-_MAY = Expectation("may-break", _PUBLISHED, "control")
 
 SYSTEM = replace(
     etcd.SYSTEM,
@@ -63,14 +62,14 @@ SYSTEM = replace(
         with_verdicts(
             ETCD,
             {
-                "late-grant": Expectation("breaks", _PUBLISHED, "control", tries=3),
-                "double-grant": _MAY,
-                "stale-holder": _MAY,
-                "lost-update": _MAY,
+                **breaks(_PUBLISHED, "late-grant", kind="control"),
+                **may_break(
+                    _PUBLISHED, "double-grant", "stale-holder", "lost-update", kind="control"
+                ),
             },
             *UNMINDED,
         ),
-        client_pause={"stale-holder": ETCD["client-pause"]["stale-holder"]},
+        {"client-pause": {"stale-holder": ETCD["client-pause"]["stale-holder"]}},
     ),
     # Four clients share a key: the last of them waits for three holds, longer than its lease. The
     # victim, behind two rivals, still has a fresh lease to be aimed at.

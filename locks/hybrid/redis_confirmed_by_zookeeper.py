@@ -30,7 +30,6 @@ from locks.base import (
     Backoff,
     Deadline,
     Denied,
-    Expectation,
     Freed,
     Granted,
     Hold,
@@ -40,7 +39,7 @@ from locks.base import (
 from locks.redis.link import BARE_CYCLE
 from locks.redis.recipe import POLL_MAX_S, POLL_MIN_S
 from locks.redis.redlock import Redlock
-from locks.shared.expectations import with_changes
+from locks.shared.expectations import SERVER_CLOCKS, holds, with_changes
 from locks.zookeeper import mutex as zookeeper
 from locks.zookeeper.mutex import ZooKeeper
 
@@ -119,7 +118,6 @@ _STILL_ASKED = (
     "by construction: a filter that forgot, or whose time to live ended early, lets nobody in, for "
     f"whoever passes it still has to queue in ZooKeeper ({zookeeper.RECIPE})"
 )
-_FILTER_FAILED = {"double-grant": Expectation("holds", _STILL_ASKED)}
 
 SYSTEM = replace(
     zookeeper.SYSTEM,
@@ -136,11 +134,7 @@ SYSTEM = replace(
     # strikes the ensemble (``clusters.hybrid``), and ZooKeeper's own expectations stand.
     expectations=with_changes(
         zookeeper.SYSTEM.expectations,
-        wipe=_FILTER_FAILED,
-        power_loss=_FILTER_FAILED,
-        clock_jump=_FILTER_FAILED,
-        clock_drift=_FILTER_FAILED,
-        clock_strobe=_FILTER_FAILED,
+        dict.fromkeys(("wipe", "power-loss", *SERVER_CLOCKS), holds(_STILL_ASKED)),
     ),
     # Beside seven other servers a ZooKeeper takes almost three seconds to restart: a promise of
     # three would not outlive it.

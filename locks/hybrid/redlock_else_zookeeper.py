@@ -14,22 +14,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from locks.base import (
-    Acquired,
-    Address,
-    Expectation,
-    Freed,
-    Granted,
-    Hold,
-    Lock,
-    Observer,
-    System,
-)
+from locks.base import Acquired, Address, Freed, Granted, Hold, Lock, Observer, System
 from locks.hybrid import redis_confirmed_by_zookeeper as hybrid_redis_confirmed_by_zookeeper
 from locks.redis import redlock
 from locks.redis.expectations import REDLOCK
 from locks.redis.redlock import Redlock
-from locks.shared.expectations import UNMINDED, with_verdicts
+from locks.shared.expectations import UNMINDED, breaks, may_break, with_verdicts
 from locks.zookeeper import mutex as zookeeper
 from locks.zookeeper.expectations import ZOOKEEPER
 from locks.zookeeper.mutex import ZooKeeper
@@ -101,8 +91,8 @@ SYSTEM = System(
     expectations=with_verdicts(
         {**REDLOCK, **ZOOKEEPER},
         {
-            "double-grant": Expectation("breaks", _TWO_LOCKS, "control", tries=3),
-            "lost-update": Expectation("may-break", _TWO_LOCKS, "control"),
+            **breaks(_TWO_LOCKS, "double-grant", kind="control"),
+            **may_break(_TWO_LOCKS, "lost-update", kind="control"),
         },
         *UNMINDED,
     ),

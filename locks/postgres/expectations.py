@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from locks.base import Expectation
-from locks.shared.expectations import CONSEQUENCE, SLOW_LINKS, Faults
+from locks.shared.expectations import (
+    CUT,
+    SERVER_CLOCKS,
+    SLOW_LINKS,
+    Faults,
+    breaks,
+    holds,
+    may_break,
+    may_grant_twice,
+)
 
 SESSION_DOC = (
     "https://www.postgresql.org/docs/17/explicit-locking.html: held 'until explicitly released or "
@@ -16,35 +22,21 @@ FAILOVER_DOC = (
     "that it is none, or there are 'situations where both systems think they are the primary'; "
     "locks are no data and are not replicated"
 )
-_LIMIT: Final = "documented-limit"
 # The server ends the session at once; the client notices later, and its acts arrive later still.
-_NOTICED_LATE = {
-    "double-grant": Expectation("may-break", SESSION_DOC, _LIMIT),
-    "stale-holder": Expectation("may-break", SESSION_DOC, _LIMIT),
-    "lost-update": Expectation("may-break", CONSEQUENCE, _LIMIT),
-}
-# A server that dies ends every session for certain, and the one that comes next knows of none. The
-# holder is told within LOOK_S, and goes on, because nothing stops it. A killed server recovers for
-# seconds before it grants anything, and most holders are done by then; a replica grants at once.
-FAILED_OVER = {
-    **_NOTICED_LATE,
-    "stale-holder": Expectation("breaks", SESSION_DOC, _LIMIT, tries=3),
-    "double-grant": Expectation("may-break", FAILOVER_DOC, _LIMIT),
-}
+_NOTICED_LATE = {**may_grant_twice(SESSION_DOC), **may_break(SESSION_DOC, "stale-holder")}
 # A session stays while its client or the server sleeps, or a message is late, and ends when the
 # client dies. No clock has a say in it, and who was not answered holds on.
-HELD_ON = {"double-grant": Expectation("holds", SESSION_DOC)}
+_HELD_ON = (
+    *("client-pause", "client-gc", "client-kill", "client-clock-jump", *SERVER_CLOCKS),
+    *("pause", "reply-lost", *SLOW_LINKS),
+)
 
 POSTGRES: Faults = {
-    **dict.fromkeys(("client-pause", "client-gc", "client-kill", "client-clock-jump"), HELD_ON),
-    **dict.fromkeys(("clock-jump", "clock-drift", "clock-strobe"), HELD_ON),
-    **dict.fromkeys(("pause", "reply-lost", *SLOW_LINKS), HELD_ON),
-    "partition-drop": _NOTICED_LATE,
-    "partition-stall": _NOTICED_LATE,
-    "partition-reject": _NOTICED_LATE,
-    "reset": _NOTICED_LATE,
-    "kill": _NOTICED_LATE,
-    "restart": _NOTICED_LATE,
-    "rolling-restart": _NOTICED_LATE,
-    "failover": FAILED_OVER,
+    **dict.fromkeys(_HELD_ON, holds(SESSION_DOC)),
+    **dict.fromkeys((*CUT, "reset", "kill", "restart", "rolling-restart"), _NOTICED_LATE),
+    # A server that dies ends every session for certain, and the one that comes next knows of none.
+    # The holder is told within LOOK_S, and goes on, because nothing stops it. A killed server
+    # recovers for seconds before it grants anything, and most holders are done by then; a replica
+    # grants at once.
+    "failover": {**may_grant_twice(FAILOVER_DOC), **breaks(SESSION_DOC, "stale-holder")},
 }

@@ -17,15 +17,11 @@ mean stands in ``locks.postgres.recipe``.
 from __future__ import annotations
 
 from locks.bare import KEY, WAIT_S, Bare
-from locks.base import Expectation, System
+from locks.base import System
 from locks.postgres.expectations import FAILOVER_DOC, POSTGRES
-from locks.postgres.recipe import (
-    OUTCOMES,
-    PostgresRecipe,
-    milliseconds,
-    number,
-)
+from locks.postgres.recipe import OUTCOMES, PostgresRecipe, milliseconds, number
 from locks.postgres.session import Refused, Session, literal
+from locks.shared.expectations import may_break, with_changes
 
 # Concurrent creators must not meet; IF NOT EXISTS alone does not see to that.
 CREATE = f"""
@@ -77,8 +73,6 @@ SEQUENCE_DOC = (
     "PostgreSQL's src/backend/commands/sequence.c (nextval_internal): 32 numbers are logged ahead, "
     "and that record is only sure to be on disk with the next commit"
 )
-_FORGOTTEN = Expectation("may-break", SEQUENCE_DOC, "documented-limit")
-_NOT_REPLICATED = Expectation("may-break", FAILOVER_DOC, "documented-limit")
 
 SYSTEM = System(
     name="postgres-for-update",
@@ -89,14 +83,13 @@ SYSTEM = System(
     source="https://www.postgresql.org/docs/17/explicit-locking.html#LOCKING-ROWS",
     connect=PostgresForUpdate,
     outcomes=OUTCOMES,
-    expectations={
-        **POSTGRES,
-        **{
-            fault: {**POSTGRES[fault], "fence-order": _FORGOTTEN}
-            for fault in ("kill", "restart", "rolling-restart")
-        },
-        "failover": {**POSTGRES["failover"], "fence-order": _NOT_REPLICATED},
-    },
+    expectations=with_changes(
+        POSTGRES,
+        dict.fromkeys(
+            ("kill", "restart", "rolling-restart"), may_break(SEQUENCE_DOC, "fence-order")
+        ),
+        {"failover": may_break(FAILOVER_DOC, "fence-order")},
+    ),
     limited=False,
     bare=(Bare("postgres", (_lock(f"'{KEY}'", WAIT_S), "COMMIT")),),
 )

@@ -16,22 +16,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from locks.bare import Bare
-from locks.base import (
-    Acquired,
-    Address,
-    Expectation,
-    Extended,
-    Freed,
-    Hold,
-    System,
-)
+from locks.base import Acquired, Address, Extended, Freed, Hold, System
 from locks.redis.cluster_link import ClusterLink
 from locks.redis.expectations import LEASE_WITH_REPLICAS
 from locks.redis.link import BARE_CYCLE
 from locks.redis.recipe import OUTCOMES, PARAMETERS, WAITS_BY
 from locks.redis.sentinel import NOT_REPLICATED
 from locks.redis.token import RedisToken
-from locks.shared.expectations import CONSEQUENCE, with_changes
+from locks.shared.expectations import CUT, may_grant_twice, with_changes
 
 
 class RedisClusterLock(RedisToken):
@@ -64,11 +56,6 @@ WRITES_LOST_DOC = (
     "asynchronous replication, and 'There is always a window of time when it is possible to lose "
     "writes during partitions'"
 )
-# A race between the newest grant and its way to the replica, or the old primary's last moments.
-FAILED_OVER = {
-    "double-grant": Expectation("may-break", WRITES_LOST_DOC, "documented-limit"),
-    "lost-update": Expectation("may-break", CONSEQUENCE, "documented-limit"),
-}
 
 SYSTEM = System(
     name="redis-cluster",
@@ -87,13 +74,10 @@ SYSTEM = System(
     },
     expectations=with_changes(
         LEASE_WITH_REPLICAS,
-        pause=FAILED_OVER,
-        partition_drop=FAILED_OVER,
-        partition_stall=FAILED_OVER,
-        partition_reject=FAILED_OVER,
-        kill=FAILED_OVER,
-        restart=FAILED_OVER,
-        failover=NOT_REPLICATED,
+        # A race between the newest grant and its way to the replica, or the old primary's last
+        # moments.
+        dict.fromkeys(("pause", *CUT, "kill", "restart"), may_grant_twice(WRITES_LOST_DOC)),
+        {"failover": NOT_REPLICATED},
     ),
     parameters=PARAMETERS,
     bare=(Bare("redis-cluster", BARE_CYCLE),),

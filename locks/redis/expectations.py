@@ -7,14 +7,19 @@ what they change with ``with_changes``.
 
 from __future__ import annotations
 
-from locks.base import Expectation
 from locks.shared.expectations import (
     ANSWERS_LOST,
     BY_MONOTONIC_CLOCK,
-    CONSEQUENCE,
+    CUT,
     RESTARTED,
+    SERVER_CLOCKS,
     SLOW_LINKS,
     Faults,
+    breaks,
+    grants_twice,
+    holds,
+    may_break,
+    may_grant_twice,
     with_changes,
 )
 
@@ -49,56 +54,30 @@ LEFT_BEHIND = (
 
 # The holder sleeps through its time to live and acts when it wakes. Whether it also loses an update
 # depends on whether it slept between its read and its write.
-PAUSED_HOLDER = {
-    "stale-holder": Expectation("breaks", KLEPPMANN, "documented-limit", tries=3),
-    "lost-update": Expectation("may-break", KLEPPMANN, "documented-limit"),
-}
+PAUSED_HOLDER = {**breaks(KLEPPMANN, "stale-holder"), **may_break(KLEPPMANN, "lost-update")}
+# Short sleeps make a holder late only near the end of its time to live.
+NAPPING_HOLDER = may_break(KLEPPMANN, "stale-holder", "lost-update")
 # A restart that may have forgotten the newest write (see PERSISTENCE_DOC): a race, seldom lost.
-KILLED = {
-    "double-grant": Expectation("may-break", PERSISTENCE_DOC, "documented-limit"),
-    "lost-update": Expectation("may-break", CONSEQUENCE, "documented-limit"),
-}
+KILLED = may_grant_twice(PERSISTENCE_DOC)
 # The first holder still trusts its promise when the emptied server grants the key again. Its own
 # release finds a foreign token and is told not-held; its own acts lie within its promise. So
 # neither wrong-release nor stale-holder follows.
-WIPED = {
-    "double-grant": Expectation("breaks", LOCK_DOC, "documented-limit", tries=3),
-    "lost-update": Expectation("may-break", CONSEQUENCE, "documented-limit"),
-}
-# The server believes the time to live to be over; the holder's own clock knows better.
-CLOCK_JUMPED = {
-    "double-grant": Expectation("breaks", CLOCK_DOC, "documented-limit", tries=3),
-    "lost-update": Expectation("may-break", CONSEQUENCE, "documented-limit"),
-}
-
-# A clock that runs wrong may reach the end of the time to live too early.
-CLOCK_WRONG = {
-    "double-grant": Expectation("may-break", CLOCK_DOC, "documented-limit"),
-    "lost-update": Expectation("may-break", CONSEQUENCE, "documented-limit"),
-}
-# Short sleeps make a holder late only near the end of its time to live.
-NAPPING_HOLDER = {
-    "stale-holder": Expectation("may-break", KLEPPMANN, "documented-limit"),
-    "lost-update": Expectation("may-break", KLEPPMANN, "documented-limit"),
-}
-RUNS_LATE = {"double-grant": Expectation("holds", LATE)}
+WIPED = grants_twice(LOCK_DOC)
 
 LEASE: Faults = {
     "client-pause": PAUSED_HOLDER,
     "client-gc": NAPPING_HOLDER,
     **BY_MONOTONIC_CLOCK,
-    "client-kill": {"double-grant": Expectation("holds", LEFT_BEHIND)},
-    **dict.fromkeys(("pause", "reset", *SLOW_LINKS), RUNS_LATE),
-    **dict.fromkeys(("partition-drop", "partition-stall", "partition-reject"), RUNS_LATE),
-    "reply-lost": {"double-grant": Expectation("holds", LEFT_BEHIND)},
-    "kill": KILLED,
-    "power-loss": KILLED,
-    "rolling-restart": KILLED,
-    "restart": {"double-grant": Expectation("holds", DELAY_DOC)},
+    "client-kill": holds(LEFT_BEHIND),
+    **dict.fromkeys(("pause", "reset", *SLOW_LINKS, *CUT), holds(LATE)),
+    "reply-lost": holds(LEFT_BEHIND),
+    **dict.fromkeys(("kill", "power-loss", "rolling-restart"), KILLED),
+    "restart": holds(DELAY_DOC),
     "wipe": WIPED,
-    "clock-jump": CLOCK_JUMPED,
-    "clock-drift": CLOCK_WRONG,
-    "clock-strobe": CLOCK_WRONG,
+    # The server believes the time to live to be over; the holder's own clock knows better. A clock
+    # that only runs wrong may reach that end too early.
+    "clock-jump": grants_twice(CLOCK_DOC),
+    **dict.fromkeys(("clock-drift", "clock-strobe"), may_grant_twice(CLOCK_DOC)),
 }
 # A slow link may have a primary replaced that is not dead, and nobody says that it does not.
 LEASE_WITH_REPLICAS: Faults = {
@@ -109,21 +88,21 @@ LEASE_WITH_REPLICAS: Faults = {
 def no_lease(never_ends: str) -> Faults:
     """A key without a time to live, which ``never_ends`` is the source for: nobody loses it by
     being late, and nobody gets it from the dead. Only a server that forgets gives it away."""
-    holds = {"double-grant": Expectation("holds", never_ends)}
+    kept = holds(never_ends)
     # Of an acquire or a release that was applied and whose answer is missing the key stays.
-    stays = {"leaked-lock": Expectation("may-break", never_ends, "documented-limit")}
-    kept = {"leaked-lock": Expectation("breaks", never_ends, "documented-limit", tries=3)}
+    stays = may_break(never_ends, "leaked-lock")
+    kept_or_stays = {**kept, **stays}
     forgets = {
-        "double-grant": Expectation("may-break", PERSISTENCE_DOC, "documented-limit"),
-        "lost-update": Expectation("may-break", LOCK_DOC, "documented-limit"),
+        **may_break(PERSISTENCE_DOC, "double-grant"),
+        **may_break(LOCK_DOC, "lost-update"),
+        **stays,
     }
-    clocks = ("client-clock-jump", "clock-jump", "clock-drift", "clock-strobe")
     return {
-        **dict.fromkeys((*clocks, *SLOW_LINKS), holds),
-        **dict.fromkeys(("client-pause", "client-gc", *ANSWERS_LOST), holds | stays),
-        "client-kill": holds | kept,
-        **dict.fromkeys(RESTARTED, forgets | stays),
-        "wipe": WIPED | stays,
+        **dict.fromkeys(("client-clock-jump", *SERVER_CLOCKS, *SLOW_LINKS), kept),
+        **dict.fromkeys(("client-pause", "client-gc", *ANSWERS_LOST), kept_or_stays),
+        "client-kill": {**kept, **breaks(never_ends, "leaked-lock")},
+        **dict.fromkeys(RESTARTED, forgets),
+        "wipe": {**WIPED, **stays},
     }
 
 
@@ -132,8 +111,5 @@ _RESTARTS = (
     "it away again, unless restarts are delayed by more than the ttl"
 )
 
-REDLOCK: Faults = with_changes(
-    LEASE,
-    # The same races as for one Redis; they must be lost on enough nodes at once.
-    wipe={"double-grant": Expectation("breaks", _RESTARTS, "documented-limit", tries=3)},
-)
+# The same races as for one Redis; they must be lost on enough nodes at once.
+REDLOCK: Faults = with_changes(LEASE, {"wipe": breaks(_RESTARTS, "double-grant")})

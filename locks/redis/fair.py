@@ -30,17 +30,17 @@ from locks.base import (
     Address,
     Backoff,
     Denied,
-    Expectation,
     Observer,
     QueueObserver,
     token_of,
 )
 from locks.redis import token as redis_token
 from locks.redis.client import exceptions
+from locks.redis.expectations import LEASE
 from locks.redis.link import BARE_CYCLE, NotSent, Script
 from locks.redis.recipe import POLL_MAX_S, POLL_MIN_S, SCRIPT_OUTCOMES, Taken
 from locks.redis.token import RedisToken
-from locks.shared.expectations import RESTARTED, with_verdicts
+from locks.shared.expectations import RESTARTED, SERVER_CLOCKS, may_break, with_changes
 
 PATIENCE_MS = 500  # ten of the longest pauses between two polls
 # From the send of a poll to the answer to the next: for less than this the place was kept, with
@@ -128,15 +128,12 @@ def _queue(key: str) -> tuple[str, str]:
 
 FAIR_DOC = "https://redisson.pro/docs/data-and-services/locks-and-synchronizers/ (fair lock)"
 # A server that forgets, or whose clock is wrong, drops places.
-_FORGOTTEN = (*RESTARTED, "wipe", "clock-jump", "clock-drift", "clock-strobe")
-_QUEUE_LOST = {
-    "queue-order": Expectation(
-        "may-break",
-        f"{FAIR_DOC}: places are kept in Redis for as long as its clock says that their owners "
-        "were seen",
-        "documented-limit",
-    )
-}
+_FORGOTTEN = (*RESTARTED, "wipe", *SERVER_CLOCKS)
+_QUEUE_LOST = may_break(
+    f"{FAIR_DOC}: places are kept in Redis for as long as its clock says that their owners were "
+    "seen",
+    "queue-order",
+)
 
 _BARE_TAKE = TAKE.called(KEY, *_queue(KEY), TOKEN, TTL_MS, PATIENCE_MS, 1)
 
@@ -144,12 +141,7 @@ SYSTEM = replace(
     redis_token.SYSTEM,
     name="redis-fair",
     queue=FAIR_DOC,
-    expectations={
-        **redis_token.SYSTEM.expectations,
-        **with_verdicts(
-            {f: redis_token.SYSTEM.expectations.get(f, {}) for f in _FORGOTTEN}, _QUEUE_LOST
-        ),
-    },
+    expectations=with_changes(LEASE, dict.fromkeys(_FORGOTTEN, _QUEUE_LOST)),
     connect=RedisFair,
     waits_by=(
         f"a queue, and polling, pauses of {POLL_MIN_S * 1e3:g} to {POLL_MAX_S * 1e3:g} ms by place"

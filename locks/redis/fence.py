@@ -14,13 +14,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from locks.bare import KEY, TOKEN, TTL_MS, Bare
-from locks.base import Expectation
 from locks.redis import token as redis_token
 from locks.redis.expectations import KLEPPMANN, LEASE, LOCK_DOC, PERSISTENCE_DOC
 from locks.redis.link import BARE_CYCLE, Script
 from locks.redis.recipe import SCRIPT_OUTCOMES, Taken
 from locks.redis.token import RedisToken
-from locks.shared.expectations import with_changes
+from locks.shared.expectations import RESTARTED, breaks, may_break, with_changes
 
 TAKE = Script.of(
     "if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then "
@@ -40,9 +39,6 @@ class RedisFence(RedisToken):
         return Taken(self._link.sent_ns, fence) if fence else None
 
 
-FORGETS = f"{LOCK_DOC}: a counter is data, and is lost with the data"
-MAY_FORGET = Expectation("may-break", PERSISTENCE_DOC, "documented-limit")
-
 SYSTEM = replace(
     redis_token.SYSTEM,
     name="redis-fence",
@@ -53,10 +49,11 @@ SYSTEM = replace(
     bare=(Bare("redis", (TAKE.called(KEY, f"{KEY}:fence", TOKEN, TTL_MS), *BARE_CYCLE[1:])),),
     expectations=with_changes(
         LEASE,
-        kill={"fence-order": MAY_FORGET},
-        power_loss={"fence-order": MAY_FORGET},
-        restart={"fence-order": MAY_FORGET},
-        rolling_restart={"fence-order": MAY_FORGET},
-        wipe={"fence-order": Expectation("breaks", FORGETS, "documented-limit", tries=3)},
+        dict.fromkeys(RESTARTED, may_break(PERSISTENCE_DOC, "fence-order")),
+        {
+            "wipe": breaks(
+                f"{LOCK_DOC}: a counter is data, and is lost with the data", "fence-order"
+            )
+        },
     ),
 )

@@ -13,14 +13,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from locks.bare import KEY, Bare
-from locks.base import Acquired, Backoff, Deadline, Denied, Expectation
+from locks.base import Acquired, Backoff, Deadline, Denied
 from locks.redis import fence as redis_fence
 from locks.redis.client import exceptions
 from locks.redis.expectations import KLEPPMANN, LEASE
 from locks.redis.link import BARE_CYCLE, NotSent
 from locks.redis.recipe import OUTCOMES, POLL_MAX_S, POLL_MIN_S, Taken, named
 from locks.redis.token import RedisToken
-from locks.shared.expectations import UNMINDED, with_verdicts
+from locks.shared.expectations import UNMINDED, breaks, with_verdicts
 
 
 class RedisFenceIncrFirst(RedisToken):
@@ -69,7 +69,5 @@ SYSTEM = replace(
         "drawing: ConnectionError": "Denied: no-effect",
     },
     bare=(Bare("redis", (f"INCR {KEY}:fence", *BARE_CYCLE)),),
-    expectations=with_verdicts(
-        LEASE, {"fence-order": Expectation("breaks", _DEFECT, "control", tries=3)}, *UNMINDED
-    ),
+    expectations=with_verdicts(LEASE, breaks(_DEFECT, "fence-order", kind="control"), *UNMINDED),
 )

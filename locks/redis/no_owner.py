@@ -10,14 +10,15 @@ that asks for its text. An error reply is a refusal, which for a release is Unkn
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from locks.bare import KEY, Bare
-from locks.base import Expectation, Hold
+from locks.base import Hold
 from locks.redis import token as redis_token
 from locks.redis.expectations import LEASE, LOCK_DOC
 from locks.redis.link import BARE_SET
 from locks.redis.recipe import COMMAND_OUTCOMES
-from locks.shared.expectations import with_changes
+from locks.shared.expectations import SERVER_CLOCKS, breaks, may_break, with_changes
 
 
 class RedisNoOwner(redis_token.RedisToken):
@@ -33,9 +34,8 @@ WARNED = (
     "longer than the lock validity time …, and later remove the lock, that was already acquired by "
     "some other client'"
 )
-_MAY = Expectation("may-break", WARNED, "control")
-# A DEL that is delivered late, after its sender's time to live, comes before or after the next SET.
-_LATE_DELETE = {"wrong-release": _MAY, "double-grant": _MAY, "lost-update": _MAY}
+_MAY = partial(may_break, WARNED, kind="control")
+_LATER_THAN_ITS_LEASE = ("kill", "rolling-restart", "power-loss", "wipe", *SERVER_CLOCKS)
 
 SYSTEM = replace(
     redis_token.SYSTEM,
@@ -46,21 +46,15 @@ SYSTEM = replace(
     late_release="Released",
     expectations=with_changes(
         LEASE,
+        dict.fromkeys(("client-pause", "client-gc"), _MAY("wrong-release", "double-grant")),
         # Certain as soon as somebody holds the key when the sleeper wakes. Then a third client gets
         # in at once, or the successor is gone before it could: a race.
-        client_pause={
-            "wrong-release": Expectation("breaks", WARNED, "control", tries=3),
-            "double-grant": _MAY,
-        },
-        pause=_LATE_DELETE,
-        partition_stall=_LATE_DELETE,
-        client_gc={"wrong-release": _MAY, "double-grant": _MAY},
-        kill={"wrong-release": _MAY},
-        rolling_restart={"wrong-release": _MAY},
-        clock_drift={"wrong-release": _MAY},
-        clock_strobe={"wrong-release": _MAY},
-        power_loss={"wrong-release": _MAY},
-        wipe={"wrong-release": _MAY},
-        clock_jump={"wrong-release": _MAY},
+        {"client-pause": breaks(WARNED, "wrong-release", kind="control")},
+        # A DEL that is delivered late, after its sender's time to live, comes before or after the
+        # next SET.
+        dict.fromkeys(
+            ("pause", "partition-stall"), _MAY("wrong-release", "double-grant", "lost-update")
+        ),
+        dict.fromkeys(_LATER_THAN_ITS_LEASE, _MAY("wrong-release")),
     ),
 )

@@ -171,22 +171,19 @@ def named(error: Exception) -> str:
     return str(error) if isinstance(error, NotSent) else f"{type(error).__name__}: {error}"
 
 
-_EITHER_WAY = {
-    "acquire: no connection": "Denied: no-effect",
-    "acquire: BusyLoadingError": "Denied: no-effect",
-    "acquire: TimeoutError": "Unknown",
-    "acquire: ConnectionError": "Unknown",
-    "acquire: InvalidResponse": "Unknown",
-    "acquire: granted too late": "Denied: gave-up",
-    "release: no connection": "Unknown",
-    "release: BusyLoadingError": "Unknown",
-    "release: ResponseError": "Unknown",
-    "release: TimeoutError": "Unknown",
-    "release: ConnectionError": "Unknown",
-    "release: InvalidResponse": "Unknown",
-}
+# Of a command that may have been sent.
+ERRORS = (
+    *("BusyLoadingError", "ResponseError"),
+    *("TimeoutError", "ConnectionError", "InvalidResponse"),
+)
 # Where plain commands take it and give it back.
-COMMAND_OUTCOMES = {**_EITHER_WAY, "acquire: ResponseError": "Denied: no-effect"}
+COMMAND_OUTCOMES = {
+    "acquire: no connection": "Denied: no-effect",
+    **{f"acquire: {error}": "Denied: no-effect" for error in ERRORS[:2]},
+    **{f"acquire: {error}": "Unknown" for error in ERRORS[2:]},
+    "acquire: granted too late": "Denied: gave-up",
+    **{f"release: {error}": "Unknown" for error in ("no connection", *ERRORS)},
+}
 # Where a command takes it and a script gives it back.
 OUTCOMES = {**COMMAND_OUTCOMES, "release: NoScriptError": "Released"}
 # Where scripts do both.

@@ -11,19 +11,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from locks.base import Expectation
 from locks.redis import redlock
 from locks.redis.expectations import LOCK_DOC, REDLOCK
-from locks.shared.expectations import with_changes
+from locks.shared.expectations import holds, with_changes
 
 _DELAYED = (
     f"{LOCK_DOC}#performance-crash-recovery-and-fsync: 'Using delayed restarts it is basically "
     "possible to achieve safety even without any kind of Redis persistence available'"
 )
-_OVER = {
-    "double-grant": Expectation("holds", _DELAYED),
-    "lost-update": Expectation("holds", _DELAYED),
-}
 
 SYSTEM = replace(
     redlock.SYSTEM,
@@ -32,9 +27,9 @@ SYSTEM = replace(
     source=_DELAYED,
     expectations=with_changes(
         REDLOCK,
-        kill=_OVER,
-        wipe=_OVER,
-        power_loss=_OVER,
-        rolling_restart=_OVER,
+        dict.fromkeys(
+            ("kill", "wipe", "power-loss", "rolling-restart"),
+            holds(_DELAYED, "double-grant", "lost-update"),
+        ),
     ),
 )

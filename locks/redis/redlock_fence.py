@@ -14,12 +14,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from locks.bare import KEY, Bare
-from locks.base import Acquired, Denied, Expectation, Granted, Unknown
+from locks.base import Acquired, Denied, Granted, Unknown
 from locks.redis import redlock
 from locks.redis.expectations import KLEPPMANN, PERSISTENCE_DOC, REDLOCK
 from locks.redis.redlock import Redlock
 from locks.redis.redlock_nodes import Question
-from locks.shared.expectations import with_changes
+from locks.shared.expectations import RESTARTED, may_break, with_changes
 
 COUNTER = 0  # the node that counts
 
@@ -46,7 +46,6 @@ _NO_NUMBER = (
     f"{KLEPPMANN}: 'It's not obvious to me how one would change the Redlock algorithm to start "
     "generating fencing tokens'; a counter on one node would be lost with it"
 )
-_MAY_FORGET = Expectation("may-break", PERSISTENCE_DOC, "documented-limit")
 
 SYSTEM = replace(
     redlock.SYSTEM,
@@ -65,11 +64,8 @@ SYSTEM = replace(
     },
     expectations=with_changes(
         REDLOCK,
-        kill={"fence-order": _MAY_FORGET},
-        power_loss={"fence-order": _MAY_FORGET},
-        restart={"fence-order": _MAY_FORGET},
-        rolling_restart={"fence-order": _MAY_FORGET},
+        dict.fromkeys(RESTARTED, may_break(PERSISTENCE_DOC, "fence-order")),
         # Only if the node that counts is among those that lose their data.
-        wipe={"fence-order": Expectation("may-break", _NO_NUMBER, "documented-limit")},
+        {"wipe": may_break(_NO_NUMBER, "fence-order")},
     ),
 )

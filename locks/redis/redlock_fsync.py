@@ -11,20 +11,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from locks.base import Expectation
 from locks.redis import redlock
 from locks.redis.expectations import FSYNC_DOC, REDLOCK
-from locks.shared.expectations import with_changes
-
-_KEPT = {
-    "double-grant": Expectation("holds", FSYNC_DOC),
-    "lost-update": Expectation("holds", FSYNC_DOC),
-}
+from locks.shared.expectations import holds, with_changes
 
 SYSTEM = replace(
     redlock.SYSTEM,
     name="redlock-fsync",
     topologies=("redlock-fsync",),
     source=FSYNC_DOC,
-    expectations=with_changes(REDLOCK, kill=_KEPT, power_loss=_KEPT, rolling_restart=_KEPT),
+    expectations=with_changes(
+        REDLOCK,
+        dict.fromkeys(
+            ("kill", "power-loss", "rolling-restart"),
+            holds(FSYNC_DOC, "double-grant", "lost-update"),
+        ),
+    ),
 )

@@ -10,12 +10,13 @@ Errors mean what they mean for ``redis-token``.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
-from locks.base import Expectation, Hold
+from locks.base import Hold
 from locks.redis import watchdog as redis_watchdog
 from locks.redis.expectations import LEASE, LOCK_DOC
 from locks.redis.token import RedisToken
-from locks.shared.expectations import with_changes
+from locks.shared.expectations import breaks, may_break, with_changes
 
 
 class PlainExpire(RedisToken):
@@ -36,17 +37,7 @@ EXTENSION_DOC = (
     f"{LOCK_DOC}#making-the-algorithm-more-reliable-extending-the-lock: 'extends the TTL of "
     "the key if the key exists and its value is still the random value the client assigned'"
 )
-_MAY = Expectation("may-break", EXTENSION_DOC, "control")
-_BELIEVES = {"wrong-extend": _MAY, "double-grant": _MAY}
-# The key is given away for certain. The next round renews the successor's and goes on to believe,
-# or meets the moment between two holders and is told.
-_GIVEN_AWAY = {"wrong-extend": _MAY, "stale-holder": _MAY}
-_EITHER = {**_BELIEVES, "stale-holder": _MAY}
-# The holder sleeps for longer than the watchdog's round, so a round is due as it wakes; the holder
-# writes first, and the renewal goes out while it waits for that. It is acknowledged, so the promise
-# never ended: what the holder does is a double grant, and stale only where the round came too late.
-_SHOWS = Expectation("breaks", EXTENSION_DOC, "control", tries=3)
-_WAKES = {"wrong-extend": _SHOWS, "double-grant": _SHOWS, "stale-holder": _MAY}
+_MAY = partial(may_break, EXTENSION_DOC, kind="control")
 
 SYSTEM = replace(
     redis_watchdog.SYSTEM,
@@ -54,17 +45,26 @@ SYSTEM = replace(
     connect=RedisRenewNoOwner,
     expectations=with_changes(
         LEASE,
-        client_pause=_WAKES,
-        client_gc=_BELIEVES,
-        wipe=_GIVEN_AWAY,
-        clock_jump=_GIVEN_AWAY,
-        clock_drift=_EITHER,
-        clock_strobe=_EITHER,
-        kill=_EITHER,
-        rolling_restart=_EITHER,
-        power_loss=_EITHER,
-        pause=_BELIEVES,
-        partition_drop=_BELIEVES,
-        partition_stall=_BELIEVES,
+        # The holder sleeps for longer than the watchdog's round, so a round is due as it wakes; the
+        # holder writes first, and the renewal goes out while it waits for that. It is acknowledged,
+        # so the promise never ended: what the holder does is a double grant, and stale only where
+        # the round came too late.
+        {
+            "client-pause": {
+                **breaks(EXTENSION_DOC, "wrong-extend", "double-grant", kind="control"),
+                **_MAY("stale-holder"),
+            }
+        },
+        # The key is given away for certain. The next round renews the successor's and goes on to
+        # believe, or meets the moment between two holders and is told.
+        dict.fromkeys(("wipe", "clock-jump"), _MAY("wrong-extend", "stale-holder")),
+        dict.fromkeys(
+            ("clock-drift", "clock-strobe", "kill", "rolling-restart", "power-loss"),
+            _MAY("wrong-extend", "double-grant", "stale-holder"),
+        ),
+        dict.fromkeys(
+            ("client-gc", "pause", "partition-drop", "partition-stall"),
+            _MAY("wrong-extend", "double-grant"),
+        ),
     ),
 )

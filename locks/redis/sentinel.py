@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from locks.bare import Bare
-from locks.base import Address, Expectation, System
+from locks.base import Address, System
 from locks.redis.expectations import LEASE_WITH_REPLICAS, LOCK_DOC
 from locks.redis.link import BARE_CYCLE, Link
 from locks.redis.recipe import OUTCOMES, PARAMETERS, WAITS_BY
 from locks.redis.sentinel_link import SentinelLink
 from locks.redis.token import RedisToken
-from locks.shared.expectations import CONSEQUENCE, with_changes
+from locks.shared.expectations import CUT, grants_twice, may_grant_twice, with_changes
 
 
 class RedisSentinel(RedisToken):
@@ -48,32 +48,16 @@ EMPTY_PRIMARY_DOC = (
     "data before it is missed makes its replicas drop theirs"
 )
 
-# A failover is a race between the newest grant and its way to the replica.
-FAILED_OVER = {
-    "double-grant": Expectation("may-break", SENTINEL_DOC, "documented-limit"),
-    "lost-update": Expectation("may-break", CONSEQUENCE, "documented-limit"),
-}
-# The same with the replica cut off first: the grant that is lost is certain to be.
-NOT_REPLICATED = {
-    "double-grant": Expectation("breaks", FAILOVER_DOC, "documented-limit", tries=3),
-    "lost-update": Expectation("may-break", CONSEQUENCE, "documented-limit"),
-}
-# Whether the empty primary is back before the Sentinels miss it is a race too.
-EMPTIED = {
-    "double-grant": Expectation("may-break", EMPTY_PRIMARY_DOC, "documented-limit"),
-    "lost-update": Expectation("may-break", CONSEQUENCE, "documented-limit"),
-}
+# With the replica cut off first, the grant that is lost is certain to be.
+NOT_REPLICATED = grants_twice(FAILOVER_DOC)
+# Whether the empty primary is back before the Sentinels miss it is a race.
+EMPTIED = may_grant_twice(EMPTY_PRIMARY_DOC)
 
 REPLICATED_LEASE = with_changes(
     LEASE_WITH_REPLICAS,
-    pause=FAILED_OVER,
-    partition_drop=FAILED_OVER,
-    partition_stall=FAILED_OVER,
-    partition_reject=FAILED_OVER,
-    kill=FAILED_OVER,
-    restart=FAILED_OVER,
-    wipe=EMPTIED,
-    failover=NOT_REPLICATED,
+    # A failover is a race between the newest grant and its way to the replica.
+    dict.fromkeys(("pause", *CUT, "kill", "restart"), may_grant_twice(SENTINEL_DOC)),
+    {"wipe": EMPTIED, "failover": NOT_REPLICATED},
 )
 
 SYSTEM = System(

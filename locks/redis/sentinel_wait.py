@@ -23,22 +23,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from locks.bare import TIMEOUT_S, Bare
-from locks.base import (
-    Acquired,
-    Address,
-    BackoffStyle,
-    Denied,
-    Expectation,
-    Hold,
-    Observer,
-)
+from locks.base import Acquired, Address, BackoffStyle, Denied, Hold, Observer
 from locks.redis import sentinel as redis_sentinel
 from locks.redis.client import exceptions
 from locks.redis.expectations import PERSISTENCE_DOC
 from locks.redis.link import BARE_CYCLE, DELETE_OWN
 from locks.redis.recipe import Taken, Unsure, named
-from locks.redis.sentinel import EMPTIED, RedisSentinel
-from locks.shared.expectations import with_changes
+from locks.redis.sentinel import RedisSentinel
+from locks.shared.expectations import CUT, holds, may_break, with_changes
 
 REPLICAS = 1
 WAIT_SHARE = 0.5  # of the client's time limit, so that WAIT ends before the connection does
@@ -99,13 +91,10 @@ WAIT_DOC = (
     "https://redis.io/docs/latest/commands/wait/: 'WAIT does not make Redis a strongly consistent "
     "store', but on failover it 'improves the real world data safety'"
 )
-_ONLY_CANDIDATE = Expectation("holds", f"{WAIT_DOC}; the one replica has acknowledged every grant")
-_HOLDS = {"double-grant": _ONLY_CANDIDATE, "lost-update": _ONLY_CANDIDATE}
+_ONLY_CANDIDATE = f"{WAIT_DOC}; the one replica has acknowledged every grant"
+_HOLDS = holds(_ONLY_CANDIDATE, "double-grant", "lost-update")
 # The same primary comes back before it is missed, and may have forgotten what the replica knew.
-_FORGETS = {
-    verdict: Expectation("may-break", PERSISTENCE_DOC, "documented-limit")
-    for verdict in ("double-grant", "lost-update")
-}
+_FORGETS = may_break(PERSISTENCE_DOC, "double-grant", "lost-update")
 
 _BARE_WAIT = f"WAIT {REPLICAS} {int(1000 * WAIT_SHARE * TIMEOUT_S)}"
 
@@ -126,13 +115,7 @@ SYSTEM = replace(
     },
     expectations=with_changes(
         redis_sentinel.REPLICATED_LEASE,
-        pause=_HOLDS,
-        partition_drop=_HOLDS,
-        partition_stall=_HOLDS,
-        partition_reject=_HOLDS,
-        failover=_HOLDS,
-        kill=_FORGETS,
-        restart=_HOLDS,
-        wipe=EMPTIED,
+        dict.fromkeys(("pause", *CUT, "failover", "restart"), _HOLDS),
+        {"kill": _FORGETS},
     ),
 )

@@ -16,12 +16,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from locks.bare import KEY, TOKEN, TTL_MS, Bare
-from locks.base import Expectation, Hold, System
+from locks.base import Hold, System
 from locks.redis import no_owner as redis_no_owner
 from locks.redis.client import exceptions
 from locks.redis.expectations import LOCK_DOC
-from locks.redis.recipe import COMMAND_OUTCOMES, RedisRecipe, Taken, Unsure
-from locks.shared.expectations import ANSWERS_LOST, RESTARTED, with_verdicts
+from locks.redis.recipe import COMMAND_OUTCOMES, ERRORS, RedisRecipe, Taken, Unsure
+from locks.shared.expectations import ANSWERS_LOST, RESTARTED, may_break, with_changes
 
 
 class NoTimeToLive(Unsure):
@@ -52,7 +52,7 @@ SET_DOC = (
     f"{LOCK_DOC} has no such two steps"
 )
 
-_BETWEEN = {"leaked-lock": Expectation("may-break", SET_DOC, "control")}
+_BETWEEN = may_break(SET_DOC, "leaked-lock", kind="control")
 _FAULTS = ("client-pause", "client-gc", "client-kill", *ANSWERS_LOST, *RESTARTED, "wipe")
 
 SYSTEM: System = replace(
@@ -60,19 +60,10 @@ SYSTEM: System = replace(
     name="redis-setnx-expire",
     source=SET_DOC,
     connect=RedisSetnxExpire,
-    expectations={
-        **redis_no_owner.SYSTEM.expectations,
-        **with_verdicts(
-            {f: redis_no_owner.SYSTEM.expectations.get(f, {}) for f in _FAULTS}, _BETWEEN
-        ),
-    },
+    expectations=with_changes(redis_no_owner.SYSTEM.expectations, dict.fromkeys(_FAULTS, _BETWEEN)),
     outcomes={
         **COMMAND_OUTCOMES,
-        "between: BusyLoadingError": "Unknown",
-        "between: ResponseError": "Unknown",
-        "between: TimeoutError": "Unknown",
-        "between: ConnectionError": "Unknown",
-        "between: InvalidResponse": "Unknown",
+        **{f"between: {error}": "Unknown" for error in ERRORS},
     },
     bare=(Bare("redis", (f"SETNX {KEY} {TOKEN}", f"PEXPIRE {KEY} {TTL_MS}", f"DEL {KEY}")),),
     not_owed={"a_hold_lives_on_while_it_is_kept_alive": "nothing keeps it alive"},

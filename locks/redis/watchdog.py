@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from locks.base import Acquired, Address, Expectation, Freed, Granted, Hold, Observer
+from locks.base import Acquired, Address, Freed, Granted, Hold, Observer
 from locks.redis import token as redis_token
 from locks.redis.expectations import LEASE
 from locks.redis.token import RedisToken
-from locks.shared.expectations import with_changes
+from locks.shared.expectations import breaks, may_break, with_changes
 from locks.shared.renewals import Renewals
 
 RENEWALS_PER_TTL = 3
@@ -77,10 +77,6 @@ _TOLD = (
     f"{WATCHDOG_DOC}: it 'prolongs lock expiration while lock holder Redisson instance is alive'; "
     "of a key that is gone it can only tell, and nothing stops a holder that was told"
 )
-# A server that forgets gives the key away within the promise. The next round finds that out and
-# ends the promise, well before the holder, who does not ask, writes and lets go.
-_GIVEN_AWAY = {"stale-holder": Expectation("breaks", _TOLD, "documented-limit", tries=3)}
-_PERHAPS = {"stale-holder": Expectation("may-break", _TOLD, "documented-limit")}
 
 SYSTEM = replace(
     redis_token.SYSTEM,
@@ -89,12 +85,12 @@ SYSTEM = replace(
     source=WATCHDOG_DOC,
     expectations=with_changes(
         LEASE,
-        wipe=_GIVEN_AWAY,
-        clock_jump=_GIVEN_AWAY,
-        clock_drift=_PERHAPS,
-        clock_strobe=_PERHAPS,
-        kill=_PERHAPS,
-        power_loss=_PERHAPS,
-        rolling_restart=_PERHAPS,
+        # A server that forgets gives the key away within the promise. The next round finds that out
+        # and ends the promise, well before the holder, who does not ask, writes and lets go.
+        dict.fromkeys(("wipe", "clock-jump"), breaks(_TOLD, "stale-holder")),
+        dict.fromkeys(
+            ("clock-drift", "clock-strobe", "kill", "power-loss", "rolling-restart"),
+            may_break(_TOLD, "stale-holder"),
+        ),
     ),
 )

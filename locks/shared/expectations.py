@@ -9,24 +9,52 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from locks.base import ANY, Expectation
+from locks.base import ANY, Expectation, Kind
 
-Faults = Mapping[str, Mapping[str, Expectation]]
+Verdicts = Mapping[str, Expectation]
+Faults = Mapping[str, Verdicts]
 
-CONSEQUENCE: Final = "two holders at once may or may not interleave their read-modify-writes"
+
+def holds(source: str, *verdicts: str) -> Verdicts:
+    """These verdicts hold, on the word of ``source``; without any: ``double-grant``."""
+    return dict.fromkeys(verdicts or ("double-grant",), Expectation("holds", source))
+
+
+def may_break(source: str, *verdicts: str, kind: Kind = "documented-limit") -> Verdicts:
+    """These may break, or not."""
+    return dict.fromkeys(verdicts, Expectation("may-break", source, kind))
+
+
+def breaks(source: str, *verdicts: str, kind: Kind = "documented-limit") -> Verdicts:
+    """These must be seen to break within three runs."""
+    return dict.fromkeys(verdicts, Expectation("breaks", source, kind, tries=3))
+
+
+# What follows where two hold at once.
+LOST_UPDATE: Final = may_break(
+    "two holders at once may or may not interleave their read-modify-writes", "lost-update"
+)
+
+
+def may_grant_twice(source: str) -> Verdicts:
+    """Two may hold at once, and so an update may be lost."""
+    return {**may_break(source, "double-grant"), **LOST_UPDATE}
+
+
+def grants_twice(source: str) -> Verdicts:
+    """Two must be seen to hold at once, and so an update may be lost."""
+    return {**breaks(source, "double-grant"), **LOST_UPDATE}
+
+
+# Links that are cut, in three ways.
+CUT: Final = ("partition-drop", "partition-stall", "partition-reject")
+SERVER_CLOCKS: Final = ("clock-jump", "clock-drift", "clock-strobe")
 # Faults that make messages late or let them wait, for much less time than a lease.
 SLOW_LINKS: Final = ("bandwidth", "jitter", "latency", "partition-47ms", "slicer")
 # With these, and with none, a lock is as good as its contention: what breaks by that alone breaks.
 UNMINDED: Final = ("none", "client-clock-jump", *SLOW_LINKS)
 # An answer may get lost after its effect, and the data stays.
-ANSWERS_LOST: Final = (
-    "pause",
-    "partition-drop",
-    "partition-stall",
-    "partition-reject",
-    "reset",
-    "reply-lost",
-)
+ANSWERS_LOST: Final = ("pause", *CUT, "reset", "reply-lost")
 RESTARTED: Final = ("kill", "restart", "rolling-restart", "power-loss")
 # Under these an answer may be held back for longer than a lease.
 MAY_BE_LATE: Final = (
@@ -34,34 +62,28 @@ MAY_BE_LATE: Final = (
     *("wipe", "failover"),
 )
 _MONOTONIC = "promises are counted by the monotonic clock, which nobody sets (locks.base)"
-BY_MONOTONIC_CLOCK: Faults = {
-    "client-clock-jump": {"double-grant": Expectation("holds", _MONOTONIC)}
-}
+BY_MONOTONIC_CLOCK: Faults = {"client-clock-jump": holds(_MONOTONIC)}
 _NOT_PYTHON = "the fault moves what a program in Python is told; this library is none"
 UNMOVED: Faults = {"client-clock-jump": {ANY: Expectation("n/a", _NOT_PYTHON)}}
 
 
-def with_changes(usual: Faults, **changes: Mapping[str, Expectation]) -> Faults:
-    """``usual`` with the verdicts of ``changes`` in place of or beside its own, by fault (its name
-    with ``_`` for ``-``)."""
-    changed = {fault: dict(verdicts) for fault, verdicts in usual.items()}
-    for name, verdicts in changes.items():
-        changed.setdefault(name.replace("_", "-"), {}).update(verdicts)
+def with_changes(usual: Faults, *changes: Faults) -> Faults:
+    """``usual`` with the verdicts of ``changes`` in place of or beside its own, fault by fault."""
+    changed = dict(usual)
+    for change in changes:
+        for fault, verdicts in change.items():
+            changed[fault] = {**changed.get(fault, {}), **verdicts}
     return changed
 
 
-def with_verdicts(usual: Faults, verdicts: Mapping[str, Expectation], *others: str) -> Faults:
+def with_verdicts(usual: Faults, verdicts: Verdicts, *others: str) -> Faults:
     """``usual`` with these verdicts under each of its faults and under ``others``. Slow links end
     no lease: under them they are added only where ``others`` names them."""
-    added = {*usual, *others}.difference(set(SLOW_LINKS).difference(others))
-    return {
-        fault: {**usual.get(fault, {}), **(verdicts if fault in added else {})}
-        for fault in dict.fromkeys([*others, *usual])
-    }
+    added = [fault for fault in usual if fault not in SLOW_LINKS]
+    return with_changes(usual, dict.fromkeys((*added, *others), verdicts))
 
 
 def may_be_late(usual: Faults, source: str) -> Faults:
     """``usual`` for a library that hands a grant out however old its request is: the answer may
     have been held back for longer than the lease."""
-    late = {"late-grant": Expectation("may-break", source, "documented-limit")}
-    return with_changes(usual, **dict.fromkeys(MAY_BE_LATE, late))
+    return with_changes(usual, dict.fromkeys(MAY_BE_LATE, may_break(source, "late-grant")))

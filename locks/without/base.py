@@ -21,10 +21,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
-from locks.base import ANY, Address, Expectation, Observer, Unknown
+from locks.base import ANY, Address, Observer, Unknown
 from locks.postgres.recipe import number
 from locks.postgres.session import Broken, NotSent, Refused, Session, literal
-from locks.shared.expectations import SLOW_LINKS, Faults
+from locks.shared.expectations import SERVER_CLOCKS, SLOW_LINKS, Faults, holds, may_break
 
 UNIQUE_VIOLATION: Final = "23505"
 
@@ -167,9 +167,10 @@ FAILOVER_DOC = (
     "https://www.postgresql.org/docs/17/warm-standby.html#STREAMING-REPLICATION: asynchronous, so "
     "what the standby had not received is lost when it is promoted"
 )
-LOST = Expectation("may-break", FAILOVER_DOC, "documented-limit")
 # A commit that was confirmed and is gone: nobody has it, or it is given out again.
-EXPECTATIONS: Faults = {"failover": {"lost-charge": LOST, "oversold": LOST, "charged-twice": LOST}}
+EXPECTATIONS: Faults = {
+    "failover": may_break(FAILOVER_DOC, "lost-charge", "oversold", "charged-twice")
+}
 _WAL_DOC = (
     "https://www.postgresql.org/docs/17/wal-reliability.html: 'all data recorded by a committed "
     "transaction should be stored in a nonvolatile area'"
@@ -179,14 +180,12 @@ _WAL_DOC = (
 def in_one_statement(source: str) -> Faults:
     """Of ways in which one statement of PostgreSQL decides, as ``source`` says: it does not matter
     who is slow, dead or wrong about the time, and what was committed is still there afterwards."""
-    decided = {ANY: Expectation("holds", source)}
-    kept = {ANY: Expectation("holds", _WAL_DOC)}
+    clients = ("client-pause", "client-gc", "client-kill", "client-clock-jump")
+    decided = (*clients, *SERVER_CLOCKS, "pause", "reset", *SLOW_LINKS)
     return {
         **EXPECTATIONS,
-        **dict.fromkeys(("client-pause", "client-gc", "client-kill", "client-clock-jump"), decided),
-        **dict.fromkeys(("clock-jump", "clock-drift", "clock-strobe"), decided),
-        **dict.fromkeys(("pause", "reset", *SLOW_LINKS), decided),
-        **dict.fromkeys(("kill", "restart", "rolling-restart"), kept),
+        **dict.fromkeys(decided, holds(source, ANY)),
+        **dict.fromkeys(("kill", "restart", "rolling-restart"), holds(_WAL_DOC, ANY)),
     }
 
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from locks.base import Expectation
-from locks.shared.expectations import SLOW_LINKS, Faults
+from locks.shared.expectations import (
+    CUT,
+    SERVER_CLOCKS,
+    SLOW_LINKS,
+    Faults,
+    breaks,
+    holds,
+    may_break,
+)
 
 _GUARANTEES = (
     "https://zookeeper.apache.org/doc/current/zookeeperInternals.html#sc_consistency (writes are "
@@ -22,32 +29,17 @@ _SESSIONS_END = (
     "https://zookeeper.apache.org/doc/current/zookeeperProgrammers.html#ch_zkSessions: a client "
     "learns that its session expired only when it reconnects; until then it acts as a holder"
 )
-_HOLDS = {"double-grant": Expectation("holds", f"{_GUARANTEES}; {_FRESH_SESSIONS}")}
-_BY_ELAPSED_TIME = {"double-grant": Expectation("holds", _ELAPSED)}
+_SERVERS = ("pause", "kill", "restart", "rolling-restart", "reset")
 ZOOKEEPER: Faults = {
     "client-pause": {
-        "stale-holder": Expectation("breaks", _SESSIONS_END, "documented-limit", tries=3),
-        "lost-update": Expectation("may-break", _SESSIONS_END, "documented-limit"),
+        **breaks(_SESSIONS_END, "stale-holder"),
+        **may_break(_SESSIONS_END, "lost-update"),
     },
-    "client-gc": {
-        "stale-holder": Expectation("may-break", _SESSIONS_END, "documented-limit"),
-        "lost-update": Expectation("may-break", _SESSIONS_END, "documented-limit"),
-    },
-    "client-kill": _HOLDS,
-    "pause": _HOLDS,
-    "kill": _HOLDS,
-    "restart": _HOLDS,
-    "rolling-restart": _HOLDS,
-    "reset": _HOLDS,
-    "power-loss": {"double-grant": Expectation("holds", _SYNCED)},
-    "clock-jump": _BY_ELAPSED_TIME,
-    "clock-drift": _BY_ELAPSED_TIME,
-    "clock-strobe": _BY_ELAPSED_TIME,
-    "partition-drop": _HOLDS,
-    "partition-stall": _HOLDS,
-    "partition-reject": _HOLDS,
-    **dict.fromkeys(SLOW_LINKS, _HOLDS),
-    "reply-lost": {
-        "double-grant": Expectation("holds", "https://issues.apache.org/jira/browse/ZOOKEEPER-1262")
-    },
+    "client-gc": may_break(_SESSIONS_END, "stale-holder", "lost-update"),
+    **dict.fromkeys(
+        ("client-kill", *_SERVERS, *CUT, *SLOW_LINKS), holds(f"{_GUARANTEES}; {_FRESH_SESSIONS}")
+    ),
+    "power-loss": holds(_SYNCED),
+    **dict.fromkeys(SERVER_CLOCKS, holds(_ELAPSED)),
+    "reply-lost": holds("https://issues.apache.org/jira/browse/ZOOKEEPER-1262"),
 }

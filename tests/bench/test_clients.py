@@ -15,6 +15,7 @@ from bench.plan import make_case
 from clusters import images
 from clusters.engine.docker import Engine
 from locks.registry import find
+from locks.shared.library import library_of
 from results.documents import Machine, Versions, made
 from results.errors import BadInput
 from results.store import RunFolder
@@ -146,4 +147,4 @@ def test_every_library_says_what_it_is() -> None:
     library = clients.declared("redsync-safe")
     assert library is not None
     assert clients.name_of(library) == GO
-    assert clients.library_of(find("kazoo")) == clients.declared("kazoo")
+    assert library_of(find("kazoo")) == clients.declared("kazoo")

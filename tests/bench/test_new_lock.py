@@ -12,7 +12,7 @@ from bench.conform import conform
 from bench.duties import DUTIES
 from bench.new_lock import add_library, lock, write_library, write_recipe
 from locks import registry
-from locks.shared.library import ADAPTERS
+from locks.shared.library import ADAPTERS, library_of
 from results.errors import BadInput
 
 
@@ -120,7 +120,7 @@ def test_a_new_library_is_a_lock_of_its_own(index: Path) -> None:
         "requirements.txt",
     }
     assert registry.each(str(folder)) == [f"{folder}:made-up", f"{folder}:made-up-safe"]
-    library = clients.library_of(registry.find(f"{folder}:made-up-safe"))
+    library = library_of(registry.find(f"{folder}:made-up-safe"))
     assert library is not None
     assert library.safe
     assert clients.as_pinned(library)["versions"] == {"made-up": "1.2"}

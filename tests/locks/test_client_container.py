@@ -16,7 +16,6 @@ import pytest
 from clusters import images
 from clusters.engine import client_containers as clients
 from clusters.engine.docker import Engine
-from locks import registry
 from locks.base import (
     Acquired,
     Address,
@@ -31,6 +30,7 @@ from locks.libraries.etcd_concurrency.lock import IMAGE as GO
 from locks.shared.client_container import WORD, WORKER, ContainerSidecar
 from locks.shared.sidecar import Sidecar, SidecarError, SidecarLock
 from tests.eventually import eventually
+from tests.locks.test_pins import contained
 
 LIMIT_S = 10.0
 # A program in bash that says hello so, and then what it is told to say to every request but "open".
@@ -207,8 +207,5 @@ def test_every_lock_of_an_image_is_declared_and_known_to_it() -> None:
         )
         for image in images.CLIENTS
     }
-    for system in registry.systems().values():
-        owner = getattr(system.connect, "__self__", None)
-        image = getattr(owner, "image", None)
-        if image is not None:
-            assert f'"{getattr(owner, "lock", None)}"' in sources[image], system.name
+    for name, library in contained().items():
+        assert f'"{library.lock}"' in sources[library.image], name

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from bench.clients import library_of
 from bench.duties import DUTIES, LEASE_S, Desk, Duty, NotTriable, Running
 from locks import registry
 from locks.base import System
+from locks.shared.library import library_of
 from tests.locks.conftest import every_system, more_systems, why_untested
 
 pytestmark = pytest.mark.docker

@@ -20,6 +20,6 @@ def test_what_is_added_everywhere_is_not_added_under_slow_links_unless_they_are_
 
 
 def test_a_change_leaves_the_usual_declaration_alone() -> None:
-    found = with_changes(USUAL, pause=LATE, power_loss=LATE)
+    found = with_changes(USUAL, {"pause": LATE}, {"power-loss": LATE})
     assert found == {"pause": KEPT | LATE, "latency": KEPT, "power-loss": LATE}
     assert USUAL == {"pause": KEPT, "latency": KEPT}

@@ -10,7 +10,7 @@ from clusters import images
 from locks.registry import systems
 from locks.shared import pins
 from locks.shared.client_container import ContainerLibrary, check_version
-from locks.shared.library import ADAPTERS
+from locks.shared.library import ADAPTERS, library_of
 from locks.shared.sidecar import SidecarError
 
 MOD = """module m
@@ -31,8 +31,8 @@ FILES = "aa  red-is-4.7.0.jar\nbb  net-4.1.9.Final-linux-x86_64.jar\ncc  j-2.jar
 
 
 def contained() -> dict[str, ContainerLibrary]:
-    owners = {name: getattr(s.connect, "__self__", None) for name, s in systems().items()}
-    return {name: owner for name, owner in owners.items() if isinstance(owner, ContainerLibrary)}
+    of = {name: library_of(system) for name, system in systems().items()}
+    return {name: library for name, library in of.items() if isinstance(library, ContainerLibrary)}
 
 
 def test_every_form_of_a_go_mod_is_read() -> None:

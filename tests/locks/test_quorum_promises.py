@@ -52,6 +52,7 @@ from locks.etcd.mutex import Etcd
 from locks.libraries.shared.zookeeper_touches import passed_on_ns
 from locks.postgres.session import LOOK_S, Session
 from locks.shared.client_container import ContainerLibrary
+from locks.shared.library import library_of
 from locks.zookeeper import mutex as zookeeper
 from locks.zookeeper.mutex import ZooKeeper
 from tests.eventually import eventually
@@ -78,7 +79,7 @@ def systems_on(topology: str) -> list[Any]:
     libraries what it runs anyway."""
     found: dict[object, System] = {}
     for system in registry.systems().values():
-        contained = isinstance(getattr(system.connect, "__self__", None), ContainerLibrary)
+        contained = isinstance(library_of(system), ContainerLibrary)
         if topology in system.topologies and not contained and system.kind != "none":
             found.setdefault(system.connect, system)
     return [

@@ -45,6 +45,7 @@ from locks.redis.recipe import Taken
 from locks.redis.redlock import Redlock
 from locks.redis.token import RedisToken
 from locks.shared.client_container import ContainerLibrary
+from locks.shared.library import library_of
 from tests.eventually import eventually
 from tests.locks.delays import Burst, DelayingProxy, Direction
 
@@ -67,7 +68,7 @@ def _systems() -> Iterator[System]:
     seen: list[object] = []
     for system in registry.systems().values():
         of_redis = system.topologies[0] in {"redis", "redlock", "sentinel", "redis-cluster"}
-        contained = isinstance(getattr(system.connect, "__self__", None), ContainerLibrary)
+        contained = isinstance(library_of(system), ContainerLibrary)
         if of_redis and not contained and system.connect not in seen:
             seen.append(system.connect)
             yield system

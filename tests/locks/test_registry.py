@@ -19,7 +19,7 @@ from locks import registry
 from locks.base import ANY, Address, NoObserver, System
 from locks.redis.token import RedisToken
 from locks.registry import LockNotFoundError
-from locks.shared.library import Library
+from locks.shared.library import Library, library_of
 
 OUTSIDE = """
 class Mine:
@@ -138,7 +138,7 @@ _SYSTEM = System(
     source="https://example.org", connect=_PLAIN.connect, prepare=_PLAIN.prepare,
     outcomes={"anything": "Unknown"},
 )
-SYSTEMS = (_SYSTEM, as_safe(_SYSTEM, Library(__file__, safe=True)))
+SYSTEMS = (_SYSTEM, as_safe(_SYSTEM))
 """
 
 
@@ -158,7 +158,7 @@ def test_a_folder_from_outside_joins_with_every_lock_of_it(folder: Path) -> None
     assert registry.each(str(folder)) == [f"{folder}:made", f"{folder}:made-safe"]
     system = registry.find(f"{folder}:made-safe")
     assert system.name == "made-safe"
-    library = getattr(system.connect, "__self__", None)
+    library = library_of(system)
     assert isinstance(library, Library)
     assert (library.folder, library.safe) == (folder, True)
     assert registry.find(f"{folder}:made").name == "made"
@@ -182,7 +182,7 @@ def test_two_folders_are_two_libraries_though_their_files_are_called_alike(
     other.parent.mkdir()
     shutil.copytree(folder, other)
     (other / "requirements.txt").write_text("made-up==1.3 \\\n")
-    found = [clients.library_of(registry.find(f"{one}:made")) for one in (folder, other)]
+    found = [library_of(registry.find(f"{one}:made")) for one in (folder, other)]
     names = {clients.name_of(library) for library in found if library is not None}
     assert names == {str(folder), str(other)}
     pinned = [clients.as_pinned(library)["pins"] for library in found if library is not None]

@@ -27,11 +27,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from locks.base import Expectation, System
+from locks.base import System
 from locks.libraries.redisson.lock import IMAGE
 from locks.shared.client_container import ContainerLibrary
 from locks.shared.client_programs import JVM, LIMIT, THE_LEASE, Program
-from locks.shared.expectations import MAY_BE_LATE, SLOW_LINKS, UNMOVED, with_verdicts
+from locks.shared.expectations import MAY_BE_LATE, UNMOVED, may_break, with_changes, with_verdicts
 from locks.zookeeper.expectations import ZOOKEEPER
 
 DOC = "https://curator.apache.org/docs/recipes-shared-reentrant-lock"
@@ -47,27 +47,19 @@ _NOT_LOOKED_AT = (
     "https://curator.apache.org/docs/recipes-shared-reentrant-lock (error handling): whoever does "
     "not listen to the state of the connection learns nothing of its session"
 )
-_EXPECTATIONS = {
-    **with_verdicts(
+_EXPECTATIONS = with_changes(
+    with_verdicts(
         ZOOKEEPER,
         {
-            "double-grant": Expectation("may-break", _OLD_NODE, "defect"),
-            "lost-update": Expectation("may-break", _OLD_NODE, "defect"),
-            "false-release": Expectation("may-break", _GUARANTEED, "documented-limit"),
+            **may_break(_OLD_NODE, "double-grant", "lost-update", kind="defect"),
+            **may_break(_GUARANTEED, "false-release"),
         },
         *MAY_BE_LATE,
     ),
-    **UNMOVED,
-}
-for _fault in ("client-pause", "client-gc"):
-    _EXPECTATIONS[_fault] = {
-        **_EXPECTATIONS[_fault],
-        "late-grant": Expectation("may-break", _NOT_LOOKED_AT, "documented-limit"),
-    }
-# Told that the connection was lost, its holder acts on all the same: nobody stops it.
-_TOLD = Expectation("may-break", DOC, "documented-limit")
+    dict.fromkeys(("client-pause", "client-gc"), may_break(_NOT_LOOKED_AT, "late-grant")),
+    UNMOVED,
+)
 
-# What the library says to its user, and what the user must take it for.
 OUTCOMES = {
     "acquire() returned true": "Granted",
     "acquire(0) returned false": "Denied: held",
@@ -96,19 +88,11 @@ _PROGRAM = Program(
 _UNHEARD = {k: v for k, v in _PROGRAM.settings.items() if k != "getConnectionStateListenable"}
 _MUTEX = ContainerLibrary(IMAGE, "curator-mutex", _PROGRAM)
 _DEAF = ContainerLibrary(IMAGE, "curator-mutex-no-listener", replace(_PROGRAM, settings=_UNHEARD))
-_SEMAPHORE = ContainerLibrary(
-    IMAGE,
-    "curator-semaphore",
-    replace(_PROGRAM, call="new InterProcessSemaphoreV2(curator, path, 3).acquire(wait, …)"),
-)
+_PERMIT = "new InterProcessSemaphoreV2(curator, path, 3).acquire(wait, …)"
+_EITHER = "new InterProcessReadWriteLock(curator, path), then readLock() or writeLock()"
+_SEMAPHORE = ContainerLibrary(IMAGE, "curator-semaphore", replace(_PROGRAM, call=_PERMIT))
 _READ_WRITE = ContainerLibrary(
-    IMAGE,
-    "curator-read-write",
-    replace(
-        _PROGRAM,
-        call="new InterProcessReadWriteLock(curator, path), then readLock() or writeLock()",
-    ),
-    shares=True,
+    IMAGE, "curator-read-write", replace(_PROGRAM, call=_EITHER), shares=True
 )
 
 _DEAF_SYSTEM = System(
@@ -135,11 +119,9 @@ _SYSTEM = replace(
     name="curator-mutex",
     connect=_MUTEX.connect,
     prepare=_MUTEX.prepare,
+    # Told that the connection was lost, its holder acts on all the same: nobody stops it.
     expectations={
-        **{
-            fault: verdicts if fault in SLOW_LINKS else {"stale-holder": _TOLD, **verdicts}
-            for fault, verdicts in _EXPECTATIONS.items()
-        },
+        **with_changes(with_verdicts(_EXPECTATIONS, may_break(DOC, "stale-holder")), _EXPECTATIONS),
         **UNMOVED,
     },
 )

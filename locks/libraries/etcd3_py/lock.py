@@ -14,9 +14,9 @@ Does not guarantee: mutual exclusion.
 
 from __future__ import annotations
 
-from locks.base import Expectation, System
+from locks.base import System
 from locks.etcd.expectations import ETCD
-from locks.shared.expectations import UNMINDED, with_verdicts
+from locks.shared.expectations import UNMINDED, breaks, may_break, with_verdicts
 from locks.shared.library import Library
 
 DOC = "https://github.com/Revolution1/etcd3-py"
@@ -40,7 +40,6 @@ SYSTEM = System(
     source=DOC,
     connect=_LIBRARY.connect,
     prepare=_LIBRARY.prepare,
-    # What the library says to its user, and what the user must take it for.
     outcomes={
         "acquire() returned the lock": "Granted",
         "acquire(block=False) returned None": "Denied: held",
@@ -52,11 +51,12 @@ SYSTEM = System(
     expectations=with_verdicts(
         ETCD,
         {
-            "double-grant": Expectation("breaks", _OVERWRITES, "control", tries=3),
-            **{
-                verdict: Expectation("may-break", _OVERWRITES, "control")
-                for verdict in ("lost-update", "stale-holder", "wrong-release", "late-grant")
-            },
+            **breaks(_OVERWRITES, "double-grant", kind="control"),
+            **may_break(
+                _OVERWRITES,
+                *("lost-update", "stale-holder", "wrong-release", "late-grant"),
+                kind="control",
+            ),
         },
         *UNMINDED,
     ),

@@ -15,10 +15,10 @@ handed out as a grant though its lease may be over.
 
 from __future__ import annotations
 
-from locks.base import Expectation, System
+from locks.base import System
 from locks.etcd.expectations import ETCD
-from locks.shared.expectations import UNMINDED, with_verdicts
-from locks.shared.library import Library, as_safe
+from locks.shared.expectations import UNMINDED, breaks, may_break, with_verdicts
+from locks.shared.library import ERRORS_SAY_LITTLE, Library, as_safe
 
 DOC = "https://docs.openstack.org/etcd3gw/latest/"
 _WITH = (
@@ -35,19 +35,6 @@ _LEASE_FIRST = (
     "with a lease; while that answer is missing, nothing is locked"
 )
 
-# What the library says to its user, and what the user must take it for.
-OUTCOMES = {
-    "with was entered": "Granted",
-    "with was left": "Released",
-    "acquire() returned True": "Granted",
-    "acquire() returned False, one try": "Denied: held",
-    "acquire() returned False, the wait is over": "Denied: gave-up",
-    "release() returned True": "Released",
-    "release() returned False": "NotHeld",
-    "refresh() returned -1": "NotHeld",
-    "anything raised": "Unknown",
-}
-
 _PLAIN = Library(__file__, extends=True)
 
 _SYSTEM = System(
@@ -59,20 +46,25 @@ _SYSTEM = System(
     source=DOC,
     connect=_PLAIN.connect,
     prepare=_PLAIN.prepare,
-    outcomes=OUTCOMES,
-    not_owed={
-        "a_server_that_is_not_there_has_no_effect": (
-            "its error does not say whether anything was sent"
-        ),
+    outcomes={
+        "with was entered": "Granted",
+        "with was left": "Released",
+        "acquire() returned True": "Granted",
+        "acquire() returned False, one try": "Denied: held",
+        "acquire() returned False, the wait is over": "Denied: gave-up",
+        "release() returned True": "Released",
+        "release() returned False": "NotHeld",
+        "refresh() returned -1": "NotHeld",
+        "anything raised": "Unknown",
     },
+    not_owed=ERRORS_SAY_LITTLE,
     expectations=with_verdicts(
         ETCD,
         {
-            "double-grant": Expectation("breaks", _WITH, "defect", tries=3),
-            "lost-update": Expectation("may-break", _WITH, "defect"),
-            "stale-holder": Expectation("may-break", _WITH, "defect"),
-            "wrong-release": Expectation("may-break", _LOOKS_FREED, "defect"),
-            "late-grant": Expectation("may-break", f"{DOC}: no timeout is set", "defect"),
+            **breaks(_WITH, "double-grant", kind="defect"),
+            **may_break(_WITH, "lost-update", "stale-holder", kind="defect"),
+            **may_break(_LOOKS_FREED, "wrong-release", kind="defect"),
+            **may_break(f"{DOC}: no timeout is set", "late-grant", kind="defect"),
         },
         *UNMINDED,
     ),
@@ -81,11 +73,5 @@ _SYSTEM = System(
 
 SYSTEMS = (
     _SYSTEM,
-    as_safe(
-        _SYSTEM,
-        Library(__file__, safe=True, extends=True),
-        represents=True,
-        waits_by="polling every 100 ms",
-        expectations=ETCD,
-    ),
+    as_safe(_SYSTEM, represents=True, waits_by="polling every 100 ms", expectations=ETCD),
 )

@@ -23,12 +23,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from locks.base import Expectation, System
+from locks.base import System
 from locks.etcd import mutex as etcd
 from locks.etcd.expectations import ETCD
 from locks.shared.client_container import ContainerLibrary
 from locks.shared.client_programs import GO, LIMIT, THE_LEASE, Program
-from locks.shared.expectations import MAY_BE_LATE, SLOW_LINKS, UNMOVED, with_verdicts
+from locks.shared.expectations import (
+    MAY_BE_LATE,
+    SLOW_LINKS,
+    UNMOVED,
+    breaks,
+    may_break,
+    with_verdicts,
+)
 
 DOC = "https://pkg.go.dev/go.etcd.io/etcd/client/v3/concurrency"
 _MUTEX = "https://github.com/etcd-io/etcd/blob/main/client/v3/concurrency/mutex.go"
@@ -40,7 +47,6 @@ _REENTERS = (
 )
 IMAGE = "go-sidecar"
 
-# What the library says to its user, and what the user must take it for.
 OUTCOMES = {
     "Grant or NewSession returned an error": "Denied: no-effect",
     "Lock() or TryLock() returned nil": "Granted",
@@ -53,12 +59,11 @@ OUTCOMES = {
     "Unlock() returned another error": "Unknown",
 }
 
-_LATE_GRANT = {"late-grant": Expectation("may-break", _LATE, "documented-limit")}
-_FALSE_RELEASE = {"false-release": Expectation("may-break", _UNLOCK, "documented-limit")}
 # An Unlock whose answer did not come leaves the key or not; the next Lock of the session finds it.
-_FENCE_AGAIN = {"fence-order": Expectation("may-break", _REENTERS, "documented-limit")}
+_LATE_OR_AGAIN = {**may_break(_LATE, "late-grant"), **may_break(_REENTERS, "fence-order")}
+_OF_OWNERS = {**with_verdicts(ETCD, _LATE_OR_AGAIN, *MAY_BE_LATE), **UNMOVED}
 _EXPECTATIONS = {
-    **with_verdicts(ETCD, _LATE_GRANT | _FALSE_RELEASE | _FENCE_AGAIN, *MAY_BE_LATE),
+    **with_verdicts(_OF_OWNERS, may_break(_UNLOCK, "false-release"), *MAY_BE_LATE),
     **UNMOVED,
 }
 
@@ -102,6 +107,9 @@ _SYSTEM = System(
     expectations=_EXPECTATIONS,
 )
 
+# Where two share a session.
+_FOLLOWS = ("lost-update", "stale-holder", "wrong-release", "late-grant", "fence-order")
+
 SYSTEMS = (
     _SYSTEM,
     replace(
@@ -117,17 +125,7 @@ SYSTEMS = (
             "the transaction does not succeed, after Lock()": "Denied: no-effect",
             "the transaction does not succeed, with the delete": "NotHeld",
         },
-        expectations={
-            **{
-                fault: {
-                    verdict: expected
-                    for verdict, expected in verdicts.items()
-                    if verdict != "false-release"
-                }
-                for fault, verdicts in _EXPECTATIONS.items()
-            },
-            **UNMOVED,
-        },
+        expectations=_OF_OWNERS,
     ),
     replace(
         _SYSTEM,
@@ -139,17 +137,8 @@ SYSTEMS = (
             **with_verdicts(
                 _EXPECTATIONS,
                 {
-                    "double-grant": Expectation("breaks", _REENTERS, "control", tries=3),
-                    **{
-                        verdict: Expectation("may-break", _REENTERS, "control")
-                        for verdict in (
-                            "lost-update",
-                            "stale-holder",
-                            "wrong-release",
-                            "late-grant",
-                            "fence-order",
-                        )
-                    },
+                    **breaks(_REENTERS, "double-grant", kind="control"),
+                    **may_break(_REENTERS, *_FOLLOWS, kind="control"),
                 },
                 "none",
                 *SLOW_LINKS,

@@ -58,7 +58,6 @@ SYSTEM = replace(
     prepare=_LIBRARY.prepare,
     asks_first=_LEASE_FIRST,
     late_release="Unknown",  # unlock() returns all the same; revoke() does not find the lease
-    # What the library says to its user, and what the user must take it for.
     outcomes={
         "grant() failed": "Denied: no-effect",
         "lock() returned": "Granted",

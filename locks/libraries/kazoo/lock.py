@@ -22,25 +22,13 @@ a node that blocks everybody until its session ends (https://github.com/python-z
 
 from __future__ import annotations
 
-from locks.base import Expectation, System
-from locks.shared.expectations import with_verdicts
+from locks.base import System
+from locks.shared.expectations import may_break, with_verdicts
 from locks.shared.library import Library, as_safe
 from locks.zookeeper import mutex as zookeeper
 from locks.zookeeper.expectations import ZOOKEEPER
 
 DOC = "https://kazoo.readthedocs.io/en/latest/api/recipe/lock.html"
-
-# What the library says to its user, and what the user must take it for.
-OUTCOMES = {
-    "acquire() returned True": "Granted",
-    "acquire(blocking=False) returned False": "Denied: held",
-    "acquire(timeout=…) returned False": "Denied: gave-up",
-    "acquire() raised LockTimeout": "Denied: gave-up",
-    "acquire() raised anything else": "Unknown",
-    "release() returned True": "Released",
-    "release() returned False": "NotHeld",
-    "release() raised anything": "Unknown",
-}
 
 _NO_NODE = (
     "https://github.com/python-zk/kazoo/blob/master/kazoo/recipe/lock.py: is_acquired stays True "
@@ -50,10 +38,6 @@ _PATH_FIRST = (
     "https://github.com/python-zk/kazoo/blob/master/kazoo/recipe/lock.py: _inner_acquire() first "
     "asks whether the path is there; while that answer is missing, no node is made"
 )
-EXPECTATIONS = with_verdicts(
-    ZOOKEEPER, {"false-release": Expectation("may-break", _NO_NODE, "defect")}
-)
-
 _PLAIN = Library(__file__)
 
 _SYSTEM = System(
@@ -65,7 +49,16 @@ _SYSTEM = System(
     source=DOC,
     connect=_PLAIN.connect,
     prepare=_PLAIN.prepare,
-    outcomes=OUTCOMES,
+    outcomes={
+        "acquire() returned True": "Granted",
+        "acquire(blocking=False) returned False": "Denied: held",
+        "acquire(timeout=…) returned False": "Denied: gave-up",
+        "acquire() raised LockTimeout": "Denied: gave-up",
+        "acquire() raised anything else": "Unknown",
+        "release() returned True": "Released",
+        "release() returned False": "NotHeld",
+        "release() raised anything": "Unknown",
+    },
     late_release="Released",  # release() returns True for a node that is gone
     not_owed={
         "a_server_that_is_not_there_has_no_effect": (
@@ -75,17 +68,12 @@ _SYSTEM = System(
             "acquire() tries again for as long as there is no connection"
         ),
     },
-    expectations=EXPECTATIONS,
+    expectations=with_verdicts(ZOOKEEPER, may_break(_NO_NODE, "false-release", kind="defect")),
     pace={"lease_ttl_s": 10.0},
     asks_first=_PATH_FIRST,
 )
 
 SYSTEMS = (
     _SYSTEM,
-    as_safe(
-        _SYSTEM,
-        Library(__file__, safe=True),
-        pace=zookeeper.OUTLIVES_A_RESTART,
-        represents=True,
-    ),
+    as_safe(_SYSTEM, pace=zookeeper.OUTLIVES_A_RESTART, represents=True),
 )

@@ -10,11 +10,11 @@ are late it returns normally though no key is left.
 
 from __future__ import annotations
 
-from locks.base import Expectation, System
+from locks.base import System
 from locks.libraries.redis_py.lock import sent_again
 from locks.redis.expectations import LOCK_DOC, REDLOCK
-from locks.shared.expectations import with_changes
-from locks.shared.library import Library, as_safe
+from locks.shared.expectations import may_break, with_changes
+from locks.shared.library import ERRORS_SAY_LITTLE, Library, as_safe
 
 DOC = "https://github.com/brainix/pottery#redlock"
 _RETRIED = (
@@ -22,22 +22,6 @@ _RETRIED = (
     "it away again; but pottery leaves slow nodes to its threads, whose retries of SET may take a "
     "node again that has come back"
 )
-
-# What the library says to its user, and what the user must take it for.
-OUTCOMES = {
-    "acquire() returned True": "Granted",
-    "acquire(blocking=False) returned False": "Denied: held",
-    "acquire(timeout=…) returned False": "Denied: gave-up",
-    "acquire() raised anything": "Unknown",
-    "release() returned": "Released",
-    "release() raised ReleaseUnlockedLock, no node in error": "NotHeld",
-    "release() raised ReleaseUnlockedLock, nodes in error": "Unknown",
-    "release() raised anything else": "Unknown",
-    "extend() returned": "Granted",
-    "extend() raised ExtendUnlockedLock, no node in error": "NotHeld",
-    "extend() raised ExtendUnlockedLock, nodes in error": "Unknown",
-    "extend() raised anything else": "Unknown",
-}
 
 _PLAIN = Library(__file__, extends=True)
 
@@ -50,29 +34,28 @@ _SYSTEM = System(
     source=DOC,
     connect=_PLAIN.connect,
     prepare=_PLAIN.prepare,
-    outcomes=OUTCOMES,
+    outcomes={
+        "acquire() returned True": "Granted",
+        "acquire(blocking=False) returned False": "Denied: held",
+        "acquire(timeout=…) returned False": "Denied: gave-up",
+        "acquire() raised anything": "Unknown",
+        "release() returned": "Released",
+        "release() raised ReleaseUnlockedLock, no node in error": "NotHeld",
+        "release() raised ReleaseUnlockedLock, nodes in error": "Unknown",
+        "release() raised anything else": "Unknown",
+        "extend() returned": "Granted",
+        "extend() raised ExtendUnlockedLock, no node in error": "NotHeld",
+        "extend() raised ExtendUnlockedLock, nodes in error": "Unknown",
+        "extend() raised anything else": "Unknown",
+    },
     not_owed={
-        "a_server_that_is_not_there_has_no_effect": (
-            "its error does not say whether anything was sent"
-        ),
+        **ERRORS_SAY_LITTLE,
         "a_hold_lives_on_while_it_is_kept_alive": (
             "it extends a lock three times, then it raises TooManyExtensions"
         ),
     },
-    expectations=sent_again(
-        with_changes(
-            REDLOCK,
-            wipe={"double-grant": Expectation("may-break", _RETRIED, "documented-limit")},
-        )
-    ),
+    expectations=sent_again(with_changes(REDLOCK, {"wipe": may_break(_RETRIED, "double-grant")})),
     pace={"lease_ttl_s": 10.0},
 )
 
-SYSTEMS = (
-    _SYSTEM,
-    as_safe(
-        _SYSTEM,
-        Library(__file__, safe=True, extends=True),
-        expectations=REDLOCK,
-    ),
-)
+SYSTEMS = (_SYSTEM, as_safe(_SYSTEM, expectations=REDLOCK))

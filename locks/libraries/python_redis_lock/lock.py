@@ -14,11 +14,11 @@ Does not guarantee: what ``redis-token`` does not.
 
 from __future__ import annotations
 
-from locks.base import Expectation, System
+from locks.base import System
 from locks.libraries.redis_py.lock import NO_LEASE
 from locks.redis.expectations import LEASE
-from locks.shared.expectations import with_verdicts
-from locks.shared.library import Library, as_safe
+from locks.shared.expectations import may_break, with_changes
+from locks.shared.library import ERRORS_SAY_LITTLE, Library, as_safe
 
 DOC = "https://python-redis-lock.readthedocs.io/en/latest/readme.html"
 _NOT_TOLD = (
@@ -31,41 +31,16 @@ _SLOW = (
     "and acquire() does not look at the clock when SET is answered"
 )
 
-# What the library says to its user, and what the user must take it for.
-OUTCOMES = {
-    "acquire() returned True": "Granted",
-    "acquire(blocking=False) returned False": "Denied: held",
-    "acquire(timeout=…) returned False": "Denied: gave-up",
-    "acquire() raised anything": "Unknown",
-    "release() returned": "Released",
-    "release() raised NotAcquired": "NotHeld",
-    "release() raised anything else": "Unknown",
-    "extend() raised NotAcquired": "NotHeld",
-    "extend() raised anything else": "Unknown",
+_UNTOLD = {
+    **may_break(_NOT_TOLD, "stale-holder", "lost-update", kind="defect"),
+    **may_break(_SLOW, "late-grant"),
 }
-
+_HELD_BACK = ("pause", "partition-drop", "partition-stall", "reply-lost")
 _LOOKS_FIRST = (
     "https://github.com/ionelmc/python-redis-lock/blob/master/src/redis_lock/__init__.py: "
     "acquire() first gets the key, to see whether it is its own; while that answer is missing, "
     "nothing is set"
 )
-_SAFE = {
-    **LEASE,
-    **with_verdicts(
-        {
-            fault: LEASE[fault]
-            for fault in ("pause", "partition-drop", "partition-stall", "reply-lost")
-        },
-        {
-            "stale-holder": Expectation("may-break", _NOT_TOLD, "defect"),
-            "lost-update": Expectation("may-break", _NOT_TOLD, "defect"),
-            "late-grant": Expectation("may-break", _SLOW, "documented-limit"),
-        },
-        "reset",
-        "partition-reject",
-    ),
-}
-
 _PLAIN = Library(__file__)
 
 _SYSTEM = System(
@@ -77,14 +52,22 @@ _SYSTEM = System(
     source=DOC,
     connect=_PLAIN.connect,
     prepare=_PLAIN.prepare,
-    outcomes=OUTCOMES,
+    outcomes={
+        "acquire() returned True": "Granted",
+        "acquire(blocking=False) returned False": "Denied: held",
+        "acquire(timeout=…) returned False": "Denied: gave-up",
+        "acquire() raised anything": "Unknown",
+        "release() returned": "Released",
+        "release() raised NotAcquired": "NotHeld",
+        "release() raised anything else": "Unknown",
+        "extend() raised NotAcquired": "NotHeld",
+        "extend() raised anything else": "Unknown",
+    },
     not_owed={
         "paused_servers_make_a_release_unknown": (
             "a wait is one BLPOP, so no request may have a shorter limit than the longest wait"
         ),
-        "a_server_that_is_not_there_has_no_effect": (
-            "its error does not say whether anything was sent"
-        ),
+        **ERRORS_SAY_LITTLE,
     },
     expectations=NO_LEASE,
     limited=False,
@@ -94,8 +77,11 @@ SYSTEMS = (
     _SYSTEM,
     as_safe(
         _SYSTEM,
-        Library(__file__, safe=True, extends=True),
-        expectations=_SAFE,
+        extends=True,
+        expectations={
+            **with_changes(LEASE, dict.fromkeys(_HELD_BACK, _UNTOLD)),
+            **dict.fromkeys(("reset", "partition-reject"), _UNTOLD),
+        },
         limited=True,
         asks_first=_LOOKS_FIRST,
     ),

@@ -12,22 +12,9 @@ from __future__ import annotations
 from locks.base import System
 from locks.libraries.redis_py.lock import NO_LEASE
 from locks.redis.expectations import LEASE
-from locks.shared.library import Library, as_safe
+from locks.shared.library import ERRORS_SAY_LITTLE, Library, as_safe
 
 DOC = "https://github.com/miintto/redis-lock-py"
-
-# What the library says to its user, and what the user must take it for.
-OUTCOMES = {
-    "acquire() returned True": "Granted",
-    "acquire() returned False, one try": "Denied: held",
-    "acquire() returned False, the wait is over": "Denied: gave-up",
-    "acquire() raised anything": "Unknown",
-    "release() returned": "Released",
-    "release() raised LockNotOwnedError": "NotHeld",
-    "release() raised anything else": "Unknown",
-    "extend() raised ExtendFailedError": "NotHeld",
-    "extend() raised anything else": "Unknown",
-}
 
 _PLAIN = Library(__file__)
 
@@ -40,22 +27,23 @@ _SYSTEM = System(
     source=DOC,
     connect=_PLAIN.connect,
     prepare=_PLAIN.prepare,
-    outcomes=OUTCOMES,
-    not_owed={
-        "a_server_that_is_not_there_has_no_effect": (
-            "its error does not say whether anything was sent"
-        ),
+    outcomes={
+        "acquire() returned True": "Granted",
+        "acquire() returned False, one try": "Denied: held",
+        "acquire() returned False, the wait is over": "Denied: gave-up",
+        "acquire() raised anything": "Unknown",
+        "release() returned": "Released",
+        "release() raised LockNotOwnedError": "NotHeld",
+        "release() raised anything else": "Unknown",
+        "extend() raised ExtendFailedError": "NotHeld",
+        "extend() raised anything else": "Unknown",
     },
+    not_owed=ERRORS_SAY_LITTLE,
     expectations=NO_LEASE,
     limited=False,
 )
 
 SYSTEMS = (
     _SYSTEM,
-    as_safe(
-        _SYSTEM,
-        Library(__file__, safe=True, extends=True),
-        expectations=LEASE,
-        limited=True,
-    ),
+    as_safe(_SYSTEM, extends=True, expectations=LEASE, limited=True),
 )

@@ -12,42 +12,25 @@ Does not guarantee: what ``redis-token`` does not.
 
 from __future__ import annotations
 
-from locks.base import Expectation, System
+from locks.base import System
 from locks.redis.expectations import LEASE, no_lease
-from locks.shared.expectations import ANSWERS_LOST, RESTARTED, Faults
-from locks.shared.library import Library, as_safe
+from locks.shared.expectations import ANSWERS_LOST, RESTARTED, Faults, may_break, with_changes
+from locks.shared.library import ERRORS_SAY_LITTLE, Library, as_safe
 
 DOC = "https://redis.readthedocs.io/en/stable/lock.html"
 _NEVER_ENDS = f"{DOC}: 'timeout … By default, it will remain locked until release() is called'"
-_SENT_AGAIN = Expectation(
-    "may-break",
+_SENT_AGAIN = may_break(
     "https://github.com/redis/redis-py/blob/master/redis/client.py: the default retry sends a "
     "command again, up to ten times, when its answer is lost; SET NX then finds the key of the "
     "first one, and the script that releases finds none",
-    "defect",
+    "linearizable",
+    kind="defect",
 )
-
-# What the library says to its user, and what the user must take it for.
-OUTCOMES = {
-    "acquire() returned True": "Granted",
-    "acquire(blocking=False) returned False": "Denied: held",
-    "acquire(blocking_timeout=…) returned False": "Denied: gave-up",
-    "acquire() raised anything": "Unknown",
-    "release() returned": "Released",
-    "release() raised LockError": "NotHeld",
-    "release() raised anything else": "Unknown",
-    "extend() raised LockError": "NotHeld",
-    "extend() raised anything else": "Unknown",
-}
 
 
 def sent_again(usual: Faults) -> Faults:
     """``usual``, of a client with redis-py's default retries."""
-    changed = {
-        fault: {**usual.get(fault, {}), "linearizable": _SENT_AGAIN}
-        for fault in (*ANSWERS_LOST, *RESTARTED, "wipe")
-    }
-    return {**usual, **changed}
+    return with_changes(usual, dict.fromkeys((*ANSWERS_LOST, *RESTARTED, "wipe"), _SENT_AGAIN))
 
 
 NO_LEASE: Faults = sent_again(no_lease(_NEVER_ENDS))
@@ -63,14 +46,22 @@ _SYSTEM = System(
     source=DOC,
     connect=_PLAIN.connect,
     prepare=_PLAIN.prepare,
-    outcomes=OUTCOMES,
+    outcomes={
+        "acquire() returned True": "Granted",
+        "acquire(blocking=False) returned False": "Denied: held",
+        "acquire(blocking_timeout=…) returned False": "Denied: gave-up",
+        "acquire() raised anything": "Unknown",
+        "release() returned": "Released",
+        "release() raised LockError": "NotHeld",
+        "release() raised anything else": "Unknown",
+        "extend() raised LockError": "NotHeld",
+        "extend() raised anything else": "Unknown",
+    },
     not_owed={
         "a_wait_that_ran_out_leaves_nothing_behind": (
             "it gives up as soon as the next poll would come after the wait"
         ),
-        "a_server_that_is_not_there_has_no_effect": (
-            "its error does not say whether anything was sent"
-        ),
+        **ERRORS_SAY_LITTLE,
     },
     expectations=NO_LEASE,
     limited=False,
@@ -78,11 +69,5 @@ _SYSTEM = System(
 
 SYSTEMS = (
     _SYSTEM,
-    as_safe(
-        _SYSTEM,
-        Library(__file__, safe=True, extends=True),
-        represents=True,
-        expectations=LEASE,
-        limited=True,
-    ),
+    as_safe(_SYSTEM, extends=True, represents=True, expectations=LEASE, limited=True),
 )

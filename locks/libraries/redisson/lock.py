@@ -42,11 +42,10 @@ Does not guarantee: what ``redis-token``, ``redlock`` and ``redis-sentinel`` do 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from locks.base import Expectation, System
+from locks.base import System
 from locks.redis import cluster as redis_cluster
 from locks.redis import fence as redis_fence
 from locks.redis import sentinel as redis_sentinel
@@ -55,10 +54,15 @@ from locks.redis.watchdog import SYSTEM as WATCHDOG
 from locks.shared.client_container import ContainerLibrary
 from locks.shared.client_programs import JVM, LIMIT, THE_LEASE, Program
 from locks.shared.expectations import (
+    CUT,
     MAY_BE_LATE,
+    RESTARTED,
+    SERVER_CLOCKS,
     UNMOVED,
     Faults,
+    holds,
     may_be_late,
+    may_break,
     with_changes,
     with_verdicts,
 )
@@ -75,12 +79,11 @@ _RETRIES_LATER = (
     "https://github.com/redisson/redisson/issues/4822: the reporter saw both sides of a failover "
     "hold a lock"
 )
-_ACTUAL_SLAVES = Expectation(
-    "may-break",
+_ACTUAL_SLAVES = may_break(
     "https://github.com/redisson/redisson/blob/master/redisson/src/main/java/org/redisson/config/"
     "Config.java: checkLockSyncedSlaves compares with the 'actual slaves amount', which is what "
     "the primary calls connected; with none connected it grants without any",
-    "documented-limit",
+    *("double-grant", "lost-update"),
 )
 _ALL_OF = f"{DOC} (MultiLock): it is acquired when every one of its locks is"
 _SWALLOWS = (
@@ -89,7 +92,6 @@ _SWALLOWS = (
     "the unlock of each server throws, and so returns for a lock that is not held"
 )
 
-# What the library says to its user, and what the user must take it for.
 OUTCOMES = {
     "tryLock() returned true": "Granted",
     "tryLock(0, …) returned false": "Denied: held",
@@ -181,30 +183,16 @@ _LEFT_BEHIND_S = 10.0
 
 def _renewed(usual: Faults) -> Faults:
     """``usual`` with what a watchdog changes: work that outlasts a lease which nobody renews."""
-    perhaps: Mapping[str, Expectation] = {
-        "stale-holder": Expectation("may-break", WATCHDOG.source, "documented-limit")
-    }
-    may = ("wipe", "kill", "power_loss", "rolling_restart", "restart", "failover", "pause")
-    cut = ("partition_drop", "partition_stall", "partition_reject")
-    clocks = ("clock_jump", "clock_drift", "clock_strobe")
-    return with_changes(usual, **dict.fromkeys((*may, *cut, *clocks), perhaps))
+    faults = ("wipe", *RESTARTED, "failover", "pause", *CUT, *SERVER_CLOCKS)
+    return with_changes(usual, dict.fromkeys(faults, may_break(WATCHDOG.source, "stale-holder")))
 
 
-_HOLDS = {
-    "double-grant": Expectation("holds", _ALL_OF),
-    "lost-update": Expectation("holds", _ALL_OF),
-}
-_FAULTS_OF_MOST = dict.fromkeys(
-    ("wipe", "kill", "power_loss", "rolling_restart", "clock_jump"), _HOLDS
-)
-_FORGETS = Expectation(
-    "may-break",
+_FORGETS = may_break(
     "https://redis.io/docs/latest/operate/oss_and_stack/management/persistence/ with "
     f"{DOC} (MultiLock): one server that comes back without its data is enough for unlock to say "
     "that the lock is not held",
-    "documented-limit",
+    "linearizable",
 )
-_MAY_SWALLOW = {"false-release": Expectation("may-break", _SWALLOWS, "defect")}
 _BY_MESSAGE = "a message when it is given back, and its time to live"
 _POLLS = "polling each lock in turn"
 
@@ -224,7 +212,6 @@ SYSTEMS = (
     _RLOCK,
     as_safe(
         _RLOCK,
-        ContainerLibrary(IMAGE, "redisson-rlock", _WATCHED, safe=True),
         expectations={**_RENEWED, **UNMOVED},
         not_owed=_UNCONNECTED,
         represents=True,
@@ -272,8 +259,11 @@ SYSTEMS = (
         _leased("new RedissonMultiLock(getLock(key) of each server)"),
         with_changes(
             REDLOCK,
-            **_FAULTS_OF_MOST
-            | dict.fromkeys(("wipe", "power_loss"), _HOLDS | {"linearizable": _FORGETS}),
+            dict.fromkeys(
+                ("wipe", "kill", "power-loss", "rolling-restart", "clock-jump"),
+                holds(_ALL_OF, "double-grant", "lost-update"),
+            ),
+            dict.fromkeys(("wipe", "power-loss"), _FORGETS),
         ),
         settles_s=_LEFT_BEHIND_S,
     ),
@@ -282,7 +272,7 @@ SYSTEMS = (
         "redlock",
         _POLLS,
         _leased("new RedissonRedLock(getLock(key) of each server)"),
-        with_verdicts(REDLOCK, _MAY_SWALLOW, *MAY_BE_LATE),
+        with_verdicts(REDLOCK, may_break(_SWALLOWS, "false-release", kind="defect"), *MAY_BE_LATE),
         settles_s=_LEFT_BEHIND_S,
         variant=False,
         untested="its class stands on that of redisson-multilock, which is tested",
@@ -292,12 +282,7 @@ SYSTEMS = (
         "sentinel",
         _BY_MESSAGE,
         _behind_sentinels("true"),
-        _renewed(
-            with_changes(
-                redis_sentinel.REPLICATED_LEASE,
-                failover=dict.fromkeys(("double-grant", "lost-update"), _ACTUAL_SLAVES),
-            )
-        ),
+        _renewed(with_changes(redis_sentinel.REPLICATED_LEASE, {"failover": _ACTUAL_SLAVES})),
         not_owed=_AT_ITS_DEFAULTS,
     ),
     _system(
@@ -317,10 +302,7 @@ SYSTEMS = (
         _renewed(
             with_changes(
                 redis_cluster.SYSTEM.expectations,
-                failover={
-                    "double-grant": Expectation("may-break", _RETRIES_LATER, "documented-limit"),
-                    "lost-update": Expectation("may-break", _RETRIES_LATER, "documented-limit"),
-                },
+                {"failover": may_break(_RETRIES_LATER, "double-grant", "lost-update")},
             )
         ),
         not_owed=_AT_ITS_DEFAULTS,

@@ -20,17 +20,6 @@ from locks.shared.library import Library, as_safe
 
 DOC = "https://github.com/alwaysvivek/redlock"
 
-# What the library says to its user, and what the user must take it for.
-OUTCOMES = {
-    "lock.valid is True": "Granted",
-    "lock.valid is False, one try": "Denied: held",
-    "lock.valid is False, the wait is over": "Denied: gave-up",
-    "release() returned": "Released",
-    "extend() returned True": "Granted",
-    "extend() returned False": "Unknown",
-    "anything raised": "Unknown",
-}
-
 _PLAIN = Library(__file__, extends=True)
 
 _SYSTEM = System(
@@ -42,10 +31,18 @@ _SYSTEM = System(
     source=DOC,
     connect=_PLAIN.connect,
     prepare=_PLAIN.prepare,
-    outcomes=OUTCOMES,
+    outcomes={
+        "lock.valid is True": "Granted",
+        "lock.valid is False, one try": "Denied: held",
+        "lock.valid is False, the wait is over": "Denied: gave-up",
+        "release() returned": "Released",
+        "extend() returned True": "Granted",
+        "extend() returned False": "Unknown",
+        "anything raised": "Unknown",
+    },
     late_release="Released",  # release() returns nothing, whatever happened
     not_owed={
-        "paused_servers_make_a_release_unknown": ("release() returns nothing, whatever happened"),
+        "paused_servers_make_a_release_unknown": "release() returns nothing, whatever happened",
         "a_server_that_is_not_there_has_no_effect": (
             "lock.valid is False for a node in error as for a node that refuses"
         ),
@@ -53,11 +50,4 @@ _SYSTEM = System(
     expectations=silent_release(f"{DOC}, src/redlock/lock.py: release() returns nothing"),
 )
 
-SYSTEMS = (
-    _SYSTEM,
-    as_safe(
-        _SYSTEM,
-        Library(__file__, safe=True, extends=True),
-        waits_by="polling, pauses of 100 to 300 ms",
-    ),
-)
+SYSTEMS = (_SYSTEM, as_safe(_SYSTEM, waits_by="polling, pauses of 100 to 300 ms"))

@@ -11,9 +11,9 @@ measures an attempt by the wall clock. ``unlock`` says nothing, whatever happene
 
 from __future__ import annotations
 
-from locks.base import Expectation, System
+from locks.base import System
 from locks.redis.expectations import REDLOCK
-from locks.shared.expectations import Faults, with_changes, with_verdicts
+from locks.shared.expectations import Faults, breaks, may_break, with_changes, with_verdicts
 from locks.shared.library import Library
 
 DOC = "https://github.com/SPSCommerce/redlock-py"
@@ -22,9 +22,10 @@ DOC = "https://github.com/SPSCommerce/redlock-py"
 def silent_release(source: str) -> Faults:
     """Redlock's, of a library whose release returns nothing whether there was a hold or not: its
     user takes that for released."""
-    breaks = {"false-release": Expectation("breaks", source, "defect", tries=3)}
-    may_break = {"false-release": Expectation("may-break", source, "defect")}
-    return with_changes(with_verdicts(REDLOCK, may_break), client_pause=breaks)
+    return with_changes(
+        with_verdicts(REDLOCK, may_break(source, "false-release", kind="defect")),
+        {"client-pause": breaks(source, "false-release", kind="defect")},
+    )
 
 
 _LIBRARY = Library(__file__)
@@ -38,7 +39,6 @@ SYSTEM = System(
     source=DOC,
     connect=_LIBRARY.connect,
     prepare=_LIBRARY.prepare,
-    # What the library says to its user, and what the user must take it for.
     outcomes={
         "lock() returned a Lock": "Granted",
         "lock() returned False, one try": "Denied: held",

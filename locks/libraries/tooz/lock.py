@@ -32,5 +32,5 @@ _SYSTEM = replace(
 
 SYSTEMS = (
     _SYSTEM,
-    as_safe(_SYSTEM, Library(__file__, safe=True), pace=zookeeper.OUTLIVES_A_RESTART),
+    as_safe(_SYSTEM, pace=zookeeper.OUTLIVES_A_RESTART),
 )
