@@ -24,8 +24,7 @@ from checker.kinds import OWNED, OWNERLESS, REENTRANT, RESOURCES, SHARED, keys_o
 from checker.models import model_of
 from checker.promises import Bools, Links, Rows
 from checker.reentrant import unbalanced
-from checker.registers import Kernel, compiled, search_register
-from checker.search import Budget, Call, Found, OverBudget, search
+from checker.search import Budget, Found, OverBudget, search
 from checker.shrink import smallest
 from checker.verdict import Verdict
 from checker.words import EVIDENCE_MAX, Case, during, faults_on, many, operation
@@ -34,9 +33,7 @@ from history.op import NULL, F
 
 SECONDS_MAX: Final = 60.0  # for all keys that need a search together
 CALLS_MAX: Final = 2_000_000  # calls of one key that a search is given at all
-COMPILED_FROM: Final = 20_000  # operations; below, loading the compiled search takes longer
 HANDFUL: Final = 32
-REGISTERS: Final = frozenset({"register", "cas-register"})
 
 
 @dataclass
@@ -134,9 +131,6 @@ def _refused_in_a_gap(case: Case, links: Links, held: Sections, kinds: list[str]
 def _search(case: Case, links: Links, keys: Bools, kinds: list[str]) -> _Searched:
     searched = _Searched()
     deadline = perf_counter() + SECONDS_MAX
-    kernel = _kernel(case, keys, kinds)
-    if not np.any(keys):
-        return searched
     places, calls_of = ByKey(case.history.key), Calls(case, links)
     for key in np.flatnonzero(keys).tolist():
         name = case.history.keys[key]
@@ -156,18 +150,13 @@ def _search(case: Case, links: Links, keys: Bools, kinds: list[str]) -> _Searche
                 break
             continue
         searched.keys += 1
-        if not _search_one(case, searched, calls_of, (key, places[key]), kernel, Budget(left)):
+        if not _search_one(case, searched, calls_of, (key, places[key]), Budget(left)):
             break
     return searched
 
 
-def _search_one(  # noqa: PLR0917 - what the search of every key shares
-    case: Case,
-    searched: _Searched,
-    calls_of: Calls,
-    which: tuple[int, Rows],
-    kernel: Kernel | None,
-    budget: Budget,
+def _search_one(
+    case: Case, searched: _Searched, calls_of: Calls, which: tuple[int, Rows], budget: Budget
 ) -> bool:
     """Notes what the search says of one key, given with its rows. False once a violation is
     found."""
@@ -183,11 +172,7 @@ def _search_one(  # noqa: PLR0917 - what the search of every key shares
         searched.undecided[name] = str(bound)
         return True
     model = model_of(kind, given.permits, given.initial)
-    found = None
-    if kernel is not None and kind in REGISTERS:
-        found = _compiled(case, places, (calls, rows), kernel, given.initial)
-    if found is None:
-        found = search(model, calls, budget=budget)
+    found = search(model, calls, budget=budget)
     if found.result == "unknown":
         searched.undecided[name] = found.reason
     elif found.result == "invalid":
@@ -211,31 +196,6 @@ def _sorted(case: Case, places: Rows, kind: str, initial: int | None) -> Found |
     done = case.history.complete_ns[adds]
     beside = adds[(case.history.invoke_ns[adds] <= end) & ((done == NULL) | (done >= begin))]
     return replace(found, open_then=(*reads, *beside.tolist()))
-
-
-def _compiled(
-    case: Case,
-    places: Rows,
-    made: tuple[list[Call], list[int]],
-    kernel: Kernel,
-    initial: int | None,
-) -> Found | None:
-    """What the compiled search says, in numbers of calls, with every state there can have been."""
-    found = search_register(case.history, places, initial, kernel)
-    if found is None or found.result == "valid":
-        return found
-    calls, rows = made
-    states = {call.operation.value for call in calls} | {initial}
-    return replace(found, failed=rows.index(found.failed), open_then=(), states=tuple(states))
-
-
-def _kernel(case: Case, keys: Bools, kinds: list[str]) -> Kernel | None:
-    """The compiled search of registers, where there is enough for it to do."""
-    registers = np.array([kind in REGISTERS for kind in kinds], np.bool_) & keys
-    if not np.any(registers):
-        return None
-    worth_it = int(np.count_nonzero(registers[case.history.key])) >= COMPILED_FROM
-    return compiled() if worth_it else None
 
 
 def _note(case: Case, searched: _Searched, rows: tuple[int, ...]) -> None:

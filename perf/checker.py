@@ -27,7 +27,6 @@ from checker.calls import calls_of
 from checker.check import check
 from checker.models import model_of
 from checker.promises import link, promises
-from checker.registers import Kernel, compiled, search_register
 from checker.search import search
 from checker.words import Case
 from history.columns import History
@@ -90,29 +89,20 @@ def measure(porcupine: Path | None) -> Iterator[Figure]:
 
 def registers(porcupine: Path | None) -> Iterator[Figure]:
     """The general search over a batch of register histories, both sides from loaded histories."""
-    kernel = compiled()
     for unknown in (0.0, 0.05):
         batch = [
             register_history(operations=120 + seed, seed=seed, wrong=seed % 2 == 0, unknown=unknown)
             for seed in range(BATCH)
         ]
         mine, theirs = [], []
-        if kernel is not None:
-            compiled_search(batch, kernel)  # compiles, and loads what was compiled before
         for _ in range(ROUNDS):
-            if kernel is not None:
-                mine.append(timed(partial(compiled_search, batch, kernel)))
+            mine.append(timed(partial(plain_search, batch)))
             if porcupine is not None:
                 theirs.append(sum(run_porcupine(porcupine, batch, "register")[1]))
-        if mine:
-            name = f"search, {BATCH} register histories, {unknown:.0%} unknown, ms in all"
-            yield _with_cpu(name, "", mine)
-        yield ours("  uncompiled, for any model", "", partial(plain_search, batch))
+        name = f"search, {BATCH} register histories, {unknown:.0%} unknown, ms in all"
+        yield _with_cpu(name, "", mine)
         if theirs:
             yield Figure("  Porcupine, ms in all", "", theirs)
-        if mine and theirs:
-            ratios = [a / b for (a, _), b in zip(mine, theirs, strict=True)]
-            yield Figure("  compiled ÷ Porcupine, turn by turn", "≤ 3", ratios)
 
 
 def growth() -> Iterator[Figure]:
@@ -158,13 +148,6 @@ def mutex(history: History) -> Callable[[], object]:
 def every_verdict(history: History) -> Callable[[], object]:
     """The same of everything that is judged and measured."""
     return lambda: check(replace(history))
-
-
-def compiled_search(batch: Sequence[History], kernel: Kernel) -> None:
-    """The register search, from the columns."""
-    for history in batch:
-        # They have one key.
-        assert search_register(history, np.arange(len(history)), None, kernel) is not None
 
 
 def plain_search(batch: Sequence[History]) -> None:

@@ -1,4 +1,4 @@
-"""The general search and its compiled sibling against the exhaustive reference; their bounds."""
+"""The general search, the zones and the sweep against the exhaustive reference; their bounds."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from checker.counters import by_sweep, fewest_reads
 from checker.kinds import MODELS, with_model
 from checker.models import Model, Operation, counter, model_of, register
 from checker.promises import link, promises
-from checker.registers import compiled, search_register
 from checker.search import Call, search
 from checker.words import Case
 from checker.zones import by_zones
 from history.builder import Builder
 from history.columns import History
 from history.op import NULL, F, Object, Type
-from perf.histories import register_history
 from tests.checker.every_order import linearizable
 from tests.checker.scenes import Scene
 
@@ -175,38 +173,6 @@ def test_agrees_with_the_exhaustive_reference(kind: str) -> None:
         valid += expected
         assert search(model, made).result == ("valid" if expected else "invalid"), made
     assert 200 < valid < 1800
-
-
-def test_the_compiled_search_agrees_too() -> None:
-    kernel = compiled()
-    if kernel is None:
-        pytest.skip("numba is not installed")
-    dice = random.Random(1)
-    for _ in range(3000):
-        history = random_register(dice)
-        model, made = calls(history)
-        found = search_register(
-            history, np.arange(len(history)), history.object_of("r").initial, kernel
-        )
-        assert found is not None
-        assert (found.result == "valid") == linearizable(model, made), made
-    for seed in range(60):
-        history = register_history(operations=150, seed=seed, wrong=seed % 2 == 0, unknown=0.04)
-        found = search_register(history, np.arange(len(history)), None, kernel)
-        assert found is not None
-        assert found.result == search(*calls(history)).result
-
-
-def test_the_compiled_search_says_where_its_bounds_are() -> None:
-    kernel = compiled()
-    if kernel is None:
-        pytest.skip("numba is not installed")
-    scene = Scene(key="r").kind("register")
-    for client in range(70):
-        scene.op(F.WRITE, client, 1, None, "info", value=client, named=False)
-    scene.op(F.READ, 99, 2, 3, value=5, named=False)
-    assert search_register(scene.history(), np.arange(71), None, kernel) is None
-    assert search(*calls(scene.history())).result == "valid"
 
 
 def test_a_search_without_an_end_is_unknown_with_a_reason() -> None:

@@ -88,7 +88,7 @@ def test_a_list_is_of_what_was_asked_for() -> None:
 
 # What takes time to import, and who may: the rest is for commands that need it.
 HEAVY = {
-    "docker", "duckdb", "etcd3gw", "gevent", "kazoo", "locust", "msgspec", "numba", "numpy",
+    "docker", "duckdb", "etcd3gw", "gevent", "kazoo", "locust", "msgspec", "numpy",
     "pandas", "pg8000", "psutil", "pydantic", "redis", "requests", "scipy", "toxiproxy",
 }  # fmt: skip
 
