@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
@@ -294,16 +295,5 @@ def _null(number: int) -> int | None:
 
 
 def _object_to_json(given: Object) -> dict[str, object]:
-    fields = {
-        "kind": given.kind,
-        "permits": given.permits,
-        "strict_try": given.strict_try or None,
-        "initial": given.initial,
-        "role": given.role,
-        "job": given.job,
-        "bound": given.bound,
-        "window_ns": given.window_ns,
-        "lease_ns": given.lease_ns,
-        "slack_ns": given.slack_ns,
-    }
-    return {name: value for name, value in fields.items() if value is not None}
+    said = asdict(given) | {"strict_try": given.strict_try or None}
+    return {name: value for name, value in said.items() if value is not None}

@@ -15,13 +15,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from history.builder import OPERATIONS_MAX, BadLine
+from history.builder import NUMBERS, OPERATIONS_MAX, BadLine
 from history.columns import History, Ids, null_column
 from history.files import (
     BadFile,
@@ -162,6 +162,7 @@ def _read_workers(folder: Path) -> History:
             return null_column(len(values))
         return np.ascontiguousarray(values)
 
+    columns: dict[str, Any] = {name: column(name) for name in ("complete_ns", "hold", *NUMBERS)}
     return History(
         process=rows["process"].astype(np.int64),
         f=np.ascontiguousarray(rows["f"]),
@@ -172,17 +173,7 @@ def _read_workers(folder: Path) -> History:
         invoke_ns=np.ascontiguousarray(rows["invoke_ns"]),
         keys=names_by_id,
         errors=names_by_id,
-        intended_ns=column("intended_ns"),
-        complete_ns=column("complete_ns"),
-        hold=column("hold"),
-        value=column("value"),
-        old=column("old"),
-        version=column("version"),
-        fence=column("fence"),
-        sent_ns=column("sent_ns"),
-        valid_until_ns=column("valid_until_ns"),
-        applied_ns=column("applied_ns"),
-        owner=column("owner"),
+        **columns,
     )
 
 

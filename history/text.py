@@ -2,14 +2,18 @@
 
 What a server or a client answers may hold half of a surrogate pair (bytes decoded with
 ``surrogateescape``), which no UTF-8 file and no JSON reader takes. One such answer must not lose a
-run, so whatever writes recordings spells it out: ``\\udcff`` as six characters.
+run, so whatever writes files spells it out: ``\\udcff`` as six characters.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 from pathlib import Path
+
+from history.files import BadFile, open_folder
 
 HALF = re.compile("[\ud800-\udfff]")
 
@@ -25,13 +29,30 @@ def json_text(value: object, *, indent: int | None = None) -> str:
     return HALF.sub(lambda half: f"\\\\u{ord(half[0]):04x}", text)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Written beside and renamed: what is there is whole, also when the disk fills up. Raises
-    OSError."""
-    beside = path.with_name(f".{path.name}.tmp")
+def write_whole(path: Path, text: str, *, inside: Path | None = None) -> None:
+    """Written beside, synced, renamed: a reader or a crash never sees half a file. What was a link
+    becomes a file; with ``inside`` no folder below it is a link. Raises OSError."""
+    data = writable(text).encode()
     try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
+        with open_folder(path.parent, inside=inside) as folder:
+            _replace(folder, path.name, data)
+    except BadFile as error:
+        raise OSError(None, str(error)) from error
+
+
+def _replace(folder: int, name: str, data: bytes) -> None:
+    beside = f".{name}.{os.getpid()}.tmp"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(beside, dir_fd=folder)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(beside, flags, 0o666, dir_fd=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside, dir_fd=folder)
         raise

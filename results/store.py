@@ -41,7 +41,7 @@ from msgspec.structs import replace
 
 from history import files
 from history.files import BadFile, MissingFile
-from history.text import writable
+from history.text import write_whole
 from results.documents import Case, D, Machine, Plan, Results, Versions, read, text_of
 
 RUNNING: Final = "running"
@@ -390,43 +390,14 @@ def _names(folder: Path, inside: Path | None) -> list[str]:
 
 
 def write_atomically(path: Path, text: str, *, inside: Path | None = None) -> None:
-    """Written beside, synced, renamed: a reader or a crash never sees half a file. Inside a run
-    folder on a disk that is full, the room is used that was reserved. What was a link becomes a
-    file; with ``inside`` no folder below it is a link. Half of a surrogate pair, which has no bytes
-    in UTF-8, is spelled out (``history.text``). Raises OSError."""
-    data = writable(text).encode()
+    """As ``write_whole``. Inside a run folder on a disk that is full, the room is used that was
+    reserved. Raises OSError."""
     try:
-        _write_beside(path, data, inside)
+        write_whole(path, text, inside=inside)
     except OSError as error:
         if error.errno not in NO_ROOM or not _give_up_reserve(path):
             raise
-        _write_beside(path, data, inside)
-
-
-def _write_beside(path: Path, data: bytes, inside: Path | None) -> None:
-    try:
-        with files.open_folder(path.parent, inside=inside) as folder:
-            _replace(folder, path.name, data)
-    except BadFile as error:
-        raise OSError(None, str(error)) from error
-
-
-def _replace(folder: int, name: str, data: bytes) -> None:
-    beside = f".{name}.{os.getpid()}.tmp"
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(beside, dir_fd=folder)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(beside, flags, 0o666, dir_fd=folder)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
-        os.replace(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside, dir_fd=folder)
-        raise
+        write_whole(path, text, inside=inside)
 
 
 def _overwrite(path: Path, text: str) -> None:
