@@ -21,8 +21,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from checker.calls import calls_of
 from checker.check import check
 from checker.models import model_of
