@@ -222,7 +222,7 @@ def _build(making: _Making, recipe: Recipe) -> None:
         parent = making.ref(recipe.parent)
     else:
         parent = debian.image(making.engine, making.say, fresh=making.fresh)
-    files = {path.name: path.read_bytes() for path in (FOLDER / recipe.folder).iterdir()}
+    files = {name: path.read_bytes() for name, path in recipe.files().items()}
     files[HOST_CA] = host_ca()
     if recipe.name == "maven":
         files[HOST_MAVEN_SETTINGS] = host_maven_settings()

@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = Path(__file__).resolve().parent / "images"
 LOCK = FOLDER / "debian.lock"
+LIBRARIES = ROOT / "locks" / "libraries"  # a folder each, with the source that drives it
 BUILDERS = ("base", "golang", "compiler", "maven")
 CLIENTS = ("go-sidecar", "jvm-sidecar")
 
@@ -31,6 +32,20 @@ class Recipe:
     folder: str
     parent: str | None
     args: Mapping[str, str] = field(default_factory=dict)
+    beside: str = ""
+    """What it is built of besides its folder: these files of every folder of a library."""
+
+    def files(self) -> dict[str, Path]:
+        """Return all that it is built of, by name. A client's program is one, so no two files of
+        its libraries may have one name."""
+        found = [*(FOLDER / self.folder).iterdir()]
+        if self.beside:
+            found += LIBRARIES.glob(f"*/{self.beside}")
+        named = {path.name: path for path in sorted(found, key=lambda path: path.name)}
+        if len(named) < len(found):
+            twice = sorted({str(path) for path in found} - {str(path) for path in named.values()})
+            raise ValueError(f"{self.name} has another file of the same name: {', '.join(twice)}")
+        return named
 
     @property
     def ref(self) -> str:
@@ -73,8 +88,8 @@ def recipes() -> dict[str, Recipe]:
         # Not Debian's `zookeeper` package, which pulls in a desktop toolkit.
         debian("zookeeper", "libzookeeper-java openjdk-21-jre-headless"),
         Recipe("maven", "maven", "base"),
-        Recipe("go-sidecar", "go-sidecar", "golang"),
-        Recipe("jvm-sidecar", "jvm-sidecar", "maven"),
+        Recipe("go-sidecar", "go-sidecar", "golang", beside="*.go"),
+        Recipe("jvm-sidecar", "jvm-sidecar", "maven", beside="*.java"),
     ]
     return {recipe.name: recipe for recipe in found}
 
@@ -93,8 +108,8 @@ def fingerprint(name: str) -> str:
     below = fingerprint(recipe.parent) if recipe.parent else ""
     decided = [dict(recipe.args), below, locked(name)]
     digest = hashlib.sha256(json.dumps(decided, sort_keys=True).encode())
-    for path in sorted((FOLDER / recipe.folder).iterdir()):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    for file, path in recipe.files().items():
+        digest.update(file.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:12]
 
 

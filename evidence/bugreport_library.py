@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench import clients
-from clusters import images
 from locks.shared.client_container import ContainerLibrary
 from locks.shared.client_programs import LIMIT, THE_LEASE, Program
 from locks.shared.library import AnyLibrary
@@ -80,7 +79,7 @@ class Beside:
     def source(self) -> Path:
         """The code that calls it."""
         if isinstance(self.library, ContainerLibrary):
-            return images.FOLDER / self.library.image / self.library.program.source
+            return self.library.source
         return self.library.adapter
 
     @property

@@ -1,8 +1,9 @@
 """A lock library of another language: in a container that we build, behind a sidecar.
 
-The image (``clusters/images/<image>``) has one program for all locks of its language; it is told
-which one, and where this process listens. It connects, and the stream is the sidecar's from then on
-(``docs/sidecar.md``). The image is built by the first ``prepare``, once.
+The image (``clusters/images/<image>``) has one program for all locks of its language, built
+with the sources in their folders (``locks/libraries/<name>``). It is told which lock, and where
+this process listens. It connects, and the stream is the sidecar's from then on
+(``docs/sidecar.md``). The first ``prepare`` builds the image, once.
 
 Refused is a program that does not know the word it was started with, whose clock is not this
 machine's monotonic clock, which promises are told in, or whose library has another version than the
@@ -16,6 +17,7 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from clusters import images
@@ -54,6 +56,11 @@ class ContainerLibrary:
     safe: bool = False
     extends: bool = False
     shares: bool = False
+
+    @property
+    def source(self) -> Path:
+        """The file of the image that calls the library."""
+        return images.recipes()[self.image].files()[self.program.source]
 
     def prepare(self) -> None:
         """Builds the image unless it is there. Raises LockUnusableError."""

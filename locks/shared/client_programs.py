@@ -1,6 +1,6 @@
 """How a program in a client image uses a library: what it calls, what it sets. Locks declare it.
 
-The programs are in Go and Java (``clusters/images/<image>``), so nothing here is what they obey.
+The programs are in Go and Java (beside the declarations), so nothing here is what they obey.
 Tests hold it to their sources: every setting must be named there. Whatever is not listed is the
 library's default.
 """

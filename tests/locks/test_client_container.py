@@ -202,9 +202,7 @@ def test_it_ends_with_its_worker_and_leaves_no_container(image: str) -> None:
 def test_every_lock_of_an_image_is_declared_and_known_to_it() -> None:
     """By the sources: a name that the program does not know would be refused only in a case."""
     sources = {
-        image: "".join(
-            path.read_text() for path in (images.FOLDER / image).iterdir() if path.suffix != ".jar"
-        )
+        image: "".join(path.read_text() for path in images.recipes()[image].files().values())
         for image in images.CLIENTS
     }
     for name, library in contained().items():

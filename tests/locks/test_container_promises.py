@@ -23,7 +23,6 @@ import pytest
 from kazoo.client import KazooClient
 
 from bench.duties import LEASE_S, Running
-from clusters import images
 from clusters.redis import protocol as resp
 from clusters.wire import Http, Line
 from clusters.zookeeper.ensemble import TICK_MS_MIN, TICKS_PER_LEASE, ZooKeeperCluster
@@ -366,7 +365,7 @@ def test_a_session_that_is_found_again_is_promised_from_then(
 
 def test_the_tick_is_that_of_the_clusters() -> None:
     """The Java source has it, because no client is told."""
-    source = (images.FOLDER / "jvm-sidecar" / "CuratorLocks.java").read_text()
+    source = contained()["curator-mutex"].source.read_text()
     assert f"TICKS_PER_LEASE = {TICKS_PER_LEASE};" in source
     assert f"TICK_MS_MIN = {TICK_MS_MIN};" in source
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 
-from clusters import images
+from clusters import images, recipes
 from locks.registry import systems
 from locks.shared import pins
 from locks.shared.client_container import ContainerLibrary, check_version
@@ -73,15 +75,33 @@ def test_what_is_said_of_a_program_is_in_its_source(name: str) -> None:
     """A setting that the program does not name is not set, and a pin that is not there is none."""
     library = contained()[name]
     program = library.program
-    folder = images.FOLDER / library.image
-    source = (folder / program.source).read_text()
-    whole = "".join(p.read_text() for p in folder.iterdir() if p.suffix in {".go", ".java", ".sh"})
+    source, files = library.source.read_text(), images.recipes()[library.image].files().values()
+    assert library.source.parent.parent == ADAPTERS
+    whole = "".join(p.read_text() for p in files if p.suffix in {".go", ".java", ".sh"})
     for setting in {**program.settings, **program.safe}:
         word = setting if setting.startswith("-X") else re.split(r"\W+", setting)[-1]
         assert word in (whole if setting.startswith(("-X", "runtime.")) else source), setting
     for called in re.findall(r"(\w+)\(", program.call):
         assert called in source, called
     assert {program.library, *program.stands_on} <= set(pins.of_image(library.image))
+
+
+def test_the_source_in_a_library_s_folder_is_part_of_its_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever adds a folder has added its source, and two files of one name are refused."""
+    before = recipes.recipes()["go-sidecar"].files()
+    shutil.copytree(ADAPTERS, tmp_path / "libraries")
+    monkeypatch.setattr(recipes, "LIBRARIES", tmp_path / "libraries")
+    added = tmp_path / "libraries" / "added"
+    added.mkdir()
+    (added / "added.go").write_text("package main")
+    after = recipes.recipes()["go-sidecar"].files()
+    assert after.keys() - before.keys() == {"added.go"}
+    assert list(after) == sorted(after)
+    (added / "added.go").rename(added / "etcd.go")
+    with pytest.raises(ValueError, match=r"another file of the same name: .*etcd\.go"):
+        recipes.recipes()["go-sidecar"].files()
 
 
 def test_a_program_with_another_version_than_its_pin_is_refused() -> None:
