@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
-from rich.table import Table
 
 from report.console import say_json
+from report.grid import drawn, texts
 from report.source import histories, understood, whole
-from results.alert_metrics import ALERTS, EVALUATION_S, PHASES_S, SCRAPE_S, rules
+from results.alert_metrics import ALERTS, EVALUATION_S, PHASES_S, SCRAPE_S
 from results.alert_replay import REPEATED_S, replay, unknown_after_s
 from results.cases import fault_of, lock_of
 from results.errors import BadInput
@@ -56,11 +56,6 @@ def alerts(paths: Sequence[Path], *, as_json: bool, out: Console) -> int:
     return 0
 
 
-def file_of_rules() -> str:
-    """What ``--rules`` prints."""
-    return rules()
-
-
 def _replayed(path: Path) -> tuple[list[dict[str, Any]], int]:
     """The cases of a run that have a history, and the number of those that have none."""
     try:
@@ -98,24 +93,24 @@ def _summary(cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _show(cases: Sequence[Mapping[str, Any]], out: Console) -> None:
-    table = Table(title="Alert replay", title_justify="left")
-    for name in ("lock, fault", "violation", "resource", "at s"):
-        table.add_column(name)
-    for alert in ALERTS:
-        table.add_column(alert.name + (" (ours)" if alert.origin == OURS else ""), overflow="fold")
-    for case in cases:
-        for violation in case["violations"]:
-            sights = zip(violation["recorded"], violation["repeated"], strict=True)
-            table.add_row(
-                f"{case['lock']}, {case['fault']}",
-                violation["verdict"],
-                violation["key"],
-                f"{violation['at_s']:.1f}",
-                *(f"{_cell(once)} / {_cell(again)}" for once, again in sights),
-            )
-    if table.row_count:
-        out.print(table)
-        out.print(LEGEND)
+    names = [alert.name + (" (ours)" if alert.origin == OURS else "") for alert in ALERTS]
+    rows = [
+        [
+            f"{case['lock']}, {case['fault']}",
+            violation["verdict"],
+            violation["key"],
+            f"{violation['at_s']:.1f}",
+            *(
+                f"{_cell(once)} / {_cell(again)}"
+                for once, again in zip(violation["recorded"], violation["repeated"], strict=True)
+            ),
+        ]
+        for case in cases
+        for violation in case["violations"]
+    ]
+    if rows:
+        headings = ["lock, fault", "violation", "resource", "at s", *names]
+        out.print(drawn(texts("alerts", "Alert replay", headings, rows, LEGEND)))
     found = _summary(cases)
     n, clean = found["violations"], found["cases_without_violation"]
     out.print(

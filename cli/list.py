@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, TypeVar
 
-from rich.console import Console
-from rich.table import Table
-
 from bench.judge import expectation
 from bench.plan import MUTEX, fits, unknown
 from bench.suites import SUITES, suite
@@ -22,6 +19,7 @@ from locks.base import System
 from locks.registry import systems, without
 from nemesis.registry import NONE, faults
 from report.console import out, plain, say, say_json
+from report.grid import Grid, drawn, texts
 from workloads.base import LOAD
 from workloads.registry import declared
 
@@ -29,6 +27,9 @@ KINDS: Final = ("lock", "no-lock", "topology", "fault", "workload", "suite")
 # The worst kind of what is declared of a lock, and how it is marked.
 MARKS: Final[Mapping[str | None, str]] = {"control": "control", "defect": "known defect"}
 WIDE: Final = 1000
+LOAD_IS: Final = (
+    "how jobs arrive (at a rate or as they can), how long holds last, which keys they ask for"
+)
 
 T = TypeVar("T")
 
@@ -95,13 +96,7 @@ def catalogue(wanted: Wanted) -> dict[str, Any]:
     return {
         "locks": [_lock(s) for s in _asked("lock", wanted, systems().values()) if wanted.lock(s)],
         "topologies": [
-            {
-                "name": t.name,
-                "sizes": list(t.sizes),
-                "default_size": t.default_size,
-                "images": list(t.images),
-                "settings": dict(t.settings),
-            }
+            _named(t, "name", "sizes", "default_size", "images") | {"settings": dict(t.settings)}
             for t in _asked("topology", wanted, topologies().values())
             if wanted.topology(t.name)
         ],
@@ -111,21 +106,11 @@ def catalogue(wanted: Wanted) -> dict[str, Any]:
             if wanted.applies(name)
         ],
         "workloads": [
-            {
-                "name": workload.name,
-                "summary": workload.summary,
-                "verdicts": list(workload.verdicts),
-                "parameters": _parameters(workload.parameters),
-            }
-            for workload in _asked("workload", wanted, declared().values())
+            _named(w, "name", "summary", "verdicts") | {"parameters": _parameters(w.parameters)}
+            for w in _asked("workload", wanted, declared().values())
         ],
         "without": [
-            {
-                "name": system.name,
-                "topologies": list(system.topologies),
-                "waits_by": system.waits_by,
-                "source": system.source,
-            }
+            _named(system, "name", "topologies", "waits_by", "source")
             for system in _asked("no-lock", wanted, without().values())
             if wanted.lock(system)
         ],
@@ -147,6 +132,11 @@ def _asked(kind: str, wanted: Wanted, all_: Iterable[T]) -> Iterable[T]:
     return all_ if wanted.some(kind) else ()
 
 
+def _named(declaration: object, *names: str) -> dict[str, Any]:
+    """These fields of a declaration."""
+    return {name: getattr(declaration, name) for name in names}
+
+
 def _fault(name: str) -> dict[str, Any]:
     found: dict[str, Any] = {"name": name, "parameters": [], "applies_to": sorted(met(name))}
     if name != NONE:
@@ -157,12 +147,7 @@ def _fault(name: str) -> dict[str, Any]:
 
 def _parameters(declared: Mapping[str, Parameter]) -> list[dict[str, Any]]:
     return [
-        {
-            "name": name,
-            "summary": parameter.summary,
-            "default": parameter.default,
-            "choices": list(parameter.choices),
-        }
+        {"name": name} | _named(parameter, "summary", "default", "choices")
         for name, parameter in declared.items()
     ]
 
@@ -179,40 +164,28 @@ def show_undeclared(*, as_json: bool) -> None:
 
 def show(found: dict[str, Any], fault: str | None) -> None:
     """The same for people. ``fault``: the one that was asked for."""
-    console = _console()
-    for table in (_locks(found["locks"], fault), _faults(found["faults"]), _rest(found)):
-        if table.row_count:
-            console.print(table)
+    # What is not a terminal has no width, so a row is a line, and no name is cut.
+    console = out if out.is_terminal else plain(width=WIDE)
+    for grid in (_locks(found["locks"], fault), _faults(found["faults"]), _rest(found)):
+        if grid.rows:
+            console.print(drawn(grid))
 
 
-def _console() -> Console:
-    """What is not a terminal has no width, so a row is a line, and no name is cut."""
-    return out if out.is_terminal else plain(width=WIDE)
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    for number, column in enumerate(columns):
-        named = number == columns.index("name")
-        table.add_column(column, overflow="fold", no_wrap=named)
-    return table
-
-
-def _locks(locks: Sequence[Mapping[str, Any]], fault: str | None) -> Table:
-    expected = [] if fault is None else [f"not declared to hold under {fault}"]
-    table = _table("Locks", "name", "marked", "topologies", "waits by", "fence", *expected)
-    for lock in locks:
-        row = [
+def _locks(locks: Sequence[Mapping[str, Any]], fault: str | None) -> Grid:
+    rows = [
+        [
             lock["name"],
             MARKS.get(lock["known"], ""),
             ", ".join(lock["topologies"]),
             lock["waits_by"],
             lock["fence"] or "none",
+            *([] if fault is None else [_not_holding(lock["expectations"][fault])]),
         ]
-        if fault is not None:
-            row.append(_not_holding(lock["expectations"][fault]))
-        table.add_row(*row)
-    return table
+        for lock in locks
+    ]
+    expected = [] if fault is None else [f"not declared to hold under {fault}"]
+    headings = ["name", "marked", "topologies", "waits by", "fence", *expected]
+    return texts("locks", "Locks", headings, rows)
 
 
 def _not_holding(expected: Mapping[str, Mapping[str, Any]]) -> str:
@@ -223,42 +196,37 @@ def _not_holding(expected: Mapping[str, Mapping[str, Any]]) -> str:
     return "; ".join(f"{word} {', '.join(names)}" for word, names in words.items() if names)
 
 
-def _faults(faults: Sequence[Mapping[str, Any]]) -> Table:
-    table = _table("Faults", "name", "does", "applies to")
-    for fault in faults:
-        table.add_row(
+def _faults(faults: Sequence[Mapping[str, Any]]) -> Grid:
+    rows = [
+        [
             "\n".join([fault["name"], *map(_choice, fault["parameters"])]),
             fault.get("summary", "nothing"),
             ", ".join(fault["applies_to"]),
-        )
-    return table
+        ]
+        for fault in faults
+    ]
+    return texts("faults", "Faults", ["name", "does", "applies to"], rows)
 
 
-def _rest(found: Mapping[str, Any]) -> Table:
-    table = _table("Everything else", "kind", "name", "what")
+def _rest(found: Mapping[str, Any]) -> Grid:
+    rows = []
     for topology in found["topologies"]:
         sizes = ", ".join(map(str, topology["sizes"]))
-        table.add_row("topology", topology["name"], f"{sizes} nodes ({topology['default_size']})")
+        rows.append(["topology", topology["name"], f"{sizes} nodes ({topology['default_size']})"])
     for workload in found["workloads"]:
         own = [p for p in workload["parameters"] if p["name"] not in LOAD]
-        table.add_row(
-            "workload", "\n".join([workload["name"], *map(_choice, own)]), workload["summary"]
-        )
+        name = "\n".join([workload["name"], *map(_choice, own)])
+        rows.append(["workload", name, workload["summary"]])
     for workload in found["workloads"]:
         if workload["name"] == MUTEX:
-            table.add_row(
-                "load",
-                "\n".join(["of most workloads", *map(_choice, workload["parameters"])]),
-                "how jobs arrive (at a rate or as they can), how long holds last, which keys they "
-                "ask for",
-            )
-    for way in found["without"]:
-        table.add_row(
-            "no lock", way["name"], f"on {', '.join(way['topologies'])}; {way['waits_by']}"
-        )
-    for suited in found["suites"]:
-        table.add_row("suite", suited["name"], f"{suited['duration']}: {suited['summary']}")
-    return table
+            name = "\n".join(["of most workloads", *map(_choice, workload["parameters"])])
+            rows.append(["load", name, LOAD_IS])
+    rows += [
+        ["no lock", way["name"], f"on {', '.join(way['topologies'])}; {way['waits_by']}"]
+        for way in found["without"]
+    ]
+    rows += [["suite", s["name"], f"{s['duration']}: {s['summary']}"] for s in found["suites"]]
+    return texts("rest", "Everything else", ["kind", "name", "what"], rows)
 
 
 def _choice(parameter: Mapping[str, Any]) -> str:
@@ -274,21 +242,12 @@ def _known(system: System) -> str | None:
 
 
 def _lock(system: System) -> dict[str, Any]:
-    return {
-        "name": system.name,
+    fields = _named(system, "name", "topologies", "family", "fence", "waits_by", "source")
+    return fields | {
         "known": _known(system),
-        "topologies": list(system.topologies),
-        "family": system.family,
-        "fence": system.fence,
-        "waits_by": system.waits_by,
-        "source": system.source,
         "expectations": {
             fault: {
-                verdict: {
-                    "expected": (e := expectation(system, fault, verdict)).expected,
-                    "kind": e.kind,
-                    "source": e.source,
-                }
+                verdict: _named(expectation(system, fault, verdict), "expected", "kind", "source")
                 for verdict in ALWAYS
             }
             for fault in (NONE, *faults())

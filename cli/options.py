@@ -59,4 +59,6 @@ def words(text: str) -> list[str]:
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Junit = Annotated[Path | None, typer.Option(help="Write JUnit XML into this file.", parser=target)]
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="A finished run's folder.", parser=path)]
+Run = Annotated[
+    Path, typer.Argument(metavar="RUN", help="The folder of a finished run.", parser=path)
+]

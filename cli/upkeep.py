@@ -11,6 +11,7 @@ from rich.console import Console
 from clusters import images
 from clusters.engine.docker import Engine, EngineError
 from clusters.engine.reaper import reap
+from results.errors import BAD_INPUT, BadInput
 from workloads.fleet import leftovers
 
 PYTHON_MIN = (3, 11)
@@ -23,14 +24,12 @@ def doctor(console: Console) -> int:
     checks = [_python(), _machine(), *_engine()]
     for good, line in checks:
         console.print(f"{'ok     ' if good else 'missing'}  {line}", highlight=False)
-    return 0 if all(good for good, _ in checks) else 254
+    return 0 if all(good for good, _ in checks) else BAD_INPUT
 
 
 def clean(console: Console, *, old_images: bool = False) -> None:
     """Removes whatever has no living owner, and on demand those of our images that today's recipes
     do not give; says what it was. Raises BadInput without an engine."""
-    from results.errors import BadInput
-
     processes = leftovers()
     for process in processes:
         process.kill()

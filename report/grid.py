@@ -34,7 +34,7 @@ SIGNS: Final = {
 WORST_FIRST: Final = ("worse", "broke", "failed", "open", "plain", "kept")
 NUMBERS: Final = re.compile(r"\(?[\d–][\d.,/() –]*")  # noqa: RUF001 - the dash of a missing number
 # Headings of a terminal whose lines are not broken, though they are words.
-UNBROKEN: Final = frozenset({"phase", "whole case", "figures", "done"})
+UNBROKEN: Final = frozenset({"name", "phase", "whole case", "figures", "done"})
 
 
 def sign(line: str) -> tuple[str, str]:

@@ -16,25 +16,28 @@ def adr(
     runs: Annotated[
         list[Path], typer.Argument(help="Run folders, or folders of runs.", parser=path)
     ],
-    needs: Annotated[str | None, typer.Option(help="correctness or efficiency.")] = None,
+    needs: Annotated[
+        str | None, typer.Option(help="What the lock is for: correctness or efficiency.")
+    ] = None,
     p99_ms: Annotated[
-        float | None, typer.Option("--p99-ms", help="Highest p99 of an uncontended acquire.")
+        float | None,
+        typer.Option("--p99-ms", help="The highest p99 that an uncontended acquire may have."),
     ] = None,
     ops_per_second: Annotated[
-        float | None, typer.Option(help="Locks per second over all keys.")
+        float | None, typer.Option(help="How many locks per second you need, over all keys.")
     ] = None,
     already_have: Annotated[
         str | None, typer.Option(help="What you run already, separated by commas.")
     ] = None,
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Combine runs of different machines.")
+        bool, typer.Option("--anyway", help="Combine even runs of different machines.")
     ] = False,
     output: Annotated[
         Path | None, typer.Option(help="Write the record into this file.", parser=target)
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a decision record from stored runs; in a terminal it asks for missing answers."""
+    """Write a decision record from stored runs. In a terminal it asks for missing answers."""
     from cli.adr import adr as write
     from cli.adr import answers, asked_for
 

@@ -15,19 +15,21 @@ from results.errors import BadInput
 def alerts(
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="RUN...", help="Finished runs' folders.", parser=path),
+        typer.Argument(metavar="RUN...", help="Folders of finished runs.", parser=path),
     ] = None,
     rules: Annotated[
-        bool, typer.Option("--rules", help="Print the rules for Prometheus, nothing else.")
+        bool, typer.Option("--rules", help="Print the alert rules for Prometheus instead.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Replay stored runs against alert rules, and show which alerts would have fired."""
+    """Show which alerts would have fired in stored runs."""
     if rules == bool(runs):
         raise BadInput("give either run folders, or --rules for the file of alert rules")
-    from cli import alerts as replaying
-
     if rules:
-        say(replaying.file_of_rules(), end="")
+        from results.alert_metrics import rules as file_of_rules
+
+        say(file_of_rules(), end="")
         return
-    raise Done(replaying.alerts(runs or [], as_json=as_json, out=out))
+    from cli.alerts import alerts as replay
+
+    raise Done(replay(runs or [], as_json=as_json, out=out))

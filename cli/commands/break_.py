@@ -12,13 +12,13 @@ from results.errors import BadInput
 
 
 def break_(
-    topology: Annotated[str | None, typer.Option(help="Which cluster to start.")] = None,
-    lock: Annotated[str | None, typer.Option(help="The lock in the Locust command line.")] = None,
-    workload: Annotated[str, typer.Option(help="The workload in that line.")] = "mutex",
-    nodes: Annotated[int | None, typer.Option(help="Size of the cluster.")] = None,
+    topology: Annotated[str | None, typer.Option(help="The cluster to start.")] = None,
+    lock: Annotated[str | None, typer.Option(help="The lock that Locust drives.")] = None,
+    workload: Annotated[str, typer.Option(help="What Locust's clients do under it.")] = "mutex",
+    nodes: Annotated[int | None, typer.Option(help="How many nodes the cluster has.")] = None,
     do: Annotated[str | None, typer.Option(help="Send a command to the running cluster.")] = None,
 ) -> None:
-    """Start a cluster to use and to break by hand, at a prompt; Ctrl-C removes it."""
+    """Start a cluster that you break by hand, at a prompt. Ctrl-C removes it."""
     if (do is None) == (topology is None):
         raise BadInput("give either --topology T, or --do COMMAND for the running cluster")
     from cli import break_by_hand

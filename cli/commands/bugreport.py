@@ -7,7 +7,7 @@ from report.console import say
 
 
 def bugreport(folder: Run) -> None:
-    """Write what a maintainer needs for every broken verdict: RUN/bugreports/."""
+    """Write a report for each broken verdict, for the maintainer: RUN/bugreports/."""
     from evidence import bugreport as reporting
 
     say(reporting.sentence(folder, reporting.bugreport(folder)))

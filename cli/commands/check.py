@@ -12,11 +12,12 @@ from cli.options import Done, Json, path, target
 
 def check(
     files: Annotated[
-        list[Path], typer.Argument(help="Run folders, JSON Lines, Jepsen EDN.", parser=path)
+        list[Path],
+        typer.Argument(help="Run folders, or histories as JSON Lines or Jepsen EDN.", parser=path),
     ],
     model: Annotated[str | None, typer.Option(help="Judge every key by this model.")] = None,
-    permits: Annotated[int | None, typer.Option(help="Permits of a semaphore.")] = None,
-    initial: Annotated[str | None, typer.Option(help="First value of a register.")] = None,
+    permits: Annotated[int | None, typer.Option(help="How many permits a semaphore has.")] = None,
+    initial: Annotated[str | None, typer.Option(help="The first value of a register.")] = None,
     html: Annotated[
         Path | None, typer.Option(help="Draw the violations into this file.", parser=target)
     ] = None,
@@ -26,7 +27,7 @@ def check(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Judge any saved history; needs no Docker."""
+    """Judge saved histories. Needs no Docker."""
     from evidence.check import check as judge
 
     raise Done(

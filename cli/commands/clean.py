@@ -14,7 +14,7 @@ def clean(
         bool, typer.Option("--images", help="Also remove outdated images.")
     ] = False,
 ) -> None:
-    """Remove the containers, networks and processes of runs whose owner is gone."""
+    """Remove what dead runs left behind: containers, networks and processes."""
     from cli.upkeep import clean as tidy
 
     tidy(out, old_images=old_images)

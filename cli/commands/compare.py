@@ -13,14 +13,14 @@ from report.console import out
 
 def compare(
     base: Annotated[Path, typer.Argument(help="A run folder, or a folder of runs.", parser=path)],
-    new: Annotated[Path, typer.Argument(help="The same for the new side.", parser=path)],
+    new: Annotated[Path, typer.Argument(help="The same, for the new side.", parser=path)],
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Compare different experiments too.")
+        bool, typer.Option("--anyway", help="Compare even different experiments.")
     ] = False,
     junit: Junit = None,
     as_json: Json = False,
 ) -> None:
-    """Show what changed between stored runs; verdicts are judged, numbers only shown."""
+    """Show how two stored runs differ. Verdicts are judged, numbers only shown."""
     from evidence.compare import compare as compare_runs
 
     raise Done(compare_runs(base, new, anyway=anyway, as_json=as_json, junit=junit, out=out))

@@ -13,11 +13,11 @@ from report.console import err, out, say_json
 def conform(
     lock: Annotated[str, typer.Argument(help="A lock by name, or by its file or folder.")],
     topology: Annotated[
-        str | None, typer.Option(help="The cluster, where a lock runs on several.")
+        str | None, typer.Option(help="The cluster, for a lock that runs on several.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Try on a real cluster what every lock owes to its users, without any fault of the nemesis."""
+    """Test on a real cluster, without faults, what every lock owes its users."""
     from bench import plan
     from bench.conform import Outcome, conform, ending
     from results.errors import Ending

@@ -7,7 +7,7 @@ from report.console import out
 
 
 def doctor() -> None:
-    """Show what is missing on this machine."""
+    """Show what this machine lacks."""
     from cli.upkeep import doctor as look
 
     raise Done(look(out))

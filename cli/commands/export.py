@@ -13,10 +13,10 @@ from report.console import say
 
 def export(
     folder: Run,
-    form: Annotated[str, typer.Option("--format", help="csv, json, parquet or edn.")],
+    form: Annotated[str, typer.Option("--format", help="The format: csv, json, parquet or edn.")],
     out_dir: Annotated[Path, typer.Option("--out", help="A folder, new or empty.", parser=path)],
 ) -> None:
-    """Write every table and every history of a run."""
+    """Export every table and every history of a run."""
     from report import commands
 
     say(commands.export(folder, form, out_dir))

@@ -11,19 +11,20 @@ from cli.commands.new_lock import Into
 from cli.options import path
 from report.console import out
 
-library = typer.Typer(help="The requirements of lock libraries, resolved and hashed.")
+library = typer.Typer(help="Pin the requirements of lock libraries, with hashes.")
 
 
 @library.command()
 def add(
     name: Annotated[str, typer.Argument(help="A package on PyPI, with or without extras.")],
-    version: Annotated[str | None, typer.Option(help="The newest unless said.")] = None,
+    version: Annotated[str | None, typer.Option(help="The version; default: the newest.")] = None,
     beside: Annotated[
-        list[str] | None, typer.Option("--with", help="Another requirement, as 'redis<5'.")
+        list[str] | None,
+        typer.Option("--with", help="A further requirement, for example 'redis<5'."),
     ] = None,
     into: Into = Path(),
 ) -> None:
-    """Write or change the requirements of one library in its folder, and pin them."""
+    """Write the requirements of a library into its folder, and pin them."""
     from bench.new_lock import add_library
 
     folder = add_library(name, into, version=version, beside=beside or [])
@@ -34,7 +35,7 @@ def add(
 def lock(
     folders: Annotated[list[Path], typer.Argument(help="Folders of libraries.", parser=path)],
 ) -> None:
-    """Pin what requirements.in of each folder wants."""
+    """Pin what the requirements.in of each folder asks for."""
     from bench.new_lock import lock as pin
 
     for folder in folders:

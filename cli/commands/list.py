@@ -12,21 +12,26 @@ from report.console import say_json
 
 def list_(
     kind: Annotated[
-        str | None, typer.Option(help="Only lock, no-lock, topology, fault, workload or suite.")
+        str | None,
+        typer.Option(help="List only: lock, no-lock, topology, fault, workload or suite."),
     ] = None,
     system: Annotated[
-        str | None, typer.Option(help="Only what has to do with it: redis, zookeeper, sentinel …")
+        str | None,
+        typer.Option(help="List only what belongs to a system: redis, zookeeper, sentinel …"),
     ] = None,
     fault: Annotated[
-        str | None, typer.Option(help="Only what it applies to, and which locks it may break.")
+        str | None,
+        typer.Option(help="List only what this fault applies to, and which locks it may break."),
     ] = None,
     only_undeclared: Annotated[
         bool,
-        typer.Option("--undeclared", help="Only the faults that each lock declares nothing of."),
+        typer.Option(
+            "--undeclared", help="List, for each lock, the faults it declares nothing of."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Every lock, topology, fault, workload and suite."""
+    """List every lock, topology, fault, workload and suite."""
     from cli.list import Wanted, catalogue, show, show_undeclared
 
     if only_undeclared:

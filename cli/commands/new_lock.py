@@ -10,18 +10,18 @@ import typer
 from cli.options import path
 from report.console import out
 
-Into = Annotated[Path, typer.Option("--into", help="The folder to write it into.", parser=path)]
+Into = Annotated[Path, typer.Option("--into", help="The folder to write into.", parser=path)]
 
 
 def new_lock(
-    name: Annotated[str, typer.Argument(help="What it will be called, as my-lock.")],
+    name: Annotated[str, typer.Argument(help="The name of the lock, for example my-lock.")],
     library: Annotated[
         bool,
-        typer.Option("--library", help="Of a library: the package of this name on PyPI."),
+        typer.Option("--library", help="Wrap the package of this name on PyPI."),
     ] = False,
     into: Into = Path(),
 ) -> None:
-    """Write a lock to start from: a whole recipe, or with --library the folder of a library."""
+    """Write a new lock to start from: a whole recipe, or with --library a library's folder."""
     from bench.new_lock import write_library, write_recipe
 
     made = write_library(name, into) if library else write_recipe(name, into)

@@ -14,17 +14,18 @@ def regress(
     base: Annotated[
         str,
         typer.Option(
-            help="current, redis=redis:7.4, redis==8.0.1, topology:NAME, path.py:Class or a lock."
+            help="What was: current, redis=redis:7.4, redis==8.0.1, topology:NAME, path.py:Class "
+            "or a lock."
         ),
     ],
-    new: Annotated[str, typer.Option(help="The same for the new side.")],
+    new: Annotated[str, typer.Option(help="What is new, written the same way.")],
     lock: Annotated[str | None, typer.Option(help="Locks, separated by commas.")] = None,
     fault: Annotated[str, typer.Option(help="Faults, separated by commas.")] = "none",
     pairs: Annotated[
-        int | None, typer.Option(help="Runs of each side per case; default: 10 or more.")
+        int | None, typer.Option(help="How often each side runs each case; default: 10 or more.")
     ] = None,
     time_limit: Annotated[float, typer.Option(help="Seconds under load of each run.")] = 8.0,
-    seed: Annotated[int, typer.Option(help="Decides the order and the faults.")] = 0,
+    seed: Annotated[int, typer.Option(help="Decides the order of the runs and the faults.")] = 0,
     junit: Junit = None,
     as_json: Json = False,
 ) -> None:

@@ -7,7 +7,7 @@ from report.console import say
 
 
 def report(folder: Run) -> None:
-    """Write RUN/report.html and RUN/report.md again from what was recorded."""
+    """Write the report of a run again: RUN/report.html and RUN/report.md."""
     from report import commands
 
     say(commands.report(folder))

@@ -24,49 +24,60 @@ def run(
     fault: Annotated[
         str,
         typer.Option(
-            help="Faults, separated by commas; name:parameter=value, a+b together, 'a then b' one "
-            "after the other, random:count=N, or a schedule file.toml."
+            help="Faults, separated by commas: name:parameter=value; a+b at once; 'a then b' in "
+            "turn; random:count=N; or a file.toml with a schedule."
         ),
     ] = "none",
-    workload: Annotated[str, typer.Option(help="What the clients do.")] = "mutex",
+    workload: Annotated[str, typer.Option(help="What the clients do under the lock.")] = "mutex",
     clients: Annotated[
-        int | None, typer.Option(help="Clients that contend for the keys; default 8.")
+        int | None, typer.Option(help="How many clients contend for the keys; default 8.")
     ] = None,
-    keys: Annotated[int | None, typer.Option(help="Keys that they contend for; default 2.")] = None,
+    keys: Annotated[
+        int | None, typer.Option(help="How many keys they contend for; default 2.")
+    ] = None,
     time_limit: Annotated[
         float | None, typer.Option(help="Seconds under load; default: what the faults need, or 20.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Decides the schedule of the faults.")] = 0,
     topology: Annotated[
-        str | None, typer.Option(help="Which cluster, if the lock runs on several.")
+        str | None, typer.Option(help="The cluster, for a lock that runs on several.")
     ] = None,
-    nodes: Annotated[int | None, typer.Option(help="Size of the cluster.")] = None,
+    nodes: Annotated[int | None, typer.Option(help="How many nodes the cluster has.")] = None,
     ttl: Annotated[
         float | None, typer.Option(help="Lease in seconds; default 3, or the lock's own.")
     ] = None,
-    network: Annotated[str, typer.Option(help="Base state of every link.")] = "loopback",
-    image: Annotated[list[str] | None, typer.Option(help="NAME=REF: another server image.")] = None,
-    web: Annotated[bool, typer.Option("--web", help="Keep Locust's own page open.")] = False,
+    network: Annotated[
+        str, typer.Option(help="How slow every link is: loopback, az or region.")
+    ] = "loopback",
+    image: Annotated[
+        list[str] | None, typer.Option(help="Replace a server image: NAME=REF.")
+    ] = None,
+    web: Annotated[
+        bool, typer.Option("--web", help="Serve Locust's own page during the load.")
+    ] = False,
     ramp: Annotated[
         bool, typer.Option("--ramp", help="Find the highest rate with a p99 within --p99-ms.")
     ] = False,
     p99_ms: Annotated[
-        float, typer.Option("--p99-ms", help="For --ramp; from the intended start.")
+        float, typer.Option("--p99-ms", help="The limit for --ramp, from the intended start.")
     ] = 100.0,
     replay: Annotated[
-        Path | None, typer.Option(help="Play the schedule of this stored run again.", parser=path)
+        Path | None, typer.Option(help="Run the schedule of this stored run again.", parser=path)
     ] = None,
-    times: Annotated[int, typer.Option(help="How often it is played again.")] = 1,
+    times: Annotated[int, typer.Option(help="How often --replay runs it.")] = 1,
     shrink: Annotated[
-        bool, typer.Option("--shrink", help="Drop faults while the violation still shows.")
+        bool,
+        typer.Option("--shrink", help="With --replay: find the fewest faults that still break it."),
     ] = False,
     trust_plan: Annotated[
         bool,
-        typer.Option("--trust-plan", help="Run the lock file and the images that RUN names."),
+        typer.Option(
+            "--trust-plan", help="With --replay: run the lock file and images that the plan names."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Run one or more cases: each named lock under each named fault."""
+    """Run one case or more: each lock that you name, under each fault that you name."""
     if replay is not None:
         if lock is not None:
             raise BadInput("--replay decides which lock is run; leave --lock out")

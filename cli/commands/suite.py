@@ -13,22 +13,23 @@ from report.console import err, out
 
 def suite(
     name: Annotated[
-        str, typer.Argument(help="Start with quick; `lockbench list --kind suite` shows all.")
+        str, typer.Argument(help="Begin with quick; `lockbench list --kind suite` lists all.")
     ],
     lock: Annotated[
-        str | None, typer.Option(help="Only these locks, separated by commas; * is a wildcard.")
+        str | None, typer.Option(help="Run only these locks, separated by commas; * is a wildcard.")
     ] = None,
     fault: Annotated[
-        str | None, typer.Option(help="Only these faults, separated by commas; * is a wildcard.")
+        str | None,
+        typer.Option(help="Run only these faults, separated by commas; * is a wildcard."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Decides the schedules of the faults.")] = 0,
     resume: Annotated[
         Path | None,
-        typer.Option(help="Resume this run; the other arguments must be the same.", parser=path),
+        typer.Option(help="Go on with this run; give the same arguments again.", parser=path),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a declared set of cases, or a part of it."""
+    """Run a declared set of cases, or part of it."""
     from bench import suites
     from cli.running import play
 
