@@ -63,11 +63,9 @@ class Line(Closing):
         data, self._rest = self._rest[:count], self._rest[count:]
         return data
 
-    def until(self, end: bytes) -> bytes:
-        """Receive up to a delimiter, which is dropped."""
-        while end not in self._rest:
-            self._rest += self._more()
-        data, _, self._rest = self._rest.partition(end)
+    def some(self) -> bytes:
+        """Receive what there is, at least one byte."""
+        data, self._rest = self._rest or self._more(), b""
         return data
 
     def all(self) -> bytes:
@@ -77,10 +75,6 @@ class Line(Closing):
                 self._rest += self._more()
         except ProbeFailed:
             return self._rest
-
-    def renew(self, limit_s: float) -> None:
-        """Begin a new time limit."""
-        self._until = time.monotonic() + limit_s
 
     def close(self) -> None:
         self._socket.close()

@@ -12,13 +12,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
+from typing import TypeVar
 
 from clusters.base import HARNESS, Cluster, ClusterError, Cut, Edge, Led, Shape, Usage
 from clusters.engine import cgroups
 from clusters.engine.docker import Act, EngineError, EngineUnreachable
 from clusters.pods import links
 from clusters.pods.launch import START_LIMIT_S, Pods
-from clusters.pods.links import PeerPort, ProxyCut
+from clusters.pods.links import PeerPort, Proxy, ProxyCut
+from clusters.pods.toxiproxy import LinkServer
 from clusters.wire import PROBE_FAILURES, Address, ProbeFailed
 
 VERIFY_LIMIT_S = 15.0
@@ -26,6 +28,8 @@ RESTART_LIMIT_S = 20.0
 PROBE_LIMIT_S = 2.0
 PINGS_LIMIT_S = 20.0
 EXIT_LIMIT_S = 10.0
+
+AtPod = TypeVar("AtPod", Proxy, ProxyCut)
 
 
 class PodCluster(Pods, Cluster):
@@ -95,7 +99,6 @@ class PodCluster(Pods, Cluster):
     # --- capabilities: probes ---
 
     def serves(self, node: int, timeout_s: float, group: int = HARNESS) -> bool:
-        """Whether a write sent to this node alone, over the group's link, completes in time."""
         try:
             self.check_serves(self.address(group, node), timeout_s, read=False)
         except PROBE_FAILURES:
@@ -151,80 +154,75 @@ class PodCluster(Pods, Cluster):
     # --- capabilities: processes ---
 
     def pause(self, nodes: Iterable[int]) -> None:
-        """Freeze servers; those that are frozen already stay so."""
         chosen = [node for node in nodes if node not in self._paused]
         self._paused.update(chosen)  # before the call: what is half done must be thawed too
         self._each(chosen, lambda node: self._engine.pause(self._server(node)))
 
     def unpause(self, nodes: Iterable[int]) -> None:
-        """Thaw servers; no error for one that is not frozen."""
         chosen = list(nodes)
         self._each(chosen, lambda node: self._engine.unpause(self._server(node)))
         self._paused.difference_update(chosen)
 
     def frozen(self, node: int) -> bool:
-        """Say what the engine says."""
         state = self._engine.state(self._server(node))
         return state is not None and state.paused
 
     def kill(self, nodes: Iterable[int]) -> None:
-        """SIGKILL; returns when the processes are gone. Frozen ones are thawed for it."""
         chosen = list(nodes)
         self._killed.update(chosen)
         self._each(chosen, self._kill)
 
     def restart(self, nodes: Iterable[int]) -> None:
-        """Start killed nodes; returns when each answers, which takes no quorum."""
         chosen = list(nodes)
-        self._each(chosen, self._restart)
+        self._each(chosen, lambda node: self._engine.start(self._server(node)))
+        self._poll_nodes(
+            chosen,
+            lambda node: self.check_answer(self.address(HARNESS, node), PROBE_LIMIT_S),
+            RESTART_LIMIT_S,
+            "does not answer after its restart",
+        )
         self._killed.difference_update(chosen)
 
     # --- capabilities: links ---
 
     def edges(self) -> Sequence[Edge]:
-        """Every link between nodes and from every client group; never the harness' own."""
         return links.edges(self.nodes, self.plan.groups, self.peers)
 
     def cut(self, edges: Iterable[Edge], how: Cut) -> None:
-        """Cut both streams of each link; one call per pod, the pods at once."""
-        self._cut(links.cut_plan(edges, how, self.peers))
+        self._in_pods(links.cut_plan(edges, how, self.peers), LinkServer.cut)
 
     def cut_one_way(self, edges: Iterable[Edge], how: Cut) -> None:
-        """Cut what ``source`` sends to ``target``, on connections that either opened."""
-        self._cut(links.one_way_plan(edges, how, self.peers))
+        self._in_pods(links.one_way_plan(edges, how, self.peers), LinkServer.cut)
 
     def shape(self, edges: Iterable[Edge], shape: Shape) -> None:
-        """Give links a shape in place of the base state, open connections included."""
         link = links.shaped(shape)
-        found = self._proxies(edges)
-        self._each(found, lambda pod: self._pods[pod].links.shape(found[pod], link))
+        self._in_pods(
+            self._proxies(edges), lambda pod, found: pod.shape([one.name for one in found], link)
+        )
 
     def reset(self, edges: Iterable[Edge]) -> None:
-        """Reset every open connection of these links, at both ends."""
-        found = self._proxies(edges)
-        self._each(found, lambda pod: self._pods[pod].links.reset(found[pod]))
+        self._in_pods(
+            self._proxies(edges), lambda pod, found: pod.reset([one.name for one in found])
+        )
 
     def broken_links(self) -> Sequence[str]:
-        """Say what is not in its base state, node by node."""
         lines = self._each(self.nodes, lambda node: self._pods[node].links.broken())
         return [line for found in lines for line in found]
 
     def heal(self) -> None:
-        """Restore every link to its base state, and see that Toxiproxy says so."""
         self._each(self.nodes, lambda node: self._pods[node].links.heal())
 
-    def _cut(self, plan: Iterable[ProxyCut]) -> None:
-        by_pod: dict[int, list[ProxyCut]] = defaultdict(list)
-        for cut in plan:
-            by_pod[self._known(cut.pod)].append(cut)
-        self._each(by_pod, lambda pod: self._pods[pod].links.cut(by_pod[pod]))
+    def _proxies(self, edges: Iterable[Edge]) -> list[Proxy]:
+        return [proxy for edge in edges for proxy, _ in links.proxies(edge, self.peers)]
 
-    def _proxies(self, edges: Iterable[Edge]) -> dict[int, list[str]]:
-        by_pod: dict[int, list[str]] = defaultdict(list)
-        for edge in edges:
-            for proxy, _ in links.proxies(edge, self.peers):
-                by_pod[self._known(proxy.pod)].append(proxy.name)
-        return by_pod
+    def _in_pods(
+        self, each: Iterable[AtPod], do: Callable[[LinkServer, Sequence[AtPod]], None]
+    ) -> None:
+        """One call per pod, the pods at once."""
+        by_pod: dict[int, list[AtPod]] = defaultdict(list)
+        for one in each:
+            by_pod[self._known(one.pod)].append(one)
+        self._each(by_pod, lambda pod: do(self._pods[pod].links, by_pod[pod]))
 
     def _known(self, node: int) -> int:
         if node not in self._pods:
@@ -248,15 +246,6 @@ class PodCluster(Pods, Cluster):
 
         self._poll(gone, EXIT_LIMIT_S, f"{self.node_name(node)} does not die")
 
-    def _restart(self, node: int) -> None:
-        self._engine.start(self._server(node))
-        at = self.address(HARNESS, node)
-        self._poll(
-            lambda: self.check_answer(at, PROBE_LIMIT_S),
-            RESTART_LIMIT_S,
-            f"{self.node_name(node)} does not answer after its restart",
-        )
-
     # --- verifying ---
 
     def _verify(self, limit_s: float) -> None:
@@ -278,16 +267,11 @@ class PodCluster(Pods, Cluster):
             )
 
     def _poll_nodes(
-        self,
-        nodes: Iterable[int],
-        attempt: Callable[[int], None],
-        limit_s: float,
-        complaint: str,
+        self, nodes: Iterable[int], attempt: Callable[[int], None], limit_s: float, complaint: str
     ) -> None:
         """Try with each of these nodes, all at once, until it works."""
-        self._each(
-            nodes,
-            lambda node: self._poll(
-                partial(attempt, node), limit_s, f"{self.node_name(node)} {complaint}"
-            ),
-        )
+
+        def poll(node: int) -> None:
+            self._poll(lambda: attempt(node), limit_s, f"{self.node_name(node)} {complaint}")
+
+        self._each(nodes, poll)

@@ -102,7 +102,7 @@ class Pods(ABC):
         self._killed: set[int] = set()
         self._heard: set[str] = set()  # the containers whose logs are saved
         self._given_up = threading.Event()
-        self._pool = self._new_pool()
+        self._pool = ThreadPoolExecutor(2 * plan.size + 1, thread_name_prefix="cluster")
 
     # --- what a topology says ---
 
@@ -156,14 +156,12 @@ class Pods(ABC):
         self._block = ports.take(hosts, offsets)
         # In the pool, as all that makes something: an interrupt must not cut off the engine's
         # answer and so leave behind what appears after the clean-up.
-        (self._network,) = self._each([self._name("net")], self._create_network)
+        create = partial(self._engine.create_network, labels=self._labels())
+        (self._network,) = self._each([self._name("net")], create)
         self._each(self.nodes, self._start_pod)
         for which, peer in enumerate(self.peers):
             self.before_linking(peer)
             self._each(self.nodes, partial(self._link_to_peers, which))
-
-    def _create_network(self, name: str) -> Network:
-        return self._engine.create_network(name, labels=self._labels())
 
     def _start_pod(self, node: int) -> None:
         link = self._create_link(node)
@@ -323,9 +321,6 @@ class Pods(ABC):
         futures: list[Future[R]] = [self._pool.submit(work, item) for item in items]
         wait(futures)
         return [future.result() for future in futures]
-
-    def _new_pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(2 * self.plan.size + 1, thread_name_prefix="cluster")
 
     def _image(self, name: str) -> str:
         return self.plan.images.get(name) or images.recipes()[name].ref

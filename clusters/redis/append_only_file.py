@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+import hiredis
+
 from clusters.base import Change
 
 FIRST: Final = ".1.incr.aof"
@@ -73,30 +75,13 @@ def _option(words: list[bytes], name: bytes) -> int | None:
 
 def _commands(data: bytes) -> Iterator[list[bytes]]:
     """The commands of a file; one that was being written at its end is left out, as Redis does."""
-    at = 0
-    while at < len(data):
-        count, at = _head(data, at, b"*")
-        if count is None:
-            return
-        words = []
-        for _ in range(count):
-            size, at = _head(data, at, b"$")
-            if size is None or at + size + 2 > len(data):
-                return
-            words.append(data[at : at + size])
-            at += size + 2
+    reader = hiredis.Reader(protocolError=UnreadableFile)
+    reader.feed(data)
+    while (words := reader.gets()) is not False:
+        if not isinstance(words, list) or not all(isinstance(word, bytes) for word in words):
+            raise UnreadableFile(f"its append-only file has {str(words)[:80]} for a command")
         if words:
             yield words
-
-
-def _head(data: bytes, at: int, kind: bytes) -> tuple[int | None, int]:
-    """The number of a line that begins with ``kind``, and where the next begins; None: the end."""
-    end = data.find(b"\r\n", at)
-    if end < 0:
-        return None, len(data)
-    if data[at : at + 1] != kind:
-        raise UnreadableFile(f"its append-only file makes no sense at byte {at}")
-    return _whole(data[at + 1 : end]), end + 2
 
 
 def _whole(word: bytes) -> int:

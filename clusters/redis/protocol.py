@@ -1,12 +1,14 @@
 """Redis' protocol for probes: one command, one answer of any shape, one time limit.
 
-See ``clusters.wire`` for why no client library. Beside it stand the probes that every topology of
+See ``clusters.wire`` for why no client library. Beside it stands the probe that every topology of
 Redis servers shares.
 """
 
 from __future__ import annotations
 
 import secrets
+
+import hiredis
 
 from clusters.wire import Address, Line, ProbeFailed
 
@@ -17,9 +19,19 @@ PROBE_KEY_TTL_MS = 10_000
 
 def ask(line: Line, *words: str) -> Answer:
     """One command; an error that the server answers raises ProbeFailed."""
-    parts = [f"*{len(words)}\r\n", *(f"${len(word)}\r\n{word}\r\n" for word in words)]
-    line.send("".join(parts).encode())
-    return _read(line)
+    line.send(hiredis.pack_command(words))  # type: ignore[arg-type]  # its stub means tuple[X, ...]
+    return receive(line)
+
+
+def receive(line: Line) -> Answer:
+    """The answer to a command that was sent before, on a connection where only one is due."""
+    reader = hiredis.Reader(protocolError=ProbeFailed, replyError=ProbeFailed, encoding="utf-8")
+    while (answer := reader.gets()) is False:
+        reader.feed(line.some())
+    if isinstance(answer, ProbeFailed):
+        raise answer
+    found: Answer = answer
+    return found
 
 
 def ask_once(address: Address, limit_s: float, *words: str) -> Answer:
@@ -51,18 +63,3 @@ def write_and_delete(line: Line, *, tag: str = "", read: bool, replicas: int = 0
     if read and (found := ask(line, "GET", key)) != value:
         raise ProbeFailed(f"wrote {value} and read {found}")
     ask(line, "DEL", key)
-
-
-def _read(line: Line) -> Answer:
-    head = line.until(b"\r\n").decode()
-    kind, rest = head[:1], head[1:]
-    if kind == "-":
-        raise ProbeFailed(head)
-    if kind == ":":
-        return int(rest)
-    if kind == "$":
-        size = int(rest)
-        return None if size < 0 else line.exactly(size + 2)[:-2].decode()
-    if kind == "*":
-        return None if int(rest) < 0 else [_read(line) for _ in range(int(rest))]
-    return rest
