@@ -1,10 +1,12 @@
-"""What the tests of real clusters share: waiting for a condition, roles, links around a node."""
+"""What the tests of real clusters share: waiting, roles, and what is broken for a while."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
-from clusters.base import Edge, Replicated
+from clusters.base import Cut, Edge, Replicated
 from clusters.pods.cluster import PodCluster
 from tests.eventually import eventually
 
@@ -23,6 +25,38 @@ def roles(cluster: Replicated) -> tuple[int, int]:
     return primary, replica
 
 
+def serve(
+    cluster: PodCluster, nodes: Iterable[int] | None = None, limit_s: float = PROBE_S
+) -> bool:
+    """Whether each of these nodes, or every node, serves."""
+    return all(cluster.serves(node, limit_s) for node in nodes or cluster.nodes)
+
+
 def around(cluster: PodCluster, node: int) -> list[Edge]:
     """The links between a node and the other nodes."""
     return [e for e in cluster.edges() if e.source > 0 and node in {e.source, e.target}]
+
+
+def between(cluster: PodCluster, *nodes: int) -> list[Edge]:
+    """The links among these nodes, or among all."""
+    chosen = set(nodes or cluster.nodes)
+    return [e for e in cluster.edges() if {e.source, e.target} <= chosen]
+
+
+@contextmanager
+def cut(cluster: PodCluster, edges: Iterable[Edge], how: Cut = "drop") -> Iterator[None]:
+    """These links are cut inside, and all are whole afterwards."""
+    cluster.cut(edges, how)
+    try:
+        yield
+    finally:
+        cluster.heal()
+
+
+@contextmanager
+def frozen(cluster: PodCluster, node: int) -> Iterator[None]:
+    cluster.pause([node])
+    try:
+        yield
+    finally:
+        cluster.unpause([node])
