@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import socketserver
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.clusters.json_server import answering
 
 Labels = Mapping[str, str]
 
@@ -30,7 +31,7 @@ class FakeDocker:
     asked: list[str] = field(default_factory=list)
     released: threading.Event = field(default_factory=threading.Event)
 
-    def answer(self, method: str, path: str, asked: Mapping[str, list[str]], body: bytes) -> object:
+    def answer(self, method: str, path: str, asked: Mapping[str, list[str]], body: Any) -> object:
         """A JSON value, or None for "there is none"."""
         match method, re.sub(r"^/v[\d.]+", "", path).split("/")[1:]:
             case "GET", ["version"]:
@@ -45,12 +46,11 @@ class FakeDocker:
                 return [{"Id": n, "Name": n, "Labels": dict(self.networks[n])} for n in found]
             case "POST", ["containers", "create"]:
                 (name,) = asked["name"]
-                self.containers[name] = json.loads(body)["Labels"]
+                self.containers[name] = body["Labels"]
                 return {"Id": name}
             case "POST", ["networks", "create"]:
-                made = json.loads(body)
-                self.networks[made["Name"]] = made["Labels"]
-                return {"Id": made["Name"]}
+                self.networks[body["Name"]] = body["Labels"]
+                return {"Id": body["Name"]}
             case "GET", ["containers", name, "json"] if name in self.containers:
                 return {
                     "Id": name,
@@ -82,47 +82,23 @@ def fake_docker(socket: Path) -> Iterator[FakeDocker]:
     """One that listens there."""
     fake = FakeDocker()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(method: str, target: str, body: Any) -> tuple[int, object] | None:
+        split = urlsplit(target)
+        fake.asked.append(f"{method} {split.path}")
+        if fake.away:
+            return None
+        silent = fake.silent or fake.answers <= 0
+        found = None
+        if fake.does or not silent:
+            found = fake.answer(method, split.path, parse_qs(split.query), body)
+        if silent:
+            fake.released.wait()
+            return None
+        fake.answers -= 1
+        return (404, {"message": "No such thing"}) if found is None else (200, found)
 
-        def _serve(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            split = urlsplit(self.path)
-            fake.asked.append(f"{self.command} {split.path}")
-            if fake.away:
-                self.close_connection = True
-                return
-            silent = fake.silent or fake.answers <= 0
-            found = None
-            if fake.does or not silent:
-                found = fake.answer(self.command, split.path, parse_qs(split.query), body)
-            if silent:
-                fake.released.wait()
-                self.close_connection = True
-                return
-            fake.answers -= 1
-            said = json.dumps({"message": "No such thing"} if found is None else found).encode()
-            self.send_response(404 if found is None else 200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(said)))
-            self.end_headers()
-            self.wfile.write(said)
-
-        do_GET = do_POST = do_DELETE = do_HEAD = _serve  # noqa: N815 - as the library wants it
-
-        def address_string(self) -> str:
-            return "test"
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    class Server(socketserver.ThreadingUnixStreamServer):
-        daemon_threads = True
-
-    with Server(str(socket), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    with answering(answer, str(socket)):
         try:
             yield fake
         finally:
             fake.released.set()
-            server.shutdown()

@@ -34,7 +34,7 @@ from clusters.pods.shim import ClockedPods, SyncingPods
 from clusters.redis.nodes import RedisCluster
 from clusters.zookeeper.ensemble import ZooKeeperCluster
 from nemesis.registry import faults
-from tests.clusters.waiting import soon
+from tests.clusters.waiting import frozen, soon
 from tests.nemesis.test_real import proven
 
 GROUPS = 2
@@ -200,9 +200,6 @@ def test_a_frozen_leader_is_replaced(running: Cluster) -> None:
     assert isinstance(running, HybridCluster)
     before = running.leader()
     assert before in (6, 7, 8)
-    running.pause([before])
-    try:
+    with frozen(running, before):
         assert not running.serves(before, 0.5)
         soon(lambda: running.leader() not in (None, before))
-    finally:
-        running.unpause([before])

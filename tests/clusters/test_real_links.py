@@ -13,7 +13,7 @@ from clusters.pods.cluster import PodCluster
 from clusters.redis import protocol as resp
 from clusters.redis.nodes import RedisCluster
 from clusters.wire import Line, ProbeFailed
-from tests.clusters.waiting import PROBE_S, SURE_S, soon
+from tests.clusters.waiting import PROBE_S, SURE_S, serve, soon
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
@@ -246,8 +246,8 @@ def test_a_leader_that_cannot_speak_is_replaced(three_etcd: PodCluster) -> None:
     three_etcd.cut_one_way([Edge(old, other) for other in others], "drop")
     try:
         soon(lambda: three_etcd.leader() in others)
-        soon(lambda: all(three_etcd.serves(node, PROBE_S) for node in others))
+        soon(lambda: serve(three_etcd, others))
     finally:
         three_etcd.heal()
-    soon(lambda: all(three_etcd.serves(node, PROBE_S) for node in three_etcd.nodes))
+    soon(lambda: serve(three_etcd))
     three_etcd.verify()

@@ -5,11 +5,7 @@ from __future__ import annotations
 
 import json
 import struct
-import threading
 from base64 import b64encode
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from zlib import adler32
@@ -20,8 +16,9 @@ from clusters.base import Change, ClusterPlan, ServerLog
 from clusters.etcd.cluster import EtcdCluster
 from clusters.redis import append_only_file as aof
 from clusters.redis.nodes import RedisCluster
-from clusters.wire import Address, ProbeFailed
+from clusters.wire import ProbeFailed
 from clusters.zookeeper import transaction_log as txnlog
+from tests.clusters.json_server import answering
 
 # --- Redis ---
 
@@ -198,44 +195,22 @@ def event(revision: int, key: str, value: str | None, created: int = 0) -> dict[
     return {"kv": {**entry, "value": b64encode(value.encode()).decode()}}
 
 
-@contextmanager
-def member(*messages: dict[str, Any]) -> Iterator[Address]:
-    """Answers every put, and a watch with these results and the put that came last."""
+def revisions(*messages: dict[str, Any]) -> list[Change]:
+    """What a member tells that answers every put, and a watch with these results and the put that
+    came last."""
     last: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            answers: list[dict[str, Any]] = [{}]
-            if self.path.endswith("put"):
-                last.append(body["key"])
-            else:
-                put = {"kv": {"key": last[-1], "mod_revision": "99", "create_revision": "99"}}
-                answers = [{"result": message} for message in (*messages, {"events": [put]})]
-            said = "".join(json.dumps(answer) + "\n" for answer in answers).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(said)))
-            self.end_headers()
-            self.wfile.write(said)
+    def answer(_: str, path: str, body: Any) -> tuple[int, object]:
+        if path.endswith("put"):
+            last.append(body["key"])
+            return 200, {}
+        put = {"kv": {"key": last[-1], "mod_revision": "99", "create_revision": "99"}}
+        results = [{"result": message} for message in (*messages, {"events": [put]})]
+        return 200, "".join(json.dumps(result) + "\n" for result in results).encode()
 
-        def log_message(self, *_: object) -> None:
-            """Silent."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield ("127.0.0.1", server.server_address[1])
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def revisions(*messages: dict[str, Any]) -> list[Change]:
     cluster = EtcdCluster(ClusterPlan("etcd", 3, 1, "run", 3.0, "logs"))
-    with member(*messages) as address:
-        return cluster._revisions(address)
+    with answering(answer) as (port, _):
+        return cluster._revisions(("127.0.0.1", port))
 
 
 def test_what_took_effect_in_etcd() -> None:

@@ -1,10 +1,9 @@
 """The adapter, against a server that answers as Toxiproxy does, or as badly as it can."""
 
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -13,48 +12,33 @@ from clusters.base import ClusterError, Shape
 from clusters.pods import toxiproxy
 from clusters.pods.links import Direction, Link, ProxyCut, base, shaped
 from clusters.pods.toxiproxy import LinkError, LinkServer, Listen
+from tests.clusters.json_server import answering
 
 UP: Direction = "upstream"
 
 
-class Fake(ThreadingHTTPServer):
-    daemon_threads = True
+@dataclass
+class Fake:
+    """Does what it is ordered, unless ``answers`` says what comes instead."""
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.asked: list[tuple[str, str, Any]] = []
-        self.connections: set[int] = set()
-        self.answers: dict[str, tuple[int, Any]] = {}
-        self.links: dict[str, Any] = {}
-        self.hang = threading.Event()
+    asked: list[tuple[str, str, Any]] = field(default_factory=list)
+    answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    links: dict[str, Any] = field(default_factory=dict)
+    hang: threading.Event = field(default_factory=threading.Event)
+    connections: set[int] = field(default_factory=set)
 
-
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: Fake
-
-    def answer(self) -> None:
-        size = int(self.headers.get("Content-Length") or 0)
-        body = json.loads(self.rfile.read(size)) if size else None
-        self.server.asked.append((self.command, self.path, body))
-        self.server.connections.add(self.client_address[1])
-        if self.path == "/version" and not self.server.answers:
-            self.server.hang.wait(10)
-        status, found = self.server.answers.get(self.path, (200, {}))
-        if self.path == "/populate" and isinstance(body, list) and not found:
-            found = {"proxies": body}
-        if self.path == "/links" and body and not found:
-            self.server.links |= {name: _state(order) for name, order in body.items()}
-            found = self.server.links
-        content = json.dumps(found).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    do_GET = do_POST = do_DELETE = answer  # noqa: N815 - the names that the base class looks for
-
-    def log_message(self, *_: object) -> None: ...
+    def answer(self, method: str, path: str, body: Any) -> tuple[int, object]:
+        self.asked.append((method, path, body))
+        if path == "/version":
+            self.hang.wait(10)
+        if path in self.answers:
+            return self.answers[path]
+        if path == "/populate":
+            return 201, {"proxies": body}
+        if path == "/links":
+            self.links |= {name: _state(order) for name, order in body.items()}
+            return 200, self.links
+        return 200, {}
 
 
 def _state(order: dict[str, Any]) -> dict[str, Any]:
@@ -67,17 +51,13 @@ def _state(order: dict[str, Any]) -> dict[str, Any]:
 @contextmanager
 def serving(name: str) -> Iterator[tuple[Fake, LinkServer]]:
     fake = Fake()
-    thread = threading.Thread(target=fake.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    links = LinkServer(name, "127.0.0.1", fake.server_port)
-    try:
-        yield fake, links
-    finally:
-        links.close()
-        fake.hang.set()
-        fake.shutdown()
-        thread.join()
-        fake.server_close()
+    with answering(fake.answer) as (port, fake.connections):
+        links = LinkServer(name, "127.0.0.1", port)
+        try:
+            yield fake, links
+        finally:
+            links.close()
+            fake.hang.set()
 
 
 PEER = Listen("peer-2", "127.0.0.1:1", "10.0.0.2:1", base("az"))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from clusters.base import Cut, Edge, Replicated
+from clusters.base import Cut, Edge, Pausable, Replicated
 from clusters.pods.cluster import PodCluster
 from tests.eventually import eventually
 
@@ -54,7 +54,7 @@ def cut(cluster: PodCluster, edges: Iterable[Edge], how: Cut = "drop") -> Iterat
 
 
 @contextmanager
-def frozen(cluster: PodCluster, node: int) -> Iterator[None]:
+def frozen(cluster: Pausable, node: int) -> Iterator[None]:
     cluster.pause([node])
     try:
         yield
