@@ -27,7 +27,17 @@ from history.recorder import Recorder
 from history.recording import records_of
 from workloads.control import Control
 from workloads.fork_server import RUN_ENVIRONMENT, Child, ForkServer, run_mark
-from workloads.load import AIMED_KEY, CLIENT_FAILED, ENVIRONMENT, VICTIM, WORKER_ENVIRONMENT, Load
+from workloads.load import (
+    AIMED_KEY,
+    CLIENT_FAILED,
+    CONTROL,
+    ENVIRONMENT,
+    HISTORY,
+    LOGS,
+    VICTIM,
+    WORKER_ENVIRONMENT,
+    Load,
+)
 
 POLL_S: Final = 0.005
 FIRST_PORT: Final = 32_100
@@ -68,7 +78,7 @@ class Fleet:
     def __init__(
         self, folder: Path, run_id: str, workers: int, fork_server: ForkServer | None = None
     ) -> None:
-        self._folder = folder
+        self.folder = folder
         self._run_id = run_id
         self._workers = workers
         self._fork_server = fork_server
@@ -78,14 +88,13 @@ class Fleet:
         self._killed: set[int] = set()
         # Per worker (begin, end) of what the nemesis froze; noted before the signal, and after it.
         self._frozen_ns: dict[int, list[tuple[int, int]]] = {}
-        self.history = folder / "history"
-        self.logs = folder / "logs"
+        self.history = folder / HISTORY
+        self.logs = folder / LOGS
         self.load_file = folder / "load.json"
-        self.control_file = folder / "control"
         self.master_port = free_port()
         self.history.mkdir(parents=True, exist_ok=True)
         self.logs.mkdir(parents=True, exist_ok=True)
-        self.control = Control(self.control_file, create=True)
+        self.control = Control(folder / CONTROL, create=True)
 
     def __enter__(self) -> Fleet:
         return self
@@ -99,7 +108,7 @@ class Fleet:
 
     def launch(self) -> None:
         """Starts all processes; Locust's wait for the load."""
-        port_file = self._folder / "resource.port"
+        port_file = self.folder / "resource.port"
         log_folder = self.history / "resource"
         self._start_resource(port_file, log_folder)
         if self._fork_server is not None:

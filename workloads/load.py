@@ -14,12 +14,12 @@ Phases, the same for every system:
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from history.op import Object
 from locks.registry import find
@@ -30,6 +30,7 @@ VICTIM = 0  # the number of the victim's worker
 FLOOR_KEY = "floor"
 WORKER_ENVIRONMENT = "LOCKBENCH_WORKER"  # the number of a worker process
 CLIENT_FAILED = "a client failed: "  # in a worker's log, before the error
+HISTORY, LOGS, CONTROL = "history", "logs", "control"  # in the folder of a case
 ENVIRONMENT = "LOCKBENCH_LOAD"  # names the JSON file of the load for Locust's processes
 
 
@@ -113,12 +114,22 @@ class Load:
     seed: int
     nodes: tuple[tuple[tuple[str, int], ...], ...]
     resource: tuple[str, int]
-    history: str
-    logs: str
-    control: str
+    folder: str  # of the case; everything that the load writes is in it
     master_port: int
     workload: str = "mutex"
     web_port: int | None = None
+
+    @property
+    def history(self) -> Path:
+        return Path(self.folder, HISTORY)
+
+    @property
+    def logs(self) -> Path:
+        return Path(self.folder, LOGS)
+
+    @property
+    def control(self) -> Path:
+        return Path(self.folder, CONTROL)
 
     @property
     def allotment(self) -> dict[int, dict[str, int]]:
@@ -192,22 +203,9 @@ class Load:
         }
 
     def save(self, path: Path) -> None:
-        path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
 
     @classmethod
     def read(cls, path: Path) -> Load:
-        """Raises OSError, ValueError, KeyError or TypeError for a file that is not one of ours."""
-        return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, object]) -> Load:
-        fields = dict(data)
-        fields["phases"] = Phases(**fields["phases"])  # type: ignore[arg-type]
-        fields["pace"] = Pace(**fields["pace"])  # type: ignore[arg-type]
-        fields["nodes"] = tuple(
-            tuple((str(host), int(port)) for host, port in group)
-            for group in fields["nodes"]  # type: ignore[attr-defined]
-        )
-        host, port = fields["resource"]  # type: ignore[misc]
-        fields["resource"] = (host, port)  # type: ignore[has-type]
-        return cls(**fields)  # type: ignore[arg-type]
+        """Raises OSError, or ValueError for a file that is not one of ours."""
+        return msgspec.json.decode(path.read_bytes(), type=cls)

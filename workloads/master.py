@@ -59,7 +59,7 @@ def main() -> None:
     while not path.exists():
         gevent.sleep(POLL_S)
     load = Load.read(path)
-    control = Control(Path(load.control))
+    control = Control(load.control)
     runners.HEARTBEAT_LIVENESS = HEARTBEAT_LIVENESS
     environment = Environment(user_classes=list(USERS), dispatcher_class=AllottedUsers)
     runner = environment.create_master_runner("127.0.0.1", load.master_port)

@@ -52,7 +52,7 @@ class Session:
         self.worker = worker if started_by_bench else 1 + (worker - 1) % load.workers
         self.system = find(load.lock)
         self.asked = find_workload(load.workload)
-        history = Path(load.history)
+        history = load.history
         if not started_by_bench:
             history = _own_history(history, worker)
             if not is_recording(history):
@@ -61,7 +61,7 @@ class Session:
         self.recorder = Recorder(history, worker)
         self._first_number = worker
         self._step = load.workers + 1 if worker <= load.workers else WORKERS_MAX
-        self.control = Control(Path(load.control))
+        self.control = Control(load.control)
         self._numbers: dict[str, Iterator[int]] = {}
         self.page = self.control.worker(self.worker)
         self.busy = 0

@@ -80,7 +80,7 @@ def main() -> None:
     environment = Environment(user_classes=list(USERS))
     runner = environment.create_worker_runner("127.0.0.1", here.load.master_port)
     runner.send_message("lockbench-worker", {"number": here.worker})
-    gevent.spawn(watch, here, Path(here.load.logs) / f"worker-{here.worker}.jsonl")
+    gevent.spawn(watch, here, here.load.logs / f"worker-{here.worker}.jsonl")
     runner.greenlet.join()
     here.recorder.close()
     # Connections are left to the kernel: closing hundreds politely takes longer than the case.

@@ -85,9 +85,7 @@ def play(
             seed=1,
             nodes=((address,),) * (WORKERS + 1),
             resource=fleet.resource,
-            history=str(fleet.history.resolve()),
-            logs=str(fleet.logs.resolve()),
-            control=str(fleet.control_file.resolve()),
+            folder=str(fleet.folder.resolve()),
             master_port=fleet.master_port,
             workload=workload,
         )

@@ -80,9 +80,7 @@ def load(tmp_path: Path) -> Iterator[Path]:
                 seed=0,
                 nodes=((server.address,),) * 3,
                 resource=fleet.resource,
-                history=str(fleet.history),
-                logs=str(fleet.logs),
-                control=str(fleet.control_file),
+                folder=str(fleet.folder),
                 master_port=1,
                 workload="payment:spread=uniform",
             ).save(fleet.load_file)

@@ -73,9 +73,7 @@ def load() -> Load:
         seed=0,
         nodes=((("127.0.0.2", 1),),) * 3,
         resource=("127.0.0.1", 9),
-        history="h",
-        logs="l",
-        control="c",
+        folder="f",
         master_port=1,
     )
 
