@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Final, Protocol
+from typing import Final
 
 from bench.pressure import Counters, Ours, Processors
 from bench.usable import shown
@@ -28,7 +28,7 @@ from clusters.engine.events import Contained, ContainerWatch
 from clusters.engine.owner import OWNER, is_stopped
 from history.op import Fault
 from results import documents
-from workloads.fleet import LoadError, Member
+from workloads.fleet import Fleet, LoadError, Member
 
 SAMPLE_S: Final = 0.1
 PRESSURE_S: Final = 1.0
@@ -40,25 +40,6 @@ LINE_CHARS_MAX: Final = 160
 
 class OutsideError(LoadError):
     """Something from outside whose effects last: there is no use in going on."""
-
-
-class Watched(Protocol):
-    """What is to be known of the load (``workloads.fleet.Fleet``)."""
-
-    def members(self) -> Sequence[Member]:
-        """Every process that has to run."""
-
-    def struck_ns(self, worker: int, begin_ns: int, end_ns: int) -> int:
-        """For how much of a time the nemesis kept a worker from running."""
-
-    def last_lines(self, member: Member) -> Sequence[str]:
-        """The end of its log."""
-
-    def killed_pids(self) -> Sequence[int]:
-        """The workers' processes that the nemesis killed."""
-
-    def ticked_ns(self, worker: int) -> int:
-        """When a worker's event loop was last seen to turn; 0 before it first was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +76,7 @@ class Watch:
 
     def __init__(
         self,
-        fleet: Watched,
+        fleet: Fleet,
         cluster: Cluster,
         workers: int,
         stall_s: float,
@@ -314,8 +295,7 @@ def documented(found: Sequence[Outside], start_ns: int) -> tuple[documents.Outsi
 
 
 def _stop(member: Member, begin_ns: int, end_ns: int) -> Outside:
-    lasted_s = (end_ns - begin_ns) / 1e9
-    what = f"was stopped from outside for {lasted_s:.1f} s"
+    what = f"was stopped from outside for {(end_ns - begin_ns) / 1e9:.1f} s"
     return Outside(member.name, what, begin_ns, end_ns)
 
 
@@ -329,10 +309,8 @@ def _stood(ns: int) -> str:
 
 def _word(event: Event) -> str:
     """``kill (signal 9)``, ``die (exit code 137)``."""
-    more = {"signal": "signal", "exitCode": "exit code"}
-    said = [
-        f"{word} {event.attributes[key]}" for key, word in more.items() if key in event.attributes
-    ]
+    words = (("signal", "signal"), ("exitCode", "exit code"))
+    said = [f"{word} {event.attributes[key]}" for key, word in words if key in event.attributes]
     return event.action + (f" ({', '.join(said)})" if said else "")
 
 

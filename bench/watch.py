@@ -50,9 +50,11 @@ def generator_health(
     busy: list[float] = []
     why: list[str] = []
     short: list[str] = []
+    due: list[Due] = []
     users = 0
     for path in sorted(logs.glob("worker-*.jsonl")):
         lines = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+        due += [Due(line["due"], line["begun"]) for line in lines if "due" in line][-1:]
         counted = [
             line for line in lines if _counts(line["begin_ns"], line["end_ns"], faults, span_ns)
         ]
@@ -93,7 +95,7 @@ def generator_health(
         why += [f"{path.stem}: {failure}" for failure in lines[-1].get("failures", ())]
         if idle and not patient:
             why.append(f"{len(idle)} users of {path.stem} got nothing done: {', '.join(idle[:3])}")
-    load = _served(logs)
+    load = Due(sum(d.due for d in due), sum(d.begun for d in due)) if due else None
     if load is not None and load.begun < BEGUN_MIN * load.due:
         short.append(
             f"{load.begun:,} of {load.due:,} jobs that were due were begun: the rate is more "
@@ -119,18 +121,6 @@ def generator_health(
         # Printed, not judged: servers, links and clients share the machine.
         machine_percent=max(busy, default=None),
     )
-
-
-def _served(logs: Path) -> Due | None:
-    """How many jobs of an open load were due and how many were begun, all workers together; None
-    for a closed load."""
-    last = []
-    for path in logs.glob("worker-*.jsonl"):
-        lines = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
-        last += [line for line in lines if "due" in line][-1:]
-    if not last:
-        return None
-    return Due(sum(line["due"] for line in last), sum(line["begun"] for line in last))
 
 
 def _counts(begin_ns: int, end_ns: int, faults: Sequence[Fault], span_ns: tuple[int, int]) -> bool:

@@ -84,7 +84,7 @@ class NoCluster:
     """One that runs in no containers."""
 
 
-def watch(fleet: FakeFleet, clock: Clock | None = None, **more: Any) -> Watch:
+def watch(fleet: Any, clock: Clock | None = None, **more: Any) -> Watch:
     cluster: Any = NoCluster()
     return Watch(fleet, cluster, 1, STALL_S, clocks=clock, **more)
 
