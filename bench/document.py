@@ -13,6 +13,7 @@ from msgspec.structs import asdict as shallow
 from msgspec.structs import replace
 
 from bench.footprint import footprint
+from bench.generator import generator_health
 from bench.judge import judge
 from bench.outside import documented, told
 from bench.plan import PUBLISHED, WORKERS, Case, expected_of, topology_of
@@ -24,7 +25,6 @@ from bench.usable import (
     said_to_idle_clients,
     turned_away,
 )
-from bench.watch import generator_health
 from checker.catalogue import ALWAYS, AT_THE_RESOURCE
 from checker.check import check
 from checker.exposure import Exposure, exposure

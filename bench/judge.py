@@ -199,16 +199,16 @@ def judge(
     contradicted: Mapping[str, str] | None = None,
     disturbed: str | None = None,
 ) -> Judgement:
-    """``observed`` maps verdict → valid, invalid or unknown. ``failure`` says why the case itself
-    failed, ``unable`` why it could not run at all (see ``bench.usable``), ``short`` what of the
-    load that was asked for did not take place (``bench.watch``). ``shown_before`` are breaks that
-    an earlier try of the same case showed. ``required`` are the verdicts that the load gives reason
-    to reach, unless they are not applicable. ``contradicted`` maps what the service's own record
-    refutes, a verdict or something else that the bench recorded, to the sentence with which it does
-    (``checker.service``): it is no evidence against the lock, nor is a history that is not
-    linearizable for it. ``disturbed`` says what happened from outside: what it may have caused is
-    not among the broken verdicts (``checker.outside``), and nothing else is shown by such a
-    case."""
+    """Holds ``observed`` (verdict → valid, invalid or unknown) against what is expected.
+
+    ``failure``: why the case itself failed. ``unable``: why it could not run (``bench.usable``).
+    ``short``: what of the requested load did not take place (``bench.generator``).
+    ``shown_before``: breaks that an earlier try showed. ``required``: verdicts that the load gives
+    reason to reach. ``contradicted``: what the service's own record refutes → the sentence with
+    which it does (``checker.service``); it is no evidence against the lock, nor is a history that
+    is not linearizable for it. ``disturbed``: what happened from outside; what it may have caused
+    is not among the broken verdicts (``checker.outside``), and such a case shows nothing else.
+    """
     broken = [v for v, result in observed.items() if result == "invalid"]
     # What the resource applied is a fact of its own, whatever was promised.
     denied = {*(contradicted or ()), GENERAL}

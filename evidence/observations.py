@@ -26,10 +26,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bench.locked import DeadHolder, dead_holder
 from bench.plan import MUTEX, images_of
 from checker.catalogue import NAMED, OF_LOCKS
 from clusters.registry import topologies
+from evidence.dead_holder import DeadHolder, dead_holder
 from evidence.excerpt import broken as breaks
 from evidence.excerpt import excerpt, lines
 from history.files import BadFile, MissingFile, read_bytes, read_json

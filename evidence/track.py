@@ -24,10 +24,10 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from bench.locked import dead_holder
 from checker.check import check
 from checker.load import load
 from evidence.check import explained
+from evidence.dead_holder import dead_holder
 from evidence.excerpt import excerpt, lines
 from history.files import BadFile, read_text
 from history.jsonl import read_jsonl

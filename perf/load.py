@@ -22,10 +22,10 @@ import psutil
 from rich.console import Console
 
 from bench import interruption
+from bench.generator import generator_health
 from bench.plan import make_case, resolve
 from bench.run import load_of
 from bench.suite import run_cases
-from bench.watch import generator_health
 from clusters.base import Cluster
 from perf.figures import Figure, console, running, show
 from results.documents import Generator

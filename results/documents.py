@@ -461,7 +461,7 @@ class Processors(Part, frozen=True):
 
 
 class Generator(Part, frozen=True):
-    """``bench.watch``: whether the load generator measured itself."""
+    """``bench.generator``: whether the load generator measured itself."""
 
     ok: bool | None = None
     why: tuple[str, ...] = ()

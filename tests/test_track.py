@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.locked import DeadHolder
 from bench.plan import make_case
 from checker.check import check
 from evidence import excerpt as cutting
 from evidence import track
+from evidence.dead_holder import DeadHolder
 from evidence.track import FOLDER, INDEX, BadPage, Page, pages
 from history.jsonl import read_jsonl
 from history.op import NULL, F

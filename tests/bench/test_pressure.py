@@ -7,11 +7,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.generator import generator_health
 from bench.pressure import OTHERS_MAX, WAITING_MAX, Counters, Ours, Processors, pressure
-from bench.watch import generator_health
 from history.op import Fault
 from results import documents
-from tests.bench.test_watch import line
+from tests.bench.test_generator import line
 from tests.eventually import eventually
 
 S = 10**9

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as with_
 
-from bench.locked import DeadHolder
 from checker.catalogue import NAMED
 from checker.check import check
 from evidence import excerpt as cutting
 from evidence import observations, systems
+from evidence.dead_holder import DeadHolder
 from evidence.observations import (
     FILE,
     FOLDER,

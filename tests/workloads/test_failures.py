@@ -15,8 +15,8 @@ import numpy as np
 import psutil
 import pytest
 
+from bench.generator import generator_health
 from bench.usable import error_texts
-from bench.watch import generator_health
 from checker.check import check
 from clusters import images
 from clusters.engine import client_containers as clients

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.watch import generator_health
+from bench.generator import generator_health
 from history.op import Fault
 from results.numbers import measure
 from tests.locks.fakes import FakeRedis

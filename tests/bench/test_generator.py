@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from bench.watch import generator_health
+from bench.generator import generator_health
 from history.op import Fault
 from results.documents import Generator
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bench.locked import DeadHolder, dead_holder
 from checker.check import check
+from evidence.dead_holder import DeadHolder, dead_holder
 from history.columns import History
 from results.cases import judged
 from results.documents import Case, Measurements, Recovery
