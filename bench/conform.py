@@ -13,17 +13,17 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final, Literal
 
 from bench import plan
 from bench.duties import DUTIES, GROUP, LEASE_S, Breach, Desk, Duty, NotTriable, Running
 from bench.usable import why_unusable
 from clusters import images
-from clusters.base import Cluster, ClusterPlan
+from clusters.base import Cluster
 from clusters.engine.docker import EngineError
 from clusters.engine.reaper import reap
-from clusters.registry import topologies
 from locks.base import (
     Address,
 )
@@ -129,14 +129,9 @@ def _case(lock: str, topology: str | None) -> plan.Case:
         if "permits" not in system.parameters:
             raise Unfit(f"{system.name} has {system.permits} permits; the duties are of a mutex")
         lock = f"{lock}:permits=1"
-    name = topology or system.topologies[0]
-    if name not in topologies():
-        raise plan.unknown("topology", name, topologies())
-    if name not in system.topologies:
-        where = ", ".join(system.topologies)
-        raise Unfit(f"{system.name} does not run on {name}; it runs on {where}")
+    known = plan.topology_for(system, topology)
     pace = Pace(lease_ttl_s=system.pace.get("lease_ttl_s", LEASE_S))
-    return plan.Case(lock, name, topologies()[name].default_size, "none", pace=pace)
+    return plan.Case(lock, known.name, known.default_size, "none", pace=pace)
 
 
 def _ready(case: plan.Case) -> None:
@@ -152,13 +147,6 @@ def _ready(case: plan.Case) -> None:
 @contextmanager
 def _cluster(case: plan.Case) -> Iterator[Cluster]:
     with tempfile.TemporaryDirectory(prefix="lockbench-") as logs:
-        cluster_plan = ClusterPlan(
-            topology=case.topology,
-            size=case.size,
-            groups=GROUP,
-            run_id=uuid.uuid4().hex[:12],
-            lease_ttl_s=case.pace.lease_ttl_s,
-            log_dir=logs,
-        )
-        with topologies()[case.topology].make(cluster_plan) as cluster:
+        asked = plan.cluster_plan_of(case, uuid.uuid4().hex[:12], Path(logs))
+        with plan.topology_of(case).make(replace(asked, groups=GROUP)) as cluster:
             yield cluster

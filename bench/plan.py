@@ -138,19 +138,24 @@ def make_case(
     if system.kind not in asked.workload.kinds:
         what = "what takes no lock" if system.kind == "none" else f"a {system.kind} lock"
         raise Unfit(f"{asked.workload.name} is not a workload for {what}")
-    name = topology or system.topologies[0]
-    known = topologies()
-    if name not in known:
-        raise unknown("topology", name, known)
-    if name not in system.topologies:
-        raise Unfit(
-            f"{system.name} does not run on {name}; it runs on {', '.join(system.topologies)}"
-        )
+    known = topology_for(system, topology)
     steps_of(fault)
     # Workload and lock may ask for another load, written as the pace's own fields.
     wanted = {**asked.workload.pace(asked.options), **system.pace}
-    case = Case(lock, name, known[name].default_size, fault, workload=workload, seed=seed)
+    case = Case(lock, known.name, known.default_size, fault, workload=workload, seed=seed)
     return replace(case, pace=replace(Pace(), **wanted), **asked.workload.shape)  # type: ignore[arg-type]
+
+
+def topology_for(system: System, name: str | None) -> Topology:
+    """The topology of this name, or the lock's first. Raises BadInput, Unfit where the lock does
+    not run on it."""
+    name = name or system.topologies[0]
+    if name not in topologies():
+        raise unknown("topology", name, topologies())
+    if name not in system.topologies:
+        where = ", ".join(system.topologies)
+        raise Unfit(f"{system.name} does not run on {name}; it runs on {where}")
+    return topologies()[name]
 
 
 def find_workload(spec: str) -> Asked:
@@ -280,6 +285,20 @@ def fits(fault: str, topology: str) -> bool:
 def topology_of(case: Case) -> Topology:
     """The declaration of a case's topology."""
     return topologies()[case.topology]
+
+
+def cluster_plan_of(case: Case, run_id: str, logs: Path) -> ClusterPlan:
+    """What a case's cluster is made with: links for every worker's clients."""
+    return ClusterPlan(
+        topology=case.topology,
+        size=case.size,
+        groups=WORKERS + 1,
+        run_id=run_id,
+        lease_ttl_s=case.pace.lease_ttl_s,
+        log_dir=str(logs),
+        images=dict(case.images),
+        network=case.network,
+    )
 
 
 def images_of(used: Iterable[Topology]) -> list[str]:

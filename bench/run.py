@@ -20,14 +20,14 @@ from bench.crashes import crashes, shown
 from bench.document import document_of
 from bench.footprint import Meter
 from bench.outside import Watch, as_faults, stall_s_max
-from bench.plan import PUBLISHED, WORKERS, Case, topology_of
+from bench.plan import PUBLISHED, WORKERS, Case, cluster_plan_of, topology_of
 from bench.progress import Progress
 from bench.room import full
 from bench.scene import CONTENDED, END, FLOOR, OWN, QUIET, Scene
 from bench.usable import (
     why_unusable,
 )
-from clusters.base import HARNESS, Cluster, ClusterError, ClusterPlan, Measurable, Recorded
+from clusters.base import HARNESS, Cluster, ClusterError, Measurable, Recorded
 from clusters.engine.removal import left_behind, remove_run
 from history.columns import Ints
 from history.recording import write_ended, write_faults, write_meta
@@ -106,21 +106,11 @@ def _servers_struck(case: Case) -> bool:
 
 def _play_scene(scene: Scene, on_progress: Callable[[Progress], None]) -> None:
     case, folder, timings = scene.case, scene.folder, scene.timings
-    plan = ClusterPlan(
-        topology=case.topology,
-        size=case.size,
-        groups=WORKERS + 1,
-        run_id=scene.run_id,
-        lease_ttl_s=case.pace.lease_ttl_s,
-        log_dir=str(folder / "logs"),
-        images=dict(case.images),
-        network=case.network,
-    )
     if left := remove_run(scene.run_id):
         raise ClusterError(f"of an earlier case: {left_behind(left)}")
     progress = Progress(folder / "history", on_progress)
     progress.phase("starting")
-    cluster = topology_of(case).make(plan)
+    cluster = topology_of(case).make(cluster_plan_of(case, scene.run_id, folder / "logs"))
     with Fleet(folder, scene.run_id, WORKERS, scene.fork_server) as fleet:
         fleet.launch()
         try:

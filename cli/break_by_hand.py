@@ -25,7 +25,7 @@ from bench import plan
 from bench.private import NotPrivate, private_folder
 from bench.run import load_of
 from clusters import images
-from clusters.base import Cluster, ClusterError, ClusterPlan
+from clusters.base import Cluster, ClusterError
 from clusters.engine.docker import EngineError
 from clusters.engine.reaper import reap
 from clusters.registry import topologies
@@ -77,14 +77,7 @@ def serve(
         raise BadInput(str(error)) from error
     with tempfile.TemporaryDirectory(prefix="lockbench-") as name:
         folder = Path(name)
-        cluster_plan = ClusterPlan(
-            topology=topology,
-            size=case.size,
-            groups=plan.WORKERS + 1,
-            run_id=uuid.uuid4().hex[:12],
-            lease_ttl_s=case.pace.lease_ttl_s,
-            log_dir=str(folder / "logs"),
-        )
+        cluster_plan = plan.cluster_plan_of(case, uuid.uuid4().hex[:12], folder / "logs")
         with (
             Fleet(folder, cluster_plan.run_id, plan.WORKERS) as fleet,
             known[topology].make(cluster_plan) as cluster,

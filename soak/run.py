@@ -37,7 +37,7 @@ from rich.console import Console
 from bench import interruption, plan
 from bench.run import load_of
 from clusters import images
-from clusters.base import Cluster, ClusterPlan, Cuttable
+from clusters.base import Cluster, Cuttable
 from clusters.engine.docker import Engine
 from clusters.engine.reaper import reap
 from clusters.registry import topologies
@@ -129,15 +129,9 @@ def _soak_one(
     run_id = fork_server.run_id
     lock = kills.plain_lock(name)
     case = replace(plan.make_case(lock, "none", seed=0, topology=name), pace=PACE, clients=CLIENTS)
-    cluster_plan = ClusterPlan(
-        topology=name,
-        size=case.size,
-        groups=plan.WORKERS + 1,
-        run_id=run_id,
-        lease_ttl_s=PACE.lease_ttl_s,
-        log_dir=str(folder / "logs"),
-        keeps_records=False,  # they would grow for as long as the soak lasts
-    )
+    asked = plan.cluster_plan_of(case, run_id, folder / "logs")
+    # Records would grow for as long as the soak lasts.
+    cluster_plan = replace(asked, keeps_records=False)
     with (
         Fleet(folder, run_id, plan.WORKERS, fork_server) as fleet,
         topologies()[name].make(cluster_plan) as cluster,
