@@ -49,7 +49,7 @@ KEPT = dict.fromkeys((*ALWAYS, "linearizable"), "valid")
 def judged(expected: Expected, *broken: str, unknown: Sequence[str] = (), **more: Any) -> Judgement:
     """Of a case in which everything else was kept."""
     observed = KEPT | dict.fromkeys(broken, "invalid") | dict.fromkeys(unknown, "unknown")
-    usual = {"exposed": True, "exposure": "seen", "failure": None}
+    usual: dict[str, Any] = {"exposed": True, "exposure": "seen", "failure": None}
     return judge(expected, observed, **usual | more)
 
 

@@ -45,9 +45,14 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     evil = folder / "evil.py"
     evil.write_text(EVIL.format(mark=str(tmp_path / "ran")))
     case = replace(plan.resolve(plan.make_case("etcd", "none", seed=1)), lock="run/evil.py:Name")
-    document = {"name": "quick", "command": None, "cases": [asdict(case)]}
-    (folder / "plan.json").write_text(json.dumps(document))
+    write_cases(folder, case)
     return folder
+
+
+def write_cases(folder: Path, *cases: plan.Case) -> None:
+    """A plan of these cases."""
+    document = {"name": "it", "cases": [asdict(case) for case in cases]}
+    (folder / "plan.json").write_text(json.dumps(document))
 
 
 def change(case: dict[str, Any]) -> None:
@@ -200,12 +205,11 @@ def test_at_a_terminal_the_user_is_asked(planted: Path, answer: str) -> None:
 
 def test_images_of_a_plan_are_foreign_and_the_benchs_own_are_not(planted: Path) -> None:
     case = plan.resolve(plan.make_case("redis-token", "none", seed=1))
-    document = {"name": "it", "cases": [asdict(replace(case, images=(("redis", "evil:1"),)))]}
-    (planted / "plan.json").write_text(json.dumps(document))
+    write_cases(planted, replace(case, images=(("redis", "evil:1"),)))
     assert replay.foreign(planted) == ["'evil:1' as the image 'redis'"]
     with pytest.raises(BadInput, match="only if you trust it"):
         replay.stored_cases(planted)
-    (planted / "plan.json").write_text(json.dumps({"name": "it", "cases": [asdict(case)]}))
+    write_cases(planted, case)
     assert replay.foreign(planted) == []
     assert replay.stored_cases(planted) == [case]
 
@@ -213,8 +217,7 @@ def test_images_of_a_plan_are_foreign_and_the_benchs_own_are_not(planted: Path) 
 def test_a_schedule_file_of_a_plan_is_not_read(planted: Path) -> None:
     os.mkfifo(planted / "faults.toml")  # who opens it waits for ever
     case = plan.resolve(plan.make_case("etcd", "pause", seed=1))
-    named = replace(case, fault=str(planted / "faults.toml"))
-    (planted / "plan.json").write_text(json.dumps({"name": "it", "cases": [asdict(named)]}))
+    write_cases(planted, replace(case, fault=str(planted / "faults.toml")))
     (found,) = replay.stored_cases(planted)
     assert found.injections == case.injections
     assert found.fault == replay.schedule_words(case)
@@ -262,6 +265,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run.path
 
 
+@pytest.fixture
+def run(whole: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be changed."""
+    return Path(shutil.copytree(whole, tmp_path / "run", symlinks=True))
+
+
 NODES = (
     "ending",
     "owner",
@@ -289,16 +298,15 @@ NODES = (
 @pytest.mark.parametrize("kind", ["fifo", "device", "link", "huge"])
 @pytest.mark.parametrize("name", NODES)
 def test_no_file_of_a_run_hangs_or_trips_a_command(
-    whole: Path, tmp_path: Path, name: str, kind: str
+    run: Path, tmp_path: Path, name: str, kind: str
 ) -> None:
     """Each is read, refused with a sentence, or not looked at; nothing is written elsewhere."""
-    run = Path(shutil.copytree(whole, tmp_path / "run", symlinks=True))
     elsewhere, out = tmp_path / "elsewhere", tmp_path / "out"
     out.mkdir()
-    if (whole / name).is_dir():
-        shutil.copytree(whole / name, elsewhere)
+    if (run / name).is_dir():
+        shutil.copytree(run / name, elsewhere)
     else:
-        shutil.copy(whole / name, elsewhere)
+        shutil.copy(run / name, elsewhere)
     before = everything(elsewhere)
     plant(run / name, kind, elsewhere)
     for command, read in reading(run, out).items():
@@ -344,8 +352,7 @@ def test_what_a_command_needs_is_not_read_through_a_link(whole: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["report", "bugreports"])
-def test_nothing_is_written_through_a_link(whole: Path, tmp_path: Path, name: str) -> None:
-    run = Path(shutil.copytree(whole, tmp_path / "run"))
+def test_nothing_is_written_through_a_link(run: Path, tmp_path: Path, name: str) -> None:
     shutil.rmtree(run / name)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -357,8 +364,7 @@ def test_nothing_is_written_through_a_link(whole: Path, tmp_path: Path, name: st
     assert [path.name for path in elsewhere.iterdir()] == ["old.svg"]
 
 
-def test_a_link_in_place_of_a_file_is_replaced(whole: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(whole, tmp_path / "run"))
+def test_a_link_in_place_of_a_file_is_replaced(run: Path, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.write_text("theirs")
     for name in ("report.html", "report.md", "report/01-etcd-pause-timeline.svg"):
@@ -375,9 +381,8 @@ def test_a_link_in_place_of_a_file_is_replaced(whole: Path, tmp_path: Path) -> N
     assert not (run / "bugreports" / "01-etcd-pause-double-grant").is_symlink()
 
 
-def test_the_owner_of_a_run_is_a_file(whole: Path, tmp_path: Path) -> None:
+def test_the_owner_of_a_run_is_a_file(run: Path, tmp_path: Path) -> None:
     """Going on with a run empties ``owner``; what a link leads to stays."""
-    run = Path(shutil.copytree(whole, tmp_path / "run"))
     theirs = tmp_path / "theirs"
     theirs.write_text("theirs")
     for kind in ("link", "fifo"):
@@ -385,6 +390,14 @@ def test_the_owner_of_a_run_is_a_file(whole: Path, tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="cannot be taken over"):
             open_run(run).take_over()
     assert theirs.read_text() == "theirs"
+
+
+def rewritten(run: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """The run with a change in the first case of its plan."""
+    document = json.loads((run / "plan.json").read_text())
+    change(document["cases"][0])
+    (run / "plan.json").write_text(json.dumps(document))
+    return run
 
 
 @pytest.mark.parametrize(
@@ -402,15 +415,9 @@ def test_the_owner_of_a_run_is_a_file(whole: Path, tmp_path: Path) -> None:
         ({"size": True}, "size"),
     ],
 )
-def test_a_plan_that_was_made_up_is_refused(
-    whole: Path, tmp_path: Path, change: dict[str, Any], said: str
-) -> None:
-    run = Path(shutil.copytree(whole, tmp_path / "run"))
-    document = json.loads((run / "plan.json").read_text())
-    document["cases"][0] |= change
-    (run / "plan.json").write_text(json.dumps(document))
+def test_a_plan_that_was_made_up_is_refused(run: Path, change: dict[str, Any], said: str) -> None:
     with pytest.raises(BadInput, match=said):
-        replay.stored_cases(run)
+        replay.stored_cases(rewritten(run, lambda case: case.update(change)))
 
 
 @pytest.mark.parametrize(
@@ -424,23 +431,16 @@ def test_a_plan_that_was_made_up_is_refused(
     ],
 )
 def test_a_schedule_that_was_made_up_is_refused(
-    whole: Path, tmp_path: Path, change: dict[str, Any], said: str
+    run: Path, change: dict[str, Any], said: str
 ) -> None:
-    run = Path(shutil.copytree(whole, tmp_path / "run"))
-    document = json.loads((run / "plan.json").read_text())
-    document["cases"][0]["injections"][0] |= change
-    (run / "plan.json").write_text(json.dumps(document))
     with pytest.raises(BadInput, match=said):
-        replay.stored_cases(run)
+        replay.stored_cases(rewritten(run, lambda case: case["injections"][0].update(change)))
 
 
-def test_a_plan_of_many_faults_is_not_drawn(whole: Path, tmp_path: Path) -> None:
+def test_a_plan_of_many_faults_is_not_drawn(run: Path) -> None:
     """Its words stand for more faults than it holds: drawing them could take for ever."""
-    run = Path(shutil.copytree(whole, tmp_path / "run"))
-    document = json.loads((run / "plan.json").read_text())
-    document["cases"][0]["fault"] = "+".join(["pause:times=1000"] * 500)
-    (run / "plan.json").write_text(json.dumps(document))
-    (found,) = replay.stored_cases(run)
+    many = {"fault": "+".join(["pause:times=1000"] * 500)}
+    (found,) = replay.stored_cases(rewritten(run, lambda case: case.update(many)))
     assert found.fault == replay.schedule_words(found)
 
 
