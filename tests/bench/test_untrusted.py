@@ -27,6 +27,7 @@ from report import commands
 from results.errors import BadInput
 from results.store import NotARun, StoreError, open_run
 from results.stored import Edited
+from tests.command import lockbench
 from tests.eventually import eventually
 from tests.results.made_run import make_run
 from tests.results.plain import write_plan
@@ -58,17 +59,6 @@ def write_cases(folder: Path, *cases: plan.Case) -> None:
 def change(case: dict[str, Any]) -> None:
     case["lock"] = "run/evil.py:Name"
     case["own"] = {"spec": "run/evil.py:Name", "file": "run/evil.py", "sha256": "0" * 64}
-
-
-def lockbench(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cli.main", *words],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=120,
-        check=False,
-    )
 
 
 def ran(folder: Path) -> bool:
@@ -171,8 +161,10 @@ def test_a_library_of_a_plan_is_a_stranger_too(planted: Path) -> None:
 
 
 def test_a_replay_that_is_trusted_runs_the_file(planted: Path) -> None:
-    """This one ends there: the class in it is no lock."""
-    done = lockbench("run", "--replay", "run", "--trust-plan")
+    """This one ends there: the class in it is no lock. In a process of its own, which has not
+    loaded a file of this name."""
+    command = [sys.executable, "-m", "cli.main", "run", "--replay", "run", "--trust-plan"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 254
     assert "evil.py" in done.stderr
     assert "the class lacks acquire" in " ".join(done.stderr.split())

@@ -31,6 +31,7 @@ from results.errors import BadInput
 from tests.checker.growth import exponent
 from tests.checker.scenes import Scene
 from tests.checker.test_planted import one_nanosecond, touching
+from tests.command import lockbench
 
 
 def judge(*files: Path, **more: object) -> int:
@@ -499,7 +500,7 @@ def test_without_an_ending_the_beginning_tells_the_format(
 
 
 def test_the_command_itself(tmp_path: Path) -> None:
-    """Through the installed entry point: codes, JSON alone on standard output, no traceback."""
+    """Through the entry point: codes, JSON alone on standard output, no traceback."""
     bad = saved(tmp_path / "bad.jsonl", one_nanosecond)
     noise = tmp_path / "noise.jsonl"
     noise.write_bytes(b"\x00\xff\n")
@@ -510,13 +511,7 @@ def test_the_command_itself(tmp_path: Path) -> None:
         ([str(tmp_path / "none"), "--json"], 254),
         ([str(bad), "--model", "door", "--json"], 254),
     ):
-        script = "import sys; from cli.main import main; sys.argv[0] = 'lockbench'; main()"
-        run = subprocess.run(
-            [sys.executable, "-c", script, "check", *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        run = lockbench("check", *arguments)
         assert run.returncode == code, run.stderr
         assert isinstance(json.loads(run.stdout), dict)
         assert "Traceback" not in run.stderr

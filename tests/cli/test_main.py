@@ -15,17 +15,7 @@ import pytest
 from cli.break_by_hand import plain_recipe
 from locks.base import Verdict
 from locks.registry import find, systems
-
-
-def lockbench(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cli.main", *words],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env=env,
-    )
+from tests.command import lockbench
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from results.documents import Versions
 from results.errors import BadInput
 from results.store import RunFolder
 from results.stored import stored
+from tests.command import lockbench
 from tests.results.made_run import make_run
 from tests.results.plain import write_versions
 
@@ -351,8 +350,3 @@ def test_it_is_written_anew(tmp_path: Path) -> None:
     assert bugreport.bugreport(run.path) == first
     assert not (first[0] / "old").exists()
     assert json.loads((run.path / "results.json").read_text())["ending"] == "ok"
-
-
-def lockbench(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cli.main", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)

@@ -12,7 +12,7 @@ from cli import adr
 from evidence.adr_tree import Answers
 from results.errors import BadInput
 from results.store import RunFolder
-from tests.cli.test_main import lockbench
+from tests.command import lockbench
 from tests.results.plain import write_machine, write_plan, write_results, write_versions
 
 
