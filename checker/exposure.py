@@ -77,7 +77,7 @@ def _without_locks(case: Case) -> Exposure:
         struck = struck_workers(fault)
         mine = jobs[np.isin(worker_of(case, jobs), struck)] if struck else jobs
         during = len(between(case, mine, *span(fault)))
-        exposed &= fault.facts.get("proven") is True and min(before, after, during) > 0
+        exposed &= fault.seen.proven is True and min(before, after, during) > 0
         reasons.append(
             f"{describe(fault)}: {proven(case, fault)[1]}; {many(before, 'job')} before it, "
             f"{during} under way while it was on, {after} after it"

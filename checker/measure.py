@@ -104,8 +104,8 @@ def _since(begin: int, times: Ints) -> float | None:
 
 def held_by(case: Case, fault: Fault) -> list[int]:
     """The grants that the worker frozen or killed by a fault held when it began."""
-    worker = fault.facts.get("worker")
-    if not isinstance(worker, int):
+    worker = fault.seen.worker
+    if worker is None:
         return []
     history, promises = case.history, case.promises
     mine = history.process[promises.row] // PROCESSES_PER_WORKER == worker

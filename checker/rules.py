@@ -133,17 +133,16 @@ def _hold_across(case: Case, fault: Fault) -> Answer:
 
 
 def _leader_changed(_case: Case, fault: Fault) -> Answer:
-    before, during = fault.facts.get("leader_before"), fault.facts.get("leader_during")
+    before, during = fault.seen.leader_before, fault.seen.leader_during
     met = before is not None and during is not None and before != during
     return met, f"leader before {before}, during {during}"
 
 
 def _promise_outlives_restart(case: Case, fault: Fault) -> Answer:
-    restarted = fault.facts.get("restarted_ns")
-    if not isinstance(restarted, int):
+    restarted, delay_s = fault.seen.restarted_ns, fault.seen.restart_delay_s
+    if restarted is None:
         return False, "the time of the restart is not known"
-    delay_s = fault.facts.get("restart_delay_s")
-    if isinstance(delay_s, int | float) and restarted - fault.begin_ns[0] >= delay_s * 1e9:
+    if delay_s is not None and restarted - fault.begin_ns[0] >= delay_s * 1e9:
         # The servers see to it that none does; then the fault only has to meet a hold.
         return _hold_across(case, fault)
     held = case.promises
@@ -230,7 +229,7 @@ def _holder_killed(case: Case, fault: Fault) -> Answer:
 def _reply_lost(case: Case, fault: Fault) -> Answer:
     """The victim's request ended without an answer, and its effect was seen at the service."""
     history = case.history
-    f = {"acquire": F.ACQUIRE, "extend": F.EXTEND, "release": F.RELEASE}[str(fault.facts["of"])]
+    f = {"acquire": F.ACQUIRE, "extend": F.EXTEND, "release": F.RELEASE}[str(fault.seen.of)]
     begin, end = span(fault)
     rows = rows_of(history, f)
     rows = rows[keys_with(history, AIMED_ROLES)[history.key[rows]]]
@@ -430,8 +429,8 @@ def _clock_beyond_lease(case: Case, fault: Fault) -> Answer:
     gone on by the time to live. So a jump ahead can end what was granted before it, and the way
     back to the truth from behind what was granted meanwhile. A clock that goes back ends nothing
     early, and what has no limit no clock ends."""
-    moves = fault.facts.get("moves")
-    if not isinstance(moves, list):
+    moves = fault.seen.moves
+    if moves is None:
         return False, "when and how far the clocks moved is not known"
     enough, which = _deciding(fault, fault.targets)
     if not enough:
@@ -451,8 +450,7 @@ def _clock_beyond_lease(case: Case, fault: Fault) -> Answer:
                 passed.setdefault(i, at_ns)
     rows = [kept_out(case, i, at_ns, FOREVER) for i, at_ns in passed.items()]
     attempts = len(np.unique(np.concatenate(rows))) if rows else 0
-    offsets = [float(offset_s) for _, _, offset_s in moves]
-    furthest = max(offsets, key=abs, default=0.0)
+    furthest = max((offset_s for _, _, offset_s in moves), key=abs, default=0.0)
     return attempts > 0, (
         f"the clocks moved by up to {furthest:+.3g} s, {which}; so they gained more than "
         f"{many(len(passed), 'held promise')} had left; {many(attempts, 'attempt')} by others "
@@ -485,8 +483,8 @@ def _acknowledged(
 def _deciding(fault: Fault, struck: Collection[str]) -> Answer:
     """Whether these are a majority of the servers that decide. Which nodes of independent ones have
     a key is not known, so a fault of fewer proves nothing."""
-    names = fault.facts.get("deciding")
-    if not isinstance(names, list) or not names:
+    names = fault.seen.deciding
+    if not names:
         return False, "which servers decide is not known"
     count = len(set(names) & set(struck))
     some = f"{count} of the {many(len(names), 'server')} that decide"
@@ -499,16 +497,15 @@ def _data_lost(_case: Case, fault: Fault) -> Answer:
 
 
 def _unsynced_lost(_case: Case, fault: Fault) -> Answer:
-    lost = fault.facts.get("bytes_lost")
-    if not isinstance(lost, Mapping):
+    lost = fault.seen.bytes_lost
+    if lost is None:
         return False, "what was lost is not known"
-    total = sum(int(bytes_) for bytes_ in lost.values())
-    met, some = _deciding(fault, [name for name, bytes_ in lost.items() if int(bytes_) > 0])
-    return met, f"{total:,} bytes were lost that had not been synced, by {some}"
+    met, some = _deciding(fault, [name for name, bytes_ in lost.items() if bytes_ > 0])
+    return met, f"{sum(lost.values()):,} bytes were lost that had not been synced, by {some}"
 
 
 def _promoted(_case: Case, fault: Fault) -> Answer:
-    before, during = fault.facts.get("primary_before"), fault.facts.get("primary_during")
+    before, during = fault.seen.primary_before, fault.seen.primary_during
     met = before is not None and during is not None and before != during
     return met, f"primary before {before}, during {during}"
 
@@ -516,10 +513,9 @@ def _promoted(_case: Case, fault: Fault) -> Answer:
 def _all_restarted(case: Case, fault: Fault) -> Answer:
     """Every server was away once, and back before the next; and as one of them went away a promise
     was in force that others were kept out by from then on."""
-    away = fault.facts.get("away_ns")
-    if not isinstance(away, Mapping):
+    back = fault.seen.away_ns
+    if back is None:
         return False, "when each server was away is not known"
-    back = {name: (int(a), int(b)) for name, (a, b) in away.items()}
     met = sum(
         any(len(kept_out(case, i, since, FOREVER)) > 0 for i in in_force(case, since, since))
         for since, _ in back.values()
@@ -532,7 +528,7 @@ def _all_restarted(case: Case, fault: Fault) -> Answer:
 
 def proven(_case: Case, fault: Fault) -> Answer:
     """The nemesis saw the effect of the fault."""
-    met = fault.facts.get("proven") is True
+    met = fault.seen.proven is True
     return met, "its effect was proven" if met else "its effect was not proven"
 
 
@@ -584,8 +580,10 @@ def _struck_pairs(
 
 def struck_workers(fault: Fault) -> list[int]:
     """The workers whose clients a fault was aimed at; none where it was not aimed at clients."""
-    workers = fault.facts.get("workers", [fault.facts.get("worker")])
-    return [w for w in workers if isinstance(w, int)] if isinstance(workers, list) else []
+    seen = fault.seen
+    if seen.workers is not None:
+        return seen.workers
+    return [] if seen.worker is None else [seen.worker]
 
 
 def _of_struck(fault: Fault) -> str:
@@ -598,8 +596,8 @@ def _held_at(case: Case, fault: Fault) -> list[int]:
 
 
 def _worker(fault: Fault) -> int:
-    worker = fault.facts.get("worker")
-    return worker if isinstance(worker, int) else -1
+    worker = fault.seen.worker
+    return -1 if worker is None else worker
 
 
 RULES: Final[Mapping[str, Callable[[Case, Fault], Answer]]] = {

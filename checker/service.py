@@ -46,7 +46,6 @@ CLOCKS: Final = "clock-"  # how the faults are called that move servers' clocks
 # A fault that ends server processes says so in its facts; in histories without that fact the names
 # decide. Redis may answer before it has written (for up to two seconds while a sync takes its
 # time), so what it did last may be missing in its file.
-ENDS_SERVERS: Final = "ends_servers"
 DEADLY: Final = frozenset({"kill", "restart", "rolling-restart", "wipe", "power-loss", "failover"})
 LONG_AGO: Final = -FOREVER
 CONTRADICTIONS_MAX: Final = 5
@@ -84,8 +83,7 @@ class Witness:
         self._leases = case.promises.lease.tolist()
         moved = any(fault.name.startswith(CLOCKS) for fault in history.faults)
         self._died = any(
-            fault.name in DEADLY or fault.facts.get(ENDS_SERVERS) is True
-            for fault in history.faults
+            fault.name in DEADLY or fault.seen.ends_servers is True for fault in history.faults
         )
         tenures = service.tenures
         if moved:

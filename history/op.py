@@ -13,6 +13,8 @@ from typing import Annotated, Final
 
 import msgspec
 
+from history.facts import Facts
+
 NULL: Final = -(2**63)
 
 
@@ -126,3 +128,11 @@ class Fault:
     heal_ns: tuple[int, int] | None
     rules: tuple[str, ...] = ()
     facts: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def seen(self) -> Facts:
+        """The facts by name. None is known where they are not such as the nemesis writes."""
+        try:
+            return msgspec.convert(self.facts, Facts)
+        except msgspec.ValidationError:
+            return Facts()

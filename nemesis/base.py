@@ -15,6 +15,7 @@ from typing import ClassVar, Protocol
 
 from clusters.base import Cluster
 from declarations.parameters import Parameter, Value
+from history.facts import Facts
 
 # A fault's parameters, every one with its value.
 Asked = Mapping[str, Value]
@@ -109,13 +110,13 @@ class Injection:
 
 @dataclass
 class Arena:
-    """What a fault works on while it happens, and what it found out (``facts``, JSON values)."""
+    """What a fault works on while it happens, and what it found out (``facts``)."""
 
     cluster: Cluster
     clients: Clients
     injection: Injection
     lease_ttl_s: float
-    facts: dict[str, object] = field(default_factory=dict)
+    facts: Facts = field(default_factory=Facts)
     targets: tuple[int, ...] = ()
     begun_ns: int = 0  # set once ``begin`` has returned
 

@@ -50,7 +50,7 @@ class ClockFault(Fault):
     def aim(self, arena: Arena) -> None:
         arena.targets = resolve(arena, arena.word("who"), kept=True)
         note_deciding(arena)
-        arena.facts |= {"offset_s": 0.0, "moves": []}
+        arena.facts.offset_s, arena.facts.moves = 0.0, []
 
     @abstractmethod
     def offset_s(self, arena: Arena, elapsed_s: float) -> float:
@@ -61,15 +61,13 @@ class ClockFault(Fault):
 
     def shift(self, arena: Arena, offset_s: float) -> None:
         _move(arena, offset_s)
-        furthest = arena.facts["offset_s"]
-        assert isinstance(furthest, float)
-        arena.facts["offset_s"] = max(furthest, offset_s, key=abs)
+        arena.facts.offset_s = max(arena.facts.offset_s or 0.0, offset_s, key=abs)
 
     def took_effect(self, arena: Arena) -> bool:
-        seen = arena.facts.setdefault("read_off_s", {})
-        assert isinstance(seen, dict)
-        ordered = arena.facts["offset_s"]
-        assert isinstance(ordered, float)
+        seen = arena.facts.read_off_s
+        if not isinstance(seen, dict):
+            seen = arena.facts.read_off_s = {}
+        ordered = arena.facts.offset_s or 0.0
         for node in arena.targets:
             began = time.monotonic()
             off_s = clocked(arena).clock_offset_s(node, ASK_S)
@@ -94,9 +92,8 @@ def _move(arena: Arena, offset_s: float) -> None:
     """Moves the clocks, and writes down between which times and to how far ahead."""
     before_ns = time.monotonic_ns()
     clocked(arena).shift_clock(arena.targets, offset_s)
-    moves = arena.facts.setdefault("moves", [])
-    assert isinstance(moves, list)
-    moves.append((before_ns, time.monotonic_ns(), offset_s))
+    moves = [] if arena.facts.moves is None else arena.facts.moves
+    arena.facts.moves = [*moves, (before_ns, time.monotonic_ns(), offset_s)]
 
 
 def clocked(arena: Arena) -> Clocked:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from history import op
 from nemesis.base import Arena, Clients, Fault, NemesisError
 
@@ -112,17 +114,14 @@ def _play(
         if failure is None:
             effect, said = proof.result()
             if said:
-                arena.facts["probe"] = said
+                arena.facts.probe = said
     # Not cut short by a stop: whether it healed must be known.
     trouble = trouble or _recover(fault, arena)
     if fault.outlived:
         end = time.monotonic() + arena.lease_ttl_s
         _asked(lambda: arena.clients.promise_left_s() <= 0, end, stop)
-    arena.facts |= {
-        "took_effect": effect,
-        "healed": trouble is None,
-        "proven": effect and trouble is None,
-    }
+    arena.facts.took_effect, arena.facts.healed = effect, trouble is None
+    arena.facts.proven = effect and trouble is None
     if trouble is not None:
         failure = failure or f"{fault.name} did not heal: {trouble}"
     if first_ns is None or arena.begun_ns == 0:
@@ -144,18 +143,17 @@ def _aim(fault: Fault, arena: Arena) -> None:
 
 def _happened(fault: Fault, arena: Arena, first_ns: int, heal_ns: tuple[int, int]) -> op.Fault:
     if fault.ends_servers:
-        arena.facts["ends_servers"] = True
-    arena.facts["declared_s"] = arena.injection.duration_s
-    arena.facts["measured_s"] = (heal_ns[0] - arena.begun_ns) / 1e9
-    if arena.injection.parameters:
-        arena.facts["parameters"] = dict(arena.injection.parameters)
+        arena.facts.ends_servers = True
+    arena.facts.declared_s = arena.injection.duration_s
+    arena.facts.measured_s = (heal_ns[0] - arena.begun_ns) / 1e9
+    arena.facts.parameters = dict(arena.injection.parameters) or None
     return op.Fault(
         name=fault.name,
         targets=arena.names(),
         begin_ns=(first_ns, arena.begun_ns),
         heal_ns=heal_ns,
         rules=fault.rules_for(arena),
-        facts=dict(arena.facts),
+        facts=msgspec.to_builtins(arena.facts),
     )
 
 

@@ -49,9 +49,9 @@ def chosen(arena: Arena) -> list[Edge]:
     ]
 
 
-def all_broken(arena: Arena, count: object) -> bool:
+def all_broken(arena: Arena, count: int | None) -> bool:
     """The proxies' own word that as many links as this are not in their base state."""
-    return len(cuttable_of(arena).broken_links()) >= int(str(count))
+    return count is not None and len(cuttable_of(arena).broken_links()) >= count
 
 
 def cuttable_of(arena: Arena) -> Cuttable:

@@ -25,7 +25,6 @@ replicas asks nobody), and for a cut that is over before a write could fail.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from typing import ClassVar, Final
 
@@ -44,6 +43,7 @@ from nemesis.targets import (
     majority,
     minority,
     note_head,
+    note_head_during,
     resolve,
 )
 
@@ -98,7 +98,7 @@ class Partition(Fault):
     def aim(self, arena: Arena) -> None:
         _, arena.targets = _cut_pairs(arena)
         if arena.word("shape") in ONE_GROUP:
-            arena.facts["workers"] = [arena.clients.victim_worker]
+            arena.facts.workers = [arena.clients.victim_worker]
 
     def begin(self, arena: Arena) -> None:
         cuttable = cuttable_of(arena)
@@ -106,16 +106,16 @@ class Partition(Fault):
         way = arena.word("way")
         if way == BOTH:
             edges = [edge for edge in cuttable.edges() if edge in pairs]
-            arena.facts["links_cut"] = len(edges)
+            arena.facts.links_cut = len(edges)
             cuttable.cut(edges, self.how)
             return
         struck = _struck(arena)
         edges = [pair for pair in pairs if (pair.source in struck) == (way == OUT)]
-        arena.facts["links_cut"] = len(edges)
+        arena.facts.links_cut = len(edges)
         cuttable.cut_one_way(edges, self.how)
 
     def took_effect(self, arena: Arena) -> bool:
-        cut = partial(all_broken, arena, arena.facts["links_cut"])
+        cut = partial(all_broken, arena, arena.facts.links_cut)
         over_too_soon = arena.injection.duration_s <= PROBE_S
         if _goes_on_serving(arena) or over_too_soon:
             return cut()
@@ -123,7 +123,7 @@ class Partition(Fault):
 
     def heal(self, arena: Arena) -> None:
         try:
-            note_head(arena, "during")
+            note_head_during(arena)
         finally:
             cuttable_of(arena).heal()
 
@@ -147,13 +147,11 @@ class Partition(Fault):
 
 def _cut_pairs(arena: Arena) -> tuple[frozenset[Edge], tuple[int, ...]]:
     """Who no longer hears whom, and the nodes that the fault is aimed at. Resolved once."""
-    known = arena.facts.get("pairs")
-    if known is None:
+    if arena.facts.pairs is None:
         pairs, targets = _resolve(arena)
-        arena.facts["pairs"] = sorted((edge.source, edge.target) for edge in pairs)
+        arena.facts.pairs = sorted((edge.source, edge.target) for edge in pairs)
         return pairs, targets
-    assert isinstance(known, list)
-    return frozenset(Edge(a, b) for a, b in known), arena.targets
+    return frozenset(Edge(a, b) for a, b in arena.facts.pairs), arena.targets
 
 
 def _resolve(arena: Arena) -> tuple[frozenset[Edge], tuple[int, ...]]:
@@ -172,7 +170,7 @@ def _resolve(arena: Arena) -> tuple[frozenset[Edge], tuple[int, ...]]:
         count = minority(nodes) if shape == shapes.MINORITY else majority(nodes)
         targets = tuple(sorted(arena.rng.sample(nodes, count)))
         return shapes.client_side(targets, groups), targets
-    note_head(arena, "before")
+    note_head(arena)
     head = head_of(cluster)
     shape = shapes.LEADER if shape == DECISIVE else shape
     if head is None and headed(cluster):
@@ -184,7 +182,7 @@ def _resolve(arena: Arena) -> tuple[frozenset[Edge], tuple[int, ...]]:
 def _struck(arena: Arena) -> frozenset[int]:
     """The side that ``way`` is told from: the cut-off nodes, or the cut-off clients."""
     if arena.word("shape") in shapes.OF_CLIENTS:
-        return frozenset(a for a, _ in _ends(arena) if a < 0)
+        return frozenset(a for a, _ in arena.facts.pairs or () if a < 0)
     return frozenset(arena.targets)
 
 
@@ -206,14 +204,8 @@ def _elects(cluster: Cluster) -> bool:
     return isinstance(cluster, Promotable) and cluster.elects
 
 
-def _ends(arena: Arena) -> Iterable[tuple[int, int]]:
-    known = arena.facts["pairs"]
-    assert isinstance(known, list)
-    return known
-
-
 def _probe_group(arena: Arena) -> int:
     """The client group that the targets were cut from, or the harness, whose link is never cut,
     where they were cut from other servers."""
-    cut_off = [-a for a, _ in _ends(arena) if a < 0]
+    cut_off = [-a for a, _ in arena.facts.pairs or () if a < 0]
     return min(cut_off) if cut_off else HARNESS

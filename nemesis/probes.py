@@ -19,7 +19,7 @@ def silent(arena: Arena, nodes: Iterable[int], group: int = HARNESS) -> bool:
     """Whether none of these nodes completes a write sent over the group's link while the fault is
     on. Where ``note_usual`` was called before, an answer that came only after the heal was due, and
     later than usual, was kept back: what a fault does that is shorter than the probe's patience."""
-    usual_s = arena.facts.get("usual_s")
+    usual_s = arena.facts.usual_s
 
     def keeps_still(node: int) -> bool:
         asked_ns = monotonic_ns()
@@ -27,7 +27,7 @@ def silent(arena: Arena, nodes: Iterable[int], group: int = HARNESS) -> bool:
         done_ns = monotonic_ns()
         if not served:
             return True
-        if not isinstance(usual_s, float):
+        if usual_s is None:
             return False
         # Asked in the first half: a probe that only straddles the end may just have been slow.
         half_ns = (arena.begun_ns + arena.heal_due_ns) // 2
@@ -57,7 +57,7 @@ def note_usual(arena: Arena, nodes: Iterable[int], group: int = HARNESS) -> None
         asked_ns = monotonic_ns()
         arena.cluster.serves(node, PROBE_S, group)
         slowest = max(slowest, (monotonic_ns() - asked_ns) / 1e9)
-    arena.facts["usual_s"] = slowest
+    arena.facts.usual_s = slowest
 
 
 def serving(arena: Arena, nodes: Iterable[int], group: int = HARNESS) -> bool:

@@ -28,7 +28,7 @@ def fresh_hold(arena: Arena) -> None:
         if held is None:
             break
         if arena.clients.promise_left_s() >= FRESH * arena.lease_ttl_s:
-            arena.facts["hold"] = f"{held:x}"
+            arena.facts.hold = f"{held:x}"
             return
         arena.clients.let_go()
         time.sleep(POLL_S)

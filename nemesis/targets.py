@@ -54,7 +54,7 @@ def nobody(cluster: Cluster, role: str, *, kept: bool = False) -> str | None:
 def resolve(arena: Arena, role: str, *, kept: bool = False) -> tuple[int, ...]:
     """The nodes of a role, now. Draws come from the injection's seed. Raises NemesisError."""
     cluster = arena.cluster
-    head = note_head(arena, "before")
+    head = note_head(arena)
     nodes = list(eligible(cluster, kept=kept))
     if role in ("leader", "primary") or (role == DECISIVE and headed(cluster, kept=kept)):
         if head is None:
@@ -111,22 +111,26 @@ def head_of(cluster: Cluster) -> int | None:
     return cluster.primary() if isinstance(cluster, Replicated) else None
 
 
-def note_head(arena: Arena, when: str) -> int | None:
-    """Writes down who leads now, where anybody does."""
-    if not headed(arena.cluster):
-        return None
-    head = head_of(arena.cluster)
-    arena.facts[f"leader_{when}"] = head
-    return head
+def note_head(arena: Arena) -> int | None:
+    """Writes down who leads before the fault, where anybody does."""
+    if headed(arena.cluster):
+        arena.facts.leader_before = head_of(arena.cluster)
+    return arena.facts.leader_before
+
+
+def note_head_during(arena: Arena) -> None:
+    """Writes down who leads while the fault is on, where anybody does."""
+    if headed(arena.cluster):
+        arena.facts.leader_during = head_of(arena.cluster)
 
 
 def note_deciding(arena: Arena) -> None:
     """Writes down which servers decide by what each keeps for itself, its data and its clock: the
     leader or primary; of independent nodes all, of which a majority is needed."""
-    head = note_head(arena, "before")
+    head = note_head(arena)
     led = headed(arena.cluster, kept=True)
     decide = [head] if led and head is not None else eligible(arena.cluster, kept=True)
-    arena.facts["deciding"] = [arena.cluster.node_name(node) for node in decide]
+    arena.facts.deciding = [arena.cluster.node_name(node) for node in decide]
 
 
 def leader_due(arena: Arena) -> bool:
@@ -134,6 +138,6 @@ def leader_due(arena: Arena) -> bool:
     every topology sets below the lease."""
     return (
         isinstance(arena.cluster, Led)
-        and arena.facts.get("leader_before") in arena.targets
+        and arena.facts.leader_before in arena.targets
         and arena.injection.duration_s >= arena.lease_ttl_s
     )

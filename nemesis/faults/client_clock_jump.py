@@ -36,13 +36,13 @@ class ClientClockJump(Fault):
 
     def aim(self, arena: Arena) -> None:
         arena.targets = ()
-        arena.facts["worker"] = arena.clients.victim_worker
+        arena.facts.worker = arena.clients.victim_worker
 
     def begin(self, arena: Arena) -> None:
         arena.clients.shift_clock(arena.number("by_s"))
 
     def took_effect(self, arena: Arena) -> bool:
-        off_s = arena.facts["read_off_s"] = arena.clients.clock_offset_s()
+        off_s = arena.facts.read_off_s = arena.clients.clock_offset_s()
         return abs(off_s - arena.number("by_s")) < CLOSE_S
 
     def heal(self, arena: Arena) -> None:

@@ -39,8 +39,8 @@ class ClientGc(Fault):
 
     def aim(self, arena: Arena) -> None:
         arena.targets = ()
-        worker = arena.clients.victim_worker
-        arena.facts |= {"worker": worker, "pauses_ms": [], "frozen": False}
+        arena.facts.worker = arena.clients.victim_worker
+        arena.facts.pauses_ms, arena.facts.frozen = [], False
 
     def begin(self, arena: Arena) -> None:
         # It goes on with its work; what is to be tested is the work.
@@ -50,20 +50,19 @@ class ClientGc(Fault):
     def tick(self, arena: Arena) -> None:
         workers = (arena.clients.victim_worker,)
         pause_ms = arena.rng.uniform(LEAST_MS, arena.number("ms"))
-        pauses = arena.facts["pauses_ms"]
-        assert isinstance(pauses, list)
         began = time.monotonic()
         arena.clients.freeze(workers)
         try:
             if until(lambda: arena.clients.frozen(workers[0]), pause_ms / 1e3):
-                arena.facts["frozen"] = True
+                arena.facts.frozen = True
             time.sleep(max(0.0, began + pause_ms / 1e3 - time.monotonic()))
         finally:
             arena.clients.thaw(workers)
-        pauses.append(round(1e3 * (time.monotonic() - began), 1))
+        pauses_ms = [*(arena.facts.pauses_ms or ()), round(1e3 * (time.monotonic() - began), 1)]
+        arena.facts.pauses_ms = pauses_ms
 
     def took_effect(self, arena: Arena) -> bool:
-        return arena.facts["frozen"] is True
+        return arena.facts.frozen is True
 
     def heal(self, arena: Arena) -> None:
         arena.clients.thaw((arena.clients.victim_worker,))

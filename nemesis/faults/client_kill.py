@@ -28,7 +28,7 @@ class ClientKill(Fault):
 
     def aim(self, arena: Arena) -> None:
         arena.targets = ()
-        arena.facts["worker"] = arena.clients.victim_worker
+        arena.facts.worker = arena.clients.victim_worker
 
     def begin(self, arena: Arena) -> None:
         arena.clients.kill((arena.clients.victim_worker,))

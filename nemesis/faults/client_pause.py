@@ -58,7 +58,7 @@ class ClientPause(Fault):
         others = list(clients.other_workers)
         half = tuple(sorted(arena.rng.sample(others, max(1, len(others) // 2))))
         frozen = half if arena.word("who") == HALF else (clients.victim_worker,)
-        arena.facts |= {"worker": frozen[0], "workers": list(frozen)}
+        arena.facts.worker, arena.facts.workers = frozen[0], list(frozen)
 
     def stage(self, arena: Arena) -> None:
         if arena.word("who") == HALF:
@@ -112,9 +112,7 @@ class ClientPause(Fault):
 
     @staticmethod
     def _workers(arena: Arena) -> tuple[int, ...]:
-        workers = arena.facts["workers"]
-        assert isinstance(workers, list)
-        return tuple(workers)
+        return tuple(arena.facts.workers or ())
 
 
 FAULT = ClientPause()

@@ -24,9 +24,9 @@ class ClockStrobe(ClockFault):
         return arena.number("by_s")
 
     def tick(self, arena: Arena) -> None:
-        arena.facts["there"] = not arena.facts.get("there", True)
         share = arena.rng.uniform(0.5, 1.0)
-        self.shift(arena, share * arena.number("by_s") if arena.facts["there"] else 0.0)
+        there = bool(arena.facts.moves and arena.facts.moves[-1][2])
+        self.shift(arena, 0.0 if there else share * arena.number("by_s"))
 
 
 FAULT = ClockStrobe()

@@ -54,19 +54,17 @@ class Failover(Fault):
     def aim(self, arena: Arena) -> None:
         primary, replica = _pair(arena)
         arena.targets = (primary,)
-        arena.facts |= {
-            "primary_before": arena.cluster.node_name(primary),
-            "replica": replica,
-        }
+        arena.facts.primary_before, arena.facts.replica = arena.cluster.node_name(primary), replica
 
     def stage(self, arena: Arena) -> None:
         cluster = arena.cluster
         assert isinstance(cluster, Cuttable)
-        primary, replica = arena.targets[0], int(str(arena.facts["replica"]))
+        primary, replica = arena.targets[0], arena.facts.replica
+        assert replica is not None
         lag = {Edge(primary, replica), Edge(replica, primary)}
         cluster.cut([edge for edge in cluster.edges() if edge in lag], "drop")
-        arena.facts["lagged"] = arena.clients.hold(LAG_S) is not None
-        if arena.facts["lagged"]:
+        arena.facts.lagged = arena.clients.hold(LAG_S) is not None
+        if arena.facts.lagged:
             # Whoever was granted before the cut lets go, so that the newest grant is unreplicated.
             arena.clients.let_go()
         else:
@@ -75,16 +73,17 @@ class Failover(Fault):
 
     def begin(self, arena: Arena) -> None:
         assert isinstance(arena.cluster, Promotable)
+        assert arena.facts.replica is not None
         killable(arena).kill(arena.targets)
-        arena.cluster.promote(int(str(arena.facts["replica"])), PROMOTION_S)
-        arena.facts["restarted_ns"] = monotonic_ns()
+        arena.cluster.promote(arena.facts.replica, PROMOTION_S)
+        arena.facts.restarted_ns = monotonic_ns()
 
     def took_effect(self, arena: Arena) -> bool:
         assert isinstance(arena.cluster, Replicated)
         primary = arena.cluster.primary()
         if primary is None or primary in arena.targets:
             return False
-        arena.facts["primary_during"] = arena.cluster.node_name(primary)
+        arena.facts.primary_during = arena.cluster.node_name(primary)
         return True
 
     def heal(self, arena: Arena) -> None:

@@ -14,7 +14,7 @@ from typing import ClassVar
 from clusters.base import Cluster, Delaying, Killable
 from nemesis.base import SERVERS, Arena, Asked, Fault, NemesisError
 from nemesis.probes import serving, silent
-from nemesis.targets import nobody, note_deciding, note_head, resolve, who
+from nemesis.targets import nobody, note_deciding, note_head_during, resolve, who
 
 
 class Kill(Fault):
@@ -53,12 +53,12 @@ class Kill(Fault):
 
     def heal(self, arena: Arena) -> None:
         if isinstance(arena.cluster, Delaying):
-            arena.facts["restart_delay_s"] = arena.cluster.restart_delay_s
+            arena.facts.restart_delay_s = arena.cluster.restart_delay_s
         killable(arena).restart(arena.targets)
-        arena.facts["restarted_ns"] = monotonic_ns()
+        arena.facts.restarted_ns = monotonic_ns()
 
     def recovered(self, arena: Arena) -> bool:
-        note_head(arena, "during")
+        note_head_during(arena)
         return serving(arena, arena.targets)
 
 

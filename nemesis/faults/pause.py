@@ -12,7 +12,7 @@ from typing import ClassVar
 from clusters.base import Cluster, Pausable
 from nemesis.base import SERVERS, Arena, Asked, Fault, NemesisError
 from nemesis.probes import at_once, note_usual, serving, silent_while
-from nemesis.targets import leader_due, nobody, note_head, resolve, who
+from nemesis.targets import leader_due, nobody, note_head_during, resolve, who
 
 
 class Pause(Fault):
@@ -46,7 +46,7 @@ class Pause(Fault):
 
     def heal(self, arena: Arena) -> None:
         try:
-            note_head(arena, "during")
+            note_head_during(arena)
         finally:
             _pausable(arena).unpause(arena.targets)
 

@@ -36,7 +36,7 @@ class PowerLoss(Kill):
         if not isinstance(arena.cluster, Syncing):
             raise NemesisError("what the servers have synced is not known")
         lost = arena.cluster.lose_unsynced(arena.targets)
-        arena.facts["bytes_lost"] = {arena.cluster.node_name(n): b for n, b in lost.items()}
+        arena.facts.bytes_lost = {arena.cluster.node_name(n): b for n, b in lost.items()}
 
 
 FAULT = PowerLoss()

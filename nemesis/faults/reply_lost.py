@@ -50,8 +50,7 @@ class ReplyLost(Fault):
 
     def aim(self, arena: Arena) -> None:
         arena.targets = resolve(arena, DECISIVE if headed(arena.cluster) else "all")
-        worker = arena.clients.victim_worker
-        arena.facts |= {"worker": worker, "of": arena.word("of")}
+        arena.facts.worker, arena.facts.of = arena.clients.victim_worker, arena.word("of")
 
     def stage(self, arena: Arena) -> None:
         if arena.word("of") == ACQUIRE:
@@ -62,7 +61,7 @@ class ReplyLost(Fault):
     def begin(self, arena: Arena) -> None:
         group = self._group(arena)
         replies = [Edge(node, -group) for node in arena.cluster.nodes]
-        arena.facts["links_cut"] = len(replies)
+        arena.facts.links_cut = len(replies)
         cuttable_of(arena).cut_one_way(replies, "drop")
         if arena.word("of") == ACQUIRE:
             arena.clients.go_on()
@@ -72,7 +71,7 @@ class ReplyLost(Fault):
             arena.clients.let_go()
 
     def took_effect(self, arena: Arena) -> bool:
-        cut = partial(all_broken, arena, arena.facts["links_cut"])
+        cut = partial(all_broken, arena, arena.facts.links_cut)
         return silent_while(cut, arena, arena.targets, self._group(arena))
 
     def heal(self, arena: Arena) -> None:

@@ -42,7 +42,7 @@ class Reset(Fault):
 
     def aim(self, arena: Arena) -> None:
         arena.targets = resolve(arena, DECISIVE if headed(arena.cluster) else "all")
-        arena.facts["ended"] = False
+        arena.facts.ended = False
 
     def begin(self, arena: Arena) -> None:
         self.tick(arena)
@@ -51,16 +51,16 @@ class Reset(Fault):
         edges = links.chosen(arena)
         if arena.word("on") == links.SERVERS:
             links.shapable_of(arena).reset(edges)
-            arena.facts["ended"] = True
+            arena.facts.ended = True
             return
         group = arena.clients.group(arena.clients.victim_worker)
         at = arena.cluster.addresses(group)[arena.targets[0] - 1]
         with socket.create_connection(at, PROBE_S) as ours:
             ended = ended_by(lambda: links.shapable_of(arena).reset(edges), ours)
-        arena.facts["ended"] = arena.facts["ended"] or ended
+        arena.facts.ended = arena.facts.ended or ended
 
     def took_effect(self, arena: Arena) -> bool:
-        return arena.facts["ended"] is True
+        return arena.facts.ended is True
 
     def heal(self, arena: Arena) -> None:
         links.cuttable_of(arena).heal()

@@ -37,15 +37,15 @@ class RollingRestart(Fault):
 
     def aim(self, arena: Arena) -> None:
         arena.targets = tuple(arena.cluster.nodes)
-        arena.facts |= {"killed": [], "away_ns": {}}
+        arena.facts.killed_nodes, arena.facts.away_ns = [], {}
 
     def begin(self, arena: Arena) -> None:
         self.tick(arena)
 
     def tick(self, arena: Arena) -> None:
-        killed, away = arena.facts["killed"], arena.facts["away_ns"]
-        assert isinstance(killed, list)
-        assert isinstance(away, dict)
+        killed, away = arena.facts.killed_nodes, arena.facts.away_ns
+        assert killed is not None
+        assert away is not None
         left = [node for node in arena.targets if node not in killed]
         if not left:
             return
@@ -59,7 +59,7 @@ class RollingRestart(Fault):
             away[arena.cluster.node_name(node)] = (since_ns, monotonic_ns())
 
     def took_effect(self, arena: Arena) -> bool:
-        return bool(arena.facts["away_ns"])
+        return bool(arena.facts.away_ns)
 
     def heal(self, arena: Arena) -> None:
         if isinstance(arena.cluster, Killable):

@@ -52,22 +52,21 @@ class Slow(Fault):
         if before[0] >= PATIENCE_S:
             raise NemesisError("a write was not served before the fault: nothing to compare with")
         before += [_took_s(arena) for _ in range(ROUNDS - 1)]
-        arena.facts["took_s_before"] = min(before)
+        arena.facts.took_s_before = min(before)
 
     def begin(self, arena: Arena) -> None:
         edges = links.chosen(arena)
-        arena.facts["links_slowed"] = len(edges)
+        arena.facts.links_slowed = len(edges)
         links.shapable_of(arena).shape(edges, self.shape(arena))
 
     def took_effect(self, arena: Arena) -> bool:
-        if not links.all_broken(arena, arena.facts["links_slowed"]):
+        if not links.all_broken(arena, arena.facts.links_slowed):
             return False
         if arena.word("on") == links.SERVERS and not isinstance(arena.cluster, Led):
             return True  # Writes wait for nobody else there.
-        before = arena.facts["took_s_before"]
-        assert isinstance(before, float)
-        took = arena.facts["took_s_during"] = _fastest_s(arena)
-        return took >= before + self.cost_s(arena.asked)
+        took = arena.facts.took_s_during = _fastest_s(arena)
+        before = arena.facts.took_s_before
+        return before is not None and took >= before + self.cost_s(arena.asked)
 
     def heal(self, arena: Arena) -> None:
         links.cuttable_of(arena).heal()

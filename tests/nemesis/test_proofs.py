@@ -159,11 +159,11 @@ def test_every_move_of_a_clock_is_recorded_with_its_time(name: str) -> None:
     fault, arena = begun(name, Clocks())
     fault.tick(arena)
     fault.heal(arena)
-    moves = arena.facts["moves"]
-    assert isinstance(moves, list)
+    moves = arena.facts.moves
+    assert moves is not None
     assert len(moves) == (2 if name == "clock-jump" else 3)
     assert moves[-1][2] == 0.0
-    assert max(offset for _, _, offset in moves) == arena.facts["offset_s"]
+    assert max(offset for _, _, offset in moves) == arena.facts.offset_s
     times = [at for before, after, _ in moves for at in (before, after)]
     assert times == sorted(times)
 
@@ -204,8 +204,8 @@ def test_a_rolling_restart_restarts_every_server(
         fault.tick(arena)
     fault.recovered(arena)
     assert fault.took_effect(arena)
-    away = arena.facts["away_ns"]
-    assert isinstance(away, dict)
+    away = arena.facts.away_ns
+    assert away is not None
     assert (set(away) == {servers.node_name(node) for node in NODES}) is all_restarted
     assert all(begin < end for begin, end in away.values())
 

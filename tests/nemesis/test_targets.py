@@ -94,20 +94,20 @@ def test_a_replica_has_to_take_the_place_of_a_primary_that_asks_nobody(
 
 
 def test_one_client_that_is_cut_off_has_to_have_a_part(mixture: hybrid.HybridCluster) -> None:
-    assert aimed(mixture, "partition-drop:shape=group").facts["workers"] == [0]
-    assert "workers" not in aimed(mixture, "partition-drop").facts
+    assert aimed(mixture, "partition-drop:shape=group").facts.workers == [0]
+    assert aimed(mixture, "partition-drop").facts.workers is None
 
 
 @pytest.mark.parametrize("text", ["wipe", "power-loss", "clock-jump"])
 def test_the_servers_that_decide_are_known(mixture: hybrid.HybridCluster, text: str) -> None:
     names = [mixture.node_name(node) for node in REDIS]
-    assert aimed(mixture, f"{text}:who=one").facts["deciding"] == names
+    assert aimed(mixture, f"{text}:who=one").facts.deciding == names
 
 
 def test_a_leaders_clock_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zookeeper.ZooKeeperCluster, "leader", lambda _: 2)
     ensemble = zookeeper.make(plan("zookeeper", 3))
-    assert aimed(ensemble, "clock-jump").facts["deciding"] == [ensemble.node_name(2)]
+    assert aimed(ensemble, "clock-jump").facts.deciding == [ensemble.node_name(2)]
 
 
 @pytest.mark.parametrize("text", ["wipe", "power-loss", "clock-jump", "clock-drift"])
@@ -133,7 +133,7 @@ def test_words_count_among_one_kind(mixture: hybrid.HybridCluster) -> None:
 def test_a_partition_knows_no_link_between_the_kinds(
     mixture: hybrid.HybridCluster, text: str
 ) -> None:
-    pairs = aimed(mixture, text).facts["pairs"]
+    pairs = aimed(mixture, text).facts.pairs
     assert isinstance(pairs, list)
     assert {end for pair in pairs for end in pair} == set(ENSEMBLE)
 
