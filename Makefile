@@ -23,7 +23,8 @@ bench: setup ## run the quick suite on real clusters and write the report
 check: lint ## every check and every test that needs no container
 	@$(MAKE) --no-print-directory -j2 --output-sync=target test-judging test-rest
 
-test: lint ## the same and every test on real clusters
+test: export LOCKBENCH_BUDGET := 4
+test: lint ## the same, with more that is random, and every test on real clusters
 	@$(BIN)/python -m clusters.images build go-sidecar jvm-sidecar
 	@$(MAKE) --no-print-directory -j5 --output-sync=target \
 		test-clusters test-cases test-loads test-judging test-rest
@@ -52,7 +53,7 @@ test-rest:
 	$(COMPUTING) $(JUDGING:%=--ignore=%)
 
 fuzz: setup ## 500,000 random histories against an exhaustive reference; workloads on real clusters
-	$(BIN)/pytest -m long
+	LOCKBENCH_BUDGET=200 $(BIN)/pytest -m "random or long"
 
 lint: setup ## style, types and the layers of imports
 	$(BIN)/ruff check

@@ -10,8 +10,10 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from locks.shared import sidecar
+from tests.budget import BUDGET, tries
 from tests.leftovers import (  # noqa: F401 - hooks
     pytest_collection_finish,
     pytest_sessionfinish,
@@ -19,11 +21,19 @@ from tests.leftovers import (  # noqa: F401 - hooks
     pytest_terminal_summary,
 )
 
+# On a busy machine the first draw of a strategy takes long, and so does any example.
+settings.register_profile(
+    "budget", max_examples=tries(25), deadline=None, suppress_health_check=list(HealthCheck)
+)
+settings.load_profile("budget")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("docker"):
             item.add_marker(pytest.mark.flaky(reruns=1))
+        if item.get_closest_marker("random") and BUDGET > 1:
+            item.add_marker(pytest.mark.timeout(300 * BUDGET))
 
 
 def pytest_configure() -> None:

@@ -16,6 +16,7 @@ from checker.search import search
 from checker.words import Case
 from history.columns import History
 from history.jsonl import to_lines
+from tests.budget import tries
 from tests.checker.every_order import linearizable as exhaustively
 from tests.checker.random_histories import SHAPES, random_history, wild_history
 
@@ -37,17 +38,18 @@ def agree(history: History) -> str:
     return slow
 
 
+@pytest.mark.random
 @pytest.mark.parametrize("shape", SHAPES)
 def test_agrees_on_seeded_histories_of_both_verdicts(shape: str) -> None:
-    dice = random.Random(shape)
-    found = [agree(random_history(dice, SHAPES[shape])) for _ in range(300)]
+    dice, count = random.Random(shape), tries(75)
+    found = [agree(random_history(dice, SHAPES[shape])) for _ in range(count)]
     # A generator that makes only one sort of history would test half of the rule.
-    assert 15 <= found.count("invalid") <= 285
+    assert 0.05 * count <= found.count("invalid") <= 0.95 * count
 
 
-def agree_on_wild_ones(seed: str, count: int) -> tuple[int, int]:
-    """Numbers of valid and invalid keys."""
-    dice = random.Random(seed)
+@pytest.mark.random
+def test_agrees_on_histories_that_nobody_records() -> None:
+    dice, count = random.Random("wild"), tries(250)
     found: list[str] = []
     for _ in range(count):
         history = wild_history(dice)
@@ -59,25 +61,5 @@ def agree_on_wild_ones(seed: str, count: int) -> tuple[int, int]:
             calls, _ = calls_of(case, links, key, given_object.kind)
             found.append("valid" if exhaustively(model, calls) else "invalid")
             assert search(model, calls).result == found[-1], list(to_lines(history))
-    return found.count("valid"), found.count("invalid")
-
-
-def test_agrees_on_histories_that_nobody_records() -> None:
-    valid, invalid = agree_on_wild_ones("wild", 1000)
-    assert valid > 300
-    assert invalid > 200
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1200)
-def test_agrees_on_many_histories_that_nobody_records() -> None:
-    agree_on_wild_ones("slow wild", 5_000)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize("shape", SHAPES)
-def test_agrees_on_many_histories(shape: str) -> None:
-    dice = random.Random(f"slow {shape}")
-    for _ in range(5_000):
-        agree(random_history(dice, SHAPES[shape]))
+    assert found.count("valid") > 0.3 * count
+    assert found.count("invalid") > 0.2 * count

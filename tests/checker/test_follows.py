@@ -15,6 +15,7 @@ from checker.jobs import VERDICTS_OF
 from history.builder import Builder
 from history.columns import History
 from history.op import F, Object, Type
+from tests.budget import tries
 from tests.checker import test_planted as planted
 from tests.checker.random_histories import SHAPES, random_history
 from tests.checker.scenes import Scene
@@ -132,11 +133,12 @@ def test_the_cause_can_break_the_consequence(
     assert found - causes_of(pair[0]) - also <= following({pair[0]}, found)
 
 
+@pytest.mark.random
 @pytest.mark.parametrize("shape", ["holds", "fenced"])
 def test_what_broke_the_cause_breaks_the_linearizability_of_named_holds(shape: str) -> None:
     """The theorem behind its line, on histories without leases, where it is exact."""
     seen: set[str] = set()
-    for seed in range(600):
+    for seed in range(tries(150)):
         found = broken(random_history(random.Random(f"{shape}-{seed}"), SHAPES[shape]))
         causes = found.intersection(FOLLOWS["linearizable"])
         assert not causes or "linearizable" in found, (seed, found)
@@ -158,16 +160,17 @@ def test_what_happens_at_the_resource_is_no_answer_of_the_lock(
     assert "linearizable" not in following(found - {"linearizable"}, found)
 
 
+@pytest.mark.random
 def test_an_update_is_lost_only_by_who_acts_beside_another() -> None:
     """Clients that read and write at any time under leases of any length: a lost update never
     comes alone."""
     lost = 0
-    for seed in range(800):
+    for seed in range(tries(200)):
         found = broken(readers_and_writers(random.Random(seed)))
         if "lost-update" in found:
             lost += 1
             assert found.intersection(FOLLOWS["lost-update"]), seed
-    assert lost > 100
+    assert lost > tries(25)
 
 
 def readers_and_writers(dice: random.Random) -> History:

@@ -8,6 +8,7 @@ import pytest
 from checker.check import check
 from history.columns import History
 from history.op import NULL, F, Type
+from tests.budget import tries
 from tests.checker.lease_server import Simulation
 
 SAFE = (
@@ -27,15 +28,11 @@ def no_false_alarm(history: History) -> None:
     assert report.verdicts["stale-holder"].result == "invalid"
 
 
+@pytest.mark.random
 def test_a_correct_server_is_never_accused() -> None:
-    no_false_alarm(simulate(3000))
-
-
-@pytest.mark.long
-@pytest.mark.timeout(600)
-def test_a_correct_server_is_never_accused_in_a_hundred_thousand_grants() -> None:
-    history = simulate(100_000)
-    assert check(history).grants == 100_000
+    grants = tries(1000)
+    history = simulate(grants)
+    assert check(history).grants == grants
     no_false_alarm(history)
 
 
@@ -49,7 +46,7 @@ def test_other_anchors_would_accuse_it(anchor: str) -> None:
 
 def test_every_stale_holder_is_found_also_after_the_later_grant_was_released() -> None:
     """Counted once more by brute force, straight from the definition."""
-    history = simulate(3000)
+    history = simulate(1000)
     grants = [
         r for r in range(len(history)) if history.f[r] == F.ACQUIRE and history.type[r] == Type.OK
     ]

@@ -10,10 +10,12 @@ import pytest
 from checker.check import check
 from history.columns import History
 from history.jsonl import to_lines
+from tests.budget import tries
 from tests.checker.combinations import sketches
 from tests.checker.promise_reference import double_grant, fence_order, is_plain, late_grant
 from tests.checker.sketch import COMBINATIONS, Combination
 
+EACH = tries(12)  # histories of a combination
 PLAIN = [c for c in COMBINATIONS if c.holds and c.kind not in {"reentrant", "ownerless"}]
 COMPARED = ("double-grant", "late-grant", "fence-order")
 # A late grant is late whoever is to blame; the others accuse the lock.
@@ -53,25 +55,16 @@ def never_accuses(seed: str, combination: Combination, count: int) -> None:
                 assert verdict.result == "valid", f"{name}: {verdict.reason}\n{told(history)}"
 
 
+@pytest.mark.random
 @pytest.mark.parametrize("kind", sorted({c.kind for c in PLAIN}))
 def test_agrees_with_every_pair(kind: str) -> None:
-    assert sum(agree_on("short", c, 24) for c in PLAIN if c.kind == kind) > 100
+    some = [combination for combination in PLAIN if combination.kind == kind]
+    assert sum(agree_on("short", c, EACH) for c in some) > 0.3 * EACH * len(some)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("combination", PLAIN, ids=str)
-def test_agrees_with_every_pair_on_many(combination: Combination) -> None:
-    assert agree_on("long", combination, 1000) > 300
-
-
+@pytest.mark.random
 @pytest.mark.parametrize("kind", sorted({c.kind for c in COMBINATIONS}))
 def test_a_correct_lock_breaks_no_promise(kind: str) -> None:
     for combination in COMBINATIONS:
         if combination.kind == kind:
-            never_accuses("correct", combination, 24)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("combination", COMBINATIONS, ids=str)
-def test_a_correct_lock_breaks_no_promise_in_many(combination: Combination) -> None:
-    never_accuses("correct and long", combination, 1000)
+            never_accuses("correct", combination, EACH)

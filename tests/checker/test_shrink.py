@@ -21,6 +21,7 @@ from history.columns import History
 from history.jsonl import to_lines
 from history.op import F
 from perf.histories import Load, lock_history, register_history
+from tests.budget import tries
 from tests.checker.every_order import linearizable
 from tests.checker.random_histories import SHAPES, random_history
 from tests.checker.scenes import Scene
@@ -35,10 +36,11 @@ def test_a_stale_read_far_in_is_explained_by_two_operations() -> None:
     assert [made[i].operation.value for i in few] == [4, 3]
 
 
+@pytest.mark.random
 def test_explanations_of_random_registers_are_impossible_by_themselves() -> None:
     dice = random.Random(3)
     explained = 0
-    for _ in range(600):
+    for _ in range(tries(150)):
         model, made = calls(random_register(dice))
         found = search(model, made)
         if found.result != "invalid":
@@ -49,7 +51,7 @@ def test_explanations_of_random_registers_are_impossible_by_themselves() -> None
         for state in few.initials:
             rest = [few.calls[i] for i in few.numbers]
             assert not linearizable(replace(model, initial=state), rest)
-    assert explained > 100
+    assert explained > tries(25)
 
 
 def test_a_long_register_history_has_a_short_explanation() -> None:
@@ -63,9 +65,10 @@ def test_a_long_register_history_has_a_short_explanation() -> None:
     assert short >= 3
 
 
+@pytest.mark.random
 def test_lock_explanations_too() -> None:
     dice = random.Random(4)
-    for _ in range(300):
+    for _ in range(tries(75)):
         history = random_history(dice, SHAPES["reused"])
         verdict = check(history).verdicts.get("linearizable")
         if verdict is not None and verdict.result == "invalid":
@@ -84,11 +87,12 @@ def without_others(history: History, verdict: Verdict) -> History:
     return replace(history, **columns)
 
 
+@pytest.mark.random
 @pytest.mark.parametrize("shape", ["plain", "holds", "lease", "semaphore", "read-write-lease"])
 def test_the_evidence_of_the_smallest_holds_is_invalid_by_itself(shape: str) -> None:
     dice = random.Random(f"evidence {shape}")
     looked = 0
-    for _ in range(400):
+    for _ in range(tries(100)):
         history = random_history(dice, SHAPES[shape])
         links = link(history)
         if len(unpaired(Case(history, promises(history, links)), links)):
@@ -99,7 +103,7 @@ def test_the_evidence_of_the_smallest_holds_is_invalid_by_itself(shape: str) -> 
         looked += 1
         again = check(without_others(history, verdict)).verdicts["linearizable"]
         assert again.result == "invalid", (verdict.reason, list(to_lines(history)))
-    assert looked > 40
+    assert looked > tries(10)
 
 
 def test_a_double_grant_among_thousands_is_explained_by_its_two_sections() -> None:

@@ -6,7 +6,6 @@ What breaks a command is kept in a folder that the failure names: ``tried.json``
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 import tempfile
@@ -16,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.budget import tries
 from tests.fuzz.inputs import INPUTS, ROOT
 from tests.fuzz.server import Warm
 from tests.fuzz.trying import attempt, keep, made
 
-# All inputs together. The one setting.
-SECONDS = float(os.environ.get("LOCKBENCH_FUZZ_S", "600"))
+SECONDS = tries(3)  # all inputs together
 SHOWN_MAX = 20
 KEPT = ROOT / ".fuzz"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import edn_format
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from checker.check import check
@@ -179,7 +179,7 @@ def test_binary_noise(tmp_path: Path, noise: bytes) -> None:
         read_edn(path)
 
 
-@settings(max_examples=300, suppress_health_check=list(HealthCheck), deadline=None)
+@pytest.mark.random
 @given(st.text(alphabet='{}[]()#_:;"\\ \nainvokeftyprcsldu019.N', max_size=60))
 def test_any_text_is_read_or_refused(tmp_path: Path, text: str) -> None:
     try:
@@ -198,7 +198,7 @@ FORMS = st.recursive(
 )
 
 
-@settings(suppress_health_check=list(HealthCheck), deadline=None)
+@pytest.mark.random
 @given(st.dictionaries(st.text(max_size=5), FORMS, max_size=4))
 def test_agrees_with_edn_format(value: dict[str, object]) -> None:
     text = edn_format.dumps(value)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from history.builder import Builder
@@ -179,7 +179,7 @@ def test_a_truncated_file_names_its_last_line(tmp_path: Path) -> None:
         read_jsonl(path)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@pytest.mark.random
 @given(st.lists(st.binary(max_size=40) | st.sampled_from([json.dumps(GOOD).encode()]), max_size=5))
 def test_noise_is_refused_or_read_but_never_falls_over(raw: list[bytes]) -> None:
     message = complaint(raw)
@@ -193,8 +193,7 @@ JSON = st.recursive(
 )
 
 
-# The first draw of a recursive strategy takes long on a busy machine.
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@pytest.mark.random
 @given(
     st.dictionaries(
         st.sampled_from([*GOOD, "value", "hold", "owner", "mode", "error", "history", "objects"]),
