@@ -39,7 +39,7 @@ def test_every_violation_of_a_run_has_an_answer_from_every_alert(tmp_path: Path)
 
 def test_a_case_without_a_history_is_counted_and_not_judged(tmp_path: Path) -> None:
     run = make_run(tmp_path, faults={"pause": True, "none": False})
-    cases = [run.results()["cases"][0], {"lock": "redlock", "fault": "kill", "judgement": "failed"}]
+    cases = [run.results().cases[0], {"lock": "redlock", "fault": "kill", "judgement": "failed"}]
     write_results(run, {"name": "quick", "cases": cases, "ending": "bench"})
     done = lockbench("alerts", str(run.path), "--json")
     assert done.returncode == 0, done.stderr

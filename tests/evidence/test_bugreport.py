@@ -17,49 +17,66 @@ from checker.check import check
 from evidence import bugreport, bugreport_library, templates, track
 from history.jsonl import read_jsonl
 from locks.registry import find
+from results.cases import broken
 from results.documents import Versions
 from results.errors import BadInput
-from results.store import RunFolder
+from results.store import RunFolder, open_run
 from results.stored import stored
 from tests.command import lockbench
 from tests.results.made_run import make_run
 from tests.results.plain import write_versions
 
 
-def reports(run: RunFolder) -> dict[str, str]:
-    """Verdict → report."""
+def reports(run: RunFolder) -> dict[str, Path]:
+    """Verdict → folder of its report, of a run with one case under a pause."""
     made = bugreport.bugreport(run.path)
-    return {
-        path.name.removeprefix("01-etcd-pause-"): (path / "report.md").read_text() for path in made
-    }
+    return {path.name.removeprefix("01-etcd-pause-"): path for path in made}
 
 
-def test_every_broken_verdict_has_a_report(tmp_path: Path) -> None:
-    run = make_run(tmp_path, double=True)
+def told(run: RunFolder, verdict: str = "double-grant") -> str:
+    return (reports(run)[verdict] / "report.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def double(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The reports on a key of etcd that was granted twice under a pause."""
+    return reports(make_run(tmp_path_factory.mktemp("double"), double=True))
+
+
+def test_every_broken_verdict_has_a_report(double: dict[str, Path]) -> None:
+    run = open_run(double["double-grant"].parents[1])
     case = run.results().cases[0]
-    broken = {name for name, v in case["verdicts"].items() if v["result"] == "invalid"}
-    assert "double-grant" in broken
-    made = reports(run)
-    assert set(made) == broken
-    text = made["double-grant"]
+    assert set(double) == set(broken(case)) == {"double-grant", "linearizable"}
+    for verdict, path in double.items():
+        history = read_jsonl(path / "history.jsonl")
+        assert check(history).verdicts[verdict].result == "invalid"
+    text = (double["double-grant"] / "report.md").read_text()
     assert text.startswith("# etcd under pause: double-grant\n")
-    assert case["verdicts"]["double-grant"]["reason"] in text.replace("\\", "")
+    assert case.verdicts["double-grant"].reason in text.replace("\\", "")
     assert "1 of 1 run of" in text
     assert "https://etcd.io" in text, "the promise with its address"
     assert "| redis | 8.1.0 |" in text
     assert "lockbench run --lock etcd --fault pause --workload mutex --seed 4" in text
-    assert "No program" not in text
     timeline = re.findall(r"^\| (-?[\d.]+) \| .* \| acquire aimed \| granted", text, re.MULTILINE)
     assert timeline == ["0.000", "100.000"]
     assert re.search(r"\| fault \| pause etcd-2 \| begins", text), text
 
 
-def test_the_history_beside_it_shows_the_verdict(tmp_path: Path) -> None:
-    run = make_run(tmp_path, double=True)
-    for path in bugreport.bugreport(run.path):
-        verdict = path.name.removeprefix("01-etcd-pause-")
-        history = read_jsonl(path / "history.jsonl")
-        assert check(history).verdicts[verdict].result == "invalid"
+def test_the_timeline_says_that_it_shows_calls_and_no_commands(double: dict[str, Path]) -> None:
+    text = (double["double-grant"] / "report.md").read_text().split("## Timeline")[1]
+    assert "no commands on the wire were recorded" in text
+    assert "puts a proxy between" not in text
+    assert "The clients of one worker share a process." in text
+    assert "**pause**: freezes servers" in text
+    assert "It struck etcd-2." in text
+
+
+def test_what_follows_from_another_break_is_no_claim_of_its_own(double: dict[str, Path]) -> None:
+    follows = (double["linearizable"] / "report.md").read_text()
+    assert "It was expected to break where double-grant is" in follows
+    assert "The same recording breaks" in follows
+    own = (double["double-grant"] / "report.md").read_text()
+    assert "Under pause it was expected: holds." in own
 
 
 def test_repetitions_are_one_report_with_k_of_n(tmp_path: Path) -> None:
@@ -72,8 +89,8 @@ def test_repetitions_are_one_report_with_k_of_n(tmp_path: Path) -> None:
     found = stored(run.path)
     cases = (healthy, case, changed(case, tries=1), unexposed)
     object.__setattr__(found, "results", changed(found.results, cases=cases))
-    told = {b.verdict: (b.shown, b.tried) for b in bugreport._broken(found)}
-    assert told["double-grant"] == (2, 3)
+    shares = {b.verdict: (b.shown, b.tried) for b in bugreport._broken(found)}
+    assert shares["double-grant"] == (2, 3)
 
 
 def test_an_earlier_try_counts_and_is_verified(tmp_path: Path) -> None:
@@ -178,21 +195,15 @@ def test_the_program_of_the_track_record_goes_along(
     page = changed(page_of("etcd"), source="https://etcd.example: it stays locked until release")
     monkeypatch.setattr(track, "FOLDER", folder)
     monkeypatch.setattr(track, "pages", lambda: [page])
-    run = make_run(tmp_path / "runs", double=True)
-    made = {path.name: path for path in bugreport.bugreport(run.path)}
-    path = made["01-etcd-pause-double-grant"]
-    assert {p.name for p in path.iterdir()} == {
-        "report.md",
-        "history.jsonl",
-        "etcd.py",
-        track.SHARED,
-    }
+    made = reports(make_run(tmp_path / "runs", double=True))
+    path = made.pop("double-grant")
+    files = {"report.md", "history.jsonl", "etcd.py", track.SHARED}
+    assert {p.name for p in path.iterdir()} == files
     text = (path / "report.md").read_text()
     assert "5 of 6 times with etcd 0" in text
     assert ": it stays locked until release" in text
-    assert "`etcd.py` beside this file puts a proxy" in (path / "report.md").read_text()
-    others = [p for name, p in made.items() if not name.endswith("double-grant")]
-    assert all(not (p / "etcd.py").exists() for p in others)
+    assert "`etcd.py` beside this file puts a proxy" in text
+    assert all(not (other / "etcd.py").exists() for other in made.values())
 
 
 def test_another_defect_of_the_lock_is_no_proof_of_this_one(
@@ -201,15 +212,12 @@ def test_another_defect_of_the_lock_is_no_proof_of_this_one(
     page = changed(page_of("etcd"), title="late replies", fault="replies-delayed")
     monkeypatch.setattr(track, "pages", lambda: [page])
     run = make_run(tmp_path, double=True)
-    made = {path.name: path for path in bugreport.bugreport(run.path)}
-    path = made["01-etcd-pause-double-grant"]
-    assert not (path / "etcd.py").exists()
-    text = (path / "report.md").read_text()
+    text = told(run)
+    assert not (reports(run)["double-grant"] / "etcd.py").exists()
     assert "There is no program for this one yet" in text
     assert "Another thing breaks this promise of the lock, under replies-delayed" in text
     monkeypatch.setattr(track, "pages", lambda: [changed(page, also=("pause",), script="")])
-    text = (bugreport.bugreport(run.path)[0] / "report.md").read_text()
-    assert "Another thing" not in text
+    assert "Another thing" not in told(run)
 
 
 def test_a_page_without_a_program_is_referred_to(
@@ -217,23 +225,9 @@ def test_a_page_without_a_program_is_referred_to(
 ) -> None:
     page = changed(page_of("made"), shown=2, runs=3, command="lockbench run --lock etcd", script="")
     monkeypatch.setattr(track, "pages", lambda: [page])
-    text = reports(make_run(tmp_path, double=True))["double-grant"]
+    text = told(make_run(tmp_path, double=True))
     assert "There is no program for this one yet" in text
     assert "seen 2 of 3 times with etcd 0 (`docs/track/made.md`), by" in text
-
-
-def test_an_adapter_says_how_its_library_is_set(tmp_path: Path) -> None:
-    """The words of its own file, and the versions of its own environment."""
-
-    def named(case: dict[str, Any]) -> None:
-        case["lock"] = "redis-py"
-        case["settings"] = {"lease_ttl_s": 3.0}
-
-    run = make_run(tmp_path, double=True, change=named)
-    text = (bugreport.bugreport(run.path)[0] / "report.md").read_text()
-    assert "``redis-py-safe`` sets the lease" in text
-    assert re.search(r"\| redis-py: redis \| 8\.", text)
-    assert "lease\\_ttl\\_s | 3.0" in text
 
 
 def of_library(tmp_path: Path, lock: str, recorded: dict[str, Any] | None = None) -> Path:
@@ -250,8 +244,15 @@ def of_library(tmp_path: Path, lock: str, recorded: dict[str, Any] | None = None
         entry = {"locks": [lock], **clients.as_pinned(library), **recorded}
         entries = {clients.name_of(library): entry}
         write_versions(run, {"libraries": {"redis": "8.1.0"}, "clients": entries})
-    made = {path.name: path for path in bugreport.bugreport(run.path)}
-    return made["01-etcd-pause-double-grant"]
+    return reports(run)["double-grant"]
+
+
+def test_an_adapter_says_how_its_library_is_set(tmp_path: Path) -> None:
+    """The words of its own file, and the versions of its own environment."""
+    text = (of_library(tmp_path, "redis-py") / "report.md").read_text()
+    assert "``redis-py-safe`` sets the lease" in text
+    assert re.search(r"\| redis-py: redis \| 8\.", text)
+    assert "lease\\_ttl\\_s | 3.0" in text
 
 
 def test_a_library_of_the_jvm_is_named_with_what_the_run_recorded(tmp_path: Path) -> None:
@@ -299,27 +300,6 @@ def test_every_kind_of_library_has_a_report(tmp_path: Path, lock: str) -> None:
     assert f"| {lock}: {library.names[0]} | {library.pins[library.names[0]]} |" in text
 
 
-def test_the_timeline_says_that_it_shows_calls_and_no_commands(tmp_path: Path) -> None:
-    (path,) = (
-        p
-        for p in bugreport.bugreport(make_run(tmp_path, double=True).path)
-        if p.name.endswith("double-grant")
-    )
-    text = (path / "report.md").read_text()
-    assert "no commands on the wire were recorded" in text.split("## Timeline")[1]
-    assert "puts a proxy between" not in text
-    assert "The clients of one worker share a process." in text
-    assert "**pause**: freezes servers" in text
-    assert "It struck etcd-2." in text
-
-
-def test_what_follows_from_another_break_is_no_claim_of_its_own(tmp_path: Path) -> None:
-    made = reports(make_run(tmp_path, double=True))
-    assert "It was expected to break where double-grant is" in made["linearizable"]
-    assert "The same recording breaks" in made["linearizable"]
-    assert "Under pause it was expected: holds." in made["double-grant"]
-
-
 def test_a_break_under_a_fault_that_is_not_declared_is_not_called_unexpected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,17 +307,17 @@ def test_a_break_under_a_fault_that_is_not_declared_is_not_called_unexpected(
     some = {fault: said for fault, said in whole.expectations.items() if fault != "pause"}
     silent = replace(whole, expectations=some)
     monkeypatch.setattr(bugreport, "declared", lambda _: silent)
-    made = reports(make_run(tmp_path, double=True))["double-grant"]
+    made = told(make_run(tmp_path, double=True))
     assert "Nothing is declared of this lock under pause." in made
     assert "expected to hold" not in made
     assert "no other source can be quoted" in made
 
 
-def test_a_run_of_several_cases_is_not_replayed_for_one(tmp_path: Path) -> None:
-    one = reports(make_run(tmp_path / "one", double=True))["double-grant"]
-    assert "--replay" in one
-    faults = {"pause": True, "none": False}
-    run = make_run(tmp_path / "two", double=True, faults=faults)
+def test_a_run_of_several_cases_is_not_replayed_for_one(
+    double: dict[str, Path], tmp_path: Path
+) -> None:
+    assert "--replay" in (double["double-grant"] / "report.md").read_text()
+    run = make_run(tmp_path, double=True, faults={"pause": True, "none": False})
     texts = [(path / "report.md").read_text() for path in bugreport.bugreport(run.path)]
     assert texts
     assert all("--replay" not in text for text in texts)
