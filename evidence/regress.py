@@ -69,11 +69,10 @@ def regress(asked: Order, console: Console) -> tuple[Finished, Comparison]:
             run.write_plan(_plan(asked))
             run.write_machine(machine.facts(run.path, engine=engine.version()))
             run.write_versions(versions)
-            nurseries = []
             for side, folder in zip(asked.sides, folders, strict=True):
                 with library_path(side, folder):
-                    nurseries.append(stack.enter_context(ForkServer(job.run_id)))
-            _measure(job, nurseries, console)
+                    job.fork_servers.append(stack.enter_context(ForkServer(job.run_id)))
+            _measure(job, console)
             made = _judged(job)
         except BaseException:
             with interruption.held():
@@ -97,6 +96,7 @@ class _Job:
     asked: Order
     run: RunFolder
     run_id: str
+    fork_servers: list[ForkServer] = field(default_factory=list)  # of base, of new
     pairs: dict[Key, dict[int, list[documents.Case | None]]] = field(default_factory=dict)
     cases: list[documents.Case] = field(default_factory=list)
 
@@ -126,67 +126,58 @@ class _Job:
         return results
 
 
-def _measure(job: _Job, nurseries: Sequence[ForkServer], console: Console) -> None:
+def _measure(job: _Job, console: Console) -> None:
     """The declared pairs of every lock, once more those that are void, then as many again of what
     looks slower."""
     pairs = job.asked.pairs
-    _stage(job, dict.fromkeys(job.asked.cases, pairs), nurseries, console)
+    _stage(job, dict.fromkeys(job.asked.cases, pairs), console)
     void = {key: n for key, of in job.whole().items() if (n := sum(map(_is_void, of)))}
     if void:
         console.print(f"{sum(void.values())} pairs are void and measured again", highlight=False)
-        _stage(job, void, nurseries, console)
+        _stage(job, void, console)
     found = suspects(judge_pairs(job.whole(), pairs))
     if found:
         names = ", ".join(f"{lock} under {fault}" for lock, fault in found)
         line = f"{names}: slower at first sight; {pairs} more pairs decide"
         console.print(line, markup=False, highlight=False)
-        _stage(job, dict.fromkeys(found, pairs), nurseries, console)
+        _stage(job, dict.fromkeys(found, pairs), console)
 
 
 def _is_void(pair: tuple[documents.Case, documents.Case]) -> bool:
     return not all(map(has_numbers, pair))
 
 
-def _stage(
-    job: _Job, counts: Mapping[Key, int], nurseries: Sequence[ForkServer], console: Console
-) -> None:
+def _stage(job: _Job, counts: Mapping[Key, int], console: Console) -> None:
     """So many more pairs of each case."""
-    done = len(job.cases)
+    asked, done = job.asked, len(job.cases)
     with LiveView(2 * sum(counts.values()), console) as live:
         for key, count in counts.items():
-            _pairs(job, key, nurseries, live, count=count, done=done)
+            of = job.pairs.setdefault(key, {})
+            first = len(of)
+            for turn, at in turns(count, asked.seed + first):
+                pair = first + turn
+                # Each pair meets a schedule of its own, the same for both of its runs.
+                case = replace(asked.cases[key][at], seed=asked.seed + pair, injections=())
+                name = f"{SIDES[at]} ({short(asked.sides[at].ref)}) {short(case.lock)}"
+                live.case_started(len(job.cases) - done + 1, name, case.fault)
+                document = _one(job, plan.resolve(case), at=at, pair=pair, live=live)
+                live.note(f"pair {pair + 1}, {name} under {case.fault}: {document.judgement}")
+                of.setdefault(pair, [None, None])[at] = document
+                job.cases.append(document)
+                job.save("running", None)
+                interruption.check()
 
 
-def _pairs(
-    job: _Job, key: Key, nurseries: Sequence[ForkServer], live: LiveView, *, count: int, done: int
-) -> None:
-    asked = job.asked
-    of = job.pairs.setdefault(key, {})
-    first = len(of)
-    for turn, at in turns(count, asked.seed + first):
-        pair = first + turn
-        # Each pair meets a schedule of its own, the same for both of its runs.
-        case = asked.cases[key][at]
-        case = plan.resolve(replace(case, seed=asked.seed + pair, injections=()))
-        side = job.asked.sides[at]
-        name = f"{SIDES[at]} ({short(side.ref)}) {short(case.lock)}"
-        live.case_started(len(job.cases) - done + 1, name, case.fault)
-        document = _one(job, case, at=at, pair=pair, fork_server=nurseries[at], live=live)
-        live.note(f"pair {pair + 1}, {name} under {case.fault}: {document.judgement}")
-        of.setdefault(pair, [None, None])[at] = document
-        job.cases.append(document)
-        job.save("running", None)
-        interruption.check()
-
-
-def _one(
-    job: _Job, case: Case, *, at: int, pair: int, fork_server: ForkServer, live: LiveView
-) -> documents.Case:
+def _one(job: _Job, case: Case, *, at: int, pair: int, live: LiveView) -> documents.Case:
     number = len(job.cases) + 1
     check_case_room(job.run.path)
     folder = job.run.case(number, SIDES[at], f"{short(case.lock)}-{case.fault}")
     outcome = run_case(
-        case, folder.path, run_id=job.run_id, fork_server=fork_server, on_progress=shown_in(live)
+        case,
+        folder.path,
+        run_id=job.run_id,
+        fork_server=job.fork_servers[at],
+        on_progress=shown_in(live),
     )
     document = evolved(
         outcome.document,

@@ -27,7 +27,7 @@ from tests.results.measured_noise import case as case_of
 Play = Callable[[str, int], Case]
 
 
-def asked(**changes: Any) -> Order:
+def asked(base: str = "current", new: str = "current", **changes: Any) -> Order:
     given: dict[str, Any] = {
         "locks": ["redis-token"],
         "faults": ["none"],
@@ -35,7 +35,7 @@ def asked(**changes: Any) -> Order:
         "time_limit_s": 8.0,
         "seed": 0,
     }
-    return order("current", "current", **(given | changes))
+    return order(base, new, **(given | changes))
 
 
 def document(acquire_ms: float, **changes: Any) -> Case:
@@ -130,53 +130,41 @@ def test_a_void_pair_is_measured_once_more(played: Any) -> None:
     assert (always.ending, count) == ("inconclusive", {"base": 12, "new": 12})
 
 
-def test_a_violation_beats_everything(played: Any) -> None:
+@pytest.mark.parametrize("violated", [False, True])
+def test_a_violation_beats_a_failed_run_and_that_beats_the_rest(
+    played: Any, violated: bool
+) -> None:
     broken = {"double-grant": {"result": "invalid", "reason": "two", "evidence": []}}
 
     def play(side: str, n: int) -> Case:
-        if side == "new" and n == 2:
+        if violated and (side, n) == ("new", 2):
             return document(9.0, verdicts=broken, judgement="worse than expected", ending="safety")
-        if side == "base" and n == 3:
+        if (side, n) == ("base", 3):
             return document(9.0, numbers="void", verdicts={}, ending="bench", why="it fell over")
         return document(1.0)
 
     made, _, _ = played(asked(pairs=10), play)
+    if not violated:
+        assert made.ending == "bench"
+        assert "it fell over" in made.headline
+        return
     assert made.ending == "safety"
     (change,) = [c for c in made.changes if c.verdict == "double-grant"]
     assert (change.direction, change.new) == ("worse", "1 of 11")
 
 
-def test_a_failed_run_is_the_benchs_failure(played: Any) -> None:
-    def play(side: str, n: int) -> Case:
-        if side == "base" and n == 3:
-            return document(9.0, numbers="void", verdicts={}, ending="bench", why="it fell over")
-        return document(1.0)
-
-    made, _, _ = played(asked(pairs=8), play)
-    assert made.ending == "bench"
-    assert "it fell over" in made.headline
-
-
-def test_an_interruption_leaves_an_ending(played: Any, tmp_path: Path) -> None:
-    def play(side: str, n: int) -> Case:
-        if n == 2:
-            raise KeyboardInterrupt
-        return document(1.0)
-
-    with pytest.raises(KeyboardInterrupt):
-        played(asked(), play)
-    assert (tmp_path / "runs" / "latest" / "ending").read_text().strip() == "bench"
-
-
-def test_an_interruption_does_not_hide_a_violation(played: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("violated", "ending"), [(False, "bench"), (True, "safety")])
+def test_an_interruption_leaves_an_ending_and_hides_no_violation(
+    played: Any, tmp_path: Path, violated: bool, ending: str
+) -> None:
     def play(side: str, n: int) -> Case:
         if n == 3:
             raise KeyboardInterrupt
-        return document(1.0, ending="safety" if side == "new" else "ok")
+        return document(1.0, ending="safety" if violated and side == "new" else "ok")
 
     with pytest.raises(KeyboardInterrupt):
         played(asked(), play)
-    assert (tmp_path / "runs" / "latest" / "ending").read_text().strip() == "safety"
+    assert (tmp_path / "runs" / "latest" / "ending").read_text().strip() == ending
 
 
 def test_sides_take_turns_and_neither_is_always_first() -> None:
@@ -215,15 +203,8 @@ def test_thirty_cells_need_ten_pairs() -> None:
 def test_what_cannot_be_done_is_refused(
     base: str, new: str, changes: dict[str, Any], said: str
 ) -> None:
-    given: dict[str, Any] = {
-        "locks": ["redis-token"],
-        "faults": ["none"],
-        "pairs": 6,
-        "time_limit_s": 8.0,
-        "seed": 0,
-    }
     with pytest.raises(BadInput, match=said):
-        order(base, new, **(given | changes))
+        asked(base, new, **changes)
 
 
 def test_an_image_and_a_lock_are_told_apart() -> None:
@@ -232,9 +213,9 @@ def test_an_image_and_a_lock_are_told_apart() -> None:
     assert parse("redis==8.0.1").library == ("redis", "8.0.1")
     assert parse("etcd").lock == "etcd"
     assert parse("topology:etcd").topology == "etcd"
-    wanted = order("redlock", "redis-token", locks=[], faults=["none"], pairs=6,
-                   time_limit_s=8.0, seed=0)  # fmt: skip
-    assert list(wanted.cases) == [("redlock → redis-token", "none")]
+    assert list(asked("redlock", "redis-token", locks=[]).cases) == [
+        ("redlock → redis-token", "none")
+    ]
 
 
 def test_the_command_that_repeats_it_stands_in_the_order() -> None:
