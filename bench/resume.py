@@ -15,10 +15,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bench.plan import Case, tries_of
-from bench.usable import Refused
 from results import documents
 from results.cases import COULD_NOT_RUN, DISTURBED
-from results.documents import Machine, Plan, Versions, made
+from results.documents import Machine, Plan, Refused, Versions, made
 from results.errors import BadInput, Ending
 from results.store import ENDINGS, CaseFolder, NotARun, RunFolder, StoreError, open_run
 from results.stored import Edited, verify
@@ -36,7 +35,7 @@ def planned(
         name=name,
         command=command,
         cases=tuple(made(documents.Planned, asdict(case)) for case in cases),
-        refused=tuple(made(documents.Refused, asdict(one)) for one in refused),
+        refused=tuple(refused),
     )
 
 

@@ -30,7 +30,7 @@ from bench.resume import (
 )
 from bench.room import check_case_room, check_room, in_one_sentence
 from bench.run import Outcome, run_case
-from bench.usable import Refused
+from bench.usable import refused_case
 from clusters import images
 from clusters.engine.docker import Engine, EngineError
 from clusters.engine.reaper import reap
@@ -40,7 +40,7 @@ from report import write
 from report.live import LiveView
 from results import documents, machine
 from results.baseline import Undisturbed
-from results.documents import Image, Own, Results, Try, Versions, made
+from results.documents import Image, Own, Refused, Results, Try, Versions, made
 from results.errors import BadInput, Ending
 from results.store import NotARun, RunFolder, StoreError
 from results.stored import samples_ns
@@ -162,7 +162,7 @@ class _Gathered:
         """A case that could not be made."""
         folder = self._run.case(number, refused.lock, refused.fault)
         document = replace(
-            refused.document(),
+            refused_case(refused),
             folder=folder.path.name,
             run=str(self._run.path),
             tries=1,

@@ -1,8 +1,8 @@
 """What cannot be run here, and why: such a case is shown as "could not run", never as kept.
 
-Three ways to notice it: the case was refused before anything started (``Refused``), the lock could
-not be prepared (``why_unusable``), or the servers were there and yet no call ever succeeded before
-the first fault (``nothing_worked``), as with a server that lacks a command.
+Three ways to notice it: the case was refused before anything started (``refused_case``), the lock
+could not be prepared (``why_unusable``), or the servers were there and yet no call ever succeeded
+before the first fault (``nothing_worked``), as with a server that lacks a command.
 
 And what ran, but shows nothing: on the keys that the load shares, some operation never succeeded
 (``never_succeeded``). Such a case is inconclusive.
@@ -11,7 +11,6 @@ And what ran, but shows nothing: on the keys that the load shares, some operatio
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
 
@@ -26,6 +25,7 @@ from history.op import F, Mode, Type
 from locks.base import LockUnusableError, System
 from results import documents
 from results.cases import COULD_NOT_RUN
+from results.documents import Refused
 
 TEXT_CHARS_MAX = 300
 CLASSES_MAX = 20
@@ -33,28 +33,19 @@ CLASSES_MAX = 20
 PLAIN = frozenset({"held", "gave-up", "not-held", "no-effect", "not-granted"})
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A case that was asked for beside others and cannot be made. ``lock`` is the word that was
-    given for it."""
-
-    lock: str
-    topology: str | None
-    fault: str
-    why: str
-
-    def document(self) -> documents.Case:
-        """The case as it stands in ``results.json``, without a load."""
-        return documents.Case(
-            lock=self.lock,
-            topology=self.topology or "unknown",
-            fault=self.fault,
-            numbers="void",
-            exposed=False,
-            judgement=COULD_NOT_RUN,
-            why=self.why,
-            ending="bench",
-        )
+def refused_case(refused: Refused) -> documents.Case:
+    """A case that was asked for beside others and cannot be made, as it stands in
+    ``results.json``."""
+    return documents.Case(
+        lock=refused.lock,
+        topology=refused.topology or "unknown",
+        fault=refused.fault,
+        numbers="void",
+        exposed=False,
+        judgement=COULD_NOT_RUN,
+        why=refused.why,
+        ending="bench",
+    )
 
 
 def why_unusable(system: System) -> str | None:

@@ -13,11 +13,11 @@ import typer
 from bench import ramp, replay
 from bench.plan import Case
 from bench.suite import Finished, run_cases
-from bench.usable import Refused
 from cli.options import Done
 from report import tables
 from report.commands import report_after
 from report.console import err, out, say_json
+from results.documents import Refused
 from results.errors import BadInput
 from results.store import open_run
 from workloads.fleet import free_port

@@ -14,7 +14,7 @@ from results.errors import BadInput, Unfit
 
 if TYPE_CHECKING:
     from bench.plan import Case
-    from bench.usable import Refused
+    from results.documents import Refused
 
 
 def run(
@@ -99,9 +99,9 @@ def run(
                     lock_name, fault_name, seed=seed, topology=topology, workload=workload
                 )
             except Unfit as error:
-                from bench.usable import Refused
+                from results.documents import Refused
 
-                unfit.append((Refused(lock_name, topology, fault_name, str(error)), error))
+                unfit.append((Refused(lock_name, fault_name, str(error), topology), error))
                 continue
             if workload == plan.PUBLISHED:
                 case = replace(plan.published(lock_name, seed, topology), fault=fault_name)

@@ -14,10 +14,10 @@ from bench.judge import Expected, judge
 from bench.plan import find_system, make_case
 from bench.usable import (
     TEXT_CHARS_MAX,
-    Refused,
     error_texts,
     never_succeeded,
     nothing_worked,
+    refused_case,
     said_to_idle_clients,
     shown,
     turned_away,
@@ -30,6 +30,7 @@ from locks.base import LockUnusableError
 from locks.registry import find
 from report import tables
 from report.facts import CASES
+from results.documents import Refused
 from results.errors import BadInput, Ending, Unfit
 from tests.checker.scenes import Scene
 from tests.results.made_run import make_run
@@ -147,7 +148,7 @@ def test_it_is_the_bench_that_failed_and_a_violation_stays_one() -> None:
 
 
 def test_it_is_shown_in_words() -> None:
-    document = Refused("bad.py:Lock", None, "kill", "bad.py cannot be imported").document()
+    document = refused_case(Refused("bad.py:Lock", "kill", "bad.py cannot be imported"))
     made = tables.overview([document])
     assert made.matrix is not None
     assert made.matrix.headings == ("lock", "kill")
@@ -173,7 +174,7 @@ def test_a_file_with_an_expectation_without_a_source_is_unfit(tmp_path: Path) ->
 
 def test_junit_counts_it_as_an_error(tmp_path: Path) -> None:
     def lacking(case: dict[str, Any]) -> None:
-        case |= plain(Refused("etcd", "etcd", "pause", "unknown command").document())
+        case |= plain(refused_case(Refused("etcd", "pause", "unknown command", "etcd")))
 
     base, new = make_run(tmp_path / "a"), make_run(tmp_path / "b", change=lacking)
     junit = tmp_path / "junit.xml"
