@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 from rich.console import Console
 
@@ -233,6 +234,21 @@ def test_a_limit_of_file_sizes_is_told_too(played: Callable[[Play], Path]) -> No
 def test_an_error_beside_enough_room_stays_what_it_is(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="mine"), room.in_one_sentence(tmp_path):
         raise ValueError("mine")
+
+
+@pytest.mark.parametrize(
+    ("function", "found", "said"),
+    [
+        ("disk_usage", SimpleNamespace(free=10**9), r"0\.9 GiB are free where runs are written"),
+        ("virtual_memory", SimpleNamespace(available=10**9), r"0\.9 GiB of memory"),
+    ],
+)
+def test_too_little_is_named_before_a_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, function: str, found: object, said: str
+) -> None:
+    monkeypatch.setattr(psutil, function, lambda *_: found)
+    with pytest.raises(BadInput, match=said):
+        room.check_room(tmp_path)
 
 
 def test_room_is_looked_for_where_the_runs_will_be(tiny_disk: Path) -> None:

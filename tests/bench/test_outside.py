@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from bench.outside import Outside, OutsideError, Watch, as_faults, stall_s_max, told
+from bench.run import _clock_step
 from checker.outside import OUTSIDE
 from clusters.engine.docker import Event
 from clusters.engine.events import Running
@@ -255,6 +256,13 @@ def test_a_machine_that_slept_ends_the_load() -> None:
     with pytest.raises(OutsideError, match=r"this machine slept for 40\.0 s"):
         looking.check()
     assert len(looking.found()) == 1
+
+
+def test_a_step_of_the_wall_clock_voids_the_case() -> None:
+    offset = time.time_ns() - time.monotonic_ns()
+    assert _clock_step(offset) is None
+    assert "was set by +2.0" in (_clock_step(offset - 2 * S) or "")
+    assert "was set by -2.0" in (_clock_step(offset + 2 * S) or "")
 
 
 def test_a_watch_that_falls_over_is_no_watch() -> None:

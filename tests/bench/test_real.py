@@ -1,4 +1,5 @@
-"""The bench on real clusters: a run, an interruption, a kill, plain Locust, a frozen worker."""
+"""The bench on real clusters: a run, an interruption, a kill, plain Locust, a frozen worker, a
+comparison, and workloads with verdicts of their own."""
 
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ from history.recording import read_recording
 from nemesis.base import Injection
 from results.documents import FORMAT
 from results.errors import Ending
+from results.stored import stored
 from tests.eventually import eventually
 from workloads.fork_server import RUN_ENVIRONMENT
 
@@ -285,3 +287,76 @@ def test_what_cannot_run_stops_nothing_and_is_never_kept(tmp_path: Path) -> None
     _, err = alone.communicate(timeout=LIMIT_S)
     assert alone.returncode == 254
     assert "an expectation without a source" in " ".join(err.split())
+
+
+MINE = """
+from locks.redis.token import SYSTEM, RedisToken
+
+
+class Mine(RedisToken):
+    topologies = ("redis",)
+    source = "a test"
+    expectations = SYSTEM.expectations
+"""
+
+
+def test_one_pair_of_a_lock_of_ones_own_is_too_few(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    words = ("--base", "redis-token", "--new", "mine.py:Mine", "--pairs", "1", "--json")
+    bench = start(tmp_path, "regress", *words)
+    out, err = bench.communicate(timeout=2 * LIMIT_S)
+    assert bench.returncode == 2, err
+    found = json.loads(out)
+    assert found["ending"] == "inconclusive"
+    assert {cell["verdict"] for cell in found["comparison"]["cells"]} == {
+        "too few pairs, need n ≥ 6"
+    }
+    sides = {case["side"]: case for case in found["cases"]}
+    assert sides["base"]["lock"] == "redis-token"
+    assert sides["new"]["lock"] == "mine.py:Mine"
+    assert all(case["observed"]["double-grant"] == "valid" for case in found["cases"])
+    run = tmp_path / found["run"]
+    assert (run / "ending").read_text() == "inconclusive\n"
+    assert len(stored(run).cases) == len(found["cases"])
+    assert not containers(bench.pid)
+    assert not processes(bench.pid)
+
+
+@pytest.mark.long
+def test_a_frozen_holder_charges_twice_and_a_fence_would_have_refused_it(tmp_path: Path) -> None:
+    words = ("--lock", "etcd", "--fault", "client-pause", "--workload", "payment")
+    found, _ = concluded(tmp_path, "run", *words)
+    (case,) = found["cases"]
+    assert case["observed"]["double-grant"] == "valid", "the service kept its word"
+    assert case["observed"]["charged-twice"] == "invalid"
+    assert case["observed"]["lost-charge"] == "valid"
+    assert case["expected"]["charged-twice"] == "may-break"
+    scored = case["measurements"]["fencing"]
+    assert scored["unfenced"]["repeated_effects"] >= 1
+    for policy in ("fence-on-write", "fence-on-read-and-write", "random-token-cas"):
+        assert scored[policy]["repeated_effects"] == 0, policy
+        assert scored[policy]["stale_refused"] == scored[policy]["stale_attempted"], policy
+    assert case["latency_ms"]["job"]["before"]["count"] > 0
+
+
+@pytest.mark.long
+def test_without_a_lock_a_frozen_owner_delays_and_loses_nothing(tmp_path: Path) -> None:
+    words = ("--lock", "without-actor", "--fault", "client-pause", "--workload", "payment")
+    found, _ = concluded(tmp_path, "run", *words)
+    (case,) = found["cases"]
+    assert case["observed"] == {"charged-twice": "valid", "lost-charge": "valid"}
+    assert case["exposed"] is True, case["exposure"]
+    jobs = case["measurements"]["jobs"]["payment"]
+    assert jobs["done"] > 100
+    assert jobs["unknown"] == 0
+    assert case["latency_ms"]["job"]["during"]["max"] > 1000, "the owner was frozen"
+
+
+@pytest.mark.long
+def test_a_permit_that_comes_too_late_lets_one_in_too_many(tmp_path: Path) -> None:
+    words = ("--lock", "zookeeper-semaphore", "--fault", "client-pause", "--workload", "semaphore")
+    found, _ = concluded(tmp_path, "run", *words)
+    (case,) = found["cases"]
+    assert case["observed"]["double-grant"] == "valid", "the service kept its word"
+    assert case["observed"]["over-capacity"] == "invalid"
+    assert case["measurements"]["jobs"]["gate"]["most_inside"] == 4

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +16,7 @@ import pytest
 
 from clusters.engine.docker import Container, Engine, EngineError
 from results.errors import Ending
-from tests.bench.test_real import containers, processes
+from tests.bench.test_real import containers, processes, start, under_load
 from tests.eventually import eventually
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
@@ -32,17 +30,10 @@ def played(
 ) -> tuple[dict[str, Any], int]:
     """One short case, its document and the exit code. ``meddle`` is given the bench's process
     number some seconds into the load."""
-    bench = subprocess.Popen(
-        [sys.executable, "-m", "cli.main", "run", *words, "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=folder,
-    )
+    bench = start(folder, "run", *words, "--json")
 
     def meddling() -> None:
-        begun = "runs/*/cases/*/history/1.0.ops"
-        eventually(lambda: any(folder.glob(begun)), "no load", limit_s=60)
+        eventually(lambda: under_load(folder), "no load", limit_s=60)
         time.sleep(WAIT_S)
         if meddle is not None:
             meddle(bench.pid)
