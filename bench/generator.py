@@ -43,8 +43,8 @@ def generator_health(
     """``ok``, ``why`` not, ``short`` (what of the load did not take place), per worker CPU (percent
     of a core), lag (ms) and idle users, and of an open load how many jobs were due and begun.
 
-    Over the seconds of ``span_ns`` that no fault touches. ``patient``: so many wait for so little
-    that some may wait all the time. ``pressure``: what the processors did (``bench.pressure``).
+    Over the seconds of ``span_ns`` that no fault touches. ``patient``: so many clients wait that
+    some may wait all the time. ``pressure``: what the processors did (``bench.pressure``).
     """
     workers: list[Worker] = []
     busy: list[float] = []
@@ -64,7 +64,7 @@ def generator_health(
         lag = np.array([ms for line in counted for ms in line["lag_ms"]])
         cpu = np.array([line["cpu_percent"] for line in counted])
         beside = float(np.mean([line.get("sidecar_percent", 0.0) for line in counted]))
-        # Who takes turns at the aimed key is there for the nemesis and in no number.
+        # Rivals and the victim serve the nemesis; no number counts them.
         cycles = {
             user: done
             for user, done in lines[-1]["cycles"].items()

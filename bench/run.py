@@ -45,7 +45,7 @@ from workloads.load import Load, Phases
 POLL_S = 0.1
 # How long clients may take to finish their last cycle, beside waiting and holding.
 DRAIN_S = 2.0
-# More than the longest lease of a library and what anybody may take to notice its end.
+# Longer than the longest lease of a library, and the time until a service notices its end.
 QUIET_S_MAX = 90.0
 LINK_ROUNDS = 300
 # What the nemesis may take to heal when the run is interrupted: the cluster goes as a whole.
@@ -153,7 +153,7 @@ def _clear(scene: Scene, cluster: Cluster) -> None:
 def _under_load(
     scene: Scene, fleet: Fleet, cluster: Cluster, progress: Progress, watch: Watch
 ) -> None:
-    """The load runs in processes of its own, the nemesis in a thread; this thread looks on."""
+    """The load runs in processes of its own, the nemesis in a thread; this thread watches."""
     case = scene.case
     start_ns = scene.start_ns = fleet.go()
     floor_ns, contended_ns, end_ns = case.phases.ends_ns(start_ns)
@@ -217,7 +217,7 @@ def _under_load(
 
 
 def _quiet(load: Load, fleet: Fleet, progress: Progress, watch: Watch) -> None:
-    """Every key is asked for, to see that it is free (``checker.leaks``)."""
+    """Asks for every key, to see that it is free (``checker.leaks``)."""
     progress.phase(QUIET)
     fleet.ask_for_all()
     limit = time.monotonic() + QUIET_S_MAX
@@ -229,7 +229,7 @@ def _quiet(load: Load, fleet: Fleet, progress: Progress, watch: Watch) -> None:
 
 
 def _drain_s(case: Case) -> float:
-    """So long a client may wait for its last lock, and then hold it."""
+    """How long a client may wait for its last lock, and then hold it."""
     return DRAIN_S + case.pace.wait_s + _longest_job_s(case)
 
 
@@ -307,7 +307,7 @@ def load_of(
 
 
 def _join(*threads: threading.Thread, limit_s: float | None = None) -> None:
-    """Waits for all together. What is waited for without a limit is bounded in time itself."""
+    """Waits for all, together for ``limit_s`` at most. Without a limit, each ends by itself."""
     end = None if limit_s is None else time.monotonic() + limit_s
     for thread in threads:
         if thread.ident is not None:

@@ -104,15 +104,15 @@ def never_succeeded(history: History, *, too_late: bool = False) -> str | None:
 
 
 def said_to_idle_clients(history: History) -> str | None:
-    """What clients that were never granted anything were told most often; None: nothing."""
+    """What clients that were never granted anything heard most often, or None."""
     asked = history.f == F.ACQUIRE
     granted = np.unique(history.process[asked & (history.type == Type.OK)])
     return _most_said(history, asked & ~np.isin(history.process, granted))
 
 
 def turned_away(history: History) -> bool:
-    """Whether anybody was refused at the door, as by a full server: who is idle then was not just
-    waiting for the lock. Who asks until its wait is over shows it only if that ends."""
+    """Whether the service refused a client itself, as a full server does. Then idle clients were
+    not just waiting for the lock. A client that asks until its wait is over shows it only then."""
     refused = history.error[(history.f == F.ACQUIRE) & (history.type == Type.FAIL)]
     told = (history.errors[error] for error in np.unique(refused[refused >= 0]))
     return any(error.removeprefix("gave-up: ").startswith("no-effect") for error in told)

@@ -55,7 +55,7 @@ class Job:
 
     @property
     def is_second(self) -> bool:
-        """Whether it is one of every second client: of two worker processes, half of each."""
+        """Whether it is one of the second half of the clients: half of each of two workers."""
         return (self.number + self.number // 2) % 2 == 1
 
     def begin(self, resource: Resource, key: str) -> int:

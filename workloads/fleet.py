@@ -44,7 +44,7 @@ FIRST_PORT: Final = 32_100
 PORTS: Final = 600
 _drawn: Final = itertools.count(secrets.randbelow(PORTS))
 READY_S: Final = 60.0
-# All processes together may take so long to end by themselves, and so long in a hurry.
+# How long all processes together may take to end by themselves, and how long in a hurry.
 END_S: Final = 5.0
 HURRY_S: Final = 0.5
 # The bench records the deaths of worker w as worker DEATHS + w.

@@ -42,9 +42,9 @@ def run_mark(run_id: str) -> str:
 
 
 class Child:
-    """A process that is not ours to wait for, held by a descriptor so that its number cannot come
-    to mean another one. It leads a group: the processes that it starts (sidecars) belong to it, and
-    those that it has started in containers are told what the group is told."""
+    """A process that is not our child, held by a descriptor so that its number cannot come to mean
+    another one. It leads a group, to which the processes that it starts (sidecars) belong; those
+    that it has started in containers get the group's signals too."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -153,7 +153,7 @@ def serve() -> None:
     registry = importlib.import_module("locks.registry")
     registry.systems()
     lazy.load_all()
-    # Nobody waits for the children here; the kernel shall not keep them either.
+    # Nobody waits for the children here, so the kernel must not keep them either.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin.buffer:
         order = json.loads(line)

@@ -9,7 +9,7 @@ Phases, the same for every system:
                holds, so that a fault can be aimed at one. Faults happen in this phase;
 ``quiet``      nobody begins anything. Once nobody holds anything either, the solo clients ask for
                every key that was used, until it is granted or stays taken for too long
-               (``checker.leaks``). Not of the clock: it lasts as long as that takes.
+               (``checker.leaks``). It has no fixed length: it lasts as long as that takes.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ HISTORY, LOGS, CONTROL = "history", "logs", "control"  # in the folder of a case
 ENVIRONMENT = "LOCKBENCH_LOAD"  # names the JSON file of the load for Locust's processes
 
 
-# So many clients may ask for keys of their own as often as the pace says; of more of them each does
-# more rarely, or the machine would be busy with what is to be measured while it is idle.
+# Up to this many clients ask for keys of their own as often as the pace says. If there are more,
+# each asks less often, because the lock without contention is to be measured on an idle machine.
 OWN_CLIENTS_MAX = 32
 
 
-# A key that nobody asks for before the end: whether the service grants anything at all.
+# Nobody asks for this key before the end. It shows whether the service grants anything at all.
 SPARE_KEY = "spare"
 # What a service may take to notice the end of a lease or of a session, beside what its declaration
 # says (``System.settles_s``): etcd looks for expired leases every half second, ZooKeeper once a
@@ -53,10 +53,10 @@ def own_key(label: str) -> str:
 
 
 def shared_key(place: int, keys: int, workers: int) -> str:
-    """The key for good of the contending user at ``place`` (0, 1, …; users take turns over the
-    workers). Keys have as many users as each other (but for one), and each has users of several
-    workers as soon as there are two users a key: the fault that freezes a worker has to meet keys
-    that others want."""
+    """The key that the contending user at ``place`` always asks for (0, 1, …; users take turns over
+    the workers). Keys have equally many users, give or take one. With two users a key or more, each
+    key has users of several workers, so that a fault which freezes a worker meets keys that others
+    want."""
     return f"k{(place + place // math.lcm(keys, workers)) % keys}"
 
 

@@ -48,7 +48,7 @@ class Session:
     def __init__(self, load: Load, worker: int, *, started_by_bench: bool) -> None:
         self.load = load
         self.started_by_bench = started_by_bench
-        # Plain Locust may have more workers than there are client groups.
+        # Plain Locust may have more workers than the load has client groups.
         self.worker = worker if started_by_bench else 1 + (worker - 1) % load.workers
         self.system = find(load.lock)
         self.asked = find_workload(load.workload)

@@ -27,12 +27,12 @@ from workloads.without import WayClient
 
 # A hold that the victim keeps for a fault ends this long before its promise does.
 RELEASE_BEFORE_END_S = 0.2
-# So long the victim is alone with its request, once it goes on from where it stood.
+# After it goes on from where it stood, the victim is alone with its request for this long.
 ALONE_NS = 200_000_000
-# The leases of others may have been so much longer than this client's: those of a session are
-# counted from its last heartbeat.
+# The leases of others may be longer than this client's by this much, because those of a session
+# are counted from its last heartbeat.
 OTHERS_LONGER_S = 0.5
-# Multiples of it, modulo one, lie evenly spread.
+# Its multiples, modulo one, are evenly spread.
 GOLDEN = 0.618034
 
 
@@ -78,8 +78,8 @@ class LockUser(User):
         self.session.wait_for_start()
 
     def on_stop(self) -> None:
-        """Hangs up, if others go on: at the end of a bench's load the kernel is quicker. Nothing
-        is there to be hung up when the user is stopped while it connects."""
+        """Closes the connections under plain Locust, where others go on. At the end of a bench's
+        load the kernel is quicker. A user that is stopped while it connects has none."""
         if not self.connected:
             return
         self.stats.flush()
@@ -199,7 +199,7 @@ class ContendedUser(LockUser):
 
 
 class SoloUser(LockUser):
-    """Goes on with its own key while others contend: what an outage does to a lock nobody wants."""
+    """Goes on with its own key while others contend: shows an outage without contention."""
 
     weight = 1
     kind = "solo"
@@ -256,8 +256,9 @@ class RivalUser(LockUser):
             gevent.sleep(pace.think_s)
 
     def _stands_back(self) -> bool:
-        """While the nemesis waits for the victim's grant, or for its request to be alone: many
-        locks are unfair, and a fault that waits for luck has no time of its own."""
+        """Whether to leave the key alone, because the nemesis waits for the victim's grant, or for
+        its request to be alone. Many locks are unfair: a fault that waited for luck would begin at
+        any time."""
         control = self.session.control
         if control.occupy:
             return False
