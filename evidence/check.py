@@ -29,6 +29,7 @@ from results.errors import BadInput
 RUNNING = "running"  # the ending of a run that was not ended
 STDIN = Path("-")
 EXIT: Mapping[str, int] = {"valid": 0, "invalid": 1, "unknown": 2}
+Modelled = Callable[[History], History]
 
 
 def check(
@@ -44,28 +45,39 @@ def check(
     """Judges every history under ``files``, prints what it found and returns the exit code.
     ``write`` saves the history (there must be one only) as EDN or JSON Lines, by its ending. Raises
     BadInput for a file that is not a readable history, before anything is printed."""
+    if model is None and (permits is not None or initial is not None):
+        raise BadInput("--permits and --initial need a --model")
+
+    def modelled(history: History) -> History:
+        """By this model, if not by what the history says of its keys."""
+        if model is None:
+            return history
+        try:
+            return with_model(history, model, permits=permits, initial=initial)
+        except ValueError as error:
+            raise BadInput(f"--model {model}: {error}") from error
+
     try:
         with bounded():
-            return _check(files, _Judging(model, permits, initial), json, html, write)
+            return _check(files, modelled, json, html, write)
     except MemoryError:
         raise BadInput(
             "too large for the memory of this machine: "
-            f"{', '.join(str(file) for file in files)} ({available() >> 20} MB are free)"
+            f"{', '.join(map(str, files))} ({available() >> 20} MB are free)"
         ) from None
 
 
 def _check(
-    files: Sequence[Path], judging: _Judging, json: bool, html: Path | None, write: Path | None
+    files: Sequence[Path], modelled: Modelled, json: bool, html: Path | None, write: Path | None
 ) -> int:
     reports: dict[str, Report] = {}
     drawn: list[tuple[str, History, Report]] = []
     found = [history for file in files for history in _histories(file)]
-    paths = [path for path, _ in found]
     written: _Written | None = None
     if write is not None:
-        _may_write(write, paths)
+        _may_write(write, [path for path, _ in found])
     for path, cut in found:
-        history, report = _report(path, judging, cut=cut)
+        history, report = _report(path, modelled, cut=cut)
         reports[str(path)] = report
         if html is not None and report.result != "valid":
             drawn.append((str(path), history, report))
@@ -74,35 +86,13 @@ def _check(
     if html is not None:
         _draw(html, drawn)
     if json:
-        document = _document(reports)
-        if written is not None:
-            document["written"] = asdict(written)
-        say_json(document)
+        say_json(_document(reports) | ({} if written is None else {"written": asdict(written)}))
     else:
         for name, report in reports.items():
             _say(name, report)
         if written is not None:
             say(written.sentence())
     return EXIT[worst(report.result for report in reports.values())]
-
-
-@dataclass(frozen=True, slots=True)
-class _Judging:
-    """By which model, if not by what the history says of its keys."""
-
-    model: str | None
-    permits: int | None
-    initial: str | None
-
-    def of(self, history: History) -> History:
-        if self.model is None:
-            if self.permits is not None or self.initial is not None:
-                raise BadInput("--permits and --initial need a --model")
-            return history
-        try:
-            return with_model(history, self.model, permits=self.permits, initial=self.initial)
-        except ValueError as error:
-            raise BadInput(f"--model {self.model}: {error}") from error
 
 
 def _histories(file: Path) -> list[tuple[Path, bool]]:
@@ -132,9 +122,9 @@ def _has_no_result(recording: Path) -> bool:
     return not is_file(case / "case.json", inside=case)
 
 
-def _report(path: Path, judging: _Judging, *, cut: bool) -> tuple[History, Report]:
+def _report(path: Path, modelled: Modelled, *, cut: bool) -> tuple[History, Report]:
     began = perf_counter()
-    history = judging.of(_read(path))
+    history = modelled(_read(path))
     if cut:
         history = replace(history, ended=False)
     read = perf_counter() - began

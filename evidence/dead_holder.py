@@ -10,15 +10,16 @@ each time by a service that went on granting other keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from history.columns import History
 from history.op import NULL, F, Type
 from results.cases import Case, dead_holder_s
+from results.documents import Leaked
 
 NS_PER_S: Final = 1_000_000_000
 # Whoever wants a key asks again at once: a longer silence before the end is not to be asking.
@@ -37,32 +38,32 @@ class DeadHolder:
 def dead_holder(case: Case, history: Callable[[], History]) -> DeadHolder | None:
     """None where no holder was struck, or nobody wanted its key. ``history`` is asked for only
     where a key was not granted again."""
-    leaks = (case.get("measurements") or {}).get("leaked-lock") or []
+    leaks = case.measurements.leaked_lock or ()
     longest_s = dead_holder_s(case)
     if longest_s is None and not leaks:
         return None
-    lease_ttl_s = (case.get("settings") or {}).get("lease_ttl_s")
-    kept = [leak for leak in leaks if leak["released_s"] is None]
+    lease_ttl_s = case.pace.lease_ttl_s
+    kept = [leak for leak in leaks if leak.released_s is None]
     if not kept or lease_ttl_s is None:
         return DeadHolder(longest_s, locked=False)
     recorded = history()
     return DeadHolder(longest_s, any(is_locked(recorded, leak, lease_ttl_s) for leak in kept))
 
 
-def is_locked(history: History, leak: Mapping[str, Any], lease_ttl_s: float) -> bool:
-    """Whether the key of a hold whose holder died (an entry of ``leaked-lock``) could be got by
+def is_locked(history: History, leak: Leaked, lease_ttl_s: float) -> bool:
+    """Whether the key of a hold whose holder died could be got by
     nobody any more. ``lease_ttl_s`` is the lease of the case, for a lock that has none of its own.
     An answer that is unknown may have been the grant, so it leaves the question open."""
     asked = history.f == F.ACQUIRE
-    dead = np.array([history.process_name(p) == leak["process"] for p in history.process.tolist()])
+    dead = np.array([history.process_name(p) == leak.process for p in history.process.tolist()])
     deaths = history.invoke_ns[dead & (history.f == F.DEATH)]
     if len(deaths) == 0:
         return False
     died = int(deaths.max())
-    if leak["key"] not in history.keys:
+    if leak.key not in history.keys:
         return False
-    over = died + round(max(lease_ttl_s, leak["lease_left_s"] or 0.0) * NS_PER_S)
-    same = history.key == history.keys.index(leak["key"])
+    over = died + round(max(lease_ttl_s, leak.lease_left_s or 0.0) * NS_PER_S)
+    same = history.key == history.keys.index(leak.key)
     done = history.complete_ns
     asking = asked & same & ~dead & ((done == NULL) | (done > died))
     late = asking & (history.invoke_ns > over)
