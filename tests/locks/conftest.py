@@ -17,6 +17,8 @@ from clusters.registry import topologies
 from locks import registry
 from locks.base import Address, System
 from locks.shared import sidecar
+from tests.locks.asking import Room
+from tests.locks.fakes import FakeRedis
 
 NODES = "LOCKBENCH_TEST_NODES"  # clusters that another process has started: topology → nodes
 
@@ -39,6 +41,29 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
 
         yield start
         sidecar.close_shared()  # before its servers, whose end it would tell at length
+
+
+@pytest.fixture
+def room(running: Callable[[str], Running]) -> Iterator[Callable[[str], Room]]:
+    with ExitStack() as stack:
+        yield lambda topology: Room(running(topology), stack)
+
+
+@pytest.fixture
+def server() -> Iterator[FakeRedis]:
+    fake = FakeRedis()
+    yield fake
+    fake.stop()
+
+
+@pytest.fixture
+def servers() -> Iterator[list[FakeRedis]]:
+    """Five, as Redlock has them."""
+    fakes = [FakeRedis() for _ in range(5)]
+    yield fakes
+    for fake in fakes:
+        fake.thaw()
+        fake.stop()
 
 
 def _plan(topology: str, log_dir: Path) -> ClusterPlan:

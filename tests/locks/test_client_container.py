@@ -17,19 +17,16 @@ from clusters import images
 from clusters.engine import client_containers as clients
 from clusters.engine.docker import Engine
 from locks.base import (
-    Acquired,
     Address,
-    Denied,
-    Granted,
     NoObserver,
     Released,
     Unknown,
-    new_hold_id,
 )
 from locks.libraries.etcd_concurrency.lock import IMAGE as GO
 from locks.shared.client_container import WORD, WORKER, ContainerSidecar
 from locks.shared.sidecar import Sidecar, SidecarError, SidecarLock
 from tests.eventually import eventually
+from tests.locks.asking import granted, said, take
 from tests.locks.test_pins import contained
 
 LIMIT_S = 10.0
@@ -80,28 +77,26 @@ def client(sidecar: Sidecar) -> SidecarLock:
     return SidecarLock(sidecar, node, timeout_s=1, ttl_s=3, observer=NoObserver(), safe=True)
 
 
-def asked(lock: SidecarLock) -> Acquired:
-    return lock.acquire("k", hold_id=new_hold_id(), ttl_s=3, wait_s=0)
-
-
 @pytest.mark.parametrize("image", images.CLIENTS)
 def test_the_program_of_the_image_serves(opened: list[Sidecar], image: str) -> None:
     opened.append(ContainerSidecar(image, "nothing"))
     lock = client(opened[0])
-    answer = asked(lock)
-    assert isinstance(answer, Granted)
-    assert isinstance(lock.release(answer.hold), Released)
+    assert isinstance(lock.release(granted(lock).hold), Released)
     assert re.fullmatch(r"\S+ v?[\d.]+\S*", opened[0].library)
 
 
-def test_a_newer_protocol_is_refused(opened: list[Sidecar]) -> None:
-    with pytest.raises(SidecarError, match="speaks protocol 2, this bench speaks 1"):
-        scripted(opened, hello="2")
-
-
-def test_a_clock_of_its_own_is_refused(opened: list[Sidecar]) -> None:
-    with pytest.raises(SidecarError, match="has another clock"):
-        scripted(opened, now="12345")
+@pytest.mark.parametrize(
+    ("says", "refusal"),
+    [
+        ({"hello": "2"}, "speaks protocol 2, this bench speaks 1"),
+        ({"now": "12345"}, "has another clock"),
+    ],
+)
+def test_another_protocol_or_clock_is_refused(
+    opened: list[Sidecar], says: dict[str, str], refusal: str
+) -> None:
+    with pytest.raises(SidecarError, match=refusal):
+        scripted(opened, **says)
 
 
 def test_whoever_does_not_know_the_word_is_refused(
@@ -133,12 +128,10 @@ def test_what_was_in_flight_is_unknown_and_later_calls_have_no_effect(
     lock = client(scripted(opened, action=action))
     if action == ":":  # it says nothing, and is killed
         threading.Timer(0.2, psutil.Process(opened[0].pid).kill).start()
-    answer = asked(lock)
+    answer = take(lock)
     assert isinstance(answer, Unknown), answer
     assert why in answer.reason
-    later = asked(lock)
-    assert isinstance(later, Denied)
-    assert later.reason.startswith("no-effect")
+    assert said(take(lock)) == "Denied: no-effect"
 
 
 def test_a_program_that_hangs_is_killed(
@@ -147,7 +140,7 @@ def test_a_program_that_hangs_is_killed(
     lock = client(scripted(opened))
     monkeypatch.setattr("locks.shared.sidecar.OVERDUE_S", 0.2)
     monkeypatch.setattr("locks.shared.sidecar.PONG_S", 0.2)
-    answer = asked(lock)
+    answer = take(lock)
     assert isinstance(answer, Unknown)
     assert "did not answer a ping" in answer.reason
     eventually(lambda: not psutil.pid_exists(opened[0].pid))
@@ -176,7 +169,7 @@ def test_it_is_frozen_by_number_and_found_by_its_worker(opened: list[Sidecar], i
     found.send_signal(signal.SIGSTOP)
     eventually(lambda: found.status() == psutil.STATUS_STOPPED)
     found.send_signal(signal.SIGCONT)
-    assert isinstance(asked(client(opened[0])), Granted)
+    granted(client(opened[0]))
 
 
 @pytest.mark.parametrize("image", images.CLIENTS)

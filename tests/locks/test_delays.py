@@ -20,13 +20,6 @@ PING, PONG = b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n"
 
 
 @pytest.fixture
-def server() -> Iterator[FakeRedis]:
-    fake = FakeRedis()
-    yield fake
-    fake.stop()
-
-
-@pytest.fixture
 def proxy(server: FakeRedis) -> Iterator[DelayingProxy]:
     with DelayingProxy(server.address) as made:
         yield made

@@ -9,6 +9,7 @@ from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -22,12 +23,13 @@ from locks.base import (
     NotHeld,
     Released,
     Unknown,
-    new_hold_id,
 )
 from locks.etcd.mutex import RENEW_AFTER, SYSTEM, Etcd
 from tests.eventually import eventually
+from tests.locks import asking
+from tests.locks.asking import PATIENT_S, meanwhile, said
 
-PATIENT_S, SHORT_S = 10.0, 0.5  # to wait for a gateway that answers, and for one that will not
+SHORT_S = 0.5  # to wait for a gateway that will not answer
 LEASE_GONE = (404, '{"code":5, "message":"etcdserver: requested lease not found"}')
 SILENT = (0, "silent")
 CLOSE = (0, "close")
@@ -178,14 +180,8 @@ def connect(gateway: Gateway, *, silent: bool = False) -> Etcd:
     return Etcd([gateway.address], timeout_s=timeout_s, ttl_s=2, observer=NoObserver())
 
 
-def take(lock: Etcd, *, wait_s: float = 0.0, ttl_s: float = 2.0) -> object:
-    return lock.acquire("k", hold_id=new_hold_id(), ttl_s=ttl_s, wait_s=wait_s)
-
-
-def granted(lock: Etcd, wait_s: float = 0.0) -> Granted:
-    answer = take(lock, wait_s=wait_s)
-    assert isinstance(answer, Granted)
-    return answer
+take = partial(asking.take, ttl_s=2.0)
+granted = partial(asking.granted, ttl_s=2.0)
 
 
 @pytest.mark.parametrize("row", SYSTEM.outcomes)
@@ -198,11 +194,8 @@ def test_every_error_means_what_the_table_says(gateway: Gateway, row: str) -> No
         gateway.on(path, ACTIONS[error])
         if then == "not revoked":
             gateway.on("lease/revoke", CLOSE)
-        answer = lock.release(hold) if hold else take(lock)
-    said = type(answer).__name__
-    if isinstance(answer, Denied):
-        said = f"Denied: {answer.reason.split(':')[0]}"
-    assert said == SYSTEM.outcomes[row]
+        answer: object = lock.release(hold) if hold else take(lock)
+    assert said(answer) == SYSTEM.outcomes[row]
 
 
 def test_nobody_before_it_takes_two_requests(gateway: Gateway) -> None:
@@ -233,7 +226,7 @@ def test_a_lost_answer_is_made_good_at_the_next_endpoint(gateway: Gateway) -> No
             return answer
 
         gateway.effect = run_and_lose.__get__(gateway)  # type: ignore[method-assign]
-        grant = granted(lock, wait_s=20)
+        grant = granted(lock, 20)
         assert len(gateway.created) == 1
         assert grant.fence == gateway.revision
 
@@ -242,21 +235,16 @@ def test_waiting_goes_on_at_the_next_endpoint(gateway: Gateway) -> None:
     gateway.on("lease/grant", CLOSE, (503, '{"message":"etcdserver: no leader"}'))
     gateway.on("kv/txn", CLOSE, (503, '{"message":"etcdserver: leader changed"}'))
     with closing(connect(gateway)) as lock:
-        granted(lock, wait_s=20)
+        granted(lock, 20)
 
 
 def test_the_waiter_is_told_when_its_predecessor_goes(gateway: Gateway) -> None:
     with closing(connect(gateway)) as holder, closing(connect(gateway)) as waiter:
         first = granted(holder)
-
-        def release_when_watched() -> None:
+        with meanwhile(lambda: granted(waiter, 20)) as waiting:
             eventually(lambda: "watch" in gateway.paths)
             holder.release(first.hold)
-
-        thread = threading.Thread(target=release_when_watched)
-        thread.start()
-        second = granted(waiter, wait_s=20)
-        thread.join()
+        second = waiting.result()
         assert first.fence is not None
         assert second.fence is not None
         assert second.fence > first.fence
@@ -267,9 +255,8 @@ def test_a_wait_that_ran_out_leaves_nothing(gateway: Gateway) -> None:
     with closing(connect(gateway)) as holder, closing(connect(gateway)) as waiter:
         granted(holder)
         began = time.monotonic()
-        answer = take(waiter, wait_s=0.2)
-        assert isinstance(answer, Denied)
-        assert answer.reason.startswith("gave-up")
+        answer = take(waiter, 0.2)
+        assert said(answer) == "Denied: gave-up"
         # What would end it, if nothing did, is that its lease has to be renewed.
         assert 0.2 <= time.monotonic() - began < RENEW_AFTER * gateway.ttl_s
         assert len(gateway.leases) == 1
@@ -279,17 +266,11 @@ def test_a_long_wait_renews_the_lease(gateway: Gateway) -> None:
     gateway.ttl_s = 1
     with closing(connect(gateway)) as holder, closing(connect(gateway)) as waiter:
         first = granted(holder)
-
-        def release_when_renewed() -> None:
+        began_ns = time.monotonic_ns()
+        with meanwhile(lambda: granted(waiter, 20, ttl_s=0.5)) as waiting:
             eventually(lambda: gateway.paths.count("lease/keepalive") >= 2)
             holder.release(first.hold)
-
-        thread = threading.Thread(target=release_when_renewed)
-        thread.start()
-        began_ns = time.monotonic_ns()
-        answer = take(waiter, wait_s=20, ttl_s=0.5)
-        thread.join()
-        assert isinstance(answer, Granted)
+        answer = waiting.result()
         assert answer.sent_ns > began_ns + 300_000_000
         assert answer.valid_until_ns == answer.sent_ns + 1_000_000_000
 
@@ -297,18 +278,12 @@ def test_a_long_wait_renews_the_lease(gateway: Gateway) -> None:
 def test_a_lease_that_ran_out_while_waiting_is_no_grant(gateway: Gateway) -> None:
     with closing(connect(gateway)) as holder, closing(connect(gateway)) as waiter:
         first = granted(holder)
-
-        def end_all_when_watched() -> None:
+        with meanwhile(lambda: take(waiter, 20)) as waiting:
             eventually(lambda: "watch" in gateway.paths)
             with gateway.mutex:
                 gateway.leases.clear()
                 gateway.created.clear()
-
-        thread = threading.Thread(target=end_all_when_watched)
-        thread.start()
-        answer = take(waiter, wait_s=20)
-        thread.join()
-        assert answer == Denied("gave-up: the lease ran out while waiting")
+        assert waiting.result() == Denied("gave-up: the lease ran out while waiting")
         assert isinstance(holder.release(first.hold), NotHeld)
 
 
@@ -330,9 +305,8 @@ def test_a_broken_watch_is_not_a_deletion(gateway: Gateway, broken: Action) -> N
     ):
         granted(holder)
         gateway.on("watch", broken)
-        answer = take(waiter, wait_s=0.3)
-        assert isinstance(answer, Denied)
-        assert answer.reason.startswith("gave-up")
+        answer = take(waiter, 0.3)
+        assert said(answer) == "Denied: gave-up"
         assert len(gateway.leases) == 1
 
 
@@ -355,9 +329,3 @@ def test_extending_is_a_keepalive(gateway: Gateway) -> None:
         assert isinstance(lock.extend(hold, 2), NotHeld)
         gateway.on("lease/keepalive", CLOSE)
         assert isinstance(lock.extend(hold, 2), Unknown)
-
-
-def test_closing_twice_and_closing_unused(gateway: Gateway) -> None:
-    lock = connect(gateway)
-    lock.close()
-    lock.close()

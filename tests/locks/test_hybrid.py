@@ -3,15 +3,13 @@ makes of the answers of its two is shown by locks that answer as they are told."
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 
-from bench.duties import LEASE_S, Running
+from bench.duties import LEASE_S
 from clusters.hybrid import HybridCluster
-from locks import registry
 from locks.base import (
     Acquired,
     Address,
@@ -25,9 +23,9 @@ from locks.base import (
     Released,
     Unknown,
     new_hold_id,
-    token_of,
 )
 from locks.hybrid.redis_confirmed_by_zookeeper import HybridRedisConfirmedByZooKeeper
+from tests.locks.asking import Room
 
 A_MAJORITY = (1, 3, 5)
 
@@ -69,21 +67,10 @@ def granted(fence: int, until_ns: int) -> Granted:
     return Granted(Hold(1, "k", f"hold-{fence}"), fence, until_ns - 5, until_ns)
 
 
-@pytest.mark.parametrize(
-    ("filter_says", "answer"),
-    [
-        (Denied("held"), Denied("held")),
-        (
-            Denied("gave-up: granted by 2, refused by 3"),
-            Denied("gave-up: granted by 2, refused by 3"),
-        ),
-    ],
-)
-def test_who_is_refused_by_the_filter_does_not_ask_further(
-    filter_says: Acquired, answer: Acquired
-) -> None:
-    hybrid, _, lock = told(filter_says, granted(7, 100))
-    assert hybrid.acquire("k", hold_id=1, ttl_s=1, wait_s=0) == answer
+@pytest.mark.parametrize("reason", ["held", "gave-up: granted by 2, refused by 3"])
+def test_who_is_refused_by_the_filter_does_not_ask_further(reason: str) -> None:
+    hybrid, _, lock = told(Denied(reason), granted(7, 100))
+    assert hybrid.acquire("k", hold_id=1, ttl_s=1, wait_s=0) == Denied(reason)
     assert lock.asked == []
 
 
@@ -123,39 +110,15 @@ def test_promise_fence_and_release_are_the_locks() -> None:
     assert first.asked == lock.asked == ["acquire", "release"]
 
 
-@dataclass
-class Both:
-    """A cluster of both, a fresh key, clients that are closed at the end."""
-
-    running: Running
-    open: ExitStack
-    key: str
-
-    def client(self, name: str) -> Lock:
-        lock = registry.find(name).connect(
-            self.running.nodes, timeout_s=5, ttl_s=LEASE_S, observer=NoObserver()
-        )
-        self.open.callback(lock.close)
-        return lock
-
-    def take(self, lock: Lock, wait_s: float) -> Acquired:
-        return lock.acquire(self.key, hold_id=new_hold_id(), ttl_s=LEASE_S, wait_s=wait_s)
-
-
 @pytest.fixture
-def both(running: Callable[[str], Running]) -> Iterator[Both]:
-    with ExitStack() as stack:
-        key = f"hybrid-{token_of(new_hold_id())}"
-        yield Both(running("redlock-zookeeper"), stack, key)
+def both(room: Callable[[str], Room]) -> Room:
+    return room("redlock-zookeeper")
 
 
 @pytest.mark.docker
-def test_contention_alone_lets_two_in(both: Both) -> None:
+def test_contention_alone_lets_two_in(both: Room) -> None:
     one, two, three = (both.client("hybrid-redlock-else-zookeeper") for _ in range(3))
-    first = both.take(one, 5)
-    second = both.take(two, 5)
-    assert isinstance(first, Granted)
-    assert isinstance(second, Granted)
+    first, second = both.granted(one, 5), both.granted(two, 5)
     assert isinstance(both.take(three, 0), Denied)
     assert isinstance(one.release(first.hold), Released)
     assert isinstance(one.release(first.hold), NotHeld)
@@ -163,10 +126,9 @@ def test_contention_alone_lets_two_in(both: Both) -> None:
 
 
 @pytest.mark.docker
-def test_a_filter_that_forgot_lets_nobody_in(both: Both) -> None:
+def test_a_filter_that_forgot_lets_nobody_in(both: Room) -> None:
     one, two = (both.client("hybrid-redis-confirmed-by-zookeeper") for _ in range(2))
-    first = both.take(one, 5)
-    assert isinstance(first, Granted)
+    first = both.granted(one, 5)
     assert isinstance(one, HybridRedisConfirmedByZooKeeper)
     one._filter.release(first.hold.handle.filter)
     assert isinstance(both.take(two, 0), Denied)
@@ -175,7 +137,7 @@ def test_a_filter_that_forgot_lets_nobody_in(both: Both) -> None:
 
 
 @pytest.mark.docker
-def test_a_majority_that_was_wiped_lets_in_no_further_than_the_filter(both: Both) -> None:
+def test_a_majority_that_was_wiped_lets_in_no_further_than_the_filter(both: Room) -> None:
     servers = both.running.cluster
     if not isinstance(servers, HybridCluster):
         pytest.skip("another process has started the servers")

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from typing import Literal
 
 import pytest
 
@@ -21,26 +22,25 @@ from locks.base import (
     Address,
     Denied,
     Granted,
-    Hold,
     NoObserver,
     NotHeld,
     Observer,
     Released,
     System,
     Unknown,
-    new_hold_id,
 )
 from locks.postgres import advisory as postgres_advisory
 from locks.postgres import for_update as postgres_for_update
 from locks.postgres.recipe import PostgresRecipe
 from locks.postgres.session import Session, Watch
 from tests.eventually import eventually
+from tests.locks.asking import PATIENT_S, Told, granted, said, take
 from tests.locks.fakes import closed_port, hang_up
-from tests.locks.test_redis_token import said
 
-PATIENT_S, SHORT_S = 10.0, 0.2  # to wait for a server that answers, and for one that will not
+SHORT_S = 0.2  # to wait for a server that will not answer
 
 SYSTEMS = [postgres_advisory.SYSTEM, postgres_for_update.SYSTEM]
+each_system = pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
 ROWS = [(system, row) for system in SYSTEMS for row in system.outcomes]
 
 # What a client sends first when it takes the lock, and when it gives it back.
@@ -56,19 +56,9 @@ class Error:
     ends: bool = False
 
 
-class Silent:
-    """No answer, ever."""
-
-
-class Close:
-    """The connection breaks before the answer."""
-
-
-class Nonsense:
-    """Bytes that are no message."""
-
-
-Action = Error | Silent | Close | Nonsense
+# No answer, ever; the connection breaks before the answer; bytes that are no message.
+Failure = Literal["silent", "closes", "nonsense"]
+Action = Error | Failure
 
 LOCKED = Error("55P03")
 TERMINATED = Error("57P01", ends=True)
@@ -78,9 +68,9 @@ OUT_OF_MEMORY = Error("53200")
 ACTIONS: dict[str, Action] = {
     "lock not available": LOCKED,
     "error reply": OUT_OF_MEMORY,
-    "silent": Silent(),
-    "closes": Close(),
-    "nonsense": Nonsense(),
+    "silent": "silent",
+    "closes": "closes",
+    "nonsense": "nonsense",
     "terminated": TERMINATED,
 }
 
@@ -143,13 +133,13 @@ class FakePostgres:
             case Error(ends=ends) as error:
                 connection.sendall(_error(error) + (b"" if ends else _ready()))
                 return not ends
-            case Silent():
+            case "silent":
                 while connection.recv(4096):
                     pass
                 return False
-            case Close():
+            case "closes":
                 return False
-            case Nonsense():
+            case "nonsense":
                 connection.sendall(b"\x00\x00\x00\x00\x00nonsense")
                 return True
         connection.sendall(self._rows(sql) + _message(b"C", b"SELECT 1\0") + _ready())
@@ -196,16 +186,6 @@ def connect(system: System, *nodes: Address, observer: Observer | None = None) -
     return lock
 
 
-def take(lock: PostgresRecipe, *, wait_s: float = 0.0) -> object:
-    return lock.acquire("k", hold_id=new_hold_id(), ttl_s=3.0, wait_s=wait_s)
-
-
-def granted(lock: PostgresRecipe) -> Granted:
-    answer = take(lock)
-    assert isinstance(answer, Granted), answer
-    return answer
-
-
 @pytest.mark.parametrize(("system", "row"), ROWS, ids=[f"{s.name}-{row}" for s, row in ROWS])
 def test_every_error_means_what_the_table_says(
     server: FakePostgres, system: System, row: str
@@ -246,22 +226,6 @@ def _release(server: FakePostgres, lock: PostgresRecipe, error: str) -> object:
     return lock.release(hold)
 
 
-class Listener:
-    def __init__(self) -> None:
-        self.losses: list[Hold] = []
-        self.alive_ns = 0
-
-    def extended(
-        self, hold: Hold, *, sent_ns: int, acknowledged_ns: int, valid_until_ns: int
-    ) -> None:
-        raise AssertionError("nothing is extended")
-
-    def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
-        assert alive_ns is not None
-        self.losses.append(hold)
-        self.alive_ns = alive_ns
-
-
 @pytest.mark.parametrize("by", ["the watch", "the release"])
 def test_what_the_looking_takes_lengthens_no_promise(
     server: FakePostgres, monkeypatch: pytest.MonkeyPatch, by: str
@@ -276,8 +240,8 @@ def test_what_the_looking_takes_lengthens_no_promise(
             looking.wait()
         return look(session)
 
-    listener = Listener()
-    with closing(connect(postgres_advisory.SYSTEM, server.address, observer=listener)) as lock:
+    told = Told()
+    with closing(connect(postgres_advisory.SYSTEM, server.address, observer=told)) as lock:
         monkeypatch.setattr(Session, "gone", slow)
         grant = granted(lock)
         ended_ns = time.monotonic_ns()
@@ -287,43 +251,45 @@ def test_what_the_looking_takes_lengthens_no_promise(
             looking.set()
         else:
             assert isinstance(lock.release(grant.hold), NotHeld)
-        eventually(lambda: listener.losses == [grant.hold])
+        eventually(lambda: told.losses == [grant.hold])
         looking.set()
-    assert grant.sent_ns <= listener.alive_ns <= ended_ns
+    (alive_ns,) = told.alive_ns
+    assert alive_ns is not None
+    assert grant.sent_ns <= alive_ns <= ended_ns
 
 
-@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+@each_system
 def test_a_lost_session_is_noticed_once_and_the_hold_is_over(
     server: FakePostgres, system: System
 ) -> None:
-    listener = Listener()
-    with closing(connect(system, server.address, observer=listener)) as lock:
+    told = Told()
+    with closing(connect(system, server.address, observer=told)) as lock:
         first = granted(lock).hold
         server.hang_up()
-        eventually(lambda: listener.losses == [first])
+        eventually(lambda: told.losses == [first])
         assert isinstance(lock.release(first), NotHeld)
         second = granted(lock).hold
         assert isinstance(lock.release(second), Released)
         assert isinstance(lock.release(second), NotHeld)
-    assert listener.losses == [first]
+    assert told.losses == [first]
 
 
-@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+@each_system
 def test_a_release_that_finds_the_session_gone_reports_the_loss(
     server: FakePostgres, system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else nobody would have said why the hold is over."""
     monkeypatch.setattr(Watch, "_look", lambda _: None)
-    listener = Listener()
-    with closing(connect(system, server.address, observer=listener)) as lock:
+    told = Told()
+    with closing(connect(system, server.address, observer=told)) as lock:
         hold = granted(lock).hold
         server.hang_up()
         eventually(hold.handle.gone)
         assert isinstance(lock.release(hold), NotHeld)
-        assert listener.losses == [hold]
+        assert told.losses == [hold]
 
 
-@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+@each_system
 def test_a_released_session_serves_the_next_hold(server: FakePostgres, system: System) -> None:
     with closing(connect(system, server.address)) as lock:
         first = granted(lock).hold
@@ -332,13 +298,13 @@ def test_a_released_session_serves_the_next_hold(server: FakePostgres, system: S
         assert len(server.connections) == 1
 
 
-@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+@each_system
 def test_each_hold_has_a_session_of_its_own(server: FakePostgres, system: System) -> None:
     with closing(connect(system, server.address)) as lock:
         assert granted(lock).hold.handle is not granted(lock).hold.handle
 
 
-@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+@each_system
 def test_it_goes_to_the_first_node_that_takes_writes(server: FakePostgres, system: System) -> None:
     replica = FakePostgres()
     replica.replays = True
@@ -351,19 +317,19 @@ def test_it_goes_to_the_first_node_that_takes_writes(server: FakePostgres, syste
 def test_a_wait_is_the_servers_with_its_limit(server: FakePostgres) -> None:
     for system, limit in zip(SYSTEMS, ("SET lock_timeout", "SET LOCAL lock_timeout"), strict=True):
         with closing(connect(system, server.address)) as lock:
-            assert isinstance(take(lock, wait_s=60), Granted)
+            assert isinstance(take(lock, 60), Granted)
             (asked,) = [sql for sql in server.queries if limit in sql]
             limit_ms = int(re.findall(r"lock_timeout = (\d+)", asked)[0])
             assert 30_000 < limit_ms <= 60_000
             server.on(TAKES, LOCKED)
-            assert take(lock, wait_s=60) == Denied("gave-up: held")
+            assert take(lock, 60) == Denied("gave-up: held")
         server.queries.clear()
 
 
 def test_waiting_outlives_a_server_that_is_away(server: FakePostgres) -> None:
     server.on("startup", FULL)
     with closing(connect(postgres_advisory.SYSTEM, server.address)) as lock:
-        assert isinstance(take(lock, wait_s=20), Granted)
+        assert isinstance(take(lock, 20), Granted)
 
 
 def test_a_full_primary_does_not_hide_behind_its_standby(server: FakePostgres) -> None:
@@ -389,9 +355,9 @@ def test_a_refused_row_lock_leaves_no_transaction_open(server: FakePostgres) -> 
 
 
 def test_a_broken_request_does_not_count_as_held(server: FakePostgres) -> None:
-    listener = Listener()
-    with closing(connect(postgres_advisory.SYSTEM, server.address, observer=listener)) as lock:
-        server.on(TAKES, Close())
+    told = Told()
+    with closing(connect(postgres_advisory.SYSTEM, server.address, observer=told)) as lock:
+        server.on(TAKES, "closes")
         assert isinstance(take(lock), Unknown)
         granted(lock)
-    assert listener.losses == []
+    assert told.losses == []

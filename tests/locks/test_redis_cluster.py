@@ -8,13 +8,12 @@ from contextlib import closing
 import pytest
 
 from clusters.redis.cluster import slot_of
-from locks.base import Granted, Hold, NoObserver, Released, Unknown, new_hold_id
-from locks.redis import cluster as redis_cluster
+from locks.base import Hold, NoObserver, Released, Unknown
 from locks.redis.cluster import SYSTEM, RedisClusterLock
+from tests.locks.asking import LONG_S, PATIENT_S, granted, said, take
 from tests.locks.fakes import Close, FakeRedis, Late, Reply
-from tests.locks.test_redis_token import ACTIONS, PATIENT_S, opened, patience_s, said
+from tests.locks.test_redis_token import ACTIONS, opened, patience_s
 
-TTL_S = 30.0
 CLUSTERDOWN = Reply(b"-CLUSTERDOWN The cluster is down\r\n")
 LAST_SLOT = 16383
 
@@ -51,7 +50,7 @@ class Site:
 
     def connect(self, timeout_s: float = PATIENT_S) -> RedisClusterLock:
         lock = SYSTEM.connect(
-            self.addresses, timeout_s=timeout_s, ttl_s=TTL_S, observer=NoObserver()
+            self.addresses, timeout_s=timeout_s, ttl_s=LONG_S, observer=NoObserver()
         )
         assert isinstance(lock, RedisClusterLock)
         return lock
@@ -63,16 +62,6 @@ def site() -> Iterator[Site]:
     yield site
     for node in site.nodes:
         node.stop()
-
-
-def take(lock: RedisClusterLock, *, key: str = "k", ttl_s: float = TTL_S) -> object:
-    return lock.acquire(key, hold_id=new_hold_id(), ttl_s=ttl_s, wait_s=0)
-
-
-def granted(lock: RedisClusterLock, key: str = "k") -> Granted:
-    answer = take(lock, key=key)
-    assert isinstance(answer, Granted), answer
-    return answer
 
 
 @pytest.mark.parametrize("row", SYSTEM.outcomes)
@@ -136,9 +125,9 @@ def test_what_moved_is_remembered_and_nothing_is_sent_twice(site: Site) -> None:
 def test_each_key_goes_to_its_own_owner(site: Site) -> None:
     owner, other, _ = site.nodes
     with closing(site.connect()) as lock:
-        first = granted(lock, "k").hold
+        first = granted(lock).hold
         site.give_to(other)
-        second = granted(lock, "another").hold
+        second = granted(lock, key="another").hold
         assert isinstance(lock.release(first), Released)
         assert isinstance(lock.release(second), Released)
     assert owner.value("another") is None
@@ -162,7 +151,3 @@ def test_a_guide_that_does_not_answer_is_passed_over(site: Site) -> None:
         with closing(site.connect()) as lock:
             hold = granted(lock).hold
             assert isinstance(lock.release(hold), Released)
-
-
-def test_the_declaration_says_where_it_runs() -> None:
-    assert redis_cluster.SYSTEM.topologies == ("redis-cluster",)

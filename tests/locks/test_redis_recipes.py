@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -18,32 +19,25 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from bench.duties import Running
 from locks import registry
 from locks.base import (
-    Acquired,
     Address,
     Denied,
     Extendable,
-    Granted,
-    Hold,
     Lock,
-    NoObserver,
     NotHeld,
-    Observer,
     Released,
     System,
     Unknown,
-    new_hold_id,
-    token_of,
 )
 from locks.redis.link import Link
 from locks.redis.pubsub import RedisPubsub
 from locks.redis.recipe import Taken
 from tests.eventually import eventually
+from tests.locks.asking import LONG_S, PATIENT_S, Room, Told, meanwhile, said
 from tests.locks.fakes import Close, Late, Relay, closed_port
-from tests.locks.test_redis_token import ACTIONS, NOSCRIPT, said
+from tests.locks.test_redis_token import ACTIONS, NOSCRIPT
 
 TTL_S = 1.0
-LONG_S = 30.0  # so that no renewal comes between
-PATIENT_S, SHORT_S = 10.0, 0.3  # to wait for a server that answers, and for one that will not
+SHORT_S = 0.3  # to wait for a server that will not answer
 
 pytestmark = pytest.mark.docker
 
@@ -57,55 +51,26 @@ ROWS = [(system, row) for system in SYSTEMS for row in system.outcomes]
 
 
 @dataclass
-class Bench:
-    """A real server, keys that nobody else uses, and clients that are closed at the end."""
+class Bench(Room):
+    """One real server. ``relay`` stands in front of it."""
 
-    server: Address
-    open: ExitStack
-    key: str
-
-    def client(
-        self,
-        name: str,
-        observer: Observer | None = None,
-        *,
-        at: Address | None = None,
-        timeout_s: float = PATIENT_S,
-        ttl_s: float = TTL_S,
-    ) -> Lock:
-        lock = registry.find(name).connect(
-            [at or self.server],
-            timeout_s=timeout_s,
-            ttl_s=ttl_s,
-            observer=observer or NoObserver(),
-        )
-        self.open.callback(lock.close)
-        return lock
+    ttl_s: float = TTL_S
 
     def relay(self) -> Relay:
-        relay = Relay(self.server)
+        relay = Relay(self.running.nodes[0])
         self.open.callback(relay.stop)
         return relay
 
-    def ask(self, *command: str | int) -> object:
-        link = Link(self.server, timeout_s=5)
-        with closing(link):
+    def ask(self, *command: str | int) -> Any:
+        with closing(Link(self.running.nodes[0], timeout_s=5)) as link:
             link.open()
             return link.call(*command)
-
-    def take(self, lock: Lock, *, wait_s: float = 0.0, ttl_s: float = TTL_S) -> Acquired:
-        return lock.acquire(self.key, hold_id=new_hold_id(), ttl_s=ttl_s, wait_s=wait_s)
-
-    def granted(self, lock: Lock, *, wait_s: float = 0.0, ttl_s: float = TTL_S) -> Granted:
-        answer = self.take(lock, wait_s=wait_s, ttl_s=ttl_s)
-        assert isinstance(answer, Granted), answer
-        return answer
 
 
 @pytest.fixture
 def bench(running: Callable[[str], Running]) -> Iterator[Bench]:
     with ExitStack() as stack:
-        yield Bench(running("redis").nodes[0], stack, f"recipe-{token_of(new_hold_id())}")
+        yield Bench(running("redis"), stack)
 
 
 @pytest.mark.parametrize(("system", "row"), ROWS, ids=[f"{s.name}-{row}" for s, row in ROWS])
@@ -139,22 +104,6 @@ def test_every_error_means_what_the_table_says(bench: Bench, system: System, row
     assert said(answer) == system.outcomes[row]
 
 
-class Listener:
-    """What an observer was told."""
-
-    def __init__(self) -> None:
-        self.extended_to: list[int] = []
-        self.losses: list[Hold] = []
-
-    def extended(
-        self, hold: Hold, *, sent_ns: int, acknowledged_ns: int, valid_until_ns: int
-    ) -> None:
-        self.extended_to.append(valid_until_ns)
-
-    def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
-        self.losses.append(hold)
-
-
 def test_setnx_leaves_a_key_for_ever(bench: Bench) -> None:
     relay = bench.relay()
     relay.on("SETNX", Close())
@@ -174,12 +123,12 @@ def test_a_crash_between_the_two_commands_leaves_a_key_for_ever(bench: Bench) ->
 
 
 def test_a_watchdog_tells_of_a_loss_once_and_stops(bench: Bench) -> None:
-    listener, relay = Listener(), bench.relay()
+    listener, relay = Told(), bench.relay()
     lock = bench.client("redis-watchdog", listener, at=relay.address)
     grant = bench.granted(lock)
-    eventually(lambda: listener.extended_to)
+    eventually(lambda: listener.until_ns)
     assert grant.valid_until_ns is not None
-    assert listener.extended_to[0] > grant.valid_until_ns
+    assert listener.until_ns[0] > grant.valid_until_ns
     bench.ask("SET", bench.key, "another's")
     eventually(lambda: listener.losses)
     asked = relay.names().count("EVALSHA")
@@ -190,17 +139,17 @@ def test_a_watchdog_tells_of_a_loss_once_and_stops(bench: Bench) -> None:
 
 
 def test_a_watchdog_outlives_a_lost_answer(bench: Bench) -> None:
-    listener, relay = Listener(), bench.relay()
+    listener, relay = Told(), bench.relay()
     lock = bench.client("redis-watchdog", listener, at=relay.address)
     relay.on("EVALSHA", Close())
     grant = bench.granted(lock)
-    eventually(lambda: listener.extended_to)
+    eventually(lambda: listener.until_ns)
     assert not listener.losses
     assert isinstance(lock.release(grant.hold), Released)
 
 
 def test_a_released_hold_is_not_renewed(bench: Bench) -> None:
-    listener, relay = Listener(), bench.relay()
+    listener, relay = Told(), bench.relay()
     lock = bench.client("redis-watchdog", listener, at=relay.address)
     assert isinstance(lock.release(bench.granted(lock).hold), Released)
     asked = relay.names().count("EVALSHA")
@@ -213,11 +162,11 @@ def test_a_released_hold_is_not_renewed(bench: Bench) -> None:
     ("name", "renewed"), [("redis-watchdog", False), ("redis-renew-no-owner", True)]
 )
 def test_only_the_control_renews_anothers_key(bench: Bench, name: str, renewed: bool) -> None:
-    listener = Listener()
+    listener = Told()
     bench.granted(bench.client(name, listener))
     bench.ask("SET", bench.key, "another's", "PX", 60_000)
-    eventually(lambda: listener.losses or listener.extended_to)
-    assert bool(listener.extended_to) is renewed
+    eventually(lambda: listener.losses or listener.until_ns)
+    assert bool(listener.until_ns) is renewed
     assert bool(listener.losses) is not renewed
 
 
@@ -238,7 +187,7 @@ def test_an_inner_grant_does_not_shorten_the_outer_one(bench: Bench) -> None:
     inner = bench.granted(mine, ttl_s=10)
     assert isinstance(mine, Extendable)
     mine.extend(inner.hold, 10)
-    assert bench.ask("PTTL", bench.key) > 10_000  # type: ignore[operator]
+    assert bench.ask("PTTL", bench.key) > 10_000
     assert isinstance(bench.take(other), Denied)
 
 
@@ -258,12 +207,12 @@ def test_the_queue_is_served_in_order(bench: Bench) -> None:
 
     def wait(number: int) -> None:
         lock = bench.client("redis-fair")
-        answer = bench.granted(lock, wait_s=20)
+        answer = bench.granted(lock, 20)
         served.append(number)
         lock.release(answer.hold)
 
     def queued(count: int) -> bool:
-        return bench.ask("ZCARD", f"{bench.key}:queue") == count
+        return bool(bench.ask("ZCARD", f"{bench.key}:queue") == count)
 
     threads = []
     for number in range(4):
@@ -287,7 +236,7 @@ def test_whoever_died_waiting_is_dropped(bench: Bench) -> None:
 
 def test_a_wait_that_ran_out_leaves_the_queue(bench: Bench) -> None:
     bench.granted(bench.client("redis-fair"))
-    assert isinstance(bench.take(bench.client("redis-fair"), wait_s=0.1), Denied)
+    assert isinstance(bench.take(bench.client("redis-fair"), 0.1), Denied)
     assert bench.ask("ZCARD", f"{bench.key}:queue") == 0
 
 
@@ -295,23 +244,19 @@ def test_a_waiter_sleeps_until_it_is_woken(bench: Bench, monkeypatch: pytest.Mon
     holder, waiter = bench.client("redis-pubsub"), bench.client("redis-pubsub")
     tries = _counted(waiter, monkeypatch)
     grant = bench.granted(holder, ttl_s=30)
-    waited: list[Granted] = []
-    thread = threading.Thread(target=lambda: waited.append(bench.granted(waiter, wait_s=20)))
-    thread.start()
-    eventually(lambda: bench.ask("PUBSUB", "NUMSUB", f"{bench.key}:freed")[1] == 1)  # type: ignore[index]
-    # It does not poll: pauses between polls are far shorter than the stretch that has to come.
-    eventually(lambda: _rests(tries))
-    holder.release(grant.hold)
-    thread.join(20)
-    assert waited
-    assert bench.ask("PUBSUB", "NUMSUB", f"{bench.key}:freed")[1] == 0  # type: ignore[index]
-    assert isinstance(waiter.release(waited[0].hold), Released)
+    with meanwhile(lambda: bench.granted(waiter, 20)) as waited:
+        eventually(lambda: bench.ask("PUBSUB", "NUMSUB", f"{bench.key}:freed")[1] == 1)
+        # It does not poll: pauses between polls are far shorter than the stretch that has to come.
+        eventually(lambda: _rests(tries))
+        holder.release(grant.hold)
+    assert bench.ask("PUBSUB", "NUMSUB", f"{bench.key}:freed")[1] == 0
+    assert isinstance(waiter.release(waited.result().hold), Released)
 
 
 def test_a_waiter_is_not_woken_by_the_dead_but_by_the_clock(bench: Bench) -> None:
     bench.granted(bench.client("redis-pubsub"), ttl_s=0.4)
     began = time.monotonic()
-    bench.granted(bench.client("redis-pubsub"), wait_s=20)
+    bench.granted(bench.client("redis-pubsub"), 20)
     assert time.monotonic() - began < 20, "the end of its wait has woken it"
 
 
@@ -321,18 +266,15 @@ def test_fences_of_the_control_regress_under_contention(bench: Bench) -> None:
     relay = bench.relay()
     patient = bench.client("redis-fence-incr-first", at=relay.address)
     grant = bench.granted(holder, ttl_s=30)
-    waited: list[Granted] = []
-    thread = threading.Thread(target=lambda: waited.append(bench.granted(patient, wait_s=20)))
-    thread.start()
-    eventually(lambda: relay.names().count("SET") >= 2)
-    relay.freeze()
-    holder.release(grant.hold)
-    between = bench.granted(late)
-    late.release(between.hold)
-    relay.thaw()
-    thread.join(20)
+    with meanwhile(lambda: bench.granted(patient, 20)) as waited:
+        eventually(lambda: relay.names().count("SET") >= 2)
+        relay.freeze()
+        holder.release(grant.hold)
+        between = bench.granted(late)
+        late.release(between.hold)
+        relay.thaw()
     assert between.fence is not None
-    assert waited[0].fence == between.fence - 1
+    assert waited.result().fence == between.fence - 1
 
 
 def _counted(client: Lock, monkeypatch: pytest.MonkeyPatch) -> list[float]:
@@ -360,8 +302,7 @@ def test_the_relay_can_fail_what_the_server_would_run(bench: Bench) -> None:
     """The tables above would be worthless if it could not."""
     relay = bench.relay()
     relay.on("GET", NOSCRIPT)
-    link = Link(relay.address, timeout_s=5)
-    with closing(link):
+    with closing(Link(relay.address, timeout_s=5)) as link:
         link.open()
         with pytest.raises(Exception, match="No matching script"):
             link.call("GET", bench.key)

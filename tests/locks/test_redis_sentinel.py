@@ -11,24 +11,22 @@ import pytest
 from clusters.redis.sentinel import DATA_NODES, MASTER_NAME, SENTINELS
 from locks.base import (
     Denied,
-    Granted,
     Hold,
     NoObserver,
     NotHeld,
     Released,
     System,
     Unknown,
-    new_hold_id,
     token_of,
 )
 from locks.redis import sentinel as redis_sentinel
 from locks.redis import sentinel_link
 from locks.redis import sentinel_wait as redis_sentinel_wait
 from locks.redis.token import RedisToken
+from tests.locks.asking import LONG_S, PATIENT_S, granted, said, take
 from tests.locks.fakes import Close, FakeRedis, Late, Reply, Silent, closed_port
-from tests.locks.test_redis_token import ACTIONS, PATIENT_S, opened, patience_s, said
+from tests.locks.test_redis_token import ACTIONS, opened, patience_s
 
-TTL_S = 30.0
 READONLY = Reply(b"-READONLY You can't write against a read only replica.\r\n")
 
 SYSTEMS = [redis_sentinel.SYSTEM, redis_sentinel_wait.SYSTEM]
@@ -73,7 +71,7 @@ class Site:
             sentinel.names_port = server.address.port
 
     def connect(self, system: System, timeout_s: float = PATIENT_S) -> RedisToken:
-        lock = system.connect(self.nodes, timeout_s=timeout_s, ttl_s=TTL_S, observer=NoObserver())
+        lock = system.connect(self.nodes, timeout_s=timeout_s, ttl_s=LONG_S, observer=NoObserver())
         assert isinstance(lock, RedisToken)
         return lock
 
@@ -85,16 +83,6 @@ def site() -> Iterator[Site]:
     yield site
     for server in (*site.data, *site.sentinels):
         server.stop()
-
-
-def take(lock: RedisToken, *, wait_s: float = 0.0, ttl_s: float = TTL_S) -> object:
-    return lock.acquire("k", hold_id=new_hold_id(), ttl_s=ttl_s, wait_s=wait_s)
-
-
-def granted(lock: RedisToken) -> Granted:
-    answer = take(lock)
-    assert isinstance(answer, Granted), answer
-    return answer
 
 
 @pytest.mark.parametrize(("system", "row"), ROWS, ids=[f"{s.name}-{row}" for s, row in ROWS])
@@ -198,7 +186,7 @@ def test_a_grant_that_nobody_acknowledged_is_given_back(site: Site) -> None:
         primary.acknowledging = 1
         hold = granted(lock).hold
         primary.acknowledging = 0
-        assert isinstance(lock.extend(hold, TTL_S), Unknown)
+        assert isinstance(lock.extend(hold, LONG_S), Unknown)
     assert primary.value("k") == token_of(hold.id).encode()
 
 
@@ -218,7 +206,7 @@ def test_an_error_after_set_is_never_taken_for_a_refusal(site: Site) -> None:
 def test_closed_ports_everywhere(site: Site) -> None:
     nodes = [closed_port() for _ in site.nodes]
     for system in SYSTEMS:
-        lock = system.connect(nodes, timeout_s=PATIENT_S, ttl_s=TTL_S, observer=NoObserver())
+        lock = system.connect(nodes, timeout_s=PATIENT_S, ttl_s=LONG_S, observer=NoObserver())
         with closing(lock):
-            answer = lock.acquire("k", hold_id=new_hold_id(), ttl_s=TTL_S, wait_s=0.05)
+            answer = take(lock, 0.05)
         assert said(answer) == "Denied: gave-up"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from locks.base import (
     Address,
     Denied,
+    Freed,
     Granted,
     Hold,
     NoObserver,
@@ -25,10 +25,10 @@ from locks.redis import token as redis_token
 from locks.redis.link import RESTED_S, NotSent
 from locks.redis.token import RedisToken
 from tests.eventually import eventually
+from tests.locks.asking import LONG_S, PATIENT_S, granted, said, take
 from tests.locks.fakes import Action, Close, FakeRedis, Late, Reply, Silent, closed_port
 
-TTL_S = 30.0
-PATIENT_S, SHORT_S = 10.0, 0.15  # to wait for a server that answers, and for one that will not
+SHORT_S = 0.15  # to wait for a server that will not answer
 
 OOM = Reply(b"-OOM command not allowed when used memory > 'maxmemory'.\r\n")
 LOADING = Reply(b"-LOADING Redis is loading the dataset in memory\r\n")
@@ -48,27 +48,10 @@ SYSTEMS = [redis_token.SYSTEM, redis_no_owner.SYSTEM]
 ROWS = [(system, row) for system in SYSTEMS for row in system.outcomes]
 
 
-@pytest.fixture
-def server() -> Iterator[FakeRedis]:
-    fake = FakeRedis()
-    yield fake
-    fake.stop()
-
-
 def connect(system: System, address: Address, timeout_s: float = PATIENT_S) -> RedisToken:
-    lock = system.connect([address], timeout_s=timeout_s, ttl_s=TTL_S, observer=NoObserver())
+    lock = system.connect([address], timeout_s=timeout_s, ttl_s=LONG_S, observer=NoObserver())
     assert isinstance(lock, RedisToken)
     return lock
-
-
-def take(lock: RedisToken, *, wait_s: float = 0.0, ttl_s: float = TTL_S) -> object:
-    return lock.acquire("k", hold_id=new_hold_id(), ttl_s=ttl_s, wait_s=wait_s)
-
-
-def granted(lock: RedisToken) -> Granted:
-    answer = take(lock)
-    assert isinstance(answer, Granted)
-    return answer
 
 
 def patience_s(error: str) -> float:
@@ -86,12 +69,6 @@ def opened(lock: RedisToken) -> None:
         return True
 
     eventually(true)
-
-
-def said(answer: object) -> str:
-    if isinstance(answer, Denied):
-        return f"Denied: {answer.reason.split(':')[0]}"
-    return type(answer).__name__
 
 
 @pytest.mark.parametrize(("system", "row"), ROWS, ids=[f"{s.name}-{row}" for s, row in ROWS])
@@ -157,7 +134,7 @@ def test_a_silent_server_behind_an_accepting_socket_has_no_effect(server: FakeRe
 def test_waiting_outlives_a_server_that_is_away(server: FakeRedis) -> None:
     server.on("PING", Close(), Close(), Close())
     with closing(connect(redis_token.SYSTEM, server.address)) as lock:
-        assert isinstance(take(lock, wait_s=20), Granted)
+        assert isinstance(take(lock, 20), Granted)
 
 
 def test_a_refused_try_is_held_and_a_refused_wait_gave_up(server: FakeRedis) -> None:
@@ -165,8 +142,8 @@ def test_a_refused_try_is_held_and_a_refused_wait_gave_up(server: FakeRedis) -> 
         granted(lock)
         assert take(lock) == Denied("held")
         began = time.monotonic()
-        assert said(take(lock, wait_s=0.1)) == "Denied: gave-up"
-        assert 0.1 <= time.monotonic() - began < TTL_S, "it waited for as long as the key lived"
+        assert said(take(lock, 0.1)) == "Denied: gave-up"
+        assert 0.1 <= time.monotonic() - began < LONG_S, "it waited for as long as the key lived"
 
 
 def test_the_promise_starts_when_the_command_is_sent(server: FakeRedis) -> None:
@@ -174,7 +151,7 @@ def test_the_promise_starts_when_the_command_is_sent(server: FakeRedis) -> None:
         server.on("SET", Late(0.1))
         before_ns = time.monotonic_ns()
         grant = granted(lock)
-        assert grant.valid_until_ns == grant.sent_ns + int(TTL_S * 1e9)
+        assert grant.valid_until_ns == grant.sent_ns + int(LONG_S * 1e9)
         assert before_ns <= grant.sent_ns <= time.monotonic_ns() - 100_000_000
 
 
@@ -187,29 +164,18 @@ def test_extending_renews_the_own_hold_only(server: FakeRedis) -> None:
         assert isinstance(lock.extend(Hold(new_hold_id(), "k"), 60), NotHeld)
 
 
-def test_the_token_guards_a_successor(server: FakeRedis) -> None:
-    with closing(connect(redis_token.SYSTEM, server.address)) as lock:
+@pytest.mark.parametrize(
+    ("system", "late", "successors"),
+    [(redis_token.SYSTEM, NotHeld(), Released()), (redis_no_owner.SYSTEM, Released(), NotHeld())],
+)
+def test_only_the_control_deletes_its_successors_key(
+    server: FakeRedis, system: System, late: Freed, successors: Freed
+) -> None:
+    with closing(connect(system, server.address)) as lock:
         first = granted(lock)
         server.keys.clear()  # as when its time is over
         second = granted(lock)
-        assert isinstance(lock.release(first.hold), NotHeld)
-        assert isinstance(lock.release(second.hold), Released)
-
-
-def test_the_control_deletes_its_successors_key(server: FakeRedis) -> None:
-    with closing(connect(redis_no_owner.SYSTEM, server.address)) as lock:
-        first = granted(lock)
-        server.keys.clear()  # as when its time is over
-        second = granted(lock)
-        assert isinstance(lock.release(first.hold), Released)
-        assert isinstance(lock.release(second.hold), NotHeld)
-
-
-@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
-def test_closing_twice_and_closing_unused(server: FakeRedis, system: System) -> None:
-    closer: Callable[[], None] = connect(system, server.address).close
-    closer()
-    closer()
+        assert (lock.release(first.hold), lock.release(second.hold)) == (late, successors)
 
 
 def test_a_connection_that_ended_while_it_rested_is_made_anew(server: FakeRedis) -> None:

@@ -7,7 +7,6 @@ import signal
 import struct
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import psutil
 import pytest
 
 from locks.base import (
+    Acquired,
     Address,
     Denied,
     Extendable,
@@ -25,15 +25,14 @@ from locks.base import (
     NotHeld,
     Released,
     Unknown,
-    new_hold_id,
 )
 from locks.shared import sidecar
 from locks.shared.library import SHARED
 from locks.shared.sidecar import ExtendableSidecarLock, Sidecar, SidecarError, SidecarLock
 from tests.eventually import eventually
+from tests.locks import asking
+from tests.locks.asking import Told, meanwhile
 from workloads.fork_server import RUN_ENVIRONMENT
-
-LIMIT_S = 10.0
 
 # A library whose keys say what it does.
 LIBRARY = """
@@ -111,22 +110,6 @@ for line in sys.stdin:
 """
 
 
-class Watcher:
-    """An observer that remembers."""
-
-    def __init__(self) -> None:
-        self.news: list[str] = []
-
-    def extended(
-        self, hold: Hold, *, sent_ns: int, acknowledged_ns: int, valid_until_ns: int
-    ) -> None:
-        assert sent_ns <= acknowledged_ns
-        self.news.append(f"extended {hold.key} by {valid_until_ns - sent_ns}")
-
-    def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
-        self.news.append(f"lost {hold.key}")
-
-
 Start = Callable[..., Sidecar]
 
 
@@ -145,27 +128,30 @@ def start() -> Iterator[Start]:
         one.close()
 
 
-def client(of: Sidecar, observer: Watcher | None = None, ttl_s: float = 3.0) -> SidecarLock:
+def client(of: Sidecar, observer: Told | None = None, ttl_s: float = 3.0) -> SidecarLock:
     return ExtendableSidecarLock(
         of,
         [Address("127.0.0.1", 9)],
         timeout_s=1,
         ttl_s=ttl_s,
-        observer=observer or Watcher(),
+        observer=observer or Told(),
         safe=True,
     )
 
 
-def take(lock: SidecarLock, key: str) -> Granted | Denied | Unknown:
-    return lock.acquire(key, hold_id=new_hold_id(), ttl_s=3, wait_s=0)
+def take(lock: SidecarLock, key: str) -> Acquired:
+    return asking.take(lock, ttl_s=3, key=key)
+
+
+def granted(lock: SidecarLock, key: str) -> Granted:
+    return asking.granted(lock, ttl_s=3, key=key)
 
 
 def test_every_answer_is_understood(start: Start) -> None:
     one = start(LIBRARY)
     lock = client(one)
     assert one.library.startswith("pip ")
-    grant = take(lock, "k")
-    assert isinstance(grant, Granted)
+    grant = granted(lock, "k")
     assert (grant.fence, grant.hold.key) == (2**62, "k")
     assert grant.valid_until_ns == grant.sent_ns + 3_000_000_000
     assert isinstance(lock, Extendable)
@@ -174,11 +160,9 @@ def test_every_answer_is_understood(start: Start) -> None:
     assert (lock.extend(grant.hold, 3), lock.release(grant.hold)) == (NotHeld(), NotHeld())
     never = Hold(1, "k")
     assert (lock.extend(never, 3), lock.release(never)) == (NotHeld(), NotHeld())
-    other = take(lock, "not held")
-    assert isinstance(other, Granted)
+    other = granted(lock, "not held")
     assert (lock.extend(other.hold, 3), lock.release(other.hold)) == (NotHeld(), NotHeld())
-    endless = take(lock, "endless")
-    assert isinstance(endless, Granted)
+    endless = granted(lock, "endless")
     assert endless.valid_until_ns is None
     assert take(lock, "held") == Denied("held")
     assert take(lock, "raises") == Unknown("acquire: TimeoutError: two lines")
@@ -192,11 +176,9 @@ def test_what_a_library_raises_is_a_refusal_only_where_it_says_so(start: Start) 
     assert isinstance(lock, Extendable)
     assert take(lock, "gives up") == Denied("gave-up: GaveUp")
     assert take(lock, "gone already") == Unknown("acquire: Gone")
-    gone = take(lock, "gone")
-    assert isinstance(gone, Granted)
+    gone = granted(lock, "gone")
     assert (lock.extend(gone.hold, 3), lock.release(gone.hold)) == (NotHeld(), NotHeld())
-    stuck = take(lock, "stuck")
-    assert isinstance(stuck, Granted)
+    stuck = granted(lock, "stuck")
     assert lock.release(stuck.hold) == Unknown("release: GaveUp")
     assert lock.release(stuck.hold) == NotHeld()  # its lock object is gone
 
@@ -209,25 +191,22 @@ def test_a_library_that_makes_no_client_is_unusable(start: Start) -> None:
 
 
 def test_what_happens_in_the_background_is_told_to_its_own_client(start: Start) -> None:
-    one, mine, others = start(LIBRARY), Watcher(), Watcher()
+    one, mine, others = start(LIBRARY), Told(), Told()
     lock, other = client(one, mine), client(one, others)
-    assert isinstance(take(lock, "renewed"), Granted)
-    assert isinstance(take(lock, "lost"), Granted)
-    assert isinstance(take(other, "k"), Granted)
-    assert mine.news == ["extended renewed by 5", "lost lost"]
-    assert others.news == []
+    renewed, lost = granted(lock, "renewed"), granted(lock, "lost")
+    granted(other, "k")
+    assert mine.until_ns == [renewed.sent_ns + 5]
+    assert mine.losses == [lost.hold]
+    assert (others.until_ns, others.losses) == ([], [])
 
 
 def test_clients_do_not_wait_for_each_other(start: Start) -> None:
     one = start(LIBRARY)
     slow, quick = client(one), client(one)
-    answers: list[object] = []
-    thread = threading.Thread(target=lambda: answers.append(take(slow, "meets twice")))
-    thread.start()
-    assert isinstance(take(quick, "meets"), Granted)
-    assert isinstance(take(quick, "meets"), Granted)  # its first answer did not wait for the other
-    thread.join()
-    assert isinstance(answers[0], Granted)
+    with meanwhile(lambda: take(slow, "meets twice")) as answer:
+        assert isinstance(take(quick, "meets"), Granted)
+        assert isinstance(take(quick, "meets"), Granted)  # its first answer waited for no other
+    assert isinstance(answer.result(), Granted)
 
 
 def test_a_call_that_takes_long_is_no_failure(
@@ -284,13 +263,10 @@ def test_one_that_dies_before_it_reads_has_ended_too(start: Start) -> None:
 def test_an_acquire_in_flight_when_it_dies_is_unknown(start: Start) -> None:
     one = start(LIBRARY)
     dying, waiting = client(one), client(one)
-    answers: list[object] = []
-    thread = threading.Thread(target=lambda: answers.append(take(waiting, "meets twice")))
-    thread.start()
-    assert isinstance(take(dying, "meets"), Granted)  # so the other is in flight
-    assert isinstance(take(dying, "dies"), Unknown)
-    thread.join(LIMIT_S)
-    assert isinstance(answers[0], Unknown)
+    with meanwhile(lambda: take(waiting, "meets twice")) as answer:
+        assert isinstance(take(dying, "meets"), Granted)  # so the other is in flight
+        assert isinstance(take(dying, "dies"), Unknown)
+    assert isinstance(answer.result(), Unknown)
 
 
 @pytest.mark.parametrize(
@@ -342,9 +318,7 @@ def test_its_wall_clock_can_be_moved(start: Start, tmp_path: Path) -> None:
     lock = client(start(LIBRARY, **environment))
 
     def ahead_s() -> float:
-        answer = take(lock, "clock")
-        assert isinstance(answer, Granted)
-        return answer.sent_ns / 1e9 - time.time()
+        return granted(lock, "clock").sent_ns / 1e9 - time.time()
 
     assert abs(ahead_s()) < 5
     with page.open("r+b") as file:

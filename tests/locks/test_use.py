@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -18,13 +17,6 @@ from tests.eventually import eventually
 from tests.locks.fakes import Close, FakeRedis
 
 TTL_S, PATIENT_S = 30.0, 10.0
-
-
-@pytest.fixture
-def server() -> Iterator[FakeRedis]:
-    fake = FakeRedis()
-    yield fake
-    fake.stop()
 
 
 def client(server: FakeRedis, name: str = "redis-token", ttl_s: float = TTL_S) -> Client:

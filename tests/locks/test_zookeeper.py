@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -22,16 +23,16 @@ from kazoo.exceptions import (
 from locks.base import (
     Address,
     Denied,
-    Granted,
-    Hold,
     NotHeld,
+    Observer,
     Released,
     Unknown,
-    new_hold_id,
 )
 from locks.zookeeper.mutex import SYSTEM, ZooKeeper
 from locks.zookeeper.session import NoAnswerError, Session
 from tests.eventually import eventually
+from tests.locks import asking
+from tests.locks.asking import Told, meanwhile, said
 
 TIMEOUT_S = 0.05
 LOST, RUN_AND_LOST = ConnectionLoss(), "run, then the connection breaks"
@@ -165,21 +166,6 @@ class FakeSession:
         return thread
 
 
-class Watcher:
-    """An observer that remembers."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, int]] = []
-
-    def extended(
-        self, hold: Hold, *, sent_ns: int, acknowledged_ns: int, valid_until_ns: int
-    ) -> None:
-        self.seen.append(("extended", valid_until_ns))
-
-    def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
-        self.seen.append(("lost", hold.id))
-
-
 @pytest.fixture
 def zk(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeClient]:
     client = FakeClient()
@@ -190,19 +176,13 @@ def zk(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeClient]:
     return client  # type: ignore[return-value]
 
 
-def connect(watcher: Watcher | None = None) -> ZooKeeper:
+def connect(observer: Observer | None = None) -> ZooKeeper:
     nodes = [Address("127.0.0.1", 1)]
-    return ZooKeeper(nodes, timeout_s=TIMEOUT_S, ttl_s=4, observer=watcher or Watcher())
+    return ZooKeeper(nodes, timeout_s=TIMEOUT_S, ttl_s=4, observer=observer or Told())
 
 
-def take(lock: ZooKeeper, *, wait_s: float = 0.0) -> object:
-    return lock.acquire("k/1", hold_id=new_hold_id(), ttl_s=4, wait_s=wait_s)
-
-
-def granted(lock: ZooKeeper, *, wait_s: float = 0.0) -> Granted:
-    answer = take(lock, wait_s=wait_s)
-    assert isinstance(answer, Granted)
-    return answer
+take = partial(asking.take, ttl_s=4, key="k/1")
+granted = partial(asking.granted, ttl_s=4, key="k/1")
 
 
 def queue(zk: FakeClient) -> list[str]:
@@ -225,17 +205,11 @@ def _acquire_disconnected(zk: FakeClient) -> object:
 def _acquire_and_vanish(zk: FakeClient) -> object:
     lock, waiter = connect(), connect()
     granted(lock)
-
-    def vanish() -> None:
+    with meanwhile(lambda: take(waiter, 20)) as waiting:
         eventually(lambda: any(zk.watches.values()))
         for node in reversed(queue(zk)):  # the watched one last, so that its watcher finds none
             zk.remove(node)
-
-    thread = threading.Thread(target=vanish)
-    thread.start()
-    answer = take(waiter, wait_s=20)
-    thread.join()
-    return answer
+    return waiting.result()
 
 
 def _release_disconnected(zk: FakeClient) -> object:
@@ -255,15 +229,12 @@ SPECIAL: dict[str, Callable[[FakeClient], object]] = {
 @pytest.mark.parametrize("row", SYSTEM.outcomes)
 def test_every_error_means_what_the_table_says(zk: FakeClient, row: str) -> None:
     if row in SPECIAL:
-        answer = SPECIAL[row](zk)
+        answer: object = SPECIAL[row](zk)
     else:
         call, _, case = row.partition(": ")
         error, _, then = case.partition(", ")
         answer = _with_error(zk, call, ERRORS[error], cleaned=then != "not deleted")
-    said = type(answer).__name__
-    if isinstance(answer, Denied):
-        said = f"Denied: {answer.reason.split(':')[0]}"
-    assert said == SYSTEM.outcomes[row]
+    assert said(answer) == SYSTEM.outcomes[row]
 
 
 def _with_error(zk: FakeClient, call: str, error: Outcome, *, cleaned: bool) -> object:
@@ -284,14 +255,14 @@ def test_a_lost_create_reply_is_found_by_its_guid(zk: FakeClient) -> None:
     lock = connect()
     zk.nodes["/lockbench/k%2F1"] = 0
     zk.on("create", RUN_AND_LOST)
-    answer = granted(lock, wait_s=20)
+    answer = granted(lock, 20)
     assert answer.fence == 1
     assert len(queue(zk)) == 1
 
 
 def test_a_create_that_never_ran_is_sent_again(zk: FakeClient) -> None:
     zk.on("create", LOST)
-    granted(connect(), wait_s=20)
+    granted(connect(), 20)
     assert len(queue(zk)) == 1
 
 
@@ -307,21 +278,15 @@ def test_every_look_but_the_first_is_behind_a_sync(zk: FakeClient) -> None:
     holder, waiter = connect(), connect()
     hold = granted(holder).hold
     zk.asked.clear()
-
-    def release_when_watched() -> None:
+    with meanwhile(lambda: granted(waiter, 20)):
         eventually(lambda: any(zk.watches.values()))
         holder.release(hold)
-
-    thread = threading.Thread(target=release_when_watched)
-    thread.start()
-    granted(waiter, wait_s=20)
-    thread.join()
     assert zk.asked == ["create", "children", "exists", "delete", "sync", "children"]
 
 
 def test_only_the_next_lower_node_is_watched(zk: FakeClient) -> None:
     def take_turn(lock: ZooKeeper) -> None:
-        lock.release(granted(lock, wait_s=20).hold)
+        lock.release(granted(lock, 20).hold)
 
     def watches() -> list[int]:
         return [len(watches) for watches in list(zk.watches.values())]
@@ -342,7 +307,7 @@ def test_only_the_next_lower_node_is_watched(zk: FakeClient) -> None:
 
 def test_a_wait_that_ran_out_leaves_nothing(zk: FakeClient) -> None:
     granted(connect())
-    assert take(connect(), wait_s=0.1) == Denied("gave-up: others were before it")
+    assert take(connect(), 0.1) == Denied("gave-up: others were before it")
     assert len(queue(zk)) == 1
 
 
@@ -356,32 +321,30 @@ def test_a_refused_try_leaves_nothing(zk: FakeClient) -> None:
 def test_a_turn_after_the_session_is_no_grant(zk: FakeClient) -> None:
     lock = connect()
     FakeSession.made[0].valid_until_ns = time.monotonic_ns() - 1
-    answer = take(lock)
-    assert isinstance(answer, Denied)
-    assert answer.reason.startswith("gave-up")
+    assert said(take(lock)) == "Denied: gave-up"
     assert not queue(zk)
 
 
 def test_heartbeats_lengthen_the_holds_of_their_session(zk: FakeClient) -> None:
-    watcher = Watcher()
-    lock = connect(watcher)
+    told = Told()
+    lock = connect(told)
     grant = granted(lock)
     session = FakeSession.made[0]
     session.on_heartbeat(session.id, 5, 77)
     session.on_heartbeat(session.id + 1, 6, 88)
-    assert watcher.seen == [("extended", 77)]
+    assert told.until_ns == [77]
     lock.release(grant.hold)
     session.on_heartbeat(session.id, 7, 99)
-    assert watcher.seen == [("extended", 77)]
+    assert told.until_ns == [77]
 
 
 def test_an_expired_session_is_announced_once(zk: FakeClient) -> None:
-    watcher = Watcher()
-    lock = connect(watcher)
+    told = Told()
+    lock = connect(told)
     grant = granted(lock)
     FakeSession.made[0].on_lost()
     FakeSession.made[0].on_lost()
-    assert watcher.seen == [("lost", grant.hold.id)]
+    assert told.losses == [grant.hold]
     zk.remove(queue(zk)[0])
     assert isinstance(lock.release(grant.hold), NotHeld)
 
@@ -404,9 +367,3 @@ def test_release_deletes_the_own_node_only(zk: FakeClient) -> None:
     assert isinstance(lock.release(grant.hold), Released)
     assert not queue(zk)
     assert isinstance(lock.release(grant.hold), NotHeld)
-
-
-def test_closing_twice(zk: FakeClient) -> None:
-    lock = connect()
-    lock.close()
-    lock.close()

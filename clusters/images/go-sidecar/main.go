@@ -36,13 +36,9 @@ type kind struct {
 	connect func(setup) (client, error)
 }
 
+// kinds are all locks, by the name that the bench calls them; each library enters its own.
 var kinds = map[string]kind{
-	"etcd-concurrency":                {etcdModule, etcdClient(plain)},
-	"etcd-concurrency-is-owner":       {etcdModule, etcdClient(isOwner)},
-	"etcd-concurrency-shared-session": {etcdModule, etcdClient(sharedSession)},
-	"redsync":                         {"github.com/go-redsync/redsync/v4", redsyncClient},
-	"bsm-redislock":                   {"github.com/bsm/redislock", redislockClient},
-	"nothing":                         {"golang.org/x/sys", func(setup) (client, error) { return nothing{}, nil }},
+	"nothing": {"golang.org/x/sys", func(setup) (client, error) { return nothing{}, nil }},
 }
 
 // setup is what a client is made of; times are in seconds.

@@ -38,6 +38,7 @@ _LATE = (
 _PROGRAM = replace(
     redsync.PROGRAM,
     library="github.com/bsm/redislock",
+    source="redislock.go",
     call="Obtain(ctx, key, lease, options)",
     client="a goroutine with a redis.Client of its own",
     settings={

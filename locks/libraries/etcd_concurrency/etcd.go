@@ -22,6 +22,12 @@ import (
 
 const etcdModule = "go.etcd.io/etcd/client/v3"
 
+func init() {
+	kinds["etcd-concurrency"] = kind{etcdModule, etcdClient(plain)}
+	kinds["etcd-concurrency-is-owner"] = kind{etcdModule, etcdClient(isOwner)}
+	kinds["etcd-concurrency-shared-session"] = kind{etcdModule, etcdClient(sharedSession)}
+}
+
 type etcdVariant int
 
 const (

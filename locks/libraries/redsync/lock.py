@@ -30,7 +30,7 @@ DOC = "https://pkg.go.dev/github.com/go-redsync/redsync/v4"
 
 PROGRAM = Program(
     library="github.com/go-redsync/redsync/v4",
-    source="redis.go",
+    source="redsync.go",
     call="NewMutex(key, WithExpiry(lease)), then LockContext(ctx), or TryLock() for one try",
     client="a goroutine with a redis.Client per server of its own",
     stands_on=("github.com/redis/go-redis/v9",),
