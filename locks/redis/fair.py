@@ -25,15 +25,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from locks.bare import KEY, TOKEN, TTL_MS, Bare
-from locks.base import (
-    Acquired,
-    Address,
-    Backoff,
-    Denied,
-    Observer,
-    QueueObserver,
-    token_of,
-)
+from locks.base import Acquired, Address, Backoff, Denied, Observer, QueueObserver, token_of
 from locks.redis import token as redis_token
 from locks.redis.client import exceptions
 from locks.redis.expectations import LEASE

@@ -16,12 +16,7 @@ import pytest
 from clusters import images
 from clusters.engine import client_containers as clients
 from clusters.engine.docker import Engine
-from locks.base import (
-    Address,
-    NoObserver,
-    Released,
-    Unknown,
-)
+from locks.base import Address, NoObserver, Released, Unknown
 from locks.libraries.etcd_concurrency.lock import IMAGE as GO
 from locks.shared.client_container import WORD, WORKER, ContainerSidecar
 from locks.shared.sidecar import Sidecar, SidecarError, SidecarLock

@@ -15,15 +15,7 @@ from typing import Any
 
 import pytest
 
-from locks.base import (
-    Address,
-    Denied,
-    Granted,
-    NoObserver,
-    NotHeld,
-    Released,
-    Unknown,
-)
+from locks.base import Address, Denied, Granted, NoObserver, NotHeld, Released, Unknown
 from locks.etcd.mutex import RENEW_AFTER, SYSTEM, Etcd
 from tests.eventually import eventually
 from tests.locks import asking

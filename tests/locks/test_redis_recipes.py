@@ -18,16 +18,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from bench.duties import Running
 from locks import registry
-from locks.base import (
-    Address,
-    Denied,
-    Extendable,
-    Lock,
-    NotHeld,
-    Released,
-    System,
-    Unknown,
-)
+from locks.base import Address, Denied, Extendable, Lock, NotHeld, Released, System, Unknown
 from locks.redis.link import Link
 from locks.redis.pubsub import RedisPubsub
 from locks.redis.recipe import Taken

@@ -9,16 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from clusters.redis.sentinel import DATA_NODES, MASTER_NAME, SENTINELS
-from locks.base import (
-    Denied,
-    Hold,
-    NoObserver,
-    NotHeld,
-    Released,
-    System,
-    Unknown,
-    token_of,
-)
+from locks.base import Denied, Hold, NoObserver, NotHeld, Released, System, Unknown, token_of
 from locks.redis import sentinel as redis_sentinel
 from locks.redis import sentinel_link
 from locks.redis import sentinel_wait as redis_sentinel_wait

@@ -14,20 +14,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
-from kazoo.exceptions import (
-    ConnectionLoss,
-    NoNodeError,
-    SessionExpiredError,
-)
+from kazoo.exceptions import ConnectionLoss, NoNodeError, SessionExpiredError
 
-from locks.base import (
-    Address,
-    Denied,
-    NotHeld,
-    Observer,
-    Released,
-    Unknown,
-)
+from locks.base import Address, Denied, NotHeld, Observer, Released, Unknown
 from locks.zookeeper.mutex import SYSTEM, ZooKeeper
 from locks.zookeeper.session import NoAnswerError, Session
 from tests.eventually import eventually

@@ -8,15 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from bench.duties import LEASE_S
-from locks.base import (
-    Acquired,
-    Denied,
-    Granted,
-    Lock,
-    Released,
-    Shareable,
-    new_hold_id,
-)
+from locks.base import Acquired, Denied, Granted, Lock, Released, Shareable, new_hold_id
 from locks.zookeeper.mutex import NodeGoneError, ZooKeeper
 from locks.zookeeper.read_write import READ, WRITE, ReadWritePlace
 from locks.zookeeper.semaphore import PermitPlace

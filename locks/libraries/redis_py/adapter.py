@@ -16,16 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lockbench_sidecar import (
-    Acquired,
-    Client,
-    Extended,
-    Freed,
-    Released,
-    Setup,
-    refused,
-    serve,
-)
+from lockbench_sidecar import Acquired, Client, Extended, Freed, Released, Setup, refused, serve
 from redis.exceptions import LockError
 from redis.lock import Lock
 from redis_sends import NotingRedis, settings

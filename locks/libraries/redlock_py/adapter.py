@@ -15,15 +15,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from lockbench_sidecar import (
-    Acquired,
-    Client,
-    Freed,
-    Released,
-    Setup,
-    refused,
-    serve,
-)
+from lockbench_sidecar import Acquired, Client, Freed, Released, Setup, refused, serve
 from redlock import Redlock
 from rounds import Node, Rounds
 
