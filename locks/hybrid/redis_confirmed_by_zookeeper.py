@@ -19,31 +19,26 @@ Errors mean what they mean for ``zookeeper``; those of Redis mean nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from locks.bare import Bare
 from locks.base import (
     Acquired,
-    Address,
     Backoff,
     Deadline,
     Denied,
     Freed,
     Granted,
     Hold,
-    Observer,
     Unknown,
 )
+from locks.hybrid.both import REDIS_NODES, Hybrid
 from locks.redis.link import BARE_CYCLE
 from locks.redis.recipe import POLL_MAX_S, POLL_MIN_S
-from locks.redis.redlock import Redlock
 from locks.shared.expectations import SERVER_CLOCKS, holds, with_changes
 from locks.zookeeper import mutex as zookeeper
-from locks.zookeeper.mutex import ZooKeeper
 
-REDIS_NODES = 5
 FILTER_SHARE = 1 / 3  # of the lease
 
 
@@ -54,18 +49,8 @@ class Handle(NamedTuple):
     lock: Hold
 
 
-class HybridRedisConfirmedByZooKeeper:
+class HybridRedisConfirmedByZooKeeper(Hybrid):
     """One client of both."""
-
-    def __init__(
-        self, nodes: Sequence[Address], *, timeout_s: float, ttl_s: float, observer: Observer
-    ) -> None:
-        self._filter = Redlock(
-            nodes[:REDIS_NODES], timeout_s=timeout_s, ttl_s=ttl_s, observer=observer
-        )
-        self._lock = ZooKeeper(
-            nodes[REDIS_NODES:], timeout_s=timeout_s, ttl_s=ttl_s, observer=observer
-        )
 
     def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
         """The filter first, then, in what is left of the wait, the lock."""
@@ -74,25 +59,20 @@ class HybridRedisConfirmedByZooKeeper:
         if isinstance(passed, Denied):
             return passed
         left_s = max(0.0, deadline.left_s())
-        answer = self._lock.acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=left_s)
+        answer = self._zookeeper.acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=left_s)
         if isinstance(answer, Granted):
             return replace(answer, hold=Hold(hold_id, key, Handle(passed, answer.hold)))
         if passed is not None:
-            self._filter.release(passed)
+            self._redlock.release(passed)
         return answer
 
     def release(self, hold: Hold) -> Freed:
         """The lock decides; the filter, if it cannot be given back, ends by itself."""
         handle: Handle = hold.handle
-        answer = self._lock.release(handle.lock)
+        answer = self._zookeeper.release(handle.lock)
         if handle.filter is not None:
-            self._filter.release(handle.filter)
+            self._redlock.release(handle.filter)
         return answer
-
-    def close(self) -> None:
-        """Drops the connections."""
-        self._filter.close()
-        self._lock.close()
 
     def _pass_filter(
         self, key: str, hold_id: int, ttl_s: float, deadline: Deadline
@@ -102,7 +82,7 @@ class HybridRedisConfirmedByZooKeeper:
         tries = 0
         while True:
             last = deadline.over()
-            answer = self._filter.acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=0)
+            answer = self._redlock.acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=0)
             if isinstance(answer, Granted):
                 return answer.hold
             if isinstance(answer, Unknown) or answer.reason.startswith("no-effect"):

@@ -10,21 +10,17 @@ grant: what Redlock keeps then, hinders others for a time to live.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from locks.base import Acquired, Address, Freed, Granted, Hold, Lock, Observer, System
+from locks.base import Acquired, Freed, Granted, Hold, Lock, System
 from locks.hybrid import redis_confirmed_by_zookeeper as hybrid_redis_confirmed_by_zookeeper
+from locks.hybrid.both import Hybrid
 from locks.redis import redlock
 from locks.redis.expectations import REDLOCK
-from locks.redis.redlock import Redlock
 from locks.shared.expectations import UNMINDED, breaks, may_break, with_verdicts
 from locks.zookeeper import mutex as zookeeper
 from locks.zookeeper.expectations import ZOOKEEPER
-from locks.zookeeper.mutex import ZooKeeper
-
-REDIS_NODES = 5
 
 
 class Handle(NamedTuple):
@@ -34,25 +30,15 @@ class Handle(NamedTuple):
     hold: Hold
 
 
-class HybridRedlockElseZooKeeper:
+class HybridRedlockElseZooKeeper(Hybrid):
     """One client of both."""
-
-    def __init__(
-        self, nodes: Sequence[Address], *, timeout_s: float, ttl_s: float, observer: Observer
-    ) -> None:
-        self._fast = Redlock(
-            nodes[:REDIS_NODES], timeout_s=timeout_s, ttl_s=ttl_s, observer=observer
-        )
-        self._safe = ZooKeeper(
-            nodes[REDIS_NODES:], timeout_s=timeout_s, ttl_s=ttl_s, observer=observer
-        )
 
     def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
         """One try at Redlock, then ZooKeeper's queue. The second step is the defect."""
-        lock: Lock = self._fast
+        lock: Lock = self._redlock
         answer = lock.acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=0)
         if not isinstance(answer, Granted):
-            lock = self._safe
+            lock = self._zookeeper
             answer = lock.acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=wait_s)
         if not isinstance(answer, Granted):
             return answer
@@ -63,11 +49,6 @@ class HybridRedlockElseZooKeeper:
         """Gives it back to whoever granted it."""
         handle: Handle = hold.handle
         return handle.lock.release(handle.hold)
-
-    def close(self) -> None:
-        """Drops the connections."""
-        self._fast.close()
-        self._safe.close()
 
 
 _TWO_LOCKS = (

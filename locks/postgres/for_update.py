@@ -19,13 +19,12 @@ from __future__ import annotations
 from locks.bare import KEY, WAIT_S, Bare
 from locks.base import System
 from locks.postgres.expectations import FAILOVER_DOC, POSTGRES
-from locks.postgres.recipe import OUTCOMES, PostgresRecipe, milliseconds, number
+from locks.postgres.recipe import CREATORS_APART, OUTCOMES, PostgresRecipe, milliseconds
 from locks.postgres.session import Refused, Session, literal
 from locks.shared.expectations import may_break, with_changes
 
-# Concurrent creators must not meet; IF NOT EXISTS alone does not see to that.
 CREATE = f"""
-    SELECT pg_advisory_xact_lock({number("lockbench: create")});
+    {CREATORS_APART};
     CREATE TABLE IF NOT EXISTS lockbench_locks (key text PRIMARY KEY);
     CREATE SEQUENCE IF NOT EXISTS lockbench_fences
 """

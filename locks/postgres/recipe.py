@@ -169,6 +169,10 @@ def number(key: str) -> int:
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big", signed=True)
 
 
+# Concurrent creators must not meet; IF NOT EXISTS alone does not see to that.
+CREATORS_APART = f"SELECT pg_advisory_xact_lock({number('lockbench: create')})"
+
+
 def milliseconds(wait_s: float) -> int:
     """Of a wait; 0 would mean no limit."""
     return max(1, int(1000 * wait_s))

@@ -18,7 +18,7 @@ from typing import Any
 from clusters.redis.cluster import slot_of
 from locks.base import Address
 from locks.redis.client import exceptions
-from locks.redis.link import Link, NotSent
+from locks.redis.link import Guides, Link, NotSent
 
 REDIRECTIONS_MAX = 5  # a client that is sent in circles has to stop somewhere
 ASK_TIMEOUT_S = 0.3  # for the question where the slots are
@@ -30,9 +30,8 @@ class ClusterLink(Link):
     def __init__(self, nodes: Sequence[Address], *, timeout_s: float) -> None:
         super().__init__(nodes[0], timeout_s=timeout_s)
         self._links = {node.port: Link(node, timeout_s=timeout_s) for node in nodes}
-        limit_s = min(timeout_s, ASK_TIMEOUT_S)
-        self._guides = [Link(node, timeout_s=limit_s) for node in nodes]
-        random.shuffle(self._guides)
+        shuffled = random.sample(nodes, len(nodes))
+        self._guides = Guides(shuffled, limit_s=min(timeout_s, ASK_TIMEOUT_S))
         self._owners: dict[int, int] = {}  # slot → port, as far as known
         self._slot = 0
 
@@ -76,30 +75,22 @@ class ClusterLink(Link):
 
     def close(self) -> None:
         """Never raises."""
-        for link in (*self._links.values(), *self._guides):
+        for link in self._links.values():
             link.close()
 
     def _owner(self) -> Link:
         return self._links[self._owners[self._slot]]
 
     def _discover(self) -> int:
-        """The port of the slot's owner, by the first node that answers and knows it. It is asked
-        first from then on."""
-        failed = "no node was asked"
-        for guide in list(self._guides):
-            try:
-                guide.open()
-                for first, last, owner, *_ in guide.call("CLUSTER", "SLOTS"):
-                    if first <= self._slot <= last and int(owner[1]) in self._links:
-                        self._guides.remove(guide)
-                        self._guides.insert(0, guide)
-                        return int(owner[1])
-                failed = "nobody owns the slot"
-            except NotSent as error:
-                failed = str(error)
-            except (exceptions.RedisError, TypeError, ValueError) as error:
-                failed = f"{type(error).__name__}: {error}"
-            finally:
-                guide.close()
-            self._guides.append(self._guides.pop(self._guides.index(guide)))
-        raise NotSent(f"no node knows an owner: {failed}")
+        """The port of the slot's owner, by the first node that answers and knows it."""
+
+        def owner(guide: Link) -> int:
+            for first, last, owner, *_ in guide.call("CLUSTER", "SLOTS"):
+                if first <= self._slot <= last and int(owner[1]) in self._links:
+                    return int(owner[1])
+            raise LookupError("nobody owns the slot")
+
+        try:
+            return self._guides.find(owner)
+        except NotSent as error:
+            raise NotSent(f"no node knows an owner: {error}") from error

@@ -20,12 +20,11 @@ the place is dropped like that of the dead.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from locks.bare import KEY, TOKEN, TTL_MS, Bare
-from locks.base import Acquired, Address, Backoff, Denied, Observer, QueueObserver, token_of
+from locks.base import Acquired, Backoff, Denied, QueueObserver, token_of
 from locks.redis import token as redis_token
 from locks.redis.client import exceptions
 from locks.redis.expectations import LEASE
@@ -78,12 +77,6 @@ class RedisFair(RedisToken):
     _waits = False  # the acquire that is under way
     _before = 0  # as the last try was told
 
-    def __init__(
-        self, nodes: Sequence[Address], *, timeout_s: float, ttl_s: float, observer: Observer
-    ) -> None:
-        super().__init__(nodes, timeout_s=timeout_s, ttl_s=ttl_s, observer=observer)
-        self._queued = observer.queued if isinstance(observer, QueueObserver) else None
-
     def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
         """Queues for the key, and leaves the queue when the wait is over."""
         self._waits = wait_s > 0
@@ -103,9 +96,10 @@ class RedisFair(RedisToken):
         self._before = int(before)
         now_ns = time.monotonic_ns()
         waited = bool(before) or self._polled_ns > 0
-        if self._queued is not None and stays and waited and now_ns - self._polled_ns >= KEPT_NS:
-            # The first poll, or one after which the place may be a new one.
-            self._queued(key, self._hold_id, acknowledged_ns=now_ns)
+        # The first poll, or one after which the place may be a new one.
+        may_be_new = stays and waited and now_ns - self._polled_ns >= KEPT_NS
+        if may_be_new and isinstance(self._observer, QueueObserver):
+            self._observer.queued(key, self._hold_id, acknowledged_ns=now_ns)
         self._polled_ns = self._link.sent_ns
         return None if before else Taken(self._link.sent_ns)
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from locks.bare import KEY, TOKEN, TTL_MS
 from locks.base import Address
 from locks.redis.client import backoff, exceptions, maint_notifications, redis, retry
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,3 +134,31 @@ class Link:
     def close(self) -> None:
         """Never raises."""
         self._connection.disconnect()
+
+
+class Guides:
+    """Nodes that know where another one is. Who answered last is asked first. No connection to any
+    is kept, as it would be one more that can hang."""
+
+    def __init__(self, nodes: Sequence[Address], *, limit_s: float) -> None:
+        self._links = [Link(node, timeout_s=limit_s) for node in nodes]
+
+    def find(self, ask: Callable[[Link], T]) -> T:
+        """What the first says that can tell. ``ask`` raises LookupError or ValueError where one
+        cannot. Raises NotSent, with the last one's reason."""
+        failed = "none was asked"
+        for link in list(self._links):
+            try:
+                link.open()
+                found = ask(link)
+            except NotSent as error:
+                failed = str(error)
+            except (exceptions.RedisError, LookupError, TypeError, ValueError) as error:
+                failed = f"{type(error).__name__}: {error}"
+            else:
+                self._links.remove(link)
+                self._links.insert(0, link)
+                return found
+            finally:
+                link.close()
+        raise NotSent(failed)

@@ -81,9 +81,11 @@ class RedisRecipe(ABC):
         *,
         timeout_s: float,
         ttl_s: float,  # each grant names its own
-        observer: Observer,  # nothing happens in the background
+        observer: Observer,
         backoff: BackoffStyle = "jitter",
     ) -> None:
+        self._timeout_s = timeout_s
+        self._observer = observer
         self._link = self.link(nodes, timeout_s)
         self._backoff: BackoffStyle = backoff
 

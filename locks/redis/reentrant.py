@@ -15,12 +15,10 @@ Errors mean what ``locks.redis.recipe`` says for scripts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from locks.bare import KEY, TOKEN, TTL_MS, Bare
-from locks.base import Acquired, Address, Freed, Hold, Observer, Unknown, new_hold_id, token_of
+from locks.base import Acquired, Freed, Hold, Unknown, new_hold_id, token_of
 from locks.redis import token as redis_token
 from locks.redis.link import Script
 from locks.redis.recipe import SCRIPT_OUTCOMES, Taken
@@ -55,31 +53,21 @@ class RedisReentrant(RedisToken):
     """One client of the lock, and one owner."""
 
     by_script = True
-
-    def __init__(
-        self,
-        nodes: Sequence[Address],
-        *,
-        timeout_s: float,
-        ttl_s: float,
-        observer: Observer,
-        **how: Any,  # as ``RedisToken`` takes it
-    ) -> None:
-        super().__init__(nodes, timeout_s=timeout_s, ttl_s=ttl_s, observer=observer, **how)
-        self._owner = token_of(new_hold_id())
+    _owner = ""  # drawn when it is needed
 
     def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
         """Polls until the key is free or this client's own."""
+        self._owner = self._owner or token_of(new_hold_id())
         answer = super().acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=wait_s)
         if isinstance(answer, Unknown):
-            self._owner = token_of(new_hold_id())
+            self._owner = ""
         return answer
 
     def release(self, hold: Hold) -> Freed:
         """Gives one of the holds back."""
         answer = super().release(hold)
         if isinstance(answer, Unknown):
-            self._owner = token_of(new_hold_id())
+            self._owner = ""
         return answer
 
     def take(self, key: str, token: str, ttl_ms: int) -> Taken | None:

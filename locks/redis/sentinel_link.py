@@ -17,7 +17,7 @@ from typing import Any
 from clusters.redis.sentinel import DATA_NODES, MASTER_NAME, SENTINELS
 from locks.base import Address
 from locks.redis.client import exceptions
-from locks.redis.link import Link, NotSent
+from locks.redis.link import Guides, Link, NotSent
 
 # "usually a few hundreds milliseconds", says the guideline.
 SENTINEL_TIMEOUT_S = 0.3
@@ -31,7 +31,7 @@ class SentinelLink(Link):
         super().__init__(data[0], timeout_s=timeout_s)
         self._by_port = {address.port: address for address in data}
         limit_s = min(timeout_s, SENTINEL_TIMEOUT_S)
-        self._sentinels = [Link(nodes[node - 1], timeout_s=limit_s) for node in SENTINELS]
+        self._sentinels = Guides([nodes[node - 1] for node in SENTINELS], limit_s=limit_s)
 
     def open(self) -> None:
         """Raises NotSent unless a primary answers here, which the Sentinels call so."""
@@ -58,22 +58,13 @@ class SentinelLink(Link):
             raise
 
     def _discover(self) -> Address:
-        """Where the first Sentinel that answers says the primary is. It is asked first from then
-        on. No connection to it is kept, as it would be a second one that can hang."""
-        failed = "no Sentinel was asked"
-        for sentinel in list(self._sentinels):
-            try:
-                sentinel.open()
-                named = sentinel.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER_NAME)
-                address = self._by_port[int(named[1])]
-            except NotSent as error:
-                failed = str(error)
-            except (exceptions.RedisError, TypeError, ValueError, KeyError) as error:
-                failed = f"{type(error).__name__}: {error}"
-            else:
-                self._sentinels.remove(sentinel)
-                self._sentinels.insert(0, sentinel)
-                return address
-            finally:
-                sentinel.close()
-        raise NotSent(f"no Sentinel knows a primary: {failed}")
+        """Where the first Sentinel that answers says the primary is."""
+
+        def primary(sentinel: Link) -> Address:
+            named = sentinel.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER_NAME)
+            return self._by_port[int(named[1])]
+
+        try:
+            return self._sentinels.find(primary)
+        except NotSent as error:
+            raise NotSent(f"no Sentinel knows a primary: {error}") from error

@@ -19,11 +19,10 @@ What errors mean stands in ``locks.redis.recipe``. Beyond that:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from locks.bare import TIMEOUT_S, Bare
-from locks.base import Acquired, Address, BackoffStyle, Denied, Hold, Observer
+from locks.base import Acquired, Denied, Hold
 from locks.redis import sentinel as redis_sentinel
 from locks.redis.client import exceptions
 from locks.redis.expectations import PERSISTENCE_DOC
@@ -42,20 +41,6 @@ class NotReplicated(Exception):
 
 class RedisSentinelWait(RedisSentinel):
     """One client of the lock."""
-
-    def __init__(
-        self,
-        nodes: Sequence[Address],
-        *,
-        timeout_s: float,
-        ttl_s: float,
-        observer: Observer,
-        backoff: BackoffStyle = "jitter",
-    ) -> None:
-        super().__init__(
-            nodes, timeout_s=timeout_s, ttl_s=ttl_s, observer=observer, backoff=backoff
-        )
-        self._wait_ms = int(1000 * WAIT_SHARE * timeout_s)
 
     def take(self, key: str, token: str, ttl_ms: int) -> Taken | None:
         """Sets the key unless it is there, and sees it replicated or deletes it again."""
@@ -84,7 +69,11 @@ class RedisSentinelWait(RedisSentinel):
             return Denied(f"gave-up: {error}")
 
     def _replicated(self) -> bool:
-        return bool(self._link.call("WAIT", REPLICAS, self._wait_ms) >= REPLICAS)
+        return bool(self._link.call("WAIT", REPLICAS, _wait_ms(self._timeout_s)) >= REPLICAS)
+
+
+def _wait_ms(timeout_s: float) -> int:
+    return int(1000 * WAIT_SHARE * timeout_s)
 
 
 WAIT_DOC = (
@@ -96,7 +85,7 @@ _HOLDS = holds(_ONLY_CANDIDATE, "double-grant", "lost-update")
 # The same primary comes back before it is missed, and may have forgotten what the replica knew.
 _FORGETS = may_break(PERSISTENCE_DOC, "double-grant", "lost-update")
 
-_BARE_WAIT = f"WAIT {REPLICAS} {int(1000 * WAIT_SHARE * TIMEOUT_S)}"
+_BARE_WAIT = f"WAIT {REPLICAS} {_wait_ms(TIMEOUT_S)}"
 
 SYSTEM = replace(
     redis_sentinel.SYSTEM,

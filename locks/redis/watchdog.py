@@ -41,7 +41,6 @@ class RedisWatchdog(RedisToken):
         **how: Any,  # as ``RedisToken`` takes it
     ) -> None:
         super().__init__(nodes, timeout_s=timeout_s, ttl_s=ttl_s, observer=observer, **how)
-        self._timeout_s = timeout_s
         self._watchdog = self.renews_with(
             nodes, timeout_s=timeout_s, ttl_s=ttl_s, observer=observer
         )

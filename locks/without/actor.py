@@ -10,9 +10,8 @@ from __future__ import annotations
 import time
 from typing import ClassVar
 
-from locks.base import System
-from locks.postgres.session import Session
-from locks.without.base import EXPECTATIONS, OUTCOMES, text
+from locks.postgres.session import Session, literal
+from locks.without.base import way
 from locks.without.mailbox import MailboxWay, Message, State
 
 
@@ -34,22 +33,15 @@ class Actor(MailboxWay):
         time.sleep(float(message["seconds"]))
         place = len(state.things)
         session.ask(
-            f"INSERT INTO actor_done VALUES ({text(key)}, {place}, {thing}, {int(message['by'])})"
+            f"INSERT INTO actor_done VALUES ({literal(key)}, {place}, {thing}, {message['by']:d})"
         )
         state.things[thing] = place
         return {"place": place}
 
 
-SYSTEM = System(
-    name="without-actor",
-    topologies=("postgres", "postgres-sync"),
-    family="postgres",
-    fence=None,
+SYSTEM = way(
+    "without-actor",
+    Actor,
     waits_by="the actor's mailbox",
     source="Hewitt, Bishop and Steiger, A Universal Modular Actor Formalism, IJCAI 1973",
-    connect=Actor,  # type: ignore[arg-type]  # a Way, as its kind says
-    outcomes=OUTCOMES,
-    expectations=EXPECTATIONS,
-    kind="none",
-    limited=False,
 )

@@ -19,14 +19,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
-from locks.base import ANY, Address, Observer, Unknown
-from locks.postgres.recipe import number
+from locks.base import ANY, Address, Observer, System, Unknown
+from locks.postgres.recipe import CREATORS_APART
 from locks.postgres.session import Broken, NotSent, Refused, Session, literal
 from locks.shared.expectations import SERVER_CLOCKS, SLOW_LINKS, Faults, holds, may_break
 
 UNIQUE_VIOLATION: Final = "23505"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +106,18 @@ class PostgresWay(ABC):
         self._open: Session | None = None
 
     @abstractmethod
-    def attempt(self, session: Session, key: str, thing: int, by: int, work: Thinking) -> Outcome:
-        """One try. Raises Refused, Broken."""
-
     def do(self, key: str, thing: int, *, by: int, work: Thinking) -> Outcome:
-        """An error reply is certainly no effect; no reply is unknown."""
+        """See the contract."""
+
+    def asked(self, ask: Callable[[Session], T]) -> T | Conflict | Unknown:
+        """What came of asking the store. An error reply is certainly no effect; no reply is
+        unknown."""
         try:
-            return self.attempt(self.session(), key, thing, by, work)
-        except NotSent as error:
-            return Conflict(f"no-effect: {error}")
-        except Refused as error:
+            return ask(self.session())
+        except (NotSent, Refused) as error:
             return Conflict(f"no-effect: {error}")
         except Broken as error:
-            return Unknown(f"{error}")
+            return Unknown(str(error))
 
     def ledger(self) -> list[Entry]:
         """See the contract."""
@@ -143,20 +144,37 @@ class PostgresWay(ABC):
         """One of its own, with the tables there. Raises NotSent."""
         session = Session(self._nodes, timeout_s=self._timeout_s)
         try:
-            # Concurrent creators must not meet; IF NOT EXISTS alone does not see to that.
-            session.ask(f"SELECT pg_advisory_xact_lock({CREATE_KEY}); {self.create}")
+            session.ask(f"{CREATORS_APART}; {self.create}")
         except (Refused, Broken) as error:
             session.close()
             raise NotSent(f"preparing: {error}") from error
         return session
 
 
-CREATE_KEY: Final = number("lockbench: create")
+class StatementWay(PostgresWay):
+    """One client of a way that every client goes by itself."""
+
+    @abstractmethod
+    def attempt(self, session: Session, key: str, thing: int, by: int, work: Thinking) -> Outcome:
+        """One try. ``key`` as it stands in a statement. Raises Refused, Broken."""
+
+    def do(self, key: str, thing: int, *, by: int, work: Thinking) -> Outcome:
+        return self.asked(lambda session: self.attempt(session, literal(key), thing, by, work))
 
 
-def text(key: str) -> str:
-    """A key as it stands in a statement."""
-    return literal(key)
+def way(name: str, connect: type[PostgresWay], **declared: Any) -> System:
+    """The declaration of a way: ``waits_by``, ``source``, and ``expectations``, ``fence`` where
+    others than all have."""
+    return System(
+        name=name,
+        topologies=("postgres", "postgres-sync"),
+        family="postgres",
+        connect=connect,  # type: ignore[arg-type]  # a Way, as its kind says
+        outcomes=OUTCOMES,
+        kind="none",
+        limited=False,
+        **{"fence": None, "expectations": EXPECTATIONS, **declared},
+    )
 
 
 ATOMIC_DOC = (

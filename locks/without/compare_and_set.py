@@ -12,23 +12,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from locks.base import System
 from locks.postgres.session import Session
 from locks.without.base import (
     ATOMIC_DOC,
-    OUTCOMES,
     Conflict,
     Done,
     DoneAlready,
     Outcome,
-    PostgresWay,
+    StatementWay,
     Thinking,
     in_one_statement,
-    text,
+    way,
 )
 
 
-class CompareAndSet(PostgresWay):
+class CompareAndSet(StatementWay):
     """One client."""
 
     create = """
@@ -40,12 +38,11 @@ class CompareAndSet(PostgresWay):
 
     def attempt(self, session: Session, key: str, thing: int, by: int, work: Thinking) -> Outcome:
         """Read, work, write on condition."""
-        name = text(key)
-        done = f"EXISTS (SELECT FROM cas_done WHERE key = {name} AND thing = {thing})"
-        read = f"SELECT version, {done} FROM cas_state WHERE key = {name}"
+        done = f"EXISTS (SELECT FROM cas_done WHERE key = {key} AND thing = {thing})"
+        read = f"SELECT version, {done} FROM cas_state WHERE key = {key}"
         rows = session.ask(read)
         if not rows:
-            session.ask(f"INSERT INTO cas_state VALUES ({name}, 0) ON CONFLICT DO NOTHING")
+            session.ask(f"INSERT INTO cas_state VALUES ({key}, 0) ON CONFLICT DO NOTHING")
             rows = session.ask(read)
         version, already = rows[0]
         if already:
@@ -53,27 +50,22 @@ class CompareAndSet(PostgresWay):
         work.spend()
         won = f"""
             UPDATE cas_state SET version = version + 1
-            WHERE key = {name} AND version = {version} RETURNING version - 1 AS place
+            WHERE key = {key} AND version = {version} RETURNING version - 1 AS place
         """
         rows = session.ask(
             f"WITH won AS ({won}) INSERT INTO cas_done "
-            f"SELECT {name}, {thing}, place, {by} FROM won RETURNING place"
+            f"SELECT {key}, {thing}, place, {by} FROM won RETURNING place"
         )
         return Done(int(rows[0][0])) if rows else Conflict("no-effect: the version has moved on")
 
 
-_SYSTEM = System(
-    name="without-compare-and-set",
-    topologies=("postgres", "postgres-sync"),
-    family="postgres",
+_SYSTEM = way(
+    "without-compare-and-set",
+    CompareAndSet,
     fence="the version itself",
     waits_by="trying again after a conflict",
     source=ATOMIC_DOC,
-    connect=CompareAndSet,  # type: ignore[arg-type]  # a Way, as its kind says
-    outcomes=OUTCOMES,
     expectations=in_one_statement(ATOMIC_DOC),
-    kind="none",
-    limited=False,
 )
 
 SYSTEMS = (_SYSTEM, replace(_SYSTEM, name="postgres-optimistic"))

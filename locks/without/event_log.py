@@ -9,23 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from locks.base import Address, Observer, System
+from locks.base import Address, Observer
 from locks.postgres.session import Refused, Session
 from locks.without.base import (
-    OUTCOMES,
     UNIQUE_VIOLATION,
     Conflict,
     Done,
     DoneAlready,
     Outcome,
-    PostgresWay,
+    StatementWay,
     Thinking,
     in_one_statement,
-    text,
+    way,
 )
 
 
-class EventLog(PostgresWay):
+class EventLog(StatementWay):
     """One client, with the fold of every log that it has read."""
 
     create = """
@@ -43,12 +42,10 @@ class EventLog(PostgresWay):
 
     def attempt(self, session: Session, key: str, thing: int, by: int, work: Thinking) -> Outcome:
         """Read on, work, append."""
-        name = text(key)
         seen = self._seen.setdefault(key, [])
         known = self._known.setdefault(key, set())
         rows = session.ask(
-            f"SELECT thing FROM event_log WHERE key = {name} AND place >= {len(seen)} "
-            "ORDER BY place"
+            f"SELECT thing FROM event_log WHERE key = {key} AND place >= {len(seen)} ORDER BY place"
         )
         seen.extend(int(row[0]) for row in rows)
         known.update(int(row[0]) for row in rows)
@@ -57,7 +54,7 @@ class EventLog(PostgresWay):
         work.spend()
         place = len(seen)
         try:
-            session.ask(f"INSERT INTO event_log VALUES ({name}, {place}, {thing}, {by})")
+            session.ask(f"INSERT INTO event_log VALUES ({key}, {place}, {thing}, {by})")
         except Refused as error:
             if error.code == UNIQUE_VIOLATION:
                 return Conflict("no-effect: the log has grown")
@@ -66,17 +63,11 @@ class EventLog(PostgresWay):
 
 
 SOURCE = "https://www.postgresql.org/docs/17/index-unique-checks.html"
-SYSTEM = System(
-    name="without-event-log",
-    topologies=("postgres", "postgres-sync"),
-    family="postgres",
-    fence=None,
+SYSTEM = way(
+    "without-event-log",
+    EventLog,
     waits_by="trying again after a conflict",
     source=SOURCE,
-    connect=EventLog,  # type: ignore[arg-type]  # a Way, as its kind says
-    outcomes=OUTCOMES,
     # A fold that was read before a failover may hold what is lost, and then no append fits.
     expectations=in_one_statement(SOURCE),
-    kind="none",
-    limited=False,
 )

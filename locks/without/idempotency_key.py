@@ -8,21 +8,19 @@ of the statement.
 
 from __future__ import annotations
 
-from locks.base import System
 from locks.postgres.session import Session
 from locks.without.base import (
-    OUTCOMES,
     Done,
     DoneAlready,
     Outcome,
-    PostgresWay,
+    StatementWay,
     Thinking,
     in_one_statement,
-    text,
+    way,
 )
 
 
-class IdempotencyKey(PostgresWay):
+class IdempotencyKey(StatementWay):
     """One client."""
 
     create = """
@@ -34,34 +32,27 @@ class IdempotencyKey(PostgresWay):
 
     def attempt(self, session: Session, key: str, thing: int, by: int, work: Thinking) -> Outcome:
         """Work, insert the key and what it stands for."""
-        name = text(key)
         work.spend()
         rows = session.ask(
             f"""
             WITH fresh AS (
-                INSERT INTO idem_keys VALUES ({name}, {thing}) ON CONFLICT DO NOTHING RETURNING key
+                INSERT INTO idem_keys VALUES ({key}, {thing}) ON CONFLICT DO NOTHING RETURNING key
             ), placed AS (
                 INSERT INTO idem_state SELECT key, 1 FROM fresh
                 ON CONFLICT (key) DO UPDATE SET version = idem_state.version + 1
                 RETURNING version - 1 AS place
             )
-            INSERT INTO idem_done SELECT {name}, {thing}, place, {by} FROM placed RETURNING place
+            INSERT INTO idem_done SELECT {key}, {thing}, place, {by} FROM placed RETURNING place
             """
         )
         return Done(int(rows[0][0])) if rows else DoneAlready()
 
 
 SOURCE = "https://www.postgresql.org/docs/17/sql-insert.html#SQL-ON-CONFLICT"
-SYSTEM = System(
-    name="without-idempotency-key",
-    topologies=("postgres", "postgres-sync"),
-    family="postgres",
-    fence=None,
+SYSTEM = way(
+    "without-idempotency-key",
+    IdempotencyKey,
     waits_by="nothing",
     source=SOURCE,
-    connect=IdempotencyKey,  # type: ignore[arg-type]  # a Way, as its kind says
-    outcomes=OUTCOMES,
     expectations=in_one_statement(SOURCE),
-    kind="none",
-    limited=False,
 )

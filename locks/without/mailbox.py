@@ -25,15 +25,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final
 
-from locks.base import Address, Observer, Unknown
+from locks.base import Address, NoObserver, Observer, Unknown
 from locks.postgres.session import Broken, NotSent, Refused, Session
 from locks.without.base import Conflict, Done, DoneAlready, Outcome, PostgresWay, Thinking
 
 # A message may stand behind many others.
 PATIENCE_S: Final = 5.0
 Message = dict[str, Any]
-
-
 Box = queue.SimpleQueue[tuple[Message, socket.socket] | None]
 
 
@@ -134,10 +132,6 @@ class MailboxWay(PostgresWay):
     def handle(self, session: Session, state: State, message: Message) -> Message:
         """The owner's work on one message. Raises Refused, Broken."""
 
-    def attempt(self, session: Session, key: str, thing: int, by: int, work: Thinking) -> Outcome:
-        """Sends it to the owner and waits for the answer."""
-        raise NotImplementedError
-
     def do(self, key: str, thing: int, *, by: int, work: Thinking) -> Outcome:
         """Work that needs the client is done by the client, all other work by the owner."""
         seconds = work.seconds
@@ -206,7 +200,7 @@ class MailboxWay(PostgresWay):
             time.sleep(0.01)
             return
         listener.listen(1024)
-        way = type(self)(self._nodes, timeout_s=self._timeout_s, ttl_s=0, observer=_nobody)
+        way = type(self)(self._nodes, timeout_s=self._timeout_s, ttl_s=0, observer=NoObserver())
         self._mailboxes = Mailboxes(listener, way)
 
     def _hang_up(self) -> None:
@@ -233,16 +227,3 @@ def _outcome(answer: Message) -> Outcome:
 
 def _start(target: Any, *arguments: Any) -> None:
     threading.Thread(target=target, args=arguments, daemon=True).start()
-
-
-class _Nobody:
-    """There are no holds to observe."""
-
-    def extended(self, *_: object, **__: object) -> None:
-        """Nothing."""
-
-    def lost(self, *_: object, **__: object) -> None:
-        """Nothing."""
-
-
-_nobody = _Nobody()

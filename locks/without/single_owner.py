@@ -11,9 +11,8 @@ from __future__ import annotations
 import time
 from typing import ClassVar
 
-from locks.base import System, Unknown
-from locks.postgres.session import Broken, NotSent, Refused, Session
-from locks.without.base import EXPECTATIONS, OUTCOMES, Conflict, Outcome, text
+from locks.postgres.session import Session, literal
+from locks.without.base import Outcome, way
 from locks.without.mailbox import MailboxWay, Message, State
 
 
@@ -32,29 +31,25 @@ class SingleOwner(MailboxWay):
 
     def before(self, message: Message) -> Outcome | None:
         """Appends it to the queue."""
-        key, thing, by = text(str(message["key"])), int(message["thing"]), int(message["by"])
+        key, thing, by = literal(str(message["key"])), int(message["thing"]), int(message["by"])
         columns = "(key, thing, by, seconds)"
         values = f"({key}, {thing}, {by}, {float(message['seconds'])})"
-        try:
-            self.session().ask(f"INSERT INTO owner_queue {columns} VALUES {values}")
-        except (NotSent, Refused) as error:
-            return Conflict(f"no-effect: {error}")
-        except Broken as error:
-            return Unknown(str(error))
-        return None
+        insert = f"INSERT INTO owner_queue {columns} VALUES {values}"
+        answer = self.asked(lambda session: session.ask(insert))
+        return None if isinstance(answer, list) else answer
 
     def handle(self, session: Session, state: State, message: Message) -> Message:
         """Works on everything in the queue, up to and with this message."""
-        key = str(message["key"])
+        key = literal(str(message["key"]))
         rows = session.ask(
-            f"SELECT id, thing, by, seconds FROM owner_queue WHERE key = {text(key)} "
+            f"SELECT id, thing, by, seconds FROM owner_queue WHERE key = {key} "
             f"AND id > {state.read_to} ORDER BY id"
         )
         for number, thing, by, seconds in rows:
             if int(thing) not in state.things:
                 time.sleep(float(seconds))
                 place = len(state.things)
-                session.ask(f"INSERT INTO owner_done VALUES ({text(key)}, {place}, {thing}, {by})")
+                session.ask(f"INSERT INTO owner_done VALUES ({key}, {place}, {thing}, {by})")
                 state.things[int(thing)] = place
                 state.whose[int(thing)] = int(by)
             state.read_to = int(number)
@@ -62,16 +57,9 @@ class SingleOwner(MailboxWay):
         return {"place": state.things[thing]} if state.whose.get(thing) == by else {}
 
 
-SYSTEM = System(
-    name="without-single-owner",
-    topologies=("postgres", "postgres-sync"),
-    family="postgres",
-    fence=None,
+SYSTEM = way(
+    "without-single-owner",
+    SingleOwner,
     waits_by="the owner's queue",
     source="https://kafka.apache.org/documentation/#intro_consumers: a partition has one consumer",
-    connect=SingleOwner,  # type: ignore[arg-type]  # a Way, as its kind says
-    outcomes=OUTCOMES,
-    expectations=EXPECTATIONS,
-    kind="none",
-    limited=False,
 )

@@ -59,7 +59,7 @@ def told(filter_says: Acquired, lock_says: Acquired) -> tuple[Lock, Told, Told]:
     )
     hybrid.close()
     first, second = Told(filter_says, NotHeld(), []), Told(lock_says, Released(), [])
-    hybrid._filter, hybrid._lock = first, second  # type: ignore[assignment]
+    hybrid._redlock, hybrid._zookeeper = first, second  # type: ignore[assignment]
     return hybrid, first, second
 
 
@@ -130,7 +130,7 @@ def test_a_filter_that_forgot_lets_nobody_in(both: Room) -> None:
     one, two = (both.client("hybrid-redis-confirmed-by-zookeeper") for _ in range(2))
     first = both.granted(one, 5)
     assert isinstance(one, HybridRedisConfirmedByZooKeeper)
-    one._filter.release(first.hold.handle.filter)
+    one._redlock.release(first.hold.handle.filter)
     assert isinstance(both.take(two, 0), Denied)
     assert isinstance(one.release(first.hold), Released)
     assert isinstance(both.take(two, 5), Granted)
@@ -146,7 +146,7 @@ def test_a_majority_that_was_wiped_lets_in_no_further_than_the_filter(both: Room
     def pass_filter(lock: Lock, wait_s: float) -> Acquired:
         assert isinstance(lock, HybridRedisConfirmedByZooKeeper)
         key = f"{both.key}-for-long"
-        return lock._filter.acquire(key, hold_id=new_hold_id(), ttl_s=60, wait_s=wait_s)
+        return lock._redlock.acquire(key, hold_id=new_hold_id(), ttl_s=60, wait_s=wait_s)
 
     assert isinstance(both.take(one, 5), Granted)
     assert isinstance(pass_filter(one, 10), Granted)

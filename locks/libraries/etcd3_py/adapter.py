@@ -43,14 +43,12 @@ class Telling(etcd3.Client):  # type: ignore[misc]
         self.promises: dict[int, tuple[int, int]] = {}  # lease → sent, valid until
 
     def lease_grant(self, TTL: int, ID: int = 0) -> Any:  # noqa: N803 - the library's own names
-        """As the library's."""
         sent_ns = time.monotonic_ns()
         lease = super().lease_grant(TTL, ID)
         self.promises[lease.ID] = sent_ns, sent_ns + int(lease.TTL) * 1_000_000_000
         return lease
 
     def lease_keep_alive_once(self, ID: int) -> Any:  # noqa: N803 - the library's own name
-        """As the library's."""
         sent_ns = time.monotonic_ns()
         answer = super().lease_keep_alive_once(ID)
         left_s = int(getattr(answer, "TTL", 0) or 0)
@@ -73,7 +71,6 @@ class Etcd3Py(Client):
         self._etcd = Telling(host, port, setup.tell)
 
     def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
-        """``acquire`` of a new lock object."""
         lock = self._etcd.Lock(key, lock_ttl=math.ceil(ttl_s))
         gotten = lock.acquire(timeout=wait_s) if wait_s > 0 else lock.acquire(block=False)
         if gotten is None:
@@ -89,7 +86,6 @@ class Etcd3Py(Client):
         return Released()
 
     def close(self) -> None:
-        """Drops the connections."""
         self._etcd.close()
 
 

@@ -46,7 +46,6 @@ class Noting(Etcd3Client):
     sent_ns = 0
 
     def post(self, url: str, *args: Any, **more: Any) -> Any:
-        """As the library's."""
         if "/lease/" in url:
             self.sent_ns = time.monotonic_ns()
         return super().post(url, *args, **more)
@@ -91,7 +90,6 @@ class Etcd3Gw(Client):
         return Granted(sent_ns, sent_ns + left_s * 1_000_000_000)
 
     def close(self) -> None:
-        """Drops the connections."""
         self._etcd.session.close()
 
 

@@ -40,7 +40,6 @@ class Kazoo(Client):
         self._zk.start()
 
     def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
-        """``acquire`` of a new lock object."""
         lock = self._zk.Lock(f"{ROOT}/{quote(key, safe='')}", hold)
         gotten = lock.acquire(timeout=wait_s) if wait_s > 0 else lock.acquire(blocking=False)
         if not gotten:
@@ -51,7 +50,6 @@ class Kazoo(Client):
         return self._session.release(hold, lock)
 
     def close(self) -> None:
-        """Ends the session."""
         self._zk.stop()
         self._zk.close()
 

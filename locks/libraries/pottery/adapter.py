@@ -48,7 +48,6 @@ class Pottery(Client):
         self._masters = {Node(host, port, rounds=self._rounds, **how) for host, port in setup.nodes}
 
     def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
-        """``acquire`` of a new lock object."""
         how: dict[str, Any] = {}
         if self._safe:
             how = {"auto_release_time": ttl_s, "raise_on_redis_errors": True}
@@ -77,7 +76,6 @@ class Pottery(Client):
         return Granted(began_ns, began_ns + int(lock.auto_release_time * 1e9))
 
     def close(self) -> None:
-        """Drops the connections."""
         for master in self._masters:
             master.close()
 

@@ -18,19 +18,9 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from lockbench_sidecar import (
-    Acquired,
-    Client,
-    Extended,
-    Freed,
-    Released,
-    Setup,
-    Tell,
-    refused,
-    serve,
-)
+from lockbench_sidecar import Acquired, Extended, Freed, Released, Setup, Tell, refused, serve
 from redis_lock import Lock, NotAcquired
-from redis_sends import NotingRedis, settings
+from redis_sends import NotingRedis, OnRedis
 
 WAIT_S_MOST = 10.0  # longer than any wait of the bench
 
@@ -53,32 +43,28 @@ class Telling(Lock):  # type: ignore[misc]
             self._tell.extended(self._hold, sent_ns=sent_ns, valid_until_ns=until_ns)
 
 
-class PythonRedisLock(Client):
+class PythonRedisLock(OnRedis):
     """One client: one ``Redis`` object, one ``Lock`` per hold."""
 
     not_held = (NotAcquired,)
 
     def __init__(self, setup: Setup) -> None:
-        self._setup = setup
-        ((host, port),) = setup.nodes
-        how = settings(replace(setup, timeout_s=WAIT_S_MOST + setup.timeout_s))
-        self._redis = NotingRedis(host, port, **how)
+        super().__init__(replace(setup, timeout_s=WAIT_S_MOST + setup.timeout_s))
+        self._tell = setup.tell
 
     def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
-        """``acquire`` of a new lock object."""
         expire = math.ceil(ttl_s)
-        how = {"expire": expire, "auto_renewal": True} if self._setup.safe else {}
-        lock = Telling(self._redis, key, self._setup.tell, hold, **how)
+        how = {"expire": expire, "auto_renewal": True} if self._safe else {}
+        lock = Telling(self._redis, key, self._tell, hold, **how)
         if wait_s > 0:
             gotten = lock.acquire(timeout=math.ceil(wait_s))
         else:
             gotten = lock.acquire(blocking=False)
         if not gotten:
             return refused(wait_s, "acquire() returned False")
-        return self._redis.granted(expire * 1000 if self._setup.safe else None, lock)
+        return self._redis.granted(expire * 1000 if self._safe else None, lock)
 
     def release(self, hold: str, lock: Lock) -> Freed:
-        """``release``."""
         lock.release()
         return Released()
 
@@ -86,10 +72,6 @@ class PythonRedisLock(Client):
         """``extend`` by the time to live that the lock was made with."""
         lock.extend()
         return self._redis.granted(math.ceil(ttl_s) * 1000)
-
-    def close(self) -> None:
-        """Drops the connections."""
-        self._redis.close()
 
 
 if __name__ == "__main__":

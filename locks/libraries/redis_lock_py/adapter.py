@@ -20,20 +20,10 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lockbench_sidecar import (
-    Acquired,
-    Client,
-    Extended,
-    Freed,
-    Granted,
-    Released,
-    Setup,
-    refused,
-    serve,
-)
+from lockbench_sidecar import Acquired, Extended, Freed, Granted, Released, refused, serve
 from redis_lock import RedisLock
 from redis_lock.exceptions import ExtendFailedError, LockNotOwnedError
-from redis_sends import NotingRedis, settings
+from redis_sends import OnRedis
 
 TRY_S = 0.01
 SECOND_NS = 1_000_000_000
@@ -65,18 +55,12 @@ def _ttl_s(left_ns: int) -> int:
     return max(0, (left_ns + SECOND_NS // 2) // SECOND_NS)
 
 
-class RedisLockPy(Client):
+class RedisLockPy(OnRedis):
     """One client: one ``Redis`` object, one ``RedisLock`` per hold."""
 
     not_held = (LockNotOwnedError, ExtendFailedError)
 
-    def __init__(self, setup: Setup) -> None:
-        self._safe = setup.safe
-        ((host, port),) = setup.nodes
-        self._redis = NotingRedis(host, port, **settings(setup))
-
     def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
-        """``acquire`` of a new lock object."""
         how: dict[str, Any] = {"expire_timeout": math.ceil(ttl_s)} if self._safe else {}
         lock = RedisLock(self._redis, key, blocking_timeout=wait_s or TRY_S, **how)
         if not lock.acquire():
@@ -85,7 +69,6 @@ class RedisLockPy(Client):
         return replace(granted, lock=Held(lock, granted.valid_until_ns))
 
     def release(self, hold: str, lock: Held) -> Freed:
-        """``release``."""
         lock.lock.release()
         return Released()
 
@@ -97,10 +80,6 @@ class RedisLockPy(Client):
         assert lock.until_ns is not None  # it refuses to extend a key without an end
         lock.until_ns = end_after(lock.until_ns, sent_ns, answered_ns, added_s)
         return Granted(sent_ns, lock.until_ns)
-
-    def close(self) -> None:
-        """Drops the connections."""
-        self._redis.close()
 
 
 if __name__ == "__main__":

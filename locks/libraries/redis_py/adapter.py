@@ -16,24 +16,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from lockbench_sidecar import Acquired, Client, Extended, Freed, Released, Setup, refused, serve
+from lockbench_sidecar import Acquired, Extended, Freed, Released, refused, serve
 from redis.exceptions import LockError
 from redis.lock import Lock
-from redis_sends import NotingRedis, settings
+from redis_sends import OnRedis
 
 
-class RedisPy(Client):
+class RedisPy(OnRedis):
     """One client: one ``Redis`` object, one ``Lock`` per hold."""
 
     not_held = (LockError,)
 
-    def __init__(self, setup: Setup) -> None:
-        self._safe = setup.safe
-        ((host, port),) = setup.nodes
-        self._redis = NotingRedis(host, port, **settings(setup))
-
     def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
-        """``acquire`` of a new lock object."""
         lock = self._redis.lock(key, timeout=ttl_s) if self._safe else self._redis.lock(key)
         how: dict[str, Any] = {"blocking_timeout": wait_s} if wait_s > 0 else {"blocking": False}
         if not lock.acquire(**how):
@@ -41,7 +35,6 @@ class RedisPy(Client):
         return self._redis.granted(int(ttl_s * 1000) if self._safe else None, lock)
 
     def release(self, hold: str, lock: Lock) -> Freed:
-        """``release``."""
         lock.release()
         return Released()
 
@@ -49,10 +42,6 @@ class RedisPy(Client):
         """``extend`` with the time to live replaced."""
         lock.extend(ttl_s, replace_ttl=True)
         return self._redis.granted(int(ttl_s * 1000))
-
-    def close(self) -> None:
-        """Drops the connections."""
-        self._redis.close()
 
 
 if __name__ == "__main__":

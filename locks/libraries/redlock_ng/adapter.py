@@ -79,7 +79,6 @@ class RedlockNg(Client):
         return Granted(began_ns, began_ns + int(ttl_s * 1e9))
 
     def close(self) -> None:
-        """Drops the connections."""
         for instance in self._manager.client.instances:
             instance.close()
 

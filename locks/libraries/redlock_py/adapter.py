@@ -48,7 +48,6 @@ class RedlockPy(Client):
         return Released()
 
     def close(self) -> None:
-        """Drops the connections."""
         for node in self._nodes:
             node.close()
 

@@ -16,7 +16,7 @@ import time
 from typing import Any
 
 import redis
-from lockbench_sidecar import Granted, Setup
+from lockbench_sidecar import Client, Granted, Setup
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -51,6 +51,18 @@ class NotingRedis(redis.Redis):
         """What was sent last was a success, for so long; None: without an end."""
         until_ns = None if ttl_ms is None else self.last_ns + ttl_ms * 1_000_000
         return Granted(self.last_ns, until_ns, lock=lock)
+
+
+class OnRedis(Client):
+    """One client of a library on one Redis, with a ``Redis`` object of its own."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._safe = setup.safe
+        ((host, port),) = setup.nodes
+        self._redis = NotingRedis(host, port, **settings(setup))
+
+    def close(self) -> None:
+        self._redis.close()
 
 
 def settings(setup: Setup) -> dict[str, Any]:

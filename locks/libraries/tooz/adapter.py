@@ -37,7 +37,6 @@ class Tooz(Client):
         self._coordinator.start(start_heart=True)
 
     def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
-        """``acquire`` of a new lock object."""
         lock = self._coordinator.get_lock(quote(key, safe="").encode())
         gotten = lock.acquire(timeout=wait_s) if wait_s > 0 else lock.acquire(blocking=False)
         if not gotten:
@@ -48,7 +47,6 @@ class Tooz(Client):
         return self._session.release(hold, lock)
 
     def close(self) -> None:
-        """Ends the session."""
         self._coordinator.stop()
 
 
