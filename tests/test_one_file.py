@@ -44,6 +44,17 @@ SYSTEMS = (_SYSTEM, as_safe(_SYSTEM))
     "locks/libraries/one_library/adapter.py": "import one_library  # in its environment\n",
     "locks/libraries/one_library/requirements.in": "one-library==1.2.3\n",
     "locks/libraries/one_library/requirements.txt": "one-library==1.2.3 \\\n    --hash=sha256:00\n",
+    "locks/libraries/one_go_library/lock.py": """
+from dataclasses import replace
+from locks.libraries.bsm_redislock import lock
+from locks.shared.library import library_of
+_LIBRARY = replace(library_of(lock.SYSTEMS[0]), lock="one-go-library")
+SYSTEM = replace(
+    lock.SYSTEMS[0],
+    name="one-go-library", connect=_LIBRARY.connect, prepare=_LIBRARY.prepare,
+)
+""",
+    "locks/libraries/one_go_library/one_go_library.go": "package main\n",
     "nemesis/faults/one_fault.py": """
 from nemesis.faults.pause import Pause
 class OneFault(Pause):
@@ -70,6 +81,7 @@ import json
 from bench import clients, suites
 from bench.plan import make_case
 from checker.rules import RULES
+from clusters.recipes import recipes as images
 from locks.registry import systems
 from nemesis.registry import faults
 from perf.bare import recipes
@@ -85,6 +97,7 @@ print(json.dumps({
     "untested": {name: why for name, s in systems().items() if (why := why_untested(s))},
     "pins": clients.as_pinned(clients.declared("one-library-safe"))["pins"],
     "pinned libraries": LIBRARIES,
+    "sources": [*images()["go-sidecar"].files()],
     "bare": recipes(),
     "ends servers": faults()["one-fault"].ends_servers,
     "no rule": [r for r in faults()["one-fault"].rules if r not in RULES],
@@ -134,7 +147,8 @@ def test_each_is_listed(found: dict[str, Any]) -> None:
     def named(kind: str) -> set[str]:
         return {thing["name"] for thing in found["list"][kind]}
 
-    assert {"one-lock", "one-library", "one-library-safe"} <= named("locks")
+    locks = {"one-lock", "one-library", "one-library-safe", "one-go-library"}
+    assert locks <= named("locks")
     assert "one-fault" in named("faults")
     assert "one-topology" in named("topologies")
     assert "one-workload" in named("workloads")
@@ -155,13 +169,14 @@ def test_the_suites_have_them(found: dict[str, Any]) -> None:
 
 def test_the_conformance_tests_have_them_or_say_why_not(found: dict[str, Any]) -> None:
     assert "one-lock" in found["conformance"]
-    assert "one-library-safe" in found["long conformance"]
+    assert {"one-library-safe", "one-go-library"} <= set(found["long conformance"])
     assert "tested is one-library-safe" in found["untested"]["one-library"]
 
 
 def test_what_belongs_to_one_kind_is_found(found: dict[str, Any]) -> None:
     assert found["pins"] == {"one-library": "1.2.3"}
     assert "one_library" in found["pinned libraries"]
+    assert "one_go_library.go" in found["sources"], "its image is built with it"
     assert "one-lock" in found["bare"]
     assert "one-lock" not in found["untested"]
     assert found["ends servers"] is True
