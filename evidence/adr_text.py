@@ -20,10 +20,17 @@ from results.documents import Machine
 from results.machine import describe
 from results.wording import escape_markdown
 
-FIELDS: Final = ("id", "lock", "fault", "run", "folder", "seed", "history", "images")
-SOURCES: Final = (
-    "id", "lock", "fault", "run", "case", "seed", "SHA-256 of the history", "images",
-)  # fmt: skip
+# Heading → field of an ``Evidence``.
+SOURCES: Final = {
+    "id": "id",
+    "lock": "lock",
+    "fault": "fault",
+    "run": "run",
+    "case": "folder",
+    "seed": "seed",
+    "SHA-256 of the history": "history",
+    "images": "images",
+}
 TABLE: Final = (
     "option",
     "strength",
@@ -61,8 +68,8 @@ def record(
         notes=notes,
         date=date,
         side_by_side=markdown_table(TABLE, map(_row, options)),
-        sources=Markdown(
-            markdown_table(SOURCES, ([getattr(e, n) for n in FIELDS] for e, _ in evidence))
+        sources=markdown_table(
+            SOURCES, ([getattr(e, name) for name in SOURCES.values()] for e, _ in evidence)
         ),
         pros_and_cons=_pros_and_cons,
         k_of_n=k_of_n,

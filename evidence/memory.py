@@ -15,7 +15,7 @@ from typing import Final
 
 import psutil
 
-USED_AT_MOST: Final = 0.9  # of what is available now; the rest of the machine wants to live, too
+USED_AT_MOST: Final = 0.9  # of what is available now; other processes need some of it
 GROUP: Final = Path("/sys/fs/cgroup")  # inside a container the limit is the group's
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -119,21 +119,12 @@ class _Seen:
         name = history_showing(self.histories, lock, fault, verdict)
         return name and f"{FOLDER.name}/{name}"
 
-    def unexposed(self, lock: str, fault: str, case: Observed) -> str:
-        """The mark of what never could have broken, with the page that says why where there is
-        one."""
-        mark = f"? 0/{case.cases}"
+    def marked(self, mark: str, lock: str, fault: str, kinds: Collection[str]) -> str:
+        """A mark with the page of one of these kinds that says why, where there is one."""
         for page in self.pages:
-            if page.explains(lock, fault) and page.kind in (*KINDS, LIVENESS):
+            if page.kind in kinds and page.explains(lock, fault):
                 return f"[{mark}](track/{page.id}.md)"
         return mark
-
-    def locked(self, lock: str, fault: str) -> str:
-        """The mark of a key that nobody gets any more, with its page where there is one."""
-        for page in self.pages:
-            if page.kind == LIVENESS and page.explains(lock, fault):
-                return f"[{LOCKED}](track/{page.id}.md)"
-        return LOCKED
 
 
 def _matrix(seen: _Seen) -> Markdown:
@@ -174,9 +165,11 @@ def _cell(system: System, topology: str, fault: str, seen: _Seen) -> str:
     if not broke:
         least = min((found.n for found in shares.values()), default=0)
         held = SILENT if expected.silent() else "✓"
-        parts.insert(0, f"{held} {least}" if least else seen.unexposed(system.name, fault, case))
+        unexposed = seen.marked(f"? 0/{case.cases}", system.name, fault, (*KINDS, LIVENESS))
+        parts.insert(0, f"{held} {least}" if least else unexposed)
     if case.locked.k:
-        parts.append(f"{seen.locked(system.name, fault)} {case.locked.k}/{case.locked.n}")
+        locked = seen.marked(LOCKED, system.name, fault, (LIVENESS,))
+        parts.append(f"{locked} {case.locked.k}/{case.locked.n}")
     return ", ".join(parts)
 
 

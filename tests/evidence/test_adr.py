@@ -210,7 +210,7 @@ def test_a_control_is_never_chosen(tmp_path: Path) -> None:
     decision, _, text = decided(tmp_path, EFFICIENT, case("wrong", "none", control=True))
     assert decision.chosen is None
     assert "only controls" in decision.why
-    assert "known to be wrong, here to be caught" in text
+    assert "known to be broken, to show that the bench detects it" in text
 
 
 def test_every_claim_leads_to_its_evidence(tmp_path: Path) -> None:
