@@ -46,7 +46,15 @@ from locks.base import Expectation, System
 from locks.registry import NO_LOCKS, LockNotFoundError, declared, is_own
 from nemesis.registry import NONE
 from report.grid import markdown_table
-from results.cases import Case, asked_lock, broken, counts_as_try, expected_of, fault_name
+from results.cases import (
+    Case,
+    asked_lock,
+    broken,
+    command_of,
+    counts_as_try,
+    expected_of,
+    fault_name,
+)
 from results.errors import BadInput
 from results.machine import PACKAGE
 from results.store import CaseFolder, NotARun, slug, write_atomically
@@ -65,24 +73,6 @@ SAME: Final = (
     "clients",
     "keys",
 )
-OPTIONS: Final = {
-    "--lock": "lock",
-    "--fault": "fault",
-    "--workload": "workload",
-    "--seed": "seed",
-    "--topology": "topology",
-    "--nodes": "size",
-    "--clients": "clients",
-    "--keys": "keys",
-    "--network": "network",
-}
-# What an expectation's kind says of whom it is about.
-KINDS: Final = {
-    "documented-limit": "It is a limit that the source below states: this report shows it, and "
-    "calls no code wrong.",
-    "defect": "The source below says why it may be taken for a defect.",
-    "control": "This lock is known to be broken. It shows whether the bench detects it.",
-}
 
 
 @dataclass(frozen=True)
@@ -229,12 +219,6 @@ class Claim:
         """Whether it is expected on the word of the lock's own source alone."""
         return self.expected.source == self.system.source and self.expected.kind is None
 
-    @property
-    def kind(self) -> str:
-        """What it makes of the break, as a further sentence."""
-        said = KINDS.get(self.expected.kind or "")
-        return f" {said}" if said else ""
-
 
 def _claim(it: Broken) -> Claim | None:
     """None for a lock that is not declared here: gone, or one's own. The file of such a one is
@@ -314,12 +298,7 @@ def _versions(it: Broken) -> list[tuple[str, str]]:
 
 
 def _commands(it: Broken, small: bool) -> Iterator[str]:
-    command = ["lockbench", "run"]
-    for option, name in OPTIONS.items():
-        value = asked_lock(it.case) if name == "lock" else getattr(it.case, name)
-        if value is not None:
-            command += [option, str(value)]
-    yield shlex.join(command)
+    yield command_of(it.case)
     if len(it.found.cases) == 1:
         yield shlex.join(["lockbench", "run", "--replay", str(it.found.path), "--times", "5"])
     if small:

@@ -279,12 +279,13 @@ def mapping(value: object) -> Mapping[str, Any]:
 def command_of(case: Case, images: Sequence[Sequence[str]] = ()) -> str:
     """The command that runs a case again; ``images`` are the (name, reference) it replaced."""
     phases = case.phases_s
-    words = ["lockbench", "run", "--lock", asked_lock(case), "--fault", fault_of(case)]
-    if is_published(case):
-        words = ["lockbench", "run", "--lock", asked_lock(case), "--workload", "published"]
-    if phases and not is_published(case):
-        words += ["--time-limit", f"{phases.floor_s + phases.own_s + phases.contended_s:g}"]
+    words = ["lockbench", "run", "--lock", asked_lock(case)]
+    if not is_published(case):
+        words += ["--fault", fault_of(case)]
+        if phases:
+            words += ["--time-limit", f"{phases.floor_s + phases.own_s + phases.contended_s:g}"]
     for flag, value in (
+        ("--workload", case.workload),
         ("--topology", case.topology),
         ("--nodes", case.size),
         ("--clients", case.clients),

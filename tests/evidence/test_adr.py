@@ -145,6 +145,7 @@ def test_what_a_job_did_is_not_the_locks_word(
     payment = case("etcd", "client-pause", *broke, **FENCED, workload="payment")
     decision, _, text = decided(tmp_path, CORRECT, *SOME, payment)
     assert "charged-twice broke, 1 of 1" in text
+    assert re.search(r"E7: lockbench run .* --workload payment ", text)
     if found is None:
         assert decision.chosen is not None
         assert decision.chosen.name == "etcd"

@@ -56,7 +56,7 @@ def test_every_broken_verdict_has_a_report(double: dict[str, Path]) -> None:
     assert "1 of 1 run of" in text
     assert "https://etcd.io" in text, "the promise with its address"
     assert "| redis | 8.1.0 |" in text
-    assert "lockbench run --lock etcd --fault pause --workload mutex --seed 4" in text
+    assert re.search("^lockbench run --lock etcd --fault pause .*--seed 4$", text, re.MULTILINE)
     timeline = re.findall(r"^\| (-?[\d.]+) \| .* \| acquire aimed \| granted", text, re.MULTILINE)
     assert timeline == ["0.000", "100.000"]
     assert re.search(r"\| fault \| pause etcd-2 \| begins", text), text
