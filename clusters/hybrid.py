@@ -20,21 +20,21 @@ from dataclasses import replace
 
 from clusters.base import (
     HARNESS,
+    Clocked,
     Cluster,
     ClusterError,
     ClusterPlan,
     Cut,
     Edge,
     Shape,
+    Syncing,
     Topology,
     Usage,
 )
 from clusters.engine.docker import Act
 from clusters.pods.cluster import PodCluster
 from clusters.redis import nodes as redis
-from clusters.redis.nodes import OurRedisCluster
 from clusters.zookeeper import ensemble as zookeeper
-from clusters.zookeeper.ensemble import OurZooKeeperCluster
 
 REDIS_NODES = 5
 ZOOKEEPER_NODES = 3
@@ -47,6 +47,7 @@ class HybridCluster(Cluster):
         self.plan = plan
         self._redis = redis.make(replace(plan, topology="redlock", size=REDIS_NODES))
         self._zookeeper = zookeeper.make(replace(plan, topology="zookeeper", size=ZOOKEEPER_NODES))
+        self._both: Sequence[PodCluster] = (self._redis, self._zookeeper)
 
     @property
     def nodes(self) -> Sequence[int]:
@@ -170,12 +171,9 @@ class HybridCluster(Cluster):
 
     def _parts(self, nodes: Iterable[int]) -> list[tuple[PodCluster, list[int]]]:
         """The parts that have some of these nodes, and which, under their own numbers."""
-        numbers: dict[PodCluster, list[int]] = defaultdict(list)
-        for cluster, number in sorted(
-            map(self._of, nodes), key=lambda of: of[0] is not self._redis
-        ):
-            numbers[cluster].append(number)
-        return list(numbers.items())
+        chosen = [self._of(node) for node in nodes]
+        parts = ((part, [n for of, n in chosen if of is part]) for part in self._both)
+        return [(part, numbers) for part, numbers in parts if numbers]
 
     def _of_redis(self, nodes: Iterable[int], otherwise: str) -> list[int]:
         chosen = list(nodes)
@@ -198,26 +196,20 @@ class HybridCluster(Cluster):
 class OurHybridCluster(HybridCluster):
     """Both clusters of our own images, whose servers read a clock that can be moved."""
 
-    def __init__(self, plan: ClusterPlan) -> None:
-        super().__init__(plan)
-        assert isinstance(self._redis, OurRedisCluster)
-        assert isinstance(self._zookeeper, OurZooKeeperCluster)
-        self._ours = (self._redis, self._zookeeper)
-
     def shift_clock(self, nodes: Iterable[int], offset_s: float) -> None:
         for cluster, numbers in self._parts(nodes):
-            self._clocked(cluster).shift_clock(numbers, offset_s)
+            assert isinstance(cluster, Clocked)
+            cluster.shift_clock(numbers, offset_s)
 
     def clock_offset_s(self, node: int, timeout_s: float) -> float:
         cluster, number = self._of(node)
-        return self._clocked(cluster).clock_offset_s(number, timeout_s)
+        assert isinstance(cluster, Clocked)
+        return cluster.clock_offset_s(number, timeout_s)
 
     def lose_unsynced(self, nodes: Iterable[int]) -> Mapping[int, int]:
         """Of killed Redis nodes. ClusterError: one is not a Redis node."""
-        return self._ours[0].lose_unsynced(self._of_redis(nodes, "does not tell what is synced"))
-
-    def _clocked(self, cluster: PodCluster) -> OurRedisCluster | OurZooKeeperCluster:
-        return self._ours[0] if cluster is self._redis else self._ours[1]
+        assert isinstance(self._redis, Syncing)
+        return self._redis.lose_unsynced(self._of_redis(nodes, "does not tell what is synced"))
 
 
 def make(plan: ClusterPlan) -> HybridCluster:

@@ -174,7 +174,7 @@ class Pods(ABC):
         if not pod.ip:
             raise ClusterError(f"{link.name} has no address in its network")
         self._engine.start(pod.server)
-        pod.links.wait_until_up(START_LIMIT_S, self._given_up)
+        self._poll(pod.links.check_up, START_LIMIT_S, f"{name}: Toxiproxy does not answer")
         here = f"{ports.LOOPBACK}:{self.port(node)}"
         pod.links.populate(
             Listen(

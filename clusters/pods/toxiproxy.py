@@ -19,9 +19,9 @@ cuts records the interval.
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,6 @@ else:
     exceptions = lazy("toxiproxy.exceptions")
 
 CALL_TIMEOUT_S = 2.0
-POLL_S = 0.01
 TOXIC = "link"  # the type of our toxic; one of them is on each stream
 
 
@@ -72,17 +71,9 @@ class LinkServer:
         self._base: dict[str, Link] = {}
         self._wanted: dict[str, Link] = {}
 
-    def wait_until_up(self, limit_s: float, given_up: threading.Event | None = None) -> str:
-        """Return Toxiproxy's version as soon as it answers; LinkError after ``limit_s``, or once
-        nobody waits for it any more."""
-        until = time.monotonic() + limit_s
-        while True:
-            try:
-                return str(self._send("GET", "/version")["version"])
-            except LinkError:
-                if time.monotonic() > until or (given_up is not None and given_up.is_set()):
-                    raise
-                time.sleep(POLL_S)
+    def check_up(self) -> None:
+        """Any answer of Toxiproxy. Raises OSError."""
+        self._session.get(f"{self._url}/version", timeout=CALL_TIMEOUT_S).raise_for_status()
 
     def populate(self, listens: Iterable[Listen]) -> None:
         """Make these proxies too; when this returns, each listens and is in its base state."""
@@ -103,25 +94,11 @@ class LinkServer:
 
     def cut(self, cuts: Iterable[ProxyCut]) -> None:
         """Cut these proxies, in one call. A link keeps its shape, and what else is cut of it."""
-        with self._lock:
-            changes: dict[str, Link] = {}
-            for cut in cuts:
-                link = changes.get(cut.proxy) or self._link(cut.proxy)
-                changes[cut.proxy] = _cut(link, cut)
-            self._set(changes)
+        self._change((one.proxy, partial(_cut, cut=one)) for one in cuts)
 
     def shape(self, names: Iterable[str], shape: Link) -> None:
         """Give these proxies the shape of a link, in one call; what is cut stays cut."""
-        with self._lock:
-            changes: dict[str, Link] = {}
-            for name in names:
-                old = self._link(name)
-                streams = {
-                    way: replace(stream, cut=old.streams[way].cut)
-                    for way, stream in shape.streams.items()
-                }
-                changes[name] = replace(old, streams=streams)
-            self._set(changes)
+        self._change((name, partial(_reshaped, shape=shape)) for name in names)
 
     def reset(self, names: Iterable[str]) -> None:
         """End all open connections of these proxies with RST, towards both sides."""
@@ -165,6 +142,13 @@ class LinkServer:
         if link is None:
             raise LinkError(f"{self.name} has no link called {name}")
         return link
+
+    def _change(self, edits: Iterable[tuple[str, Callable[[Link], Link]]]) -> None:
+        with self._lock:
+            changes: dict[str, Link] = {}
+            for name, edit in edits:
+                changes[name] = edit(changes.get(name) or self._link(name))
+            self._set(changes)
 
     def _set(self, changes: Mapping[str, Link]) -> None:
         """Make links what they are to be, and see that they are."""
@@ -228,6 +212,13 @@ def _cut(link: Link, cut: ProxyCut) -> Link:
     streams: dict[Direction, Stream] = dict(link.streams)
     for way in cut.streams:
         streams[way] = replace(streams[way], cut=cut.how)
+    return replace(link, streams=streams)
+
+
+def _reshaped(link: Link, shape: Link) -> Link:
+    streams = {
+        way: replace(stream, cut=link.streams[way].cut) for way, stream in shape.streams.items()
+    }
     return replace(link, streams=streams)
 
 

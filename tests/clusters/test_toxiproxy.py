@@ -24,13 +24,14 @@ class Fake:
     asked: list[tuple[str, str, Any]] = field(default_factory=list)
     answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
     links: dict[str, Any] = field(default_factory=dict)
-    hang: threading.Event = field(default_factory=threading.Event)
+    hangs: bool = False
+    released: threading.Event = field(default_factory=threading.Event)
     connections: set[int] = field(default_factory=set)
 
     def answer(self, method: str, path: str, body: Any) -> tuple[int, object]:
         self.asked.append((method, path, body))
-        if path == "/version":
-            self.hang.wait(10)
+        if self.hangs:
+            self.released.wait(10)
         if path in self.answers:
             return self.answers[path]
         if path == "/populate":
@@ -57,7 +58,7 @@ def serving(name: str) -> Iterator[tuple[Fake, LinkServer]]:
             yield fake, links
         finally:
             links.close()
-            fake.hang.set()
+            fake.released.set()
 
 
 PEER = Listen("peer-2", "127.0.0.1:1", "10.0.0.2:1", base("az"))
@@ -144,16 +145,18 @@ def test_no_failure_is_swallowed(status: int) -> None:
             links.heal()
 
 
-def test_a_server_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_hangs_or_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toxiproxy, "CALL_TIMEOUT_S", 0.1)
-    with serving("pod-7") as (_, links), pytest.raises(LinkError, match="does not answer"):
-        links.wait_until_up(0.0)
-
-
-def test_nobody_there_is_an_error_after_the_limit() -> None:
+    with serving("pod-7") as (fake, links):
+        links.populate([PEER])
+        fake.hangs = True
+        with pytest.raises(OSError, match="timed out"):
+            links.check_up()
+        with pytest.raises(LinkError, match="pod-7: Toxiproxy does not answer"):
+            links.heal()
     links = LinkServer("pod-7", "127.0.0.1", 1)
-    with pytest.raises(LinkError, match="pod-7: Toxiproxy does not answer"):
-        links.wait_until_up(0.05)
+    with pytest.raises(OSError, match="refused"):
+        links.check_up()
     links.close()
 
 
