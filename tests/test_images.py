@@ -9,10 +9,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from unittest.mock import Mock, call
 
 import pytest
 
@@ -107,28 +106,17 @@ def test_one_version_with_two_digests_is_refused() -> None:
         debian.differences(WANTED, WANTED.replace("bb", "b0"))
 
 
-@dataclass
-class Built:
-    """An engine whose images have these packages; it notes the labels that it is asked for."""
-
-    packages: str
-    parent: Mapping[str, str] = field(default_factory=dict)
-    labels: list[Mapping[str, str]] = field(default_factory=list)
-
-    def read_image_file(self, ref: str, path: str, *, labels: Mapping[str, str]) -> bytes:
-        return self.packages.encode() if path == images.PACKAGES_FILE else b"redis-server=8\n"
-
-    def image(self, ref: str) -> Any:
-        return SimpleNamespace(labels=self.parent)
-
-    def build(self, files: object, ref: str, *, labels: Mapping[str, str]) -> None:
-        self.labels.append(labels)
+def built(packages: str, parent: Mapping[str, str] | None = None) -> Mock:
+    """An engine whose images have these packages."""
+    engine = Mock(spec=Engine)
+    files = {images.PACKAGES_FILE: packages.encode(), images.VERSIONS_FILE: b"redis-server=8\n"}
+    engine.read_image_file.side_effect = lambda ref, path, labels: files[path]
+    engine.image.return_value = SimpleNamespace(labels=parent or {})
+    return engine
 
 
-def finish(engine: Built) -> dict[str, str]:
-    return images._finish(
-        images._Making(cast("Engine", engine), lambda _: None), images.recipes()["redis"]
-    )
+def finish(engine: Mock) -> dict[str, str]:
+    return images._finish(images._Making(engine, lambda _: None), images.recipes()["redis"])
 
 
 @pytest.fixture
@@ -138,9 +126,9 @@ def small_lock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small_lock")
 def test_an_image_says_what_it_and_its_builder_were_made_of_instead() -> None:
-    engine = Built("dash 2 amd64 cc\n", {images.DIFFERS: json.dumps({"gcc": "1 → 2"})})
+    engine = built("dash 2 amd64 cc\n", {images.DIFFERS: json.dumps({"gcc": "1 → 2"})})
     assert finish(engine) == {"gcc": "1 → 2", "dash": "1-2 amd64 → 2 amd64"}
-    (labels,) = engine.labels
+    labels = engine.build.call_args.kwargs["labels"]
     assert labels[images.FINGERPRINT] == images.fingerprint("redis")
     assert json.loads(labels[images.DIFFERS]) == finish(engine)
     assert json.loads(labels[images.VERSIONS]) == {"redis-server": "8"}
@@ -148,34 +136,20 @@ def test_an_image_says_what_it_and_its_builder_were_made_of_instead() -> None:
 
 @pytest.mark.usefixtures("small_lock")
 def test_an_image_with_a_wrong_digest_never_becomes_current() -> None:
-    engine = Built(WANTED.replace("aa", "a0"))
+    engine = built(WANTED.replace("aa", "a0"))
     with pytest.raises(EngineError, match="dash"):
         finish(engine)
-    assert engine.labels == []
-
-
-@dataclass
-class Registry:
-    """An engine that can pull these, and notes what it was asked for."""
-
-    has: set[str]
-    asked: list[str] = field(default_factory=list)
-
-    def pull(self, ref: str) -> None:
-        self.asked.append(ref)
-        if ref not in self.has:
-            raise EngineError(f"cannot pull {ref}: no route to host")
+    engine.build.assert_not_called()
 
 
 def test_the_base_is_the_pinned_image_or_is_bootstrapped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Never another image of the same name: that would be trusted for its name alone."""
     monkeypatch.setattr(debian, "_bootstrap", lambda engine, suite: f"bootstrapped {suite}")
-    pinned = images.pins()["debian_image"]
-    name = pinned.partition("@")[0]
-    for has, stands_on in [({pinned}, pinned), ({name, f"{name}:latest"}, "bootstrapped trixie")]:
-        engine = Registry(has)
-        assert debian.image(cast("Engine", engine), lambda _: None, fresh=False) == stands_on
-        assert engine.asked == [pinned]
+    pinned, engine = images.pins()["debian_image"], Mock(spec=Engine)
+    assert debian.image(engine, lambda _: None, fresh=False) == pinned
+    engine.pull.side_effect = EngineError("cannot pull: no route to host")
+    assert debian.image(engine, lambda _: None, fresh=False) == "bootstrapped trixie"
+    assert engine.pull.mock_calls == [call(pinned)] * 2
 
 
 def test_what_was_bootstrapped_is_written_down(tmp_path: Path) -> None:
@@ -238,30 +212,15 @@ def test_actions_are_pinned_by_commit() -> None:
         assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", each) for each in uses), path
 
 
-@dataclass
-class Store:
-    """An engine with these tags; one of them is in use."""
-
-    refs: list[str]
-    used: str = ""
-
-    def image_refs(self, pattern: str) -> list[str]:
-        assert pattern == "lockbench-*"
-        return list(self.refs)
-
-    def remove_image(self, ref: str) -> None:
-        if ref == self.used:
-            raise EngineError("a container is using it")
-        self.refs.remove(ref)
-
-
 def test_only_images_of_ours_that_are_not_today_s_are_removed() -> None:
     today = [recipe.ref for recipe in images.recipes().values()]
     kept = [*today, "lockbench-redis:baseline", "lockbench-of-somebody:latest"]
     old = ["lockbench-redis:latest", "lockbench-base:trixie", "lockbench-jvm-sidecar:0123456789ab"]
-    store = Store([*kept, *old, "lockbench-etcd:used"], "lockbench-etcd:used")
-    assert images.remove_old(cast("Engine", store)) == old
-    assert store.refs == [*kept, "lockbench-etcd:used"]
+    engine = Mock(spec=Engine)
+    engine.image_refs.return_value = [*kept, *old, "lockbench-etcd:used"]
+    engine.remove_image.side_effect = [None, None, None, EngineError("a container is using it")]
+    assert images.remove_old(engine) == old
+    assert engine.remove_image.mock_calls == [call(ref) for ref in [*old, "lockbench-etcd:used"]]
 
 
 def test_versions_are_read_as_dockerfiles_write_them() -> None:

@@ -59,14 +59,6 @@ def test_a_death_by_itself_beside_our_own_kill_of_a_neighbour_is_left() -> None:
     assert left(events, act(10, "kill", "die")) == ["b die"]
 
 
-def test_what_our_own_kill_met_dead_was_somebody_elses() -> None:
-    """The order of events and acts alone would have explained it."""
-    act_of_ours = act(10, "kill", "die")
-    assert left([event("die", 11)], act_of_ours) == []
-    act_of_ours.refused = True
-    assert left([event("die", 11)], act_of_ours) == ["a die"]
-
-
 class FakeStream:
     def __init__(self, told: Iterator[Event], end: Callable[[], None]) -> None:
         self._told = told
@@ -110,6 +102,13 @@ def watch(engine: Any, *acts: Act, **more: Any) -> ContainerWatch:
     return ContainerWatch(RUN, lambda: acts, engine=engine, **more)
 
 
+def watched(engine: Any, *acts: Act, **more: Any) -> ContainerWatch:
+    """One that has looked a last time, too."""
+    looking = watch(engine, *acts, **more)
+    looking.close()
+    return looking
+
+
 def test_events_of_this_run_are_found_by_name_with_their_last_words() -> None:
     engine = FakeEngine()
     looking = watch(engine)
@@ -128,9 +127,7 @@ def test_what_is_still_on_its_way_at_the_end_is_found_once() -> None:
     engine = FakeEngine()
     engine.before = [event("die", 1)]
     engine.now.put(event("die", 1))
-    looking = watch(engine)
-    looking.close()
-    assert [one.action for one in looking.unexplained()] == ["die"]
+    assert [one.action for one in watched(engine).unexplained()] == ["die"]
 
 
 @pytest.mark.parametrize(("paused", "word"), [(False, "die"), (True, "pause")])
@@ -138,27 +135,19 @@ def test_what_was_struck_before_anybody_looked_is_found(paused: bool, word: str)
     engine = FakeEngine()
     engine.found = replace(engine.found, running=paused, paused=paused)
     for ours, found in ((), [word]), ((act(1, "start"), act(2, word)), []):
-        looking = watch(engine, *ours)
-        looking.close()
-        assert [one.action for one in looking.unexplained()] == found
+        assert [one.action for one in watched(engine, *ours).unexplained()] == found
 
 
 def test_what_was_gone_before_anybody_looked_is_found() -> None:
     gone = act(1, "start", container="b")
     for ours, found in ((gone,), ["destroy"]), ((gone, act(2, "destroy", container="b")), []):
-        looking = watch(FakeEngine(), *ours)
-        looking.close()
-        assert [one.action for one in looking.unexplained()] == found
+        assert [one.action for one in watched(FakeEngine(), *ours).unexplained()] == found
 
 
 def test_a_link_that_somebody_takes_off_its_network_is_found() -> None:
     engine = FakeEngine()
-    engine.before = [
-        Event("a", "bridge", "disconnect", 5, {}),
-        Event("z", "b", "disconnect", 5, {}),
-    ]
-    looking = watch(engine, act(1, "start"))
-    looking.close()
+    engine.before = [Event(one, "bridge", "disconnect", 5, {}) for one in "az"]
+    looking = watched(engine, act(1, "start"))
     assert [looking.name_of(one) for one in looking.unexplained()] == ["a"]
 
 
@@ -182,9 +171,7 @@ def test_an_engine_that_refuses_or_hangs_at_the_end_is_lost(
     monkeypatch.setattr("clusters.engine.events.PATIENCE_S", 0.1)
     hanging = FakeEngine()
     hanging.hangs = threading.Event()
-    looking = watch(hanging)
-    looking.close()
-    assert looking.lost == "the engine does not answer"
+    assert watched(hanging).lost == "the engine does not answer"
     hanging.hangs.set()
 
 
@@ -199,8 +186,7 @@ def test_nobody_waits_for_an_engine_once_the_run_is_interrupted() -> None:
 def test_who_ends_with_its_process_is_excused() -> None:
     engine = FakeEngine()
     engine.before = [event("die", 1, **{owner.OWNER: "7:1:here"}), event("die", 2)]
-    looking = watch(engine, excused=lambda one: one.attributes.get(owner.OWNER, "")[:2] == "7:")
-    looking.close()
+    looking = watched(engine, excused=lambda one: one.attributes.get(owner.OWNER, "")[:2] == "7:")
     assert [one.at_ns for one in looking.unexplained()] == [2]
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from clusters.base import ClusterError, Edge, Shape
+from clusters.base import ClusterError, Cut, Edge, Shape
 from clusters.pods import links
 from clusters.pods.links import (
     BOTH,
@@ -34,24 +34,20 @@ def test_nodes_that_do_not_talk_have_no_edges_between_them() -> None:
     assert edges((1, 2), 1, ()) == [Edge(-1, 1), Edge(-1, 2)]
 
 
-def test_a_link_between_nodes_is_cut_where_it_starts() -> None:
-    assert cut_plan([Edge(2, 3)], "drop", (QUORUM,)) == [ProxyCut(2, "quorum-3", "drop", BOTH)]
-
-
-def test_a_client_link_is_cut_where_it_ends() -> None:
-    assert cut_plan([Edge(-4, 3)], "stall", (QUORUM,)) == [ProxyCut(3, "client-4", "stall", BOTH)]
-
-
-def test_a_reject_refuses_on_every_port() -> None:
-    cuts = cut_plan([Edge(1, 2)], "reject", (ELECTION, QUORUM))
-    assert cuts == [ProxyCut(1, "election-2", "reject"), ProxyCut(1, "quorum-2", "reject")]
-
-
-def test_a_port_that_a_silent_connection_would_block_refuses_when_dropped() -> None:
-    cuts = cut_plan([Edge(1, 2)], "drop", (ELECTION, QUORUM))
-    assert [cut.how for cut in cuts] == ["reject", "drop"]
-    cuts = cut_plan([Edge(1, 2)], "stall", (ELECTION, QUORUM))
-    assert [cut.how for cut in cuts] == ["stall", "stall"]
+@pytest.mark.parametrize(
+    ("edge", "how", "cuts"),
+    [
+        # A link between nodes is cut where it starts, a client's where it ends.
+        (Edge(2, 3), "stall", [(2, "election-3", "stall"), (2, "quorum-3", "stall")]),
+        (Edge(-4, 3), "stall", [(3, "client-4", "stall")]),
+        (Edge(-4, 3), "drop", [(3, "client-4", "drop")]),
+        (Edge(1, 2), "reject", [(1, "election-2", "reject"), (1, "quorum-2", "reject")]),
+        # A port that a silent connection would block refuses when it is dropped.
+        (Edge(1, 2), "drop", [(1, "election-2", "reject"), (1, "quorum-2", "drop")]),
+    ],
+)
+def test_a_link_is_cut_both_ways(edge: Edge, how: Cut, cuts: list[tuple[int, str, Cut]]) -> None:
+    assert cut_plan([edge], how, (ELECTION, QUORUM)) == [ProxyCut(*cut, BOTH) for cut in cuts]
 
 
 def test_one_way_between_nodes_is_the_requests_there_and_the_replies_back() -> None:
