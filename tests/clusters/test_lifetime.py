@@ -8,9 +8,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -36,32 +35,7 @@ def left(run_id: str, engine: Engine) -> list[str]:
 # --- whom the reaper takes -----------------------------------------------------------------------
 
 
-@dataclass
-class FakeEngine:
-    """Answers with everything, as if the engine's filter did not work."""
-
-    labels: dict[str, dict[str, str]]
-    removed: list[str] = field(default_factory=list)
-
-    def containers(self, wanted: dict[str, str]) -> list[Container]:
-        assert wanted == {owner.OURS: "1"}
-        return [Container(name, name) for name in self.labels]
-
-    def networks(self, wanted: dict[str, str]) -> list[Network]:
-        assert wanted == {owner.OURS: "1"}
-        return [Network(f"n-{name}", f"n-{name}", labels) for name, labels in self.labels.items()]
-
-    def state(self, container: Container) -> ContainerState:
-        return ContainerState(True, True, 1, {}, self.labels[container.name])
-
-    def remove(self, container: Container) -> None:
-        self.removed.append(container.name)
-
-    def remove_network(self, network: Network) -> None:
-        self.removed.append(network.name)
-
-
-SCENE = {
+SCENE: dict[str, dict[str, str]] = {
     "orphan": {owner.OURS: "1", owner.OWNER: DEAD},
     "mine": owner.labels("run", "cluster"),
     "elsewhere": {owner.OURS: "1", owner.OWNER: "1:1:far/boot/1"},
@@ -70,21 +44,29 @@ SCENE = {
 }
 
 
-def reaped(**options: Any) -> list[str]:
-    engine = FakeEngine({name: dict(labels) for name, labels in SCENE.items()})
-    said: list[str] = []
-    removed = reaper.reap(said.append, engine=engine, **options)  # type: ignore[arg-type]
-    assert sorted(removed) == sorted(engine.removed)
+def reaped(*, everything: bool) -> list[str]:
+    """The engine answers with all there is, as if its filter did not work."""
+    engine, said = Mock(spec=Engine), list[str]()
+    engine.containers.return_value = [Container(name, name) for name in SCENE]
+    engine.networks.return_value = [
+        Network(name, f"n-{name}", labels) for name, labels in SCENE.items()
+    ]
+    engine.state.side_effect = lambda container: ContainerState(
+        True, True, 1, labels=SCENE[container.name]
+    )
+    removed = reaper.reap(said.append, engine=engine, all=everything)
+    calls = [*engine.remove.mock_calls, *engine.remove_network.mock_calls]
+    assert sorted(removed) == sorted(one.args[0].name for one in calls)
     assert len(said) == len(removed)
     return sorted(removed)
 
 
 def test_only_what_has_no_living_owner_is_removed() -> None:
-    assert reaped() == ["n-orphan", "orphan"]
+    assert reaped(everything=False) == ["n-orphan", "orphan"]
 
 
 def test_everything_is_everything_of_ours() -> None:
-    assert reaped(all=True) == sorted(
+    assert reaped(everything=True) == sorted(
         prefix + name for name in ("orphan", "mine", "elsewhere") for prefix in ("", "n-")
     )
 

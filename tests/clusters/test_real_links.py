@@ -5,21 +5,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
-from clusters.base import ClusterError, ClusterPlan, Edge, Led, Shape
+from clusters.base import ClusterError, ClusterPlan, Cut, Edge, Led, Shape
 from clusters.pods.cluster import PodCluster
 from clusters.redis import protocol as resp
 from clusters.redis.nodes import RedisCluster
 from clusters.wire import Line, ProbeFailed
-from tests.clusters.waiting import PROBE_S, SURE_S, serve, soon
+from tests.clusters.waiting import PROBE_S, SURE_S, cut, frozen, serve, soon
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 Start = Callable[[str, int], PodCluster]
 SET_LATE = b"*3\r\n$3\r\nSET\r\n$4\r\nlate\r\n$1\r\n1\r\n"
 REQUESTS, REPLIES = Edge(-1, 1), Edge(1, -1)
+ENDED = (ProbeFailed, ConnectionError)
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +37,14 @@ def one(started_redis: PodCluster) -> Iterator[PodCluster]:
     started_redis.heal()
     assert [pod.links.broken() for pod in started_redis._pods.values()] == [[]]
     assert ask(started_redis, 1, "PING") == "PONG"
+
+
+@pytest.fixture
+def line(one: PodCluster) -> Iterator[Line]:
+    """A connection of the first client group that has been used."""
+    with Line(one.address(1, 1), SURE_S) as found:
+        resp.ask(found, "PING")
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -62,151 +72,114 @@ def ping_ms(cluster: PodCluster) -> float:
         return least_ms(lambda: resp.ask(line, "PING"))
 
 
-def test_lost_replies_leave_the_request_applied(one: PodCluster) -> None:
-    with Line(one.address(1, 1), SURE_S) as line:
-        resp.ask(line, "PING")
-        one.cut_one_way([REPLIES], "drop")
-        line.send(SET_LATE)
+@pytest.mark.parametrize("how", ["drop", "stall"])
+@pytest.mark.parametrize("edge", [REQUESTS, REPLIES])
+def test_one_way_requests_or_replies_are_lost_or_late(
+    one: PodCluster, line: Line, edge: Edge, how: Cut
+) -> None:
+    one.cut_one_way([edge], how)
+    line.send(SET_LATE)
+    if edge == REPLIES:
         soon(lambda: ask(one, 2, "GET", "late") == "1")
-        line._until = time.monotonic() + PROBE_S
-        with pytest.raises(TimeoutError):
-            resp.receive(line)
-        one.heal()
-        line._until = time.monotonic() + SURE_S
-        with pytest.raises((ProbeFailed, ConnectionError)):
-            resp.receive(line)
-
-
-def test_lost_requests_are_never_applied(one: PodCluster) -> None:
-    with Line(one.address(1, 1), 5.0) as line:
-        resp.ask(line, "PING")
-        one.cut_one_way([REQUESTS], "drop")
-        line.send(SET_LATE)
-        time.sleep(0.1)  # whether something does not happen
-        one.heal()
-        with pytest.raises((ProbeFailed, ConnectionError)):
-            resp.receive(line)
-    assert ask(one, 2, "GET", "late") is None
-
-
-def test_replies_that_are_held_back_arrive_after_the_heal(one: PodCluster) -> None:
-    with Line(one.address(1, 1), 5.0) as line:
-        resp.ask(line, "PING")
-        one.cut_one_way([REPLIES], "stall")
-        line.send(SET_LATE)
-        soon(lambda: ask(one, 2, "GET", "late") == "1")
-        one.heal()
-        assert resp.receive(line) == "OK"
-        assert resp.ask(line, "PING") == "PONG"
-
-
-def test_requests_that_are_held_back_are_applied_after_the_heal(one: PodCluster) -> None:
-    with Line(one.address(1, 1), 5.0) as line:
-        resp.ask(line, "PING")
-        one.cut_one_way([REQUESTS], "stall")
-        line.send(SET_LATE)
+    else:
         time.sleep(0.1)  # whether something does not happen
         assert ask(one, 2, "GET", "late") is None
-        one.heal()
+    line._until = time.monotonic() + PROBE_S
+    with pytest.raises(TimeoutError):
+        resp.receive(line)
+    one.heal()
+    line._until = time.monotonic() + SURE_S
+    if how == "stall":
         assert resp.receive(line) == "OK"
-
-
-def test_a_connection_that_was_open_during_a_short_drop_ends(one: PodCluster) -> None:
-    with Line(one.address(1, 1), 5.0) as line:
-        resp.ask(line, "PING")
-        one.cut([REQUESTS], "drop")
-        one.heal()
-        with pytest.raises((ProbeFailed, ConnectionError)):
-            resp.receive(line)
-
-
-def test_latency_is_added_per_direction_and_changed_in_place(one: PodCluster) -> None:
-    before = ping_ms(one)
-    with Line(one.address(1, 1), 10.0) as line:
-        resp.ask(line, "PING")
-        for latency_ms in (40, 5, 80):
-            one.shape([REQUESTS], Shape(request_latency_ms=latency_ms, reply_latency_ms=20))
-            began = time.monotonic()
-            resp.ask(line, "PING")
-            took_ms = 1000 * (time.monotonic() - began)
-            assert took_ms >= latency_ms + 20
-        one.heal()
-        assert ping_ms(one) < 20 + before
         assert resp.ask(line, "PING") == "PONG"
+    else:
+        with pytest.raises(ENDED):
+            resp.receive(line)
+        assert ask(one, 2, "GET", "late") == ("1" if edge == REPLIES else None)
 
 
-def test_what_is_on_its_way_does_not_overtake_when_the_latency_changes(one: PodCluster) -> None:
+def test_a_connection_that_was_open_during_a_short_drop_ends(one: PodCluster, line: Line) -> None:
+    with cut(one, [REQUESTS]):
+        pass
+    with pytest.raises(ENDED):
+        resp.receive(line)
+
+
+def test_latency_is_added_per_direction_and_changed_in_place(one: PodCluster, line: Line) -> None:
+    before = ping_ms(one)
+    for latency_ms in (40, 5, 80):
+        one.shape([REQUESTS], Shape(request_latency_ms=latency_ms, reply_latency_ms=20))
+        began = time.monotonic()
+        resp.ask(line, "PING")
+        assert 1000 * (time.monotonic() - began) >= latency_ms + 20
+    one.heal()
+    assert ping_ms(one) < 20 + before
+    assert resp.ask(line, "PING") == "PONG"
+
+
+def test_what_is_on_its_way_does_not_overtake_when_the_latency_changes(
+    one: PodCluster, line: Line
+) -> None:
     count = 60
-    with Line(one.address(1, 1), 10.0) as line:
-        for number in range(count):
-            if number % 3 == 0:
-                one.shape([REQUESTS], Shape(request_latency_ms=(number * 7) % 50))
-            line.send(f"ECHO {number}\r\n".encode())
-        for number in range(count):
-            answer = f"${len(str(number))}\r\n{number}\r\n".encode()
-            assert line.exactly(len(answer)) == answer
+    for number in range(count):
+        if number % 3 == 0:
+            one.shape([REQUESTS], Shape(request_latency_ms=(number * 7) % 50))
+        line.send(f"ECHO {number}\r\n".encode())
+    for number in range(count):
+        answer = f"${len(str(number))}\r\n{number}\r\n".encode()
+        assert line.exactly(len(answer)) == answer
 
 
-def test_a_rate_limits_each_direction_and_its_changes_do_not_hurt(one: PodCluster) -> None:
+def test_a_rate_limits_each_direction_and_its_changes_do_not_hurt(
+    one: PodCluster, line: Line
+) -> None:
     one.shape([REQUESTS], Shape(rate_kb_s=100))
     data = "x" * 40_000
-    with Line(one.address(1, 1), 10.0) as line:
-        began = time.monotonic()
-        resp.ask(line, "SET", "late", data)
-        there_s = time.monotonic() - began
-        assert there_s >= 0.4
-        for rate in range(10, 400, 5):  # live, while the reply is on its way
-            if rate == 10:
-                line.send(b"*2\r\n$3\r\nGET\r\n$4\r\nlate\r\n")
-            one.shape([REQUESTS], Shape(rate_kb_s=rate))
-        assert resp.receive(line) == data
+    began = time.monotonic()
+    resp.ask(line, "SET", "late", data)
+    assert time.monotonic() - began >= 0.4
+    for rate in range(10, 400, 5):  # live, while the reply is on its way
+        if rate == 10:
+            line.send(b"*2\r\n$3\r\nGET\r\n$4\r\nlate\r\n")
+        one.shape([REQUESTS], Shape(rate_kb_s=rate))
+    assert resp.receive(line) == data
 
 
-def test_slices_arrive_in_pieces_and_whole(one: PodCluster) -> None:
+def test_slices_arrive_in_pieces_and_whole(one: PodCluster, line: Line) -> None:
     ask(one, 2, "SET", "late", "x" * 100)
     one.shape([REQUESTS], Shape(slice_bytes=10, slice_delay_us=5_000))
-    with Line(one.address(1, 1), 5.0) as line:
-        began = time.monotonic()
-        assert resp.ask(line, "GET", "late") == "x" * 100
-        assert time.monotonic() - began >= 10 * 0.005
+    began = time.monotonic()
+    assert resp.ask(line, "GET", "late") == "x" * 100
+    assert time.monotonic() - began >= 10 * 0.005
 
 
-def test_a_cut_keeps_the_shape_and_a_shape_keeps_the_cut(one: PodCluster) -> None:
-    with Line(one.address(1, 1), 5.0) as line:
-        resp.ask(line, "PING")
-        one.cut([REQUESTS], "stall")
+def test_a_cut_keeps_the_shape_and_a_shape_keeps_the_cut(one: PodCluster, line: Line) -> None:
+    with cut(one, [REQUESTS], "stall"):
         line.send(SET_LATE)
         for latency_ms in range(1, 20):
             one.shape([REQUESTS], Shape(request_latency_ms=latency_ms))
         time.sleep(0.1)  # whether something does not happen
         assert ask(one, 2, "GET", "late") is None
-        one.heal()
-        assert resp.receive(line) == "OK"
+    assert resp.receive(line) == "OK"
 
 
-def test_a_reset_ends_what_is_open_and_serves_what_is_new(one: PodCluster) -> None:
-    with Line(one.address(1, 1), 5.0) as mine, Line(one.address(2, 1), 5.0) as other:
-        resp.ask(mine, "PING")
+def test_a_reset_ends_what_is_open_and_serves_what_is_new(one: PodCluster, line: Line) -> None:
+    with Line(one.address(2, 1), 5.0) as other:
         resp.ask(other, "PING")
         one.reset([REQUESTS])
         assert ask(one, 1, "PING") == "PONG"
-        with pytest.raises((ProbeFailed, ConnectionError)):
-            resp.receive(mine)
+        with pytest.raises(ENDED):
+            resp.receive(line)
         assert resp.ask(other, "PING") == "PONG"
 
 
 def test_a_frozen_server_with_a_full_backlog_can_be_refused_and_healed(one: PodCluster) -> None:
-    lines = []
-    one.pause([1])
-    try:
-        lines = [Line(one.address(1, 1), 5.0) for _ in range(700)]
+    with ExitStack() as lines, frozen(one, 1):
+        for _ in range(700):
+            lines.enter_context(Line(one.address(1, 1), 5.0))
         for how in ("reject", "drop"):  # a call that hangs is given up after a while, and raises
-            one.cut([REQUESTS], how)
-            one.heal()
-    finally:
-        one.unpause([1])
-        for line in lines:
-            line.close()
+            with cut(one, [REQUESTS], how):
+                pass
 
 
 def test_nothing_else_is_taken(one: PodCluster) -> None:
@@ -230,8 +203,8 @@ def test_a_network_is_the_base_that_is_healed_back_to(
         assert ping_ms(one) >= 30
         one.shape([REQUESTS], Shape())
         assert ping_ms(one) < 30
-        one.cut([REQUESTS], "stall")
-        one.heal()
+        with cut(one, [REQUESTS], "stall"):
+            pass
         assert ping_ms(one) >= 30
         assert one._pods[1].links.broken() == []
         assert one.serves(1, SURE_S)
