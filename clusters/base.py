@@ -161,11 +161,11 @@ class Killable(Protocol):
 
 @runtime_checkable
 class Delaying(Protocol):
-    """Killed servers are kept away on purpose, until every lease of before is over."""
+    """Killed servers come back only after every earlier lease has ended."""
 
     @property
     def restart_delay_s(self) -> float:
-        """How long a killed server stays away at least."""
+        """The shortest time for which a killed server stays away."""
 
 
 @runtime_checkable
@@ -218,7 +218,7 @@ class Clocked(Protocol):
 
     def shift_clock(self, nodes: Iterable[int], offset_s: float) -> None:
         """From now on these servers read the machine's wall clock plus ``offset_s`` (0: the truth
-        again). Survives a restart of the server."""
+        again). Lasts across a restart of the server."""
 
     def clock_offset_s(self, node: int, timeout_s: float) -> float:
         """How far a server's wall clock is ahead of the machine's, as the server itself tells when

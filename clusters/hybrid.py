@@ -7,8 +7,8 @@ images are ours.
 
 Whom a fault strikes (``nemesis.targets`` sees it from the links): what stops or cuts off a process
 strikes the ensemble, which has the leader; what takes away the data or the clock that a node has
-for itself strikes a majority of the Redis nodes, for which nobody else remembers. The ensemble
-minds neither: it replicates its data and counts sessions in elapsed time. The replies
+for itself strikes a majority of the Redis nodes, for which nobody else remembers. Neither hurts the
+ensemble: it replicates its data and counts sessions in elapsed time. The replies
 that ``reply-lost`` drops are those of both. A combination strikes both, too (``clock-jump+kill``).
 """
 
@@ -41,7 +41,7 @@ ZOOKEEPER_NODES = 3
 
 
 class HybridCluster(Cluster):
-    """Both clusters, numbered through."""
+    """Both clusters under one numbering."""
 
     def __init__(self, plan: ClusterPlan) -> None:
         self.plan = plan
@@ -154,7 +154,7 @@ class HybridCluster(Cluster):
         return [*self._redis.broken_links(), *self._zookeeper.broken_links()]
 
     def heal(self) -> None:
-        """The ensemble's links too, if those of Redis cannot be healed."""
+        """The ensemble's links are healed even if those of Redis cannot be."""
         try:
             self._redis.heal()
         finally:

@@ -322,7 +322,7 @@ class EventStream:
         return map(_event, _until_its_end(self._said))
 
     def close(self) -> None:
-        """Whoever reads it is at its end."""
+        """End the iteration."""
         _close(self._said)
 
 

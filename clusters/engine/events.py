@@ -1,11 +1,11 @@
-"""What happens to the containers of a run while somebody looks: the engine's own events.
+"""What happens to the containers of a run while they are watched: the engine's own events.
 
 Everything that an ``Engine`` of ours does to a container it notes before it does it (``Act``). What
 is left when these are taken away was done by somebody else, or by the container itself.
 
-Guarantees: an event between the making and ``close`` is found, or ``lost`` says that it may not
-have been. What was dead, paused or gone when it was made, and nobody here did that, is found too.
-Does not see what makes no event, as a signal to a process from the host.
+Guarantees: an event between construction and ``close`` is found, or ``lost`` says that it may have
+been missed. What was dead, paused or gone at construction, and not by our doing, is found too. What
+makes no event is not seen, such as a signal to a process from the host.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def unexplained(events: Iterable[Event], acts: Iterable[Act]) -> list[Event]:
 
 
 class ContainerWatch:
-    """Looks from its making on. ``excused`` are events that were made in another way, as by the
-    death of the process that a client container belongs to."""
+    """Watches from its construction on. ``excused`` are events whose other cause is known, such
+    as the death of the process that a client container belongs to."""
 
     def __init__(
         self,
@@ -130,8 +130,8 @@ class ContainerWatch:
         return []
 
     def close(self, *, ask: bool = True) -> None:
-        """Looks a last time, unless nobody needs to know. Never raises; takes some seconds where
-        the engine does not answer."""
+        """Stop watching; with ``ask``, after a last question to the engine. Never raises; takes
+        some seconds where the engine does not answer."""
         last = threading.Thread(target=self._remembered, name="last events", daemon=True)
         if ask:
             last.start()
@@ -153,7 +153,7 @@ class ContainerWatch:
             self._lose(str(error))
 
     def _remembered(self) -> None:
-        """So that nothing is still on its way through the stream."""
+        """Catch what is still on its way through the stream."""
         try:
             for event in self._engine.events(self._since_ns, time.time_ns()):
                 self._note(event)

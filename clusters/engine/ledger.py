@@ -1,8 +1,8 @@
 """What this process has made on the Docker engine and has not seen removed, by name.
 
-So that what may be left can be named when no engine answers. A name stands here from before the
-call that makes the thing, because the answer may be lost; that something stands here is no proof
-that it exists. May be used from several threads.
+So that what may be left can be named when no engine answers. A name is noted before the call that
+makes the thing, because the answer may be lost; so a name here is no proof that the thing exists.
+May be used from several threads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def made(name: str) -> None:
 
 
 def gone(name: str) -> None:
-    """It certainly does not exist any more; no error when it never stood here."""
+    """It no longer exists; no error when it was never noted."""
     _names.pop(name, None)
 
 

@@ -49,7 +49,7 @@ def place() -> str:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return when a process started; None when there is none, or when it only awaits its burial."""
+    """Return when a process started; None when there is none, or when it is a zombie."""
     fields = _stat(pid)
     return None if fields is None else int(fields[_START_TIME])
 

@@ -2,7 +2,7 @@
 
 Guarantees: it ends, a few calls of the engine after its time at the latest, also when the engine
 hangs or is gone; nothing is called removed that the engine did not say is gone. While time is left
-it tries again, so an engine that comes back is met.
+it tries again, so an engine that comes back in time does the work.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from clusters.engine import ledger, owner
 from clusters.engine.docker import Container, Engine, EngineError, Labels
 
-# So long a case waits for an engine that does not answer, and so long whoever tries once more.
+# How long a case waits for an engine that does not answer, and how long a second attempt does.
 CLEARING_S = 30.0
 AGAIN_S = 5.0
 AT_ONCE = 11
 POLL_S = 0.02
 
-Bury = Callable[[Engine, Container], None]
+Remove = Callable[[Engine, Container], None]
 
 
 def remove(
@@ -28,12 +28,12 @@ def remove(
     *,
     limit_s: float = CLEARING_S,
     engine: Engine | None = None,
-    bury: Bury = Engine.remove,
+    each: Remove = Engine.remove,
     prefix: str = "",
 ) -> list[str]:
     """Remove every container and network with these labels; the names of what is left, nothing as a
-    rule. ``prefix``: how the names of all those begin that this process made, and of no others.
-    Never raises."""
+    rule. ``each`` removes one container. ``prefix``: how the names of all those begin that this
+    process made, and of no others. Never raises."""
     until = time.monotonic() + limit_s
     listed: list[str] = []
     while True:
@@ -45,7 +45,7 @@ def remove(
                 ledger.gone(name)
             if not listed:
                 return []
-            _bury_all(engine, containers, bury, listed)
+            _remove_at_once(engine, containers, each, listed)
             for network in networks:
                 engine.remove_network(network)
                 listed.remove(network.name)
@@ -81,17 +81,16 @@ def left_behind(names: Sequence[str]) -> str:
     )
 
 
-def _bury_all(
-    engine: Engine, containers: Sequence[Container], bury: Bury, listed: list[str]
+def _remove_at_once(
+    engine: Engine, containers: Sequence[Container], each: Remove, listed: list[str]
 ) -> None:
-    """All at once; their names are taken off the list. Raises the first EngineError when all have
-    ended."""
+    """Take their names off the list. Raises the first EngineError when all have ended."""
 
     def one(container: Container) -> None:
-        bury(engine, container)
+        each(engine, container)
         listed.remove(container.name)
 
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="removal") as pool:
-        buried = [pool.submit(one, container) for container in containers]
-    for future in buried:
+        removed = [pool.submit(one, container) for container in containers]
+    for future in removed:
         future.result()

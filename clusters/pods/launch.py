@@ -100,7 +100,7 @@ class Pods(ABC):
         self._pods: dict[int, Pod] = {}
         self._paused: set[int] = set()
         self._killed: set[int] = set()
-        self._heard: set[str] = set()  # the containers whose logs are saved
+        self._logged: set[str] = set()  # the containers whose logs are saved
         self._given_up = threading.Event()
         self._pool = ThreadPoolExecutor(2 * plan.size + 1, thread_name_prefix="cluster")
 
@@ -232,7 +232,7 @@ class Pods(ABC):
         if node not in self._killed:
             raise ClusterError(f"{self.node_name(node)} runs: kill it before it is wiped")
         pod = self._pods[node]
-        self._bury(self._engine, self._server(node))
+        self._log_and_remove(self._engine, self._server(node))
         pod.links.forget_synced()
         pod.server = None
         pod.server = self._create_server(node)
@@ -247,7 +247,7 @@ class Pods(ABC):
 
     def _remove_all(self) -> Sequence[str]:
         """Save the logs and remove everything that carries this cluster's label. The names of what
-        is left; who asks again waits less long. Never raises."""
+        is left; a second attempt waits less long. Never raises."""
         again = self._given_up.is_set()
         self._given_up.set()
         # What is still being started must be there before it can be removed.
@@ -258,7 +258,7 @@ class Pods(ABC):
                 {owner.CLUSTER: self.id},
                 limit_s=removal.AGAIN_S if again else removal.CLEARING_S,
                 engine=self._engine,
-                bury=self._bury,
+                each=self._log_and_remove,
                 prefix=self._name(""),
             )
         for pod in self._pods.values():
@@ -267,12 +267,12 @@ class Pods(ABC):
             self._block.close()
         return left
 
-    def _bury(self, engine: Engine, container: Container) -> None:
+    def _log_and_remove(self, engine: Engine, container: Container) -> None:
         """Save what a container has said, once, and remove it, whatever it is doing. EngineError
         when the engine does not do it."""
-        if container.id not in self._heard:
+        if container.id not in self._logged:
             self._save_log(engine, container)
-            self._heard.add(container.id)
+            self._logged.add(container.id)
         engine.remove(container)
 
     def _save_log(self, engine: Engine, container: Container) -> None:

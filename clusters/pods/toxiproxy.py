@@ -12,8 +12,8 @@ answer is what they then are. What the library cannot do is put right in the tra
 - its ``populate`` asks for the whole list for every proxy: here Toxiproxy's own /populate is used.
 
 Nothing is random here: Toxiproxy ignores its ``-seed``, so nothing that it draws could be replayed.
-The links of one pod change within a millisecond of each other, those of several pods do not; who
-cuts records the interval.
+The links of one pod change within a millisecond of each other, those of several pods do not;
+callers record the interval.
 """
 
 from __future__ import annotations

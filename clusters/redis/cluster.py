@@ -68,7 +68,7 @@ class Seen:
         return cls(id_, int(port), frozenset(flags.split(",")), primary, ranges)
 
 
-class RedisClusterCluster(ReplicatedRedis):
+class ShardedRedis(ReplicatedRedis):
     """Six servers."""
 
     peers = (PeerPort("redis", of_clients=True), PeerPort("bus"))
@@ -227,12 +227,12 @@ def _first(shard: int) -> int:
     return shard * SLOTS // PRIMARIES
 
 
-class OurRedisClusterCluster(ClockedRedis, RedisClusterCluster):
+class OurShardedRedis(ClockedRedis, ShardedRedis):
     """Servers of our own image. They also keep who they are, and do not always sync that: a node
     that lost it is another node, and what becomes of it then depends on the file system."""
 
 
-make = by_image(RedisClusterCluster, OurRedisClusterCluster)
+make = by_image(ShardedRedis, OurShardedRedis)
 
 TOPOLOGY = Topology(
     name="redis-cluster",

@@ -69,7 +69,7 @@ class RedisPods(PodCluster):
         return "".join(f"{name} {value}\n" for name, value in [*common, *more]).encode()
 
 
-class RedisCluster(RedisPods):
+class RedisNodes(RedisPods):
     """Independent nodes, each a Redis of its own. ``Recorded``: in their append-only files."""
 
     record_name = "Redis' append-only file"
@@ -137,19 +137,19 @@ class PreloadedRedis(ClockedRedis, SyncingPods):
     data = DATA
 
 
-class OurRedisCluster(PreloadedRedis, RedisCluster):
+class OurRedisNodes(PreloadedRedis, RedisNodes):
     """Independent nodes of our own image."""
 
     def lose_unsynced(self, nodes: Iterable[int]) -> Mapping[int, int]:
-        """As ever; what is cut off is missing in the record, too."""
+        """What is cut off is missing in the record, too."""
         chosen = list(nodes)
         self._powerless.update(chosen)
         return super().lose_unsynced(chosen)
 
 
-def make(plan: ClusterPlan, settings: Mapping[str, str] = SETTINGS) -> RedisCluster:
+def make(plan: ClusterPlan, settings: Mapping[str, str] = SETTINGS) -> RedisNodes:
     """Make a cluster that can do what its image can."""
-    return (RedisCluster if RedisCluster.kind in plan.images else OurRedisCluster)(plan, settings)
+    return (RedisNodes if RedisNodes.kind in plan.images else OurRedisNodes)(plan, settings)
 
 
 TOPOLOGIES = tuple(

@@ -12,13 +12,13 @@ import time
 from collections.abc import Iterable
 
 from clusters.base import ClusterPlan, Topology
-from clusters.redis.nodes import SETTINGS, OurRedisCluster
+from clusters.redis.nodes import SETTINGS, OurRedisNodes
 
 DELAY_PER_LEASE = 1.1  # 'for at least a bit more than the max TTL we use'
 
 
-class DelayedRestarts(OurRedisCluster):
-    """Independent nodes that do not come back at once."""
+class DelayedRestarts(OurRedisNodes):
+    """Independent nodes that come back late."""
 
     def __init__(self, plan: ClusterPlan) -> None:
         super().__init__(plan, SETTINGS)
@@ -29,7 +29,7 @@ class DelayedRestarts(OurRedisCluster):
         return DELAY_PER_LEASE * self.plan.lease_ttl_s
 
     def kill(self, nodes: Iterable[int]) -> None:
-        """As ever; the delay begins when the last of them is gone."""
+        """The delay begins when the last of them is gone."""
         super().kill(nodes)
         self._killed_s = time.monotonic()
 

@@ -98,7 +98,7 @@ class SentinelCluster(ReplicatedRedis):
         super().promote(node, timeout_s)
 
     def begin_failover(self, node: int) -> None:
-        """An error, as a rule: one is under way."""
+        """The Sentinel refuses where one is under way, as it is as a rule."""
         ask_once(self.address(HARNESS, SENTINELS[0]), ASK_LIMIT_S, *_sentinel("failover"))
 
     # --- probes ---

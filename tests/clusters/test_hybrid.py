@@ -31,7 +31,7 @@ from clusters.base import (
 from clusters.hybrid import HybridCluster, OurHybridCluster, make
 from clusters.pods.cluster import PodCluster
 from clusters.pods.shim import ClockedPods, SyncingPods
-from clusters.redis.nodes import RedisCluster
+from clusters.redis.nodes import RedisNodes
 from clusters.zookeeper.ensemble import ZooKeeperCluster
 from nemesis.registry import faults
 from tests.clusters.waiting import frozen, soon
@@ -62,7 +62,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
         note(PodCluster, name)
     for name in ("cut", "cut_one_way", "shape", "reset", "heal"):
         note(PodCluster, name)
-    note(RedisCluster, "wipe")
+    note(RedisNodes, "wipe")
     note(ClockedPods, "shift_clock")
     note(SyncingPods, "lose_unsynced")
     return said
@@ -137,10 +137,10 @@ def test_a_clock_is_reached_under_its_own_number(calls: Calls) -> None:
 def test_links_of_the_ensemble_are_healed_though_those_of_redis_are_not(
     calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(_: RedisCluster) -> None:
+    def broken(_: RedisNodes) -> None:
         raise ClusterError("does not heal")
 
-    monkeypatch.setattr(RedisCluster, "heal", broken)
+    monkeypatch.setattr(RedisNodes, "heal", broken)
     with pytest.raises(ClusterError, match="does not heal"):
         make(plan()).heal()
     assert calls == [("zookeeper", "heal", [])]

@@ -17,7 +17,7 @@ from clusters import images
 from clusters.base import ClusterError, ClusterPlan
 from clusters.engine import owner, ports, reaper
 from clusters.engine.docker import Container, ContainerState, Engine, Network
-from clusters.redis.nodes import RedisCluster
+from clusters.redis.nodes import RedisNodes
 from tests.clusters.waiting import soon
 
 DEAD = f"{os.getpid()}:1:{owner.place()}"
@@ -84,7 +84,7 @@ def engine() -> Iterator[Engine]:
 def test_a_start_that_fails_leaves_nothing_and_says_why(tmp_path: Path, engine: Engine) -> None:
     wrong = plan(tmp_path, redis=images.recipes()["toxiproxy"].ref)
     with pytest.raises(ClusterError, match="redis-server"):
-        RedisCluster(wrong).start()
+        RedisNodes(wrong).start()
     assert left(wrong.run_id, engine) == []
 
 
@@ -92,7 +92,7 @@ def test_a_start_that_fails_leaves_nothing_and_says_why(tmp_path: Path, engine: 
 def test_a_server_that_does_not_come_up_is_quoted(
     tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster = RedisCluster(plan(tmp_path), {"appendonly": "perhaps"})
+    cluster = RedisNodes(plan(tmp_path), {"appendonly": "perhaps"})
     verify = cluster._verify
 
     def ended() -> bool:
@@ -120,7 +120,7 @@ def test_an_interrupted_start_leaves_nothing(
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
-    cluster = RedisCluster(plan(tmp_path))
+    cluster = RedisNodes(plan(tmp_path))
     monkeypatch.setattr(cluster, "_verify", interrupt)
     with pytest.raises(KeyboardInterrupt):
         cluster.start()
@@ -130,7 +130,7 @@ def test_an_interrupted_start_leaves_nothing(
 
 @pytest.mark.docker
 def test_a_frozen_cluster_stops(tmp_path: Path, engine: Engine) -> None:
-    cluster = RedisCluster(plan(tmp_path))
+    cluster = RedisNodes(plan(tmp_path))
     with cluster:
         assert len(left(cluster.plan.run_id, engine)) == 3
         cluster.pause([1])
@@ -142,8 +142,8 @@ OWNER = """
 import signal
 import sys
 from clusters.base import ClusterPlan
-from clusters.redis.nodes import RedisCluster
-cluster = RedisCluster(ClusterPlan("redis", 1, 1, sys.argv[1], 3.0, sys.argv[2]))
+from clusters.redis.nodes import RedisNodes
+cluster = RedisNodes(ClusterPlan("redis", 1, 1, sys.argv[1], 3.0, sys.argv[2]))
 # Whoever runs the tests in the background of a shell leaves it ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 print("begin", flush=True)
@@ -175,7 +175,7 @@ def test_what_a_killed_owner_leaves_is_reaped(
     tmp_path: Path, engine: Engine, bystander: Container
 ) -> None:
     run_id = f"killed-{os.getpid()}"
-    with owning(run_id, tmp_path) as process, RedisCluster(plan(tmp_path / "mine")) as mine:
+    with owning(run_id, tmp_path) as process, RedisNodes(plan(tmp_path / "mine")) as mine:
         assert process.stdout is not None
         assert [process.stdout.readline().strip() for _ in range(2)] == ["begin", "up"]
         reaper.reap(engine=engine)

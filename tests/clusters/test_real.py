@@ -16,7 +16,7 @@ from clusters.etcd.cluster import EtcdCluster
 from clusters.pods.cluster import PodCluster
 from clusters.pods.toxiproxy import LinkServer
 from clusters.redis import protocol as resp
-from clusters.redis.nodes import RedisCluster
+from clusters.redis.nodes import RedisNodes
 from clusters.wire import Address, Http, Line, ProbeFailed
 from clusters.zookeeper import protocol as jute
 from clusters.zookeeper.ensemble import ZooKeeperCluster
@@ -37,9 +37,9 @@ Start = Callable[[str, int], PodCluster]
 
 
 @pytest.fixture(scope="module")
-def one_redis(start: Start) -> RedisCluster:
+def one_redis(start: Start) -> RedisNodes:
     cluster = start("redis", 1)
-    assert isinstance(cluster, RedisCluster)
+    assert isinstance(cluster, RedisNodes)
     return cluster
 
 
@@ -147,7 +147,7 @@ def test_held_back_traffic_between_nodes_flows_again(led: PodCluster) -> None:
     soon(lambda: serve(led))
 
 
-def test_one_client_group_is_cut_off_while_another_goes_on(one_redis: RedisCluster) -> None:
+def test_one_client_group_is_cut_off_while_another_goes_on(one_redis: RedisNodes) -> None:
     cut_off, other = one_redis.address(1, 1), one_redis.address(2, 1)
     with Line(cut_off, 10.0) as before:
         resp.ask(before, "PING")
@@ -161,7 +161,7 @@ def test_one_client_group_is_cut_off_while_another_goes_on(one_redis: RedisClust
     assert ask(cut_off, "GET", "lost") is None
 
 
-def test_what_a_stall_holds_back_arrives_late(one_redis: RedisCluster) -> None:
+def test_what_a_stall_holds_back_arrives_late(one_redis: RedisNodes) -> None:
     cut_off, other = one_redis.address(1, 1), one_redis.address(2, 1)
     with (
         cut(one_redis, [Edge(-1, 1)], "stall"),
@@ -178,7 +178,7 @@ def test_what_a_stall_holds_back_arrives_late(one_redis: RedisCluster) -> None:
         soon(lambda: ask(other, "GET", "late") == "1")
 
 
-def test_a_refused_link_closes_at_once(one_redis: RedisCluster) -> None:
+def test_a_refused_link_closes_at_once(one_redis: RedisNodes) -> None:
     cut_off = one_redis.address(1, 1)
     with cut(one_redis, [Edge(-1, 1)], "reject"):
         with pytest.raises((ProbeFailed, ConnectionError)):  # and no TimeoutError
@@ -188,7 +188,7 @@ def test_a_refused_link_closes_at_once(one_redis: RedisCluster) -> None:
 
 
 @contextmanager
-def data_held_for_a_receiver_that_is_gone(cluster: RedisCluster) -> Iterator[None]:
+def data_held_for_a_receiver_that_is_gone(cluster: RedisNodes) -> Iterator[None]:
     """What hangs Toxiproxy 2.12 when its toxics are removed: several chunks for a closed socket."""
     with ExitStack() as lines:
         held = [lines.enter_context(Line(cluster.address(1, 1), 10.0)) for _ in range(4)]
@@ -204,7 +204,7 @@ def data_held_for_a_receiver_that_is_gone(cluster: RedisCluster) -> Iterator[Non
         yield
 
 
-def test_a_stall_heals_although_the_receiver_is_gone(one_redis: RedisCluster) -> None:
+def test_a_stall_heals_although_the_receiver_is_gone(one_redis: RedisNodes) -> None:
     for _ in range(3):
         with data_held_for_a_receiver_that_is_gone(one_redis):
             one_redis.heal()
@@ -256,7 +256,7 @@ def test_zookeeper_keeps_its_data_when_all_are_killed(three_zookeeper: ZooKeeper
         session.end()
 
 
-def test_redis_keeps_its_data_when_killed_and_loses_it_when_wiped(one_redis: RedisCluster) -> None:
+def test_redis_keeps_its_data_when_killed_and_loses_it_when_wiped(one_redis: RedisNodes) -> None:
     at = one_redis.address(1, 1)
     ask(at, "SET", "kept", "1")
     with pytest.raises(ClusterError, match="redis-1 runs: kill it before it is wiped"):
@@ -272,7 +272,7 @@ def test_redis_keeps_its_data_when_killed_and_loses_it_when_wiped(one_redis: Red
 
 
 def test_a_node_is_frozen_and_thawed_twice_without_an_error_and_killed(
-    one_redis: RedisCluster,
+    one_redis: RedisNodes,
 ) -> None:
     one_redis.unpause([1])
     one_redis.pause([1])
@@ -286,7 +286,7 @@ def test_a_node_is_frozen_and_thawed_twice_without_an_error_and_killed(
     assert one_redis.serves(1, SURE_S)
 
 
-def test_what_cannot_be_done_says_so(one_redis: RedisCluster) -> None:
+def test_what_cannot_be_done_says_so(one_redis: RedisNodes) -> None:
     with pytest.raises(ClusterError, match="no running node 4"):
         one_redis.kill([4])
     with pytest.raises(ClusterError, match="no link called client-9"):

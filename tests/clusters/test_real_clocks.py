@@ -13,7 +13,7 @@ from clusters.base import Clocked, ClusterError, ClusterPlan, Syncing
 from clusters.etcd import cluster as etcd
 from clusters.pods.cluster import PodCluster
 from clusters.redis import nodes as redis
-from clusters.redis.nodes import OurRedisCluster
+from clusters.redis.nodes import OurRedisNodes
 from clusters.redis.protocol import ask, ask_once
 from clusters.wire import Line
 from clusters.zookeeper import ensemble as zookeeper
@@ -34,9 +34,9 @@ def started_redis(start: Start) -> PodCluster:
 
 
 @pytest.fixture
-def three(started_redis: PodCluster) -> Iterator[OurRedisCluster]:
+def three(started_redis: PodCluster) -> Iterator[OurRedisNodes]:
     """Three nodes whose clocks are true before and after the test."""
-    assert isinstance(started_redis, OurRedisCluster)
+    assert isinstance(started_redis, OurRedisNodes)
     yield started_redis
     started_redis.shift_clock(started_redis.nodes, 0)
     assert all(abs(started_redis.clock_offset_s(n, LIMIT_S)) < EXACT_S for n in started_redis.nodes)
@@ -69,7 +69,7 @@ def test_the_variants_that_sync_say_so(name: str) -> None:
 class TestRedis:
     pytestmark = docker
 
-    def test_a_lease_follows_the_clock_forward_and_back(self, three: OurRedisCluster) -> None:
+    def test_a_lease_follows_the_clock_forward_and_back(self, three: OurRedisNodes) -> None:
         at = three.address(1, 1)
 
         def left_s() -> float:
@@ -86,7 +86,7 @@ class TestRedis:
         assert ask_once(at, LIMIT_S, "GET", "lease") is None
 
     def test_only_the_chosen_nodes_move_and_a_restart_changes_nothing(
-        self, three: OurRedisCluster
+        self, three: OurRedisNodes
     ) -> None:
         three.shift_clock([1, 3], -1000.25)
         three.kill([1])
@@ -95,7 +95,7 @@ class TestRedis:
         wanted = [-1000.25, 0, -1000.25]
         assert all(abs(f - w) < EXACT_S for f, w in zip(found, wanted, strict=True))
 
-    def test_the_monotonic_clock_is_true(self, three: OurRedisCluster) -> None:
+    def test_the_monotonic_clock_is_true(self, three: OurRedisNodes) -> None:
         def uptime_s() -> int:
             said = str(ask_once(three.address(0, 1), LIMIT_S, "INFO", "server"))
             return int(said.partition("uptime_in_seconds:")[2].split()[0])
@@ -111,7 +111,7 @@ class TestRedis:
         assert uptime_s() >= 3600, "what Redis takes from the wall clock has moved"
         assert time.monotonic() - began < 60
 
-    def test_a_clock_cannot_be_moved_by_nonsense(self, three: OurRedisCluster) -> None:
+    def test_a_clock_cannot_be_moved_by_nonsense(self, three: OurRedisNodes) -> None:
         for offset_s in (float("nan"), float("inf"), 1e12):
             with pytest.raises(ClusterError, match="cannot be moved"):
                 three.shift_clock([1], offset_s)
@@ -123,11 +123,11 @@ class TestRedis:
         ):
             three.clock_offset_s(2, 0.2)
 
-    def test_power_is_only_lost_by_the_dead(self, three: OurRedisCluster) -> None:
+    def test_power_is_only_lost_by_the_dead(self, three: OurRedisNodes) -> None:
         with pytest.raises(ClusterError, match="redis-1 runs: kill it"):
             three.lose_unsynced([1])
 
-    def test_a_killed_node_keeps_what_one_without_power_loses(self, three: OurRedisCluster) -> None:
+    def test_a_killed_node_keeps_what_one_without_power_loses(self, three: OurRedisNodes) -> None:
         three.shift_clock([1], 0)
         assert self.write(three, 1) == WRITES
         three.kill([1])
@@ -146,7 +146,7 @@ class TestRedis:
         assert self.kept(three, 1) < WRITES
         three.verify()
 
-    def test_what_was_synced_survives(self, three: OurRedisCluster) -> None:
+    def test_what_was_synced_survives(self, three: OurRedisNodes) -> None:
         self.write(three, 2)
         synced = three._pods[2].links.synced
         size = max(synced().values())
@@ -158,7 +158,7 @@ class TestRedis:
         assert self.kept(three, 2) == WRITES
         assert ask_once(three.address(1, 2), LIMIT_S, "GET", "after") == "1"
 
-    def test_a_wiped_node_has_nothing_synced(self, three: OurRedisCluster) -> None:
+    def test_a_wiped_node_has_nothing_synced(self, three: OurRedisNodes) -> None:
         self.write(three, 3)
         three.kill([3])
         three.wipe([3])
@@ -168,7 +168,7 @@ class TestRedis:
 
     def test_what_is_synced_before_it_is_answered_survives_everything(self, tmp_path: Path) -> None:
         made = registry.make(ClusterPlan("redis-fsync", 1, 1, "test-fsync", 3.0, str(tmp_path)))
-        assert isinstance(made, OurRedisCluster)
+        assert isinstance(made, OurRedisNodes)
         with made:
             for _ in range(3):
                 assert self.write(made, 1) == WRITES
@@ -178,14 +178,14 @@ class TestRedis:
                 assert self.kept(made, 1) == WRITES
 
     @staticmethod
-    def write(cluster: OurRedisCluster, node: int) -> int:
+    def write(cluster: OurRedisNodes, node: int) -> int:
         """Count acknowledged writes of this call's own keys, the old ones gone."""
         with Line(cluster.address(1, node), 10.0) as line:
             ask(line, "FLUSHALL")
             return sum(ask(line, "SET", f"key-{n}", "x" * 50) == "OK" for n in range(WRITES))
 
     @staticmethod
-    def kept(cluster: OurRedisCluster, node: int) -> int:
+    def kept(cluster: OurRedisNodes, node: int) -> int:
         with Line(cluster.address(1, node), 10.0) as line:
             return sum(ask(line, "GET", f"key-{n}") is not None for n in range(WRITES))
 

@@ -12,7 +12,7 @@ import pytest
 from clusters.base import ClusterError, ClusterPlan, Cut, Edge, Led, Shape
 from clusters.pods.cluster import PodCluster
 from clusters.redis import protocol as resp
-from clusters.redis.nodes import RedisCluster
+from clusters.redis.nodes import RedisNodes
 from clusters.wire import Line, ProbeFailed
 from tests.clusters.waiting import PROBE_S, SURE_S, cut, frozen, serve, soon
 
@@ -198,7 +198,7 @@ def test_a_network_is_the_base_that_is_healed_back_to(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     logs = str(tmp_path_factory.mktemp("region"))
-    one = RedisCluster(ClusterPlan("redis", 1, 1, "test-region", 3.0, logs, {}, "region"))
+    one = RedisNodes(ClusterPlan("redis", 1, 1, "test-region", 3.0, logs, {}, "region"))
     with one:
         assert ping_ms(one) >= 30
         one.shape([REQUESTS], Shape())

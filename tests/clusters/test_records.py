@@ -15,7 +15,7 @@ import pytest
 from clusters.base import Change, ClusterPlan, ServerLog
 from clusters.etcd.cluster import EtcdCluster
 from clusters.redis import append_only_file as aof
-from clusters.redis.nodes import RedisCluster
+from clusters.redis.nodes import RedisNodes
 from clusters.wire import ProbeFailed
 from clusters.zookeeper import transaction_log as txnlog
 from tests.clusters.json_server import answering
@@ -23,7 +23,7 @@ from tests.clusters.json_server import answering
 # --- Redis ---
 
 
-class Unstarted(RedisCluster):
+class Unstarted(RedisNodes):
     """Its node is killed and its server was never there."""
 
     def _server_log(self, node: int, *, lost: bool = False) -> ServerLog:

@@ -12,7 +12,7 @@ from clusters.pods.cluster import PodCluster
 from clusters.postgres.protocol import Session
 from clusters.postgres.replicated import PostgresCluster
 from clusters.redis import cluster as redis_cluster
-from clusters.redis.cluster import AIMED_KEY, RedisClusterCluster, slot_of
+from clusters.redis.cluster import AIMED_KEY, ShardedRedis, slot_of
 from clusters.redis.protocol import ask_once, items
 from clusters.redis.sentinel import SENTINELS, SETTINGS, SentinelCluster
 from clusters.wire import ProbeFailed
@@ -32,7 +32,7 @@ from tests.clusters.waiting import (
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 Start = Callable[[str, int], PodCluster]
-Replicating = PostgresCluster | SentinelCluster | RedisClusterCluster
+Replicating = PostgresCluster | SentinelCluster | ShardedRedis
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_it_is_up(cluster: Replicating) -> None:
     assert not isinstance(cluster, Led)
     primary, replica = roles(cluster)
     assert primary in {1, 2, 3}
-    assert replica == primary + (3 if isinstance(cluster, RedisClusterCluster) else 1)
+    assert replica == primary + (3 if isinstance(cluster, ShardedRedis) else 1)
     assert serve(cluster, limit_s=SURE_S)
 
 
@@ -127,7 +127,7 @@ def test_a_primary_that_is_cut_off_is_replaced(cluster: Replicating) -> None:
     """Redis Cluster elects another and stops it; elsewhere it takes writes beside the new one."""
     old, new = roles(cluster)
     with cut(cluster, around(cluster, old)):
-        if isinstance(cluster, RedisClusterCluster):
+        if isinstance(cluster, ShardedRedis):
             soon(lambda: cluster.primary() == new)
             soon(lambda: not cluster.serves(old, PROBE_S))
         else:
@@ -228,7 +228,7 @@ def test_a_wiped_node_comes_back_in_its_role(sentinel: SentinelCluster) -> None:
 # --- Redis Cluster -------------------------------------------------------------------------------
 
 
-def test_redis_cluster_is_as_declared(sharded: RedisClusterCluster) -> None:
+def test_redis_cluster_is_as_declared(sharded: ShardedRedis) -> None:
     name = redis_cluster.TIMEOUT
     for node in sharded.nodes:
         said = redis(sharded, node, "CONFIG", "GET", name)
