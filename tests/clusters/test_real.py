@@ -36,23 +36,6 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow]
 Start = Callable[[str, int], PodCluster]
 
 
-@pytest.fixture(scope="module")
-def one_redis(start: Start) -> RedisNodes:
-    cluster = start("redis", 1)
-    assert isinstance(cluster, RedisNodes)
-    return cluster
-
-
-@pytest.fixture(scope="module")
-def three_etcd(start: Start) -> PodCluster:
-    return start("etcd", 3)
-
-
-@pytest.fixture(scope="module")
-def three_zookeeper(start: Start) -> PodCluster:
-    return start("zookeeper", 3)
-
-
 @pytest.fixture(params=["three_etcd", "three_zookeeper"])
 def led(request: pytest.FixtureRequest) -> PodCluster:
     cluster = request.getfixturevalue(request.param)

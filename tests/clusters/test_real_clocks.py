@@ -28,18 +28,14 @@ EXACT_S = 0.5  # how far a reading may be off on a busy machine
 WRITES = 200
 
 
-@pytest.fixture(scope="module")
-def started_redis(start: Start) -> PodCluster:
-    return start("redis", 3)
-
-
 @pytest.fixture
-def three(started_redis: PodCluster) -> Iterator[OurRedisNodes]:
+def three(start: Start) -> Iterator[OurRedisNodes]:
     """Three nodes whose clocks are true before and after the test."""
-    assert isinstance(started_redis, OurRedisNodes)
-    yield started_redis
-    started_redis.shift_clock(started_redis.nodes, 0)
-    assert all(abs(started_redis.clock_offset_s(n, LIMIT_S)) < EXACT_S for n in started_redis.nodes)
+    started = start("redis", 3)
+    assert isinstance(started, OurRedisNodes)
+    yield started
+    started.shift_clock(started.nodes, 0)
+    assert all(abs(started.clock_offset_s(node, LIMIT_S)) < EXACT_S for node in started.nodes)
 
 
 def plan(topology: str, **images: str) -> ClusterPlan:

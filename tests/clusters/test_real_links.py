@@ -18,25 +18,19 @@ from tests.clusters.waiting import PROBE_S, SURE_S, cut, frozen, serve, soon
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
-Start = Callable[[str, int], PodCluster]
 SET_LATE = b"*3\r\n$3\r\nSET\r\n$4\r\nlate\r\n$1\r\n1\r\n"
 REQUESTS, REPLIES = Edge(-1, 1), Edge(1, -1)
 ENDED = (ProbeFailed, ConnectionError)
 
 
-@pytest.fixture(scope="module")
-def started_redis(start: Start) -> PodCluster:
-    return start("redis", 1)
-
-
 @pytest.fixture
-def one(started_redis: PodCluster) -> Iterator[PodCluster]:
+def one(one_redis: PodCluster) -> Iterator[PodCluster]:
     """A Redis whose links are whole before and after the test."""
-    ask(started_redis, 2, "DEL", "late")
-    yield started_redis
-    started_redis.heal()
-    assert [pod.links.broken() for pod in started_redis._pods.values()] == [[]]
-    assert ask(started_redis, 1, "PING") == "PONG"
+    ask(one_redis, 2, "DEL", "late")
+    yield one_redis
+    one_redis.heal()
+    assert [pod.links.broken() for pod in one_redis._pods.values()] == [[]]
+    assert ask(one_redis, 1, "PING") == "PONG"
 
 
 @pytest.fixture
@@ -45,11 +39,6 @@ def line(one: PodCluster) -> Iterator[Line]:
     with Line(one.address(1, 1), SURE_S) as found:
         resp.ask(found, "PING")
         yield found
-
-
-@pytest.fixture(scope="module")
-def three_etcd(start: Start) -> PodCluster:
-    return start("etcd", 3)
 
 
 def ask(cluster: PodCluster, group: int, *words: str) -> resp.Answer:

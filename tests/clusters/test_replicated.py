@@ -32,42 +32,28 @@ from tests.clusters.waiting import (
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 Start = Callable[[str, int], PodCluster]
+SIZES = {"postgres": 2, "sentinel": 5, "redis-cluster": 6}
 Replicating = PostgresCluster | SentinelCluster | ShardedRedis
 
 
-@pytest.fixture(scope="module")
-def asynchronous(start: Start) -> PodCluster:
-    return start("postgres", 2)
-
-
-@pytest.fixture(scope="module")
-def synchronous(start: Start) -> PodCluster:
-    return start("postgres-sync", 2)
-
-
-@pytest.fixture(scope="module")
-def sentinel(start: Start) -> PodCluster:
-    return start("sentinel", 5)
-
-
-@pytest.fixture(scope="module")
-def sharded(start: Start) -> PodCluster:
-    return start("redis-cluster", 6)
-
-
-@pytest.fixture(params=["asynchronous", "sentinel", "sharded"])
-def cluster(request: pytest.FixtureRequest) -> Replicating:
+@pytest.fixture(params=["postgres", "sentinel", "redis-cluster"])
+def cluster(request: pytest.FixtureRequest, start: Start) -> Replicating:
     """Replication that no write waits for."""
-    found = request.getfixturevalue(request.param)
+    found = start(request.param, SIZES[request.param])
     assert isinstance(found, Replicating)
     return found
 
 
-@pytest.fixture(params=["asynchronous", "synchronous"])
-def postgres(request: pytest.FixtureRequest) -> PostgresCluster:
-    found = request.getfixturevalue(request.param)
+@pytest.fixture(params=["postgres", "postgres-sync"])
+def postgres(request: pytest.FixtureRequest, start: Start) -> PostgresCluster:
+    found = start(request.param, 2)
     assert isinstance(found, PostgresCluster)
     return found
+
+
+@pytest.fixture
+def sentinel(start: Start) -> PodCluster:
+    return start("sentinel", 5)
 
 
 def sql(cluster: PodCluster, node: int, text: str) -> object:
@@ -228,7 +214,8 @@ def test_a_wiped_node_comes_back_in_its_role(sentinel: SentinelCluster) -> None:
 # --- Redis Cluster -------------------------------------------------------------------------------
 
 
-def test_redis_cluster_is_as_declared(sharded: ShardedRedis) -> None:
+def test_redis_cluster_is_as_declared(start: Start) -> None:
+    sharded = start("redis-cluster", 6)
     name = redis_cluster.TIMEOUT
     for node in sharded.nodes:
         said = redis(sharded, node, "CONFIG", "GET", name)
