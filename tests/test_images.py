@@ -70,11 +70,6 @@ def test_fingerprints_follow_the_lines_of_the_lock(
     assert changed(before) == set(before)
 
 
-def test_images_are_tagged_by_what_decides_them() -> None:
-    for name, recipe in images.recipes().items():
-        assert recipe.ref == f"lockbench-{name}:{images.fingerprint(name)}"
-
-
 def test_fingerprints_do_not_follow_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
     before = fingerprints()
     monkeypatch.setenv("GOPROXY", "off")

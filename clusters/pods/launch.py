@@ -120,11 +120,9 @@ class Pods(ABC):
 
     @property
     def nodes(self) -> Sequence[int]:
-        """1..size"""
         return range(1, self.plan.size + 1)
 
     def node_name(self, node: int) -> str:
-        """For people: ``redis-3``."""
         return f"{self.kind}-{node}"
 
     def port(self, node: int) -> int:
@@ -142,7 +140,6 @@ class Pods(ABC):
         return (_host(group), self.port(node))
 
     def addresses(self, group: int) -> Sequence[Address]:
-        """Node addresses as seen by a client group, node 1 first."""
         if not 0 <= group <= self.plan.groups:
             raise ClusterError(f"there is no client group {group}: 1 to {self.plan.groups} are")
         return [self.address(group, node) for node in self.nodes]
