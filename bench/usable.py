@@ -26,6 +26,7 @@ from locks.base import LockUnusableError, System
 from results import documents
 from results.cases import COULD_NOT_RUN
 from results.documents import Refused
+from results.wording import printable
 
 TEXT_CHARS_MAX = 300
 CLASSES_MAX = 20
@@ -145,4 +146,4 @@ def _class_of(text: str) -> str:
 def shown(text: str) -> str:
     """As it can be printed anywhere: bounded, what is no printable character escaped."""
     cut = text if len(text) <= TEXT_CHARS_MAX else text[:TEXT_CHARS_MAX] + "…"
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut)
+    return printable(cut, keep="")

@@ -17,7 +17,7 @@ from report.grid import markdown as grid_markdown
 from results import wording
 from results.comparison import Comparison
 from results.gate import METRICS, Cell, change, change_words
-from results.wording import NONE, escape_markdown
+from results.wording import NONE, escape_markdown, printable
 
 SIGNS: Final = {
     "improved": "▲",
@@ -102,39 +102,27 @@ def _value(value: float | None, unit: str) -> str:
 
 def junit(made: Comparison) -> str:
     """One test case for the verdicts of all, one for every number that was judged."""
-    judged = [cell for cell in made.cells if cell.word != "not judged"]
-    failed = sum(cell.word == "worse" for cell in judged) + (made.ending == "safety")
-    errors = sum(cell.word == "too few pairs" for cell in judged)
-    open_ = made.ending in {"bench", "inconclusive"}
-    suite = ET.Element(
-        "testsuite",
-        name=f"lockbench {made.kind}",
-        tests=str(len(judged) + 1),
-        failures=str(failed),
-        errors=str(errors + open_),
-    )
+    suite = ET.Element("testsuite", name=f"lockbench {made.kind}")
+    kind = {"safety": "failure", "bench": "error", "inconclusive": "error"}.get(made.ending)
     verdicts = ET.SubElement(suite, "testcase", classname="lockbench", name="verdicts")
-    if made.ending == "safety":
-        ET.SubElement(verdicts, "failure", message=_xml(made.headline)).text = _xml(made.repeat)
-    elif open_:
-        ET.SubElement(verdicts, "error", message=_xml(made.headline)).text = _xml(made.repeat)
-    for cell in judged:
-        case = ET.SubElement(
-            suite,
-            "testcase",
-            classname=_xml(f"lockbench.{cell.lock}.{cell.fault}"),
-            name=METRICS[cell.metric].words,
-        )
-        kind = {"worse": "failure", "too few pairs": "error"}.get(cell.word)
-        words = f"{cell.words}: {change_words(cell)}"
-        if kind is not None:
-            ET.SubElement(case, kind, message=_xml(words)).text = _xml(made.repeat)
-        else:
-            ET.SubElement(case, "system-out").text = _xml(words)
+    _tell(verdicts, kind, made.headline if kind else "", made.repeat)
+    for cell in made.cells:
+        if cell.word != "not judged":
+            kind = {"worse": "failure", "too few pairs": "error"}.get(cell.word)
+            of = printable(f"lockbench.{cell.lock}.{cell.fault}")
+            name = METRICS[cell.metric].words
+            case = ET.SubElement(suite, "testcase", classname=of, name=name)
+            _tell(case, kind, f"{cell.words}: {change_words(cell)}", made.repeat)
+    for count, of in (("tests", "testcase"), ("failures", "*/failure"), ("errors", "*/error")):
+        suite.set(count, str(len(suite.findall(of))))
     ET.indent(suite)
     return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _xml(text: str) -> str:
-    """XML has no way to write most control characters."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
+def _tell(case: ET.Element, kind: str | None, words: str, repeat: str) -> None:
+    """What came of a test case; ``kind`` is the way in which it failed."""
+    # XML has no way to write most control characters.
+    if kind is not None:
+        ET.SubElement(case, kind, message=printable(words)).text = printable(repeat)
+    elif words:
+        ET.SubElement(case, "system-out").text = printable(words)

@@ -20,9 +20,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from results.wording import printable
+
 PLAIN_SECONDS_MIN: Final = 5.0
 REFRESH_PER_S: Final = 4
-CONTROLS: Final = dict.fromkeys([*range(32), *range(127, 160)], " ")
 
 
 class LiveView:
@@ -63,7 +64,7 @@ class LiveView:
     def case_started(self, number: int, lock: str, fault: str) -> None:
         """``number`` counts from 1."""
         with self._guard:
-            self._case = _plain(f"[{number}/{self._total}] {lock} under {fault}")
+            self._case = printable(f"[{number}/{self._total}] {lock} under {fault}", keep="")
             self._case_began = time.monotonic()
             self._status = ("", ())
             self._show(self._case, always=True)
@@ -92,13 +93,13 @@ class LiveView:
                 parts.append(f"{max(0.0, seconds_left):.0f} s left")
             else:
                 parts.append(f"{time.monotonic() - self._case_began:.0f} s")
-            self._show(_plain(" · ".join(parts)), always=changed, fault=bool(faults_on))
+            self._show(printable(" · ".join(parts), keep=""), always=changed, fault=bool(faults_on))
 
     def note(self, line: str) -> None:
         """A line that stays: how a case ended, what went wrong."""
         with self._guard:
             if self._open:
-                self._console.print(Text(_plain(line)), soft_wrap=True)
+                self._console.print(Text(printable(line, keep="")), soft_wrap=True)
 
     def _show(self, line: str, *, always: bool, fault: bool = False) -> None:
         if not self._open:
@@ -110,8 +111,3 @@ class LiveView:
         elif always or time.monotonic() - self._said >= PLAIN_SECONDS_MIN:
             self._said = time.monotonic()
             self._console.print(Text(line), soft_wrap=True)
-
-
-def _plain(text: str) -> str:
-    """One line without control characters, whatever a name or an error contains."""
-    return text.translate(CONTROLS)

@@ -37,7 +37,6 @@ Key = tuple[str, str]
 IMAGE: Final = "image "
 CLIENTS: Final = "clients in "
 Sides = Mapping[Key, tuple[Sequence[Case], Sequence[Case]]]
-Direction = Literal["worse", "better", "as may happen", "open"]
 # Kinds of latency behind the metrics that blocks of a single run give an interval for.
 KIND_OF: Final = {"acquire-p50": "acquire", "handover-p50": "handover"}
 MACHINE: Final = (
@@ -63,23 +62,6 @@ IDENTITY: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """A verdict that is not what it was. ``base`` and ``new`` say k of n."""
-
-    lock: str
-    fault: str
-    verdict: str
-    base: str
-    new: str
-    direction: Direction
-    words: str
-
-    def document(self) -> VerdictChange:
-        """As it stands in ``results.json``."""
-        return VerdictChange(**{name: getattr(self, name) for name in self.__slots__})
-
-
-@dataclass(frozen=True, slots=True)
 class Comparison:
     """``ending`` is ok, safety, inconclusive, regression or bench. ``repeat`` is one command."""
 
@@ -88,7 +70,7 @@ class Comparison:
     new: str
     ending: str
     headline: str
-    changes: Sequence[Change]
+    changes: Sequence[VerdictChange]
     cells: Sequence[Cell]
     notes: Sequence[str] = field(default_factory=tuple)
     repeat: str = ""
@@ -101,14 +83,14 @@ class Comparison:
             new=self.new,
             ending=self.ending,
             headline=self.headline,
-            verdict_changes=tuple(change.document() for change in self.changes),
+            verdict_changes=tuple(self.changes),
             cells=tuple(cell.document() for cell in self.cells),
             notes=tuple(self.notes),
             repeat=self.repeat,
         )
 
 
-def verdict_changes(sides: Sides) -> list[Change]:
+def verdict_changes(sides: Sides) -> list[VerdictChange]:
     """Every verdict of every case that differs between base and new, what got worse first."""
     found = [
         change
@@ -126,10 +108,9 @@ def _tries(cases: Iterable[Case]) -> list[Case]:
 
 def _change(
     lock: str, fault: str, verdict: str, base: Sequence[Case], new: Sequence[Case]
-) -> Change | None:
+) -> VerdictChange | None:
     (k_base, n_base), (k_new, n_new) = (_k_of_n(tries, verdict) for tries in (base, new))
     expected = next((e for case in new if (e := expected_of(case, verdict))), "undeclared")
-    direction: Direction
     if n_base and not n_new:
         direction, words = "open", "no longer decided"
     elif n_new and not n_base and not k_new:
@@ -144,7 +125,7 @@ def _change(
         words = "expected to hold, and broke" if claimed else "nothing is declared, and it broke"
     else:
         direction, words = "better", "broke before, and was not seen to break"
-    return Change(
+    return VerdictChange(
         lock, fault, verdict, f"{k_base} of {n_base}", f"{k_new} of {n_new}", direction, words
     )
 
@@ -349,7 +330,9 @@ def _interval(
     return bootstrap_ratio(*blocks)
 
 
-def headline(ending: str, changes: Sequence[Change], cells: Sequence[Cell], sides: Sides) -> str:
+def headline(
+    ending: str, changes: Sequence[VerdictChange], cells: Sequence[Cell], sides: Sides
+) -> str:
     """One sentence that begins with how it ended."""
     if ending == "safety":
         worse = [

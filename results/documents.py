@@ -706,7 +706,8 @@ class Replay(Part, frozen=True):
 
 
 class VerdictChange(Part, frozen=True):
-    """``results.comparison.Change``."""
+    """A verdict that is not what it was. ``base`` and ``new`` say k of n; ``direction`` is worse,
+    open, as may happen or better."""
 
     lock: str
     fault: str

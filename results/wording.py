@@ -78,22 +78,20 @@ def times(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def printable(text: str) -> str:
+def printable(text: str, *, keep: str = "\n\t") -> str:
     """Text as it may be written anywhere: what acts on a terminal, turns the direction of text, is
-    half of a character or has no shape is written as ``\\x1b``. Lines and tabs stay."""
+    half of a character or has no shape is written as ``\\x1b``. What is in ``keep`` stays."""
     if text.isprintable():
         return text
-    return "".join(c if _shown(c) else ascii(c)[1:-1] for c in text)
-
-
-def _shown(c: str) -> bool:
-    return c.isprintable() or c in "\n\t" or unicodedata.category(c) == "Zs"
+    return "".join(
+        c if c.isprintable() or c in keep or unicodedata.category(c) == "Zs" else ascii(c)[1:-1]
+        for c in text
+    )
 
 
 def escape_markdown(text: str) -> str:
     """Text that stays text inside a Markdown table: one line per ``<br>``, no markup."""
-    clean = "".join(c if c.isprintable() or c == "\n" else " " for c in text)
-    escaped = MARKDOWN_SPECIAL.sub(r"\\\1", clean.replace("&", "&amp;"))
+    escaped = MARKDOWN_SPECIAL.sub(r"\\\1", printable(text).replace("&", "&amp;"))
     # An HTML entity, because some renderers do not unescape these inside a table.
     escaped = escaped.replace("\\|", "&#124;").replace("\\<", "&lt;").replace("\\>", "&gt;")
     return escaped.replace("\n", "<br>")

@@ -46,7 +46,7 @@ def test_notes_stay_and_odd_names_are_neither_markup_nor_control(clock: Clock) -
         view.case_started(1, "[bold]x[/bold]", "none\n\x1b[31m")
         view.note("[red]" + "a" * 100)
     assert out.getvalue().splitlines() == [
-        "[1/1] [bold]x[/bold] under none  [31m",
+        "[1/1] [bold]x[/bold] under none\\n\\x1b[31m",
         "[red]" + "a" * 100,
     ]
 
