@@ -11,9 +11,10 @@ from statistics import median_high
 from typing import Any
 
 from report.charts import BLUE, Spec, svg
+from report.columns import at
 from report.page import asset, rendered
 from results import wording
-from results.cases import NO_FAULT, Case, fault_of, in_order, is_published, lock_of, mapping, number
+from results.cases import NO_FAULT, Case, fault_of, in_order, is_published, lock_of, number
 from results.gate import METRICS, QUIET, value_of
 
 WIDTH, HEIGHT = 320, 60
@@ -31,17 +32,14 @@ def night_of(cases: Sequence[Case], *, date: str, ending: str) -> dict[str, Any]
 
 def page(nights: Sequence[Mapping[str, Any]]) -> str:
     """Self-contained HTML: one line per lock and number, the last nights and their endings."""
+    numbers = [night.get("numbers") or {} for night in nights]
     rows = [
         _row(lock, name, values)
-        for lock in in_order(lock for night in nights for lock in night.get("numbers") or {})
+        for lock in in_order(lock for of in numbers for lock in of)
         for name in QUIET
-        if any(values := [_number(night, lock, name) for night in nights])
+        if any(values := [number(at(of.get(lock), name)) for of in numbers])
     ]
     return rendered("trends.html.j2", style=asset("style.css"), rows=rows, endings=nights[:-31:-1])
-
-
-def _number(night: Mapping[str, Any], lock: str, name: str) -> float | None:
-    return number(mapping(mapping(night.get("numbers")).get(lock)).get(name))
 
 
 def _row(lock: str, name: str, values: Sequence[float | None]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import asdict, replace
 
@@ -269,11 +269,6 @@ def _slowest(values: Iterable[float | None]) -> float | None:
     each = list(values)
     known = [value for value in each if value is not None]
     return max(known) if known and len(known) == len(each) else None
-
-
-def mapping(value: object) -> Mapping[str, Any]:
-    """The value if it is a JSON object, else an empty one: stored runs of other versions differ."""
-    return value if isinstance(value, Mapping) else {}
 
 
 def command_of(case: Case, images: Sequence[Sequence[str]] = ()) -> str:

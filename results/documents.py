@@ -18,7 +18,7 @@ Does not guarantee that what is said is true: ``results.stored`` holds it agains
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -50,36 +50,7 @@ Versioned = dict[str, str | None]
 
 
 class Part(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A part of a document. Fields are attributes; by name they are there for readers that have not
-    been moved to attributes yet: a field that is None counts as missing."""
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self.__struct_encode_fields__:
-            raise KeyError(name)
-        return getattr(self, _attribute(type(self), name))
-
-    def get(self, name: str, default: Any = None) -> Any:
-        found = getattr(self, _attribute(type(self), name), None)
-        return default if found is None else found
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self.get(name) is not None
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name in self.__struct_encode_fields__ if name in self)
-
-    def items(self) -> Iterator[tuple[str, Any]]:
-        return ((name, self[name]) for name in self)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-def _attribute(kind: type[Part], name: str) -> str:
-    return name.replace("-", "_") if name in kind.__struct_encode_fields__ else ""
-
-
-Mapping.register(Part)
+    """A part of a document."""
 
 
 class Document(Part, frozen=True, kw_only=True):

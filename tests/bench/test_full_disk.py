@@ -199,8 +199,8 @@ def ended(run: Path, cases: int) -> None:
     found = open_run(run)
     assert found.ending == "bench"
     results = found.results()
-    assert results["ending"] == "bench"
-    assert len(results["cases"]) == cases
+    assert results.ending == "bench"
+    assert len(results.cases) == cases
     for path in run.rglob("*.json"):
         json.loads(path.read_text())
 

@@ -48,7 +48,7 @@ def test_a_busy_sidecar_voids_the_numbers(tmp_path: Path) -> None:
 
 def test_how_busy_the_machine_was_is_told(tmp_path: Path) -> None:
     (tmp_path / "worker-1.jsonl").write_text(line(1, machine=90) + "\n" + line(2, machine=80))
-    assert generator_health(tmp_path, (), (0, 10 * S), 1)["machine_percent"] == 85.0
+    assert generator_health(tmp_path, (), (0, 10 * S), 1).machine_percent == 85.0
 
 
 def test_seconds_of_a_fault_do_not_count(tmp_path: Path) -> None:

@@ -79,8 +79,8 @@ def test_the_record_is_of_the_time_that_counts() -> None:
     ]
     record, _ = pressure(busy_then_idle, lambda begin, end: begin >= 5 * S)
     assert record is not None
-    assert record["others_percent"] == 0.0
-    assert record["pressure_percent"] is None
+    assert record.others_percent == 0.0
+    assert record.pressure_percent is None
     assert pressure(busy_then_idle, lambda begin, end: False) == (None, [])
 
 

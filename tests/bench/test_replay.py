@@ -189,7 +189,7 @@ def test_a_race_gets_three_tries_before_it_counts_as_gone(tmp_path: Path) -> Non
     finished, left = replay.shrink(folder, runner(third_time, seen, folder.parent, "stored"), QUIET)
     # What still shows without any fault is called so.
     assert (left.injections, left.fault) == ((), "none")
-    assert finished.results.cases[0]["fault"] == "none"
+    assert finished.results.cases[0].fault == "none"
     assert {case.fault for case in seen if not case.injections} == {"none"}
 
 

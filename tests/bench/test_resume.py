@@ -78,7 +78,7 @@ def test_finished_cases_are_kept_and_the_one_that_was_cut_is_moved_away(run: Run
     resume.same_conditions(again, MACHINE, VERSIONS)
     done = resume.finished(again, cases())
     assert list(done) == [1]
-    assert done[1]["lock"] == "redis-token"
+    assert done[1].lock == "redis-token"
     resume.take_over(again, done)
     assert again.ending == "running"
     assert [folder.path.name for folder in again.cases()] == ["01-redis-token-none"]
@@ -159,7 +159,7 @@ def test_a_break_that_is_due_is_given_all_of_its_tries(run: RunFolder) -> None:
     finish_case(run, wipe, fault="wipe", judgement="did not show", ending="bench")
     assert wipe not in resume.finished(run, cases())
     finish_case(run, wipe, fault="wipe", judgement="did not show", ending="bench", tries=tries)
-    assert resume.finished(run, cases())[wipe]["tries"] == tries
+    assert resume.finished(run, cases())[wipe].tries == tries
 
 
 def test_a_run_with_nothing_left_is_complete(run: RunFolder) -> None:

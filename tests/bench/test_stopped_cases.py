@@ -114,7 +114,7 @@ def test_a_case_that_is_cleared_away_is_judged_by_what_happened(
 ) -> None:
     cluster = fake(monkeypatch)
     outcome = play(tmp_path)
-    assert outcome.document["ending"] != "bench", outcome.document["why"]
+    assert outcome.document.ending != "bench", outcome.document.why
     assert cluster.stopped == 1
     assert not load_of(tmp_path)
 
@@ -124,9 +124,9 @@ def test_a_case_that_could_not_be_cleared_away_is_never_green(
 ) -> None:
     fake(monkeypatch, LEFT)
     document = play(tmp_path).document
-    assert document["ending"] == "bench"
-    assert document["numbers"] == "void"
-    assert "did not remove lockbench-x-redis-1, lockbench-x-net;" in str(document["why"])
+    assert document.ending == "bench"
+    assert document.numbers == "void"
+    assert "did not remove lockbench-x-redis-1, lockbench-x-net;" in str(document.why)
 
 
 def test_what_is_left_hides_no_violation(
@@ -135,8 +135,8 @@ def test_what_is_left_hides_no_violation(
     fake(monkeypatch, LEFT)
     case = replace(CASE, lock=f"{unsafe.__file__}:Everybody", clients=4)
     document = play(tmp_path, case).document
-    assert document["observed"]["double-grant"] == "invalid"
-    assert document["ending"] == "safety", document["why"]
+    assert document.observed["double-grant"] == "invalid"
+    assert document.ending == "safety", document.why
 
 
 def test_a_start_that_fails_and_leaves_something_says_both(
@@ -146,7 +146,7 @@ def test_a_start_that_fails_and_leaves_something_says_both(
         raise ClusterError("it does not come up")
 
     fake(monkeypatch, LEFT, fail)
-    why = str(play(tmp_path).document["why"])
+    why = str(play(tmp_path).document.why)
     assert "it does not come up" in why
     assert "lockbench-x-net" in why
 

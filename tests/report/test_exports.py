@@ -31,6 +31,7 @@ from report.exports import (
     frame,
 )
 from report.facts import EVERY
+from results.cases import latencies
 from results.store import NotARun, RunFolder
 from tests.results.made_run import make_run
 
@@ -73,7 +74,7 @@ def test_the_tables_agree_in_every_format(run: RunFolder, tmp_path: Path) -> Non
 def test_latencies_are_those_of_the_results(run: RunFolder, tmp_path: Path) -> None:
     export(run, "json", tmp_path / "out")
     rows = json.loads((tmp_path / "out" / "latency.json").read_text())
-    wait = run.results()["cases"][1]["latency_ms"]["wait"]
+    wait = latencies(run.results().cases[1])["wait"]
     for phase, cell in wait.items():
         found = [
             row
@@ -83,8 +84,8 @@ def test_latencies_are_those_of_the_results(run: RunFolder, tmp_path: Path) -> N
         ]
         assert len(found) == 1
         for q in ("p50", "p99", "max", "iqr"):
-            assert found[0][f"{q}_ms"] == cell[q]
-        assert found[0]["count"] == cell["count"]
+            assert found[0][f"{q}_ms"] == getattr(cell, q)
+        assert found[0]["count"] == cell.count
 
 
 @pytest.mark.parametrize("form", ["json", "edn"])
@@ -170,7 +171,7 @@ def test_a_new_column_is_one_entry(run: RunFolder) -> None:
     new = Column("nodes_count", "how many nodes", "case.size", Slot("nodes"))
     table = replace(EVERY, columns=(*EVERY.columns, new))
     known = [{"label": "etcd", "words": "", "several": False}] * 2
-    rows = table.rows(run.results()["cases"], known)
+    rows = table.rows(run.results().cases, known)
     for grid in (table.grid(rows), table.narrow(rows)):
         assert grid is not None
         heading = "nodes" if grid.headings[-1] == "nodes" else "nodes n"

@@ -256,7 +256,7 @@ def test_what_was_undecided_then_may_be_decided_now(make: Make) -> None:
         holder["verdicts"]["double-grant"]["result"] = "unknown"
         file.write_text(json.dumps(document))
     (case,) = stored(path).cases
-    assert case["verdicts"]["double-grant"]["result"] == "unknown", "and stays undecided"
+    assert case.verdicts["double-grant"].result == "unknown", "and stays undecided"
 
 
 def test_both_sides_of_a_change_are_no_one_run(make: Make) -> None:
