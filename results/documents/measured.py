@@ -1,0 +1,238 @@
+"""The numbers of a case: what its clients, its servers and its load generator were measured at."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from results.documents.part import Count, Ns, Part, Quantiles, Real, Seconds, Share
+
+
+class Availability(Part, frozen=True):
+    """Of one-second windows, those with a grant on a contended key."""
+
+    fraction: Share | None = None
+    windows: Count | None = None
+    windows_with_a_grant: Count | None = None
+    longest_gap_s: Real | None = None
+
+
+class Recovery(Part, frozen=True):
+    """Of one fault, in seconds after it began or was healed (``checker.measure``)."""
+
+    fault: str | None = None
+    failover_s: Real | None = None
+    servers_s: Real | None = None
+    dead_holder_s: Real | None = None
+
+
+class Fairness(Part, frozen=True):
+    """How even contended grants were."""
+
+    clients: Count
+    wait_s: Quantiles | None = None
+    overtaken: Real | None = None
+    jain: Real | None = None
+    unserved: Count | None = None
+    starved: Count | None = None
+
+
+class Leaked(Part, frozen=True):
+    """A hold whose holder died while others waited."""
+
+    key: str
+    process: str
+    waiters: Count
+    released_s: Seconds | None
+    lease_left_s: Annotated[float, Meta(ge=-1e6, le=1e6)] | None
+
+
+class Scoring(Part, frozen=True):
+    """What one policy of the resource would have let through."""
+
+    stale_attempted: Count | None = None
+    stale_refused: Count | None = None
+    stale_applied: Count | None = None
+    valid_refused: Count | None = None
+    lost_updates: Count | None = None
+    repeated_effects: Count | None = None
+
+
+class UnknownAcquires(Part, frozen=True):
+    """Acquires without an answer, by what the service's record says."""
+
+    took_effect: Count
+    left_no_trace: Count
+
+
+class UnknownReleases(Part, frozen=True):
+    """Releases without an answer, by what the service's record says."""
+
+    gone: Count
+    still_there: Count
+
+
+class ServiceRecord(Part, frozen=True):
+    """``checker.service``: what the service's own record says."""
+
+    record: str | None = None
+    tenures: Count | None = None
+    missing: str | None = None
+    unknown_acquires: UnknownAcquires | None = None
+    unknown_releases: UnknownReleases | None = None
+    contradictions: tuple[str, ...] = ()
+    contradicted: Count | None = None
+
+
+class JobClients(Part, frozen=True):
+    """The jobs of one kind of client."""
+
+    jobs: Count
+    clients: Count
+    p50_ms: Real | None = None
+    max_ms: Real | None = None
+
+
+class JobNumbers(Part, frozen=True):
+    """``checker.job_measures``: what every job has, and what single ones have."""
+
+    done: Count | None = None
+    not_done: Count | None = None
+    unknown: Count | None = None
+    tries: Count | None = None
+    conflicts: Count | None = None
+    refused_as_done: Count | None = None
+    sales: Count | None = None
+    units: Count | None = None
+    oversold: Count | None = None
+    effects: Count | None = None
+    things: Count | None = None
+    repeated: Count | None = None
+    lost: Count | None = None
+    calls: Count | None = None
+    most_in_a_window: Count | None = None
+    visits: Count | None = None
+    most_inside: Count | None = None
+    terms: Count | None = None
+    led_fraction: Real | None = None
+    longest_without_s: Real | None = None
+    deadlocks: Count | None = None
+    longest_s: Real | None = None
+    broken_by_expiry: Count | None = None
+    broken_by_giving_up: Count | None = None
+    fast: JobClients | None = None
+    slow: JobClients | None = None
+
+
+class Measurements(Part, frozen=True):
+    """Numbers beside the verdicts; what does not apply is missing."""
+
+    availability: Availability | None = None
+    recovery: tuple[Recovery, ...] | None = None
+    leaked_lock: tuple[Leaked, ...] | None = msgspec.field(name="leaked-lock", default=None)
+    fairness: Fairness | None = None
+    fencing: dict[str, Scoring] | None = None
+    jobs: dict[str, JobNumbers] | None = None
+    service: ServiceRecord | None = None
+
+
+class Link(Part, frozen=True):
+    """Median round trip to a server in microseconds, through its link and beside it."""
+
+    linked: Real | None = None
+    direct: Real | None = None
+
+
+class Floor(Part, frozen=True):
+    """What one client costs by itself."""
+
+    cycles: Count | None = None
+    cpu_us_per_cycle: Real | None = None
+    acquire_ms_p50: Real | None = None
+
+
+class Worker(Part, frozen=True):
+    """One worker process of the load."""
+
+    name: str | None = None
+    cpu_percent_mean: Real | None = None
+    cpu_percent_max: Real | None = None
+    sidecar_percent_mean: Real | None = None
+    lag_ms_p99: Real | None = None
+    lag_ms_max: Real | None = None
+    idle_users: tuple[str, ...] = ()
+
+
+class Due(Part, frozen=True):
+    """Jobs of an open load."""
+
+    due: Count
+    begun: Count
+
+
+class Processors(Part, frozen=True):
+    """``bench.pressure``: who used the processors, outside of faults."""
+
+    others_percent: Real
+    ours_percent: Real
+    steal_percent: Real
+    waiting_percent: Real
+    pressure_percent: Real | None = None
+
+
+class Generator(Part, frozen=True):
+    """``bench.generator``: whether the load generator measured itself."""
+
+    ok: bool | None = None
+    why: tuple[str, ...] = ()
+    short: tuple[str, ...] = ()
+    workers: tuple[Worker, ...] = ()
+    missing: int | None = None
+    load: Due | None = None
+    machine_percent: Real | None = None
+    processors: Processors | None = None
+
+
+class PerGrant(Part, frozen=True):
+    """Everything that servers did in a time, divided by its grants."""
+
+    grants: Count | None = None
+    grants_per_second: Real | None = None
+    commands_per_grant: Real | None = None
+    cpu_us_per_grant: Real | None = None
+
+
+class Footprint(Part, frozen=True):
+    """``bench.footprint``: what the servers cost."""
+
+    servers: Count | None = None
+    memory_bytes: Count | None = None
+    own: PerGrant | None = None
+    contended: PerGrant | None = None
+
+
+class Series(Part, frozen=True):
+    """What happened in each second from ``start_ns`` on.
+
+    ``grants`` and ``wait_ms_p50`` are of contended keys (None: too few grants in that second);
+    ``errors`` counts unknown outcomes and refusals other than ``held`` and ``gave-up``, by the
+    second in which they were asked, since an unknown has no end.
+    """
+
+    start_ns: Ns
+    grants: tuple[Count, ...] = ()
+    errors: tuple[Count, ...] = ()
+    wait_ms_p50: tuple[Real | None, ...] = ()
+
+
+class PhasesS(Part, frozen=True):
+    """Lengths of the phases, one after the other."""
+
+    floor_s: Seconds
+    own_s: Seconds
+    contended_s: Seconds
+
+
+ByPhase = dict[str, Quantiles]

@@ -1,0 +1,79 @@
+"""plan.json: what was asked for, every draw made."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from results.documents.part import Count, Document, Name, Part, Seconds, Seed, Small, Word
+
+
+class Injection(Part, frozen=True):
+    """A fault of a schedule, resolved. Seconds after the start of the contended phase."""
+
+    fault: Name
+    begin_s: Seconds
+    duration_s: Seconds
+    seed: Seed = 0
+    parameters: tuple[tuple[str, Word], ...] = ()
+
+
+class Pace(Part, frozen=True):
+    """``workloads.load.Pace``."""
+
+    lease_ttl_s: Seconds | None = None
+    wait_s: Seconds | None = None
+    hold_s: Seconds | None = None
+    aimed_hold_s: Seconds | None = None
+    aimed_wait_s: Seconds | None = None
+    think_s: Seconds | None = None
+    own_period_s: Seconds | None = None
+    client_timeout_s: Seconds | None = None
+    retry_pause_s: Seconds | None = None
+    touch_resource: bool | None = None
+
+
+class Planned(Part, frozen=True):
+    """``bench.plan.Case``: one lock under one fault, every draw made."""
+
+    side: str | None = None
+    lock: Name | None = None
+    topology: Name | None = None
+    size: Small | None = None
+    fault: Name | None = None
+    workload: Name | None = None
+    network: Name | None = None
+    clients: Small | None = None
+    keys: Small | None = None
+    time_limit_s: Seconds | None = None
+    seed: Seed | None = None
+    pace: Pace | None = None
+    images: tuple[tuple[Name, Name], ...] = ()
+    injections: Annotated[tuple[Injection, ...], Meta(max_length=1000)] = ()
+
+
+class Refused(Part, frozen=True):
+    """A case that was asked for beside others and could not be made."""
+
+    lock: Name
+    fault: Name
+    why: str
+    topology: Name | None = None
+
+
+class Plan(Document, frozen=True, kw_only=True):
+    """``command`` is how a suite was asked for; a try names the run that is shrunk. The second half
+    is of a change (``evidence.regress``)."""
+
+    name: str | None = None
+    command: str | None = None
+    cases: tuple[Planned, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    try_of: str | None = None
+    shrunk_from: str | None = None
+    base: str | None = None
+    new: str | None = None
+    pairs: Count | None = None
+    seed: Seed | None = None
+    repeat: str | None = None

@@ -1,0 +1,116 @@
+"""results.json: all cases of a run, and what they came to."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from results.documents.case import Case, VerdictName
+from results.documents.part import Count, Document, Name, Part, Quantiles, Real, Share
+
+
+class Spread(Part, frozen=True):
+    """Over cases; no numbers where there was none."""
+
+    count: Count
+    median: Real | None = None
+    min: Real | None = None
+    max: Real | None = None
+
+
+class PooledKinds(Part, frozen=True):
+    """By kind of latency, in milliseconds."""
+
+    acquire: Quantiles
+    handover: Quantiles
+    wait: Quantiles
+
+
+class UndisturbedLock(Part, frozen=True):
+    """``results.baseline``: a lock before any fault, over all cases."""
+
+    lock: Name
+    cases: Count
+    latency_ms: PooledKinds
+    cycles_per_second: Spread
+    floor_acquire_ms_p50: Spread
+    floor_cpu_us_per_cycle: Spread
+
+
+class Replayed(Part, frozen=True):
+    """A case that was played again. ``shown``: verdict → how many times it was invalid."""
+
+    case: str
+    shown: dict[VerdictName, Count]
+
+
+class Replay(Part, frozen=True):
+    """What ``--replay`` says beside the cases (``bench.replay``). ``of`` is the run."""
+
+    of: str
+    times: Count
+    honest: str
+    cases: tuple[Replayed, ...]
+
+
+class VerdictChange(Part, frozen=True):
+    """A verdict that is not what it was. ``base`` and ``new`` say k of n; ``direction`` is worse,
+    open, as may happen or better."""
+
+    lock: str
+    fault: str
+    verdict: str
+    base: str
+    new: str
+    direction: str
+    words: str
+
+
+class ComparedNumber(Part, frozen=True):
+    """``results.gate.Cell``: changes in percent, values in ``unit``."""
+
+    lock: str
+    fault: str
+    metric: str
+    unit: str
+    verdict: str
+    pairs: Count
+    base: Real | None
+    new: Real | None
+    change_percent: Real | None
+    interval_percent: tuple[Real | None, Real | None]
+    p_worse: Share | None
+    p_worse_corrected: Share | None
+    p_better_corrected: Share | None
+    needed_pairs: Count | None
+    suspected: bool
+
+
+class Compared(Part, frozen=True):
+    """``results.comparison.Comparison``: two sides of the same cases."""
+
+    kind: Literal["regress", "compare"]
+    base: str
+    new: str
+    ending: str
+    headline: str
+    verdict_changes: tuple[VerdictChange, ...]
+    cells: tuple[ComparedNumber, ...]
+    notes: tuple[str, ...]
+    repeat: str
+
+
+class Results(Document, frozen=True, kw_only=True):
+    """``parts`` are the runs of a night, ``comparisons`` and ``headline`` what it came to;
+    ``comparison`` is that of ``regress``."""
+
+    cases: tuple[Case, ...]
+    name: str | None = None
+    undisturbed: tuple[UndisturbedLock, ...] = ()
+    ending: str | None = None
+    try_of: str | None = None
+    shrunk_from: str | None = None
+    parts: tuple[str, ...] = ()
+    headline: str | None = None
+    replay: Replay | None = None
+    comparison: Compared | None = None
+    comparisons: tuple[Compared, ...] = ()
