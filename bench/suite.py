@@ -39,7 +39,7 @@ from locks.registry import is_own, origin
 from report import write
 from report.live import LiveView
 from results import documents, machine
-from results.baseline import Undisturbed
+from results.baseline import Baselines
 from results.documents import Image, Own, Refused, Results, Try, Versions, made
 from results.errors import BadInput, Ending
 from results.store import NotARun, RunFolder, StoreError
@@ -144,7 +144,7 @@ class _Gathered:
         self._name = name
         self._alone = alone
         self._documents: list[documents.Case] = []
-        self._undisturbed = Undisturbed()
+        self._baselines = Baselines()
         self.endings: list[Ending] = []
 
     def add(
@@ -154,7 +154,7 @@ class _Gathered:
         self._documents.append(document)
         published = case.workload == PUBLISHED
         if before_ns and document.numbers == "valid" and not published:
-            self._undisturbed.add(document, before_ns)
+            self._baselines.add(document, before_ns)
         if not published or self._alone:
             self.endings.append(ending_of(document))
 
@@ -178,7 +178,7 @@ class _Gathered:
             name=self._name,
             try_of=self._of,
             cases=tuple(self._documents),
-            undisturbed=self._undisturbed.locks(),
+            undisturbed=self._baselines.locks(),
             ending=ending,
         )
         self._run.write_results(results)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -13,17 +12,15 @@ from msgspec.structs import asdict
 from report.charts import HOW_TO_READ, Chart, charts
 from report.columns import Column, Row, Table
 from report.comparison_text import CAPTION
-from report.facts import CYCLES, EVERY, LATENCY, OF_A_CASE, UNDISTURBED, VERDICTS
+from report.facts import BASELINE, CYCLES, EVERY, LATENCY, OF_A_CASE, VERDICTS
 from report.grid import Cell, Grid, texts
 from report.jobs import JOBS, WORTH
 from report.source import Seen, Source, understood
 from report.tables import Overview, overview, verdict_words
 from results.alert_replay import Sight
-from results.baseline import MUTEX
-from results.cases import PHASES, Case, fault_of, lock_of
+from results.cases import MUTEX, PHASES, Case, command_of, fault_of, lock_of
 from results.documents import Compared
 from results.judgements import VIOLATED
-from results.store import NotARun
 
 ENDINGS: Final = {
     "ok": ("kept", "everything as expected"),
@@ -108,7 +105,7 @@ def _composed(source: Source) -> Content:
         cases,
         machine=source.machine,
         versions=source.versions,
-        undisturbed=source.results.undisturbed,
+        baseline=source.results.undisturbed,
     )
     compared = source.results.comparison
     ending = source.run.ending
@@ -132,7 +129,7 @@ def _composed(source: Source) -> Content:
             for note in seen.notes
         ),
         comparison=() if compared is None else tuple(_comparison(compared)),
-        sections=tuple(_section(seen, tables, source) for seen in source.seen),
+        sections=tuple(_section(seen, tables) for seen in source.seen),
         verdicts=VERDICTS.grid(VERDICTS.rows(cases)),
         how_to_read=HOW_TO_READ,
     )
@@ -206,8 +203,8 @@ def _sight(sight: Sight) -> str:
 
 
 def _side_by_side(made: Overview) -> Grid | None:
-    if made.undisturbed:
-        return UNDISTURBED.grid(made.undisturbed, name="side-by-side")
+    if made.baseline:
+        return BASELINE.grid(made.baseline, name="side-by-side")
     # Runs that pooled nothing: each case for itself.
     rates = {
         row.number: row.values["cycles_per_s"]
@@ -220,13 +217,11 @@ def _side_by_side(made: Overview) -> Grid | None:
         if row.values["phase"] == PHASES[0] and row.values["basis"] == "service"
         if row.values["kind"] in {"acquire", "handover", "wait"}
     ]
-    beside = replace(
-        LATENCY, columns=(*LATENCY.columns, CYCLES), title=UNDISTURBED.title, caption=""
-    )
+    beside = replace(LATENCY, columns=(*LATENCY.columns, CYCLES), title=BASELINE.title, caption="")
     return beside.grid(before, name="side-by-side", leave_out=("basis", "phase"))
 
 
-def _section(seen: Seen, tables: Sequence[tuple[Table, Sequence[Row]]], source: Source) -> Section:
+def _section(seen: Seen, tables: Sequence[tuple[Table, Sequence[Row]]]) -> Section:
     case = seen.case
     words = verdict_words(case)
     found = [
@@ -252,7 +247,7 @@ def _section(seen: Seen, tables: Sequence[tuple[Table, Sequence[Row]]], source: 
         figures=seen.figures,
         charts=() if seen.line is None else tuple(charts(seen.line, seen.windows)),
         grids=tuple(grids),
-        command=_command(case, source),
+        command=command_of(case),
         history=digest(case),
         folder=f"cases/{case.folder}",
         open=case.judgement in VIOLATED,
@@ -265,39 +260,3 @@ def digest(case: Case) -> str:
     files = case.history_sha256 or {}
     lines = "".join(f"{files[name]}  {name}\n" for name in sorted(files))
     return hashlib.sha256(lines.encode()).hexdigest() if files else ""
-
-
-def _command(case: Case, source: Source) -> str:
-    """What repeats the case on another day: the same schedule of faults, not the same network."""
-    options = {
-        "--lock": case.lock,
-        "--fault": case.fault,
-        "--workload": case.workload,
-        "--topology": case.topology,
-        "--nodes": case.size,
-        "--network": case.network,
-        "--clients": case.clients,
-        "--keys": case.keys,
-        "--time-limit": _time_limit_s(case, source),
-        "--seed": case.seed,
-    }
-    given = [
-        f"{name} {shlex.quote(f'{value:g}' if isinstance(value, float) else str(value))}"
-        for name, value in options.items()
-        if value is not None
-    ]
-    return " ".join(["lockbench run", *given])
-
-
-def _time_limit_s(case: Case, source: Source) -> float | None:
-    """Not in the document of a case; the plan has it, case by case."""
-    try:
-        planned = source.run.plan().cases
-    except NotARun:
-        return None
-    found = {
-        p.time_limit_s
-        for p in planned
-        if (p.lock, p.fault, p.workload) == (case.lock, case.fault, case.workload)
-    }
-    return found.pop() if len(found) == 1 else None

@@ -22,6 +22,7 @@ from history.jsonl import write_jsonl
 from history.op import NULL, F, Mode, Type
 from report.columns import UNITS, Column, Table
 from report.facts import (
+    BASELINE,
     CASES,
     COUNT,
     EVIDENCE,
@@ -34,7 +35,6 @@ from report.facts import (
     P50,
     P90,
     P99,
-    UNDISTURBED,
     VERDICTS,
 )
 from report.grid import Markdown, markdown_table
@@ -134,7 +134,7 @@ HISTORY: Final = Table("histories", "an operation", (
     _number("applied_ns", "when the resource applied it, nanoseconds"),
     _number("owner", "who asked, where that is not the process"),
 ))  # fmt: skip
-ALL: Final = (*TABLES, UNDISTURBED, FAULTS, TIMELINE, HISTORY)
+ALL: Final = (*TABLES, BASELINE, FAULTS, TIMELINE, HISTORY)
 
 
 class CannotExport(Exception):
@@ -156,7 +156,7 @@ def export(run: RunFolder, form: str, out: Path) -> list[Path]:
         extra = _histories(run, form, beside / "histories")
         if form != "edn":
             made = {table.name: frame(table, source.cases) for table in TABLES}
-            made[UNDISTURBED.name] = frame(UNDISTURBED, source.results.undisturbed)
+            made[BASELINE.name] = frame(BASELINE, source.results.undisturbed)
             made |= extra
             for name, rows in made.items():
                 _write(rows, form, beside / f"{name}.{form}")

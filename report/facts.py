@@ -423,7 +423,7 @@ EVERY: Final = Table("every-case", "a phase of a case", (
     "after a fault are never pooled. A dash is a quantile that its n does not carry, or nothing to "
     "measure. Numbers of a saturated generator are marked void; verdicts are not affected.",
 )  # fmt: skip
-UNDISTURBED: Final = Table("undisturbed", "a lock, all its cases together, before any fault", (
+BASELINE: Final = Table("undisturbed", "a lock, all its cases together, before any fault", (
     LOCK.at("row.lock", slot=Slot("lock")),
     *_kinds(
         "row.latency_ms",

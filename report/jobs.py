@@ -25,8 +25,8 @@ from report.facts import (
     WORKLOAD,
 )
 from results import wording
-from results.baseline import MUTEX
 from results.cases import (
+    MUTEX,
     PUBLISHED,
     Case,
     broken,

@@ -24,7 +24,7 @@ from history.recording import is_recording, read_recording
 from report import tables
 from report.timeline import Timeline, timeline
 from results.alert_replay import ReplayedViolation, replay_judged, unknown_after_s
-from results.cases import broken, command_of, expected_of, results_of
+from results.cases import broken, expected_of, results_of
 from results.documents import Case, Machine, Results, Verdict, Versions, made
 from results.judgements import BROKE_UNDECLARED, GREEN, VIOLATED, WORSE
 from results.store import CaseFolder, NotARun, RunFolder
@@ -136,8 +136,7 @@ def _of_its_own(case: Case) -> list[str]:
     if own := case.own:
         libraries = ", ".join(f"{k} {v}" for k, v in (own.libraries or {}).items())
         notes.append(
-            f"The lock is {own.spec}, SHA-256 {own.sha256}; it imports "
-            f"{libraries or 'no library'}. Again: {command_of(case)}"
+            f"The lock is {own.spec}, SHA-256 {own.sha256}; it imports {libraries or 'no library'}."
         )
     if case.declare:
         lines = " ".join(map(str.strip, case.declare))

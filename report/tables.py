@@ -14,14 +14,14 @@ from rich.console import Console
 from rich.text import Text
 
 from report.columns import Row
-from report.facts import EVERY, UNDISTURBED
+from report.facts import BASELINE, EVERY
 from report.footnotes import footnotes
 from report.grid import BROKE, FAILED, KEPT, NOT_EXPECTED, OPEN, UNDECLARED, Cell, Grid, drawn
 from report.headline import headline
 from report.jobs import JOBS, WORTH
 from report.published import published_grid
-from results.baseline import MUTEX
 from results.cases import (
+    MUTEX,
     Case,
     attempts,
     broken,
@@ -41,7 +41,7 @@ ABSENT: Final = "·"
 # Title and caption in a terminal, where cells hold other numbers than in the report.
 NARROW: Final = {
     "verdicts-by-lock-and-fault": ("Verdicts", ""),
-    UNDISTURBED.name: (
+    BASELINE.name: (
         "Each lock before any fault",
         (
             "All cases of a lock together, up to the first fault; service time from the "
@@ -62,7 +62,7 @@ class Overview:
     cases: Sequence[Case]
     headline: str
     matrix: Grid | None
-    undisturbed: Sequence[Row]
+    baseline: Sequence[Row]
     every: Sequence[Row]
     jobs: Sequence[Row]
     worth: Sequence[Row]
@@ -78,7 +78,7 @@ class Overview:
         every.sort(key=lambda row: faults.index(row.values["fault"]))
         grids = (
             self.matrix,
-            UNDISTURBED.narrow(self.undisturbed),
+            BASELINE.narrow(self.baseline),
             EVERY.narrow(every),
             JOBS.narrow(self.jobs),
             WORTH.narrow(self.worth),
@@ -96,7 +96,7 @@ def overview(
     *,
     machine: Machine | None = None,
     versions: Versions | None = None,
-    undisturbed: Sequence[UndisturbedLock] = (),
+    baseline: Sequence[UndisturbedLock] = (),
 ) -> Overview:
     """What is shown of all cases together."""
     several = any((case.workload or MUTEX) != MUTEX for case in cases)
@@ -113,7 +113,7 @@ def overview(
         cases=cases,
         headline=headline(cases),
         matrix=matrix(cases),
-        undisturbed=UNDISTURBED.rows(undisturbed),
+        baseline=BASELINE.rows(baseline),
         every=EVERY.rows(cases, known),
         jobs=JOBS.rows(cases),
         worth=WORTH.rows(cases),
@@ -142,7 +142,7 @@ def stored(run: RunFolder, results: Results) -> Overview:
         results.cases,
         machine=run.machine(),
         versions=run.versions(),
-        undisturbed=results.undisturbed,
+        baseline=results.undisturbed,
     )
 
 

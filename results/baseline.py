@@ -17,15 +17,15 @@ from typing import Final
 import numpy as np
 
 from history.columns import Ints
+from results.cases import MUTEX
 from results.documents import Case, PooledKinds, Spread, UndisturbedLock
 from results.quantiles import quantiles
 
-MUTEX: Final = "mutex"  # the workload that goes without saying
 KINDS: Final = ("acquire", "handover", "wait")
 
 
 @dataclass
-class Undisturbed:
+class Baselines:
     """Gathers a run's cases one after the other."""
 
     _samples_ns: dict[str, dict[str, list[Ints]]] = field(

@@ -29,6 +29,7 @@ from results.documents import Case as Case  # noqa: PLC0414 - where readers look
 
 NO_FAULT: Final = "none"
 PUBLISHED: Final = "published"
+MUTEX: Final = "mutex"  # the workload that goes without saying
 PHASES: Final = ("before", "during", "after")
 BASES: Final = {"service": "latency_ms", "response": "response_ms"}
 # Systems whose every grant is agreed by a quorum on disk, where the case does not say.
@@ -272,15 +273,16 @@ def _slowest(values: Iterable[float | None]) -> float | None:
 
 
 def command_of(case: Case, images: Sequence[Sequence[str]] = ()) -> str:
-    """The command that runs a case again; ``images`` are the (name, reference) it replaced."""
-    phases = case.phases_s
+    """The command that runs a case again on another day: the same schedule of faults, not the same
+    network. ``images`` are the (name, reference) it replaced."""
+    limit_s = None
+    if case.phases_s and not is_published(case):
+        limit_s = sum(asdict(case.phases_s).values())
     words = ["lockbench", "run", "--lock", asked_lock(case)]
-    if not is_published(case):
-        words += ["--fault", fault_of(case)]
-        if phases:
-            words += ["--time-limit", f"{phases.floor_s + phases.own_s + phases.contended_s:g}"]
     for flag, value in (
+        ("--fault", None if is_published(case) else case.fault),
         ("--workload", case.workload),
+        ("--time-limit", limit_s),
         ("--topology", case.topology),
         ("--nodes", case.size),
         ("--clients", case.clients),

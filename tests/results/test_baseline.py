@@ -9,8 +9,8 @@ from msgspec.structs import replace as changed
 
 from history.columns import History, null_column
 from history.op import F, Fault, Object, Type
-from report.facts import UNDISTURBED
-from results.baseline import Undisturbed
+from report.facts import BASELINE
+from results.baseline import Baselines
 from results.documents import Case, Floor, Quantiles, Spread
 from results.numbers import Phases, before
 from results.wording import NONE
@@ -76,7 +76,7 @@ def test_without_a_fault_everything_is_before_it() -> None:
 
 
 def test_cases_add_up_to_quantiles_that_one_does_not_carry() -> None:
-    gathered = Undisturbed()
+    gathered = Baselines()
     samples = {kind: np.full(600, 2 * MS) for kind in ("acquire", "handover", "wait")}
     case = Case(
         lock="etcd",
@@ -90,21 +90,21 @@ def test_cases_add_up_to_quantiles_that_one_does_not_carry() -> None:
     (row,) = gathered.locks()
     assert row.latency_ms.acquire == Quantiles(p50=2.0, p99=2.0, max=2.0, count=1200, iqr=0.0)
     assert row.cycles_per_second == Spread(count=2, median=120.0, min=100.0, max=140.0)
-    assert UNDISTURBED.rows([row])[0].values["lock"] == "etcd"
-    assert UNDISTURBED.narrow([]) is None
+    assert BASELINE.rows([row])[0].values["lock"] == "etcd"
+    assert BASELINE.narrow([]) is None
 
 
 def test_a_failed_case_has_no_rate_and_no_floor() -> None:
-    gathered = Undisturbed()
+    gathered = Baselines()
     none = {kind: np.empty(0, np.int64) for kind in ("acquire", "handover", "wait")}
     gathered.add(Case(lock="etcd", fault="none", floor=Floor(cycles=0)), none)
-    grid = UNDISTURBED.narrow(UNDISTURBED.rows(gathered.locks()))
+    grid = BASELINE.narrow(BASELINE.rows(gathered.locks()))
     assert grid is not None
     assert {cell.text for cell in grid.rows[0][1:4]} == {NONE}
 
 
 def test_another_workload_is_another_experiment() -> None:
-    gathered = Undisturbed()
+    gathered = Baselines()
     samples = {kind: np.full(5, MS) for kind in ("acquire", "handover", "wait")}
     for workload in ("mutex", "payment", "mutex"):
         gathered.add(Case(lock="etcd", fault="none", workload=workload), samples)
