@@ -2,56 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
-from msgspec.structs import replace as changed
+from msgspec.structs import replace
 
-from history.columns import History, null_column
-from history.op import F, Fault, Object, Type
+from history.columns import History
+from history.op import F
 from report.facts import BASELINE
 from results.baseline import Baselines
 from results.documents import Case, Floor, Quantiles, Spread
 from results.numbers import Phases, before
 from results.wording import NONE
+from tests.results.load import MS, Load
 
-MS = 1_000_000
 
-
-def history(rows: list[tuple[F, str, int, int, int]], faults: tuple[Fault, ...] = ()) -> History:
-    """Rows of (f, key, hold, invoked, completed), times in milliseconds, all ok."""
-    keys = ("own-1", "k0")
-    n = len(rows)
-    empty = null_column(n)
-    base = History(
-        process=np.arange(n, dtype=np.int64),
-        f=np.array([r[0] for r in rows], np.uint8),
-        type=np.full(n, Type.OK, np.uint8),
-        mode=np.zeros(n, np.uint8),
-        key=np.array([keys.index(r[1]) for r in rows], np.int32),
-        error=np.full(n, -1, np.int32),
-        invoke_ns=np.array([r[3] * MS for r in rows], np.int64),
-        intended_ns=empty,
-        complete_ns=np.array([r[4] * MS for r in rows], np.int64),
-        hold=np.array([r[2] for r in rows], np.int64),
-        value=empty,
-        old=empty,
-        version=empty,
-        fence=empty,
-        sent_ns=empty,
-        valid_until_ns=empty,
-        applied_ns=empty,
-        owner=empty,
-        keys=keys,
-        objects={"own-1": Object(role="own"), "k0": Object(role="contended")},
-    )
-    return replace(base, faults=faults)
+def history(*faults: tuple[float, float]) -> History:
+    load = Load()
+    for f, key, hold, invoke, complete in ROWS:
+        load.op(f, key, invoke, complete, hold=hold)
+    for begin, heal in faults:
+        load.fault((begin, begin + 1), (heal, heal + 1))
+    return load.history()
 
 
 PHASES = Phases((0, 10 * MS), (10 * MS, 100 * MS), (100 * MS, 1000 * MS))
 ROWS = [
-    (F.ACQUIRE, "own-1", 1, 20, 23),  # own phase: 3 ms
-    (F.ACQUIRE, "own-1", 2, 150, 190),  # beside the load: not the uncontended lock
+    (F.ACQUIRE, "a1", 1, 20, 23),  # own phase: 3 ms
+    (F.ACQUIRE, "a1", 2, 150, 190),  # beside the load: not the uncontended lock
     (F.ACQUIRE, "k0", 3, 200, 201),  # 1 ms
     (F.ACQUIRE, "k0", 4, 202, 217),  # waits 15 ms
     (F.RELEASE, "k0", 3, 210, 212),  # handed over in 217 - 210 = 7 ms
@@ -59,11 +35,10 @@ ROWS = [
     (F.ACQUIRE, "k0", 5, 480, 700),  # stuck in the fault
     (F.ACQUIRE, "k0", 6, 800, 801),  # after it
 ]
-FAULT = Fault("pause", (), (500 * MS, 501 * MS), (600 * MS, 601 * MS))
 
 
 def test_only_what_ended_before_the_fault_counts() -> None:
-    found = before(history(ROWS, (FAULT,)), PHASES)
+    found = before(history((500, 600)), PHASES)
     assert {kind: (ns / MS).tolist() for kind, ns in found.items()} == {
         "acquire": [3.0],
         "handover": [7.0],
@@ -72,7 +47,7 @@ def test_only_what_ended_before_the_fault_counts() -> None:
 
 
 def test_without_a_fault_everything_is_before_it() -> None:
-    assert (before(history(ROWS), PHASES)["wait"] / MS).tolist() == [1.0, 15.0, 220.0, 1.0]
+    assert (before(history(), PHASES)["wait"] / MS).tolist() == [1.0, 15.0, 220.0, 1.0]
 
 
 def test_cases_add_up_to_quantiles_that_one_does_not_carry() -> None:
@@ -86,7 +61,7 @@ def test_cases_add_up_to_quantiles_that_one_does_not_carry() -> None:
     )
     gathered.add(case, samples)
     assert gathered.locks()[0].latency_ms.acquire.p99 is None
-    gathered.add(changed(case, cycles_per_second_by_phase={"before": 140.0}), samples)
+    gathered.add(replace(case, cycles_per_second_by_phase={"before": 140.0}), samples)
     (row,) = gathered.locks()
     assert row.latency_ms.acquire == Quantiles(p50=2.0, p99=2.0, max=2.0, count=1200, iqr=0.0)
     assert row.cycles_per_second == Spread(count=2, median=120.0, min=100.0, max=140.0)

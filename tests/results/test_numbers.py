@@ -1,110 +1,22 @@
+"""The numbers of a case: each latency in its phase, each rate over its time, nothing pooled."""
+
 from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 
+from history.builder import NUMBERS
 from history.columns import History, null_column
-from history.op import NULL, F, Fault, Object, Type
+from history.op import F, Fault, Object, Type
 from results.numbers import Phases, measure
+from tests.results.load import MS, Load
 from tests.results.plain import plain
 
-MS = 1_000_000
 S = 1_000_000_000
 PHASES = Phases(floor=(0, 1 * S), own=(1 * S, 10 * S), contended=(10 * S, 40 * S))
-
-
-@dataclass
-class Load:
-    """Writes a history by hand; times in milliseconds."""
-
-    rows: list[dict[str, int]] = field(default_factory=list)
-    keys: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
-    holds: int = 0
-
-    def op(
-        self,
-        f: F,
-        key: str,
-        invoke: float,
-        complete: float | None,
-        *,
-        type_: Type = Type.OK,
-        intended: float | None = None,
-        hold: int = NULL,
-        error: str | None = None,
-    ) -> None:
-        for name, names in ((key, self.keys), (error, self.errors)):
-            if name is not None and name not in names:
-                names.append(name)
-        self.rows.append(
-            {
-                "f": f,
-                "type": Type.INFO if complete is None else type_,
-                "key": self.keys.index(key),
-                "error": -1 if error is None else self.errors.index(error),
-                "invoke_ns": round(invoke * MS),
-                "intended_ns": NULL if intended is None else round(intended * MS),
-                "complete_ns": NULL if complete is None else round(complete * MS),
-                "hold": hold,
-            }
-        )
-
-    def grant(
-        self, key: str, invoke: float, complete: float, *, intended: float | None = None
-    ) -> int:
-        self.holds += 1
-        self.op(F.ACQUIRE, key, invoke, complete, intended=intended, hold=self.holds)
-        return self.holds
-
-    def release(self, key: str, hold: int, invoke: float, complete: float) -> None:
-        self.op(F.RELEASE, key, invoke, complete, hold=hold)
-
-    def fault(self, begin: tuple[float, float], heal: tuple[float, float] | None) -> None:
-        def ns(interval: tuple[float, float]) -> tuple[int, int]:
-            return round(interval[0] * MS), round(interval[1] * MS)
-
-        healed = None if heal is None else ns(heal)
-        self.faults.append(Fault("partition-drop", ("redis-1",), ns(begin), healed))
-
-    def history(self) -> History:
-        rows = sorted(self.rows, key=lambda row: row["invoke_ns"])
-        # No label may decide: objects say the role, whatever the key is called.
-        roles = {"a": "own", "b": "own", "k": "contended", "m": "aimed", "f": "floor"}
-
-        def column(name: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-            return np.array([row[name] for row in rows], np.int64)
-
-        empty = null_column(len(rows))
-        return History(
-            process=np.zeros(len(rows), np.int64),
-            f=column("f").astype(np.uint8),
-            type=column("type").astype(np.uint8),
-            mode=np.zeros(len(rows), np.uint8),
-            key=column("key").astype(np.int32),
-            error=column("error").astype(np.int32),
-            invoke_ns=column("invoke_ns"),
-            intended_ns=column("intended_ns"),
-            complete_ns=column("complete_ns"),
-            hold=column("hold"),
-            value=empty,
-            old=empty,
-            version=empty,
-            fence=empty,
-            sent_ns=empty,
-            valid_until_ns=empty,
-            applied_ns=empty,
-            owner=empty,
-            keys=tuple(self.keys),
-            errors=tuple(self.errors),
-            objects={key: Object(role=roles[key[0]]) for key in self.keys if key[0] in roles},
-            faults=tuple(self.faults),
-        )
 
 
 def test_uncontended_acquire_of_known_latencies() -> None:
@@ -327,7 +239,6 @@ def test_a_million_operations_take_about_a_second() -> None:
     rows = 1_000_000
     rng = np.random.default_rng(7)
     at = np.sort(rng.integers(10 * S, 40 * S, rows))
-    empty = null_column(rows)
     history = History(
         process=np.zeros(rows, np.int64),
         f=rng.integers(0, 2, rows).astype(np.uint8),
@@ -336,21 +247,13 @@ def test_a_million_operations_take_about_a_second() -> None:
         key=rng.integers(0, 100, rows).astype(np.int32),
         error=rng.integers(-1, 3, rows).astype(np.int32),
         invoke_ns=at,
-        intended_ns=empty,
         complete_ns=at + rng.integers(1, 100 * MS, rows),
         hold=rng.integers(1, 1000, rows),
-        value=empty,
-        old=empty,
-        version=empty,
-        fence=empty,
-        sent_ns=empty,
-        valid_until_ns=empty,
-        applied_ns=empty,
-        owner=empty,
         keys=tuple(f"k{n}" for n in range(100)),
         errors=("timeout", "held", "refused: x"),
         objects={f"k{n}": Object(role="contended") for n in range(100)},
         faults=(Fault("kill", (), (20 * S, 20 * S), (21 * S, 21 * S)),),
+        **{name: null_column(rows) for name in NUMBERS},
     )
     begun = time.process_time()
     measure(history, PHASES)
