@@ -43,7 +43,7 @@ def lock_of(case: Case) -> str:
 
 def asked_lock(case: Case) -> str:
     """The lock as ``--lock`` takes it: one's own by its file."""
-    return (case.own and case.own.spec) or lock_of(case)
+    return (case.own and case.own.spec) or case.lock
 
 
 def fault_of(case: Case) -> str:

@@ -187,4 +187,5 @@ def test_the_report_has_the_tables_with_exact_numbers(tmp_path: Path) -> None:
     assert worth.headings[-3:] == (
         "fence on write", "fence on read and write", "random token",
     )  # fmt: skip
+    assert "--fault client-pause --workload payment" in content.sections[0].command
     assert content.sections[0].title == "etcd under client-pause, payment"
