@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from rich.console import Console
-from rich.table import Table
 
 from bench.plan import FLOOR_S, OWN_SHARE, Case, find_workload, resolve
 from bench.suite import Finished
 from nemesis.registry import NONE
+from report.grid import drawn, texts
 from results import documents
 from results.errors import BadInput, Ending
 from results.judgements import NOT_AS_ASKED
@@ -187,25 +187,28 @@ def say_step(case: Case, step: Step, console: Console) -> None:
 
 def say(ramps: list[Ramp], console: Console) -> None:
     """One line a lock."""
-    table = Table("lock", "highest rate", "p99 there", "stopped at", "by", title_justify="left")
-    table.title = f"Arrivals per second with a p99 of at most {ramps[0].bound_ms:g} ms"
     load = ramps[0]
-    table.caption = (
-        f"{load.clients} clients share {load.keys} keys, each held for {load.hold_ms:g} ms: with "
-        "more --keys there is less to wait for. "
-        "p99 of the time from a job's intended start to its grant (of a job without a lock: to its "
-        "end). Every step is a run of its own."
-    )
-    table.caption_justify = "left"
-    for found in ramps:
-        table.add_row(
+    rows = [
+        (
             found.lock,
             "none was kept" if found.rate is None else _per_s(found.rate),
             "" if found.p99_ms is None else f"{found.p99_ms:.3g} ms",
             "" if found.limit_rate is None else _per_s(found.limit_rate),
             found.limit,
         )
-    console.print(table)
+        for found in ramps
+    ]
+    grid = texts(
+        "ramp",
+        f"Arrivals per second with a p99 of at most {load.bound_ms:g} ms",
+        ("lock", "highest rate", "p99 there", "stopped at", "by"),
+        rows,
+        f"{load.clients} clients share {load.keys} keys, each held for {load.hold_ms:g} ms: with "
+        "more --keys there is less to wait for. "
+        "p99 of the time from a job's intended start to its grant (of a job without a lock: to its "
+        "end). Every step is a run of its own.",
+    )
+    console.print(drawn(grid))
 
 
 def _per_s(rate: float) -> str:

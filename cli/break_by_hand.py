@@ -1,4 +1,4 @@
-"""``lockbench break``: a cluster that stays up until Ctrl-C, to be used and broken by hand.
+"""``lockbench break``: a cluster that stays up until Ctrl-C, to use and to break by hand.
 
 It prints where the nodes are for an application, and the line with which plain Locust drives one of
 the locks on it. Commands are typed at its prompt, or sent from another terminal
@@ -40,7 +40,7 @@ from results.errors import BadInput
 from workloads.fleet import Fleet
 from workloads.load import ENVIRONMENT, Phases
 
-# Somebody who drives it by hand reaches the contention soon and stays there for an hour.
+# Driven by hand, the contended phase begins soon and lasts an hour.
 PHASES = Phases(floor_s=1.0, own_s=3.0, contended_s=3600.0)
 # The client group of an application; group 0 is the harness, whose links are never cut.
 GROUP: Final = 1
@@ -97,9 +97,9 @@ def serve(
 
 
 def plain_recipe(topology: str) -> str:
-    """The lock that stands for a topology: one of ``quick`` if it has any, else
-    a recipe that no source calls wrong, rather than a library or a variant, of the shortest name.
-    Raises BadInput where no lock runs on it."""
+    """The lock that is driven on a topology unless another is named: one of ``quick`` if any runs
+    on it, else the recipe of the shortest name that no source calls wrong, rather than a library or
+    a variant. Raises BadInput where no lock runs on it."""
     fitting = [system for system in systems().values() if topology in system.topologies]
     if not fitting:
         raise BadInput(f"no lock runs on {topology}")
@@ -144,12 +144,12 @@ class Prompt:
 
 
 def tell(command: str) -> str:
-    """Sends one command to the cluster that stands, from another terminal; returns the answer.
-    Raises BadInput for what is no command, and where no cluster stands."""
+    """Sends one command to the running cluster, from another terminal, and returns the answer.
+    Raises BadInput for what is no command, and where no cluster is running."""
     _check(command)
     found = [path for path in _folder().glob("break-*.sock") if _alive(path)]
     if len(found) != 1:
-        which = "no cluster stands" if not found else f"{len(found)} clusters stand"
+        which = "no cluster is running" if not found else f"{len(found)} clusters are running"
         raise BadInput(f"{which}: start one with lockbench break --topology T")
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(ANSWER_S)
@@ -178,14 +178,14 @@ def _say_where(cluster: Cluster, case: plan.Case, console: Console) -> None:
     for node, (host, port) in zip(cluster.nodes, cluster.addresses(GROUP), strict=True):
         console.print(f"  {cluster.node_name(node)}  {host}:{port}", highlight=False)
     console.print(
-        "Point your application at these addresses; type help to see how it is broken.\n"
+        "Point your application at these addresses; type help to see how to break it.\n"
         "From another terminal: lockbench break --do 'pause:for=5'",
         highlight=False,
     )
 
 
 def _serve(prompt: Prompt, console: Console) -> None:
-    """Answers the terminal and the socket until the end of either's wish."""
+    """Answers the terminal and the socket until one of them asks for the end."""
     with _listening() as listener:
         sources: list[socket.socket | TextIO] = [listener]
         if sys.stdin.isatty():
@@ -212,9 +212,9 @@ def _answer(prompt: Prompt, line: socket.socket) -> bool:
     said: str | None = ""
     with suppress(OSError):
         asked = line.makefile("r", encoding="utf-8").readline()
-        # Whoever only looks whether somebody listens asks nothing.
+        # A caller that only checks for a listener sends nothing.
         said = prompt.answer(asked) if asked else ""
-        line.sendall((("the cluster goes" if said is None else said) + "\n").encode())
+        line.sendall((("the cluster is being removed" if said is None else said) + "\n").encode())
     return said is not None
 
 

@@ -1,4 +1,4 @@
-"""What the parser of the command line does otherwise than typer.
+"""Where the parser of the command line differs from typer.
 
 typer imports pydantic, which takes longer than all the rest, to turn ``None`` into None and a text
 into itself. Here it is asked only for what has to be converted.

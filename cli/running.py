@@ -1,4 +1,4 @@
-"""What ``run`` and ``suite`` do once their cases are made: play them, and show what came out."""
+"""What ``run`` and ``suite`` do once their cases are planned: run them, and show the results."""
 
 from __future__ import annotations
 

@@ -122,4 +122,4 @@ def test_from_another_terminal_and_gone_after_ctrl_c(tmp_path: Path) -> None:
         [*words, "--do", "status"], capture_output=True, text=True, env=environment, check=False
     )
     assert nobody.returncode == 254
-    assert "no cluster stands" in nobody.stderr
+    assert "no cluster is running" in nobody.stderr
