@@ -33,9 +33,9 @@ from history.builder import (
 )
 from history.columns import History
 from history.edn_forms import Comment, Keyword, maps
-from history.jsonl import header_to_json, take_header
+from history.jsonl import header_to_json, operation_to_json, take_header
 from history.lines import FAULTS, HEADERS, UnreadableHistory, decoded, open_history
-from history.op import INT_MAX, NULL, F, Fault, Mode, Type
+from history.op import INT_MAX, NULL, F, Fault, Type
 from history.recording import fault_to_json
 
 HEADER: Final = "; lockbench "
@@ -327,26 +327,20 @@ def _event(
         "index": str(index),
         "value": _value(history, row, f, completed=completed),
     }
+    line = operation_to_json(history, row)
     if not completed:
-        fields[OURS + "key"] = json.dumps(history.keys[int(history.key[row])])
+        fields[OURS + "key"] = json.dumps(line["key"])
         if process != int(history.process[row]) or history.process_names:
-            original = history.process_json(int(history.process[row]))
-            fields[OURS + "process"] = json.dumps(original)
-        if history.hold[row] != NULL:
-            fields[OURS + "hold"] = json.dumps(history.hold_name(int(history.hold[row])))
-        if history.owner[row] != NULL:
-            fields[OURS + "owner"] = json.dumps(history.owner_json(int(history.owner[row])))
-        if history.mode[row] != Mode.NONE:
-            fields[OURS + "mode"] = f":{Mode(int(history.mode[row])).name.lower()}"
-        for name in NUMBERS:
-            number = int(getattr(history, name)[row])
-            if number != NULL:
-                fields[OURS + name] = str(number)
+            fields[OURS + "process"] = json.dumps(line["process"])
+        for name in ("hold", "owner", "mode", *NUMBERS):
+            if name in line:
+                given = line[name]
+                fields[OURS + name] = f":{given}" if name == "mode" else json.dumps(given)
         if outcome is Type.INFO and f is F.READ and history.value[row] != NULL:
             # Applied, though nobody was told: there is no completion that could carry the value.
             fields[OURS + "value"] = str(int(history.value[row]))
-    elif history.error[row] >= 0:
-        fields["error"] = json.dumps(history.errors[int(history.error[row])], ensure_ascii=False)
+    elif "error" in line:
+        fields["error"] = _edn(line["error"])
     return "{" + ", ".join(f":{name} {value}" for name, value in fields.items()) + "}\n"
 
 

@@ -80,7 +80,7 @@ def to_lines(history: History) -> Iterator[dict[str, object]]:
     """The header, the operations in the order of invocation, the faults; nulls left out."""
     yield header_to_json(history)
     for row in range(len(history)):
-        yield _operation_to_json(history, row)
+        yield operation_to_json(history, row)
     for fault in history.faults:
         yield fault_to_json(fault)
 
@@ -260,7 +260,8 @@ def take_header(builder: Builder, header: Header) -> None:
     builder.ended = header.ended
 
 
-def _operation_to_json(history: History, row: int) -> dict[str, object]:
+def operation_to_json(history: History, row: int) -> dict[str, object]:
+    """One operation as a line; numbers that are missing are left out."""
     f = F(int(history.f[row]))
     line: dict[str, object] = {
         "process": history.process_json(int(history.process[row])),
@@ -268,7 +269,7 @@ def _operation_to_json(history: History, row: int) -> dict[str, object]:
         "key": history.keys[int(history.key[row])],
         "type": Type(int(history.type[row])).word,
         "invoke_ns": int(history.invoke_ns[row]),
-        "complete_ns": _null(int(history.complete_ns[row])),
+        "complete_ns": None if history.complete_ns[row] == NULL else int(history.complete_ns[row]),
     }
     if history.hold[row] != NULL:
         line["hold"] = history.hold_name(int(history.hold[row]))
@@ -288,10 +289,6 @@ def _operation_to_json(history: History, row: int) -> dict[str, object]:
     if history.error[row] >= 0:
         line["error"] = history.errors[int(history.error[row])]
     return line
-
-
-def _null(number: int) -> int | None:
-    return None if number == NULL else number
 
 
 def _object_to_json(given: Object) -> dict[str, object]:
