@@ -13,7 +13,7 @@ import checker.check
 from checker.catalogue import CATALOGUE, OF_JOBS, Entry
 from checker.jobs import VERDICTS_OF
 from checker.service import ASKED
-from evidence import bugreport, systems
+from evidence import systems
 from locks.base import LockKind
 from report.headline import headline
 from report.jobs import WRONG
@@ -63,12 +63,16 @@ def test_each_verdict_is_told_everywhere_in_the_words_of_the_catalogue(
     found = {"result": "invalid", "reason": "it broke", "evidence": []}
     case = {"lock": "some", "fault": "kill", "exposed": True, "verdicts": {name: found}}
     assert CATALOGUE[name].did in headline(typed([case]))
-    assert CATALOGUE[name].means in bugreport._meaning(name)
     assert systems.SHORT.get(name, "") == CATALOGUE[name].code
     grants = [{"what": "grant", "key": "k", "granted_ns": at} for at in (5, 9, 7)]
     acts = [{"what": "operation", "key": "k", "complete_ns": at} for at in (20, 30)]
     moment = {"first grant": 5, "last grant": 9, "first operation": 20, "last operation": 30}
     assert alert_replay._moment(name, [*grants, *acts]) == ("k", moment[CATALOGUE[name].act])
+
+
+def test_a_bug_report_says_what_the_catalogue_says() -> None:
+    template = (ROOT / "evidence" / "bugreport.md.j2").read_text()
+    assert "is broken when {{ md(entry.means) }}" in template
 
 
 def _named(node: ast.AST) -> set[str]:
