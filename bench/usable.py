@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from checker.leaks import quiet_ns
 from checker.measure import AIMED_ROLES, keys_with
-from checker.promises import FOREVER
+from checker.rows import FOREVER
 from history.columns import History
 from history.op import F, Mode, Type
 from locks.base import LockUnusableError, System

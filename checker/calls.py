@@ -18,7 +18,8 @@ import numpy as np
 
 from checker.kinds import OWNERLESS, RESOURCES, SHARED
 from checker.models import Answer, Operation
-from checker.promises import FOREVER, Links, Rows, limits, losses, owners, rows_of
+from checker.promises import Links, limits, losses
+from checker.rows import FOREVER, Rows, owners, rows_of
 from checker.search import Budget, Call
 from checker.words import Case
 from history.columns import Ints

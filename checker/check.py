@@ -17,10 +17,11 @@ from checker.leaks import leaked_lock
 from checker.linearizable import linearizable
 from checker.measure import measurements
 from checker.outside import from_outside, only_untouched
-from checker.promises import link, promises, rows_of
+from checker.promises import link, promises
 from checker.queue_order import queue_order
 from checker.releases import Releases
 from checker.resource import lost_update, stale_holder, uses
+from checker.rows import rows_of
 from checker.service import Witness, asks, witnessed
 from checker.verdict import Report, Verdict
 from checker.words import Case

@@ -13,7 +13,7 @@ import numpy as np
 from checker.exclusion import permits_of
 from checker.leaks import of_the_load
 from checker.measure import AIMED_ROLES, keys_with
-from checker.promises import FOREVER, Bools, Rows, rows_of
+from checker.rows import Bools, Rows, answered_ns, rows_of
 from checker.words import Case
 from history.columns import Ints
 from history.op import NULL, F, Mode, Type
@@ -77,7 +77,7 @@ def kept_out(
     # Up to its own grant, which takes a permit itself.
     met = [
         any(max(a, asked) <= min(b, done - 1) for a, b in full)
-        for asked, done in zip(history.invoke_ns[asking], _done(case, asking), strict=True)
+        for asked, done in zip(history.invoke_ns[asking], answered_ns(history, asking), strict=True)
     ]
     found: Rows = asking[np.array(met, np.bool_)]
     return found
@@ -96,12 +96,6 @@ def worker_of(case: Case, rows: Rows) -> Ints:
     return workers
 
 
-def _done(case: Case, rows: Rows) -> Ints:
-    done = case.history.complete_ns[rows].copy()
-    done[done == NULL] = FOREVER
-    return done
-
-
 def _full(case: Case, i: int, first: int, last: int) -> Spans:
     """When, between two times at which promise ``i`` counts as in force, the others' promises took
     all the permits that it left."""
@@ -114,3 +108,14 @@ def _full(case: Case, i: int, first: int, last: int) -> Spans:
     taken = held.at_once(others, times) >= left
     ends = [*(times[1:] - 1).tolist(), last]
     return [(int(a), max(int(a), b)) for a, b, all_ in zip(times, ends, taken, strict=True) if all_]
+
+
+def all_permits(case: Case, there: Rows, at: Rows) -> bool:
+    """Whether, as one of the promises ``at`` began, those of ``there`` took all that there is."""
+    held = case.promises
+    for i in at.tolist():
+        same = there[held.key[there] == held.key[i]]
+        permits = permits_of(case.history, int(held.key[i]))
+        if permits == 1 or int(held.at_once(same, held.start[[i]])[0]) >= permits:
+            return True
+    return False

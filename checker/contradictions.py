@@ -11,7 +11,8 @@ from typing import Final
 import numpy as np
 
 from checker.kinds import REENTRANT, SHARED, keys_of
-from checker.promises import FOREVER, Bools, Links, Rows, Sequences, owners, rows_of
+from checker.promises import Links, Sequences
+from checker.rows import FOREVER, Bools, Rows, owners, rows_of
 from checker.words import Case
 from history.columns import History, Ints
 from history.op import NULL, F, Type
@@ -88,9 +89,7 @@ def _told_too_early(case: Case, links: Links, told: Rows) -> Contradiction | Non
     history, promises = case.history, case.promises
     if len(told) == 0:
         return None
-    grant_of = np.full(len(history), -1, np.intp)
-    grant_of[promises.row] = np.arange(len(promises))
-    index = grant_of[links.acquire[told]]
+    index = case.grant_of[links.acquire[told]]
     told, index = told[index >= 0], index[index >= 0]
     over = np.minimum(promises.lease[index], promises.lost[index])
     released = np.full(len(history), FOREVER, np.int64)

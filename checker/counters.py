@@ -32,7 +32,7 @@ from typing import Final
 
 import numpy as np
 
-from checker.promises import FOREVER, Rows
+from checker.rows import FOREVER, Rows
 from checker.search import Found
 from history.columns import History
 from history.op import NULL, F, Type

@@ -58,17 +58,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from checker.intervals import up_to
-from checker.promises import (
-    FOREVER,
-    Bools,
-    Links,
-    Rows,
-    by_key_and_time,
-    effective_releases,
-    owners,
-    promised_ends,
-    rows_of,
-)
+from checker.promises import Links, effective_releases, promised_ends
+from checker.rows import FOREVER, Bools, Rows, by_key_and_time, owners, rows_of
 from checker.words import Case
 from history.columns import History, Ids, Ints
 from history.op import NULL, F, Mode, Type

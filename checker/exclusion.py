@@ -18,7 +18,7 @@ import numpy as np
 
 from checker.intervals import ByKey, running_max, same_key_as_before
 from checker.kinds import SHARED
-from checker.promises import FOREVER, Rows, rows_of
+from checker.rows import FOREVER, Rows, rows_of
 from checker.verdict import Verdict
 from checker.words import EVIDENCE_MAX, Case, clock, during, faults_on, grant, many
 from history.columns import History

@@ -17,7 +17,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from checker.kinds import REENTRANT, keys_of
-from checker.promises import Links, owners
+from checker.promises import Links
+from checker.rows import owners
 from checker.words import Case
 from history.op import NULL, F, Type
 
@@ -60,8 +61,8 @@ def _levels(case: Case, acquire: int) -> Iterator[int]:
     everyone = owners(history)
     mine = (history.key == history.key[acquire]) & (everyone == everyone[acquire])
     mine &= np.isin(history.f, (F.ACQUIRE, F.RELEASE, F.EXTEND, F.LOST, F.DEATH))
-    grant = np.flatnonzero(promises.row == acquire)
-    last = int(promises.release[grant[0]]) if len(grant) else -1
+    grant = int(case.grant_of[acquire])
+    last = int(promises.release[grant]) if grant >= 0 else -1
     rows = np.flatnonzero(mine)
     rows = rows[rows >= acquire]
     yield from rows[rows <= last].tolist() if last >= 0 else rows.tolist()

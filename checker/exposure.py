@@ -14,15 +14,11 @@ import numpy as np
 
 from checker.contention import aimed_acquires, between, worker_of
 from checker.exclusion import permits_of
+from checker.faults import Answer, proven, span, struck_workers
 from checker.measure import AIMED_ROLES, keys_with
-from checker.promises import (
-    FOREVER,
-    Bools,
-    link,
-    promises,
-    rows_of,
-)
-from checker.rules import RULES, Answer, proven, span, struck_workers
+from checker.promises import link, promises
+from checker.rows import FOREVER, Bools, rows_of
+from checker.rules import RULES
 from checker.words import Case, describe, many
 from history.columns import History
 from history.op import F, Fault, Mode, Type

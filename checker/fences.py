@@ -17,7 +17,7 @@ import numpy as np
 
 from checker.intervals import running_max, up_to
 from checker.kinds import OWNED, keys_of
-from checker.promises import Bools, Rows, by_key_and_time
+from checker.rows import Bools, Rows, by_key_and_time
 from checker.verdict import Verdict
 from checker.words import Case, clock, during, faults_on, grant, many
 from history.columns import Ints

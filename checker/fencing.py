@@ -26,8 +26,8 @@ from typing import Final
 import numpy as np
 
 from checker.intervals import running_max, same_key_as_before
-from checker.promises import Bools, Rows, has_values
 from checker.resource import Uses
+from checker.rows import Bools, Rows, has_values
 from checker.words import Case
 from history.columns import Ids, Ints
 from history.op import NULL, F

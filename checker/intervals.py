@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from checker.promises import FOREVER, Bools, Rows, by_key_and_time, stable_order
+from checker.rows import FOREVER, Bools, Rows, by_key_and_time, stable_order
 from history.columns import Ids, Ints
 
 
 class ByKey:
-    """The places of every key in a column of keys, by one sort however many keys there are."""
+    """The places of every key in a column of keys, by one sort however many keys there are; or what
+    stands at these places in ``rows``."""
 
-    def __init__(self, key: Ids) -> None:
-        self._order = stable_order(key.astype(np.int64))
-        self._sorted = key[self._order]
+    def __init__(self, key: Ids, rows: Rows | None = None) -> None:
+        order = stable_order(key.astype(np.int64))
+        self._order = order if rows is None else rows[order]
+        self._sorted = key[order]
         keys = int(self._sorted[-1]) + 1 if len(key) else 0
         self._first = np.searchsorted(self._sorted, np.arange(keys + 1, dtype=key.dtype))
 
     def __getitem__(self, key: int) -> Rows:
-        """In increasing order."""
+        """In the order of the column."""
         if key + 1 >= len(self._first):
             return self._order[:0]
         return self._order[self._first[key] : self._first[key + 1]]

@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from checker.jobs import applied, applied_ns, lost_rows, places, things, units, visits
+from checker.jobs import applied, applied_ns, keys_by_job, lost_rows, places, things, units, visits
 from checker.measure import keys_with
-from checker.promises import FOREVER, Bools, Rows, failed_with, rows_of
+from checker.rows import FOREVER, Bools, Rows, failed_with, rows_of
 from checker.words import Case
 from history.columns import Ids, Ints
 from history.op import F, Type
@@ -25,13 +25,10 @@ KINDS_OF_CLIENT: Final = ("fast", "slow")
 
 def summaries(case: Case) -> dict[str, object]:
     """Job → its numbers."""
-    history = case.history
-    job_of = [history.object_of(key).job for key in history.keys]
-    result: dict[str, object] = {}
-    for job in sorted({job for job in job_of if job is not None}):
-        keys = np.array([found == job for found in job_of], np.bool_)
-        result[job] = {**_whole(case, keys), **SUMMARY_OF[job](case, keys)}
-    return result
+    return {
+        job: {**_whole(case, keys), **SUMMARY_OF[job](case, keys)}
+        for job, keys in keys_by_job(case.history).items()
+    }
 
 
 def _whole(case: Case, keys: Bools) -> dict[str, object]:

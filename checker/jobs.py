@@ -27,7 +27,7 @@ from typing import Final
 import numpy as np
 
 from checker.intervals import ByKey, same_key_as_before
-from checker.promises import Bools, Rows, by_key_and_time, rows_of
+from checker.rows import Bools, Rows, by_key_and_time, rows_of
 from checker.verdict import Verdict
 from checker.words import EVIDENCE_MAX, Case, clock, during, faults_on, many, operation
 from history.columns import History, Ids, Ints
@@ -38,14 +38,18 @@ Judge = Callable[[Case, Bools], Verdict | None]
 
 def judged(case: Case) -> dict[str, Callable[[], Verdict | None]]:
     """Verdict → how to reach it, for the jobs of this history's keys."""
-    history = case.history
+    return {
+        verdict: partial(judge, case, keys)
+        for job, keys in keys_by_job(case.history).items()
+        for verdict, judge in VERDICTS_OF[job].items()
+    }
+
+
+def keys_by_job(history: History) -> dict[str, Bools]:
+    """Which keys each job is done under."""
     job_of = [history.object_of(key).job for key in history.keys]
-    asks: dict[str, Callable[[], Verdict | None]] = {}
-    for job in sorted({job for job in job_of if job is not None}):
-        keys = np.array([found == job for found in job_of], np.bool_)
-        for verdict, judge in VERDICTS_OF[job].items():
-            asks[verdict] = partial(judge, case, keys)
-    return asks
+    jobs = sorted({job for job in job_of if job is not None})
+    return {job: np.array([found == job for found in job_of], np.bool_) for job in jobs}
 
 
 def applied(history: History, keys: Bools, f: F) -> Rows:

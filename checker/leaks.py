@@ -26,8 +26,10 @@ from typing import Final
 import numpy as np
 
 from checker.exclusion import permits_of
+from checker.intervals import ByKey
 from checker.kinds import OWNERLESS, keys_of
-from checker.promises import FOREVER, Links, Rows, rows_of
+from checker.promises import Links
+from checker.rows import FOREVER, Rows, rows_of
 from checker.verdict import Verdict
 from checker.words import Case, clock, during, faults_on, many, operation
 from history.columns import History
@@ -100,29 +102,27 @@ class _Asked:
             (FOREVER if f.heal_ns is None else f.heal_ns[1] for f in history.faults), default=0
         )
         acquires = rows_of(history, F.ACQUIRE)
-        self._acquires = _ByKey(history, acquires)
+        self._acquires = ByKey(history.key[acquires], acquires)
         unsure = links.under(rows_of(history, F.RELEASE, Type.INFO))
-        self._unsure_releases = _ByKey(history, unsure)
+        self._unsure_releases = ByKey(history.key[unsure], unsure)
         self._granted = rows_of(history, F.ACQUIRE, Type.OK)
         deaths = rows_of(history, F.DEATH)
         self._dead = np.unique(history.process[deaths])
         self._died_ns = int(np.max(history.invoke_ns[deaths], initial=0))
         self._lease_ns = _longest_lease(history)
-        promises = case.promises
-        order = np.argsort(promises.key, kind="stable")
-        self._holds = order[promises.outer[order]]
-        self._hold_keys = promises.key[self._holds]
+        holds = np.flatnonzero(case.promises.outer)
+        self._holds = ByKey(case.promises.key[holds], holds)
 
     def of(self, key: int, mark_ns: int) -> _Leak | str | None:
         """A leak, why it cannot be decided, or None: the key is free."""
         history = self._history
-        acquires = self._acquires.of(key)
+        acquires = self._acquires[key]
         quiet = history.invoke_ns[acquires] >= mark_ns
         before, attempts = acquires[~quiet], acquires[quiet]
         unknown = acquires[history.type[acquires] == Type.INFO]
         if not self._answered_or_dead(unknown):
             return "an acquire was still under way when the history ended"
-        unsure = self._unsure_releases.of(key)
+        unsure = self._unsure_releases[key]
         ends, holds = self._ends(key, mark_ns)
         free_ns = max(
             mark_ns,
@@ -162,9 +162,8 @@ class _Asked:
         """When each known hold from before the quiet phase was over, and the row that ended it, as
         far as there is one."""
         history, held = self._history, self._case.promises
-        first, last = np.searchsorted(self._hold_keys, [key, key + 1])
         ends, rows = [], []
-        for i in self._holds[first:last].tolist():
+        for i in self._holds[key].tolist():
             if history.invoke_ns[held.row[i]] >= mark_ns:
                 continue
             release = int(held.release[i])
@@ -195,19 +194,6 @@ class _Asked:
             return len(got) >= permits
         mine = np.flatnonzero(np.isin(held.row, got))
         return int(np.max(held.at_once(mine, held.start[mine]), initial=0)) >= permits
-
-
-class _ByKey:
-    """Rows of a history by their key."""
-
-    def __init__(self, history: History, rows: Rows) -> None:
-        self._rows = rows[np.argsort(history.key[rows], kind="stable")]
-        self._keys = history.key[self._rows]
-
-    def of(self, key: int) -> Rows:
-        """In the order of invocation."""
-        first, last = np.searchsorted(self._keys, [key, key + 1])
-        return self._rows[first:last]
 
 
 def _longest_lease(history: History) -> int:

@@ -22,8 +22,9 @@ from checker.explain import whole_sections
 from checker.intervals import ByKey
 from checker.kinds import OWNED, OWNERLESS, REENTRANT, RESOURCES, SHARED, keys_of
 from checker.models import model_of
-from checker.promises import Bools, Links, Rows
+from checker.promises import Links
 from checker.reentrant import unbalanced
+from checker.rows import Bools, Rows
 from checker.search import Budget, Found, OverBudget, search
 from checker.shrink import smallest
 from checker.verdict import Verdict

@@ -13,11 +13,12 @@ import numpy as np
 
 from checker.intervals import running_max
 from checker.leaks import of_the_load
-from checker.promises import FOREVER, Bools, Links, Rows, by_key_and_time, owners, rows_of
+from checker.promises import Links
+from checker.rows import FOREVER, Bools, Rows, answered_ns, by_key_and_time, owners, rows_of
 from checker.words import Case
 from history.columns import History, Ints
 from history.joining import killed_worker
-from history.op import NULL, F, Fault, Type
+from history.op import F, Fault, Type
 from history.recorder import PROCESSES_PER_WORKER
 
 NS: Final = 1_000_000_000
@@ -164,8 +165,7 @@ def _waiters(history: History, key: int, but: int, after_ns: int) -> int:
     """Acquires of a key in flight or asked for after a time."""
     acquires = of_the_load(history, rows_of(history, F.ACQUIRE))
     acquires = acquires[(history.key[acquires] == key) & (acquires != but)]
-    done = history.complete_ns[acquires]
-    return int(np.count_nonzero((done == NULL) | (done > after_ns)))
+    return int(np.count_nonzero(answered_ns(history, acquires) > after_ns))
 
 
 def _fairness(history: History, acquires: Rows, granted: Rows) -> dict[str, object]:

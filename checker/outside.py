@@ -27,7 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checker.catalogue import CATALOGUE
-from checker.promises import FOREVER, link
+from checker.promises import link
+from checker.rows import FOREVER
 from checker.verdict import Verdict
 from history.columns import History
 from history.op import NULL, F, Fault, Type

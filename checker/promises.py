@@ -22,19 +22,24 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from checker.kinds import OWNERLESS, REENTRANT, SHARED, keys_of
+from checker.rows import (
+    FOREVER,
+    Bools,
+    Rows,
+    by_key_and_time,
+    failed_with,
+    forever,
+    has_values,
+    owners,
+    rows_of,
+    stable_order,
+)
 from history.columns import History, Ids, Ints
 from history.op import NULL, F, Type
-
-FOREVER: Final = 2**62
-
-Bools = NDArray[np.bool_]
-Rows = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -140,30 +145,6 @@ class Links:
         return rows[self.acquire[rows] >= 0]
 
 
-def forever(size: int) -> Ints:
-    """A column without any limit; read-only and without memory."""
-    return np.broadcast_to(np.int64(FOREVER), (size,))
-
-
-def rows_of(history: History, f: F, *types: Type) -> Rows:
-    """The rows of one function, of the given types (none given: all). Kept with the history, as
-    every check asks for the same few: not to be written into."""
-    asked = (int(f), *map(int, types))
-    known = history.rows_found.get(asked)
-    if known is not None:
-        return known
-    chosen = history.f == f
-    if types and np.any(chosen):
-        allowed = history.type == types[0]
-        for more in types[1:]:
-            allowed |= history.type == more
-        chosen &= allowed
-    rows = np.flatnonzero(chosen)
-    rows.flags.writeable = False
-    history.rows_found[asked] = rows
-    return rows
-
-
 def link(history: History) -> Links:
     """By hold id where there is one, else to the last acquire of the same owner (the process, where
     no owner was recorded) and key."""
@@ -255,46 +236,12 @@ def _unlink(history: History, acquire: Rows, vague_ns: Ints, rows: Rows) -> None
                 released[who] = 0
 
 
-def has_values(column: Ints) -> bool:
-    """False for a column without a single number."""
-    if len(column) == 0 or column.strides == (0,):
-        return len(column) > 0 and bool(column[0] != NULL)
-    return bool(np.any(column != NULL))
-
-
-def failed_with(history: History, word: str) -> Bools:
-    """The failed rows whose error begins with ``word``."""
-    result = np.zeros(len(history), np.bool_)
-    wanted = [i for i, text in enumerate(history.errors) if text.startswith(word)]
-    if wanted:
-        result = np.isin(history.error, np.array(wanted)) & (history.type == Type.FAIL)
-    return result
-
-
 def _owner_and_key(history: History) -> Ints:
     process = owners(history)
     keys = max(1, len(history.keys))
     if len(process) and (process.min() < 0 or int(process.max()) >= FOREVER // keys):
         process = np.unique(process, return_inverse=True)[1].astype(np.int64)
     return process * keys + history.key if keys > 1 else process
-
-
-def stable_order(values: Ints) -> Rows:
-    """A stable argsort; values of a small range take numpy's radix sort, which is linear."""
-    if len(values) == 0:
-        return np.empty(0, np.intp)
-    low, high = int(values.min()), int(values.max())
-    if high - low < 2**16:
-        return np.argsort((values - low).astype(np.uint16), kind="stable")
-    return np.argsort(values, kind="stable")
-
-
-def by_key_and_time(key: Ids, time: Ints) -> Rows:
-    """The order of increasing key, and of increasing time within a key; stable."""
-    order = np.argsort(time, kind="stable")
-    if len(key) and key[0] == key[-1] and np.all(key == key[0]):
-        return order
-    return order[stable_order(key[order].astype(np.int64))]
 
 
 def _link_within(
@@ -366,13 +313,6 @@ def promised_ends(history: History, links: Links, acquires: Rows) -> Ints:
 def lease_ends(history: History, links: Links, acquires: Rows) -> Ints:
     """When the holds of acquires may be taken away: by lease, loss or death. Without ε."""
     return np.minimum(_leases(history, links, acquires), losses(history, links, acquires))
-
-
-def owners(history: History) -> Ints:
-    """Who acts: the recorded owner, else the process."""
-    if not has_values(history.owner):
-        return history.process
-    return np.where(history.owner != NULL, history.owner, history.process)
 
 
 def known_leases(history: History, links: Links, held: Promises, at_ns: int) -> Ints:
@@ -461,17 +401,19 @@ def _first_release(history: History, links: Links) -> Rows:
     there was nothing left to release; -1 if there is none."""
     releases = links.under(rows_of(history, F.RELEASE))
     ends = (history.type[releases] != Type.FAIL) | links.not_held[releases]
-    return _first_under(history, links, releases[ends])
+    return first_under(history, links, releases[ends])
 
 
 def effective_releases(history: History, links: Links) -> Rows:
     """For every row, the first release of its hold that may have had an effect; -1 without one."""
     releases = links.under(rows_of(history, F.RELEASE, Type.OK, Type.INFO))
-    return _first_under(history, links, releases)
+    return first_under(history, links, releases)
 
 
-def _first_under(history: History, links: Links, releases: Rows) -> Rows:
+def first_under(history: History, links: Links, rows: Rows) -> Rows:
+    """For every row, the first of ``rows`` that was done under it; -1 without one. Each of ``rows``
+    has an acquire."""
     first = np.full(len(history), -1, np.intp)
     # Backwards, so that the first one is assigned last and stays.
-    first[links.acquire[releases[::-1]]] = releases[::-1]
+    first[links.acquire[rows[::-1]]] = rows[::-1]
     return first

@@ -26,7 +26,8 @@ from __future__ import annotations
 import numpy as np
 
 from checker.kinds import OWNED, keys_of
-from checker.promises import Links, rows_of
+from checker.promises import Links
+from checker.rows import rows_of
 from checker.verdict import Verdict
 from checker.words import Case, clock, during, faults_on, grant, many, operation
 from history.op import F, Type
@@ -42,15 +43,14 @@ def queue_order(case: Case, links: Links) -> Verdict | None:
     width = 2 * history.epsilon_ns
     placed = np.full(len(history), -1, np.intp)
     placed[links.acquire[marks]] = marks  # in the order of time: the last one stays
-    grant_of = np.full(len(history), -1, np.intp)
-    grant_of[held.row] = np.arange(len(held))
+    waiters = case.grant_of[np.flatnonzero(placed >= 0)]
     order = held.order
     keys = held.key[order]
     done = history.complete_ns[held.row[order]]
     asked = history.invoke_ns[held.row[order]]
     behind = 0
     wrong: list[tuple[int, int, int]] = []  # (A's place, A, B)
-    for a in grant_of[np.flatnonzero((placed >= 0) & (grant_of >= 0))].tolist():
+    for a in waiters[waiters >= 0].tolist():
         row = int(held.row[a])
         place = int(placed[row])
         at_ns = int(history.complete_ns[place]) + width
@@ -59,7 +59,9 @@ def queue_order(case: Case, links: Links) -> Verdict | None:
         theirs = np.arange(later, last)[asked[later:last] > at_ns]
         theirs = theirs[held.owner[order[theirs]] != held.owner[a]]
         behind += len(theirs) > 0
-        before = theirs[done[theirs] + width < min(int(history.complete_ns[row]), _until(case, a))]
+        before = theirs[
+            done[theirs] + width < min(int(history.complete_ns[row]), int(held.lease[a]))
+        ]
         if len(before):
             wrong.append((place, a, int(order[before[0]])))
     if behind == 0:
@@ -86,7 +88,3 @@ def queue_order(case: Case, links: Links) -> Verdict | None:
     )
     evidence = (operation(case, place), grant(case, b), grant(case, a))
     return Verdict("invalid", reason, (*evidence, *faults_on(case, begin_ns, end_ns)))
-
-
-def _until(case: Case, a: int) -> int:
-    return int(case.promises.lease[a])

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checker.kinds import REENTRANT, keys_of
-from checker.promises import FOREVER, Links, Rows, failed_with, owners, rows_of
+from checker.promises import Links
+from checker.rows import FOREVER, Rows, failed_with, owners, rows_of
 from history.columns import History, Ints
 from history.op import NULL, F, Type
 

@@ -32,15 +32,8 @@ import numpy as np
 from checker.exclusion import permits_of
 from checker.intervals import ByKey, running_max
 from checker.kinds import OWNED, REENTRANT, SHARED, keys_of
-from checker.promises import (
-    FOREVER,
-    Bools,
-    Links,
-    Rows,
-    by_key_and_time,
-    owners,
-    rows_of,
-)
+from checker.promises import Links, first_under
+from checker.rows import FOREVER, Bools, Rows, by_key_and_time, owners, rows_of
 from checker.verdict import Verdict
 from checker.words import Case, clock, during, faults_on, grant, many, operation
 from history.columns import Ids, Ints
@@ -67,10 +60,11 @@ class Releases:
         self._case = case
         self._links = links
         self._epsilon = case.history.epsilon_ns
-        history, promises = case.history, case.promises
-        self._grant_of = np.full(len(history), -1, np.intp)
-        self._grant_of[promises.row] = np.arange(len(promises))
-        self._told = _first_not_held(case, links)
+        history = case.history
+        self._grant_of = case.grant_of
+        # For every acquire, the first release or extend under it that was told not-held.
+        told = links.not_held & ((history.f == F.RELEASE) | (history.f == F.EXTEND))
+        self._told = first_under(history, links, links.under(np.flatnonzero(told)))
         self._timelines: dict[int, _Timeline] = {}
         self._places: ByKey | None = None
         released = rows_of(history, F.RELEASE, Type.OK)
@@ -179,7 +173,7 @@ class Releases:
         over = np.minimum(promises.lease[index], promises.lost[index])
         over[over < FOREVER] += history.epsilon_ns
         lapsed = over <= history.invoke_ns[releases]
-        first = self._first_ok_release(releases)
+        first = first_under(history, links, releases)[links.acquire[releases]]
         again = (first >= 0) & (first != releases)
         again &= history.complete_ns[first] < history.invoke_ns[releases] - 2 * history.epsilon_ns
         again &= ~keys_of(history, REENTRANT)[promises.key[index]]
@@ -205,12 +199,6 @@ class Releases:
             asked = history.invoke_ns <= history.complete_ns[row] + 2 * history.epsilon_ns
             certain[i] = int(np.flatnonzero(mine & asked)[-1]) <= int(promises.row[index[i]])
         return certain
-
-    def _first_ok_release(self, releases: Rows) -> Rows:
-        acquire = self._links.acquire
-        first = np.full(len(self._case.history), -1, np.intp)
-        first[acquire[releases[::-1]]] = releases[::-1]
-        return first[acquire[releases]]
 
     def _effect(self, release: int) -> tuple[int, int] | None:
         """The grant that a release ended and the row that shows it, or None."""
@@ -336,13 +324,3 @@ def _timeline(case: Case, grants: Rows) -> _Timeline:
         invoked=history.invoke_ns[promises.row[grants]],
         first_done=backwards[earliest][::-1],
     )
-
-
-def _first_not_held(case: Case, links: Links) -> Rows:
-    """For every acquire, the first release or extend under it that was told not-held, or -1."""
-    history = case.history
-    told = links.not_held & ((history.f == F.RELEASE) | (history.f == F.EXTEND))
-    rows = links.under(np.flatnonzero(told))
-    first = np.full(len(history), -1, np.intp)
-    first[links.acquire[rows[::-1]]] = rows[::-1]
-    return first

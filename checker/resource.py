@@ -31,16 +31,8 @@ import numpy as np
 
 from checker.intervals import ByKey, running_max, up_to
 from checker.kinds import OTHERS_TOO, RESOURCES, keys_of
-from checker.promises import (
-    FOREVER,
-    Bools,
-    Links,
-    Promises,
-    Rows,
-    by_key_and_time,
-    owners,
-    rows_of,
-)
+from checker.promises import Links, Promises
+from checker.rows import FOREVER, Bools, Rows, by_key_and_time, owners, rows_of
 from checker.verdict import Verdict
 from checker.words import EVIDENCE_MAX, Case, clock, during, faults_on, grant, many, operation
 from history.columns import Ids, Ints
@@ -75,9 +67,7 @@ def uses(case: Case, links: Links) -> Uses:
     used = (history.f == F.READ) | (history.f == F.WRITE) | (history.f == F.EFFECT)
     row = np.flatnonzero(used & done)
     row = row[guarded[history.key[row]]]
-    grant_of = np.full(len(history) + 1, -1, np.intp)
-    grant_of[promises.row] = np.arange(len(promises))
-    index = grant_of[links.acquire[row]]
+    index = case.grant_of[links.acquire[row]]
     stale = np.zeros(len(row), np.bool_)
     later = np.full(len(row), -1, np.intp)
     known = np.flatnonzero(index >= 0)

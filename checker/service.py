@@ -33,7 +33,8 @@ from itertools import accumulate
 from typing import Final, Literal
 
 from checker.kinds import OWNED, REENTRANT, keys_of
-from checker.promises import FOREVER, Links, effective_releases, rows_of
+from checker.promises import Links, effective_releases
+from checker.rows import FOREVER, rows_of
 from checker.verdict import Report, Verdict
 from checker.words import Case, clock, many
 from history.op import NULL, F, Type
@@ -49,6 +50,8 @@ CLOCKS: Final = "clock-"  # how the faults are called that move servers' clocks
 DEADLY: Final = frozenset({"kill", "restart", "rolling-restart", "wipe", "power-loss", "failover"})
 LONG_AGO: Final = -FOREVER
 CONTRADICTIONS_MAX: Final = 5
+# What is decided by the order of entries, and so by the log of a single server.
+OF_ONE_ORDER: Final = frozenset({"stale-holder", "wrong-release", "false-release", "fence-order"})
 _HOW: Final[Mapping[How | None, str]] = {
     "deleted": "deleted",
     "replaced": "replaced by another",
@@ -147,8 +150,8 @@ class Witness:
 
     # --- about one violation ---
 
-    def asked(self, verdict: Verdict, ask: Callable[[Witness, Verdict], Word]) -> Word:
-        """The answer to a question, if the record is a witness of what the verdict is about."""
+    def asked(self, name: str, verdict: Verdict) -> Word:
+        """What it says of a violation, if it is a witness of what the verdict is about."""
         history = self._case.history
         rows = [row for item in verdict.evidence if isinstance(row := item.get("row"), int)]
         judged = keys_of(history, OWNED - REENTRANT)
@@ -156,7 +159,9 @@ class Witness:
             return self.undecided("it is asked about locks with one holder at a time only")
         if self.missing is not None:
             return self.undecided(f"not a witness, for {self.missing}")
-        return ask(self, verdict)
+        if self._service.quorum > 1 and name in OF_ONE_ORDER:
+            return self.undecided("the order within one node says little of a majority")
+        return ASKED[name](self, verdict)
 
     def double_grant(self, grants: Sequence[int]) -> Word:
         """Of the promises of two holds, given by the rows of their acquires."""
@@ -175,8 +180,9 @@ class Witness:
             return self._over_two_logs(first, second)
         (told,) = clock(self._case.history, [at])
         if other.begun is None or self._not_before(other.log, other.begun) > at:
-            text = f"{b} was told at {told} s, and by then it had not been its turn"
-            return Word("confirmed", self._sentence(text))
+            return self._confirmed(
+                f"{b} was told at {told} s, and by then it had not been its turn"
+            )
         end = int(self._case.promises.end[self._grant_of[first]])
         until = "for good"
         if end < FOREVER:
@@ -188,7 +194,7 @@ class Witness:
         )
         for_good = self._case.promises.lease[self._grant_of[first]] >= FOREVER
         if for_good if mine.until_ns is None else mine.until_ns[0] > at:
-            return Word("confirmed", self._sentence(text))
+            return self._confirmed(text)
         return self.undecided(f"{text}, which is longer than it can show")
 
     def late_grant(self, row: int) -> Word:
@@ -199,10 +205,9 @@ class Witness:
         done = int(self._case.history.complete_ns[row])
         over, told = clock(self._case.history, [until_ns[1], done])
         if until_ns[1] < done:
-            text = (
+            return self._confirmed(
                 f"the term of {self._name(row)} was over at {over} s, and it was told at {told} s"
             )
-            return Word("confirmed", self._sentence(text))
         return self.undecided(
             f"the term of {self._name(row)} ran until {over} s; when it began, its client could "
             "not know"
@@ -212,29 +217,25 @@ class Witness:
         """Of an operation that was applied after its hold's promise and beside a later grant. Its
         acquire may be one whose outcome is unknown."""
         held = int(self._links.acquire[operation])
-        if self._service.quorum > 1:
-            return self.undecided("the order within one node says little of a majority")
         a = self._name(held)
         (other,) = self._tenures(later)
         mine = self._tenures(held)
         (at,) = clock(self._case.history, [applied_ns])
         if not mine:
-            text = f"no entry of {a} was ever there, when its operation was applied at {at} s"
-            return Word("confirmed", self._sentence(text))
+            return self._confirmed(
+                f"no entry of {a} was ever there, when its operation was applied at {at} s"
+            )
         last = mine[-1]
         if last.log != other.log:
             return self.undecided("they stand in logs that cannot be compared")
         if last.ended is None:
             return self.undecided(f"the entry of {a} was never gone")
         if self._by(last.log, last.ended) <= applied_ns:
-            text = f"the entry of {a} was gone at #{last.ended}, before {at} s"
-            return Word("confirmed", self._sentence(text))
+            return self._confirmed(f"the entry of {a} was gone at #{last.ended}, before {at} s")
         return self.undecided(f"whether the entry of {a} was gone by {at} s is not known")
 
     def wrong_release(self, release: int, ended: int) -> Word:
         """Of a release that is said to have ended another's hold."""
-        if self._service.quorum > 1:
-            return self.undecided("the order within one node says little of a majority")
         history = self._case.history
         (theirs,) = self._tenures(ended)
         a = self._name(ended)
@@ -242,33 +243,28 @@ class Witness:
         if theirs.ended is None:
             if theirs.how == "lost":
                 return self.undecided("the entry was lost with all that the server had kept")
-            text = f"the entry of {a} was never taken away"
-            return self._contradicted(text)
+            return self._contradicted(f"the entry of {a} was never taken away")
         first = self._not_before(theirs.log, theirs.ended)
         last = self._by(theirs.log, theirs.ended)
         asked, done = clock(history, [begin, end])
         if first > end or last < begin:
-            text = (
+            return self._contradicted(
                 f"the entry of {a} was taken away at #{theirs.ended}, which was not between "
                 f"{asked} and {done} s"
             )
-            return self._contradicted(text)
         own = int(effective_releases(history, self._links)[ended])
         asked_itself = own >= 0 and history.invoke_ns[own] <= last
         for_good = self._case.promises.lease[self._grant_of[ended]] >= FOREVER
         over = not for_good if theirs.until_ns is None else theirs.until_ns[0] <= last
         if theirs.how == "deleted" and not asked_itself and not over:
-            text = (
+            return self._confirmed(
                 f"the entry of {a} was deleted at #{theirs.ended}, before the end of its term and "
                 f"before {a} had asked for it"
             )
-            return Word("confirmed", self._sentence(text))
         return self.undecided(f"who took the entry of {a} away is not in it")
 
     def false_release(self, release: int) -> Word:
         """Of a release that was answered ok though its hold is said to have been over."""
-        if self._service.quorum > 1:
-            return self.undecided("the order within one node says little of a majority")
         history = self._case.history
         row = int(self._links.acquire[release])
         tenures = self._tenures(row)
@@ -280,19 +276,15 @@ class Witness:
         (mine,) = tenures
         assert mine.ended is not None
         if self._by(mine.log, mine.ended) <= begin:
-            text = f"the entry of {a} was gone at #{mine.ended}, before {asked} s"
-            return Word("confirmed", self._sentence(text))
+            return self._confirmed(f"the entry of {a} was gone at #{mine.ended}, before {asked} s")
         if self._not_before(mine.log, mine.ended) > begin and mine.how == "deleted":
-            text = (
+            return self._contradicted(
                 f"the entry of {a} still stood at {asked} s and was deleted later, at #{mine.ended}"
             )
-            return self._contradicted(text)
         return self.undecided(f"whether the entry of {a} was gone by {asked} s is not known")
 
     def fence_order(self, first: int, second: int) -> Word:
         """Of two grants of which the second is said to be the later one."""
-        if self._service.quorum > 1:
-            return self.undecided("the order within one node says little of a majority")
         (mine,), (other,) = self._tenures(first), self._tenures(second)
         a, b = self._name(first), self._name(second)
         if mine.log != other.log or mine.begun is None or other.begun is None:
@@ -300,7 +292,7 @@ class Witness:
         text = f"{a} had its turn at #{mine.begun}, {b} at #{other.begun}"
         history = self._case.history
         if mine.begun < other.begun or history.fence[first] == history.fence[second]:
-            return Word("confirmed", self._sentence(text))
+            return self._confirmed(text)
         if history.complete_ns[first] < history.invoke_ns[second]:
             return self._contradicted(text)
         return self.undecided(text)
@@ -322,7 +314,7 @@ class Witness:
         text = f"at {at} s " + " and ".join(
             f"{self._name(row)} stood on {', '.join(logs)}" for row, logs in standing.items()
         )
-        return Word("confirmed", self._sentence(text))
+        return self._confirmed(text)
 
     def _standing(self, row: int, at_ns: int) -> list[str]:
         """The logs in which an acquire's entry stood at a time; one that was lost with its node
@@ -346,11 +338,10 @@ class Witness:
             return self.undecided(f"{a} and {b} stand in logs that cannot be compared")
         if mine.until_ns is not None and mine.until_ns[0] <= self._granted(second):
             return self.undecided(f"the term of {a} may have been over when {b} was granted")
-        text = (
+        return self._confirmed(
             f"the entry of {a} stood in {mine.log} when its data was taken away, and that of {b} "
             f"was made in {other.log}, at #{other.made}"
         )
-        return Word("confirmed", self._sentence(text))
 
     def _outlives(self, row: int, at_ns: int) -> str | None:
         """What is wrong with the promise of a grant, if the term noted for it was over by a time
@@ -472,6 +463,9 @@ class Witness:
     def _sentence(self, text: str) -> str:
         return f"{self._service.record}: {text}"
 
+    def _confirmed(self, text: str) -> Word:
+        return Word("confirmed", self._sentence(text))
+
     def _contradicted(self, text: str) -> Word:
         """What was taken back may be missing at the end of what a server had when it died."""
         if self._died:
@@ -521,7 +515,7 @@ def witnessed(witness: Witness, name: str, verdict: Verdict) -> Verdict:
     """The verdict, one that ``asks`` for it, with what the record says of the violation that it
     tells, as the last entry of its evidence."""
     try:
-        word = witness.asked(verdict, ASKED[name])
+        word = witness.asked(name, verdict)
     except (KeyError, ValueError, IndexError):
         word = witness.undecided("the operations of this violation are not all in it")
     said = {"what": WHAT, "says": word.says, "text": f"{word.says}: {word.text}"}

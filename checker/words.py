@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from checker.promises import FOREVER, Promises
+import numpy as np
+
+from checker.promises import Promises
+from checker.rows import FOREVER, Rows
 from history.columns import History
 from history.op import NULL, F, Fault, Type
 
@@ -20,6 +24,14 @@ class Case:
 
     history: History
     promises: Promises
+
+    @cached_property
+    def grant_of(self) -> Rows:
+        """For every row, the number of its grant among the promises; -1 without one, and at the
+        end, so that -1 may be asked for."""
+        found = np.full(len(self.history) + 1, -1, np.intp)
+        found[self.promises.row] = np.arange(len(self.promises))
+        return found
 
     def name(self, row: int) -> str:
         """The client of a row."""
@@ -129,8 +141,12 @@ def hold_name(history: History, row: int) -> str | None:
 
 def faults_on(case: Case, begin_ns: int, end_ns: int) -> list[dict[str, object]]:
     """The faults that were on at some time between two times."""
+    return [_fault(case.history, fault) for fault in _on(case, begin_ns, end_ns)]
+
+
+def _on(case: Case, begin_ns: int, end_ns: int) -> list[Fault]:
     return [
-        _fault(case.history, fault)
+        fault
         for fault in case.history.faults
         if fault.begin_ns[0] <= end_ns and (fault.heal_ns is None or fault.heal_ns[1] >= begin_ns)
     ]
@@ -159,11 +175,7 @@ def describe(fault: Fault) -> str:
 
 def during(case: Case, begin_ns: int, end_ns: int) -> str:
     """The end of a sentence that names the faults of a time, or nothing."""
-    found = [
-        describe(fault)
-        for fault in case.history.faults
-        if fault.begin_ns[0] <= end_ns and (fault.heal_ns is None or fault.heal_ns[1] >= begin_ns)
-    ]
+    found = [describe(fault) for fault in _on(case, begin_ns, end_ns)]
     return f"; during {' and '.join(found)}" if found else ""
 
 

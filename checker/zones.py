@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from checker.promises import FOREVER, Rows
+from checker.rows import FOREVER, Rows
 from checker.search import Found
 from history.columns import History, Ints
 from history.op import NULL, F, Type

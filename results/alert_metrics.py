@@ -22,20 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checker.intervals import running_max, same_key_as_before, up_to
-from checker.promises import (
-    FOREVER,
-    Bools,
-    Links,
-    Promises,
-    Rows,
-    by_key_and_time,
-    failed_with,
-    has_values,
-    link,
-    promises,
-    rows_of,
-)
+from checker.promises import Links, Promises, link, promises
 from checker.resource import uses
+from checker.rows import FOREVER, Bools, Rows, by_key_and_time, failed_with, has_values, rows_of
 from checker.words import Case
 from history.columns import History, Ids, Ints
 from history.op import NULL, F, Mode, Type
