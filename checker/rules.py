@@ -244,8 +244,7 @@ def _clock_beyond_lease(case: Case, fault: Fault) -> Answer:
                 passed.setdefault(i, at_ns)
     rows = [kept_out(case, i, at_ns, FOREVER) for i, at_ns in passed.items()]
     attempts = len(_together(rows))
-    offsets = [float(offset_s) for _, _, offset_s in moves]
-    furthest = max(offsets, key=abs, default=0.0)
+    furthest = max((offset_s for _, _, offset_s in moves), key=abs, default=0.0)
     return attempts > 0, (
         f"the clocks moved by up to {furthest:+.3g} s, {which}; so they gained more than "
         f"{many(len(passed), 'held promise')} had left; {many(attempts, 'attempt')} by others "

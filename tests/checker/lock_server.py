@@ -30,9 +30,9 @@ EPSILON: Final = MS // 5
 # What ends a hold that nobody releases: a lease of its own; one that a watchdog renews; a session
 # of the client, which its beats and requests keep.
 Ending = Literal["lease", "watchdog", "session"]
-# Promises counted from the completion; leases that the service cuts short; a grant that should not
-# have been.
-Faulty = Literal["anchor", "early", "spare"]
+# Promises counted from the completion, or without an end; leases that the service cuts short; a
+# grant that should not have been.
+Faulty = Literal["anchor", "endless", "early", "spare"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,8 @@ class Setup:
     holds: bool
     ending: Ending
     faulty: Faulty | None = None
+    # Whether holders read at a resource before they release, however late.
+    uses: bool = field(default=False, repr=False)
 
 
 @dataclass(slots=True)
@@ -151,6 +153,13 @@ class _Key:
 
     def _use(self, client: _Client) -> None:
         """Dies, asks once more where that is possible, or goes on to release."""
+        if self.setup.uses and client.mine:
+            at = self.now + client.off
+            self.sim.builder.add(
+                process=client.number, f=int(F.READ), outcome=int(Type.OK), key=self.name,
+                invoke_ns=at, complete_ns=at, hold=client.mine[-1],
+                numbers={"value": 0, "applied_ns": self.now},
+            )  # fmt: skip
         if self.dice.random() < 0.01:
             client.dead = True
             at = self.now + client.off
@@ -240,7 +249,8 @@ class _Key:
         answer: str = "", fence: int | None = None,
     ) -> None:  # fmt: skip
         numbers = {}
-        if outcome is Type.OK and f in {F.ACQUIRE, F.EXTEND}:
+        promised = outcome is Type.OK and f in {F.ACQUIRE, F.EXTEND}
+        if promised and self.setup.faulty != "endless":
             anchor = self.now if self.setup.faulty == "anchor" else begin
             numbers["valid_until_ns"] = anchor + client.off + TTL
         if outcome is Type.OK and fence is not None:
