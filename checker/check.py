@@ -22,8 +22,9 @@ from checker.queue_order import queue_order
 from checker.releases import Releases
 from checker.resource import lost_update, stale_holder, uses
 from checker.rows import rows_of
-from checker.service import Witness, asks, witnessed
+from checker.service import asks, witnessed
 from checker.verdict import Report, Verdict
+from checker.witness import Witness
 from checker.words import Case
 from history.columns import History
 from history.op import F, Type
