@@ -23,14 +23,7 @@ from typing import Final
 
 import numpy as np
 
-from history.builder import (
-    FUNCTIONS,
-    HOLD_MAX,
-    MODES,
-    BadLine,
-    Builder,
-    shorten,
-)
+from history.builder import FUNCTIONS, HOLD_MAX, MODES, BadLine, Builder, shorten
 from history.columns import History
 from history.edn_forms import Comment, Keyword, maps
 from history.jsonl import header_to_json, operation_to_json, take_header

@@ -29,11 +29,10 @@ def meta(folder: Path) -> None:
 
 
 def test_a_number_of_a_job_has_63_bits(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path, 1)
-    number = 2**63 - 1
-    handle = recorder.invoke(recorder.new_process(), F.EFFECT, "k0", version=number)
-    recorder.complete(handle, Type.OK)
-    recorder.close()
+    with closing(Recorder(tmp_path, 1)) as recorder:
+        number = 2**63 - 1
+        handle = recorder.invoke(recorder.new_process(), F.EFFECT, "k0", version=number)
+        recorder.complete(handle, Type.OK)
     meta(tmp_path)
     history = read_recording(tmp_path)
     assert history.version.tolist() == [number]
@@ -44,46 +43,33 @@ def test_a_number_of_a_job_has_63_bits(tmp_path: Path) -> None:
 
 
 def test_every_field_comes_back(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path, 3)
-    process = recorder.new_process()
-    handle = recorder.invoke(
-        process, F.WRITE, "k0", hold=7, version=41, owner=9, old=4, intended_ns=90, invoke_ns=100
-    )
-    recorder.complete(
-        handle,
-        Type.OK,
-        value=42,
-        fence=17,
-        sent_ns=101,
-        valid_until_ns=5000,
-        applied_ns=150,
-        complete_ns=200,
-    )
-    recorder.close()
+    with closing(Recorder(tmp_path, 3)) as recorder:
+        process = recorder.new_process()
+        handle = recorder.invoke(
+            process,
+            F.WRITE,
+            "k0",
+            hold=7,
+            version=41,
+            owner=9,
+            old=4,
+            intended_ns=90,
+            invoke_ns=100,
+        )
+        recorder.complete(
+            handle,
+            Type.OK,
+            value=42,
+            fence=17,
+            sent_ns=101,
+            valid_until_ns=5000,
+            applied_ns=150,
+            complete_ns=200,
+        )
     meta(tmp_path)
     history = read_recording(tmp_path)
     assert len(history) == 1
-    row = {
-        name: int(getattr(history, name)[0])
-        for name in [
-            "process",
-            "f",
-            "type",
-            "invoke_ns",
-            "intended_ns",
-            "complete_ns",
-            "hold",
-            "value",
-            "old",
-            "version",
-            "fence",
-            "sent_ns",
-            "valid_until_ns",
-            "applied_ns",
-            "owner",
-        ]
-    }
-    assert row == {
+    expected = {
         "process": 3 << 20,
         "f": F.WRITE,
         "type": Type.OK,
@@ -100,6 +86,7 @@ def test_every_field_comes_back(tmp_path: Path) -> None:
         "applied_ns": 150,
         "owner": 9,
     }
+    assert {name: int(getattr(history, name)[0]) for name in expected} == expected
     assert history.keys[history.key[0]] == "k0"
     assert history.object_of("k0").role == "contended"
 
@@ -118,10 +105,9 @@ def test_workers_are_merged_in_order_and_their_strings_translated(tmp_path: Path
 
 
 def test_an_info_has_no_completion_and_absent_columns_are_null(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path, 1)
-    handle = recorder.invoke(1, F.RELEASE, "k0", hold=5)
-    recorder.complete(handle, Type.INFO, error="timeout")
-    recorder.close()
+    with closing(Recorder(tmp_path, 1)) as recorder:
+        handle = recorder.invoke(1, F.RELEASE, "k0", hold=5)
+        recorder.complete(handle, Type.INFO, error="timeout")
     meta(tmp_path)
     history = read_recording(tmp_path)
     assert history.complete_ns[0] == NULL
@@ -130,12 +116,11 @@ def test_an_info_has_no_completion_and_absent_columns_are_null(tmp_path: Path) -
 
 
 def test_segments_roll_over(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path, 1, segment_records=4)
-    handles = [recorder.invoke(1, F.ACQUIRE, "k0", hold=n, invoke_ns=n + 1) for n in range(10)]
-    # Completed after their segments were left.
-    for handle in handles:
-        recorder.complete(handle, Type.OK)
-    recorder.close()
+    with closing(Recorder(tmp_path, 1, segment_records=4)) as recorder:
+        handles = [recorder.invoke(1, F.ACQUIRE, "k0", hold=n, invoke_ns=n + 1) for n in range(10)]
+        # Completed after their segments were left.
+        for handle in handles:
+            recorder.complete(handle, Type.OK)
     meta(tmp_path)
     history = read_recording(tmp_path)
     assert list(history.hold) == list(range(10))
@@ -239,9 +224,8 @@ def test_process_numbers_are_never_given_twice(tmp_path: Path) -> None:
     ],
 )
 def test_damage_is_named(tmp_path: Path, name: str, content: bytes, said: str) -> None:
-    recorder = Recorder(tmp_path, 1)
-    recorder.invoke(1, F.ACQUIRE, "k0")
-    recorder.close()
+    with closing(Recorder(tmp_path, 1)) as recorder:
+        recorder.invoke(1, F.ACQUIRE, "k0")
     meta(tmp_path)
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UnreadableHistory, match=said):
