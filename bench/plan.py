@@ -395,8 +395,8 @@ def with_time_for_faults(case: Case, spare_s: float = 0.0) -> Case:
 def draw(case: Case) -> tuple[Injection, ...]:
     """The schedule of a case, drawn from its seed. Raises BadInput."""
     steps = steps_of(case.fault)
-    weights = tuple(weights_of(case.fault).items())
     try:
+        weights = tuple(weights_of(case.fault).items())
         return _drawn(steps, case.seed, case.pace.lease_ttl_s, never_started(case), weights)
     except ScheduleError as error:
         raise BadInput(str(error)) from error

@@ -19,11 +19,12 @@ from clusters.registry import topologies
 from evidence.adr import evidence_of, options
 from evidence.adr_text import record
 from evidence.adr_tree import Answers, Needs, decide
+from history.text import open_named, writable
 from locks.registry import systems
 from report.console import say, say_json, warn
 from results.comparison import differences
 from results.errors import BadInput
-from results.store import NotARun, write_atomically
+from results.store import NotARun
 from results.stored import Edited, Stored, countable, left_out, stored_set
 
 OTHER_SUITE = "other suite"
@@ -100,7 +101,8 @@ def adr(
     )
     if output is not None:
         try:
-            write_atomically(output, text)
+            with open_named(output) as file:
+                file.write(writable(text))
         except OSError as error:
             raise BadInput(f"{output} cannot be written: {error.strerror}") from error
     if as_json:

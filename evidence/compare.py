@@ -12,12 +12,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from history.text import open_named, writable
 from report import comparison_text
 from report.console import say_json, warn
 from report.grid import drawn
 from results.comparison import Comparison, compare_stored
 from results.errors import BadInput, Ending
-from results.store import NotARun, write_atomically
+from results.store import NotARun
 from results.stored import Edited, countable, left_out, stored_set
 
 
@@ -52,7 +53,8 @@ def compare(
 def write_junit(made: Comparison, path: Path) -> None:
     """For CI. Raises BadInput where the file cannot be written."""
     try:
-        write_atomically(path, comparison_text.junit(made))
+        with open_named(path) as file:
+            file.write(writable(comparison_text.junit(made)))
     except OSError as error:
         raise BadInput(f"--junit {path} cannot be written: {error.strerror}") from error
 

@@ -12,6 +12,7 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import TextIO
 
 from history.files import BadFile, open_folder
 
@@ -38,6 +39,19 @@ def write_whole(path: Path, text: str, *, inside: Path | None = None) -> None:
             _replace(folder, path.name, data)
     except BadFile as error:
         raise OSError(None, str(error)) from error
+
+
+def open_named(path: Path) -> TextIO:
+    """A file to write that the user named: a link is followed, a device such as ``/dev/stdout`` is
+    written to, and a FIFO that nobody reads is an error where it would be waited for for ever.
+    Raises OSError."""
+
+    def opener(name: str, flags: int) -> int:
+        descriptor = os.open(name, flags | os.O_NONBLOCK, 0o666)
+        os.set_blocking(descriptor, True)
+        return descriptor
+
+    return open(path, "w", encoding="utf-8", opener=opener)
 
 
 def _replace(folder: int, name: str, data: bytes) -> None:

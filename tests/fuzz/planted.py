@@ -63,6 +63,7 @@ PLANTED: Final[Mapping[str, Callable[[], Any]]] = {
     "write-asked": lambda: Path("../out/asked").write_text("x"),
     "execute": lambda: runpy.run_path("evil.py"),
     "execute-asked": lambda: _as_asked(["--lock", "evil.py:EVIL"], PLANTED["execute"]),
+    "execute-asked-file": lambda: _as_asked(["--lock", "evil.py"], PLANTED["execute"]),
     "follow-asked": lambda: _as_asked(["named"], Path("named/canary").read_bytes),
     "bad-input": lambda: _raise(BadInput("it is bad")),
     "interrupt": lambda: _raise(KeyboardInterrupt()),

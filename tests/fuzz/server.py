@@ -188,18 +188,26 @@ def _wait(child: int, blocked_s: float) -> bool:
         used = 0
         while not select.select([descriptor], [], [], 0.25)[0]:
             now = time.monotonic()
-            if (ticks := _ticks(child)) != used:
+            state, ticks = _scheduled(child)
+            # On a busy machine it waits for a processor or the disk, which is not its fault.
+            if ticks != used or state in "RD":
                 used, moved = ticks, now
-            if now - moved > blocked_s or now - began > WALL_S:
+            if now - moved > blocked_s or now - began - _delayed_s(child) > WALL_S:
                 return True
         return False
     finally:
         os.close(descriptor)
 
 
-def _ticks(child: int) -> int:
+def _scheduled(child: int) -> tuple[str, int]:
+    """The state of a process, and the ticks that it has computed for."""
     fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
+    return fields[0], int(fields[11]) + int(fields[12])
+
+
+def _delayed_s(child: int) -> float:
+    """How long it was ready and did not run."""
+    return int(Path(f"/proc/{child}/schedstat").read_text().split()[1]) / 1e9
 
 
 def _streams(folder: Path, out: str, encoding: str) -> None:
@@ -288,12 +296,12 @@ class _Hook:
 
     def _is_asked_lock(self, name: str) -> bool:
         """Whether the user's own words name this file as a lock: it may run."""
-        files = [
-            word.rpartition(":")[0]
+        places = [
+            word.partition(":")[0]
             for option, word in zip(sys.argv, sys.argv[1:], strict=False)
             if option == "--lock"
         ]
-        return self._real(name) in [self._real(file) for file in files if file]
+        return self._real(name) in [self._real(place) for place in places if place]
 
     def _opened(self, args: tuple[Any, ...]) -> None:
         path, _, flags = args

@@ -64,7 +64,16 @@ def test_what_does_not_end_is_found(warm: Warm, filled: Path, command: str, said
 
 
 @pytest.mark.parametrize(
-    "command", ["nothing", "slow", "bad-input", "write-asked", "execute-asked", "follow-asked"]
+    "command",
+    [
+        "nothing",
+        "slow",
+        "bad-input",
+        "write-asked",
+        "execute-asked",
+        "execute-asked-file",
+        "follow-asked",
+    ],
 )
 def test_what_is_as_it_should_be_is_not(warm: Warm, filled: Path, command: str) -> None:
     assert judged(warm, filled, PLANTED, [command])[1] == []
