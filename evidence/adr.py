@@ -6,7 +6,6 @@ are never pooled. Knows nothing that is not in the runs.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -33,6 +32,7 @@ from results.cases import (
     results_of,
     undecided,
 )
+from results.digests import whole_digest
 from results.documents import Fairness, Quantiles
 from results.statistics import Share, share
 from results.stored import Stored
@@ -120,12 +120,6 @@ def options(runs: Sequence[Stored], cases: Sequence[tuple[Evidence, Case]]) -> l
         _option(label, [pair for pair, of in zip(cases, labels, strict=True) if of == label], runs)
         for label in in_order(labels)
     ]
-
-
-def history_digest(case: Case) -> str:
-    """One digest for all files of a history."""
-    lines = [f"{d}  {name}\n" for name, d in sorted((case.history_sha256 or {}).items())]
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def k_of_n(found: Share) -> str:
@@ -266,7 +260,7 @@ def _evidence(id_: str, run: Stored, case: Case, replaced: Sequence[tuple[str, s
         lock=lock_of(case),
         fault=fault_of(case),
         seed="?" if case.seed is None else str(case.seed),
-        history=history_digest(case),
+        history=whole_digest(case.history_sha256),
         images=", ".join(parts),
         command=command_of(case, replaced),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -18,7 +17,8 @@ from report.jobs import JOBS, WORTH
 from report.source import Seen, Source, understood
 from report.tables import Overview, overview, verdict_words
 from results.alert_replay import Sight
-from results.cases import MUTEX, PHASES, Case, command_of, fault_of, lock_of
+from results.cases import MUTEX, PHASES, command_of, fault_of, lock_of
+from results.digests import whole_digest
 from results.documents import Compared
 from results.judgements import VIOLATED
 
@@ -248,15 +248,7 @@ def _section(seen: Seen, tables: Sequence[tuple[Table, Sequence[Row]]]) -> Secti
         charts=() if seen.line is None else tuple(charts(seen.line, seen.windows)),
         grids=tuple(grids),
         command=command_of(case),
-        history=digest(case),
+        history=whole_digest(case.history_sha256),
         folder=f"cases/{case.folder}",
         open=case.judgement in VIOLATED,
     )
-
-
-def digest(case: Case) -> str:
-    """One SHA-256 for all files of a history: that of the lines that ``sha256sum`` prints of them,
-    sorted by name; empty where no digests were stored."""
-    files = case.history_sha256 or {}
-    lines = "".join(f"{files[name]}  {name}\n" for name in sorted(files))
-    return hashlib.sha256(lines.encode()).hexdigest() if files else ""

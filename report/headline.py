@@ -21,7 +21,6 @@ from results.cases import (
     attempts,
     before_any_fault,
     broken,
-    counts_as_try,
     expected_of,
     fault_name,
     faults_during,
@@ -31,6 +30,7 @@ from results.cases import (
     is_consensus,
     is_control,
     is_published,
+    k_of_n,
     lock_of,
     quantile_ms,
     results_of,
@@ -71,12 +71,6 @@ def _is_name(text: str, cases: Iterable[Case]) -> bool:
     return any(text.startswith(lock_of(case)) for case in cases)
 
 
-def _tries(cases: Sequence[Case], verdict: str) -> tuple[int, int]:
-    """k of n."""
-    tries = [case for case in cases if counts_as_try(case, verdict)]
-    return sum(verdict in broken(case) for case in tries), len(tries)
-
-
 def _by_lock(cases: Sequence[Case]) -> dict[str, list[Case]]:
     return {
         lock: [case for case in cases if lock_of(case) == lock]
@@ -85,7 +79,7 @@ def _by_lock(cases: Sequence[Case]) -> dict[str, list[Case]]:
 
 
 def _acting_at_once(pauses: Sequence[Case]) -> list[str]:
-    tries = {lock: _tries(of, STALE) for lock, of in _by_lock(pauses).items()}
+    tries = {lock: k_of_n(of, STALE) for lock, of in _by_lock(pauses).items()}
     failed = [lock for lock, (k, _) in tries.items() if k]
     held = [lock for lock, (k, n) in tries.items() if n and not k]
     doing = "two clients from acting at once under a client pause"
@@ -130,7 +124,7 @@ def _violations(locks: Sequence[Case], *, also: bool) -> list[str]:
             parts = []
             for lock, broke in _by_lock(here).items():
                 of = [c for c in locks if (lock_of(c), fault_name(c)) == (lock, fault)]
-                _, n = _tries(of, verdict)
+                _, n = k_of_n(of, verdict)
                 parts.append(f"{lock} ({len(broke)} of {n}{_unexpected(of, verdict, ', ')})")
             entry = CATALOGUE.get(verdict)
             did = f"broke {verdict}" if entry is None else entry.did

@@ -96,6 +96,15 @@ class Counters:
     begin_ns: int
     end_ns: int
 
+    @property
+    def span_s(self) -> float:
+        """How long the recording is, seconds."""
+        return self.at_s(self.end_ns)
+
+    def at_s(self, at_ns: int) -> float:
+        """A time of the history, in seconds since the recording began."""
+        return (at_ns - self.begin_ns) / NS_PER_S
+
     def of(self, metric: str, resource: str) -> list[Series]:
         """The series of a metric for one resource."""
         return [s for s in self.series if s.metric == metric and s.resource == resource]
@@ -241,9 +250,8 @@ def evaluate(
     """One alert over the recording, played ``cycles`` times without a gap, and ``tail_s`` of
     silence after it. None where the resource exports no such metric."""
     terms = []
-    span_s = (counted.end_ns - counted.begin_ns) / NS_PER_S
     begin_s = LEAD_S + phase_s
-    at = np.arange(0.0, begin_s + span_s * cycles + tail_s, EVALUATION_S)
+    at = np.arange(0.0, begin_s + counted.span_s * cycles + tail_s, EVALUATION_S)
     scraped = np.arange(FIRST_SCRAPE_S, at[-1] + SCRAPE_S, SCRAPE_S)
     for metric in (alert.metric, alert.per):
         if metric is None:
@@ -271,7 +279,7 @@ def evaluate(
 def counter_at(series: Series, counted: Counters, at_s: Floats, cycles: int) -> Floats:
     """The counter at times that run from the beginning of the recording, which repeats."""
     increments = (series.at_ns - counted.begin_ns) / NS_PER_S
-    span_s = (counted.end_ns - counted.begin_ns) / NS_PER_S
+    span_s = counted.span_s
     cycle = np.floor(at_s / span_s) if span_s > 0 else np.where(at_s < 0, -1.0, 0.0)
     inside = at_s - np.clip(cycle, 0, cycles - 1) * span_s
     done = np.clip(cycle, 0, cycles - 1) * len(increments)
@@ -310,19 +318,17 @@ def range_value(
 
 def held_for(active: Bools, at: Floats, for_s: float) -> Bools:
     """Where a condition has been true at every evaluation for so long."""
-    since = np.where(active & ~np.concatenate([[False], active[:-1]]), at, -np.inf)
-    since = np.maximum.accumulate(since) if len(since) else since
-    return active & (at - since >= for_s)
+    held: Bools = _true_for_s(active, at) >= for_s
+    return held
 
 
 def longest_true_s(every: Sequence[Evaluated]) -> float:
     """The longest time from the first to the last evaluation of a stretch that was true."""
-    best = 0.0
-    for one in every:
-        since = np.where(
-            one.active & ~np.concatenate([[False], one.active[:-1]]), one.at_s, -np.inf
-        )
-        if np.any(one.active):
-            since = np.maximum.accumulate(since)
-            best = max(best, float(np.max((one.at_s - since)[one.active])))
-    return best
+    return max(float(np.max(_true_for_s(e.active, e.at_s), initial=0.0)) for e in every)
+
+
+def _true_for_s(active: Bools, at: Floats) -> Floats:
+    """How long it has been true at each evaluation, seconds; -1 where it is not."""
+    began = active & ~np.concatenate([[False], active[:-1]])
+    since = np.maximum.accumulate(np.where(began, at, -np.inf))
+    return np.where(active, at - since, -1.0)

@@ -111,9 +111,9 @@ class Replayed:
 def replay(history: History, *, unknown_after_s: float = 0.0) -> Replayed:
     """Judges the history anew and replays its counters."""
     counted = counters(history, unknown_after_s=unknown_after_s)
-    violations = _each(history, counted, check(history))
-    seconds = (counted.end_ns - counted.begin_ns) / NS_PER_S
-    return Replayed(seconds, violations, _alarms(counted))
+    found = violations_of(history, check(history))
+    violations = tuple(_replayed(history, counted, violation) for violation in found)
+    return Replayed(counted.span_s, violations, _alarms(counted))
 
 
 def replay_judged(
@@ -121,18 +121,16 @@ def replay_judged(
 ) -> tuple[ReplayedViolation, ...]:
     """The violations of a history that is judged already. Nothing is counted where there are
     none."""
-    if not any(True for _ in violations_of(history, report)):
+    found = list(violations_of(history, report))
+    if not found:
         return ()
-    return _each(history, counters(history, unknown_after_s=unknown_after_s), report)
+    counted = counters(history, unknown_after_s=unknown_after_s)
+    return tuple(_replayed(history, counted, violation) for violation in found)
 
 
 def unknown_after_s(case: Case) -> float:
     """When the client of a stored case gave up a request."""
     return case.pace.client_timeout_s or 0.0
-
-
-def _each(history: History, counted: Counters, report: Report) -> tuple[ReplayedViolation, ...]:
-    return tuple(_replayed(history, counted, found) for found in violations_of(history, report))
 
 
 def violations_of(history: History, report: Report) -> Iterator[Violation]:
@@ -187,14 +185,13 @@ def _leaks(history: History, report: Report) -> Iterator[Violation]:
 
 
 def _replayed(history: History, counted: Counters, found: Violation) -> ReplayedViolation:
-    at_s = (found.at_ns - counted.begin_ns) / NS_PER_S
     faults = [fault.begin_ns[0] for fault in history.faults]
     quiet = counted.until(min([found.at_ns - 1, *faults]))
     once, again = (
         tuple(_sight(alert, counted, quiet, found, repeated=repeated) for alert in ALERTS)
         for repeated in (False, True)
     )
-    return ReplayedViolation(found.verdict, found.key, at_s, once, again)
+    return ReplayedViolation(found.verdict, found.key, counted.at_s(found.at_ns), once, again)
 
 
 def _sight(
@@ -226,14 +223,13 @@ def _every_phase(
 
 
 def _cycles(counted: Counters) -> int:
-    span_s = (counted.end_ns - counted.begin_ns) / NS_PER_S
-    return max(1, ceil(REPEATED_S / span_s)) if span_s > 0 else 1
+    return max(1, ceil(REPEATED_S / counted.span_s)) if counted.span_s > 0 else 1
 
 
 def _first_seen(
     alert: Alert, every: Sequence[Evaluated], counted: Counters, found: Violation
 ) -> Sight:
-    at_s = (found.at_ns - counted.begin_ns) / NS_PER_S
+    at_s = counted.at_s(found.at_ns)
     late = []
     for one in every:
         firing = one.at_s[one.firing]

@@ -147,6 +147,12 @@ def counts_as_try(case: Case, verdict: str) -> bool:
     return result == "invalid" or (result == "valid" and case.exposed is True)
 
 
+def k_of_n(cases: Iterable[Case], verdict: str) -> tuple[int, int]:
+    """In how many cases a verdict broke, of those that are evidence about it."""
+    counted = [case for case in cases if counts_as_try(case, verdict)]
+    return sum(verdict in broken(case) for case in counted), len(counted)
+
+
 def attempts(case: Case) -> list[Case]:
     """The case and the tries before it, which count in every k of n and bring no numbers."""
     tries = [case]

@@ -19,11 +19,11 @@ from results.cases import (
     Case,
     attempts,
     broken,
-    counts_as_try,
     expected_of,
     fault_of,
     in_order,
     is_published,
+    k_of_n,
     lock_of,
     results_of,
     undecided,
@@ -109,7 +109,7 @@ def _tries(cases: Iterable[Case]) -> list[Case]:
 def _change(
     lock: str, fault: str, verdict: str, base: Sequence[Case], new: Sequence[Case]
 ) -> VerdictChange | None:
-    (k_base, n_base), (k_new, n_new) = (_k_of_n(tries, verdict) for tries in (base, new))
+    (k_base, n_base), (k_new, n_new) = (k_of_n(tries, verdict) for tries in (base, new))
     expected = next((e for case in new if (e := expected_of(case, verdict))), "undeclared")
     if n_base and not n_new:
         direction, words = "open", "no longer decided"
@@ -128,11 +128,6 @@ def _change(
     return VerdictChange(
         lock, fault, verdict, f"{k_base} of {n_base}", f"{k_new} of {n_new}", direction, words
     )
-
-
-def _k_of_n(tries: Sequence[Case], verdict: str) -> tuple[int, int]:
-    counted = [case for case in tries if counts_as_try(case, verdict)]
-    return sum(verdict in broken(case) for case in counted), len(counted)
 
 
 def ending_of_verdicts(sides: Sides) -> str:

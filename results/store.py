@@ -27,7 +27,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import hashlib
 import os
 import re
 import stat
@@ -42,6 +41,7 @@ from msgspec.structs import replace
 from history import files
 from history.files import BadFile, MissingFile
 from history.text import write_whole
+from results import digests
 from results.documents import Case, D, Machine, Plan, Results, Versions, read, text_of
 
 RUNNING: Final = "running"
@@ -57,9 +57,6 @@ RESERVE_BYTES: Final = 4 * 2**20
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 SLUG_CHARS_MAX: Final = 60
 SAME_SECOND_MAX: Final = 1000
-# Of one recording, all its files together; of what lies how deep in it.
-RECORDING_BYTES_MAX: Final = 4 << 30
-RECORDING_DEPTH_MAX: Final = 4
 ENDING_BYTES_MAX: Final = 100
 
 
@@ -112,17 +109,14 @@ class CaseFolder:
     def history_sha256(self) -> dict[str, str]:
         """File name → digest of every file of the recording, to be put into the results. Raises
         NotARun."""
-        return sha256_of(self.history, inside=self.run)
+        with understood():
+            return digests.of_files(self.history, inside=self.run)
 
     def history_differs(self, recorded: Mapping[str, str]) -> list[str]:
         """One sentence per file that is not what it was when its digest was taken. Raises
         NotARun."""
-        now = sha256_of(self.history, inside=self.run, most=RECORDING_BYTES_MAX)
-        return [
-            f"{self.history / name} {_difference(recorded.get(name), now.get(name))}"
-            for name in sorted({*recorded, *now})
-            if recorded.get(name) != now.get(name)
-        ]
+        with understood():
+            return digests.differences(self.history, recorded, inside=self.run)
 
 
 class RunFolder:
@@ -166,7 +160,7 @@ class RunFolder:
         NotARun."""
         folder = self.path / "cases"
         with understood():
-            found = [folder / name for name in _names(folder, self.path)]
+            found = [folder / name for name in digests.names(folder, self.path)]
         found = [p for p in found if "-" in p.name and files.is_folder(p, inside=self.path)]
         return [CaseFolder(path) for path in sorted(found, key=_case_order)]
 
@@ -350,43 +344,9 @@ def understood() -> Iterator[None]:
         raise NotARun(str(error)) from error
 
 
-def sha256_of(
-    folder: Path, *, inside: Path | None = None, most: int | None = None
-) -> dict[str, str]:
-    """Relative name → SHA-256 of every file below ``folder``. Raises NotARun for what is neither a
-    file nor a folder there, and for more than ``most`` bytes."""
-    digests = {}
-    with understood():
-        for path in _below(folder, inside):
-            with files.open_file(path, inside=inside, most=most) as file:
-                digest = hashlib.file_digest(file, "sha256")  # type: ignore[arg-type]
-                most = None if most is None else most - file.tell()
-            digests[path.relative_to(folder).as_posix()] = digest.hexdigest()
-    return digests
-
-
-def _below(folder: Path, inside: Path | None, depth: int = 0) -> Iterator[Path]:
-    """Everything below a folder that is no folder, in the order of the names."""
-    if depth > RECORDING_DEPTH_MAX:
-        raise BadFile(folder, "lies deeper than the folders of a recording do")
-    for name in _names(folder, inside):
-        if files.is_folder(folder / name, inside=inside):
-            yield from _below(folder / name, inside, depth + 1)
-        else:
-            yield folder / name
-
-
 def slug(name: str) -> str:
     """A name that is safe as part of a path; names that stay different are not promised."""
     return re.sub(r"[^A-Za-z0-9_.=+]+", "-", name).strip("-.")[:SLUG_CHARS_MAX] or "unnamed"
-
-
-def _names(folder: Path, inside: Path | None) -> list[str]:
-    """What is in a folder; nothing where it is missing."""
-    try:
-        return files.names(folder, inside=inside)
-    except MissingFile:
-        return []
 
 
 def write_atomically(path: Path, text: str, *, inside: Path | None = None) -> None:
@@ -490,9 +450,3 @@ def _read(path: Path, kind: type[D], inside: Path) -> D:
         raise
     except BadFile as error:
         raise NotARun(f"{path} cannot be read ({error.why}); run it again") from error
-
-
-def _difference(before: str | None, now: str | None) -> str:
-    if now is None:
-        return "is missing"
-    return "was added later" if before is None else "was changed"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from results import documents, store
+from results import digests, documents, store
 from results.documents import FORMAT
 from results.store import NotARun, RunFolder, open_run
 from tests.results.made_run import make_run
@@ -164,7 +164,7 @@ def test_a_recording_that_is_too_large_is_not_digested(
     with pytest.raises(NotARun, match="larger than"):
         folder.history_differs(recorded)
     (folder.history / "9.0.ops").unlink()
-    monkeypatch.setattr(store, "RECORDING_BYTES_MAX", 1000)
+    monkeypatch.setattr(digests, "BYTES_MAX", 1000)
     with pytest.raises(NotARun, match="larger than"):
         folder.history_differs(recorded)
 

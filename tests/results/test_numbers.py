@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -239,6 +240,7 @@ def test_a_million_operations_take_about_a_second() -> None:
     rows = 1_000_000
     rng = np.random.default_rng(7)
     at = np.sort(rng.integers(10 * S, 40 * S, rows))
+    missing: dict[str, Any] = {name: null_column(rows) for name in NUMBERS}
     history = History(
         process=np.zeros(rows, np.int64),
         f=rng.integers(0, 2, rows).astype(np.uint8),
@@ -253,7 +255,7 @@ def test_a_million_operations_take_about_a_second() -> None:
         errors=("timeout", "held", "refused: x"),
         objects={f"k{n}": Object(role="contended") for n in range(100)},
         faults=(Fault("kill", (), (20 * S, 20 * S), (21 * S, 21 * S)),),
-        **{name: null_column(rows) for name in NUMBERS},
+        **missing,
     )
     begun = time.process_time()
     measure(history, PHASES)
