@@ -180,7 +180,6 @@ class Etcd:
         return Granted(hold, handle.revision, sent_ns, sent_ns + ttl_ns)
 
     def close(self) -> None:
-        """Drops the connections."""
         for client in self._clients:
             client.session.close()
 

@@ -22,6 +22,5 @@ class Hybrid:
         self._zookeeper = ZooKeeper(ensemble, timeout_s=timeout_s, ttl_s=ttl_s, observer=observer)
 
     def close(self) -> None:
-        """Drops the connections."""
         self._redlock.close()
         self._zookeeper.close()

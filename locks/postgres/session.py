@@ -91,8 +91,7 @@ class Session:
                 USER, database=DATABASE, sock=self._socket, ssl_context=False
             )
         except exceptions.DatabaseError as error:
-            said = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
-            raise Broken(f"{said.get('C', '')} {said.get('M', error)}".strip()) from error
+            raise Broken(" ".join(_said(error)).strip()) from error
         except Exception as error:
             # It raises whatever it stumbles over: DatabaseError, InterfaceError, KeyError …
             raise Broken(f"{type(error).__name__}: {error}") from error
@@ -104,12 +103,11 @@ class Session:
             self._socket.settimeout(self._timeout_s + wait_s)
             rows: list[list[Any]] | None = self._connection.run(sql)
         except exceptions.DatabaseError as error:
-            said = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
-            code = str(said.get("C", ""))
+            code, message = _said(error)
             if not code or code.startswith(SESSION_ENDS):
                 self.close()
-                raise Broken(f"{code} {said.get('M', error)}") from error
-            raise Refused(code, str(said.get("M"))) from error
+                raise Broken(f"{code} {message}") from error
+            raise Refused(code, message) from error
         except Exception as error:
             # As above. The conversation is out of step.
             self.close()
@@ -187,6 +185,12 @@ class Watch:
                     hold.handle.close()
                     self._observer.lost(hold, alive_ns=hold.handle.alive_ns)
             pause.wait(LOOK_S)
+
+
+def _said(error: Exception) -> tuple[str, str]:
+    """The code and the message of an error reply."""
+    fields = error.args[0] if error.args and isinstance(error.args[0], dict) else {}
+    return str(fields.get("C", "")), str(fields.get("M", error))
 
 
 def literal(text: str) -> str:

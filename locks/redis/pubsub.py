@@ -71,7 +71,6 @@ class RedisPubsub(RedisToken):
         return Denied(f"gave-up: {answer.reason}") if isinstance(answer, Denied) else answer
 
     def take(self, key: str, token: str, ttl_ms: int) -> Taken | None:
-        """Sets the key unless it is there."""
         answer: Any = self._link.run(TAKE, key, token, ttl_ms)
         if answer == b"OK":
             return Taken(self._link.sent_ns)
@@ -83,7 +82,6 @@ class RedisPubsub(RedisToken):
         return bool(self._link.run(FREE, hold.key, token_of(hold.id), _channel(hold.key)))
 
     def close(self) -> None:
-        """Drops the connections."""
         super().close()
         self._ear.close()
 

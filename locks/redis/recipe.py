@@ -120,7 +120,6 @@ class RedisRecipe(ABC):
         backoff.pause(limit_s)
 
     def release(self, hold: Hold) -> Freed:
-        """Gives the hold back."""
         try:
             self._link.open()
             freed = self.free(hold)
@@ -129,7 +128,6 @@ class RedisRecipe(ABC):
         return Released() if freed else NotHeld()
 
     def close(self) -> None:
-        """Drops the connection."""
         self._link.close()
 
     def _try(self, key: str, hold_id: int, ttl_s: float) -> Acquired:

@@ -134,7 +134,6 @@ class Redlock:
         return Granted(hold, None, question.sent_ns, valid_until_ns) if said else NotHeld()
 
     def close(self) -> None:
-        """Drops the connections."""
         self._nodes.close()
 
     def _try(self, key: str, hold_id: int, token: str, ttl_s: float) -> Acquired:

@@ -35,7 +35,6 @@ class RedisToken(RedisRecipe):
     """One client of the lock."""
 
     def take(self, key: str, token: str, ttl_ms: int) -> Taken | None:
-        """Sets the key unless it is there."""
         if not self._link.call("SET", key, token, "NX", "PX", ttl_ms):
             return None
         return Taken(self._link.sent_ns)

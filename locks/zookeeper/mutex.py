@@ -148,11 +148,10 @@ class ZooKeeper:
         wait_s: float,
     ) -> Acquired:
         """Queues for the key and waits for its turn."""
-        place = self._place(f"{ROOT}/{quote(key, safe='')}", token_of(hold_id))
+        place = self._place(parent_of(key), token_of(hold_id))
         return self._queue(place, key, hold_id, wait_s)
 
     def release(self, hold: Hold) -> Freed:
-        """Deletes the hold's node."""
         self._holds.pop(hold.id, None)
         try:
             self._delete(hold.handle.path)
@@ -334,6 +333,11 @@ def _gone() -> tuple[type[Exception], ...]:
 def _unsure() -> tuple[type[Exception], ...]:
     """What a request ends with whose effect is not known."""
     return exceptions.KazooException, session.NoAnswerError
+
+
+def parent_of(key: str) -> str:
+    """The node that all places in the queue for a key are children of."""
+    return f"{ROOT}/{quote(key, safe='')}"
 
 
 def number_of(child: str) -> int:

@@ -13,12 +13,11 @@ Errors mean what they mean for ``zookeeper``.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from urllib.parse import quote
 
 from locks.bare import Bare
 from locks.base import Acquired, token_of
 from locks.zookeeper import mutex as zookeeper
-from locks.zookeeper.mutex import ROOT, Place, ZooKeeper
+from locks.zookeeper.mutex import Place, ZooKeeper, parent_of
 
 READ = "-read-"
 WRITE = "-write-"
@@ -43,15 +42,11 @@ class ZooKeeperReadWrite(ZooKeeper):
 
     def acquire_shared(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
         """Queues for reading."""
-        place = ReadWritePlace(_parent(key), token_of(hold_id), READ)
+        place = ReadWritePlace(parent_of(key), token_of(hold_id), READ)
         return self._queue(place, key, hold_id, wait_s)
 
     def _place(self, parent: str, token: str) -> Place:
         return ReadWritePlace(parent, token, WRITE)
-
-
-def _parent(key: str) -> str:
-    return f"{ROOT}/{quote(key, safe='')}"
 
 
 SYSTEM = replace(
