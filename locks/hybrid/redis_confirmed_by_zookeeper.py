@@ -23,16 +23,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from locks.bare import Bare
-from locks.base import (
-    Acquired,
-    Backoff,
-    Deadline,
-    Denied,
-    Freed,
-    Granted,
-    Hold,
-    Unknown,
-)
+from locks.base import Acquired, Backoff, Deadline, Denied, Freed, Granted, Hold, Unknown
 from locks.hybrid.both import REDIS_NODES, Hybrid
 from locks.redis.link import BARE_CYCLE
 from locks.redis.recipe import POLL_MAX_S, POLL_MIN_S

@@ -19,9 +19,12 @@ from locks.base import (
     Lock,
     NoObserver,
     Observer,
+    System,
     new_hold_id,
     token_of,
 )
+from locks.shared.client_container import ContainerLibrary
+from locks.shared.library import library_of
 
 PATIENT_S: Final = 10.0  # to wait for a server that answers
 LONG_S: Final = 30.0  # longer than a test: nothing ends by itself
@@ -46,6 +49,22 @@ class Told:
     def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
         self.losses.append(hold)
         self.alive_ns.append(alive_ns)
+
+    def newest_ns(self, answer: Granted) -> int:
+        """To when the hold is promised by now."""
+        assert answer.valid_until_ns is not None
+        return max([answer.valid_until_ns, *self.until_ns])
+
+
+def one_of_each_class(*topologies: str) -> list[System]:
+    """The locks on these that a process of this machine drives: the same class on other servers
+    sends the same messages."""
+    found: dict[object, System] = {}
+    for system in registry.systems().values():
+        here = not isinstance(library_of(system), ContainerLibrary)
+        if here and not {*topologies}.isdisjoint(system.topologies):
+            found.setdefault(system.connect, system)
+    return list(found.values())
 
 
 def said(answer: object) -> str:

@@ -27,9 +27,10 @@ from clusters.redis import protocol as resp
 from clusters.wire import Http, Line
 from clusters.zookeeper.ensemble import TICK_MS_MIN, TICKS_PER_LEASE, ZooKeeperCluster
 from locks import registry
-from locks.base import Address, Granted, Hold, Released, new_hold_id, token_of
+from locks.base import Address, Granted, Released, new_hold_id, token_of
 from locks.shared import sidecar
 from tests.eventually import eventually
+from tests.locks.asking import Told, granted
 from tests.locks.delays import DelayingProxy, Direction
 from tests.locks.test_pins import contained
 
@@ -42,23 +43,6 @@ READ_LIMIT_S = 3.0  # of go-redis, which asks again then
 DIRECTIONS: tuple[Direction, ...] = ("request", "reply")
 
 pytestmark = pytest.mark.docker
-
-
-@dataclass
-class Watching:
-    """An observer that keeps the last promise."""
-
-    until_ns: int = 0
-    extended_count: int = 0
-
-    def extended(
-        self, hold: Hold, *, sent_ns: int, acknowledged_ns: int, valid_until_ns: int
-    ) -> None:
-        self.until_ns = max(self.until_ns, valid_until_ns)
-        self.extended_count += 1
-
-    def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
-        pass
 
 
 @dataclass(frozen=True)
@@ -78,7 +62,7 @@ class Client:
 
     def __init__(self, name: str, servers: Sequence[Address], ttl_s: float) -> None:
         self.key = f"promise-{token_of(new_hold_id())}"
-        self.observer = Watching()
+        self.observer = Told()
         self.proxies = [DelayingProxy(server) for server in servers]
         self._ttl_s = ttl_s
         system = registry.find(name)
@@ -93,11 +77,8 @@ class Client:
 
     def take(self) -> Taken:
         asked_ns = time.monotonic_ns()
-        hold = new_hold_id()
-        answer = self._lock.acquire(self.key, hold_id=hold, ttl_s=self._ttl_s, wait_s=WAIT_S)
-        answered_ns = time.monotonic_ns()
-        assert isinstance(answer, Granted), answer
-        return Taken(answer, asked_ns, answered_ns)
+        answer = granted(self._lock, WAIT_S, ttl_s=self._ttl_s, key=self.key)
+        return Taken(answer, asked_ns, time.monotonic_ns())
 
     def give_back(self, taken: Taken) -> None:
         assert isinstance(self._lock.release(taken.granted.hold), Released)
@@ -274,17 +255,17 @@ def test_a_renewal_by_the_watchdog_counts_from_when_it_was_sent(
     ttl_s = 3.0
     one = client(name, "redis", ttl_s)
     one.settle()
-    one.take()
-    told = one.observer.extended_count
-    eventually(lambda: one.observer.extended_count > told)
+    taken = one.take()
+    told = len(one.observer.until_ns)
+    eventually(lambda: len(one.observer.until_ns) > told)
     one.delay(0, "request", 1)
-    told = one.observer.extended_count
-    eventually(lambda: one.observer.extended_count > told)
+    told = len(one.observer.until_ns)
+    eventually(lambda: len(one.observer.until_ns) > told)
     kept = kept_ns(running("redis").nodes[0], one.key)
     assert kept is not None
-    early_s = (kept[0] - one.observer.until_ns) / 1e9
+    early_s = (kept[0] - one.observer.newest_ns(taken.granted)) / 1e9
     assert NEAR_S < early_s < DELAY_S + NEAR_S, "its request was delayed"
-    assert one.observer.until_ns <= kept[1]
+    assert one.observer.newest_ns(taken.granted) <= kept[1]
 
 
 # --- ZooKeeper -----------------------------------------------------------------------------------
@@ -332,7 +313,7 @@ def test_a_session_is_promised_from_its_last_message_that_counts(
             taken = one.take()
             one.cut()
             gone_ns = gone(watch, one.key, name)
-            until_ns = max(taken.until_ns, one.observer.until_ns)
+            until_ns = one.observer.newest_ns(taken.granted)
             found.judge(message, taken, until_ns, (gone_ns, gone_ns), SESSION_S)
             silent_s = (taken.asked_ns - begun_ns) / 1e9 + DELAY_S if message[2] else PING_S
             assert found.early_s[message] < silent_s + TICK_S + ended_s + NEAR_S, message
@@ -398,7 +379,7 @@ def test_a_kept_lease_is_promised_from_its_last_answered_keep_alive(
             one.proxies[0].delay(direction, nth, DELAY_S)
             taken = one.take()
             one.cut()
-            until_ns = max(taken.until_ns, one.observer.until_ns)
+            until_ns = one.observer.newest_ns(taken.granted)
             kept, granted_s = lease_kept_ns(server, one.key)
             found.judge((0, direction, nth), taken, until_ns, kept, granted_s)
     assert max(found.early_s.values()) < DELAY_S + NEAR_S, found.early_s
@@ -419,12 +400,12 @@ def test_a_lease_of_jetcd_is_promised_from_its_grant_or_its_last_answered_keep_a
         one.settle()
         for message in one.messages():
             one.delay(*message)
-            one.observer.until_ns = 0
+            one.observer.until_ns.clear()
             taken = one.take()
-            before_ns = max(taken.until_ns, one.observer.until_ns)
+            before_ns = one.observer.newest_ns(taken.granted)
             kept, granted_s = lease_kept_ns(server, one.key)
             found.judge(message, taken, before_ns, kept, granted_s)
-            after_ns = max(taken.until_ns, one.observer.until_ns)
+            after_ns = one.observer.newest_ns(taken.granted)
             assert (kept[0] - after_ns) / 1e9 < DELAY_S + NEAR_S, message
             one.give_back(taken)
             one.quiet()

@@ -33,13 +33,11 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from bench.duties import LEASE_S, Running
-from locks import registry
 from locks.base import (
     Acquired,
     Address,
     Denied,
     Granted,
-    Hold,
     Lock,
     LockUnusableError,
     System,
@@ -51,11 +49,11 @@ from locks.etcd.gateway import client_of, encoded
 from locks.etcd.mutex import Etcd
 from locks.libraries.shared.zookeeper_touches import passed_on_ns
 from locks.postgres.session import LOOK_S, Session
-from locks.shared.client_container import ContainerLibrary
-from locks.shared.library import library_of
 from locks.zookeeper import mutex as zookeeper
 from locks.zookeeper.mutex import ZooKeeper
 from tests.eventually import eventually
+from tests.locks import asking
+from tests.locks.asking import Told, one_of_each_class
 from tests.locks.delays import DelayingProxy, Direction
 
 TTL_S: Final = 9.0  # of etcd: nothing is renewed while the end is found out
@@ -75,20 +73,15 @@ pytestmark = pytest.mark.docker
 
 
 def systems_on(topology: str) -> list[Any]:
-    """One for each class. Of what sends the same messages ``make test`` has one, and of the
-    libraries what it runs anyway."""
-    found: dict[object, System] = {}
-    for system in registry.systems().values():
-        contained = isinstance(library_of(system), ContainerLibrary)
-        if topology in system.topologies and not contained and system.kind != "none":
-            found.setdefault(system.connect, system)
+    """Of what sends the same messages ``make test`` has one, and of the libraries what it runs
+    anyway."""
     return [
         pytest.param(
             system,
             id=system.name,
             marks=[] if system.name in MAIN or system.represents else [pytest.mark.long],
         )
-        for system in found.values()
+        for system in one_of_each_class(topology)
     ]
 
 
@@ -97,22 +90,6 @@ class Late(NamedTuple):
 
     direction: Direction
     number: int
-
-
-class Told:
-    """An observer."""
-
-    def __init__(self) -> None:
-        self.until_ns: list[int] = []
-        self.lost_since_ns: list[int | None] = []
-
-    def extended(
-        self, hold: Hold, *, sent_ns: int, acknowledged_ns: int, valid_until_ns: int
-    ) -> None:
-        self.until_ns.append(valid_until_ns)
-
-    def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
-        self.lost_since_ns.append(alive_ns)
 
 
 @dataclass(frozen=True)
@@ -135,12 +112,10 @@ class Served:
         )
 
     def take(self, lock: Lock, wait_s: float = 0.0) -> Acquired:
-        return lock.acquire(self.key, hold_id=new_hold_id(), ttl_s=self.ttl_s, wait_s=wait_s)
+        return asking.take(lock, wait_s, ttl_s=self.ttl_s, key=self.key)
 
-    def until_ns(self, answer: Granted) -> int:
-        """The newest promise."""
-        assert answer.valid_until_ns is not None
-        return max([answer.valid_until_ns, *self.told.until_ns])
+    def granted(self, lock: Lock) -> Granted:
+        return asking.granted(lock, LIMIT_S, ttl_s=self.ttl_s, key=self.key)
 
     def requests(self, late: Sequence[Late]) -> list[tuple[int, int]]:
         """When each came to the proxy, and when the server could have it."""
@@ -187,18 +162,15 @@ def acquire(served: Served, late: Sequence[Late], *, waits: bool = False) -> tup
     """By a new client; ``waits``: until another gives the key back."""
     if not waits:
         lock = served.connect()
-        answer = served.take(lock, wait_s=LIMIT_S)
-    else:
-        with closing(served.connect(proxied=False)) as holder:
-            held = served.take(holder, wait_s=LIMIT_S)
-            assert isinstance(held, Granted), held
-            lock = served.connect()
-            frees = threading.Timer(WAIT_S, holder.release, [held.hold])
-            frees.start()
-            answer = served.take(lock, wait_s=LIMIT_S)
-            frees.join()
-    assert isinstance(answer, Granted), answer
-    return lock, answer
+        return lock, served.granted(lock)
+    with closing(served.connect(proxied=False)) as holder:
+        held = served.granted(holder)
+        lock = served.connect()
+        frees = threading.Timer(WAIT_S, holder.release, [held.hold])
+        frees.start()
+        answer = served.granted(lock)
+        frees.join()
+        return lock, answer
 
 
 # etcd.
@@ -230,9 +202,9 @@ def of_etcd(served: Served, late: Sequence[Late], *, waits: bool = False) -> str
     lock, answer = acquire(served, late, waits=waits)
     with closing(lock):
         while True:
-            until_ns = served.until_ns(answer)
+            until_ns = served.told.newest_ns(answer)
             earliest_ns, latest_ns = lease_ends_ns(served)
-            if served.until_ns(answer) == until_ns:  # else it was renewed meanwhile
+            if served.told.newest_ns(answer) == until_ns:  # else it was renewed meanwhile
                 break
     if until_ns > latest_ns:
         return f"too late by {(until_ns - latest_ns) / 1e6:.0f} ms"
@@ -307,7 +279,7 @@ def of_zookeeper(
             if direct.exists(path).ephemeralOwner:
                 eventually(lambda: direct.exists(path) is None, "it stays", limit_s=LIMIT_S)  # noqa: B023
         gone_ns = time.monotonic_ns()
-        until_ns = served.until_ns(answer)
+        until_ns = served.told.newest_ns(answer)
     if until_ns > gone_ns:
         return f"too late by {(until_ns - gone_ns) / 1e6:.0f} ms"
     came_ns = [came_ns for came_ns, _ in served.requests(late)]
@@ -408,8 +380,8 @@ def of_postgres(served: Served, late: Sequence[Late]) -> str | None:
         if not isinstance(free := served.take(other, wait_s=LIMIT_S), Granted):
             return f"not free after the end of the session: {free}"
         freed_ns = time.monotonic_ns()
-        eventually(lambda: served.told.lost_since_ns, "the loss is not told", limit_s=LIMIT_S)
-        (alive_ns,) = served.told.lost_since_ns
+        eventually(lambda: served.told.alive_ns, "the loss is not told", limit_s=LIMIT_S)
+        (alive_ns,) = served.told.alive_ns
     assert alive_ns is not None
     if alive_ns < before_ns - int(LOOK_S * 1e9) - SLACK_NS:
         return f"lost {(before_ns - alive_ns) / 1e6:.0f} ms before the session was ended"

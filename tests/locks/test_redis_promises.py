@@ -24,7 +24,6 @@ import pytest
 from redis.exceptions import ResponseError
 
 from bench.duties import Running
-from locks import registry
 from locks.base import (
     Acquired,
     Address,
@@ -44,9 +43,9 @@ from locks.redis.link import Link
 from locks.redis.recipe import Taken
 from locks.redis.redlock import Redlock
 from locks.redis.token import RedisToken
-from locks.shared.client_container import ContainerLibrary
-from locks.shared.library import library_of
 from tests.eventually import eventually
+from tests.locks import asking
+from tests.locks.asking import Told, one_of_each_class
 from tests.locks.delays import Burst, DelayingProxy, Direction
 
 TTL_S: Final = 10.0  # so that nothing is renewed in between
@@ -63,24 +62,13 @@ DIRECTIONS: Final[tuple[Direction, ...]] = ("request", "reply")
 pytestmark = pytest.mark.docker
 
 
-def _systems() -> Iterator[System]:
-    """One for each class: the same class on other servers sends the same messages."""
-    seen: list[object] = []
-    for system in registry.systems().values():
-        of_redis = system.topologies[0] in {"redis", "redlock", "sentinel", "redis-cluster"}
-        contained = isinstance(library_of(system), ContainerLibrary)
-        if of_redis and not contained and system.connect not in seen:
-            seen.append(system.connect)
-            yield system
-
-
 def _named(system: System) -> object:
     """Libraries take longer; of them ``make test`` runs what it runs anyway."""
     long = system.prepare is not None and not system.represents
     return pytest.param(system, id=system.name, marks=[pytest.mark.long] if long else [])
 
 
-SYSTEMS = list(_systems())
+SYSTEMS = one_of_each_class("redis", "redlock", "sentinel", "redis-cluster")
 LIMITED = [_named(system) for system in SYSTEMS if system.limited]
 RECIPES, OF_LIBRARIES = (
     [system for system in SYSTEMS if system.limited and (system.prepare is not None) is of_library]
@@ -95,21 +83,6 @@ class Late(NamedTuple):
     node: int
     direction: Direction
     number: int
-
-
-class Told:
-    """What an observer was told."""
-
-    def __init__(self) -> None:
-        self.until_ns: list[int] = []
-
-    def extended(
-        self, hold: Hold, *, sent_ns: int, acknowledged_ns: int, valid_until_ns: int
-    ) -> None:
-        self.until_ns.append(valid_until_ns)
-
-    def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
-        raise AssertionError("lost")
 
 
 @dataclass
@@ -134,7 +107,10 @@ class Served:
         )
 
     def take(self, lock: Lock, wait_s: float = 0.0, ttl_s: float = TTL_S) -> Acquired:
-        return lock.acquire(self.key, hold_id=new_hold_id(), ttl_s=ttl_s, wait_s=wait_s)
+        return asking.take(lock, wait_s, ttl_s=ttl_s, key=self.key)
+
+    def granted(self, lock: Lock, ttl_s: float = TTL_S) -> Granted:
+        return asking.granted(lock, ttl_s=ttl_s, key=self.key)
 
     def delay(self, late: Sequence[Late]) -> None:
         """The phase begins."""
@@ -159,8 +135,7 @@ class Served:
         """All servers. None where it is refused: by a Sentinel, or by a replica of a cluster."""
         answers: list[Any] = []
         for server in self.servers:
-            link = Link(server, timeout_s=TIMEOUT_S)
-            with closing(link):
+            with closing(Link(server, timeout_s=TIMEOUT_S)) as link:
                 link.open()
                 try:
                     answers.append(link.call(*command))
@@ -252,8 +227,7 @@ def extend(served: Served, late: Sequence[Late]) -> str | None:
     """The server does not know the script yet."""
     with closing(served.connect()) as lock:
         assert isinstance(lock, Extendable)
-        answer = served.take(lock)
-        assert isinstance(answer, Granted), answer
+        answer = served.granted(lock)
         _forget_scripts(served)
         served.delay(late)
         return _judged(served, lock.extend(answer.hold, TTL_S), late)
@@ -262,10 +236,8 @@ def extend(served: Served, late: Sequence[Late]) -> str | None:
 def renewal(served: Served, late: Sequence[Late]) -> str | None:
     """The first one after a grant."""
     told = Told()
-    lock = served.connect(ttl_s=RENEWED_TTL_S, observer=told)
-    with closing(lock):
-        answer = served.take(lock, ttl_s=RENEWED_TTL_S)
-        assert isinstance(answer, Granted), answer
+    with closing(served.connect(ttl_s=RENEWED_TTL_S, observer=told)) as lock:
+        served.granted(lock, RENEWED_TTL_S)
         _forget_scripts(served)
         served.delay(late)
         eventually(lambda: told.until_ns, "nothing was renewed")
@@ -273,14 +245,13 @@ def renewal(served: Served, late: Sequence[Late]) -> str | None:
             before = served.counts()
             found = wrong(served, told.until_ns[-1], time.monotonic_ns(), RENEWED_TTL_S)
             if served.counts() == before:  # else it may be of the next one
-                return found
+                return "lost" if told.losses else found
 
 
 def wait(served: Served, late: Sequence[Late]) -> str | None:
     """Until another gives the key back."""
     with closing(served.connect(proxied=False)) as holder, closing(served.connect()) as lock:
-        held = served.take(holder)
-        assert isinstance(held, Granted), held
+        held = served.granted(holder)
         frees = threading.Timer(WAIT_S, holder.release, [held.hold])
         frees.start()
         served.delay(late)
@@ -299,9 +270,7 @@ def _judged(served: Served, answer: object, late: Sequence[Late]) -> str | None:
 
 def _warm(served: Served, lock: Lock) -> None:
     other = replace(served, key=f"{served.key}-warm")
-    answer = other.take(lock)
-    assert isinstance(answer, Granted), answer
-    lock.release(answer.hold)
+    lock.release(other.granted(lock).hold)
 
 
 def _forget_scripts(served: Served) -> None:
@@ -422,8 +391,7 @@ def test_a_grant_without_an_end_has_none_on_the_server(bench: Bench, system: Sys
     def acquire_only(served: Served, late: Sequence[Late]) -> str | None:
         with closing(served.connect()) as lock:
             served.delay(late)
-            answer = served.take(lock)
-            assert isinstance(answer, Granted), answer
+            answer = served.granted(lock)
             ends = [end for end in served.ends_ns() if end is not None]
             lock.release(answer.hold)
             return None if answer.valid_until_ns is None and not ends else f"it ends: {ends}"
