@@ -124,9 +124,9 @@ class Observer(Protocol):
         """A heartbeat or renewal was acknowledged: the promise goes on without a gap."""
 
     def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
-        """The service or the client library announced that the hold is over. ``alive_ns``: when it
-        last looked alive to a lock that looks now and then, so that what the looking took is not
-        promised; None: it is told as it comes."""
+        """The service or the client library announced that the hold is over. ``alive_ns``: when a
+        lock that polls last saw it alive, which is when the promise ends; None: the loss is told as
+        it happens."""
 
 
 class NoObserver:
@@ -208,33 +208,34 @@ class System:
     waits_by: str
     source: str
     connect: Connect
-    outcomes: Mapping[str, str]  # error of the client → outcome, the table a test holds it to
+    # What the client or the library says → what it means. A test holds recipes to it.
+    outcomes: Mapping[str, str]
     expectations: Mapping[str, Mapping[str, Expectation]] = field(default_factory=dict)
     kind: LockKind = "mutex"
     permits: int | None = None  # of a semaphore
     limited: bool = True  # whether every grant has a ``valid_until_ns``
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     pace: Mapping[str, float] = field(default_factory=dict)
-    # Who promises that waiters are served in the order of their places; then the lock tells a
-    # ``QueueObserver`` of each.
+    # Who promises that waiters are served in order; the lock then tells a ``QueueObserver`` of each
+    # place.
     queue: str = ""
     settles_s: float = 0.0  # until it grants again after servers and links are whole, where seconds
     prepare: Callable[[], None] | None = None
-    # Which key and hold an entry of the service's own record stands for, by its name and value
-    # (None: for none). Without it the record is not read: see ``locks.shared.tenures``.
+    # From the name and value of an entry in the service's own record to the key and hold that it
+    # stands for (None: for none). Without it the record is not read: see ``locks.shared.tenures``.
     entry: Callable[[str, str], tuple[str, int] | None] | None = None
-    # Who says so, if the first request of an acquire takes no lock yet: ``reply-lost`` takes away
-    # the answer to that one, and nothing is left to judge.
+    # Where the first request of an acquire takes no lock yet: who says so. ``reply-lost`` takes
+    # away the answer to that request, so nothing is left to judge.
     asks_first: str = ""
-    # It differs from another lock of its family in its settings, in who is woken or in its cluster:
-    # the suite ``full`` has it under the faults alone under which that can show.
+    # It differs from another lock of its family only in its settings, in who is woken or in its
+    # cluster. The suite ``full`` has it only under the faults that can show that.
     variant: bool = False
     bare: tuple[Bare, ...] = ()  # of a recipe: what it sends when nobody is in its way
     # What the conformance tests do not ask of it (a duty is called as its test) → why.
     not_owed: Mapping[str, str] = field(default_factory=dict)
     late_release: Literal["NotHeld", "Released", "Unknown"] = "NotHeld"  # of a hold that has ended
     gives_up_s: float = 20.0  # the longest that a release and a try take while servers are silent
-    represents: bool = False  # a library that is tested each time, not by the long tests alone
+    represents: bool = False  # a library that ``make test`` has too, not ``make fuzz`` alone
     untested: str = ""  # why it is not tested at all
 
 

@@ -51,7 +51,7 @@ class NotReleased(Exception):
 
 
 class _Known:
-    """What the lock's own thread tells of holds: how far they were renewed, and which are lost."""
+    """What the lock reports of holds in the background: how far renewed, and which are lost."""
 
     def __init__(self, told: Callable[[Hold], None] | None) -> None:
         self._told = told

@@ -212,6 +212,10 @@ class Etcd:
     def _turn_has_come(self, claim: Claim, hold_id: int) -> Acquired:
         if time.monotonic_ns() >= claim.valid_until_ns:
             return self._withdraw(claim, "gave-up: its turn came after its lease")
+        return self._granted(claim, hold_id)
+
+    @staticmethod
+    def _granted(claim: Claim, hold_id: int) -> Granted:
         assert claim.revision is not None
         hold = Hold(hold_id, claim.key, Handle(claim.lease, claim.revision))
         return Granted(hold, claim.revision, claim.renewed_ns, claim.valid_until_ns)

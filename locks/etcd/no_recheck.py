@@ -7,9 +7,8 @@ as with the lock service, to which the lease is the client's own affair.
 
 Jepsen found it (https://jepsen.io/blog/2020-01-30-etcd-3.4.3: 'Locks, however, were fundamentally
 unsafe … exacerbated by an implementation bug'); https://github.com/etcd-io/etcd/issues/11456 has
-the details. It shows wherever the queue is longer than
-the lease; the load of this lock therefore holds for longer than others do. The bench must catch it;
-if it does not, the bench is broken.
+the details. It shows wherever the queue is longer than the lease, so the load of this lock holds
+for longer than others do. The bench must catch it; if it does not, the bench is broken.
 
 Errors mean what they mean for ``etcd``.
 """
@@ -18,11 +17,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from locks.base import Acquired, Deadline, Granted, Hold
+from locks.base import Acquired, Deadline
 from locks.etcd import mutex as etcd
 from locks.etcd.expectations import ETCD
 from locks.etcd.gateway import Ahead, wait_for_deletion
-from locks.etcd.mutex import Claim, Etcd, Handle, ahead_of, by_creation
+from locks.etcd.mutex import Claim, Etcd, ahead_of, by_creation
 from locks.shared.expectations import UNMINDED, breaks, may_break, with_changes, with_verdicts
 
 
@@ -43,9 +42,7 @@ class EtcdNoRecheck(Etcd):
             wait_for_deletion(self._nodes[self._at], ahead, self._timeout_s, limit_s)
 
     def _turn_has_come(self, claim: Claim, hold_id: int) -> Acquired:
-        assert claim.revision is not None
-        hold = Hold(hold_id, claim.key, Handle(claim.lease, claim.revision))
-        return Granted(hold, claim.revision, claim.renewed_ns, claim.valid_until_ns)
+        return self._granted(claim, hold_id)
 
 
 _PUBLISHED = (

@@ -1,4 +1,4 @@
-"""What the Redis locks share: the scripts, and one connection without surprises.
+"""What the Redis locks share: the scripts, and one connection that repeats nothing by itself.
 
 Why a bare ``redis.Connection`` and not ``redis.Redis``: redis-py 8's client class hides when a
 connection is made, and with it whether a command was sent at all; it also costs more CPU.

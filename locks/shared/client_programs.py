@@ -1,8 +1,8 @@
 """How a program in a client image uses a library: what it calls, what it sets. Locks declare it.
 
-The programs are in Go and Java (beside the declarations), so nothing here is what they obey.
-Tests hold it to their sources: every setting must be named there. Whatever is not listed is the
-library's default.
+This is a description for reports. The programs are in Go and Java, beside the declarations, and do
+not read it. A test holds it to their sources: every setting must be named there. Whatever is not
+listed is the library's default.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Keeps holds alive in the background, one round after the other, and tells what came of it.
+"""Keeps holds alive in the background, round after round, and reports what came of it.
 
 One thread per client (a greenlet where gevent has replaced threads), started by the first hold. A
-hold is renewed in every round from the next one on, so at the latest one period after its grant. A
-round whose answer is unknown changes nothing; the next one tries again. A hold that the service
-does not know any more is reported as lost, once.
+hold is renewed in every round from the next one on, so at the latest one period after its grant. An
+unknown answer changes nothing; the next round tries again. A hold that the service no longer knows
+is reported as lost, once.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from locks.libraries.shared.zookeeper_touches import Touches
 
 RECONNECT_S = 0.05
 
-# kazoo warns of every lost connection. Under faults that is the news of the day, and not its own.
+# kazoo warns of every lost connection, and under faults connections are lost all the time.
 log = logging.getLogger("lockbench.zookeeper")
 log.setLevel(logging.ERROR)
 

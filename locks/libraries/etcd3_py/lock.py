@@ -1,5 +1,5 @@
 """etcd3-py's ``Lock`` (https://github.com/Revolution1/etcd3-py), from its package, at its defaults:
-a lock that is known to be bad.
+included as a known-broken control.
 
 It looks whether the key is there, and if not, or when it is deleted, writes it unless it already
 has *its own* value. So whoever looks before another has written overwrites, and all of them hold

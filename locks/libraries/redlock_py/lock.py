@@ -1,5 +1,5 @@
 """redlock-py's ``Redlock`` (https://github.com/SPSCommerce/redlock-py), from its package, at its
-defaults: a lock that is known to be bad.
+defaults: a lock that is known to be broken.
 
 One of five nodes down is enough: ``lock`` has a majority, and raises MultipleRedlockException all
 the same; the keys stay on the other four until their time is over, and nobody gets the lock. Its
