@@ -18,6 +18,7 @@ PAGE: Final = 4096
 WORKER_FIELDS: Final = 256  # byte offset at which the per-worker fields begin
 WORKER_BYTES: Final = 48
 CLOCK_OFFSET_AT: Final = 72  # read by sidecars as well (``docs/sidecar.md``)
+BUSY_AT: Final = 16  # in the fields of a worker
 _INT: Final = struct.Struct("<q")
 
 
@@ -55,14 +56,14 @@ class OfWorker(_Part):
 
     ready = _Number(0)  # how many are connected
     failed = _Number(8)  # could not connect, or failed by the bench's own fault
-    busy = _Number(16)  # are in the middle of a cycle
+    busy = _Number(BUSY_AT)  # are in the middle of a cycle
     rivals = _Number(24)  # ask for the aimed key or hold it
     quieted = _Number(32)  # solo users that have asked for all of their keys
     ticked_ns = _Number(40)  # when the event loop was last seen to turn
 
     def busy_setter(self) -> Callable[[int], None]:
         """Sets ``busy``, which every cycle does twice, without a frame of Python."""
-        return partial(_INT.pack_into, self.memory, self.begin + OfWorker.__dict__["busy"].offset)
+        return partial(_INT.pack_into, self.memory, self.begin + BUSY_AT)
 
 
 class Control(_Part):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -131,14 +131,25 @@ class Honest:
         self.closed = True
 
 
-class PromisesTooMuch(Honest):
-    def promised_ns(self, ttl_s: float) -> int:
-        return int(1e9 * (ttl_s + 60))
+def but(name: str, **does: Callable[..., object]) -> type[Honest]:
+    """A client that does all that is owed but for this."""
+    return type(name, (Honest,), does)
 
 
-class DeniesWithoutAWord(Honest):
-    def held(self) -> Denied:
-        return Denied("busy")
+def free_by_prefix(_: Honest, key: str) -> bool:
+    return all(SERVICE.holder(k) is None for k in SERVICE.held if k.startswith(key))
+
+
+PromisesTooMuch = but("PromisesTooMuch", promised_ns=lambda _, ttl_s: int(1e9 * (ttl_s + 60)))
+DeniesWithoutAWord = but("DeniesWithoutAWord", held=lambda _: Denied("busy"))
+ReleasesTwice = but("ReleasesTwice", late=lambda _: Released())
+LocksWhatIsAbove = but("LocksWhatIsAbove", named=lambda _, key: key.partition("/")[0])
+LocksByPrefix = but("LocksByPrefix", is_free=free_by_prefix)
+SleepsThroughItsWait = but("SleepsThroughItsWait", pause=lambda _, s: time.sleep(max(s, 0)))
+OneFence = but("OneFence", next_fence=lambda _: 7)
+LetsEverybodyIn = but("LetsEverybodyIn", is_free=lambda _, key: True)
+EndsEarly = but("EndsEarly", server_ns=lambda _, ttl_s: int(1e9 * ttl_s / 2))
+NeverEnds = but("NeverEnds", server_ns=lambda _, ttl_s: int(60e9))
 
 
 class NeedsTwoTries(Honest):
@@ -150,50 +161,10 @@ class NeedsTwoTries(Honest):
         return super().is_free(key) and not first
 
 
-class ReleasesTwice(Honest):
-    def late(self) -> Freed:
-        return Released()
-
-
-class LocksWhatIsAbove(Honest):
-    def named(self, key: str) -> str:
-        return key.partition("/")[0]
-
-
-class LocksByPrefix(Honest):
-    def is_free(self, key: str) -> bool:
-        return all(SERVICE.holder(k) is None for k in SERVICE.held if k.startswith(key))
-
-
-class SleepsThroughItsWait(Honest):
-    def pause(self, wait_s: float) -> None:
-        time.sleep(max(wait_s, 0))
-
-
 class StaysInTheQueue(Honest):
     def given_up(self, key: str, hold_id: int, ttl_s: float) -> Denied:
         SERVICE.held[key] = (hold_id, time.monotonic_ns() + int(60e9))
         return super().given_up(key, hold_id, ttl_s)
-
-
-class OneFence(Honest):
-    def next_fence(self) -> int:
-        return 7
-
-
-class LetsEverybodyIn(Honest):
-    def is_free(self, key: str) -> bool:
-        return True
-
-
-class EndsEarly(Honest):
-    def server_ns(self, ttl_s: float) -> int:
-        return int(1e9 * ttl_s / 2)
-
-
-class NeverEnds(Honest):
-    def server_ns(self, ttl_s: float) -> int:
-        return int(60e9)
 
 
 class ExtendsNothing(Honest):

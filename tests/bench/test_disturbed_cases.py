@@ -7,9 +7,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,14 @@ import psutil
 import pytest
 
 from bench.plan import Case
-from bench.run import run_case
 from checker.check import check
 from history.recording import read_recording
-from tests.bench.test_stopped_cases import CASE, fake
+from tests.bench.test_stopped_cases import CASE, Play, fake, play
 from tests.eventually import eventually
 from tests.results.plain import plain
 from tests.workloads import unsafe
-from workloads.fork_server import ForkServer
+
+__all__ = ["play"]
 
 pytestmark = pytest.mark.slow
 EVERYBODY = replace(CASE, lock=f"{unsafe.__file__}:Everybody", clients=4)
@@ -44,39 +43,30 @@ def _writes_to(pid: int, log: Path) -> bool:
 
 
 Meddle = Callable[[], None]
-Play = Callable[[Path, Case, Meddle], dict[str, Any]]
-
-
-@pytest.fixture(scope="module")
-def fork_server() -> Iterator[ForkServer]:
-    with ForkServer("test") as fork_server:
-        yield fork_server
+Played = Callable[[Path, Case, Meddle], dict[str, Any]]
 
 
 @pytest.fixture
-def played(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> Play:
+def played(play: Play, monkeypatch: pytest.MonkeyPatch) -> Played:
     """Plays a case into a folder while somebody meddles with it; its document."""
     fake(monkeypatch)
-    return partial(_played, fork_server)
 
+    def played(folder: Path, case: Case, meddle: Meddle) -> dict[str, Any]:
+        def meddling() -> None:
+            control = folder / "control"
+            # From when the load has begun (``workloads.control``: the first field is its start).
+            eventually(lambda: control.exists() and any(control.read_bytes()[:8]), limit_s=60)
+            time.sleep(1.5)
+            meddle()
 
-def _played(fork_server: ForkServer, folder: Path, case: Case, meddle: Meddle) -> dict[str, Any]:
+        thread = threading.Thread(target=meddling)
+        thread.start()
+        outcome = play(folder, case)
+        thread.join()
+        found: dict[str, Any] = plain(outcome.document)
+        return found
 
-    def meddling() -> None:
-        control = folder / "control"
-        # From when the load has begun (``workloads.control``: the first field is its start).
-        eventually(lambda: control.exists() and any(control.read_bytes()[:8]), limit_s=60)
-        time.sleep(1.5)
-        meddle()
-
-    thread = threading.Thread(target=meddling)
-    thread.start()
-    outcome = run_case(
-        case, folder, run_id="test", fork_server=fork_server, on_progress=lambda _: None
-    )
-    thread.join()
-    found: dict[str, Any] = plain(outcome.document)
-    return found
+    return played
 
 
 def stopped_for(folder: Path, seconds: float) -> None:
@@ -92,7 +82,7 @@ def stopped_for(folder: Path, seconds: float) -> None:
             time.sleep(seconds)
 
 
-def test_workers_that_were_stopped_void_the_case(tmp_path: Path, played: Play) -> None:
+def test_workers_that_were_stopped_void_the_case(tmp_path: Path, played: Played) -> None:
     case = played(tmp_path, CASE, lambda: stopped_for(tmp_path, 0.6))
     assert (case["judgement"], case["ending"]) == ("disturbed", "bench"), case["why"]
     assert case["numbers"] == "void"
@@ -100,7 +90,7 @@ def test_workers_that_were_stopped_void_the_case(tmp_path: Path, played: Play) -
     assert "worker-0 was stopped from outside for" in case["why"]
 
 
-def test_a_worker_that_somebody_kills_is_named(tmp_path: Path, played: Play) -> None:
+def test_a_worker_that_somebody_kills_is_named(tmp_path: Path, played: Played) -> None:
     def kill() -> None:
         (pid,) = processes(tmp_path, "worker-1")
         os.kill(pid, signal.SIGKILL)
@@ -112,7 +102,9 @@ def test_a_worker_that_somebody_kills_is_named(tmp_path: Path, played: Play) -> 
     assert case["why"].startswith("worker-1 ended, and not by this run, ")
 
 
-def test_what_broke_before_is_told_and_offline_it_is_the_same(tmp_path: Path, played: Play) -> None:
+def test_what_broke_before_is_told_and_offline_it_is_the_same(
+    tmp_path: Path, played: Played
+) -> None:
     case = played(tmp_path, EVERYBODY, lambda: stopped_for(tmp_path, 0.6))
     assert case["outside"]
     assert case["observed"]["double-grant"] == "invalid"
@@ -121,7 +113,7 @@ def test_what_broke_before_is_told_and_offline_it_is_the_same(tmp_path: Path, pl
     assert {name: verdict.result for name, verdict in again.items()} == case["observed"]
 
 
-def test_nobody_meddles_and_nothing_is_found(tmp_path: Path, played: Play) -> None:
+def test_nobody_meddles_and_nothing_is_found(tmp_path: Path, played: Played) -> None:
     case = played(tmp_path, CASE, lambda: None)
     assert "outside" not in case, case["why"]
     assert case["judgement"] != "disturbed"
