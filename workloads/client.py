@@ -58,11 +58,11 @@ class Client:
     def __init__(self, session: Session, report: Report, number: int = 0) -> None:
         self._session = session
         self.recorder = session.recorder
-        self._pace = session.load.pace
+        self.pace = session.load.pace
         self._report = report
         self.process = session.recorder.new_process()
         # The longest lease that it was ever promised, at least the one that it asks for.
-        self.lease_ns = int(1e9 * self._pace.lease_ttl_s)
+        self.lease_ns = int(1e9 * self.pace.lease_ttl_s)
         self._held: dict[int, int] = {}  # hold's id → when its acquire was invoked
         # Of a lock that its holder may enter again: hold's id → who holds it. What is left after an
         # unknown outcome is given back by the same one, under a new process number.
@@ -70,7 +70,7 @@ class Client:
         self.resource = Resource(session.load.resource)
         self._lock = session.connect(self)
         self._shareable = self._lock if isinstance(self._lock, Shareable) else None
-        self._guarded = self._pace.touch_resource and session.system.kind != "semaphore"
+        self._guarded = self.pace.touch_resource and session.system.kind != "semaphore"
         job = self._job = session.asked.workload.job(session.asked.options)
         job.number = number
         self._work = job.work
@@ -97,14 +97,12 @@ class Client:
             thing = NULL if self._begin is None else self._begin(self.resource, key)
             whole = None if self._timed is None else self._begun(key, thing, intended_ns)
             reads = self._may_share and self._only_reads(key)
-            granted = self._acquire(
-                key, intended_ns, self._pace.wait_s if wait_s is None else wait_s, reads=reads
-            )
+            granted = self.acquire(key, wait_s, intended_ns=intended_ns, reads=reads)
             done = False
             if granted is not None:
                 use = Use(self, granted, keep, thing=thing, reads=reads, guarded=self._guarded)
                 done = self._work(use) is not False
-                self._release(granted.hold)
+                self.release(granted.hold)
             if whole is not None:
                 error = None if done else "not-granted"
                 self.recorder.complete(whole, OK if done else Type.FAIL, error=error)
@@ -116,7 +114,7 @@ class Client:
             raise
         else:
             if not done:
-                gevent.sleep(self._pace.retry_pause_s)
+                gevent.sleep(self.pace.retry_pause_s)
             return done
         finally:
             session.busy -= 1
@@ -127,31 +125,13 @@ class Client:
         granted."""
         held: list[Granted] = []
         for _ in range(self._session.system.permits or 1):
-            granted = self._acquire(key, NULL, wait_s, reads=False)
+            granted = self.acquire(key, wait_s)
             if granted is None:
                 break
             held.append(granted)
         for granted in held:
-            self._release(granted.hold)
+            self.release(granted.hold)
         return len(held) == (self._session.system.permits or 1)
-
-    def also(self, first: Use, key: str) -> Use | None:
-        """Asks for a second key under the first; None: it was not granted."""
-        granted = self._acquire(key, NULL, self._pace.wait_s, reads=False)
-        if granted is None:
-            return None
-        return Use(
-            self, granted, first.keep_with, thing=first.thing, reads=False, guarded=first.guarded
-        )
-
-    def give_back(self, use: Use) -> None:
-        """Releases a second key."""
-        self._release(use.granted.hold)
-
-    @property
-    def lease_s(self) -> float:
-        """How long a lease lasts."""
-        return self._pace.lease_ttl_s
 
     def _begun(self, key: str, thing: int, intended_ns: int) -> Handle:
         assert self._timed is not None
@@ -196,7 +176,18 @@ class Client:
         """Drawn for each cycle."""
         return key not in ALONE and self._draws.random() < self._job.reads_share
 
-    def _acquire(self, key: str, intended_ns: int, wait_s: float, *, reads: bool) -> Granted | None:
+    def acquire(
+        self,
+        key: str,
+        wait_s: float | None = None,
+        *,
+        intended_ns: int = NULL,
+        reads: bool = False,
+    ) -> Granted | None:
+        """Asks for a key once, and records what came of it. Waits as long as the pace says, unless
+        ``wait_s`` says otherwise."""
+        if wait_s is None:
+            wait_s = self.pace.wait_s
         ask, mode = self._lock.acquire, EXCLUSIVE
         if self._shareable is not None:
             mode = Mode.READ if reads else Mode.WRITE
@@ -219,7 +210,7 @@ class Client:
         self._held[hold_id] = began_ns
         outcome: Acquired
         try:
-            outcome = ask(key, hold_id=hold_id, ttl_s=self._pace.lease_ttl_s, wait_s=wait_s)
+            outcome = ask(key, hold_id=hold_id, ttl_s=self.pace.lease_ttl_s, wait_s=wait_s)
         except Exception as error:  # noqa: BLE001 - recorded as unknown, with its name
             outcome = _unexpected(error)
         told = "acquire"
@@ -255,7 +246,7 @@ class Client:
         handle = self.recorder.invoke(self.process, F.EXTEND, hold.key, hold=hold.id)
         outcome: Extended
         try:
-            outcome = self._lock.extend(hold, self._pace.lease_ttl_s)
+            outcome = self._lock.extend(hold, self.pace.lease_ttl_s)
         except Exception as error:  # noqa: BLE001 - recorded as unknown, with its name
             outcome = _unexpected(error)
         match outcome:
@@ -268,7 +259,8 @@ class Client:
             case Unknown(reason=reason):
                 self._unknown(handle, reason)
 
-    def _release(self, hold: Hold) -> None:
+    def release(self, hold: Hold) -> None:
+        """Gives a hold back, and records what came of it."""
         began_ns = monotonic_ns()
         holder = NULL if self._holder is None else self._holder.pop(hold.id, NULL)
         handle = self.recorder.invoke(

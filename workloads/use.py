@@ -73,7 +73,7 @@ class Use:
     @property
     def lease_s(self) -> float:
         """How long a lease lasts."""
-        return self._client.lease_s
+        return self._client.pace.lease_ttl_s
 
     def extend(self) -> None:
         """Lets the hold live a whole lease from now, where the lock has an extend."""
@@ -81,11 +81,21 @@ class Use:
 
     def also(self, key: str) -> Use | None:
         """A second lock, beside this one; None: it was not granted."""
-        return self._client.also(self, key)
+        granted = self._client.acquire(key)
+        if granted is None:
+            return None
+        return Use(
+            self._client,
+            granted,
+            self.keep_with,
+            thing=self.thing,
+            reads=False,
+            guarded=self.guarded,
+        )
 
     def give_back(self) -> None:
         """Releases a second lock."""
-        self._client.give_back(self)
+        self._client.release(self.granted.hold)
 
     def read(self, number: int = NULL, *, how: int = PLAINLY) -> tuple[int, int]:
         """Returns the version found and what was asked for (see ``Resource.read``)."""
