@@ -78,6 +78,13 @@ def concluded(folder: Path, *words: str) -> tuple[dict[str, Any], int]:
     return found, bench.pid
 
 
+def one_case(folder: Path, *words: str) -> dict[str, Any]:
+    """The only case of a run."""
+    found, _ = concluded(folder, "run", *words)
+    (case,) = found["cases"]
+    return dict(case)
+
+
 def under_load(folder: Path) -> bool:
     return any(folder.glob("runs/*/cases/*/history/1.0.ops"))
 
@@ -325,8 +332,7 @@ def test_one_pair_of_a_lock_of_ones_own_is_too_few(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_a_frozen_holder_charges_twice_and_a_fence_would_have_refused_it(tmp_path: Path) -> None:
     words = ("--lock", "etcd", "--fault", "client-pause", "--workload", "payment")
-    found, _ = concluded(tmp_path, "run", *words)
-    (case,) = found["cases"]
+    case = one_case(tmp_path, *words)
     assert case["observed"]["double-grant"] == "valid", "the service kept its word"
     assert case["observed"]["charged-twice"] == "invalid"
     assert case["observed"]["lost-charge"] == "valid"
@@ -342,8 +348,7 @@ def test_a_frozen_holder_charges_twice_and_a_fence_would_have_refused_it(tmp_pat
 @pytest.mark.long
 def test_without_a_lock_a_frozen_owner_delays_and_loses_nothing(tmp_path: Path) -> None:
     words = ("--lock", "without-actor", "--fault", "client-pause", "--workload", "payment")
-    found, _ = concluded(tmp_path, "run", *words)
-    (case,) = found["cases"]
+    case = one_case(tmp_path, *words)
     assert case["observed"] == {"charged-twice": "valid", "lost-charge": "valid"}
     assert case["exposed"] is True, case["exposure"]
     jobs = case["measurements"]["jobs"]["payment"]
@@ -355,8 +360,7 @@ def test_without_a_lock_a_frozen_owner_delays_and_loses_nothing(tmp_path: Path) 
 @pytest.mark.long
 def test_a_permit_that_comes_too_late_lets_one_in_too_many(tmp_path: Path) -> None:
     words = ("--lock", "zookeeper-semaphore", "--fault", "client-pause", "--workload", "semaphore")
-    found, _ = concluded(tmp_path, "run", *words)
-    (case,) = found["cases"]
+    case = one_case(tmp_path, *words)
     assert case["observed"]["double-grant"] == "valid", "the service kept its word"
     assert case["observed"]["over-capacity"] == "invalid"
     assert case["measurements"]["jobs"]["gate"]["most_inside"] == 4

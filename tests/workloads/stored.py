@@ -7,12 +7,12 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from locks.base import System
 from locks.postgres.session import Broken, Refused, Session
 from locks.without.actor import Actor
 from locks.without.base import UNIQUE_VIOLATION, PostgresWay
 from locks.without.event_log import EventLog
 from locks.without.single_owner import SingleOwner
+from tests.workloads.unsafe import system
 
 
 class Stored(Session):
@@ -60,18 +60,7 @@ class StoredEventLog(_InFile, EventLog):
     """See ``locks.without.event_log``."""
 
 
-def _system(connect: object) -> System:
-    return System(
-        name="stored",
-        topologies=("postgres",),
-        family="file",
-        fence=None,
-        waits_by="see the way",
-        source="this file",
-        connect=connect,  # type: ignore[arg-type]
-        outcomes={},
-        kind="none",
-    )
-
-
-ACTOR, SINGLE_OWNER, EVENT_LOG = map(_system, (StoredActor, StoredSingleOwner, StoredEventLog))
+ACTOR, SINGLE_OWNER, EVENT_LOG = (
+    system(way, kind="none", topologies=("postgres",))
+    for way in (StoredActor, StoredSingleOwner, StoredEventLog)
+)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, TextIO
+from typing import Any, ClassVar, TextIO
 
 from locks.base import (
     Acquired,
@@ -243,23 +243,22 @@ class Forgetful(Careful):
     forgets = True
 
 
-def _system(connect: object, **more: object) -> System:
+def system(connect: object, **more: object) -> System:
+    """The declaration of such a lock."""
+    usual: dict[str, Any] = {"topologies": ("redis",), "fence": None, "outcomes": {}}
     return System(
         name="unsafe",
-        topologies=("redis",),
         family="file",
-        fence=None,
         waits_by="trying again",
         source="this file",
         connect=connect,  # type: ignore[arg-type]
-        outcomes={},
-        **more,  # type: ignore[arg-type]
+        **usual | more,
     )
 
 
-CAREFUL, BLIND, FORGETFUL = (_system(way, kind="none") for way in (Careful, Blind, Forgetful))
+CAREFUL, BLIND, FORGETFUL = (system(way, kind="none") for way in (Careful, Blind, Forgetful))
 # Of two permits: one that keeps to them, one that lets everybody in.
 SEMAPHORE, OPEN_DOOR = (
-    _system(lock, kind="semaphore", permits=PERMITS) for lock in (TwoAtATime, Everybody)
+    system(lock, kind="semaphore", permits=PERMITS) for lock in (TwoAtATime, Everybody)
 )
-NESTED, FREES_ALL = (_system(lock, kind="reentrant") for lock in (Nested, FreesAll))
+NESTED, FREES_ALL = (system(lock, kind="reentrant") for lock in (Nested, FreesAll))

@@ -14,32 +14,33 @@ from __future__ import annotations
 
 from typing import Final
 
-from declarations.parameters import Parameter
-from workloads.base import LOAD, Job, Options, Workload
+from declarations.parameters import Parameter, Value
+from workloads.base import LOAD, Job, Workload
 from workloads.resource import Resource
 from workloads.use import Use
 
 YES: Final = "yes"
 
 
-class Payment(Job):
-    """One consumer of messages."""
+class Delivered(Job):
+    """Something that is delivered ``copies`` times and has to be done once. ``once``: the resource
+    refuses to do it again."""
 
-    def __init__(self, options: Options) -> None:
-        self._copies = int(options["copies"])
-        self._once = options["idempotency"] == YES
+    def __init__(self, copies: Value, *, once: bool = False) -> None:
+        self._copies = int(copies)
+        self._once = once
 
     def begin(self, resource: Resource, key: str) -> int:
-        """The next order of the account."""
+        """The next one of the key."""
         return resource.deliver(key, self._copies)
 
     def work(self, use: Use) -> None:
-        account, paid = use.read(use.thing)
-        if paid:
+        version, done = use.read(use.thing)
+        if done:
             return
         use.keep()
         use.effect(use.thing, once=self._once)
-        use.write(account, use.thing)
+        use.write(version, use.thing)
 
     def end(self, resource: Resource, key: str, thing: int, *, done: bool) -> None:
         """What was not worked on is delivered again."""
@@ -50,7 +51,7 @@ class Payment(Job):
 WORKLOAD = Workload(
     name="payment",
     summary="orders are charged exactly once, though messages are delivered twice",
-    job=Payment,
+    job=lambda said: Delivered(said["copies"], once=said["idempotency"] == YES),
     verdicts=("stale-holder", "lost-update", "charged-twice", "lost-charge"),
     parameters={
         **LOAD,
