@@ -76,7 +76,7 @@ def run_cases(
     plan = planned(name, cases, refused, command)
     of = None if try_of is None else str(try_of)
     before = None if resume is None else stopped(resume, plan)
-    engine = _ready(cases, console)
+    engine = ready(cases, console)
     try:
         versions = versions_of(cases, engine, lambda line: console.print(line, highlight=False))
         run = before or RunFolder.create(RUNS, name, try_of=of)
@@ -234,8 +234,9 @@ def _tries(
         attempt += 1
 
 
-def _ready(cases: Sequence[Case], console: Console) -> Engine:
-    """Everything that has to be there before the first case. Raises BadInput."""
+def ready(cases: Sequence[Case], console: Console) -> Engine:
+    """Makes sure of room, an engine and its images, and ends what dead benches left. Raises
+    BadInput."""
     check_room(RUNS)
 
     def say(line: str) -> None:

@@ -19,14 +19,12 @@ from msgspec.structs import replace as evolved
 from rich.console import Console
 
 from bench import interruption, plan
-from bench.plan import Case, ours_of
+from bench.plan import Case
 from bench.progress import shown_in
-from bench.room import check_case_room, check_room, in_one_sentence
+from bench.room import check_case_room, in_one_sentence
 from bench.run import run_case
-from bench.suite import RUNS, Finished, versions_of
-from clusters import images
+from bench.suite import RUNS, Finished, ready, versions_of
 from clusters.engine.docker import Engine, EngineError
-from clusters.engine.reaper import reap
 from clusters.engine.removal import remove_run
 from evidence.compare import show, write_junit
 from evidence.regress_plan import BASE, NEW, SIDES, Key, Order, short, turns
@@ -253,17 +251,10 @@ def _ready(
     asked: Order, folders: Sequence[Path], console: Console
 ) -> tuple[Engine, documents.Versions]:
     """Everything that has to be there before the first run. Raises BadInput."""
-    check_room(RUNS)
     cases = [case for both in asked.cases.values() for case in both]
-
-    def say(line: str) -> None:
-        console.print(line, highlight=False)
-
+    engine = ready(cases, console)
     try:
-        engine = Engine()
-        reap(say, engine=engine)
-        images.ensure(ours_of(cases), engine=engine, say=say)
-        versions = versions_of(cases, engine, say)
+        versions = versions_of(cases, engine, lambda line: console.print(line, highlight=False))
     except EngineError as error:
         raise BadInput(str(error)) from error
     for side, folder in zip(asked.sides, folders, strict=True):

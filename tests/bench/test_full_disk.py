@@ -163,7 +163,7 @@ def played(tiny_disk: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Play],
     """Runs two cases without a cluster; ``play`` does in the case's folder what it likes. Answers
     the run's folder, after Failed."""
     monkeypatch.chdir(tiny_disk)
-    monkeypatch.setattr(suite, "_ready", lambda *_: SimpleNamespace(version=lambda: "1"))
+    monkeypatch.setattr(suite, "ready", lambda *_: SimpleNamespace(version=lambda: "1"))
     monkeypatch.setattr(suite, "versions_of", lambda *_: Versions())
     monkeypatch.setattr(suite, "ForkServer", Nobody)
     monkeypatch.setattr(machine, "facts", lambda *_, **__: Machine())
