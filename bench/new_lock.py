@@ -36,15 +36,15 @@ def write_recipe(name: str, into: Path) -> Path:
     return file
 
 
-def write_library(name: str, into: Path, *, version: str | None = None) -> Path:
-    """``NAME/`` with a declaration, an adapter and pins of the distribution of that name. Raises
-    BadInput."""
+def write_library(name: str, into: Path) -> Path:
+    """``NAME/`` with a declaration, an adapter and pins of the newest distribution of that name.
+    Raises BadInput."""
     _check_name(name)
     folder = into / name.replace("-", "_")
     files = {folder / file: _filled(TEMPLATES / file, name) for file in ("lock.py", "adapter.py")}
     if there := [file for file in files if file.exists()]:
         raise BadInput(f"{there[0]} is there already")
-    add_library(name, into, version=version)
+    add_library(name, into)
     for file, text in files.items():
         _write(file, text)
     return folder

@@ -112,7 +112,7 @@ def test_a_folder_that_is_no_library_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_new_library_is_a_lock_of_its_own(index: Path) -> None:
-    folder = write_library("made-up", index, version="1.2")
+    folder = write_library("made-up", index)
     assert {path.name for path in folder.iterdir()} == {
         "lock.py",
         "adapter.py",
@@ -123,7 +123,7 @@ def test_a_new_library_is_a_lock_of_its_own(index: Path) -> None:
     library = library_of(registry.find(f"{folder}:made-up-safe"))
     assert library is not None
     assert library.safe
-    assert clients.as_pinned(library)["versions"] == {"made-up": "1.2"}
+    assert clients.as_pinned(library)["versions"] == {"made-up": "1.3"}
     adapter = (folder / "adapter.py").read_text()
     assert "class MadeUp(Client)" in adapter
     assert "my-lock" not in adapter + (folder / "lock.py").read_text()
