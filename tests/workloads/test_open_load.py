@@ -92,6 +92,6 @@ def test_a_rate_that_cannot_be_served_is_said(tmp_path: Path) -> None:
         server.stop()
     span = (played.spans.floor[1], played.spans.contended[1])
     health = generator_health(played.logs, (), span, 3)
-    assert not health["ok"]
-    assert any("jobs that were due were begun" in str(reason) for reason in health["why"])
-    assert "jobs that were due were begun" in str(health["short"])
+    assert not health.ok
+    assert any("jobs that were due were begun" in str(reason) for reason in health.why)
+    assert "jobs that were due were begun" in str(health.short)
