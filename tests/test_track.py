@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 
 from bench.plan import make_case
-from checker.check import check
 from evidence import excerpt as cutting
 from evidence import track
 from evidence.dead_holder import DeadHolder
 from evidence.track import FOLDER, INDEX, BadPage, Page, pages
 from history.jsonl import read_jsonl
 from history.op import NULL, F
-from results.errors import BadInput
 from tests.results.made_run import make_run
 
 PAGES = pages()
@@ -154,46 +152,6 @@ def test_a_header_that_is_wrong_is_named(copy: Path, old: str, new: str, said: s
         pages(copy)
 
 
-def test_a_cut_keeps_whole_holds_and_invents_nothing(tmp_path: Path) -> None:
-    """A long history with one double grant: what is cut out is that, under its own names."""
-    path = tmp_path / "long.jsonl"
-    path.write_text("".join(_long(double=True)))
-    whole = read_jsonl(path)
-    small = cutting.excerpt(whole, "double-grant")
-    assert len(small) == 8
-    assert {whole.hold_name(h) for h in small.hold.tolist()} == {"h50", "twin"}
-    assert small.invoke_ns[0] == 0
-    assert cutting.broken(small) == cutting.broken(whole)
-    saved = tmp_path / "small.jsonl"
-    saved.write_text(cutting.lines(small))
-    assert (
-        check(read_jsonl(saved)).verdicts["double-grant"] == check(small).verdicts["double-grant"]
-    )
-    releases = saved.read_text().count('"f":"release"')
-    assert releases == 2, "a hold without its release would be promised for ever"
-
-
-def test_a_fault_goes_along_without_what_was_seen_of_it(tmp_path: Path) -> None:
-    path = tmp_path / "long.jsonl"
-    fault = (
-        '{"process":"nemesis","f":"wipe","targets":["redis-1"],"begin_ns":[50000,50001],'
-        '"heal_ns":[50500,50600],"facts":{"port":1}}\n'
-    )
-    early = fault.replace("50", "10")
-    path.write_text("".join([*_long(double=True), fault, early]))
-    (kept,) = cutting.excerpt(read_jsonl(path), "double-grant").faults
-    assert (kept.name, kept.begin_ns, dict(kept.facts)) == ("wipe", (0, 1), {})
-
-
-def test_a_verdict_that_holds_cannot_be_cut_out(tmp_path: Path) -> None:
-    path = tmp_path / "long.jsonl"
-    path.write_text("".join(_long(double=False)))
-    with pytest.raises(BadInput, match="double-grant is valid"):
-        cutting.excerpt(read_jsonl(path), "double-grant")
-    with pytest.raises(BadInput, match="fence-order is absent"):
-        cutting.excerpt(read_jsonl(path), "fence-order")
-
-
 def test_count_says_how_often_a_dead_holders_key_stayed_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -207,71 +165,3 @@ def test_count_says_how_often_a_dead_holders_key_stayed_locked(
     track.count(runs, lock="etcd", fault="pause", topology=None)
     said = capsys.readouterr().out.splitlines()
     assert said == ["double-grant 3 of 3", "linearizable 3 of 3", "locked 1 of 2"]
-
-
-def _overtaken(by: int) -> list[str]:
-    """A holder whose lease ends before its write, and so many others in between."""
-    late = [
-        (
-            '{"process":99,"f":"acquire","key":"k","type":"ok","invoke_ns":0,"complete_ns":10,'
-            '"hold":"late","valid_until_ns":500}\n'
-        ),
-        (
-            '{"process":99,"f":"read","key":"k","type":"ok","invoke_ns":20,"complete_ns":40,'
-            '"hold":"late","value":0,"applied_ns":30}\n'
-        ),
-        (
-            f'{{"process":99,"f":"write","key":"k","type":"ok","invoke_ns":{1000 * (by + 1)},'
-            f'"complete_ns":{1000 * (by + 1) + 40},"hold":"late","version":0,"value":{by + 1},'
-            f'"applied_ns":{1000 * (by + 1) + 20}}}\n'
-        ),
-    ]
-    others = [_cycle(f"h{i}", i % 4, 1000 * (i + 1), version=i) for i in range(by)]
-    return [*late, *(line for cycle in others for line in cycle)]
-
-
-def test_a_lost_update_that_overwrote_many_is_cut_out_with_one_of_them(tmp_path: Path) -> None:
-    """The evidence names sixteen others, which are too many operations for a page."""
-    path = tmp_path / "long.jsonl"
-    path.write_text("".join(_overtaken(by=24)))
-    whole = read_jsonl(path)
-    small = cutting.excerpt(whole, "lost-update")
-    assert {whole.hold_name(h) for h in small.hold.tolist()} == {"late", "h0"}
-    assert len(small) == 7
-    assert "lost-update" in cutting.broken(small) <= cutting.broken(whole)
-    path.write_text("".join(_overtaken(by=6)))
-    assert len(cutting.excerpt(read_jsonl(path), "lost-update")) == 27, "where they fit, all"
-
-
-def test_what_no_cut_shows_is_refused_with_the_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "long.jsonl"
-    path.write_text("".join(_overtaken(by=24)))
-    monkeypatch.setattr(cutting, "OPERATIONS_MAX", 6)
-    with pytest.raises(BadInput, match="operations belong to it, more than 6"):
-        cutting.excerpt(read_jsonl(path), "lost-update")
-
-
-def _long(*, double: bool) -> list[str]:
-    """A hundred cycles one after the other; hold 50 has a twin in its midst."""
-    made: list[str] = []
-    for i in range(100):
-        made += _cycle(f"h{i}", i % 4, 1000 * i, version=i)
-    if double:
-        made += _cycle("twin", 9, 50_200, version=50)
-    return made
-
-
-def _cycle(hold: str, process: int, at: int, *, version: int) -> list[str]:
-    steps = [
-        ("acquire", 0, 100, ""),
-        ("read", 110, 120, f',"value":{version},"applied_ns":{at + 115}'),
-        ("write", 500, 520, f',"version":{version},"value":{version + 1},"applied_ns":{at + 515}'),
-        ("release", 600, 610, ""),
-    ]
-    return [
-        f'{{"process":{process},"f":"{f}","key":"k","type":"ok","invoke_ns":{at + begin},'
-        f'"complete_ns":{at + end},"hold":"{hold}"{more}}}\n'
-        for f, begin, end, more in steps
-    ]
