@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
@@ -40,11 +41,16 @@ else:
     exceptions = lazy("toxiproxy.exceptions")
 
 CALL_TIMEOUT_S = 2.0
+HEAL_TRIES = 3
 TOXIC = "link"  # the type of our toxic; one of them is on each stream
 
 
 class LinkError(ClusterError):
     """A Toxiproxy did not do what it was told; the message names the pod and the proxy."""
+
+
+class SilentError(LinkError):
+    """It did not answer; what it was told may be done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +112,11 @@ class LinkServer:
             self._send("POST", "/links/reset", [name for name in names if self._link(name)])
 
     def heal(self) -> None:
-        """Restore every proxy to its base state; LinkError names what is not."""
+        """Restore every proxy to its base state; LinkError names what is not. A Toxiproxy that does
+        not answer is told again: a link that stays cut voids the case."""
         with self._lock:
             self._wanted = dict(self._base)
-            found = self._order(self._base)
+            found = self._order(self._base, HEAL_TRIES)
         if left := self._differing(self._base, found):
             raise LinkError(f"{self.name}: not healed: {'; '.join(left)}")
 
@@ -156,7 +163,7 @@ class LinkServer:
         if wrong := self._differing(changes, self._order(changes)):
             raise LinkError(f"{self.name}: not as ordered: {'; '.join(wrong)}")
 
-    def _order(self, links: Mapping[str, Link]) -> Mapping[str, Any]:
+    def _order(self, links: Mapping[str, Link], tries: int = 1) -> Mapping[str, Any]:
         orders = {
             name: {
                 "enabled": link.enabled,
@@ -164,8 +171,10 @@ class LinkServer:
             }
             for name, link in links.items()
         }
-        found: Mapping[str, Any] = self._send("POST", "/links", orders)
-        return found
+        for _ in range(tries - 1):
+            with suppress(SilentError):
+                return self._send("POST", "/links", orders)
+        return self._send("POST", "/links", orders)
 
     def _differing(self, wanted: Mapping[str, Link], found: Mapping[str, Any]) -> list[str]:
         """Compare what links are to be with an answer of Toxiproxy; one line per difference."""
@@ -203,7 +212,7 @@ class LinkServer:
                 said = error.args[0] if error.args else b""
                 raise LinkError(f"{self.name}: Toxiproxy refused: {_text(said)}") from error
             except requests.RequestException as error:
-                raise LinkError(f"{self.name}: Toxiproxy does not answer: {error}") from error
+                raise SilentError(f"{self.name}: Toxiproxy does not answer: {error}") from error
 
 
 def _cut(link: Link, cut: ProxyCut) -> Link:

@@ -25,11 +25,15 @@ class Fake:
     answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
     links: dict[str, Any] = field(default_factory=dict)
     hangs: bool = False
+    hang_ups: int = 0  # so many requests are not answered
     released: threading.Event = field(default_factory=threading.Event)
     connections: set[int] = field(default_factory=set)
 
-    def answer(self, method: str, path: str, body: Any) -> tuple[int, object]:
+    def answer(self, method: str, path: str, body: Any) -> tuple[int, object] | None:
         self.asked.append((method, path, body))
+        if self.hang_ups:
+            self.hang_ups -= 1
+            return None
         if self.hangs:
             self.released.wait(10)
         if path in self.answers:
@@ -158,6 +162,22 @@ def test_a_server_that_hangs_or_is_not_there_is_an_error(monkeypatch: pytest.Mon
     with pytest.raises(OSError, match="refused"):
         links.check_up()
     links.close()
+
+
+def test_a_heal_that_is_not_answered_is_tried_again() -> None:
+    with serving("pod-7") as (fake, links):
+        links.populate([PEER])
+        links.cut([ProxyCut(1, "peer-2", "drop")])
+        fake.hang_ups = toxiproxy.HEAL_TRIES - 1
+        links.heal()
+        fake.answers["/proxies"] = (200, fake.links)
+        assert links.broken() == []
+        fake.hang_ups = toxiproxy.HEAL_TRIES
+        with pytest.raises(LinkError, match="does not answer"):
+            links.heal()
+        fake.hang_ups = 1
+        with pytest.raises(LinkError, match="does not answer"):
+            links.cut([ProxyCut(1, "peer-2", "drop")])
 
 
 def test_a_link_that_does_not_listen_is_an_error() -> None:
