@@ -1,4 +1,4 @@
-"""The track record: for every defect found, a page and a small history that is judged for ever.
+"""The track record: for every defect found, a page and a small history that the tests judge anew.
 
     python -m evidence.track cut RUN --case 24 --verdict double-grant > docs/track/NAME.jsonl
     python -m evidence.track write        the index, and in every page what the checker says
