@@ -29,7 +29,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from bench import interruption, plan, suites
-from bench.suite import RUNS, Finished, run_cases
+from bench.suite import RUNS, run_cases
 from clusters import images
 from clusters.engine.docker import Engine, EngineError
 from evidence.regress import regress
@@ -84,7 +84,7 @@ class Night:
                 found.append((str(case.ending), what, command_of(case, planned.images)))
         found += [("inconclusive", "no time was left to compare", again) for again in self.undone]
         found += [
-            (m.ending, m.headline.removeprefix("Inconclusive: "), m.repeat)
+            (m.ending, m.headline.removeprefix(f"{m.ending.capitalize()}: "), m.repeat)
             for m in self.comparisons
             if m.ending != "ok"
         ]
@@ -119,16 +119,18 @@ def run_night(
     *, base: str | None, new: str | None, locks: Sequence[str], seed: int, console: Console
 ) -> Night:
     """Everything but the report. Raises BadInput before anything is started."""
-    name = "nightly" if "nightly" in suites.SUITES else "quick"
-    declared = suites.suite(name, seed)
+    declared = suites.suite("nightly", seed)
     compared = _orders(base, new, locks, seed)
     expected = (declared.expected_s + sum(asked.expected_s for asked in compared)) / 60
     if expected > MINUTES_MAX:
         raise BadInput(f"this night would take {expected:.0f} minutes; name fewer locks")
-    console.print(f"nightly: suite {name}, about {expected:.0f} minutes", highlight=False)
+    console.print(f"nightly: suite nightly, about {expected:.0f} minutes", highlight=False)
     night = Night(time.monotonic())
-    night.planned = list(declared.cases)
-    _keep(night, run_cases(night.planned, f"nightly-{name}", console))
+    finished = run_cases(declared.cases, "nightly-suite", console)
+    night.cases = list(finished.results.cases)
+    # A suite that was cut short has fewer cases than were planned.
+    night.planned = list(declared.cases[: len(night.cases)])
+    night.parts.append(str(finished.folder))
     _retry(night, console)
     for asked in compared:
         if asked.expected_s / 60 > night.minutes_left():
@@ -140,20 +142,16 @@ def run_night(
     return night
 
 
-def _keep(night: Night, finished: Finished) -> None:
-    night.cases = list(finished.results.cases)
-    # A suite that was cut short has fewer cases than were planned.
-    night.planned = night.planned[: len(night.cases)]
-    night.parts.append(str(finished.folder))
-
-
 def _retry(night: Night, console: Console) -> None:
     """Once, with the next seed; a violation that the retry finds counts like any other."""
     again = [n for n, case in enumerate(night.cases) if case.ending == "inconclusive"]
     again = [n for n in again if night.cases[n].workload != plan.PUBLISHED]
     if not again:
         return
-    cases = [_reseeded(night.planned[n]) for n in again]
+    cases = [
+        plan.resolve(replace(case, seed=case.seed + 1, injections=()))
+        for case in (night.planned[n] for n in again)
+    ]
     minutes = sum(plan.expected_s(case) for case in cases) / 60
     if minutes > night.minutes_left():
         night.notes.append(f"no time was left to repeat {len(cases)} inconclusive cases")
@@ -163,10 +161,6 @@ def _retry(night: Night, console: Console) -> None:
     for n, case, document in zip(again, cases, finished.results.cases, strict=False):
         night.cases[n], night.planned[n] = document, case
     night.notes.append(f"{len(again)} inconclusive cases were repeated once")
-
-
-def _reseeded(case: plan.Case) -> plan.Case:
-    return plan.resolve(replace(case, seed=case.seed + 1, injections=()))
 
 
 def _orders(base: str | None, new: str | None, locks: Sequence[str], seed: int) -> list[Order]:
