@@ -139,7 +139,6 @@ def unpaired(case: Case, links: Links) -> Ints:
         if not np.all(named):
             used = (paired | (history.f == F.EXTEND)) & says
             bad += np.intersect1d(history.key[used & named], history.key[used & ~named]).tolist()
-    if links.by_hold is not None:
         sequences = links.by_hold.only(paired)
         bad += _touching(history, sequences) + _spare(history, sequences)
         bad += _extended_at_once(history, links)

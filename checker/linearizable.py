@@ -39,10 +39,11 @@ HANDFUL: Final = 32
 
 @dataclass
 class _Searched:
-    """What the searches said. ``undecided`` maps keys to reasons."""
+    """What the searches said. ``failed``: the rows of the first violation, most important first;
+    ``undecided`` maps keys to reasons."""
 
     keys: int = 0
-    invalid: list[tuple[tuple[int, ...], str]] = field(default_factory=list)
+    failed: tuple[int, ...] = ()
     undecided: dict[str, str] = field(default_factory=dict)
 
 
@@ -140,47 +141,42 @@ def _search(case: Case, links: Links, keys: Bools, kinds: list[str]) -> _Searche
             searched.undecided[name] = "the time for all keys was up"
             continue
         given = case.history.object_of(name)
+        searched.keys += 1
         # A handful of operations is searched faster than it is sorted.
         found = None
         if kinds[key] in RESOURCES and len(places[key]) > HANDFUL:
             found = _sorted(case, places[key], kinds[key], given.initial)
-        if found is not None:
-            searched.keys += 1
-            if found.result == "invalid":
-                _note(case, searched, (found.failed, *found.open_then))
-                break
-            continue
-        searched.keys += 1
-        if not _search_one(case, searched, calls_of, (key, places[key]), Budget(left)):
+        if found is None:
+            _search_one(case, searched, calls_of, (key, places[key]), Budget(left))
+        elif found.result == "invalid":
+            searched.failed = (found.failed, *found.open_then)
+        if searched.failed:
             break
     return searched
 
 
 def _search_one(
     case: Case, searched: _Searched, calls_of: Calls, which: tuple[int, Rows], budget: Budget
-) -> bool:
-    """Notes what the search says of one key, given with its rows. False once a violation is
-    found."""
+) -> None:
+    """Notes what the search says of one key, given with its rows."""
     key, places = which
     name, kind = case.history.keys[key], case.history.kinds[key]
     given = case.history.object_of(name)
     if len(places) > CALLS_MAX:
         searched.undecided[name] = f"{len(places)} operations are too many for the search"
-        return True
+        return
     try:
         calls, rows = calls_of.key(key, kind, places, budget)
     except OverBudget as bound:
         searched.undecided[name] = str(bound)
-        return True
+        return
     model = model_of(kind, given.permits, given.initial)
     found = search(model, calls, budget=budget)
     if found.result == "unknown":
         searched.undecided[name] = found.reason
     elif found.result == "invalid":
         few = [rows[i] for i in smallest(model, calls, found).numbers]
-        _note(case, searched, (rows[found.failed], *few))
-        return False
-    return True
+        searched.failed = (rows[found.failed], *few)
 
 
 def _sorted(case: Case, places: Rows, kind: str, initial: int | None) -> Found | None:
@@ -199,16 +195,12 @@ def _sorted(case: Case, places: Rows, kind: str, initial: int | None) -> Found |
     return replace(found, open_then=(*reads, *beside.tolist()))
 
 
-def _note(case: Case, searched: _Searched, rows: tuple[int, ...]) -> None:
-    """A failed search: the operation at which every order broke down, and what was under way."""
-    reason = f"no order of effects explains the answer of {case.name(rows[0])}"
-    searched.invalid.append((rows, reason))
-
-
 def _verdict(case: Case, judged: Bools, searched: _Searched) -> Verdict:
-    if searched.invalid:
-        rows, reason = searched.invalid[0]
-        return _invalid(case, rows, reason)
+    if searched.failed:
+        # The operation at which every order broke down, and what was under way.
+        name = case.name(searched.failed[0])
+        reason = f"no order of effects explains the answer of {name}"
+        return _invalid(case, searched.failed, reason)
     if searched.undecided:
         name, why = next(iter(searched.undecided.items()))
         count = many(len(searched.undecided), "key")

@@ -30,7 +30,9 @@ HELD_BACK: Final = 10
 def reply_lost(case: Case, fault: Fault) -> Answer:
     """The victim's request ended without an answer, and its effect was seen at the service."""
     history = case.history
-    f = {"acquire": F.ACQUIRE, "extend": F.EXTEND, "release": F.RELEASE}[str(fault.seen.of)]
+    if fault.seen.of is None:
+        return False, "which request was to lose its reply is not known"
+    f = {"acquire": F.ACQUIRE, "extend": F.EXTEND, "release": F.RELEASE}[fault.seen.of]
     begin, end = span(fault)
     rows = rows_of(history, f)
     rows = rows[keys_with(history, AIMED_ROLES)[history.key[rows]]]

@@ -552,7 +552,7 @@ def _(could: bool) -> Scene:
 # reply-lost
 
 
-def unanswered(scene: Scene, of: str) -> Scene:
+def unanswered(scene: Scene, of: str | None) -> Scene:
     return struck(scene, "reply-lost", 3, 5, worker=5, of=of)
 
 
@@ -567,6 +567,13 @@ def _(could: bool) -> Scene:
     scene = Scene().acquire(THIRD, 2, 2.1, until=5.1)
     scene.release(THIRD, 2.8 if could else 6.1, 2.9 if could else 6.2)
     return unanswered(refused(scene.acquire(VICTIM, 3.1, None, "info")), "acquire")
+
+
+@pair("reply-lost", "whose reply was to be lost is known, or not")
+def _(could: bool) -> Scene:
+    scene = Scene().acquire(THIRD, 2, 2.1, until=5.1).release(THIRD, 2.8, 2.9)
+    refused(scene.acquire(VICTIM, 3.1, None, "info"))
+    return unanswered(scene, "acquire" if could else None)
 
 
 @pair("reply-lost", "a rival's release was confirmed, or unknown while its lease lasts")
