@@ -116,16 +116,8 @@ class Party:
         assert self.granted is not None
         hold, begun_ns = self.granted.hold, time.monotonic_ns()
         made, applied_ns = resource.write(hold.key, hold.id, version, self.granted.fence)
-        self._line(
-            "write",
-            "ok",
-            hold,
-            begun_ns,
-            time.monotonic_ns(),
-            value=made,
-            version=version,
-            applied_ns=applied_ns,
-        )
+        times = (begun_ns, time.monotonic_ns())
+        self._line("write", "ok", hold, *times, value=made, version=version, applied_ns=applied_ns)
         return made
 
     def until_ns(self) -> int:
@@ -238,13 +230,8 @@ def guarded() -> Iterator[tuple[str, int]]:
     """A guarded resource, which no fault reaches; yields where it listens."""
     with tempfile.TemporaryDirectory() as folder:
         port_file = Path(folder) / "port"
-        command = [
-            sys.executable,
-            "-m",
-            "workloads.resource_server",
-            str(port_file),
-            f"{folder}/log",
-        ]
+        module = "workloads.resource_server"
+        command = [sys.executable, "-m", module, str(port_file), f"{folder}/log"]
         with subprocess.Popen(command) as server:
             try:
                 until(port_file.exists, "the guarded resource")
