@@ -188,7 +188,7 @@ def expected_of(case: Case) -> Expected:
     if len(case.injections) == 1:
         (one,) = case.injections
         fault = faults()[one.fault]
-        usual_s = fault.duration_s(case.pace.lease_ttl_s, fault.defaults())
+        usual_s = fault.duration_s(case.pace.lease_ttl_s)
         exact = dict(one.parameters) == fault.defaults() and one.duration_s == round(usual_s, 6)
     outlasts, own = case.asked.outlasts, is_own(case.lock)
     return Expected(case.system, names or (NONE,), exact, outlasts=outlasts, own=own)

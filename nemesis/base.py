@@ -30,30 +30,38 @@ class NemesisError(Exception):
 
 
 class Clients(Protocol):
-    """What can be done to the load's clients. The victim is one client in a process of its own."""
+    """What can be done to the load's clients. The victim is one client in a process of its own.
+
+    The defaults are those of a cluster without a load: nobody asks or is granted anything.
+    """
 
     def hold(self, timeout_s: float) -> int | None:
         """Makes the victim keep its next grant until ``let_go`` or shortly before its promise ends.
         Returns the hold's id once it is held, None if it got no grant in time."""
+        return None
 
     def promise_left_s(self) -> float:
         """How long the kept hold is still promised; 0 when nothing is kept."""
+        return 0.0
 
     def let_go(self) -> None:
         """The victim does what it would have done: it writes, releases and goes on."""
 
     def stop_before_acquire(self, timeout_s: float) -> bool:
         """Makes the victim stop before its next acquire. Whether it stands there in time."""
+        return False
 
     def go_on(self) -> None:
         """Lets the victim ask."""
 
     def asking(self) -> bool:
         """Whether an acquire of the victim is under way."""
+        return False
 
     def occupy(self, timeout_s: float) -> bool:
         """Makes a rival keep the aimed key until ``vacate`` or shortly before its promise ends.
         Whether one holds it in time."""
+        return False
 
     def vacate(self) -> None: ...
 
@@ -63,13 +71,16 @@ class Clients(Protocol):
     @property
     def victim_worker(self) -> int:
         """Number of the worker process that client faults are aimed at."""
+        return 0
 
     @property
     def other_workers(self) -> Sequence[int]:
         """Numbers of the worker processes that hold all the other clients."""
+        return ()
 
     def group(self, worker: int) -> int:
         """The client group whose links a worker uses."""
+        return worker + 1
 
     def freeze(self, workers: Sequence[int]) -> None:
         """Stops processes (SIGSTOP)."""
@@ -78,18 +89,21 @@ class Clients(Protocol):
 
     def frozen(self, worker: int) -> bool:
         """Whether the kernel says that it is stopped."""
+        return False
 
     def kill(self, workers: Sequence[int]) -> None:
         """SIGKILL, for the rest of the case; returns when they are gone, their deaths recorded."""
 
     def killed(self, worker: int) -> bool:
         """Whether it is gone because it was killed."""
+        return False
 
     def shift_clock(self, offset_s: float) -> None:
         """The victim's process reads the wall clock with this offset from now on."""
 
     def clock_offset_s(self) -> float:
         """By how much the victim's own reading of the wall clock is off, as it says itself."""
+        return 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +170,8 @@ class Fault(ABC):
     rules: ClassVar[tuple[str, ...]]
     touches: ClassVar[frozenset[str]]
     parameters: ClassVar[Mapping[str, Parameter]] = {}
+    # How long it lasts by default, in leases.
+    lasts_leases: ClassVar[float] = 1.0
     # Whether the victim goes on holding after the heal, until its promise ends: what comes back
     # from a restart is only tested by a promise that outlives it.
     outlived: ClassVar[bool] = False
@@ -171,9 +187,10 @@ class Fault(ABC):
     # How often ``tick`` is called while the fault is on; None: never.
     period_s: ClassVar[float | None] = None
 
-    @abstractmethod
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
         """Why this fault cannot be applied to the cluster, or None."""
+        del cluster, asked
+        return None
 
     def needs_extend(self, asked: Asked) -> bool:
         """Whether it is aimed at an extend, which not every lock has."""
@@ -184,13 +201,13 @@ class Fault(ABC):
         """Whether it can only hurt a grant that has an end, which not every lock's have."""
         return False
 
-    @abstractmethod
-    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
+    def duration_s(self, lease_ttl_s: float) -> float:
         """How long it lasts by default."""
+        return self.lasts_leases * lease_ttl_s
 
-    @abstractmethod
     def aim(self, arena: Arena) -> None:
-        """Resolves ``arena.targets`` now, when roles are known."""
+        """Resolves ``arena.targets`` now, when roles are known; here it is the victim."""
+        arena.facts.worker = arena.clients.victim_worker
 
     def stage(self, arena: Arena) -> None:
         """Brings the victim where the fault is to strike it. Raises NemesisError."""

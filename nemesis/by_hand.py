@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from clusters.base import Cluster
-from nemesis.base import VICTIM, WORKERS, Arena, Fault, Injection, NemesisError
+from nemesis.base import VICTIM, WORKERS, Arena, Clients, Fault, Injection, NemesisError
 from nemesis.registry import NONE, faults
 from nemesis.schedule import RANDOM, ScheduleError, Wanted, parse
 from nemesis.staging import until
@@ -23,54 +22,8 @@ PROOF_S = 1.0
 DAY_S = 86_400.0
 
 
-class Nobody:
-    """Stands for the clients of a load where there is none. Their links are those of group 1."""
-
-    victim_worker = 0
-    other_workers: Sequence[int] = ()
-
-    def group(self, worker: int) -> int:
-        return worker + 1
-
-    def hold(self, timeout_s: float) -> int | None:
-        return None
-
-    def promise_left_s(self) -> float:
-        return 0.0
-
-    def let_go(self) -> None: ...
-
-    def stop_before_acquire(self, timeout_s: float) -> bool:
-        return False
-
-    def go_on(self) -> None: ...
-
-    def asking(self) -> bool:
-        return False
-
-    def occupy(self, timeout_s: float) -> bool:
-        return False
-
-    def vacate(self) -> None: ...
-
-    def extend(self) -> None: ...
-
-    def freeze(self, workers: Sequence[int]) -> None: ...
-
-    def thaw(self, workers: Sequence[int]) -> None: ...
-
-    def frozen(self, worker: int) -> bool:
-        return False
-
-    def kill(self, workers: Sequence[int]) -> None: ...
-
-    def killed(self, worker: int) -> bool:
-        return False
-
-    def shift_clock(self, offset_s: float) -> None: ...
-
-    def clock_offset_s(self) -> float:
-        return 0.0
+class Nobody(Clients):
+    """Stands for the clients of a load where there is none."""
 
 
 @dataclass
@@ -106,7 +59,9 @@ class ByHand:
             seed=time.monotonic_ns(),
             parameters=one.parameters,
         )
-        arena = Arena(self._cluster, Nobody(), injection, self._lease_ttl_s)
+        # Several of its methods do nothing, which mypy takes for not being there.
+        nobody = Nobody()  # type: ignore[abstract]
+        arena = Arena(self._cluster, nobody, injection, self._lease_ttl_s)
         fault.aim(arena)
         over = threading.Event()
         on = _On(text, fault, arena, over, threading.Thread())

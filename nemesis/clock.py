@@ -44,9 +44,6 @@ class ClockFault(Fault):
     def needs_lease(self) -> bool:
         return True
 
-    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
-        return 1.0 * lease_ttl_s
-
     def aim(self, arena: Arena) -> None:
         arena.targets = resolve(arena, arena.word("who"), kept=True)
         note_deciding(arena)

@@ -59,6 +59,7 @@ class Partition(Fault):
     how: ClassVar[Cut]
     touches = frozenset({LINKS})
     rules = ("proven", "grants-around", "hold-across")
+    lasts_leases = 2.0
     parameters: ClassVar = {
         "shape": Parameter("who no longer hears whom", DECISIVE, SHAPES),
         "way": Parameter(
@@ -91,9 +92,6 @@ class Partition(Fault):
         if len(eligible(cluster)) < least:
             return f"a {shape} takes {least} nodes"
         return None
-
-    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
-        return 2.0 * lease_ttl_s
 
     def aim(self, arena: Arena) -> None:
         _, arena.targets = _cut_pairs(arena)

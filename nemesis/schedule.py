@@ -13,6 +13,7 @@ schedule; it does not make processes interleave the same.
 from __future__ import annotations
 
 import difflib
+import itertools
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -151,8 +152,7 @@ def resolve(
 def _repeated(
     one: Wanted, begin_s: float, rng: random.Random, lease_ttl_s: float
 ) -> list[Injection]:
-    asked = dict(one.parameters)
-    usual_s = faults()[one.name].duration_s(lease_ttl_s, asked)
+    usual_s = faults()[one.name].duration_s(lease_ttl_s)
     lasts_s = usual_s if one.for_s is None else one.for_s
     every_s = lasts_s + BETWEEN_S[1] if one.every_s is None else one.every_s
     if one.times > 1 and every_s <= lasts_s:
@@ -189,7 +189,7 @@ def _random(
     for _ in range(round(float(dict(one.parameters)["count"]))):
         name = rng.choices(list(fitting), list(fitting.values()))[0]
         asked = _drawn_parameters(name, rng, cluster)
-        usual_s = faults()[name].duration_s(lease_ttl_s, asked)
+        usual_s = faults()[name].duration_s(lease_ttl_s)
         lasts_s = usual_s * rng.uniform(0.3, 1.0) if one.for_s is None else one.for_s
         injection = Injection(
             fault=name,
@@ -216,22 +216,17 @@ def candidates(cluster: Cluster, weights: Mapping[str, float]) -> dict[str, floa
 
 
 def _drawn_parameters(name: str, rng: random.Random, cluster: Cluster) -> dict[str, Value]:
-    """Words are drawn from their choices, numbers keep their default."""
+    """One of the combinations of words that apply to the cluster and need nothing of the lock.
+    Numbers keep their default."""
     fault = faults()[name]
-    options = list(_variants(name, cluster))
-    return dict(rng.choice(options)) if options else fault.defaults()
-
-
-def _variants(name: str, cluster: Cluster) -> Iterable[dict[str, Value]]:
-    """Every combination of words that applies to the cluster and needs nothing of the lock."""
-    fault = faults()[name]
-    combinations: list[dict[str, Value]] = [{}]
-    for key, parameter in fault.parameters.items():
-        values: Sequence[Value] = parameter.choices or (parameter.default,)
-        combinations = [{**known, key: value} for known in combinations for value in values]
-    for asked in combinations:
-        if fault.unfit(cluster, asked) is None and not fault.needs_extend(asked):
-            yield asked
+    values = [one.choices or (one.default,) for one in fault.parameters.values()]
+    every = [dict(zip(fault.parameters, each, strict=True)) for each in itertools.product(*values)]
+    options = [
+        asked
+        for asked in every
+        if fault.unfit(cluster, asked) is None and not fault.needs_extend(asked)
+    ]
+    return rng.choice(options) if options else fault.defaults()
 
 
 def check_contradictions(injections: Sequence[Injection]) -> None:

@@ -7,8 +7,8 @@ from typing import ClassVar
 from clusters.base import Shape
 from declarations.parameters import Parameter
 from nemesis.base import Arena, Asked
-from nemesis.faults.slow import Slow
 from nemesis.links import ON
+from nemesis.slow import Slow
 
 # The shortest probe writes some forty bytes and is answered with five.
 PROBE_BYTES = 40

@@ -31,13 +31,6 @@ class ClientClockJump(Fault):
             return f"less than {2 * CLOSE_S:g} s cannot be told from a slow answer"
         return None
 
-    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
-        return 1.0 * lease_ttl_s
-
-    def aim(self, arena: Arena) -> None:
-        arena.targets = ()
-        arena.facts.worker = arena.clients.victim_worker
-
     def begin(self, arena: Arena) -> None:
         arena.clients.shift_clock(arena.number("by_s"))
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 import time
 from typing import ClassVar, Final
 
-from clusters.base import Cluster
 from declarations.parameters import Parameter
-from nemesis.base import VICTIM, Arena, Asked, Fault
+from nemesis.base import VICTIM, Arena, Fault
 from nemesis.staging import until
 
 LEAST_MS: Final = 20.0
@@ -24,6 +23,7 @@ class ClientGc(Fault):
     name = "client-gc"
     summary = "freezes the victim's process again and again for a short time"
     rules = ("proven", "grants-around", "attempts-during")
+    lasts_leases = 1.5
     touches = frozenset({VICTIM})
     stops_clients = True
     parameters: ClassVar = {
@@ -31,15 +31,8 @@ class ClientGc(Fault):
     }
     period_s: ClassVar = 0.5
 
-    def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
-        return None
-
-    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
-        return 1.5 * lease_ttl_s
-
     def aim(self, arena: Arena) -> None:
-        arena.targets = ()
-        arena.facts.worker = arena.clients.victim_worker
+        super().aim(arena)
         arena.facts.pauses_ms, arena.facts.frozen = [], False
 
     def begin(self, arena: Arena) -> None:

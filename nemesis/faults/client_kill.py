@@ -7,8 +7,7 @@ Verified by the kernel: the process is gone. There is nothing to heal.
 
 from __future__ import annotations
 
-from clusters.base import Cluster
-from nemesis.base import VICTIM, Arena, Asked, Fault
+from nemesis.base import VICTIM, Arena, Fault
 
 
 class ClientKill(Fault):
@@ -17,18 +16,9 @@ class ClientKill(Fault):
     name = "client-kill"
     summary = "kills the process of a client that holds the lock"
     rules = ("proven", "grants-around", "holder-killed")
+    lasts_leases = 1.5
     touches = frozenset({VICTIM})
     repeatable = False
-
-    def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
-        return None
-
-    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
-        return 1.5 * lease_ttl_s
-
-    def aim(self, arena: Arena) -> None:
-        arena.targets = ()
-        arena.facts.worker = arena.clients.victim_worker
 
     def begin(self, arena: Arena) -> None:
         arena.clients.kill((arena.clients.victim_worker,))

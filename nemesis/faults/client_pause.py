@@ -35,6 +35,7 @@ class ClientPause(Fault):
     summary = "freezes the process of a client for longer than the lease"
     during = "under a client pause"
     rules = ("proven", "grants-around", "holder-frozen")
+    lasts_leases = 1.6
     touches = frozenset({VICTIM})
     stops_clients = True
     parameters: ClassVar = {
@@ -49,11 +50,7 @@ class ClientPause(Fault):
             return "its links cannot hold a reply back"
         return None
 
-    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
-        return 1.6 * lease_ttl_s
-
     def aim(self, arena: Arena) -> None:
-        arena.targets = ()
         clients = arena.clients
         others = list(clients.other_workers)
         half = tuple(sorted(arena.rng.sample(others, max(1, len(others) // 2))))

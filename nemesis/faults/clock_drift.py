@@ -10,7 +10,7 @@ import time
 from typing import ClassVar
 
 from declarations.parameters import Parameter
-from nemesis.base import Arena, Asked
+from nemesis.base import Arena
 from nemesis.clock import CLOSE_S, ClockFault
 from nemesis.targets import who
 
@@ -20,14 +20,12 @@ class ClockDrift(ClockFault):
 
     name = "clock-drift"
     summary = "makes the wall clocks of servers run too fast or too slow"
+    lasts_leases = 1.5
     parameters: ClassVar = {
         "rate": Parameter("seconds gained per true second", 2.0, least=-0.9, most=1000),
         "who": who(),
     }
     period_s: ClassVar = 0.05
-
-    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
-        return 1.5 * lease_ttl_s
 
     def offset_s(self, arena: Arena, elapsed_s: float) -> float:
         return arena.number("rate") * elapsed_s

@@ -48,9 +48,6 @@ class Failover(Fault):
             return "its servers cannot be killed or its links not be cut"
         return None
 
-    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
-        return 1.0 * lease_ttl_s
-
     def aim(self, arena: Arena) -> None:
         primary, replica = _pair(arena)
         arena.targets = (primary,)

@@ -10,8 +10,8 @@ from typing import ClassVar
 from clusters.base import Shape
 from declarations.parameters import Parameter
 from nemesis.base import Arena, Asked
-from nemesis.faults.slow import Slow
 from nemesis.links import ON, chosen, shapable_of
+from nemesis.slow import Slow
 
 LEAST_SHARE = 0.1
 

@@ -24,6 +24,8 @@ class Kill(Fault):
     summary = "SIGKILL of servers, restarted at once with their data"
     during = "when servers were killed"
     rules: ClassVar[tuple[str, ...]] = ("proven", "grants-around", "promise-outlives-restart")
+    # Short: the promise has to outlive the restart, which takes a good part of a second.
+    lasts_leases = 0.1
     outlived = True
     touches = frozenset({SERVERS})
     ends_servers = True
@@ -35,10 +37,6 @@ class Kill(Fault):
         if not isinstance(cluster, Killable):
             return "its servers cannot be killed"
         return nobody(cluster, str(asked["who"]), kept=self.kept)
-
-    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
-        """Short: the promise has to outlive the restart, which takes a good part of a second."""
-        return 0.1 * lease_ttl_s
 
     def aim(self, arena: Arena) -> None:
         arena.targets = resolve(arena, arena.word("who"), kept=self.kept)

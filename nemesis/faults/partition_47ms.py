@@ -28,7 +28,7 @@ class Partition47ms(PartitionStall):
             return "its primary answers without the others, so no request would be held back"
         return super().unfit(cluster, asked)
 
-    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
+    def duration_s(self, lease_ttl_s: float) -> float:
         return SECONDS
 
     def rules_for(self, arena: Arena) -> tuple[str, ...]:

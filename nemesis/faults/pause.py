@@ -22,6 +22,7 @@ class Pause(Fault):
     summary = "freezes servers for a while"
     during = "when servers froze"
     rules = ("proven", "grants-around", "hold-across")
+    lasts_leases = 2.0
     touches = frozenset({SERVERS})
     parameters: ClassVar = {"who": who()}
 
@@ -29,9 +30,6 @@ class Pause(Fault):
         if not isinstance(cluster, Pausable):
             return "its servers cannot be paused"
         return nobody(cluster, str(asked["who"]))
-
-    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
-        return 2.0 * lease_ttl_s
 
     def aim(self, arena: Arena) -> None:
         arena.targets = resolve(arena, arena.word("who"))

@@ -33,6 +33,8 @@ class ReplyLost(Fault):
     summary = "lets the victim's request through and drops the reply"
     during = "when a reply was lost"
     rules = ("proven", "grants-around", "reply-lost")
+    # Until the client has given up, and well within the lease that it does not know of.
+    lasts_leases = 0.5
     touches = frozenset({LINKS, VICTIM})
     parameters: ClassVar = {
         "of": Parameter("whose reply is lost", ACQUIRE, (ACQUIRE, EXTEND, RELEASE)),
@@ -43,10 +45,6 @@ class ReplyLost(Fault):
 
     def needs_extend(self, asked: Asked) -> bool:
         return asked["of"] == EXTEND
-
-    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
-        """Until the client has given up, and well within the lease that it does not know of."""
-        return 0.5 * lease_ttl_s
 
     def aim(self, arena: Arena) -> None:
         arena.targets = resolve(arena, DECISIVE if headed(arena.cluster) else "all")

@@ -37,9 +37,6 @@ class Reset(Fault):
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
         return links.unfit(cluster, asked, "its connections cannot be ended from outside")
 
-    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
-        return 1.0 * lease_ttl_s
-
     def aim(self, arena: Arena) -> None:
         arena.targets = resolve(arena, DECISIVE if headed(arena.cluster) else "all")
         arena.facts.ended = False

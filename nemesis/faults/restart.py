@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from nemesis.base import Arena, Asked
+from nemesis.base import Arena
 from nemesis.faults.kill import Kill
 from nemesis.targets import leader_due, resolve
 
@@ -21,10 +21,8 @@ class Restart(Kill):
     summary = "SIGKILL of servers, restarted with their data after more than a lease"
     during = ""
     rules: ClassVar[tuple[str, ...]] = ("proven", "grants-around", "hold-across")
+    lasts_leases = 1.5
     outlived = False
-
-    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
-        return 1.5 * lease_ttl_s
 
     def aim(self, arena: Arena) -> None:
         arena.targets = resolve(arena, arena.word("who"))

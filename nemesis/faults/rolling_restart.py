@@ -25,15 +25,13 @@ class RollingRestart(Fault):
     name = "rolling-restart"
     summary = "every server in turn is killed and started again"
     rules = ("proven", "all-restarted", "grants-around")
+    lasts_leases = 3.0
     touches = frozenset({SERVERS})
     ends_servers = True
     period_s: ClassVar = 0.5
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
         return None if isinstance(cluster, Killable) else "its servers cannot be killed"
-
-    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
-        return 3.0 * lease_ttl_s
 
     def aim(self, arena: Arena) -> None:
         arena.targets = tuple(arena.cluster.nodes)

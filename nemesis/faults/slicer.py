@@ -12,8 +12,8 @@ from clusters.base import Shape
 from declarations.parameters import Parameter
 from nemesis.base import Arena, Asked
 from nemesis.faults.bandwidth import PROBE_BYTES
-from nemesis.faults.slow import Slow
 from nemesis.links import ON
+from nemesis.slow import Slow
 
 
 class Slicer(Slow):

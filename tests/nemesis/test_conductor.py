@@ -9,9 +9,8 @@ from typing import ClassVar
 
 import pytest
 
-from clusters.base import Cluster
 from nemesis import conductor, staging
-from nemesis.base import Arena, Asked, Fault, Injection, NemesisError
+from nemesis.base import Arena, Fault, Injection, NemesisError
 from nemesis.conductor import Played, TargetClaims, play
 from tests.nemesis.fakes import FakeClients
 
@@ -33,12 +32,6 @@ class Script(Fault):
         self.diary.append(step)
         if step == self.breaks_at:
             raise RuntimeError(f"{step} went wrong")
-
-    def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
-        return None
-
-    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
-        return 0.05
 
     def aim(self, arena: Arena) -> None:
         self._note("aim")

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from clusters.base import Cut, Edge, Shape
-from nemesis import schedule
+from nemesis import schedule, slow
 from nemesis.base import Arena, Fault, Injection
-from nemesis.faults import rolling_restart, slow
+from nemesis.faults import rolling_restart
 from nemesis.registry import faults
 from tests.nemesis.fakes import FakeClients
 

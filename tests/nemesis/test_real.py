@@ -72,7 +72,7 @@ def played(cluster: Cluster, text: str) -> op.Fault:
     """Plays one fault, shortly, and holds it to its word."""
     ((one,),) = schedule.parse(text)
     fault = faults()[one.name]
-    usual_s = min(SHORT_S, fault.duration_s(TTL_S, dict(one.parameters)))
+    usual_s = min(SHORT_S, fault.duration_s(TTL_S))
     # A clock that drifts takes its time, and so does a restart of one server after the other.
     lasts_s = one.for_s or (2.0 if fault.period_s else usual_s)
     injection = Injection(one.name, 0.0, lasts_s, seed=5, parameters=one.parameters)

@@ -27,6 +27,7 @@ class Slow(Fault):
     """See the module."""
 
     rules = ("proven", "grants-around", "attempts-during")
+    lasts_leases = 1.5
     touches = frozenset({LINKS})
     parameters: ClassVar = {"on": links.ON}
 
@@ -42,9 +43,6 @@ class Slow(Fault):
         if self.cost_s(asked) < SHOWN_S:
             return "a write would not take measurably longer"
         return links.unfit(cluster, asked, "its links cannot be made slow")
-
-    def duration_s(self, lease_ttl_s: float, asked: Asked) -> float:
-        return 1.5 * lease_ttl_s
 
     def aim(self, arena: Arena) -> None:
         arena.targets = resolve(arena, DECISIVE if headed(arena.cluster) else "all")
