@@ -94,7 +94,7 @@ def _row(o: Option) -> list[str]:
     tries = {t.fault: t.share.n for t in o.tried}
     itself = o.broke_itself()
     strength = (
-        f"broke its own word: {', '.join(in_order(t.verdict for t in itself))}"
+        f"broke its own promises: {', '.join(in_order(t.verdict for t in itself))}"
         if itself
         else f"kept its promises in {sum(tries.values())} exposed tries"
     )
@@ -183,7 +183,7 @@ def _pros_and_cons(o: Option) -> list[tuple[str, Markdown]]:
         of = [t for t in kept if t.fault == fault]
         fewest = min((t.share for t in of), key=lambda s: s.n)
         names = escape_markdown(", ".join(t.verdict for t in of))
-        broke = f"nothing of {names} broke, {k_of_n(fewest)}"
+        broke = f"none of {names} broke, {k_of_n(fewest)}"
         found.append(("Good", f"{_under(fault)} {broke} {_cited(of[0].evidence)}"))
     open_ = [t for t in o.tried if (t.undecided or not t.share.n) and not t.share.k]
     nothing = "nothing is known: not exposed, or undecided"
@@ -210,7 +210,7 @@ def _not_tested(options: Sequence[Option], evidence: Sequence[tuple[Evidence, Ca
             lines.append(f"{o.name}: {', '.join(missing)}")
     networks = in_order(case.network or "loopback" for _, case in evidence)
     if networks == ["loopback"]:
-        lines.append("any network but loopback, which flatters every system that has to agree")
+        lines.append("any network but loopback, which favours systems that have to agree")
     loads = sorted({case.clients for _, case in evidence if case.clients})
     if loads:
         lines.append(f"other numbers of clients than {', '.join(map(str, loads))}")
