@@ -275,7 +275,7 @@ def test_what_cannot_run_stops_nothing_and_is_never_kept(tmp_path: Path) -> None
     (tmp_path / "unsaid.py").write_text(WITHOUT_SOURCE)
     locks = "unsaid.py:Unsaid,lacking.py:Lacking,redis-token"
     bench = start(tmp_path, "run", "--lock", locks, "--time-limit", "8", "--json")
-    out, err = bench.communicate(timeout=LIMIT_S)
+    out, err = bench.communicate(timeout=2 * LIMIT_S)
     assert bench.returncode == 255, err
     cases = {case["lock"]: case for case in json.loads(out)["cases"]}
     assert cases["redis-token"]["judgement"] in {"as expected", "not exposed"}
