@@ -63,7 +63,7 @@ def _check(history: History, only: Collection[str] | None) -> Report:
             return
         verdicts[name] = verdict
         if witness is not None and asks(name, verdict):
-            # A second witness that falls over takes nothing back.
+            # A second witness that crashes changes no verdict.
             with suppress(Exception):
                 verdicts[name] = witnessed(witness(), name, verdict)
 
@@ -107,7 +107,7 @@ def attempt(name: str, ask: Callable[[], Verdict | None]) -> Verdict | None:
 
 
 def crashed(name: str, error: Exception) -> Verdict:
-    """A check that fell over proves nothing either way."""
+    """A check that crashed proves nothing either way."""
     return Verdict("unknown", f"{name} crashed: {type(error).__name__}: {error}")
 
 

@@ -39,9 +39,9 @@ def in_force(case: Case, begin: int, end: int) -> list[int]:
 
 
 def between(case: Case, rows: Rows, begin: int, end: int, *, lost_since: int | None = None) -> Rows:
-    """Operations under way at some time of the interval: who waits in a queue is asking all along,
-    though it asked before. When an unknown ended is not known, so it must have been asked in it,
-    or since ``lost_since``."""
+    """Operations under way at some time of the interval. A queued waiter counts throughout, though
+    it asked before. When an unknown operation ended is not known, so it counts only if it was
+    invoked in the interval, or since ``lost_since``."""
     invoked, completed = case.history.invoke_ns[rows], case.history.complete_ns[rows]
     asking = (invoked >= begin) | ((completed != NULL) & (completed >= begin))
     if lost_since is not None:

@@ -6,7 +6,7 @@ takes effect at any time from its invocation on, or never. So whatever lineariza
 section (an acquire and what was done under it) holds the lock at least during its **core**:
 
     from the completion of the acquire to the invocation of its release;
-    for ever if no release was called (a lease: to the end of the promise);
+    without end if no release was called (a lease: to the end of the promise);
     and, whatever was promised, to the last invocation of an extend or release that was answered ok,
     because the answer proves that the hold was still there.
 

@@ -4,7 +4,7 @@ Such a violation lies between few sections (an acquire and what was done under i
 a writer and somebody else, one more than there are permits, or a single one that contradicts
 itself. Any order of effects stays one without the sections of others, as long as nobody was refused
 because of them, so these sections alone are impossible, too. Of each, what its smallest hold is
-made of is kept, because without its release a section would seem to last for ever: the acquire,
+made of is kept, because without its release a section would seem to have no end: the acquire,
 the first answer that proves an unknown one, the first release that may have had an effect, the last
 one answered ok, the extend that the promise comes from, the first loss or death. A reentrant hold
 is kept with all its levels.

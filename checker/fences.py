@@ -1,9 +1,9 @@
 """``fence-order``: fences must grow from grant to grant.
 
 Two grants of a key are certainly in order, A before B, when A completed before B was invoked, or
-when both promises are non-empty and A's ended before B's began (whoever holds a mutex during all of
-his promise cannot have been granted it before somebody whose promise came first). Then fence A must
-be smaller than fence B. Concurrent grants without promises may come in any order.
+when both promises are non-empty and A's ended before B's began: a client holds a mutex during all
+of its promise, so it was granted after every client whose promise had ended by then. Then fence A
+must be smaller than fence B. Concurrent grants without promises may come in any order.
 Two grants whose promises overlap are in no certain order, but in either one their fences must
 differ.
 

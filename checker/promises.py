@@ -215,7 +215,7 @@ def _end_with_any_release(history: History, vague_ns: Ints, rows: Rows) -> None:
 
 
 def _unlink(history: History, acquire: Rows, vague_ns: Ints, rows: Rows) -> None:
-    """Of shared locks without names of holds: whoever has several holds may release or extend any
+    """Of shared locks without names of holds: an owner of several holds may release or extend any
     of them. Such an operation belongs to none, and none of them is certain from then on."""
     open_holds: dict[tuple[int, int], list[int]] = {}
     released: dict[tuple[int, int], int] = {}
@@ -324,8 +324,8 @@ def known_leases(history: History, links: Links, held: Promises, at_ns: int) -> 
 
 def limits(history: History) -> Ints:
     """For every acquire and every acknowledged extend: until when the hold was promised by it,
-    FOREVER without a limit. Whoever never learned of his grant did not learn how long it lasts
-    either: it may be over at once, unless the lock grants without any limit."""
+    FOREVER without a limit. A client that never learned of its grant did not learn how long it
+    lasts either: it may be over at once, unless the lock grants without any limit."""
     valid_until = history.valid_until_ns
     acquires = rows_of(history, F.ACQUIRE, Type.INFO)
     if not has_values(valid_until) and len(acquires) == 0:

@@ -52,8 +52,8 @@ def reply_lost(case: Case, fault: Fault) -> Answer:
 
 def held_back(case: Case, fault: Fault) -> Answer:
     """The cut kept requests for shared keys from their answers: it was on when they should have
-    been answered, and they were answered after it, or never, or far later than usual. Who waits for
-    another to release is kept by that other, and what is asked just before the heal by nobody."""
+    been answered, and they were answered after it, or never, or far later than usual. An acquire
+    that waits for a holder is kept by that holder, and one asked just before the heal by nobody."""
     history = case.history
     begin, end = fault.begin_ns[1], healed_ns(fault)
     shared = keys_with(history, AIMED_ROLES)

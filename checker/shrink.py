@@ -3,8 +3,8 @@
 Three steps keep the claim true. First the past is cut off as late as possible: before the cut the
 object may have been in *any* state that the search ever saw, and what was under way at the cut may
 or may not have happened; if no order explains the rest even so, the rest alone is the explanation.
-Then whoever is not needed is left out with everything that he did: an order of effects stays one
-without him, unless somebody was refused because of him or states before the cut name him. Then
+Then every client that is not needed is left out with all its operations: an order of effects stays
+one without it, unless another was refused because of it or states before the cut name it. Then
 operations that only look (reads, refusals) are left out one by one for as long as the rest stays
 impossible. Single unknown operations stay: less is possible without them, which proves nothing.
 Everything after the failed answer is left out.

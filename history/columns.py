@@ -99,14 +99,10 @@ class History:
 
     def hold_name(self, hold: int) -> str:
         """The hold as the interchange format writes it: hexadecimal unless it came with a name."""
-        if self.hold_names is not None and hold in self.hold_names:
-            return self.hold_names[hold]
-        return f"{hold:x}"
+        return (self.hold_names or {}).get(hold, f"{hold:x}")
 
     def process_name(self, process: int) -> str:
-        if self.process_names is not None and process in self.process_names:
-            return self.process_names[process]
-        return str(process)
+        return str(self.process_json(process))
 
     def client(self, process: int) -> str:
         """The client for people: ``worker 2, client 4``, or by its name or number in a history
