@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Final
-from xml.etree import ElementTree as ET
 
 from clusters import images
 
@@ -58,6 +57,8 @@ def go_modules(text: str) -> dict[str, str]:
 def artifacts(pom: str, files: str) -> dict[str, str]:
     """``files`` are lines of a digest and a name. Two versions of one name stand together: they are
     of different groups, which a file does not tell."""
+    from xml.etree import ElementTree as ET
+
     several: dict[str, list[str]] = {}
     for line in files.splitlines():
         name = line.split()[-1]
