@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 
 import pytest
 from kazoo.client import KazooClient
@@ -17,7 +16,7 @@ from clusters.pods.cluster import PodCluster
 from clusters.pods.toxiproxy import LinkServer
 from clusters.redis import protocol as resp
 from clusters.redis.nodes import RedisNodes
-from clusters.wire import Address, Http, Line, ProbeFailed
+from clusters.wire import Address, Http
 from clusters.zookeeper import protocol as jute
 from clusters.zookeeper.ensemble import ZooKeeperCluster
 from tests.clusters.waiting import (
@@ -27,6 +26,8 @@ from tests.clusters.waiting import (
     between,
     cut,
     frozen,
+    leader_and_others,
+    leader_of,
     serve,
     soon,
 )
@@ -43,24 +44,8 @@ def led(request: pytest.FixtureRequest) -> PodCluster:
     return cluster
 
 
-def leader_of(cluster: PodCluster) -> int | None:
-    assert isinstance(cluster, Led)
-    return cluster.leader()
-
-
 def ask(address: Address, *words: str) -> resp.Answer:
     return resp.ask_once(address, SURE_S, *words)
-
-
-def hangs(address: Address) -> bool:
-    """It connects, and no answer comes."""
-    try:
-        resp.ask_once(address, PROBE_S, "PING")
-    except TimeoutError:
-        return True
-    except (OSError, ProbeFailed):
-        pass
-    return False
 
 
 # --- up ------------------------------------------------------------------------------------------
@@ -112,9 +97,7 @@ def test_five_independent_nodes(start: Start) -> None:
 
 
 def test_a_leader_that_is_cut_off_loses_its_majority(led: PodCluster) -> None:
-    old = leader_of(led)
-    assert old is not None
-    others = [node for node in led.nodes if node != old]
+    old, others = leader_and_others(led)
     with cut(led, around(led, old)):
         assert not led.serves(old, 1.0)
         soon(lambda: serve(led, others))
@@ -130,77 +113,11 @@ def test_held_back_traffic_between_nodes_flows_again(led: PodCluster) -> None:
     soon(lambda: serve(led))
 
 
-def test_one_client_group_is_cut_off_while_another_goes_on(one_redis: RedisNodes) -> None:
-    cut_off, other = one_redis.address(1, 1), one_redis.address(2, 1)
-    with Line(cut_off, 10.0) as before:
-        resp.ask(before, "PING")
-        with cut(one_redis, [Edge(-1, 1)]):
-            assert hangs(cut_off)
-            assert ask(other, "PING") == "PONG"
-            assert one_redis.serves(1, SURE_S)
-            before.send(b"*3\r\n$3\r\nSET\r\n$4\r\nlost\r\n$1\r\n1\r\n")
-        with pytest.raises((ProbeFailed, OSError)):
-            resp.receive(before)
-    assert ask(cut_off, "GET", "lost") is None
-
-
-def test_what_a_stall_holds_back_arrives_late(one_redis: RedisNodes) -> None:
-    cut_off, other = one_redis.address(1, 1), one_redis.address(2, 1)
-    with (
-        cut(one_redis, [Edge(-1, 1)], "stall"),
-        Line(cut_off, 10.0) as gone,
-        Line(cut_off, 10.0) as stays,
-    ):
-        gone.send(b"*3\r\n$3\r\nSET\r\n$4\r\nlate\r\n$1\r\n1\r\n")
-        gone.close()
-        stays.send(b"*1\r\n$4\r\nPING\r\n")
-        time.sleep(0.3)
-        assert ask(other, "GET", "late") is None
-        one_redis.heal()
-        assert resp.receive(stays) == "PONG", "a connection outlives a stall"
-        soon(lambda: ask(other, "GET", "late") == "1")
-
-
-def test_a_refused_link_closes_at_once(one_redis: RedisNodes) -> None:
-    cut_off = one_redis.address(1, 1)
-    with cut(one_redis, [Edge(-1, 1)], "reject"):
-        with pytest.raises((ProbeFailed, ConnectionError)):  # and no TimeoutError
-            ask(cut_off, "PING")
-        assert ask(one_redis.address(2, 1), "PING") == "PONG"
-    assert ask(cut_off, "PING") == "PONG"
-
-
-@contextmanager
-def data_held_for_a_receiver_that_is_gone(cluster: RedisNodes) -> Iterator[None]:
-    """What hangs Toxiproxy 2.12 when its toxics are removed: several chunks for a closed socket."""
-    with ExitStack() as lines:
-        held = [lines.enter_context(Line(cluster.address(1, 1), 10.0)) for _ in range(4)]
-        for line in held:
-            resp.ask(line, "PING")
-        cluster.cut([Edge(-1, 1)], "stall")
-        for _ in range(6):
-            for line in held:
-                line.send(b"*1\r\n$4\r\nPING\r\n" * 3)
-            time.sleep(0.02)
-        ask(cluster.address(0, 1), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-        time.sleep(0.05)
-        yield
-
-
-def test_a_stall_heals_although_the_receiver_is_gone(one_redis: RedisNodes) -> None:
-    for _ in range(3):
-        with data_held_for_a_receiver_that_is_gone(one_redis):
-            one_redis.heal()
-            assert ask(one_redis.address(1, 1), "PING") == "PONG"
-
-
 # --- processes -----------------------------------------------------------------------------------
 
 
 def test_a_frozen_leader_is_replaced(led: PodCluster) -> None:
-    old = leader_of(led)
-    assert old is not None
-    others = [node for node in led.nodes if node != old]
+    old, others = leader_and_others(led)
     with frozen(led, old):
         assert not led.serves(old, PROBE_S)
         soon(lambda: serve(led, others))

@@ -1,5 +1,5 @@
-"""What crosses the links of real clusters: one way, slowly, late, or never. A Redis is behind the
-links of client groups that are looked at, etcd where nodes talk to each other."""
+"""What crosses the links of real clusters: both ways or one, slowly, late, or never. A Redis is
+behind the links of client groups that are looked at, etcd where nodes talk to each other."""
 
 from __future__ import annotations
 
@@ -9,15 +9,25 @@ from contextlib import ExitStack
 
 import pytest
 
-from clusters.base import ClusterError, ClusterPlan, Cut, Edge, Led, Shape
+from clusters.base import ClusterError, ClusterPlan, Cut, Edge, Shape
 from clusters.pods.cluster import PodCluster
 from clusters.redis import protocol as resp
 from clusters.redis.nodes import RedisNodes
 from clusters.wire import Line, ProbeFailed
-from tests.clusters.waiting import PROBE_S, SURE_S, cut, frozen, serve, soon
+from tests.clusters.waiting import (
+    PROBE_S,
+    SURE_S,
+    cut,
+    frozen,
+    leader_and_others,
+    leader_of,
+    serve,
+    soon,
+)
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
+PING = b"*1\r\n$4\r\nPING\r\n"
 SET_LATE = b"*3\r\n$3\r\nSET\r\n$4\r\nlate\r\n$1\r\n1\r\n"
 REQUESTS, REPLIES = Edge(-1, 1), Edge(1, -1)
 ENDED = (ProbeFailed, ConnectionError)
@@ -59,6 +69,55 @@ def ping_ms(cluster: PodCluster) -> float:
     with Line(cluster.address(1, 1), SURE_S) as line:
         resp.ask(line, "PING")
         return least_ms(lambda: resp.ask(line, "PING"))
+
+
+def test_one_client_group_is_cut_off_while_another_goes_on(one: PodCluster, line: Line) -> None:
+    with cut(one, [REQUESTS]):
+        with pytest.raises(TimeoutError):  # it connects, and no answer comes
+            resp.ask_once(one.address(1, 1), PROBE_S, "PING")
+        assert ask(one, 2, "PING") == "PONG"
+        assert one.serves(1, SURE_S)
+        line.send(SET_LATE)
+    with pytest.raises(ENDED):
+        resp.receive(line)
+    assert ask(one, 1, "GET", "late") is None
+
+
+def test_what_a_stall_holds_back_arrives_late(one: PodCluster) -> None:
+    at = one.address(1, 1)
+    with cut(one, [REQUESTS], "stall"), Line(at, SURE_S) as gone, Line(at, SURE_S) as stays:
+        gone.send(SET_LATE)
+        gone.close()
+        stays.send(PING)
+        time.sleep(0.3)  # whether something does not happen
+        assert ask(one, 2, "GET", "late") is None
+        one.heal()
+        assert resp.receive(stays) == "PONG", "a connection outlives a stall"
+        soon(lambda: ask(one, 2, "GET", "late") == "1")
+
+
+def test_a_refused_link_closes_at_once(one: PodCluster) -> None:
+    with cut(one, [REQUESTS], "reject"):
+        with pytest.raises(ENDED):  # and no TimeoutError
+            ask(one, 1, "PING")
+        assert ask(one, 2, "PING") == "PONG"
+
+
+def test_a_stall_heals_although_the_receiver_is_gone(one: PodCluster) -> None:
+    """What hangs Toxiproxy 2.12 when its toxics are removed: several chunks for a closed socket."""
+    for _ in range(3):
+        with ExitStack() as lines:
+            held = [lines.enter_context(Line(one.address(1, 1), SURE_S)) for _ in range(4)]
+            for line in held:
+                resp.ask(line, "PING")
+            with cut(one, [REQUESTS], "stall"):
+                for _ in range(6):
+                    for line in held:
+                        line.send(PING * 3)
+                    time.sleep(0.02)
+                ask(one, 0, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+                time.sleep(0.05)
+            assert ask(one, 1, "PING") == "PONG"
 
 
 @pytest.mark.parametrize("how", ["drop", "stall"])
@@ -201,13 +260,10 @@ def test_a_network_is_the_base_that_is_healed_back_to(
 
 
 def test_a_leader_that_cannot_speak_is_replaced(three_etcd: PodCluster) -> None:
-    assert isinstance(three_etcd, Led)
-    old = three_etcd.leader()
-    assert old is not None
-    others = [node for node in three_etcd.nodes if node != old]
+    old, others = leader_and_others(three_etcd)
     three_etcd.cut_one_way([Edge(old, other) for other in others], "drop")
     try:
-        soon(lambda: three_etcd.leader() in others)
+        soon(lambda: leader_of(three_etcd) in others)
         soon(lambda: serve(three_etcd, others))
     finally:
         three_etcd.heal()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from clusters.base import Cut, Edge, Pausable, Replicated
+from clusters.base import Cut, Edge, Led, Pausable, Replicated
 from clusters.pods.cluster import PodCluster
 from tests.eventually import eventually
 
@@ -23,6 +23,17 @@ def roles(cluster: Replicated) -> tuple[int, int]:
     (replica,) = cluster.replicas()
     assert primary is not None
     return primary, replica
+
+
+def leader_of(cluster: PodCluster) -> int | None:
+    assert isinstance(cluster, Led)
+    return cluster.leader()
+
+
+def leader_and_others(cluster: PodCluster) -> tuple[int, list[int]]:
+    leader = leader_of(cluster)
+    assert leader is not None
+    return leader, [node for node in cluster.nodes if node != leader]
 
 
 def serve(
