@@ -171,10 +171,13 @@ class LinkServer:
             }
             for name, link in links.items()
         }
+        found: Mapping[str, Any]
         for _ in range(tries - 1):
             with suppress(SilentError):
-                return self._send("POST", "/links", orders)
-        return self._send("POST", "/links", orders)
+                found = self._send("POST", "/links", orders)
+                return found
+        found = self._send("POST", "/links", orders)
+        return found
 
     def _differing(self, wanted: Mapping[str, Link], found: Mapping[str, Any]) -> list[str]:
         """Compare what links are to be with an answer of Toxiproxy; one line per difference."""
