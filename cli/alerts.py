@@ -15,10 +15,10 @@ from rich.console import Console
 
 from report.console import say_json
 from report.grid import drawn, texts
-from report.source import histories, understood, whole
+from report.source import histories, whole
 from results.alert_metrics import ALERTS, EVALUATION_S, PHASES_S, SCRAPE_S
 from results.alert_replay import REPEATED_S, replay, unknown_after_s
-from results.cases import fault_of, lock_of
+from results.cases import lock_of
 from results.errors import BadInput
 from results.store import NotARun, open_run
 
@@ -61,14 +61,13 @@ def _replayed(path: Path) -> tuple[list[dict[str, Any]], int]:
     try:
         run = open_run(path)
         results = run.evidence()
-        with understood(run):
-            whole(run, results)
-            found = [
-                {"run": str(path), "folder": folder, "lock": lock_of(case), "fault": fault_of(case)}
-                | replay(history, unknown_after_s=unknown_after_s(case)).to_json()
-                for folder, case, history in histories(run)
-            ]
-            return found, len(results.cases) - len(found)
+        whole(run, results)
+        found = [
+            {"run": str(path), "folder": folder, "lock": lock_of(case), "fault": case.fault}
+            | replay(history, unknown_after_s=unknown_after_s(case)).to_json()
+            for folder, case, history in histories(run)
+        ]
+        return found, len(results.cases) - len(found)
     except NotARun as error:
         raise BadInput(str(error)) from error
 

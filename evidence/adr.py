@@ -20,7 +20,6 @@ from results.cases import (
     command_of,
     counts_as_try,
     expected_of,
-    fault_of,
     fenced,
     has_numbers,
     in_order,
@@ -138,12 +137,12 @@ def _option(label: str, cases: Sequence[tuple[Evidence, Case]], runs: Sequence[S
     all_ = [case for _, case in cases]
     first = all_[0]
     mutex = [(e, c) for e, c in cases if not is_published(c)] or list(cases)
-    quiet = [c for _, c in mutex if fault_of(c) == "none"]
+    quiet = [c for _, c in mutex if c.fault == "none"]
     rates = [r for c in quiet if has_numbers(c) and (r := c.cycles_per_second) is not None]
     recoveries: dict[str, list[float]] = {}
     for _, case in mutex:
         if (took := recovery_s(case)) is not None:
-            recoveries.setdefault(fault_of(case), []).append(took)
+            recoveries.setdefault(case.fault, []).append(took)
     return Option(
         name=label,
         topology=first.topology or "?",
@@ -159,14 +158,14 @@ def _option(label: str, cases: Sequence[tuple[Evidence, Case]], runs: Sequence[S
         recovery_s={fault: (max(of), len(of)) for fault, of in recoveries.items()},
         fairness=_fairness(quiet),
         evidence=tuple(e.id for e, _ in cases),
-        quiet_evidence=tuple(e.id for e, c in mutex if fault_of(c) == "none"),
+        quiet_evidence=tuple(e.id for e, c in mutex if c.fault == "none"),
     )
 
 
 def _tried(cases: Sequence[tuple[Evidence, Case]]) -> list[Tried]:
     found = []
-    for fault in in_order(fault_of(case) for _, case in cases):
-        of = [(e, case) for e, case in cases if fault_of(case) == fault]
+    for fault in in_order(case.fault for _, case in cases):
+        of = [(e, case) for e, case in cases if case.fault == fault]
         tries = [attempt for _, case in of for attempt in attempts(case)]
         for verdict in in_order(v for _, case in of for v in results_of(case)):
             counted = [t for t in tries if counts_as_try(t, verdict)]
@@ -258,7 +257,7 @@ def _evidence(id_: str, run: Stored, case: Case, replaced: Sequence[tuple[str, s
         run=run.path.name,
         folder=case.folder or "?",
         lock=lock_of(case),
-        fault=fault_of(case),
+        fault=case.fault,
         seed="?" if case.seed is None else str(case.seed),
         history=whole_digest(case.history_sha256),
         images=", ".join(parts),

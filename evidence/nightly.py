@@ -36,7 +36,7 @@ from evidence.regress import regress
 from evidence.regress_plan import Order, order
 from report.comparison_text import markdown
 from report.trends import night_of, page
-from results.cases import command_of, fault_of, lock_of
+from results.cases import command_of, lock_of
 from results.comparison import Comparison, worst
 from results.documents import Case, Results
 from results.errors import BAD_INPUT, BadInput, Ending, Failed
@@ -80,7 +80,7 @@ class Night:
         found = []
         for case, planned in zip(self.cases, self.planned, strict=True):
             if case.ending not in {"ok", None} and case.workload != plan.PUBLISHED:
-                what = f"{lock_of(case)} under {fault_of(case)}: {case.why}"
+                what = f"{lock_of(case)} under {case.fault}: {case.why}"
                 found.append((str(case.ending), what, command_of(case, planned.images)))
         found += [("inconclusive", "no time was left to compare", again) for again in self.undone]
         found += [

@@ -14,10 +14,10 @@ from report.comparison_text import CAPTION
 from report.facts import BASELINE, CYCLES, EVERY, LATENCY, OF_A_CASE, VERDICTS
 from report.grid import Cell, Grid, texts
 from report.jobs import JOBS, WORTH
-from report.source import Seen, Source, understood
+from report.source import Seen, Source
 from report.tables import Overview, overview, verdict_words
 from results.alert_replay import Sight
-from results.cases import MUTEX, PHASES, command_of, fault_of, lock_of
+from results.cases import MUTEX, PHASES, command_of, lock_of
 from results.digests import whole_digest
 from results.documents import Compared
 from results.judgements import VIOLATED
@@ -94,12 +94,7 @@ def preview(made: Overview, name: str, ending: str) -> Content:
 
 
 def compose(source: Source) -> Content:
-    """Raises NotARun where the results have another shape than ours."""
-    with understood(source.run):
-        return _composed(source)
-
-
-def _composed(source: Source) -> Content:
+    """The report of a finished run."""
     cases = source.cases
     made = overview(
         cases,
@@ -124,7 +119,7 @@ def _composed(source: Source) -> Content:
         numbers=_numbers(made, compared=compared is not None),
         footnotes=made.footnotes,
         warnings=tuple(
-            f"Case {seen.number}, {lock_of(seen.case)} under {fault_of(seen.case)}: {note}"
+            f"Case {seen.number}, {lock_of(seen.case)} under {seen.case.fault}: {note}"
             for seen in source.seen
             for note in seen.notes
         ),
@@ -235,7 +230,7 @@ def _section(seen: Seen, tables: Sequence[tuple[Table, Sequence[Row]]]) -> Secti
     grids = [grid for grid in (*found, _alerts(seen)) if grid is not None]
     reasons = () if case.exposure is None else case.exposure.reasons
     exposed = "Exposed" if case.exposed is True else "NOT exposed, so proof of nothing"
-    title = f"{lock_of(case)} under {fault_of(case)}"
+    title = f"{lock_of(case)} under {case.fault}"
     return Section(
         number=seen.number,
         title=title if case.workload in {None, MUTEX} else f"{title}, {case.workload}",

@@ -41,7 +41,7 @@ from report.grid import Markdown, markdown_table
 from report.jobs import JOBS, WORTH
 from report.source import histories, read
 from report.timeline import timeline
-from results.cases import Case, fault_of, lock_of
+from results.cases import Case, lock_of
 from results.store import RunFolder
 from results.wording import printable
 
@@ -227,7 +227,7 @@ def _histories(run: RunFolder, form: str, folder: Path) -> dict[str, pd.DataFram
         else:
             _write(history_frame(history), form, path)
         line = timeline(history)
-        identity = {"case": n, "lock": lock_of(case), "fault": fault_of(case)}
+        identity = {"case": n, "lock": lock_of(case), "fault": case.fault}
         if line is not None:
             bins.append(_identified(line.bins, identity))
             for shade, fault in zip(line.shades, history.faults, strict=True):

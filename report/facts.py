@@ -19,7 +19,6 @@ from results.cases import (
     dead_holder_s,
     expected_of,
     failover_s,
-    fault_of,
     has_numbers,
     is_consensus,
     is_control,
@@ -38,7 +37,7 @@ LOCK: Final = Column("lock", "the lock that was tried", lambda r: lock_of(r["cas
 FAULT: Final = Column(
     "fault",
     "the fault of the case as it was asked for, parameters included; none without one",
-    lambda r: fault_of(r["case"]),
+    "case.fault",
 )
 ID: Final = (CASE, LOCK, FAULT)
 WORKLOAD: Final = Column("workload", "what the clients did", "case.workload")

@@ -14,7 +14,6 @@ from results.cases import (
     PHASES,
     Case,
     came_to_nothing,
-    fault_of,
     in_order,
     is_consensus,
     is_generator_bound,
@@ -80,7 +79,7 @@ def _crashes(cases: Sequence[Case]) -> list[str]:
             first = found.first[0]
             more = f", {found.count - 1} lines more" if found.count > 1 else ""
             told.append(
-                f"{lock_of(case)} under {fault_of(case)}: {first.server} said "
+                f"{lock_of(case)} under {case.fault}: {first.server} said "
                 f'"{first.text}" (line {first.line} of its log{more})'
             )
     return [f"A server crashed: {'; '.join(told)}."] if told else []
@@ -133,7 +132,7 @@ def _signs(cases: Sequence[Case]) -> list[str]:
 
 def _reasons(cases: Sequence[Case]) -> list[str]:
     return [
-        f"{lock_of(case)} under {fault_of(case)}: {case.judgement}: {case.why}."
+        f"{lock_of(case)} under {case.fault}: {case.judgement}: {case.why}."
         for case in cases
         if case.judgement not in {None, AS_EXPECTED} and case.why
     ]
@@ -147,7 +146,7 @@ def _void(cases: Sequence[Case]) -> list[str]:
             continue
         reasons = (case.generator and case.generator.why) or ["the generator was the bottleneck"]
         why = "; ".join(reasons)
-        what = f"Numbers in brackets are void: {lock_of(case)} under {fault_of(case)}"
+        what = f"Numbers in brackets are void: {lock_of(case)} under {case.fault}"
         if is_published(case):
             what = f"Generator-bound: {lock_of(case)} in the published experiment"
         notes.append(f"{what}: {why}.")

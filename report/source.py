@@ -9,7 +9,6 @@ Histories are read one after the other; what is kept of each is what is shown.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,7 +20,6 @@ from checker.verdict import RANK, Report
 from history.columns import History
 from history.lines import UnreadableHistory
 from history.recording import is_recording, read_recording
-from report import tables
 from report.timeline import Timeline, timeline
 from results.alert_replay import ReplayedViolation, replay_judged, unknown_after_s
 from results.cases import broken, expected_of, results_of
@@ -67,12 +65,9 @@ class Source:
 def read(run: RunFolder) -> Source:
     """Raises NotARun for a run that is not finished or was changed."""
     results = run.evidence()
-    with understood(run):
-        whole(run, results)
-        tables.stored(run, results)
-        folders = {folder.path.name: folder for folder in run.cases()}
-        cases = enumerate(results.cases, 1)
-        seen = tuple(_seen(n, case, folders, run) for n, case in cases)
+    whole(run, results)
+    folders = {folder.path.name: folder for folder in run.cases()}
+    seen = tuple(_seen(n, case, folders, run) for n, case in enumerate(results.cases, 1))
     return Source(run, results, seen, run.machine(), run.versions())
 
 
@@ -80,18 +75,6 @@ def whole(run: RunFolder, results: Results) -> None:
     """Raises NotARun for the folder of a night, whose histories lie in its parts."""
     if parts := results.parts:
         raise NotARun(f"{run.path} sums up a night; give one of its runs: {', '.join(parts)}")
-
-
-@contextmanager
-def understood(run: RunFolder) -> Iterator[None]:
-    """Raises NotARun where reading the results trips over their shape."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise NotARun(
-            f"{run.path / 'results.json'} is not as `lockbench` writes it "
-            f"({type(error).__name__}: {error}); restore it or run it again"
-        ) from error
 
 
 def histories(run: RunFolder) -> Iterator[tuple[str, Case, History]]:

@@ -26,7 +26,6 @@ from results.cases import (
     attempts,
     broken,
     came_to_nothing,
-    fault_of,
     in_order,
     is_control,
     is_published,
@@ -72,7 +71,7 @@ class Overview:
     def narrow(self) -> list[Grid]:
         """The tables that a terminal shows."""
         ordinary = {n for n, case in enumerate(self.cases, 1) if not is_published(case)}
-        faults = in_order(fault_of(case) for case in self.cases if not is_published(case))
+        faults = in_order(case.fault for case in self.cases if not is_published(case))
         every = [row for row in self.every if row.number in ordinary]
         # Under each fault all locks, so that they can be compared.
         every.sort(key=lambda row: faults.index(row.values["fault"]))
@@ -156,10 +155,10 @@ def matrix(cases: Sequence[Case]) -> Grid | None:
     shown = [(n, c) for n, c in enumerate(cases, 1) if not is_published(c) or broken(c)]
     if not shown:
         return None
-    faults = in_order(fault_of(case) for _, case in shown)
+    faults = in_order(case.fault for _, case in shown)
     rows: dict[str, dict[str, list[tuple[int, Case]]]] = {}
     for label, (n, case) in zip(row_labels([case for _, case in shown]), shown, strict=True):
-        rows.setdefault(label, {}).setdefault(fault_of(case), []).append((n, case))
+        rows.setdefault(label, {}).setdefault(case.fault, []).append((n, case))
     return Grid(
         "verdicts-by-lock-and-fault",
         "Verdicts, lock by fault",

@@ -14,7 +14,7 @@ from report.charts import BLUE, Spec, svg
 from report.columns import at
 from report.page import asset, rendered
 from results import wording
-from results.cases import NO_FAULT, Case, fault_of, in_order, is_published, lock_of, number
+from results.cases import NO_FAULT, Case, in_order, is_published, lock_of, number
 from results.gate import METRICS, QUIET, value_of
 
 WIDTH, HEIGHT = 320, 60
@@ -25,7 +25,7 @@ def night_of(cases: Sequence[Case], *, date: str, ending: str) -> dict[str, Any]
     numbers = {
         lock_of(case): {name: value_of(case, name) for name in QUIET}
         for case in cases
-        if fault_of(case) == NO_FAULT and not is_published(case)
+        if case.fault == NO_FAULT and not is_published(case)
     }
     return {"date": date, "ending": ending, "numbers": numbers}
 

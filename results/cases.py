@@ -46,14 +46,9 @@ def asked_lock(case: Case) -> str:
     return (case.own and case.own.spec) or case.lock
 
 
-def fault_of(case: Case) -> str:
-    """The fault as it was asked for, parameters included."""
-    return case.fault
-
-
 def fault_name(case: Case) -> str:
     """The fault without its parameters; of several, together or one after the other, all names."""
-    steps = (step.split("+") for step in fault_of(case).split(" then "))
+    steps = (step.split("+") for step in case.fault.split(" then "))
     return " then ".join(
         "+".join(part.strip().partition(":")[0] for part in step) for step in steps
     )

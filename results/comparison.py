@@ -20,7 +20,6 @@ from results.cases import (
     attempts,
     broken,
     expected_of,
-    fault_of,
     in_order,
     is_published,
     k_of_n,
@@ -273,7 +272,7 @@ def _sides(
 
 
 def _label(case: Case) -> Key:
-    fault = fault_of(case)
+    fault = case.fault
     return lock_of(case), f"{fault}, {case.workload}" if is_published(case) else fault
 
 
