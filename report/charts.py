@@ -178,7 +178,7 @@ def _strip(line: Timeline, windows: Sequence[tuple[float, float, int]]) -> Spec:
     for has, width, colour in ((True, 3.0, BLUE), (False, 16.0, INK)):
         values: list[Spec] = []
         for begin, end in _runs((b, e) for b, e, grants in windows if (grants > 0) == has):
-            values += [{"t": begin, "v": 0}, {"t": end, "v": 0}, {"t": end, "v": None}]
+            values += _stroke((begin, 0), (end, 0))
         if values:
             layers.append(_path(values, colour, width, cap="butt"))
     spec = _chart(layers, line, "", height=STRIP_HEIGHT)
@@ -275,14 +275,14 @@ def _shading(line: Timeline, *, label: bool = True) -> list[Spec]:
 def _ranges(bins: pd.DataFrame, colour: str, width: float) -> list[Spec]:
     values: list[Spec] = []
     for t, low, high in zip(_middle(bins), bins["min_ms"], bins["max_ms"], strict=True):
-        values += [{"t": t, "v": low}, {"t": t, "v": high}, {"t": t, "v": None}]
+        values += _stroke((t, low), (t, high))
     return [_path(values, colour, width)] if values else []
 
 
 def _ticks(bins: pd.DataFrame) -> list[Spec]:
     values: list[Spec] = []
     for begin, end, at in zip(bins["begin_s"], bins["end_s"], bins["p50_ms"], strict=True):
-        values += [{"t": begin, "v": at}, {"t": end, "v": at}, {"t": end, "v": None}]
+        values += _stroke((begin, at), (end, at))
     return [_path(values, INK, 1.6)] if values else []
 
 
@@ -300,6 +300,11 @@ def _points(at: Sequence[float], of: Iterable[float] | None, outcome: str) -> li
     return [layer]
 
 
+def _stroke(begin: tuple[float, float], end: tuple[float, float]) -> list[Spec]:
+    """A straight line, after which the pen is lifted."""
+    return [*({"t": t, "v": v} for t, v in (begin, end)), {"t": end[0], "v": None}]
+
+
 def _path(values: list[Spec], colour: str, width: float, cap: str = "square") -> Spec:
     """One path through the values in their order, lifted where ``v`` is missing. A range of one
     value has no length; the square cap keeps it visible."""
@@ -314,20 +319,16 @@ def _path(values: list[Spec], colour: str, width: float, cap: str = "square") ->
 
 
 def _lines(values: list[Spec], styles: Mapping[str, tuple[str, list[int]]]) -> Spec:
-    names = list(styles)
+    def scale(of: int) -> Spec:
+        return {"domain": list(styles), "range": [style[of] for style in styles.values()]}
+
     return {
         "data": {"values": [{**value, "i": i} for i, value in enumerate(values)]},
         "mark": {"type": "line", "strokeWidth": 1.8, "invalid": "break-paths-filter-domains"},
         "encoding": {
             "order": {"field": "i"},
-            "color": {
-                "field": "s",
-                "scale": {"domain": names, "range": [styles[name][0] for name in names]},
-            },
-            "strokeDash": {
-                "field": "s",
-                "scale": {"domain": names, "range": [styles[name][1] for name in names]},
-            },
+            "color": {"field": "s", "scale": scale(0)},
+            "strokeDash": {"field": "s", "scale": scale(1)},
         },
     }
 

@@ -78,8 +78,8 @@ class Content:
     how_to_read: str = ""
 
 
-def preview(made: Overview, name: str, ending: str) -> Content:
-    """What can be said of a run while it goes on."""
+def preview(made: Overview, name: str, ending: str, *, compared: bool = False) -> Content:
+    """What can be said of a run while it goes on. ``compared``: it holds both sides of a change."""
     kind, words = ENDINGS.get(ending, ("open", "not finished"))
     return Content(
         name=name,
@@ -88,41 +88,33 @@ def preview(made: Overview, name: str, ending: str) -> Content:
         ending_words=words,
         headline=made.headline,
         matrix=made.matrix,
-        numbers=_numbers(made, compared=False),
+        numbers=_numbers(made, compared=compared),
         footnotes=made.footnotes,
     )
 
 
 def compose(source: Source) -> Content:
     """The report of a finished run."""
-    cases = source.cases
+    cases, compared = source.cases, source.results.comparison
     made = overview(
         cases,
         machine=source.machine,
         versions=source.versions,
         baseline=source.results.undisturbed,
     )
-    compared = source.results.comparison
-    ending = source.run.ending
-    kind, words = ENDINGS[ending]
-    if kind == "kept" and any(seen.notes for seen in source.seen):
-        kind = "open"
+    known = preview(made, source.run.path.name, source.run.ending, compared=compared is not None)
+    warnings = tuple(
+        f"Case {seen.number}, {lock_of(seen.case)} under {seen.case.fault}: {note}"
+        for seen in source.seen
+        for note in seen.notes
+    )
     tables = [(table, table.rows(cases)) for table in OF_A_CASE]
-    return Content(
-        name=source.run.path.name,
-        ending=ending,
-        ending_kind=kind,
-        ending_words=words,
+    return replace(
+        known,
+        ending_kind="open" if warnings and known.ending_kind == "kept" else known.ending_kind,
         # What both sides of a change came to, or what was seen of all locks.
-        headline=(compared and compared.headline) or made.headline,
-        matrix=made.matrix,
-        numbers=_numbers(made, compared=compared is not None),
-        footnotes=made.footnotes,
-        warnings=tuple(
-            f"Case {seen.number}, {lock_of(seen.case)} under {seen.case.fault}: {note}"
-            for seen in source.seen
-            for note in seen.notes
-        ),
+        headline=made.headline if compared is None else compared.headline,
+        warnings=warnings,
         comparison=() if compared is None else tuple(_comparison(compared)),
         sections=tuple(_section(seen, tables) for seen in source.seen),
         verdicts=VERDICTS.grid(VERDICTS.rows(cases)),

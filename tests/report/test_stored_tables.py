@@ -3,13 +3,12 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-import pytest
 from rich.console import Console
 
 from report import tables
 from report.write import files
 from results.documents import Results, made
-from results.store import NotARun, RunFolder, open_run
+from results.store import RunFolder, open_run
 from tests.results.plain import write_json, write_machine, write_versions
 
 CASE = {
@@ -42,11 +41,3 @@ def test_a_report_is_drawn_again_from_the_folder_alone(tmp_path: Path) -> None:
     out = io.StringIO()
     tables.show(stored, stored.results(), Console(file=out, width=100))
     assert "✓ kept" in out.getvalue()
-
-
-def test_results_without_cases_are_named(tmp_path: Path) -> None:
-    for wrong in (None, {"a": 1}, ["etcd"]):
-        run = run_with(tmp_path, wrong)
-        run.finish("ok")
-        with pytest.raises(NotARun, match=r"results\.json .*cases"):
-            run.results()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from report.write import write
-from tests.results.browser import CHROMIUM, Browser, browser
+from tests.report.browser import CHROMIUM, Browser, browser
 from tests.results.made_run import make_run
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
