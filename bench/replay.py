@@ -1,7 +1,7 @@
 """Plays the schedules of a stored run again, and makes a schedule smaller while it still breaks.
 
 A case is called after the schedule that it plays: an empty one is ``none``. What ``shrink`` runs
-are tries (``results.store.TRY_OF``), evidence for nothing: their outcome decided which was kept.
+are tries (``try_of`` of their plan), evidence for nothing: their outcome decided which was kept.
 
 The same faults begin at the same times, on the same targets where the roles allow it, with the same
 draws. How processes and servers interleave is not replayed, so what broke once may not break again:

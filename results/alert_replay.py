@@ -89,10 +89,6 @@ class ReplayedViolation:
     recorded: tuple[Sight, ...]
     repeated: tuple[Sight, ...]
 
-    def seen_by(self, reading: str) -> list[str]:
-        """The alerts that tell this violation from its absence."""
-        return [s.alert for s in getattr(self, reading) if s.word == "fires"]
-
 
 @dataclass(frozen=True)
 class Replayed:

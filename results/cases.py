@@ -88,7 +88,7 @@ def is_published(case: Case) -> bool:
 
 
 def is_control(case: Case) -> bool:
-    """Whether the lock is here to be caught."""
+    """Whether the lock is a control: known to be broken."""
     return bool(case.control)
 
 
@@ -243,12 +243,6 @@ def fenced(case: Case) -> Scoring | None:
 def rate_per_s(case: Case) -> float | None:
     """Cycles per second on contended keys; on own keys where the workload has only those."""
     return case.cycles_per_second or case.own_cycles_per_second or None
-
-
-def failures(case: Case, phase: str) -> tuple[int, int] | None:
-    """Acquires that were denied and that ended unknown."""
-    counts = (case.counts or {}).get("acquire", {}).get(phase)
-    return None if counts is None else (counts.get("fail", 0), counts.get("info", 0))
 
 
 def phases_of(case: Case) -> list[str]:

@@ -37,7 +37,8 @@ from numpy.typing import NDArray
 
 from history.columns import History, Ints, Small
 from history.op import NULL, F, Type
-from results.documents import Part, Quantiles, Series
+from results.cases import PHASES
+from results.documents import ByPhase, Part, Quantiles, Series
 from results.quantiles import P50, carries, quantiles
 
 Interval = tuple[int, int]
@@ -46,14 +47,11 @@ Mask = NDArray[np.bool_]
 NS_PER_MS: Final = 1e6
 NS_PER_S: Final = 1_000_000_000
 FOREVER_NS: Final = 2**63 - 1
-PHASES: Final = ("before", "during", "after")
 BEFORE, DURING, AFTER = range(3)
 KINDS: Final = ("acquire", "handover", "wait", "release", "acquire_beside")
 COUNTED: Final = tuple(f for f in F if f not in (F.DEATH, F.QUIET, F.QUEUED))
 # A refusal for these reasons is what a busy lock is supposed to answer.
 ORDINARY_REFUSALS: Final = frozenset({"held", "gave-up"})
-
-ByPhase = dict[str, Quantiles]
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,9 +47,6 @@ from results.documents import Case, D, Machine, Plan, Results, Versions, read, t
 RUNNING: Final = "running"
 ENDINGS: Final = ("ok", "safety", "inconclusive", "regression", "bench")
 LATEST: Final = "latest"
-# In plan.json and results.json, which run is being shrunk: of a try, and of the one that was kept.
-TRY_OF: Final = "try_of"
-SHRUNK_FROM: Final = "shrunk_from"
 # In a run folder while the run is written; given up where the disk is full.
 RESERVE: Final = ".reserve"
 RESERVE_BYTES: Final = 4 * 2**20
@@ -130,8 +127,8 @@ class RunFolder:
     def create(
         cls, base: Path = Path("runs"), name: str = "run", *, try_of: str | None = None
     ) -> RunFolder:
-        """Makes ``base/<time>-<name>/`` and points ``base/latest`` at it, unless it is a try (see
-        ``TRY_OF``). Raises StoreError."""
+        """Makes ``base/<time>-<name>/`` and points ``base/latest`` at it, unless it is a try of
+        another run, which is shrunk. Raises StoreError."""
         latest = base / LATEST
         if latest.is_dir() and not latest.is_symlink():
             raise StoreError(f"{latest} is a directory and not our link; move it away")
