@@ -15,7 +15,7 @@ from rich.console import Console
 
 from report.console import say_json
 from report.grid import drawn, texts
-from report.source import histories, whole
+from report.source import histories
 from results.alert_metrics import ALERTS, EVALUATION_S, PHASES_S, SCRAPE_S
 from results.alert_replay import REPEATED_S, replay, unknown_after_s
 from results.cases import lock_of
@@ -61,7 +61,6 @@ def _replayed(path: Path) -> tuple[list[dict[str, Any]], int]:
     try:
         run = open_run(path)
         results = run.evidence()
-        whole(run, results)
         found = [
             {"run": str(path), "folder": folder, "lock": lock_of(case), "fault": case.fault}
             | replay(history, unknown_after_s=unknown_after_s(case)).to_json()

@@ -65,16 +65,9 @@ class Source:
 def read(run: RunFolder) -> Source:
     """Raises NotARun for a run that is not finished or was changed."""
     results = run.evidence()
-    whole(run, results)
     folders = {folder.path.name: folder for folder in run.cases()}
     seen = tuple(_seen(n, case, folders, run) for n, case in enumerate(results.cases, 1))
     return Source(run, results, seen, run.machine(), run.versions())
-
-
-def whole(run: RunFolder, results: Results) -> None:
-    """Raises NotARun for the folder of a night, whose histories lie in its parts."""
-    if parts := results.parts:
-        raise NotARun(f"{run.path} sums up a night; give one of its runs: {', '.join(parts)}")
 
 
 def histories(run: RunFolder) -> Iterator[tuple[str, Case, History]]:

@@ -280,8 +280,11 @@ class RunFolder:
         return self._read("results.json", Results, remedy)
 
     def evidence(self) -> Results:
-        """The results of a finished run that shows something. Raises NotARun for a try, too."""
+        """The results of a finished run that shows something. Raises NotARun for a try and for the
+        folder of a night, whose histories lie in its parts, too."""
         results = self.results()
+        if parts := results.parts:
+            raise NotARun(f"{self.path} sums up a night; give one of its runs: {', '.join(parts)}")
         if of := results.try_of:
             raise NotARun(
                 f"{self.path} is a try of `--shrink` on {of}: whether it broke decided how the "
