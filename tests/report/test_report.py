@@ -25,7 +25,7 @@ from results.gate import Cell as Number
 from results.store import NotARun, RunFolder, open_run
 from results.wording import NONE
 from tests.results.made_run import make_run, record
-from tests.results.plain import plain, write_case, write_json
+from tests.results.plain import plain, write_case
 
 EVIL = "<img src=x onerror=alert(1)>\"'</script><b>|`"
 
@@ -287,11 +287,6 @@ def test_what_is_no_finished_run_is_named(tmp_path: Path) -> None:
     (run.path / "results.json").write_text('{"cases": [')
     with pytest.raises(NotARun, match="cannot be read"):
         write(run)
-    for field, wrong in (("lock", "3"), ("latency_ms", "[1]"), ("earlier_tries", "[4]")):
-        case = f'{{"lock": "x", "fault": "none", "{field}": {wrong}}}'
-        (run.path / "results.json").write_text(f'{{"cases": [{case}]}}')
-        with pytest.raises(NotARun, match=rf"results\.json .*cases\[0\]\.{field}"):
-            write(run)
 
 
 def test_a_case_that_failed_before_its_load_is_shown(tmp_path: Path) -> None:
@@ -306,15 +301,6 @@ def test_a_case_that_failed_before_its_load_is_shown(tmp_path: Path) -> None:
     assert (section.kind, section.charts) == ("failed", ())
     assert "no history" in section.notes[0]
     assert "no cluster" in write(run).html.read_text()
-
-
-def test_folders_outside_the_run_are_never_read(tmp_path: Path) -> None:
-    run = make_run(tmp_path)
-    results = json.loads((run.path / "results.json").read_text())
-    results["cases"][0]["folder"] = "../../other"
-    write_json(run.path / "results.json", results)
-    with pytest.raises(NotARun, match=r"cases\[0\]\.folder"):
-        write(run)
 
 
 def test_thinning_keeps_every_operation_and_every_extreme(tmp_path: Path) -> None:
