@@ -1,5 +1,5 @@
-"""The command line in a fork of the test's own process: its exit code and what it prints, without
-the seconds that a new Python takes to import everything.
+"""The command line in a fork of a process that has imported everything: its exit code and what it
+prints, without the seconds that a new Python takes.
 
 For tests in which the start itself is what is tested (imports, the interpreter's end, a terminal) a
 process of its own is started instead.
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import gc
 import importlib
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -45,38 +46,71 @@ def lockbench(
     *words: str, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Runs ``lockbench`` with these words in the current folder, with nothing to read."""
-    warm()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        child = os.fork()
-        if child == 0:
-            _run(folder, words, env)
-        code = _code(child)
-        out, err = ((folder / name).read_text("utf-8", "replace") for name in ("out", "err"))
+    with tempfile.TemporaryDirectory() as folder:
+        given = dict(os.environ if env is None else env)
+        order = {"folder": folder, "cwd": str(Path.cwd()), "words": list(words), "env": given}
+        server = _server()
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(json.dumps(order) + "\n")
+        server.stdin.flush()
+        code = int(server.stdout.readline())
+        out, err = ((Path(folder) / name).read_text("utf-8", "replace") for name in ("out", "err"))
     return subprocess.CompletedProcess(words, code, out, err)
 
 
 @cache
+def _server() -> subprocess.Popen[str]:
+    """Forks for every order. Not the test's own process: libraries with threads of their own, as
+    the one that draws charts has, do not survive a fork once they were used."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.command"],
+        cwd=Path(__file__).parents[1],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def end() -> None:
+    """Ends the server, if there was need of one."""
+    if _server.cache_info().currsize:
+        _server().kill()
+        _server().communicate()
+        _server.cache_clear()
+
+
+def serve() -> None:
+    """Reads an order a line from standard input, and answers each with an exit code."""
+    warm()
+    gc.freeze()
+    for line in sys.stdin:
+        order = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            _run(Path(order["folder"]), order["cwd"], order["words"], order["env"])
+        print(_code(child), flush=True)  # noqa: T201 - the answer
+
+
 def warm() -> None:
     """Imports what a command may need."""
     for name in WARM:
         importlib.import_module(name)
 
 
-def _run(folder: Path, words: tuple[str, ...], env: Mapping[str, str] | None) -> None:
+def _run(folder: Path, cwd: str, words: Sequence[str], env: Mapping[str, str]) -> None:
     """In the child; never returns."""
     code = 1
     try:
-        gc.freeze()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for number, name in ((1, "out"), (2, "err")):
             os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT), number)
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
         sys.stderr = open(2, "w", 1, encoding="utf-8", closefd=False)  # noqa: SIM115
-        if env is not None:
-            os.environ.clear()
-            os.environ.update(env)
+        os.chdir(cwd)
+        os.environ.clear()
+        os.environ.update(env)
         sys.argv = ["lockbench", *words]
         from cli.main import main
 
@@ -100,3 +134,7 @@ def _code(child: int) -> int:
         if time.monotonic() > end:
             os.kill(child, 9)
         time.sleep(0.005)
+
+
+if __name__ == "__main__":
+    serve()

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from locks.shared import sidecar
+from tests import command
 from tests.budget import BUDGET, tries
 from tests.leftovers import (  # noqa: F401 - hooks
     pytest_collection_finish,
@@ -45,3 +46,4 @@ def pytest_configure() -> None:
 def _no_sidecar_is_left() -> Iterator[None]:
     yield
     sidecar.close_shared()
+    command.end()

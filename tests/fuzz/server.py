@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
+from tests.command import warm
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 CPU_S: Final = 10
 # Since it last used the processor: a busy machine is slow, and waits for nothing.
@@ -36,24 +38,6 @@ RSS_BYTES: Final = 2 << 30
 # Ends what takes memory without end, before the machine suffers. What is judged is the peak.
 DATA_BYTES: Final = 3 << 30
 STOPPED: Final = 99
-# Imported once, so that a run costs a fork. The command line imports them where it needs them.
-WARM: Final = (
-    "cli.adr",
-    "evidence.bugreport",
-    "evidence.check",
-    "cli.main",
-    "evidence.compare",
-    "cli.alerts",
-    "evidence.regress",
-    "bench.replay",
-    "report.commands",
-    "bench.suite",
-    "evidence.systems",
-    "checker.drawing",
-    "report.exports",
-    "report.write",
-    "docker",  # urllib3 binds a socket on import, to see whether there is IPv6
-)
 STARTS: Final = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn")
 ACTS: Final = ("os.kill", "os.killpg", "signal.pthread_kill", "socket.bind", "socket.sendto")
 CHANGES: Final = (
@@ -148,8 +132,7 @@ def _tail(path: Path, most: int = 200_000) -> str:
 
 def serve() -> None:
     """Reads orders from standard input, one JSON object a line, and answers each with another."""
-    for name in WARM:
-        importlib.import_module(name)
+    warm()
     gc.freeze()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
