@@ -10,6 +10,7 @@ is said to grow. Does not guarantee: that what grows by less than the limit is s
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,8 @@ LIMIT_MIB_PER_HOUR: Final = 8.0
 STRETCHES: Final = 12
 WARM_UP: Final = 0.2
 MINUTES_MIN: Final = 5.0
+
+_libc: Final = ctypes.CDLL(None)
 
 FLAT, GROWS, NOT_KNOWN = "flat", "grows", "not known"
 
@@ -88,7 +91,10 @@ class Memory:
         self._samples: dict[str, list[tuple[float, int]]] = defaultdict(list)
 
     def read(self, bench: int, topology: str) -> None:
-        """One sample of each process of a bench that is there."""
+        """One sample of each process of a bench that is there. What this process has freed and the
+        C library keeps is given back first: how much that is depends on what was last read whole,
+        such as the files of a server that lost power."""
+        _libc.malloc_trim(0)
         for name, process in parts(bench).items():
             used = anonymous_bytes(process)
             lasts = name in (BENCH, FORK_SERVER)

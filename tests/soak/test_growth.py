@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import random
 import re
 import subprocess
@@ -100,3 +102,25 @@ def test_the_processes_of_a_bench_are_named_and_no_others(tmp_path: object) -> N
         assert parts(bench.pid) == {}
         other.communicate()
     eventually(lambda: anonymous_bytes(gone) is None)
+
+
+def test_memory_that_is_free_does_not_count_and_what_is_in_use_does() -> None:
+    """Blocks too small for a mapping of their own, and one above them, so that the C library keeps
+    them when they are freed."""
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    blocks = [ctypes.c_void_p(libc.malloc(64 << 10)) for _ in range(1024)]
+    for block in blocks:
+        ctypes.memset(block, 1, 64 << 10)
+    top = ctypes.c_void_p(libc.malloc(64 << 10))
+
+    def used_mib() -> float:
+        memory = Memory()
+        memory.read(os.getpid(), "redis")
+        return memory.found()[BENCH].last_mib
+
+    in_use = used_mib()
+    for block in blocks:
+        libc.free(block)
+    assert used_mib() == pytest.approx(in_use - 64, abs=8)
+    libc.free(top)
