@@ -156,9 +156,13 @@ def drawn(grid: Grid) -> RenderableType:
         if any("\n" in cell.text for cell in row):
             table.add_row()
     if not grid.caption:
-        return Padding(table, (0, 0, 1, 0))
-    caption = Padding(Text(grid.caption, style="dim"), (0, 0, 1, 0))
-    return Group(Padding(table, (0, 0, 1, 0)), caption)
+        return _above_a_line(table)
+    return Group(_above_a_line(table), _above_a_line(Text(grid.caption, style="dim")))
+
+
+def _above_a_line(part: RenderableType) -> Padding:
+    """No wider than it is: what is not a terminal is as wide as one likes."""
+    return Padding(part, (0, 0, 1, 0), expand=False)
 
 
 def _styled(cell: str) -> Text:

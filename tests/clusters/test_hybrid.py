@@ -34,7 +34,8 @@ from clusters.pods.shim import ClockedPods, SyncingPods
 from clusters.redis.nodes import RedisNodes
 from clusters.zookeeper.ensemble import ZooKeeperCluster
 from nemesis.registry import faults
-from tests.clusters.waiting import frozen, soon
+from tests.clusters.waiting import frozen
+from tests.eventually import eventually
 from tests.nemesis.test_real import proven
 
 GROUPS = 2
@@ -202,4 +203,4 @@ def test_a_frozen_leader_is_replaced(running: Cluster) -> None:
     assert before in (6, 7, 8)
     with frozen(running, before):
         assert not running.serves(before, 0.5)
-        soon(lambda: running.leader() not in (None, before))
+        eventually(lambda: running.leader() not in (None, before))

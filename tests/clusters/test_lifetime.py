@@ -18,7 +18,7 @@ from clusters.base import ClusterError, ClusterPlan
 from clusters.engine import owner, ports, reaper
 from clusters.engine.docker import Container, ContainerState, Engine, Network
 from clusters.redis.nodes import RedisNodes
-from tests.clusters.waiting import soon
+from tests.eventually import eventually
 
 DEAD = f"{os.getpid()}:1:{owner.place()}"
 
@@ -100,7 +100,7 @@ def test_a_server_that_does_not_come_up_is_quoted(
         return state is not None and not state.running
 
     def verify_what_has_ended(_: float) -> None:
-        soon(ended)
+        eventually(ended)
         verify(0.0)
 
     monkeypatch.setattr(cluster, "_verify", verify_what_has_ended)

@@ -22,8 +22,8 @@ from tests.clusters.waiting import (
     leader_and_others,
     leader_of,
     serve,
-    soon,
 )
+from tests.eventually import eventually
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
@@ -93,7 +93,7 @@ def test_what_a_stall_holds_back_arrives_late(one: PodCluster) -> None:
         assert ask(one, 2, "GET", "late") is None
         one.heal()
         assert resp.receive(stays) == "PONG", "a connection outlives a stall"
-        soon(lambda: ask(one, 2, "GET", "late") == "1")
+        eventually(lambda: ask(one, 2, "GET", "late") == "1")
 
 
 def test_a_refused_link_closes_at_once(one: PodCluster) -> None:
@@ -128,7 +128,7 @@ def test_one_way_requests_or_replies_are_lost_or_late(
     one.cut_one_way([edge], how)
     line.send(SET_LATE)
     if edge == REPLIES:
-        soon(lambda: ask(one, 2, "GET", "late") == "1")
+        eventually(lambda: ask(one, 2, "GET", "late") == "1")
     else:
         time.sleep(0.1)  # whether something does not happen
         assert ask(one, 2, "GET", "late") is None
@@ -263,9 +263,9 @@ def test_a_leader_that_cannot_speak_is_replaced(three_etcd: PodCluster) -> None:
     old, others = leader_and_others(three_etcd)
     three_etcd.cut_one_way([Edge(old, other) for other in others], "drop")
     try:
-        soon(lambda: leader_of(three_etcd) in others)
-        soon(lambda: serve(three_etcd, others))
+        eventually(lambda: leader_of(three_etcd) in others)
+        eventually(lambda: serve(three_etcd, others))
     finally:
         three_etcd.heal()
-    soon(lambda: serve(three_etcd))
+    eventually(lambda: serve(three_etcd))
     three_etcd.verify()

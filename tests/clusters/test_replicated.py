@@ -17,7 +17,6 @@ from clusters.redis.protocol import ask_once, items
 from clusters.redis.sentinel import SENTINELS, SETTINGS, SentinelCluster
 from clusters.wire import ProbeFailed
 from tests.clusters.waiting import (
-    LIMIT_S,
     PROBE_S,
     SURE_S,
     around,
@@ -26,8 +25,8 @@ from tests.clusters.waiting import (
     frozen,
     roles,
     serve,
-    soon,
 )
+from tests.eventually import LIMIT_S, eventually
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
@@ -83,7 +82,7 @@ def test_verifying_notices_broken_replication(cluster: Replicating) -> None:
         pytest.raises(ClusterError, match=r"no replication|not connected to all"),
     ):
         cluster._verify(1.5)
-    soon(lambda: roles(cluster))
+    eventually(lambda: roles(cluster))
     cluster.verify()
 
 
@@ -98,13 +97,13 @@ def test_what_was_not_replicated_is_lost_by_a_promotion(cluster: Replicating) ->
         cluster.promote(new, LIMIT_S)
         cluster.promote(new, SURE_S)
         assert cluster.primary() == new
-        soon(lambda: cluster.serves(new, PROBE_S))
+        eventually(lambda: cluster.serves(new, PROBE_S))
         if isinstance(cluster, PostgresCluster):
             assert sql(cluster, new, "SELECT to_regclass('only_here') IS NULL") == [["t"]]
         else:
             assert redis(cluster, new, "GET", AIMED_KEY) is None
     cluster.restart([old])
-    soon(lambda: list(cluster.replicas()) == [old])
+    eventually(lambda: list(cluster.replicas()) == [old])
     assert cluster.serves(old, SURE_S)
     cluster.verify()
 
@@ -114,13 +113,13 @@ def test_a_primary_that_is_cut_off_is_replaced(cluster: Replicating) -> None:
     old, new = roles(cluster)
     with cut(cluster, around(cluster, old)):
         if isinstance(cluster, ShardedRedis):
-            soon(lambda: cluster.primary() == new)
-            soon(lambda: not cluster.serves(old, PROBE_S))
+            eventually(lambda: cluster.primary() == new)
+            eventually(lambda: not cluster.serves(old, PROBE_S))
         else:
             cluster.promote(new, LIMIT_S)
             assert cluster.primary() == new
             assert serve(cluster, [old, new], SURE_S)
-    soon(lambda: list(cluster.replicas()) == [old])
+    eventually(lambda: list(cluster.replicas()) == [old])
     cluster.verify()
 
 
@@ -141,7 +140,7 @@ def test_postgres_is_as_declared(postgres: PostgresCluster) -> None:
         else:
             assert postgres.serves(primary, SURE_S)
         assert postgres.serves(replica, SURE_S)
-    soon(lambda: postgres.serves(primary, PROBE_S))
+    eventually(lambda: postgres.serves(primary, PROBE_S))
     postgres.verify()
 
 
@@ -153,13 +152,13 @@ def test_a_primary_that_was_rebuilt_once_keeps_its_data(postgres: PostgresCluste
         assert not postgres.serves(primary, PROBE_S)
         postgres.promote(replica, LIMIT_S)
         postgres.restart([primary])
-        soon(lambda: serve(postgres))
+        eventually(lambda: serve(postgres))
     primary, replica = roles(postgres)
     sql(postgres, primary, "CREATE TABLE kept ()")
     for killed in ([primary], [primary, replica]):
         postgres.kill(killed)
         postgres.restart(killed)
-        soon(lambda: serve(postgres))
+        eventually(lambda: serve(postgres))
         assert roles(postgres) == (primary, replica)
     assert sql(postgres, primary, "SELECT to_regclass('kept') IS NOT NULL") == [["t"]]
     postgres.verify()
@@ -194,8 +193,8 @@ def test_a_frozen_primary_is_replaced_and_demoted(sentinel: SentinelCluster) -> 
     old, new = roles(sentinel)
     with frozen(sentinel, old):
         assert not sentinel.serves(old, PROBE_S)
-        soon(lambda: sentinel.primary() == new)
-    soon(lambda: list(sentinel.replicas()) == [old])
+        eventually(lambda: sentinel.primary() == new)
+    eventually(lambda: list(sentinel.replicas()) == [old])
     sentinel.verify()
 
 
@@ -206,7 +205,7 @@ def test_a_wiped_node_comes_back_in_its_role(sentinel: SentinelCluster) -> None:
         sentinel.kill([node])
         sentinel.wipe([node])
         sentinel.restart([node])
-        soon(lambda: roles(sentinel) == (primary, replica))
+        eventually(lambda: roles(sentinel) == (primary, replica))
         sentinel.verify()
     assert redis(sentinel, replica, "GET", "kept") == "1"
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 
 from clusters.base import Cut, Edge, Led, Pausable, Replicated
 from clusters.pods.cluster import PodCluster
 from tests.eventually import eventually
 
-LIMIT_S = 20.0
 PROBE_S = 0.5  # for what is to fail, and what is asked again
 SURE_S = 10.0  # for what has one try and is to succeed
-soon = partial(eventually, limit_s=LIMIT_S)  # an election takes its time
 
 
 def roles(cluster: Replicated) -> tuple[int, int]:
     """The primary and its replica, when each is what it should be."""
-    soon(lambda: cluster.primary() is not None and len(cluster.replicas()) == 1)
+    eventually(lambda: cluster.primary() is not None and len(cluster.replicas()) == 1)
     primary = cluster.primary()
     (replica,) = cluster.replicas()
     assert primary is not None

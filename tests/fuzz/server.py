@@ -213,6 +213,7 @@ def _streams(folder: Path, out: str, encoding: str) -> None:
 def _run(folder: Path, order: dict[str, Any]) -> None:
     """In the child; never returns."""
     os.setsid()
+    sys.dont_write_bytecode = True  # what is imported here for the first time is not its doing
     os.environ |= {
         "DOCKER_HOST": f"unix://{folder}/nobody",
         "HOME": str(folder / "home"),
