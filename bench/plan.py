@@ -114,7 +114,6 @@ def expected_s(case: Case) -> float:
 CASE_OVERHEAD_S = 2.2
 NODE_OVERHEAD_S = 0.7
 SLOW_START_S = {"zookeeper": 2.7, "jvm-sidecar": 4.6}
-FIRST_LOCKS = ("redis-token", "redlock", "zookeeper", "etcd")
 
 
 def published(lock: str, seed: int, topology: str | None = None) -> Case:

@@ -1,7 +1,8 @@
 """The declared matrices: which locks meet which faults in ``lockbench suite NAME``.
 
 A suite is made of the locks and faults that the registries find, so a new lock joins ``full`` and
-``exhaustive`` by being there; ``quick`` and ``nightly`` are samples. A fault that a lock or its
+``exhaustive`` by being there; of ``quick`` and ``nightly``, which are samples, it says so itself
+(``System.suites``, ``Fault.suites``). A fault that a lock or its
 cluster does not offer is left out, never counted as kept. A slice of a suite has the same cases as
 the whole: same seed, times and draws.
 """
@@ -16,7 +17,6 @@ from functools import cached_property
 from types import MappingProxyType
 
 from bench.plan import (
-    FIRST_LOCKS,
     Case,
     applies,
     expected_s,
@@ -26,46 +26,16 @@ from bench.plan import (
     unknown,
     with_time_for_faults,
 )
+from locks.base import ANY
 from locks.registry import systems
 from nemesis.registry import NONE, faults
 from results.errors import BadInput
 
-QUICK_FAULTS = (NONE, "client-pause", "pause", "partition-drop", "kill", "wipe")
-NIGHT_FAULTS = (
-    "partition-stall",
-    "partition-47ms",
-    "reply-lost",
-    "restart",
-    "power-loss",
-    "clock-jump",
-    "client-kill",
-    "latency",
-)
-REPLICATED_LOCKS = ("redis-sentinel-wait", "postgres-advisory")
-# What documents and articles on locks argue about, each once: a holder that sleeps, servers that
-# freeze, links that lose or delay, servers that die, forget or are replaced, clocks that jump, an
-# answer that is lost after the effect, a holder that dies. The others of ``nemesis`` are variants
-# of these, or combinations of several.
-CANONICAL_FAULTS = (
-    "client-pause",
-    "pause",
-    "partition-drop",
-    "partition-stall",
-    "kill",
-    "wipe",
-    "failover",
-    "clock-jump",
-    "reply-lost",
-    "client-kill",
-)
 # ``full`` has three hours. A brief case has the time that its fault needs and this much more for a
 # slow recovery, not the usual 20 s: verdicts need no more, and quantiles that a shorter case does
 # not carry are left out as everywhere.
 BRIEF_LIMIT_S_MIN = 9.0
 BRIEF_SPARE_S = 0.5
-# Where a lock is a variant of another (``System.variant``), ``full`` has the faults under which
-# that can show: a lease that is too short, timeouts, retries, a replica that was not waited for.
-VARIANT_FAULTS = ("client-pause", "partition-drop", "failover", "reply-lost")
 
 
 @dataclass(frozen=True)
@@ -130,20 +100,49 @@ def _fitting(what: str, words: Sequence[str], names: Sequence[str], whole: str) 
     return [not words or any(fnmatchcase(name, word) for word in words) for name in names]
 
 
+def sampled() -> tuple[str, ...]:
+    """The locks that the samples have under every fault: one that shows what each system does."""
+    return tuple(name for name, one in systems().items() if ANY in one.suites.get("quick", ()))
+
+
+def faults_of(suite: str) -> tuple[str, ...]:
+    """The faults that say of themselves that they belong to a suite, or to its ``variants``."""
+    return tuple(name for name, fault in faults().items() if suite in fault.suites)
+
+
+def full_faults(lock: str) -> tuple[str, ...]:
+    """The faults that a lock meets in ``full``, as far as they apply. Those are what documents and
+    articles on locks argue about, each once; the others are variants or combinations of them. A
+    lock that is a variant of another (``System.variant``) meets those under which that can show: a
+    lease that is too short, timeouts, retries, a replica that was not waited for."""
+    return faults_of("variants" if systems()[lock].variant else "full")
+
+
 def _quick(seed: int) -> list[Case]:
-    cases = _matrix(FIRST_LOCKS, QUICK_FAULTS, seed)
-    cases.append(with_time_for_faults(make_case("redis-sentinel", "failover", seed=seed)))
-    # Of these two only the verdicts are looked at.
-    cases.append(_brief(make_case("redis-no-owner", "client-pause", seed=seed)))
-    cases.append(_brief(make_case("redis-token", "client-pause", seed=seed, workload="payment")))
-    return [*cases, *(published(lock, seed) for lock in ("redlock", "zookeeper"))]
+    return [
+        *_matrix(sampled(), (NONE, *faults_of("quick")), seed),
+        *_singles("quick", seed),
+        # Of these only the verdicts are looked at.
+        _brief(make_case("redis-token", "client-pause", seed=seed, workload="payment")),
+        *(published(lock, seed) for lock in ("redlock", "zookeeper")),
+    ]
 
 
 def _nightly(seed: int) -> list[Case]:
     return [
         *_quick(seed),
-        *_matrix(FIRST_LOCKS, NIGHT_FAULTS, seed),
-        *_matrix(REPLICATED_LOCKS, (NONE, "failover"), seed),
+        *_matrix(sampled(), faults_of("nightly"), seed),
+        *_singles("nightly", seed),
+    ]
+
+
+def _singles(suite: str, seed: int) -> list[Case]:
+    """The locks that a sample has under some faults only; of these the verdicts are looked at."""
+    return [
+        _brief(make_case(name, fault, seed=seed))
+        for name, system in systems().items()
+        for fault in system.suites.get(suite, ())
+        if fault != ANY
     ]
 
 
@@ -158,11 +157,6 @@ def _full(seed: int) -> list[Case]:
 def _brief(case: Case) -> Case:
     """With the time that its fault needs, for a case of which no quantiles are wanted."""
     return with_time_for_faults(replace(case, time_limit_s=BRIEF_LIMIT_S_MIN), BRIEF_SPARE_S)
-
-
-def full_faults(lock: str) -> tuple[str, ...]:
-    """The faults that a lock meets in ``full``, as far as they apply."""
-    return VARIANT_FAULTS if systems()[lock].variant else CANONICAL_FAULTS
 
 
 def _exhaustive(seed: int) -> list[Case]:

@@ -24,6 +24,7 @@ from rich.console import Console
 from bench import plan
 from bench.private import NotPrivate, private_folder
 from bench.run import load_of
+from bench.suites import sampled
 from clusters import images
 from clusters.base import Cluster, ClusterError
 from clusters.engine.docker import EngineError
@@ -112,7 +113,7 @@ def _oddness(system: System) -> tuple[bool, bool, bool, bool, int, str]:
     }
     library = library_of(system) is not None
     plain = system.kind == "mutex" and not system.variant
-    first = system.name in plan.FIRST_LOCKS
+    first = system.name in sampled()
     return not first, bool(wrong), library, not plain, len(system.name), system.name
 
 

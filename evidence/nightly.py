@@ -282,7 +282,7 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m evidence.nightly", exit_on_error=False)
     parser.add_argument("--base", help="a REF of lockbench regress; default: the image's baseline")
     parser.add_argument("--new", help="the same, of what is new")
-    parser.add_argument("--lock", default=",".join(plan.FIRST_LOCKS), help="compared in turn")
+    parser.add_argument("--lock", default=",".join(suites.sampled()), help="compared in turn")
     parser.add_argument("--fail-on", default=",".join(FAIL_ON), help="endings that fail the job")
     parser.add_argument("--seed", type=int, help="default: the day's number, so nights differ")
     given, rest = parser.parse_known_args(words)

@@ -20,7 +20,7 @@ import typer
 
 from bench.judge import Expected, expectation
 from bench.plan import REPLY_LOST, applies, make_case
-from bench.suites import CANONICAL_FAULTS, full_faults
+from bench.suites import faults_of, full_faults
 from bench.undeclared import undeclared
 from checker.catalogue import CATALOGUE, NAMED, OF_LOCKS
 from evidence.observations import (
@@ -52,7 +52,7 @@ from results.wording import NONE as NONE_WORD
 from results.wording import printable
 
 PAGE: Final = DOCS / "systems.md"
-COLUMNS: Final = (NONE, *CANONICAL_FAULTS)
+COLUMNS: Final = (NONE, *faults_of("full"))
 SHORT: Final = {name: CATALOGUE[name].code for name in OF_LOCKS}
 MARKS: Final = {"breaks": "!", "may-break": "~"}
 WORDS: Final = {

@@ -20,7 +20,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 from declarations.parameters import Parameter
@@ -230,6 +230,9 @@ class System:
     # It differs from another lock of its family only in its settings, in who is woken or in its
     # cluster. The suite ``full`` has it only under the faults that can show that.
     variant: bool = False
+    # Suite that samples locks → the faults under which it has this one; ``ANY``: all of that suite.
+    # ``full`` and ``exhaustive`` have every lock.
+    suites: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     bare: tuple[Bare, ...] = ()  # of a recipe: what it sends when nobody is in its way
     # What the conformance tests do not ask of it (a duty is called as its test) → why.
     not_owed: Mapping[str, str] = field(default_factory=dict)
@@ -237,6 +240,11 @@ class System:
     gives_up_s: float = 20.0  # the longest that a release and a try take while servers are silent
     represents: bool = False  # a library that ``make test`` has too, not ``make fuzz`` alone
     untested: str = ""  # why it is not tested at all
+
+    def derived(self, **changed: Any) -> System:
+        """The declaration of another lock, which differs in what is ``changed``. It joins no suite
+        by its origin."""
+        return replace(self, **{"suites": {}, **changed})
 
 
 def new_hold_id() -> int:

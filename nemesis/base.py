@@ -170,6 +170,8 @@ class Fault(ABC):
     rules: ClassVar[tuple[str, ...]]
     touches: ClassVar[frozenset[str]]
     parameters: ClassVar[Mapping[str, Parameter]] = {}
+    # The suites that have it beside ``exhaustive``: see ``bench.suites``. Not inherited.
+    suites: ClassVar[frozenset[str]] = frozenset()
     # How long it lasts by default, in leases.
     lasts_leases: ClassVar[float] = 1.0
     # Whether the victim goes on holding after the heal, until its promise ends: what comes back
@@ -186,6 +188,9 @@ class Fault(ABC):
     settles_s: ClassVar[float] = 0.0
     # How often ``tick`` is called while the fault is on; None: never.
     period_s: ClassVar[float | None] = None
+
+    def __init_subclass__(cls) -> None:
+        cls.suites = vars(cls).get("suites", frozenset())
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
         """Why this fault cannot be applied to the cluster, or None."""

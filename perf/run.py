@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench import interruption
-from bench.plan import FIRST_LOCKS, WORKERS, make_case
+from bench.plan import WORKERS, make_case
 from bench.run import load_of
+from bench.suites import sampled
 from clusters.base import Cluster
 from history.op import F, Type
 from history.recorder import Recorder
@@ -36,7 +37,7 @@ def main() -> None:
 def measure() -> Iterator[Figure]:
     """Recording, the harness, and how fast clusters start."""
     yield Figure("recording one operation, µs CPU", "≤ 1.5", recording_us())
-    for lock in FIRST_LOCKS:
+    for lock in sampled():
         up_s = []
         for start in range(1, STARTS + 1):
             began = time.monotonic()

@@ -20,13 +20,12 @@ SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
 PACKAGES = (*SETTINGS["importlinter"]["root_packages"], "tests")
 ADDED = {
     "locks/redis/one_lock.py": """
-from dataclasses import replace
 from locks.redis import token
 class OneLock(token.RedisToken):
     ...
-SYSTEM = replace(
-    token.SYSTEM,
+SYSTEM = token.SYSTEM.derived(
     name="one-lock", connect=OneLock, topologies=("redis", "one-topology"), variant=True,
+    suites={"nightly": ("one-fault",)},
 )
 """,
     "locks/libraries/one_library/lock.py": """
@@ -62,6 +61,7 @@ class OneFault(Pause):
     summary = "as a pause"
     rules = (*Pause.rules, "no-such-rule")
     ends_servers = True
+    suites = frozenset({"nightly"})
 FAULT = OneFault()
 """,
     "workloads/jobs/one_workload.py": """
@@ -90,7 +90,7 @@ from tests.locks.test_libraries import LIBRARIES
 print(json.dumps({
     "suites": {
         name: [(c.lock, c.topology, c.fault) for c in suites.suite(name, seed=0).cases]
-        for name in ("full", "exhaustive")
+        for name in ("quick", "nightly", "full", "exhaustive")
     },
     "conformance": [system.name for system in every_system()],
     "long conformance": [system.name for system in more_systems()],
@@ -158,8 +158,12 @@ def test_each_is_listed(found: dict[str, Any]) -> None:
 
 
 def test_the_suites_have_them(found: dict[str, Any]) -> None:
-    full = {tuple(case) for case in found["suites"]["full"]}
-    exhaustive = {tuple(case) for case in found["suites"]["exhaustive"]}
+    quick, nightly, full, exhaustive = (
+        {tuple(case) for case in found["suites"][name]}
+        for name in ("quick", "nightly", "full", "exhaustive")
+    )
+    assert {("one-lock", "redis", "one-fault"), ("etcd", "etcd", "one-fault")} <= nightly
+    assert not any("one-" in word for case in quick for word in case)
     assert ("one-library", "redis", "kill") in full
     assert ("one-lock", "redis", "failover") not in full  # one Redis has nothing to fail over to
     assert ("one-lock", "redis", "partition-drop") in full

@@ -53,6 +53,7 @@ from typing import Any, NamedTuple
 
 from locks.bare import KEY, Bare
 from locks.base import (
+    ANY,
     Acquired,
     Address,
     Backoff,
@@ -358,6 +359,7 @@ QUEUES_BY_PREFIX = {
 SYSTEM = System(
     name="etcd",
     topologies=("etcd",),
+    suites={"quick": (ANY,)},
     family="etcd",
     fence="create revision of the holder's key",
     waits_by="watch on the key created just before",

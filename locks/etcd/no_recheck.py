@@ -15,8 +15,6 @@ Errors mean what they mean for ``etcd``.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from locks.base import Acquired, Deadline
 from locks.etcd import mutex as etcd
 from locks.etcd.expectations import ETCD
@@ -50,8 +48,7 @@ _PUBLISHED = (
     "lock is handed over though the lease that it is bound to has ended"
 )
 
-SYSTEM = replace(
-    etcd.SYSTEM,
+SYSTEM = etcd.SYSTEM.derived(
     name="etcd-no-recheck",
     connect=EtcdNoRecheck,
     source=_PUBLISHED,

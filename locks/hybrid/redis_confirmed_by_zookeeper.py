@@ -90,8 +90,7 @@ _STILL_ASKED = (
     f"whoever passes it still has to queue in ZooKeeper ({zookeeper.RECIPE})"
 )
 
-SYSTEM = replace(
-    zookeeper.SYSTEM,
+SYSTEM = zookeeper.SYSTEM.derived(
     name="hybrid-redis-confirmed-by-zookeeper",
     topologies=("redlock-zookeeper",),
     family="hybrid",

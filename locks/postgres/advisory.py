@@ -48,6 +48,7 @@ def _unlock(key: str) -> str:
 SYSTEM = System(
     name="postgres-advisory",
     topologies=("postgres", "postgres-sync"),
+    suites={"nightly": ("none", "failover")},
     family="postgres",
     fence=None,
     waits_by="the server's queue",

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import replace
 
 from locks.bare import KEY, TOKEN, TTL_MS, Bare
 from locks.base import Acquired, Backoff, Denied, QueueObserver, token_of
@@ -123,8 +122,7 @@ _QUEUE_LOST = may_break(
 
 _BARE_TAKE = TAKE.called(KEY, *_queue(KEY), TOKEN, TTL_MS, PATIENCE_MS, 1)
 
-SYSTEM = replace(
-    redis_token.SYSTEM,
+SYSTEM = redis_token.SYSTEM.derived(
     name="redis-fair",
     queue=FAIR_DOC,
     expectations=with_changes(LEASE, dict.fromkeys(_FORGOTTEN, _QUEUE_LOST)),

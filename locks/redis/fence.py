@@ -11,8 +11,6 @@ Errors mean what ``locks.redis.recipe`` says for scripts.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from locks.bare import KEY, TOKEN, TTL_MS, Bare
 from locks.redis import token as redis_token
 from locks.redis.expectations import KLEPPMANN, LEASE, LOCK_DOC, PERSISTENCE_DOC
@@ -39,8 +37,7 @@ class RedisFence(RedisToken):
         return Taken(self._link.sent_ns, fence) if fence else None
 
 
-SYSTEM = replace(
-    redis_token.SYSTEM,
+SYSTEM = redis_token.SYSTEM.derived(
     name="redis-fence",
     connect=RedisFence,
     fence="INCR in the script that grants",

@@ -10,8 +10,6 @@ effect, and within its wait an acquire draws again; a number may be lost.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from locks.bare import KEY, Bare
 from locks.base import Acquired, Backoff, Deadline, Denied
 from locks.redis import fence as redis_fence
@@ -56,8 +54,7 @@ _DEFECT = (
     f"{KLEPPMANN}: a fencing token increases with every grant; this one with every request"
 )
 
-SYSTEM = replace(
-    redis_fence.SYSTEM,
+SYSTEM = redis_fence.SYSTEM.derived(
     name="redis-fence-incr-first",
     connect=RedisFenceIncrFirst,
     fence="INCR before SET",

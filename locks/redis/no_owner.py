@@ -9,7 +9,6 @@ that asks for its text. An error reply is a refusal, which for a release is Unkn
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 from locks.bare import KEY, Bare
@@ -37,9 +36,9 @@ WARNED = (
 _MAY = partial(may_break, WARNED, kind="control")
 _LATER_THAN_ITS_LEASE = ("kill", "rolling-restart", "power-loss", "wipe", *SERVER_CLOCKS)
 
-SYSTEM = replace(
-    redis_token.SYSTEM,
+SYSTEM = redis_token.SYSTEM.derived(
     name="redis-no-owner",
+    suites={"quick": ("client-pause",)},
     connect=RedisNoOwner,
     outcomes=COMMAND_OUTCOMES,
     bare=(Bare("redis", (BARE_SET, f"DEL {KEY}")),),

@@ -14,7 +14,6 @@ Errors mean what ``locks.redis.recipe`` says for scripts. A subscription that fa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from locks.bare import KEY, TOKEN, TTL_MS, Bare
@@ -119,8 +118,7 @@ def _channel(key: str) -> str:
     return f"{key}:freed"
 
 
-SYSTEM = replace(
-    redis_token.SYSTEM,
+SYSTEM = redis_token.SYSTEM.derived(
     name="redis-pubsub",
     connect=RedisPubsub,
     waits_by="PUBLISH of the release, or the end of the time to live",

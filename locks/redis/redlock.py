@@ -44,6 +44,7 @@ import hiredis
 
 from locks.bare import Bare
 from locks.base import (
+    ANY,
     Acquired,
     Address,
     Backoff,
@@ -232,6 +233,7 @@ def _numbers(question: Question) -> dict[int, int]:
 SYSTEM = System(
     name="redlock",
     topologies=("redlock",),
+    suites={"quick": (ANY,)},
     family="redis",
     fence=None,
     waits_by=WAITS_BY,

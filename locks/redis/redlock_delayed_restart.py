@@ -9,8 +9,6 @@ is away. Clocks are not helped.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from locks.redis import redlock
 from locks.redis.expectations import LOCK_DOC, REDLOCK
 from locks.shared.expectations import holds, with_changes
@@ -20,8 +18,7 @@ _DELAYED = (
     "possible to achieve safety even without any kind of Redis persistence available'"
 )
 
-SYSTEM = replace(
-    redlock.SYSTEM,
+SYSTEM = redlock.SYSTEM.derived(
     name="redlock-delayed-restart",
     topologies=("redlock-delayed-restart",),
     source=_DELAYED,

@@ -47,8 +47,7 @@ _NO_NUMBER = (
     "generating fencing tokens'; a counter on one node would be lost with it"
 )
 
-SYSTEM = replace(
-    redlock.SYSTEM,
+SYSTEM = redlock.SYSTEM.derived(
     name="redlock-fence",
     fence="INCR on the first node",
     source=f"{redlock.SYSTEM.source}; {KLEPPMANN}",

@@ -9,14 +9,11 @@ clock is not helped either.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from locks.redis import redlock
 from locks.redis.expectations import FSYNC_DOC, REDLOCK
 from locks.shared.expectations import holds, with_changes
 
-SYSTEM = replace(
-    redlock.SYSTEM,
+SYSTEM = redlock.SYSTEM.derived(
     name="redlock-fsync",
     topologies=("redlock-fsync",),
     source=FSYNC_DOC,

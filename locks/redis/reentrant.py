@@ -15,8 +15,6 @@ Errors mean what ``locks.redis.recipe`` says for scripts.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from locks.bare import KEY, TOKEN, TTL_MS, Bare
 from locks.base import Acquired, Freed, Hold, Unknown, new_hold_id, token_of
 from locks.redis import token as redis_token
@@ -85,8 +83,7 @@ class RedisReentrant(RedisToken):
         return self._link.sent_ns if done else None
 
 
-SYSTEM = replace(
-    redis_token.SYSTEM,
+SYSTEM = redis_token.SYSTEM.derived(
     name="redis-reentrant",
     connect=RedisReentrant,
     source="https://redisson.pro/docs/data-and-services/locks-and-synchronizers/ (RLock)",

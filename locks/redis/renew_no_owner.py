@@ -9,7 +9,6 @@ Errors mean what they mean for ``redis-token``.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 from locks.base import Hold
@@ -39,8 +38,7 @@ EXTENSION_DOC = (
 )
 _MAY = partial(may_break, EXTENSION_DOC, kind="control")
 
-SYSTEM = replace(
-    redis_watchdog.SYSTEM,
+SYSTEM = redis_watchdog.SYSTEM.derived(
     name="redis-renew-no-owner",
     connect=RedisRenewNoOwner,
     expectations=with_changes(

@@ -63,6 +63,7 @@ REPLICATED_LEASE = with_changes(
 SYSTEM = System(
     name="redis-sentinel",
     topologies=("sentinel",),
+    suites={"quick": ("failover",)},
     family="redis",
     fence=None,
     waits_by=WAITS_BY,

@@ -19,8 +19,6 @@ What errors mean stands in ``locks.redis.recipe``. Beyond that:
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from locks.bare import TIMEOUT_S, Bare
 from locks.base import Acquired, Denied, Hold
 from locks.redis import sentinel as redis_sentinel
@@ -87,9 +85,9 @@ _FORGETS = may_break(PERSISTENCE_DOC, "double-grant", "lost-update")
 
 _BARE_WAIT = f"WAIT {REPLICAS} {_wait_ms(TIMEOUT_S)}"
 
-SYSTEM = replace(
-    redis_sentinel.SYSTEM,
+SYSTEM = redis_sentinel.SYSTEM.derived(
     name="redis-sentinel-wait",
+    suites={"nightly": ("none", "failover")},
     source=WAIT_DOC,
     connect=RedisSentinelWait,
     # A promoted primary has no replica until Sentinel demotes the old one, ten seconds after that

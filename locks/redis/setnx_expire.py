@@ -13,8 +13,6 @@ one, the key is there and may stay: Unknown.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from locks.bare import KEY, TOKEN, TTL_MS, Bare
 from locks.base import Hold, System
 from locks.redis import no_owner as redis_no_owner
@@ -55,8 +53,7 @@ SET_DOC = (
 _BETWEEN = may_break(SET_DOC, "leaked-lock", kind="control")
 _FAULTS = ("client-pause", "client-gc", "client-kill", *ANSWERS_LOST, *RESTARTED, "wipe")
 
-SYSTEM: System = replace(
-    redis_no_owner.SYSTEM,
+SYSTEM: System = redis_no_owner.SYSTEM.derived(
     name="redis-setnx-expire",
     source=SET_DOC,
     connect=RedisSetnxExpire,

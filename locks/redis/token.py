@@ -14,7 +14,7 @@ What errors mean stands in ``locks.redis.recipe``.
 from __future__ import annotations
 
 from locks.bare import Bare
-from locks.base import Extended, Granted, Hold, NotHeld, System, Unknown, token_of
+from locks.base import ANY, Extended, Granted, Hold, NotHeld, System, Unknown, token_of
 from locks.redis.client import exceptions
 from locks.redis.expectations import LEASE, LOCK_DOC
 from locks.redis.link import BARE_CYCLE, DELETE_OWN, EXTEND_OWN, NotSent
@@ -65,6 +65,7 @@ class RedisToken(RedisRecipe):
 SYSTEM = System(
     name="redis-token",
     topologies=("redis", "redis-fsync"),
+    suites={"quick": (ANY,)},
     family="redis",
     fence=None,
     waits_by=WAITS_BY,

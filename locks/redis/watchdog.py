@@ -13,7 +13,6 @@ frozen holder loses the lock, and is told only when it has already begun to act 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from locks.base import Acquired, Address, Freed, Granted, Hold, Observer
@@ -77,8 +76,7 @@ _TOLD = (
     "of a key that is gone it can only tell, and nothing stops a holder that was told"
 )
 
-SYSTEM = replace(
-    redis_token.SYSTEM,
+SYSTEM = redis_token.SYSTEM.derived(
     name="redis-watchdog",
     connect=RedisWatchdog,
     source=WATCHDOG_DOC,

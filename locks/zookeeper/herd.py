@@ -11,8 +11,6 @@ Errors mean what they mean for ``zookeeper``.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from locks.base import Deadline
 from locks.zookeeper import mutex as zookeeper
 from locks.zookeeper.mutex import Place, ZooKeeper
@@ -32,8 +30,7 @@ class ZooKeeperHerd(ZooKeeper):
             changed.wait(max(0.0, deadline.left_s()))
 
 
-SYSTEM = replace(
-    zookeeper.SYSTEM,
+SYSTEM = zookeeper.SYSTEM.derived(
     name="zookeeper-herd",
     waits_by="watch on the children of the lock",
     connect=ZooKeeperHerd,

@@ -47,6 +47,7 @@ from urllib.parse import quote
 from declarations.lazy import lazy
 from locks.bare import Bare
 from locks.base import (
+    ANY,
     Acquired,
     Address,
     Deadline,
@@ -373,6 +374,7 @@ OUTLIVES_A_RESTART = {"lease_ttl_s": 4.5}
 SYSTEM = System(
     name="zookeeper",
     topologies=("zookeeper",),
+    suites={"quick": (ANY,)},
     family="zookeeper",
     fence="czxid of the holder's node",
     waits_by="watch on the node just before",

@@ -12,7 +12,7 @@ Errors mean what they mean for ``zookeeper``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from locks.bare import Bare
 from locks.base import Acquired, token_of
@@ -49,8 +49,7 @@ class ZooKeeperReadWrite(ZooKeeper):
         return ReadWritePlace(parent, token, WRITE)
 
 
-SYSTEM = replace(
-    zookeeper.SYSTEM,
+SYSTEM = zookeeper.SYSTEM.derived(
     name="zookeeper-read-write",
     fence="czxid of a writer's node",
     waits_by="watch on the node just before; of a reader, on the writer just before",

@@ -13,7 +13,7 @@ Errors mean what they mean for ``zookeeper``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from declarations.parameters import Parameter, Value
 from locks.base import Address, Observer
@@ -60,8 +60,7 @@ class ZooKeeperSemaphore(ZooKeeperHerd):
         return PermitPlace(parent, token, permits=self._permits)
 
 
-SYSTEM = replace(
-    zookeeper.SYSTEM,
+SYSTEM = zookeeper.SYSTEM.derived(
     name="zookeeper-semaphore",
     fence=None,
     waits_by="watch on the children of the semaphore",

@@ -15,6 +15,7 @@ class ClientKill(Fault):
 
     name = "client-kill"
     summary = "kills the process of a client that holds the lock"
+    suites = frozenset({"nightly", "full"})
     rules = ("proven", "grants-around", "holder-killed")
     lasts_leases = 1.5
     touches = frozenset({VICTIM})

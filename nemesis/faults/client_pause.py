@@ -34,6 +34,7 @@ class ClientPause(Fault):
     name = "client-pause"
     summary = "freezes the process of a client for longer than the lease"
     during = "under a client pause"
+    suites = frozenset({"quick", "full", "variants"})
     rules = ("proven", "grants-around", "holder-frozen")
     lasts_leases = 1.6
     touches = frozenset({VICTIM})

@@ -19,6 +19,7 @@ class ClockJump(ClockFault):
     name = "clock-jump"
     summary = "makes the wall clocks of servers jump"
     during = "when servers' clocks jumped"
+    suites = frozenset({"nightly", "full"})
     parameters: ClassVar[dict[str, Parameter]] = PARAMETERS
 
     def offset_s(self, arena: Arena, elapsed_s: float) -> float:

@@ -32,6 +32,7 @@ class Failover(Fault):
     name = "failover"
     summary = "the primary dies before replication has caught up, and a replica takes its place"
     during = "when the primary died before replication had caught up"
+    suites = frozenset({"full", "variants"})
     rules = ("proven", "grants-around", "promoted", "promise-outlives-restart")
     touches = frozenset({SERVERS, LINKS})
     ends_servers = True

@@ -23,6 +23,7 @@ class Kill(Fault):
     name = "kill"
     summary = "SIGKILL of servers, restarted at once with their data"
     during = "when servers were killed"
+    suites = frozenset({"quick", "full"})
     rules: ClassVar[tuple[str, ...]] = ("proven", "grants-around", "promise-outlives-restart")
     # Short: the promise has to outlive the restart, which takes a good part of a second.
     lasts_leases = 0.1

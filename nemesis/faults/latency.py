@@ -16,6 +16,7 @@ class Latency(Slow):
 
     name = "latency"
     summary = "delays links by a fixed time"
+    suites = frozenset({"nightly"})
     parameters: ClassVar = {
         "on": ON,
         "ms": Parameter("milliseconds added to a round trip", 200.0, least=2, most=60_000),

@@ -22,6 +22,7 @@ class Partition47ms(PartitionStall):
     name = "partition-47ms"
     summary = "cuts links for 47 ms in the middle of a hold; what is sent arrives late"
     during = ""
+    suites = frozenset({"nightly"})
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
         if serves_alone(cluster) and asked["shape"] not in OF_CLIENTS:

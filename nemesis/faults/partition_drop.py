@@ -14,6 +14,7 @@ class PartitionDrop(Partition):
     name = "partition-drop"
     summary = "cuts links: what is sent is lost, and connections hang until the heal closes them"
     during = "under a partition"
+    suites = frozenset({"quick", "full", "variants"})
     how = "drop"
 
 

@@ -15,6 +15,7 @@ class PartitionStall(Partition):
     name = "partition-stall"
     summary = "cuts links: what is sent is held back and delivered after the heal"
     during = "under a partition that delivered late"
+    suites = frozenset({"nightly", "full"})
     how = "stall"
 
 

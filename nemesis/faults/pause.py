@@ -21,6 +21,7 @@ class Pause(Fault):
     name = "pause"
     summary = "freezes servers for a while"
     during = "when servers froze"
+    suites = frozenset({"quick", "full"})
     rules = ("proven", "grants-around", "hold-across")
     lasts_leases = 2.0
     touches = frozenset({SERVERS})

@@ -20,6 +20,7 @@ class PowerLoss(Kill):
     name = "power-loss"
     summary = "SIGKILL of servers, restarted at once without what they had not synced"
     during = "when servers lost what they had not synced"
+    suites = frozenset({"nightly"})
     kept = True
     rules: ClassVar[tuple[str, ...]] = (*Kill.rules, "unsynced-lost")
 

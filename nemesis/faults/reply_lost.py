@@ -32,6 +32,7 @@ class ReplyLost(Fault):
     name = "reply-lost"
     summary = "lets the victim's request through and drops the reply"
     during = "when a reply was lost"
+    suites = frozenset({"nightly", "full", "variants"})
     rules = ("proven", "grants-around", "reply-lost")
     # Until the client has given up, and well within the lease that it does not know of.
     lasts_leases = 0.5

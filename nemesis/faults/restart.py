@@ -20,6 +20,7 @@ class Restart(Kill):
     name = "restart"
     summary = "SIGKILL of servers, restarted with their data after more than a lease"
     during = ""
+    suites = frozenset({"nightly"})
     rules: ClassVar[tuple[str, ...]] = ("proven", "grants-around", "hold-across")
     lasts_leases = 1.5
     outlived = False

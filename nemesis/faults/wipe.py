@@ -20,6 +20,7 @@ class Wipe(Kill):
     name = "wipe"
     summary = "SIGKILL of servers, restarted at once without their data"
     during = "when nodes lost their data"
+    suites = frozenset({"quick", "full"})
     kept = True
     rules: ClassVar[tuple[str, ...]] = (*Kill.rules, "data-lost")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench import plan, suites
+from locks.base import ANY
 from locks.registry import systems
 from nemesis.registry import NONE, faults
 from results.errors import BadInput
@@ -13,7 +14,7 @@ from results.errors import BadInput
 def test_the_quick_suite_is_what_it_says() -> None:
     cases = suites.suite("quick", seed=1).cases
     names = {c.name for c in cases}
-    for lock in plan.FIRST_LOCKS:
+    for lock in suites.sampled():
         for fault in (NONE, "client-pause", "pause", "partition-drop", "kill"):
             assert f"{lock}-{fault}" in names
     assert {"redis-token-wipe", "redlock-wipe", "redis-no-owner-client-pause"} <= names
@@ -21,6 +22,17 @@ def test_the_quick_suite_is_what_it_says() -> None:
     assert "etcd-wipe" not in names
     assert sum(c.workload == plan.PUBLISHED for c in cases) == 2
     assert all(c.injections for c in cases if c.fault != NONE)
+
+
+def test_what_a_declaration_says_of_suites_is_known() -> None:
+    of_locks = {word for system in systems().values() for word in system.suites}
+    of_faults = {word for fault in faults().values() for word in fault.suites}
+    assert of_locks <= {"quick", "nightly"}
+    assert of_faults <= {"quick", "nightly", "full", "variants"}
+    under = {f for s in systems().values() for chosen in s.suites.values() for f in chosen}
+    assert under <= {ANY, NONE, *faults()}
+    derived = systems()["redis-token"].derived(name="other")
+    assert derived.suites == {}, "what derives from a lock of a sample is not in it"
 
 
 def test_every_phase_has_room_for_every_fault() -> None:
@@ -43,23 +55,23 @@ def test_the_nightly_suite_is_quick_and_more_and_fits_into_the_night() -> None:
 
 
 def test_the_full_suite_has_every_lock_under_every_canonical_fault_that_applies() -> None:
-    assert len(set(suites.CANONICAL_FAULTS)) == 10
-    assert set(suites.CANONICAL_FAULTS) <= set(faults())
+    assert len(set(suites.faults_of("full"))) == 10
+    assert set(suites.faults_of("full")) <= set(faults())
     found = {(c.lock, c.fault): c for c in suites.suite("full", seed=0).cases}
     for lock, system in systems().items():
         assert (lock, NONE) in found, "the baseline is mandatory"
-        wanted = suites.VARIANT_FAULTS if system.variant else suites.CANONICAL_FAULTS
-        for fault in suites.CANONICAL_FAULTS:
+        wanted = suites.faults_of("variants") if system.variant else suites.faults_of("full")
+        for fault in suites.faults_of("full"):
             applies = plan.applies(plan.make_case(lock, fault, seed=0))
             assert ((lock, fault) in found) == (applies and fault in wanted)
 
 
 def test_a_variant_has_fewer_faults_than_the_lock_that_it_varies() -> None:
-    assert set(suites.VARIANT_FAULTS) < set(suites.CANONICAL_FAULTS)
+    assert set(suites.faults_of("variants")) < set(suites.faults_of("full"))
     for name in ("redisson-rlock", "curator-mutex", "etcd-concurrency", "redis-py", "zookeeper"):
-        assert suites.full_faults(name) == suites.CANONICAL_FAULTS
+        assert suites.full_faults(name) == suites.faults_of("full")
     for name in ("redisson-rlock-safe", "curator-mutex-no-listener", "zookeeper-herd"):
-        assert suites.full_faults(name) == suites.VARIANT_FAULTS
+        assert suites.full_faults(name) == suites.faults_of("variants")
     assert all(system.variant for name, system in systems().items() if name.endswith("-safe"))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bench.suites import CANONICAL_FAULTS
+from bench.suites import faults_of
 from clusters import registry
 from clusters.base import (
     Clocked,
@@ -169,7 +169,7 @@ def test_it_offers_what_its_images_can_do() -> None:
 def test_every_canonical_fault_applies_but_a_failover() -> None:
     made = make(plan())
     unfit = [
-        name for name in CANONICAL_FAULTS if faults()[name].unfit(made, faults()[name].defaults())
+        name for name in faults_of("full") if faults()[name].unfit(made, faults()[name].defaults())
     ]
     assert unfit == ["failover"]
 
