@@ -16,12 +16,12 @@ from typing import Final
 
 import numpy as np
 
+from checker.analysis import Analysis
 from checker.kinds import OWNERLESS, RESOURCES, SHARED
 from checker.models import Answer, Operation
 from checker.promises import Links, limits, losses
 from checker.rows import FOREVER, Rows, owners, rows_of
 from checker.search import Budget, Call
-from checker.words import Case
 from history.columns import Ints
 from history.op import NULL, F, Mode, Type
 
@@ -30,16 +30,16 @@ LOCK_OPERATIONS: Final = frozenset({F.ACQUIRE, F.RELEASE, F.EXTEND})
 ALMOST_FOREVER: Final = FOREVER // 2  # no time of an operation, even with an ε taken off a limit
 
 
-def calls_of(case: Case, links: Links, key: int, kind: str) -> tuple[list[Call], list[int]]:
+def calls_of(analysis: Analysis, links: Links, key: int, kind: str) -> tuple[list[Call], list[int]]:
     """The calls on one key and the row each of them comes from."""
-    return Calls(case, links).key(key, kind, np.flatnonzero(case.history.key == key))
+    return Calls(analysis, links).key(key, kind, np.flatnonzero(analysis.history.key == key))
 
 
 class Calls:
     """Makes the calls of many keys. What is the same for all of them is worked out once."""
 
-    def __init__(self, case: Case, links: Links) -> None:
-        self._case = case
+    def __init__(self, analysis: Analysis, links: Links) -> None:
+        self._analysis = analysis
         self._links = links
 
     def key(
@@ -49,23 +49,23 @@ class Calls:
         OverBudget."""
         budget = budget or Budget(FOREVER)
         if kind in RESOURCES:
-            return _resource_calls(self._case, rows, budget)
+            return _resource_calls(self._analysis, rows, budget)
         return self._lock_calls(rows, kind, key, budget)
 
     @cached_property
     def _owners(self) -> Ints:
-        return owners(self._case.history)
+        return owners(self._analysis.history)
 
     @cached_property
     def _limits(self) -> Ints:
         """For every acquire and acknowledged extend: from when on the lease that it began may be
         over. ε is taken off."""
-        return limits(self._case.history) - self._case.history.epsilon_ns
+        return limits(self._analysis.history) - self._analysis.history.epsilon_ns
 
     @cached_property
     def _losses(self) -> Ints:
         """For every acquire: from when on its session or client may be gone. ε is taken off."""
-        history = self._case.history
+        history = self._analysis.history
         acquires = rows_of(history, F.ACQUIRE, Type.OK, Type.INFO)
         found = np.full(len(history), FOREVER, np.int64)
         found[acquires] = losses(history, self._links, acquires)
@@ -74,7 +74,7 @@ class Calls:
     def _lock_calls(
         self, rows: Rows, kind: str, key: int, budget: Budget
     ) -> tuple[list[Call], list[int]]:
-        case, links, history = self._case, self._links, self._case.history
+        analysis, links, history = self._analysis, self._links, self._analysis.history
         strict = history.object_of(history.keys[key]).strict_try
         names: dict[tuple[str, int], int] = {}
         asked: dict[int, list[int]] = {}  # identity → when it asked for the lock
@@ -108,7 +108,7 @@ class Calls:
             f = F(int(history.f[row]))
             if f not in LOCK_OPERATIONS:
                 continue
-            answer = _answer(case, links, row, f, strict=strict)
+            answer = _answer(analysis, links, row, f, strict=strict)
             if answer is None:
                 continue
             acquires, identity = f is F.ACQUIRE, who(row)
@@ -128,7 +128,7 @@ class Calls:
                 owner=int(self._owners[row]) if kind == "read-write" and acquires else None,
                 asked=often(row, identity) if several and answer == "not-held" else 1,
             )
-            calls.append(_call(case, row, operation))
+            calls.append(_call(analysis, row, operation))
             where.append(row)
             for at, end, there in ((limit, "expire", limited), (loss, "lose", lost)):
                 if there:
@@ -141,7 +141,7 @@ class Calls:
         """For extends of one identity that are all at the same time, so that any may be the last:
         the one with the shortest lease, which allows everything that the others do. Where only
         neighbours overlap, not every order is possible, and nothing is said."""
-        history, width = self._case.history, 2 * self._case.history.epsilon_ns
+        history, width = self._analysis.history, 2 * self._analysis.history.epsilon_ns
         extends = rows[(history.f[rows] == F.EXTEND) & (history.type[rows] == Type.OK)]
         extends = extends[history.valid_until_ns[extends] != NULL]
         groups: dict[int | None, list[list[int]]] = {}
@@ -160,8 +160,8 @@ class Calls:
         return found
 
 
-def _resource_calls(case: Case, rows: Rows, budget: Budget) -> tuple[list[Call], list[int]]:
-    history = case.history
+def _resource_calls(analysis: Analysis, rows: Rows, budget: Budget) -> tuple[list[Call], list[int]]:
+    history = analysis.history
     calls, where = [], []
     for row in rows.tolist():
         budget.spend()
@@ -175,14 +175,14 @@ def _resource_calls(case: Case, rows: Rows, budget: Budget) -> tuple[list[Call],
             value=_number(int(history.value[row])),
             old=_number(int(history.old[row])),
         )
-        calls.append(_call(case, row, operation))
+        calls.append(_call(analysis, row, operation))
         where.append(row)
     return calls, where
 
 
-def _answer(case: Case, links: Links, row: int, f: F, *, strict: bool) -> Answer | None:
+def _answer(analysis: Analysis, links: Links, row: int, f: F, *, strict: bool) -> Answer | None:
     """How a lock operation is judged; None where it says nothing."""
-    outcome = int(case.history.type[row])
+    outcome = int(analysis.history.type[row])
     if outcome == Type.OK:
         return "ok"
     if outcome == Type.INFO:
@@ -192,8 +192,8 @@ def _answer(case: Case, links: Links, row: int, f: F, *, strict: bool) -> Answer
     return "refused" if strict and links.held[row] and f is F.ACQUIRE else None
 
 
-def _call(case: Case, row: int, operation: Operation) -> Call:
-    history = case.history
+def _call(analysis: Analysis, row: int, operation: Operation) -> Call:
+    history = analysis.history
     epsilon = history.epsilon_ns
     end = None if history.type[row] == Type.INFO else int(history.complete_ns[row]) + epsilon
     return Call(operation, int(history.invoke_ns[row]) - epsilon, end)

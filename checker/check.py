@@ -8,6 +8,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TypeVar
 
+from checker.analysis import Analysis
 from checker.exclusion import double_grant, late_grant
 from checker.fences import fence_order
 from checker.fencing import scorings
@@ -25,7 +26,6 @@ from checker.rows import rows_of
 from checker.service import asks, witnessed
 from checker.verdict import Report, Verdict
 from checker.witness import Witness
-from checker.words import Case
 from history.columns import History
 from history.op import F, Type
 
@@ -48,14 +48,14 @@ def _check(history: History, only: Collection[str] | None) -> Report:
     verdicts: dict[str, Verdict] = {}
     try:
         links = link(history)
-        case = Case(history, promises(history, links))
+        analysis = Analysis(history, promises(history, links))
     except Exception as error:  # noqa: BLE001 - whatever it is, it must not pass for a verdict
         verdicts["double-grant"] = crashed("reading the grants", error)
         seconds = {"check": perf_counter() - began}
         return Report(len(history), 0, verdicts, {}, seconds, history.ended is False)
 
     record = history.service
-    witness = None if record is None else once(lambda: Witness(case, links, record))
+    witness = None if record is None else once(lambda: Witness(analysis, links, record))
 
     def answer(name: str, ask: Callable[[], Verdict | None]) -> None:
         verdict = attempt(name, ask) if only is None or name in only else None
@@ -67,30 +67,30 @@ def _check(history: History, only: Collection[str] | None) -> Report:
             with suppress(Exception):
                 verdicts[name] = witnessed(witness(), name, verdict)
 
-    answer("double-grant", lambda: double_grant(case))
-    answer("late-grant", lambda: late_grant(case))
-    released = once(lambda: Releases(case, links))
+    answer("double-grant", lambda: double_grant(analysis))
+    answer("late-grant", lambda: late_grant(analysis))
+    released = once(lambda: Releases(analysis, links))
     answer("wrong-release", lambda: released().wrong_release())
     answer("false-release", lambda: released().false_release())
     answer("wrong-extend", lambda: released().wrong_extend())
-    answer("fence-order", lambda: fence_order(case))
-    used = once(lambda: uses(case, links))
-    answer("stale-holder", lambda: stale_holder(case, used()))
-    answer("lost-update", lambda: lost_update(case, used()))
-    answer("queue-order", lambda: queue_order(case, links))
-    answer("leaked-lock", lambda: leaked_lock(case, links))
-    answer("linearizable", lambda: linearizable(case, links))
-    for name, ask in judged(case).items():
+    answer("fence-order", lambda: fence_order(analysis))
+    used = once(lambda: uses(analysis, links))
+    answer("stale-holder", lambda: stale_holder(analysis, used()))
+    answer("lost-update", lambda: lost_update(analysis, used()))
+    answer("queue-order", lambda: queue_order(analysis, links))
+    answer("leaked-lock", lambda: leaked_lock(analysis, links))
+    answer("linearizable", lambda: linearizable(analysis, links))
+    for name, ask in judged(analysis).items():
         answer(name, ask)
     measured: dict[str, object] = {}
     if only is None:
-        measured = measure("measurements", lambda: measurements(case, links))
-        done = measure("jobs", lambda: {"jobs": summaries(case)})
+        measured = measure("measurements", lambda: measurements(analysis, links))
+        done = measure("jobs", lambda: {"jobs": summaries(analysis)})
         if done["jobs"]:
             measured |= done
         if witness is not None:
             measured |= measure("service", lambda: {"service": witness().summary()})
-        fencing = measure("fencing", lambda: {"fencing": scorings(case, used())})
+        fencing = measure("fencing", lambda: {"fencing": scorings(analysis, used())})
         if fencing["fencing"] is not None:
             measured |= fencing
     grants = len(rows_of(history, F.ACQUIRE, Type.OK))

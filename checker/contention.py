@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from checker.analysis import Analysis
 from checker.exclusion import permits_of
 from checker.leaks import of_the_load
 from checker.measure import AIMED_ROLES, keys_with
 from checker.rows import Bools, Rows, answered_ns, rows_of
-from checker.words import Case
 from history.columns import Ints
 from history.op import NULL, F, Mode, Type
 from history.recorder import PROCESSES_PER_WORKER
@@ -22,27 +22,29 @@ from history.recorder import PROCESSES_PER_WORKER
 Spans = list[tuple[int, int]]
 
 
-def aimed_acquires(case: Case, *types: Type) -> Rows:
+def aimed_acquires(analysis: Analysis, *types: Type) -> Rows:
     """The acquires of shared keys that ended so, while the load lasted."""
-    history = case.history
+    history = analysis.history
     rows = of_the_load(history, rows_of(history, F.ACQUIRE, *types))
     return rows[keys_with(history, AIMED_ROLES)[history.key[rows]]]
 
 
-def in_force(case: Case, begin: int, end: int) -> list[int]:
+def in_force(analysis: Analysis, begin: int, end: int) -> list[int]:
     """The promises on shared keys that were given before ``end`` and not over by ``begin``. An
     inner grant of a reentrant lock promises nothing to others."""
-    held = case.promises
-    shared = keys_with(case.history, AIMED_ROLES)[held.key]
+    held = analysis.promises
+    shared = keys_with(analysis.history, AIMED_ROLES)[held.key]
     found = shared & held.nonempty & (held.start < end) & (held.end > begin)
     return [int(i) for i in np.flatnonzero(found)]
 
 
-def between(case: Case, rows: Rows, begin: int, end: int, *, lost_since: int | None = None) -> Rows:
+def between(
+    analysis: Analysis, rows: Rows, begin: int, end: int, *, lost_since: int | None = None
+) -> Rows:
     """Operations under way at some time of the interval. A queued waiter counts throughout, though
     it asked before. When an unknown operation ended is not known, so it counts only if it was
     invoked in the interval, or since ``lost_since``."""
-    invoked, completed = case.history.invoke_ns[rows], case.history.complete_ns[rows]
+    invoked, completed = analysis.history.invoke_ns[rows], analysis.history.complete_ns[rows]
     asking = (invoked >= begin) | ((completed != NULL) & (completed >= begin))
     if lost_since is not None:
         asking |= (completed == NULL) & (invoked >= lost_since)
@@ -51,7 +53,7 @@ def between(case: Case, rows: Rows, begin: int, end: int, *, lost_since: int | N
 
 
 def kept_out(
-    case: Case,
+    analysis: Analysis,
     i: int,
     begin: int,
     end: int,
@@ -61,19 +63,19 @@ def kept_out(
 ) -> Rows:
     """The acquires that promise number ``i`` kept out at some time of an interval. ``until`` stands
     for the promise's end; ``lost_since``: see ``between``."""
-    history, held = case.history, case.promises
+    history, held = analysis.history, analysis.promises
     first = max(begin, int(held.start[i]))
     last = min(end, int(held.end[i]) if until is None else until) - 1
     if first > last:
         return np.empty(0, np.intp)
-    rows = aimed_acquires(case)
+    rows = aimed_acquires(analysis)
     rows = rows[history.key[rows] == held.key[i]]
-    rows = between(case, rows, first, last, lost_since=lost_since)
-    rows = rows[worker_of(case, rows) != worker_of(case, held.row[[i]])[0]]
-    asking: Rows = rows[~compatible(case, rows, int(held.row[i]))]
+    rows = between(analysis, rows, first, last, lost_since=lost_since)
+    rows = rows[worker_of(analysis, rows) != worker_of(analysis, held.row[[i]])[0]]
+    asking: Rows = rows[~compatible(analysis, rows, int(held.row[i]))]
     if permits_of(history, int(held.key[i])) == 1:
         return asking
-    full = _full(case, i, first, last)
+    full = _full(analysis, i, first, last)
     # Up to its own grant, which takes a permit itself.
     met = [
         any(max(a, asked) <= min(b, done - 1) for a, b in full)
@@ -83,24 +85,24 @@ def kept_out(
     return found
 
 
-def compatible(case: Case, rows: Rows, row: int) -> Bools:
+def compatible(analysis: Analysis, rows: Rows, row: int) -> Bools:
     """Which acquires ask only to read, as that of ``row`` did."""
-    mode = case.history.mode
+    mode = analysis.history.mode
     both: Bools = (mode[rows] == Mode.READ) & (mode[row] == Mode.READ)
     return both
 
 
-def worker_of(case: Case, rows: Rows) -> Ints:
+def worker_of(analysis: Analysis, rows: Rows) -> Ints:
     """Numbers of the worker processes that did these operations."""
-    workers: Ints = case.history.process[rows] // PROCESSES_PER_WORKER
+    workers: Ints = analysis.history.process[rows] // PROCESSES_PER_WORKER
     return workers
 
 
-def _full(case: Case, i: int, first: int, last: int) -> Spans:
+def _full(analysis: Analysis, i: int, first: int, last: int) -> Spans:
     """When, between two times at which promise ``i`` counts as in force, the others' promises took
     all the permits that it left."""
-    held = case.promises
-    left = permits_of(case.history, int(held.key[i])) - 1
+    held = analysis.promises
+    left = permits_of(analysis.history, int(held.key[i])) - 1
     there = (held.key == held.key[i]) & held.nonempty & (held.start <= last) & (held.end > first)
     there[i] = False
     others = np.flatnonzero(there)
@@ -110,12 +112,12 @@ def _full(case: Case, i: int, first: int, last: int) -> Spans:
     return [(int(a), max(int(a), b)) for a, b, all_ in zip(times, ends, taken, strict=True) if all_]
 
 
-def all_permits(case: Case, there: Rows, at: Rows) -> bool:
+def all_permits(analysis: Analysis, there: Rows, at: Rows) -> bool:
     """Whether, as one of the promises ``at`` began, those of ``there`` took all that there is."""
-    held = case.promises
+    held = analysis.promises
     for i in at.tolist():
         same = there[held.key[there] == held.key[i]]
-        permits = permits_of(case.history, int(held.key[i]))
+        permits = permits_of(analysis.history, int(held.key[i]))
         if permits == 1 or int(held.at_once(same, held.start[[i]])[0]) >= permits:
             return True
     return False

@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 
+from checker.analysis import Analysis
 from checker.kinds import REENTRANT, SHARED, keys_of
 from checker.promises import Links, Sequences
 from checker.rows import FOREVER, Bools, Rows, owners, rows_of
-from checker.words import Case
 from history.columns import History, Ints
 from history.op import NULL, F, Type
 
@@ -31,9 +31,9 @@ class Contradiction:
     reason: str
 
 
-def contradiction(case: Case, links: Links, chosen: Bools) -> Contradiction | None:
+def contradiction(analysis: Analysis, links: Links, chosen: Bools) -> Contradiction | None:
     """The first contradiction on the ``chosen`` keys, on which sections can be told apart."""
-    history = case.history
+    history = analysis.history
     releases = _on(history, rows_of(history, F.RELEASE, Type.OK), chosen)
     extends = _on(history, rows_of(history, F.EXTEND, Type.OK), chosen)
     proofs = np.concatenate([releases, extends]) if len(extends) else releases
@@ -54,7 +54,7 @@ def contradiction(case: Case, links: Links, chosen: Bools) -> Contradiction | No
         return Contradiction((int(twice[0]), again), "one hold was released twice, both ok")
     told = links.under(np.flatnonzero(links.not_held & (chosen & plain)[history.key]))
     gone = _after_the_end(history, links, np.concatenate([releases, told]), extends, told)
-    return gone or _told_too_early(case, links, told)
+    return gone or _told_too_early(analysis, links, told)
 
 
 def _on(history: History, rows: Rows, keys: Bools) -> Rows:
@@ -83,13 +83,13 @@ def _after_the_end(
     return Contradiction((int(acquire[row]), end, row), "a hold was confirmed after it was over")
 
 
-def _told_too_early(case: Case, links: Links, told: Rows) -> Contradiction | None:
+def _told_too_early(analysis: Analysis, links: Links, told: Rows) -> Contradiction | None:
     """Not-held, answered while nothing can have ended the hold: neither a release of whatever
     outcome, nor its lease, nor a loss."""
-    history, promises = case.history, case.promises
+    history, promises = analysis.history, analysis.promises
     if len(told) == 0:
         return None
-    index = case.grant_of[links.acquire[told]]
+    index = analysis.grant_of[links.acquire[told]]
     told, index = told[index >= 0], index[index >= 0]
     over = np.minimum(promises.lease[index], promises.lost[index])
     released = np.full(len(history), FOREVER, np.int64)
@@ -105,7 +105,7 @@ def _told_too_early(case: Case, links: Links, told: Rows) -> Contradiction | Non
     )
 
 
-def unpaired(case: Case, links: Links) -> Ints:
+def unpaired(analysis: Analysis, links: Links) -> Ints:
     """The keys on which sections cannot be told apart for certain, so that only a search decides.
 
     A pending operation of the same identity (a hold id; the process where there is none) that could
@@ -129,7 +129,7 @@ def unpaired(case: Case, links: Links) -> Ints:
     may still hold from before; and an unknown acquire under which both ok and not-held were
     answered.
     """
-    history = case.history
+    history = analysis.history
     says = (history.type != Type.FAIL) | links.not_held
     paired = ((history.f == F.ACQUIRE) | (history.f == F.RELEASE)) & says
     bad: list[int] = np.unique(history.key[links.vague_ns < FOREVER]).tolist()

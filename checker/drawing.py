@@ -17,10 +17,11 @@ from typing import Final
 import numpy as np
 from jinja2 import Environment, StrictUndefined
 
+from checker.analysis import Analysis
 from checker.promises import Links, link, promises
 from checker.rows import FOREVER, Rows
 from checker.verdict import Report, Verdict
-from checker.words import Case, describe, operation
+from checker.words import describe, operation
 from history.columns import History
 from history.op import NULL, F, Type
 
@@ -45,7 +46,7 @@ LEGEND: Final = _asset("legend.html")
 class _View:
     """The window that is drawn, and how times and clients become places."""
 
-    case: Case
+    analysis: Analysis
     links: Links
     begin: int
     end: int
@@ -57,7 +58,7 @@ class _View:
         return WIDTH * (min(max(time, self.begin), self.end) - self.begin) / (self.end - self.begin)
 
     def y(self, row: int) -> int:
-        return TOP + LANE * self.lanes[int(self.case.history.process[row])]
+        return TOP + LANE * self.lanes[int(self.analysis.history.process[row])]
 
     def mark(self, row: int) -> str:
         return " marked" if row in self.marked else ""
@@ -104,7 +105,7 @@ def figure(history: History, name: str, verdict: Verdict) -> str:
     if not rows or verdict.result == "valid":
         return ""
     links = link(history)
-    view = _view(Case(history, promises(history, links)), links, rows)
+    view = _view(Analysis(history, promises(history, links)), links, rows)
     origin = int(history.invoke_ns[0])
     begin, end = view.begin - origin, view.end - origin
     return _rendered(
@@ -131,13 +132,13 @@ def _rendered(template: str, **values: object) -> str:
     return environment.from_string(_asset(template)).render(**values)
 
 
-def _view(case: Case, links: Links, marked: Sequence[int]) -> _View:
-    history = case.history
+def _view(analysis: Analysis, links: Links, marked: Sequence[int]) -> _View:
+    history = analysis.history
     evidence = np.array(marked)
     times = [int(t) for t in history.invoke_ns[evidence]]
     times += [int(t) for t in history.complete_ns[evidence] if t != NULL]
-    grants = case.grant_of[evidence]
-    ends = case.promises.end[grants[grants >= 0]]
+    grants = analysis.grant_of[evidence]
+    ends = analysis.promises.end[grants[grants >= 0]]
     times += ends[ends < FOREVER].tolist()
     low, high = min(times), max(times)
     margin = max(1, int((high - low) * MARGIN))
@@ -156,7 +157,7 @@ def _view(case: Case, links: Links, marked: Sequence[int]) -> _View:
     rows = np.union1d(rows, links.acquire[links.under(rows)])
     lanes = _lanes(history, rows, evidence)
     shown = np.isin(history.process[rows], np.array(list(lanes)))
-    return _View(case, links, begin, end, rows[shown], lanes, frozenset(marked))
+    return _View(analysis, links, begin, end, rows[shown], lanes, frozenset(marked))
 
 
 def _lanes(history: History, rows: Rows, evidence: Rows) -> dict[int, int]:
@@ -166,7 +167,7 @@ def _lanes(history: History, rows: Rows, evidence: Rows) -> dict[int, int]:
 
 
 def _shapes(view: _View) -> Iterator[_Shape]:
-    history, held = view.case.history, view.case.promises
+    history, held = view.analysis.history, view.analysis.promises
     for fault in history.faults:
         healed = view.end if fault.heal_ns is None else fault.heal_ns[1]
         if fault.begin_ns[0] < view.end and healed > view.begin:
@@ -187,9 +188,9 @@ def _shapes(view: _View) -> Iterator[_Shape]:
 
 def _hold(view: _View, i: int) -> Iterator[_Shape]:
     """The promised part, and after it the time in which the holder still acted."""
-    history, held = view.case.history, view.case.promises
+    history, held = view.analysis.history, view.analysis.promises
     row = int(held.row[i])
-    text = str(operation(view.case, row)["text"])
+    text = str(operation(view.analysis, row)["text"])
     y = view.y(row) - 8
     start, end = int(held.start[i]), int(held.end[i])
     if start < end:
@@ -203,11 +204,11 @@ def _hold(view: _View, i: int) -> Iterator[_Shape]:
 
 
 def _operation(view: _View, row: int) -> _Shape:
-    history = view.case.history
+    history = view.analysis.history
     begin, end, outcome = (
         int(history.invoke_ns[row]), int(history.complete_ns[row]), history.type[row],
     )  # fmt: skip
-    title = str(operation(view.case, row)["text"])
+    title = str(operation(view.analysis, row)["text"])
     y = view.y(row)
     applied = int(history.applied_ns[row])
     if history.f[row] in {F.READ, F.WRITE, F.CAS, F.ADD, F.EFFECT} and applied != NULL:

@@ -57,10 +57,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from checker.analysis import Analysis
 from checker.intervals import up_to
 from checker.promises import Links, effective_releases, promised_ends
 from checker.rows import FOREVER, Bools, Rows, by_key_and_time, owners, rows_of
-from checker.words import Case
 from history.columns import History, Ids, Ints
 from history.op import NULL, F, Mode, Type
 
@@ -80,11 +80,11 @@ class Sections:
     floating: Bools
 
 
-def sections(case: Case, links: Links) -> Sections:
+def sections(analysis: Analysis, links: Links) -> Sections:
     """The smallest holds of a history, by the rules above."""
-    history = case.history
+    history = analysis.history
     epsilon = history.epsilon_ns
-    row, end = _granted_ends(case, links)
+    row, end = _granted_ends(analysis, links)
     done = history.complete_ns[row]
     if epsilon:
         # Windows are widened at both ends, so what lies between them shrinks.
@@ -107,9 +107,9 @@ def sections(case: Case, links: Links) -> Sections:
     return Sections(row, history.key[row], begin, end, floating)
 
 
-def _granted_ends(case: Case, links: Links) -> tuple[Rows, Ints]:
+def _granted_ends(analysis: Analysis, links: Links) -> tuple[Rows, Ints]:
     """The granted acquires and until when each surely held the lock."""
-    history, promises = case.history, case.promises
+    history, promises = analysis.history, analysis.promises
     row = promises.row if np.all(promises.outer) else promises.row[promises.outer]
     release = promises.release if len(row) == len(promises) else promises.release[promises.outer]
     end = np.minimum(promises.lease, promises.lost)
@@ -162,11 +162,11 @@ def _proven_unknown(history: History, links: Links) -> Sections:
 
 
 def shared_conflict(
-    case: Case, found: Sections, mine: Rows, key: int, kind: str
+    analysis: Analysis, found: Sections, mine: Rows, key: int, kind: str
 ) -> tuple[int, ...] | None:
     """Rows of acquires whose smallest holds cannot be together, or None. ``mine`` are the sections
     of one key."""
-    history = case.history
+    history = analysis.history
     permits = history.object_of(history.keys[key]).permits or 1
     if kind == "semaphore":
         return _crowd(found, mine, permits)
@@ -174,17 +174,17 @@ def shared_conflict(
     return _writer_conflict(found, mine, history.mode[row] == Mode.READ, owners(history)[row])
 
 
-def mutex_conflicts(case: Case, found: Sections, keys: Bools) -> tuple[int, ...] | None:
+def mutex_conflicts(analysis: Analysis, found: Sections, keys: Bools) -> tuple[int, ...] | None:
     """The first pair of conflicting sections over all keys marked as owned by one at a time."""
     everything = bool(np.all(keys))
     mine = np.arange(len(found.row)) if everything else np.flatnonzero(keys[found.key])
     cores = mine[~found.floating[mine]] if np.any(found.floating) else mine
-    if everything and len(cores) == len(found.row) and found.row is case.promises.row:
+    if everything and len(cores) == len(found.row) and found.row is analysis.promises.row:
         # Exactly the grants, each core beginning with its promise: they were sorted before. Where
         # every core also ends with its promise, they were compared before, too.
-        if case.promises.disjoint and np.array_equal(found.end, case.promises.end):
+        if analysis.promises.disjoint and np.array_equal(found.end, analysis.promises.end):
             return None
-        order = case.promises.order
+        order = analysis.promises.order
     else:
         order = cores[by_key_and_time(found.key[cores], found.begin[cores])]
     return _mutex_conflict(found, mine, order)

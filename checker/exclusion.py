@@ -16,11 +16,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from checker.analysis import Analysis
 from checker.intervals import ByKey, running_max, same_key_as_before
 from checker.kinds import SHARED
 from checker.rows import FOREVER, Rows, rows_of
 from checker.verdict import Verdict
-from checker.words import EVIDENCE_MAX, Case, clock, during, faults_on, grant, many
+from checker.words import EVIDENCE_MAX, clock, during, faults_on, grant, many
 from history.columns import History
 from history.op import NULL, F, Mode, Type
 
@@ -33,35 +34,35 @@ def permits_of(history: History, key: int) -> int:
     return named.permits or DEFAULT_PERMITS if named.kind == "semaphore" else 1
 
 
-def double_grant(case: Case) -> Verdict | None:
+def double_grant(analysis: Analysis) -> Verdict | None:
     """Absent when nothing was ever granted."""
-    if len(case.promises) == 0:
+    if len(analysis.promises) == 0:
         return None
-    kinds = np.array(case.history.kinds, dtype=object)
-    chosen = np.flatnonzero(case.promises.nonempty)
+    kinds = np.array(analysis.history.kinds, dtype=object)
+    chosen = np.flatnonzero(analysis.promises.nonempty)
     shared = np.any((kinds == "semaphore") | (kinds == "read-write"))
-    order = case.promises.in_order
+    order = analysis.promises.in_order
     if shared:
         owned = (kinds != "semaphore") & (kinds != "read-write")
-        order = order[owned[case.promises.key[order]]]
-    groups, count = _mutex_overlaps(case, order)
-    by_key = ByKey(case.promises.key[chosen]) if shared else None
+        order = order[owned[analysis.promises.key[order]]]
+    groups, count = _mutex_overlaps(analysis, order)
+    by_key = ByKey(analysis.promises.key[chosen]) if shared else None
     for key in by_key.present() if by_key is not None else ():
         if kinds[key] not in SHARED:
             continue
         assert by_key is not None
-        for group in _shared_overlaps(case, chosen[by_key[key]], key, str(kinds[key])):
+        for group in _shared_overlaps(analysis, chosen[by_key[key]], key, str(kinds[key])):
             count += 1
             if len(groups) < EVIDENCE_MAX:
                 groups.append(group)
     if not groups:
         return Verdict("valid", f"{many(len(chosen), 'promise')}, no two incompatible at any time")
-    return _violation(case, min(groups, key=lambda group: _shared_from(case, group)), count)
+    return _violation(analysis, min(groups, key=lambda group: _shared_from(analysis, group)), count)
 
 
-def late_grant(case: Case) -> Verdict | None:
+def late_grant(analysis: Analysis) -> Verdict | None:
     """Absent when no grant had a limit. One machine's clock on both sides, so ε plays no part."""
-    history = case.history
+    history = analysis.history
     acquires = rows_of(history, F.ACQUIRE, Type.OK)
     limited = acquires[history.valid_until_ns[acquires] != NULL]
     if len(limited) == 0:
@@ -71,19 +72,19 @@ def late_grant(case: Case) -> Verdict | None:
         return Verdict("valid", f"{many(len(limited), 'grant')} returned while still promised")
     row = int(late[0])
     late_by_s = (int(history.complete_ns[row]) - int(history.valid_until_ns[row])) / 1e9
-    index = np.searchsorted(case.promises.row, late[:EVIDENCE_MAX])
+    index = np.searchsorted(analysis.promises.row, late[:EVIDENCE_MAX])
     reason = (
-        f"{case.name(row)} was granted {case.key(row)} at "
+        f"{analysis.name(row)} was granted {analysis.key(row)} at "
         f"{clock(history, [int(history.complete_ns[row])])[0]} s, {late_by_s:.9g} s after the "
         f"promise had passed ({many(len(late), 'late grant')})"
     )
-    return Verdict("invalid", reason, tuple(grant(case, int(i)) for i in index))
+    return Verdict("invalid", reason, tuple(grant(analysis, int(i)) for i in index))
 
 
-def _mutex_overlaps(case: Case, order: Rows) -> tuple[list[Rows], int]:
+def _mutex_overlaps(analysis: Analysis, order: Rows) -> tuple[list[Rows], int]:
     """Pairs of promises that overlap (one pair for each promise that begins inside another), of
     promises in the order of key and start."""
-    promises = case.promises
+    promises = analysis.promises
     if promises.disjoint:
         return [], 0
     key, start, end = promises.key[order], promises.start[order], promises.end[order]
@@ -93,14 +94,14 @@ def _mutex_overlaps(case: Case, order: Rows) -> tuple[list[Rows], int]:
     return pairs, len(inside)
 
 
-def _shared_overlaps(case: Case, chosen: Rows, key: int, kind: str) -> Iterator[Rows]:
+def _shared_overlaps(analysis: Analysis, chosen: Rows, key: int, kind: str) -> Iterator[Rows]:
     """Groups that are together too many, one for each promise whose beginning makes it so."""
-    order = chosen[np.argsort(case.promises.start[chosen], kind="stable")].tolist()
+    order = chosen[np.argsort(analysis.promises.start[chosen], kind="stable")].tolist()
     if kind == "read-write":
-        yield from _writer_overlaps(case, order)
+        yield from _writer_overlaps(analysis, order)
         return
-    permits = permits_of(case.history, key)
-    start, end = case.promises.start, case.promises.end
+    permits = permits_of(analysis.history, key)
+    start, end = analysis.promises.start, analysis.promises.end
     active: list[tuple[int, int]] = []  # (end, grant)
     for i in order:
         while active and active[0][0] <= start[i]:
@@ -110,10 +111,10 @@ def _shared_overlaps(case: Case, chosen: Rows, key: int, kind: str) -> Iterator[
         heapq.heappush(active, (int(end[i]), i))
 
 
-def _writer_overlaps(case: Case, order: list[int]) -> Iterator[Rows]:
+def _writer_overlaps(analysis: Analysis, order: list[int]) -> Iterator[Rows]:
     """A writer against everybody of another owner, a reader against the writers. Of each sort the
     two that end last are enough to look at, if their owners differ."""
-    promises, mode = case.promises, case.history.mode
+    promises, mode = analysis.promises, analysis.history.mode
     latest: dict[bool, list[int]] = {True: [], False: []}  # reads: grants
     for i in order:
         reads = bool(mode[promises.row[i]] == Mode.READ)
@@ -128,14 +129,14 @@ def _writer_overlaps(case: Case, order: list[int]) -> Iterator[Rows]:
         latest[reads] = sorted([mine, *others], key=lambda j: -int(promises.end[j]))[:2]
 
 
-def _shared_from(case: Case, group: Rows) -> int:
-    return int(case.promises.start[group].max())
+def _shared_from(analysis: Analysis, group: Rows) -> int:
+    return int(analysis.promises.start[group].max())
 
 
-def _violation(case: Case, group: Rows, count: int) -> Verdict:
+def _violation(analysis: Analysis, group: Rows, count: int) -> Verdict:
     """The earliest group, in words."""
-    history, promises = case.history, case.promises
-    begin = _shared_from(case, group)
+    history, promises = analysis.history, analysis.promises
+    begin = _shared_from(analysis, group)
     end = int(promises.end[group].min())
     first, last = int(group[0]), int(group[-1])
     held_from, held_to = int(promises.start[first]), int(promises.end[first])
@@ -147,12 +148,12 @@ def _violation(case: Case, group: Rows, count: int) -> Verdict:
     fenced = "" if NULL in fences else f"; fence {fences[0]} then {fences[1]}"
     crowd = "" if len(group) == 2 else f" (with {len(group) - 2} more)"
     shared = "" if end >= FOREVER else f" for {(end - begin) / 1e9:.9g} s"
-    key = case.key(int(promises.row[first]))
+    key = analysis.key(int(promises.row[first]))
     reason = (
-        f"{case.name(int(promises.row[first]))} was promised {key} {span}{crowd}; "
-        f"{case.name(int(promises.row[last]))} was granted it at {text[-1]} s: both held it{shared}"
-        f"{fenced}{during(case, held_from, begin)}; "
+        f"{analysis.name(int(promises.row[first]))} was promised {key} {span}{crowd}; "
+        f"{analysis.name(int(promises.row[last]))} was granted it at {text[-1]} s: both held "
+        f"it{shared}{fenced}{during(analysis, held_from, begin)}; "
         f"{many(count, 'double grant')} in {many(len(promises), 'grant')}"
     )
-    evidence = [grant(case, int(i)) for i in group[:EVIDENCE_MAX]]
-    return Verdict("invalid", reason, (*evidence, *faults_on(case, held_from, begin)))
+    evidence = [grant(analysis, int(i)) for i in group[:EVIDENCE_MAX]]
+    return Verdict("invalid", reason, (*evidence, *faults_on(analysis, held_from, begin)))

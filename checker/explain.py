@@ -16,25 +16,25 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from checker.analysis import Analysis
 from checker.kinds import REENTRANT, keys_of
 from checker.promises import Links
 from checker.rows import owners
-from checker.words import Case
 from history.op import NULL, F, Type
 
 
-def whole_sections(case: Case, links: Links, rows: tuple[int, ...]) -> tuple[int, ...]:
+def whole_sections(analysis: Analysis, links: Links, rows: tuple[int, ...]) -> tuple[int, ...]:
     """The rows that the sections of some rows are made of, and the rows themselves."""
     found = set(rows)
     for acquire in {int(links.acquire[row]) for row in rows} - {-1}:
-        found |= {acquire, *_section(case, links, acquire)}
+        found |= {acquire, *_section(analysis, links, acquire)}
     return tuple(sorted(found))
 
 
-def _section(case: Case, links: Links, acquire: int) -> Iterator[int]:
-    history = case.history
+def _section(analysis: Analysis, links: Links, acquire: int) -> Iterator[int]:
+    history = analysis.history
     if keys_of(history, REENTRANT)[history.key[acquire]]:
-        yield from _levels(case, acquire)
+        yield from _levels(analysis, acquire)
         return
     mine = np.flatnonzero(links.acquire == acquire)
     f, outcome = history.f[mine], history.type[mine]
@@ -55,13 +55,13 @@ def _section(case: Case, links: Links, acquire: int) -> Iterator[int]:
     yield from np.flatnonzero(died)[:1].tolist()
 
 
-def _levels(case: Case, acquire: int) -> Iterator[int]:
+def _levels(analysis: Analysis, acquire: int) -> Iterator[int]:
     """All that the owner of a reentrant hold did to the key, up to the release that ended it."""
-    history, promises = case.history, case.promises
+    history, promises = analysis.history, analysis.promises
     everyone = owners(history)
     mine = (history.key == history.key[acquire]) & (everyone == everyone[acquire])
     mine &= np.isin(history.f, (F.ACQUIRE, F.RELEASE, F.EXTEND, F.LOST, F.DEATH))
-    grant = int(case.grant_of[acquire])
+    grant = int(analysis.grant_of[acquire])
     last = int(promises.release[grant]) if grant >= 0 else -1
     rows = np.flatnonzero(mine)
     rows = rows[rows >= acquire]

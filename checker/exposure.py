@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from checker.analysis import Analysis
 from checker.contention import aimed_acquires, between, worker_of
 from checker.exclusion import permits_of
 from checker.faults import Answer, proven, span, struck_workers
@@ -19,7 +20,7 @@ from checker.measure import AIMED_ROLES, keys_with
 from checker.promises import link, promises
 from checker.rows import FOREVER, Bools, rows_of
 from checker.rules import RULES
-from checker.words import Case, describe, many
+from checker.words import describe, many
 from history.columns import History
 from history.op import F, Fault, Mode, Type
 
@@ -36,28 +37,28 @@ def exposure(history: History) -> Exposure:
     """Whether every fault of a history met every one of its rules."""
     if not history.faults and not history.objects:
         return Exposure(True, ("a foreign history: no minimum is asked of it",))
-    case = Case(history, promises(history, link(history)))
+    analysis = Analysis(history, promises(history, link(history)))
     if len(rows_of(history, F.ACQUIRE)) == 0:
-        return _without_locks(case)
+        return _without_locks(analysis)
     if not history.faults:
-        met, reason = _contention(case)
+        met, reason = _contention(analysis)
         return Exposure(met, (reason,))
     answers = [
         (met, f"{describe(fault)}: {reason}")
         for fault in history.faults
-        for met, reason in (_answer(case, fault, rule) for rule in fault.rules)
+        for met, reason in (_answer(analysis, fault, rule) for rule in fault.rules)
     ]
     if not answers:
         return Exposure(False, ("no fault declares what would have exposed the lock to it",))
     return Exposure(all(met for met, _ in answers), tuple(reason for _, reason in answers))
 
 
-def _without_locks(case: Case) -> Exposure:
+def _without_locks(analysis: Analysis) -> Exposure:
     """Where no lock is asked for (``locks.without``) there is no hold to be hurt: every fault has
     to be proven, with jobs done before it and after it, and under way while it was on, of a struck
     client where clients were struck. Without a fault, several clients have to have worked on one
     key."""
-    history = case.history
+    history = analysis.history
     jobs = rows_of(history, F.JOB)
     jobs = jobs[keys_with(history, AIMED_ROLES)[history.key[jobs]]]
     done = jobs[history.type[jobs] == Type.OK]
@@ -71,50 +72,50 @@ def _without_locks(case: Case) -> Exposure:
         heal = FOREVER if fault.heal_ns is None else fault.heal_ns[1]
         after = int(np.count_nonzero(history.invoke_ns[done] > heal))
         struck = struck_workers(fault)
-        mine = jobs[np.isin(worker_of(case, jobs), struck)] if struck else jobs
-        during = len(between(case, mine, *span(fault)))
+        mine = jobs[np.isin(worker_of(analysis, jobs), struck)] if struck else jobs
+        during = len(between(analysis, mine, *span(fault)))
         exposed &= fault.seen.proven is True and min(before, after, during) > 0
         reasons.append(
-            f"{describe(fault)}: {proven(case, fault)[1]}; {many(before, 'job')} before it, "
+            f"{describe(fault)}: {proven(analysis, fault)[1]}; {many(before, 'job')} before it, "
             f"{during} under way while it was on, {after} after it"
         )
     return Exposure(exposed, tuple(reasons))
 
 
-def _answer(case: Case, fault: Fault, rule: str) -> Answer:
+def _answer(analysis: Analysis, fault: Fault, rule: str) -> Answer:
     ask = RULES.get(rule)
     if ask is None:
         return False, f"unknown rule {rule!r}"
     try:
-        return ask(case, fault)
+        return ask(analysis, fault)
     except (TypeError, ValueError, KeyError) as error:
         return False, f"the facts for {rule} are unusable: {error}"
 
 
-def _semaphores(case: Case) -> Bools:
+def _semaphores(analysis: Analysis) -> Bools:
     """Which shared keys more than one may hold."""
-    several = [permits_of(case.history, key) > 1 for key in range(len(case.history.keys))]
-    return np.array(several, np.bool_) & keys_with(case.history, AIMED_ROLES)
+    several = [permits_of(analysis.history, key) > 1 for key in range(len(analysis.history.keys))]
+    return np.array(several, np.bool_) & keys_with(analysis.history, AIMED_ROLES)
 
 
-def _full(case: Case) -> Answer:
+def _full(analysis: Analysis) -> Answer:
     """Somebody asked while all permits of a semaphore were taken: else nobody could have been let
     in who should not."""
-    history, held = case.history, case.promises
+    history, held = analysis.history, analysis.promises
     asked = rows_of(history, F.ACQUIRE)
     count = 0
-    for key in np.flatnonzero(_semaphores(case)):
+    for key in np.flatnonzero(_semaphores(analysis)):
         at_ns = history.invoke_ns[asked[history.key[asked] == key]]
         there = held.at_once(np.flatnonzero(held.key == key), at_ns)
-        count += int(np.count_nonzero(there >= permits_of(case.history, int(key))))
+        count += int(np.count_nonzero(there >= permits_of(analysis.history, int(key))))
     return count > 0, f"{many(count, 'attempt')} found all permits taken"
 
 
-def _contention(case: Case) -> Answer:
-    if _semaphores(case).any():
-        return _full(case)
-    history, held = case.history, case.promises
-    granted = aimed_acquires(case, Type.OK)
+def _contention(analysis: Analysis) -> Answer:
+    if _semaphores(analysis).any():
+        return _full(analysis)
+    history, held = analysis.history, analysis.promises
+    granted = aimed_acquires(analysis, Type.OK)
     processes = len(np.unique(history.process[granted]))
     order = held.in_order
     order = order[keys_with(history, AIMED_ROLES)[held.key[order]]]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from checker.analysis import Analysis
 from checker.rows import FOREVER
-from checker.words import Case
 from history.op import Fault
 
 Answer = tuple[bool, str]
@@ -33,7 +33,7 @@ def worker_struck(fault: Fault) -> int:
     return -1 if worker is None else worker
 
 
-def proven(_case: Case, fault: Fault) -> Answer:
+def proven(_analysis: Analysis, fault: Fault) -> Answer:
     """The nemesis saw the effect of the fault."""
     met = fault.seen.proven is True
     return met, "its effect was proven" if met else "its effect was not proven"

@@ -15,33 +15,34 @@ from __future__ import annotations
 
 import numpy as np
 
+from checker.analysis import Analysis
 from checker.intervals import running_max, up_to
 from checker.kinds import OWNED, keys_of
 from checker.rows import Bools, Rows, by_key_and_time
 from checker.verdict import Verdict
-from checker.words import Case, clock, during, faults_on, grant, many
+from checker.words import clock, during, faults_on, grant, many
 from history.columns import Ints
 from history.op import NULL, Mode
 
 
-def fence_order(case: Case) -> Verdict | None:
+def fence_order(analysis: Analysis) -> Verdict | None:
     """Absent when fewer than one grant carries a fence."""
-    history, promises = case.history, case.promises
+    history, promises = analysis.history, analysis.promises
     fence = history.fence[promises.row]
     chosen = promises.outer & (fence != NULL) & (history.mode[promises.row] != Mode.READ)
     grants = np.flatnonzero(chosen)
     if len(grants) == 0:
         return None
-    if _plainly_grow(case, chosen, fence):
+    if _plainly_grow(analysis, chosen, fence):
         return Verdict("valid", _fine(len(grants)))
     epsilon = history.epsilon_ns
     completed = history.complete_ns[promises.row] + epsilon
     invoked = history.invoke_ns[promises.row] - epsilon
     # Completed strictly before: an end that coincides with a beginning is concurrent.
-    found = _predecessor(case, grants, ended=completed + 1, begins=invoked, fence=fence)
+    found = _predecessor(analysis, grants, ended=completed + 1, begins=invoked, fence=fence)
     owned = grants[promises.nonempty[grants] & keys_of(history, OWNED)[promises.key[grants]]]
-    found += _predecessor(case, owned, ended=promises.end, begins=promises.start, fence=fence)
-    found += _equal_beside(case, owned, fence)
+    found += _predecessor(analysis, owned, ended=promises.end, begins=promises.start, fence=fence)
+    found += _equal_beside(analysis, owned, fence)
     if not found:
         return Verdict("valid", _fine(len(grants)))
     a, b = min(found, key=lambda pair: (int(promises.start[pair[1]]), pair))
@@ -50,18 +51,18 @@ def fence_order(case: Case) -> Verdict | None:
     word = "repeats" if fence[a] == fence[b] else "is below"
     broken = len({b for _, b in found})
     reason = (
-        f"the fence {int(fence[b])} of {case.name(int(promises.row[b]))}, granted "
-        f"{case.key(int(promises.row[b]))} at {at[1]} s, {word} the fence {int(fence[a])} of "
-        f"{case.name(int(promises.row[a]))}, granted it before at {at[0]} s"
-        f"{during(case, begin, end)}; {many(broken, 'grant')} out of order"
+        f"the fence {int(fence[b])} of {analysis.name(int(promises.row[b]))}, granted "
+        f"{analysis.key(int(promises.row[b]))} at {at[1]} s, {word} the fence {int(fence[a])} of "
+        f"{analysis.name(int(promises.row[a]))}, granted it before at {at[0]} s"
+        f"{during(analysis, begin, end)}; {many(broken, 'grant')} out of order"
     )
-    evidence = (grant(case, a), grant(case, b), *faults_on(case, begin, end))
+    evidence = (grant(analysis, a), grant(analysis, b), *faults_on(analysis, begin, end))
     return Verdict("invalid", reason, evidence)
 
 
-def _equal_beside(case: Case, grants: Rows, fence: Ints) -> list[tuple[int, int]]:
+def _equal_beside(analysis: Analysis, grants: Rows, fence: Ints) -> list[tuple[int, int]]:
     """Pairs of promises of one key that overlap and have the same fence."""
-    promises = case.promises
+    promises = analysis.promises
     order = grants[np.lexsort((promises.start[grants], fence[grants], promises.key[grants]))]
     key, fences = promises.key[order], fence[order]
     again = np.zeros(len(order), np.bool_)
@@ -77,22 +78,22 @@ def _fine(grants: int) -> str:
     return f"{many(grants, 'fenced grant')}, growing in every certain order"
 
 
-def _plainly_grow(case: Case, chosen: Bools, fence: Ints) -> bool:
+def _plainly_grow(analysis: Analysis, chosen: Bools, fence: Ints) -> bool:
     """Whether fences grow from completion to completion: then they grow in every certain order,
     because A can be before B only if A completed before B did. One pass instead of four sorts."""
-    order = case.promises.order
+    order = analysis.promises.order
     if not np.all(chosen):
         order = order[chosen[order]]
-    key, fences = case.promises.key[order], fence[order]
+    key, fences = analysis.promises.key[order], fence[order]
     return not np.any((fences[1:] <= fences[:-1]) & (key[1:] == key[:-1]))
 
 
 def _predecessor(
-    case: Case, grants: Rows, *, ended: Ints, begins: Ints, fence: Ints
+    analysis: Analysis, grants: Rows, *, ended: Ints, begins: Ints, fence: Ints
 ) -> list[tuple[int, int]]:
     """Pairs (A, B) in which A ended before B began and has no smaller fence: for each such B, the A
     of the largest fence. Sorted by their ends, a running maximum answers every B by one search."""
-    key = case.promises.key
+    key = analysis.promises.key
     order = grants[by_key_and_time(key[grants], ended[grants])]
     highest, where = running_max(key[order], fence[order])
     # The number of entries up to B's key and up to B's beginning within it.

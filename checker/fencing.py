@@ -25,10 +25,10 @@ from typing import Final
 
 import numpy as np
 
+from checker.analysis import Analysis
 from checker.intervals import running_max, same_key_as_before
 from checker.resource import Uses
 from checker.rows import Bools, Rows, has_values
-from checker.words import Case
 from history.columns import Ids, Ints
 from history.op import NULL, F
 
@@ -52,13 +52,13 @@ class _Log:
     lowest: int  # the fence of an operation that brings none
 
 
-def scorings(case: Case, used: Uses) -> dict[str, dict[str, int]] | None:
+def scorings(analysis: Analysis, used: Uses) -> dict[str, dict[str, int]] | None:
     """Counts per policy; None when the history has no resource log. Fence policies are absent where
     no fence was recorded."""
-    history = case.history
+    history = analysis.history
     if len(used.row) == 0 or not np.any(used.grant >= 0):
         return None
-    log = _log(case, used)
+    log = _log(analysis, used)
     key = log.key
     context = _last_seen(log)
     everything = np.ones(len(key), np.bool_)
@@ -77,8 +77,8 @@ def scorings(case: Case, used: Uses) -> dict[str, dict[str, int]] | None:
     return result
 
 
-def _log(case: Case, used: Uses) -> _Log:
-    history, promises = case.history, case.promises
+def _log(analysis: Analysis, used: Uses) -> _Log:
+    history, promises = analysis.history, analysis.promises
     row = used.row
     versions = history.value[row]
     write = history.f[row] == F.WRITE

@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 
+from checker.analysis import Analysis
 from checker.jobs import applied, applied_ns, keys_by_job, lost_rows, places, things, units, visits
 from checker.measure import keys_with
 from checker.rows import FOREVER, Bools, Rows, failed_with, rows_of
-from checker.words import Case
 from history.columns import Ids, Ints
 from history.op import F, Type
 
@@ -23,18 +23,18 @@ DONE_ALREADY: Final = "no-effect: done already"
 KINDS_OF_CLIENT: Final = ("fast", "slow")
 
 
-def summaries(case: Case) -> dict[str, object]:
+def summaries(analysis: Analysis) -> dict[str, object]:
     """Job → its numbers."""
     return {
-        job: {**_whole(case, keys), **SUMMARY_OF[job](case, keys)}
-        for job, keys in keys_by_job(case.history).items()
+        job: {**_whole(analysis, keys), **SUMMARY_OF[job](analysis, keys)}
+        for job, keys in keys_by_job(analysis.history).items()
     }
 
 
-def _whole(case: Case, keys: Bools) -> dict[str, object]:
+def _whole(analysis: Analysis, keys: Bools) -> dict[str, object]:
     """Jobs that were done, that were not, and of which nobody knows; effects that were tried, that
     met somebody who was first, and that had been done already."""
-    history = case.history
+    history = analysis.history
     jobs = rows_of(history, F.JOB)
     kinds = history.type[jobs[keys[history.key[jobs]]]]
     tries = rows_of(history, F.EFFECT)
@@ -51,28 +51,28 @@ def _whole(case: Case, keys: Bools) -> dict[str, object]:
     }
 
 
-def _inventory(case: Case, keys: Bools) -> dict[str, object]:
-    under_a_lock = len(applied(case.history, keys, F.WRITE)) > 0
-    rows, unit = (units if under_a_lock else places)(case.history, keys)
-    sold = _distinct(case.history.key[rows], unit)
+def _inventory(analysis: Analysis, keys: Bools) -> dict[str, object]:
+    under_a_lock = len(applied(analysis.history, keys, F.WRITE)) > 0
+    rows, unit = (units if under_a_lock else places)(analysis.history, keys)
+    sold = _distinct(analysis.history.key[rows], unit)
     return {"sales": len(rows), "units": sold, "oversold": len(rows) - sold}
 
 
-def _effects(case: Case, keys: Bools) -> dict[str, object]:
-    history = case.history
+def _effects(analysis: Analysis, keys: Bools) -> dict[str, object]:
+    history = analysis.history
     rows = things(history, keys)
     different = _distinct(history.key[rows], history.version[rows])
     return {"effects": len(rows), "things": different, "repeated": len(rows) - different}
 
 
-def _payment(case: Case, keys: Bools) -> dict[str, object]:
+def _payment(analysis: Analysis, keys: Bools) -> dict[str, object]:
     """``lost``: confirmed and never charged; None where nobody knows."""
-    lost = lost_rows(case.history, keys)
-    return {**_effects(case, keys), "lost": None if lost is None else len(lost)}
+    lost = lost_rows(analysis.history, keys)
+    return {**_effects(analysis, keys), "lost": None if lost is None else len(lost)}
 
 
-def _rate_limit(case: Case, keys: Bools) -> dict[str, object]:
-    history = case.history
+def _rate_limit(analysis: Analysis, keys: Bools) -> dict[str, object]:
+    history = analysis.history
     rows = applied(history, keys, F.EFFECT)
     at, most = applied_ns(history, rows), 0
     for key in np.unique(history.key[rows]):
@@ -83,17 +83,17 @@ def _rate_limit(case: Case, keys: Bools) -> dict[str, object]:
     return {"calls": len(rows), "most_in_a_window": most}
 
 
-def _gate(case: Case, keys: Bools) -> dict[str, object]:
-    found = list(visits(case.history, keys))
+def _gate(analysis: Analysis, keys: Bools) -> dict[str, object]:
+    found = list(visits(analysis.history, keys))
     return {
         "visits": sum(len(of_key.rows) for of_key in found),
         "most_inside": max((of_key.most for of_key in found), default=0),
     }
 
 
-def _leader(case: Case, keys: Bools) -> dict[str, object]:
+def _leader(analysis: Analysis, keys: Bools) -> dict[str, object]:
     """Over the keys that the load contends for, from the first grant to the last."""
-    history, promised = case.history, case.promises
+    history, promised = analysis.history, analysis.promises
     contended = keys & keys_with(history, frozenset({"contended"}))
     terms, led, whole, longest = 0, 0, 0, 0
     for key in np.flatnonzero(contended):
@@ -114,9 +114,9 @@ def _leader(case: Case, keys: Bools) -> dict[str, object]:
     }
 
 
-def _fairness(case: Case, keys: Bools) -> dict[str, object]:
+def _fairness(analysis: Analysis, keys: Bools) -> dict[str, object]:
     """The jobs of fast and of slow clients, from their start to their end."""
-    history = case.history
+    history = analysis.history
     contended = keys & keys_with(history, frozenset({"contended"}))
     rows = rows_of(history, F.JOB, Type.OK)
     rows = rows[contended[history.key[rows]]]
@@ -133,13 +133,13 @@ def _fairness(case: Case, keys: Bools) -> dict[str, object]:
     return result
 
 
-def _two_locks(case: Case, keys: Bools) -> dict[str, object]:
+def _two_locks(analysis: Analysis, keys: Bools) -> dict[str, object]:
     """Deadlocks of two: each holds a key and asks for that of the other, at the same time. They
     last from when the second asked to when the first of the two was granted or gave up."""
-    history, promised = case.history, case.promises
+    history, promised = analysis.history, analysis.promises
     asks = rows_of(history, F.ACQUIRE)
     asks = asks[keys[history.key[asks]]]
-    under = _under(case, asks)
+    under = _under(analysis, asks)
     asks, under = asks[under >= 0], under[under >= 0]
     begin, end = history.invoke_ns[asks], history.complete_ns[asks]
     end = np.where(history.type[asks] == Type.INFO, begin, end)
@@ -168,10 +168,10 @@ def _two_locks(case: Case, keys: Bools) -> dict[str, object]:
     }
 
 
-def _under(case: Case, asks: Rows) -> Rows:
+def _under(analysis: Analysis, asks: Rows) -> Rows:
     """For every acquire, the grant of another key that the same process had not begun to release,
     or -1."""
-    history, promised = case.history, case.promises
+    history, promised = analysis.history, analysis.promises
     order = np.lexsort((promised.start, history.process[promised.row]))
     process, start = history.process[promised.row][order], promised.start[order]
     released = np.full(len(promised), FOREVER, np.int64)
@@ -195,7 +195,7 @@ def _distinct(key: Ids, value: Ints) -> int:
     return int(np.unique(np.stack([key, value]), axis=1).shape[1]) if len(key) else 0
 
 
-SUMMARY_OF: Final[Mapping[str, Callable[[Case, Bools], dict[str, object]]]] = {
+SUMMARY_OF: Final[Mapping[str, Callable[[Analysis, Bools], dict[str, object]]]] = {
     "inventory": _inventory,
     "payment": _payment,
     "cron": _effects,

@@ -26,21 +26,22 @@ from typing import Final
 
 import numpy as np
 
+from checker.analysis import Analysis
 from checker.intervals import ByKey, same_key_as_before
 from checker.rows import Bools, Rows, by_key_and_time, rows_of
 from checker.verdict import Verdict
-from checker.words import EVIDENCE_MAX, Case, clock, during, faults_on, many, operation
+from checker.words import EVIDENCE_MAX, clock, during, faults_on, many, operation
 from history.columns import History, Ids, Ints
 from history.op import NULL, F, Type
 
-Judge = Callable[[Case, Bools], Verdict | None]
+Judge = Callable[[Analysis, Bools], Verdict | None]
 
 
-def judged(case: Case) -> dict[str, Callable[[], Verdict | None]]:
+def judged(analysis: Analysis) -> dict[str, Callable[[], Verdict | None]]:
     """Verdict → how to reach it, for the jobs of this history's keys."""
     return {
-        verdict: partial(judge, case, keys)
-        for job, keys in keys_by_job(case.history).items()
+        verdict: partial(judge, analysis, keys)
+        for job, keys in keys_by_job(analysis.history).items()
         for verdict, judge in VERDICTS_OF[job].items()
     }
 
@@ -108,9 +109,9 @@ def units(history: History, keys: Bools) -> tuple[Rows, Ints]:
     return rows[known], sold[known]
 
 
-def oversold(case: Case, keys: Bools) -> Verdict | None:
+def oversold(analysis: Analysis, keys: Bools) -> Verdict | None:
     """Absent when nothing was sold."""
-    history = case.history
+    history = analysis.history
     under_a_lock = len(applied(history, keys, F.WRITE)) > 0
     rows, unit = units(history, keys) if under_a_lock else places(history, keys)
     if len(rows) == 0 and not under_a_lock:
@@ -125,16 +126,16 @@ def oversold(case: Case, keys: Bools) -> Verdict | None:
     same = (history.key[rows] == history.key[rows[second]]) & (unit == unit[second])
     buyers = rows[same]
     reason = (
-        f"unit {int(unit[second])} of {case.key(int(rows[second]))} was sold to "
-        f"{' and to '.join(case.name(int(row)) for row in buyers[:3])}; "
+        f"unit {int(unit[second])} of {analysis.key(int(rows[second]))} was sold to "
+        f"{' and to '.join(analysis.name(int(row)) for row in buyers[:3])}; "
         f"{len(rows)} sales of {len(rows) - len(again)} units"
     )
-    return _invalid(case, reason, buyers)
+    return _invalid(analysis, reason, buyers)
 
 
-def done_twice(case: Case, keys: Bools, *, noun: str, done: str) -> Verdict | None:
+def done_twice(analysis: Analysis, keys: Bools, *, noun: str, done: str) -> Verdict | None:
     """Absent when no effect was applied."""
-    history = case.history
+    history = analysis.history
     rows = things(history, keys)
     if len(rows) == 0:
         return None
@@ -148,18 +149,18 @@ def done_twice(case: Case, keys: Bools, *, noun: str, done: str) -> Verdict | No
     mine = rows[same]
     times = clock(history, applied_ns(history, mine).tolist())
     reason = (
-        f"{noun} {int(history.version[second])} of {case.key(second)} was {done} by "
+        f"{noun} {int(history.version[second])} of {analysis.key(second)} was {done} by "
         + " and by ".join(
-            f"{case.name(int(row))} at {at} s" for row, at in zip(mine[:3], times, strict=False)
+            f"{analysis.name(int(row))} at {at} s" for row, at in zip(mine[:3], times, strict=False)
         )
         + f"; {len(again)} of {many(len(rows), noun)} were {done} again"
     )
-    return _invalid(case, reason, mine)
+    return _invalid(analysis, reason, mine)
 
 
-def lost_charge(case: Case, keys: Bools) -> Verdict | None:
+def lost_charge(analysis: Analysis, keys: Bools) -> Verdict | None:
     """Absent when no payment was confirmed."""
-    history = case.history
+    history = analysis.history
     confirmed = _confirmed(history, keys)
     if not len(confirmed):
         return None
@@ -170,10 +171,11 @@ def lost_charge(case: Case, keys: Bools) -> Verdict | None:
         return Verdict("valid", f"{many(len(confirmed), 'payment')} confirmed, all of them charged")
     row = int(lost[0])
     reason = (
-        f"payment {int(history.version[row])} of {case.key(row)} was confirmed to {case.name(row)} "
-        f"and never charged; {len(lost)} of {many(len(confirmed), 'confirmed payment')} are lost"
+        f"payment {int(history.version[row])} of {analysis.key(row)} was confirmed to "
+        f"{analysis.name(row)} and never charged; {len(lost)} of "
+        f"{many(len(confirmed), 'confirmed payment')} are lost"
     )
-    return _invalid(case, reason, lost[:EVIDENCE_MAX])
+    return _invalid(analysis, reason, lost[:EVIDENCE_MAX])
 
 
 def lost_rows(history: History, keys: Bools) -> Rows | None:
@@ -192,9 +194,9 @@ def _confirmed(history: History, keys: Bools) -> Rows:
     return confirmed
 
 
-def two_leaders(case: Case, keys: Bools) -> Verdict | None:
+def two_leaders(analysis: Analysis, keys: Bools) -> Verdict | None:
     """Absent when no leader acted."""
-    history = case.history
+    history = analysis.history
     rows = applied(history, keys, F.EFFECT)
     rows = rows[history.hold[rows] != NULL]
     if len(rows) == 0:
@@ -206,17 +208,17 @@ def two_leaders(case: Case, keys: Bools) -> Verdict | None:
     at = int(back[0])
     old, new = int(rows[at]), int(rows[at - 1])
     reason = (
-        f"{case.name(old)} acted as leader of {case.key(old)} at "
+        f"{analysis.name(old)} acted as leader of {analysis.key(old)} at "
         f"{clock(history, applied_ns(history, rows[at : at + 1]).tolist())[0]} s, after "
-        f"{case.name(new)} had begun to lead; {many(len(back), 'return')} of a former leader"
+        f"{analysis.name(new)} had begun to lead; {many(len(back), 'return')} of a former leader"
     )
     mine = rows[(history.hold[rows] == history.hold[old]) & (np.arange(len(rows)) < at)]
-    return _invalid(case, reason, np.array([*mine[-1:], new, old], np.intp))
+    return _invalid(analysis, reason, np.array([*mine[-1:], new, old], np.intp))
 
 
-def rate_exceeded(case: Case, keys: Bools) -> Verdict | None:
+def rate_exceeded(analysis: Analysis, keys: Bools) -> Verdict | None:
     """Absent when nothing was called."""
-    history = case.history
+    history = analysis.history
     rows = applied(history, keys, F.EFFECT)
     if len(rows) == 0:
         return None
@@ -238,15 +240,15 @@ def rate_exceeded(case: Case, keys: Bools) -> Verdict | None:
     most, calls, bound, window_ns = worst
     begin = clock(history, [int(applied_ns(history, calls[:1])[0])])[0]
     reason = (
-        f"{most} calls of {case.key(int(calls[0]))} within {window_ns / 1e9:g} s, from {begin} s "
-        f"on, where {bound} are allowed"
+        f"{most} calls of {analysis.key(int(calls[0]))} within {window_ns / 1e9:g} s, from {begin} "
+        f"s on, where {bound} are allowed"
     )
-    return _invalid(case, reason, calls[-EVIDENCE_MAX:])
+    return _invalid(analysis, reason, calls[-EVIDENCE_MAX:])
 
 
-def over_capacity(case: Case, keys: Bools) -> Verdict | None:
+def over_capacity(analysis: Analysis, keys: Bools) -> Verdict | None:
     """Absent when nobody was inside."""
-    all_visits = list(visits(case.history, keys))
+    all_visits = list(visits(analysis.history, keys))
     if not all_visits:
         return None
     for found in all_visits:
@@ -255,10 +257,10 @@ def over_capacity(case: Case, keys: Bools) -> Verdict | None:
             there = (found.entered <= found.entered[worst]) & (found.left > found.entered[worst])
             entering = found.rows[there]
             reason = (
-                f"{found.most} were inside {case.key(int(entering[0]))}, which has "
+                f"{found.most} were inside {analysis.key(int(entering[0]))}, which has "
                 f"{many(found.permits, 'permit')}"
             )
-            return _invalid(case, reason, entering)
+            return _invalid(analysis, reason, entering)
     count = sum(len(found.rows) for found in all_visits)
     return Verdict("valid", f"{many(count, 'visit')}, never more inside than permitted")
 
@@ -314,13 +316,13 @@ def _turns(history: History, rows: Rows) -> Rows:
     return np.flatnonzero(~goes_on)
 
 
-def _invalid(case: Case, reason: str, rows: Rows) -> Verdict:
+def _invalid(analysis: Analysis, reason: str, rows: Rows) -> Verdict:
     """With the operations as evidence, and the faults that were on."""
-    at = applied_ns(case.history, rows)
+    at = applied_ns(analysis.history, rows)
     begin, end = int(at.min()), int(at.max())
-    evidence = tuple(operation(case, int(row)) for row in rows[:EVIDENCE_MAX])
-    told = f"{reason}{during(case, begin, end)}"
-    return Verdict("invalid", told, (*evidence, *faults_on(case, begin, end)))
+    evidence = tuple(operation(analysis, int(row)) for row in rows[:EVIDENCE_MAX])
+    told = f"{reason}{during(analysis, begin, end)}"
+    return Verdict("invalid", told, (*evidence, *faults_on(analysis, begin, end)))
 
 
 VERDICTS_OF: Final[Mapping[str, Mapping[str, Judge]]] = {

@@ -25,13 +25,14 @@ from typing import Final
 
 import numpy as np
 
+from checker.analysis import Analysis
 from checker.exclusion import permits_of
 from checker.intervals import ByKey
 from checker.kinds import OWNERLESS, keys_of
 from checker.promises import Links
 from checker.rows import FOREVER, Rows, rows_of
 from checker.verdict import Verdict
-from checker.words import Case, clock, during, faults_on, many, operation
+from checker.words import clock, during, faults_on, many, operation
 from history.columns import History
 from history.op import NULL, F, Type
 
@@ -67,16 +68,16 @@ class _Leak:
     served: int
 
 
-def leaked_lock(case: Case, links: Links) -> Verdict | None:
+def leaked_lock(analysis: Analysis, links: Links) -> Verdict | None:
     """Absent in a history without a quiet phase."""
-    history = case.history
+    history = analysis.history
     marks = rows_of(history, F.QUIET)
     marks = marks[~keys_of(history, frozenset({OWNERLESS}))[history.key[marks]]]
     if len(marks) == 0:
         return None
     leaks: list[_Leak] = []
     undecided: list[str] = []
-    asked = _Asked(case, links)
+    asked = _Asked(analysis, links)
     keys, first = np.unique(history.key[marks], return_index=True)
     for key, mark in zip(keys.tolist(), marks[first].tolist(), strict=True):
         found = asked.of(key, int(history.invoke_ns[mark]))
@@ -85,7 +86,7 @@ def leaked_lock(case: Case, links: Links) -> Verdict | None:
         elif found is not None:
             undecided.append(f"{history.keys[key]}: {found}")
     if leaks:
-        return _invalid(case, leaks)
+        return _invalid(analysis, leaks)
     if undecided:
         more = f"; {len(undecided)} keys of {len(keys)}" if len(undecided) > 1 else ""
         return Verdict("unknown", f"{undecided[0]}{more}")
@@ -95,9 +96,9 @@ def leaked_lock(case: Case, links: Links) -> Verdict | None:
 class _Asked:
     """What was asked of each key, before the quiet phase and in it."""
 
-    def __init__(self, case: Case, links: Links) -> None:
-        self._case = case
-        history = self._history = case.history
+    def __init__(self, analysis: Analysis, links: Links) -> None:
+        self._analysis = analysis
+        history = self._history = analysis.history
         self._healed_ns = max(
             (FOREVER if f.heal_ns is None else f.heal_ns[1] for f in history.faults), default=0
         )
@@ -110,8 +111,8 @@ class _Asked:
         self._dead = np.unique(history.process[deaths])
         self._died_ns = int(np.max(history.invoke_ns[deaths], initial=0))
         self._lease_ns = _longest_lease(history)
-        holds = np.flatnonzero(case.promises.outer)
-        self._holds = ByKey(case.promises.key[holds], holds)
+        holds = np.flatnonzero(analysis.promises.outer)
+        self._holds = ByKey(analysis.promises.key[holds], holds)
 
     def of(self, key: int, mark_ns: int) -> _Leak | str | None:
         """A leak, why it cannot be decided, or None: the key is free."""
@@ -161,7 +162,7 @@ class _Asked:
     def _ends(self, key: int, mark_ns: int) -> tuple[list[int], list[int]]:
         """When each known hold from before the quiet phase was over, and the row that ended it, as
         far as there is one."""
-        history, held = self._history, self._case.promises
+        history, held = self._history, self._analysis.promises
         ends, rows = [], []
         for i in self._holds[key].tolist():
             if history.invoke_ns[held.row[i]] >= mark_ns:
@@ -187,7 +188,7 @@ class _Asked:
 
     def _all_permits(self, key: int, mark_ns: int, attempts: Rows) -> bool:
         """Whether who asked had as many holds at once as there are permits."""
-        history, held = self._history, self._case.promises
+        history, held = self._history, self._analysis.promises
         got = attempts[history.type[attempts] == Type.OK]
         permits = permits_of(history, key)
         if permits == 1 or len(got) < permits:
@@ -208,21 +209,21 @@ def _longest_lease(history: History) -> int:
     return longest
 
 
-def _invalid(case: Case, leaks: list[_Leak]) -> Verdict:
-    history, leak = case.history, leaks[0]
+def _invalid(analysis: Analysis, leaks: list[_Leak]) -> Verdict:
+    history, leak = analysis.history, leaks[0]
     last = int(leak.refused[-1])
     end_ns = int(history.complete_ns[last])
     free, until = clock(history, [leak.free_ns, end_ns])
     begin_ns = int(history.invoke_ns[leak.left])
     reason = (
-        f"nobody could hold {case.key(last)} from {free} s on, and {case.name(last)} was still "
-        f"refused it at {until} s, {(end_ns - leak.free_ns) / 1e9:.1f} s later, while "
-        f"{case.key(leak.served)} was granted{during(case, begin_ns, begin_ns)}; "
+        f"nobody could hold {analysis.key(last)} from {free} s on, and {analysis.name(last)} was "
+        f"still refused it at {until} s, {(end_ns - leak.free_ns) / 1e9:.1f} s later, while "
+        f"{analysis.key(leak.served)} was granted{during(analysis, begin_ns, begin_ns)}; "
         f"{many(len(leaks), 'leaked key')}"
     )
     evidence = (
-        operation(case, leak.left, ", the last before the load was over"),
-        operation(case, last),
-        operation(case, leak.served),
+        operation(analysis, leak.left, ", the last before the load was over"),
+        operation(analysis, last),
+        operation(analysis, leak.served),
     )
-    return Verdict("invalid", reason, (*evidence, *faults_on(case, begin_ns, begin_ns)))
+    return Verdict("invalid", reason, (*evidence, *faults_on(analysis, begin_ns, begin_ns)))

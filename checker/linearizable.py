@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from checker.analysis import Analysis
 from checker.calls import RESOURCE_OPERATIONS, Calls
 from checker.contradictions import contradiction, unpaired
 from checker.counters import by_sweep, fewest_reads
@@ -28,7 +29,7 @@ from checker.rows import Bools, Rows
 from checker.search import Budget, Found, OverBudget, search
 from checker.shrink import smallest
 from checker.verdict import Verdict
-from checker.words import EVIDENCE_MAX, Case, during, faults_on, many, operation
+from checker.words import EVIDENCE_MAX, during, faults_on, many, operation
 from checker.zones import by_zones
 from history.op import NULL, F
 
@@ -47,37 +48,37 @@ class _Searched:
     undecided: dict[str, str] = field(default_factory=dict)
 
 
-def linearizable(case: Case, links: Links) -> Verdict | None:
+def linearizable(analysis: Analysis, links: Links) -> Verdict | None:
     """Absent when the history has no operations of an object with a model."""
-    kinds = case.history.kinds
-    judged = _judged(case)
+    kinds = analysis.history.kinds
+    judged = _judged(analysis)
     if not np.any(judged):
         return None
-    locks = keys_of(case.history, OWNED | SHARED)
+    locks = keys_of(analysis.history, OWNED | SHARED)
     # A contradiction of the minimal holds stands whatever else there is; only where they agree
     # may the rest of a key's answers still make a difference.
-    unsure = judged & (~locks | _unsure(case, links, kinds))
-    found = contradiction(case, links, locks & ~unsure)
+    unsure = judged & (~locks | _unsure(analysis, links, kinds))
+    found = contradiction(analysis, links, locks & ~unsure)
     if found is not None:
-        return _invalid(case, whole_sections(case, links, found.rows), found.reason)
-    held = sections(case, links)
-    rows = mutex_conflicts(case, held, keys_of(case.history, OWNED) & ~unsure)
-    shared = np.flatnonzero(keys_of(case.history, SHARED) & ~unsure).tolist()
+        return _invalid(analysis, whole_sections(analysis, links, found.rows), found.reason)
+    held = sections(analysis, links)
+    rows = mutex_conflicts(analysis, held, keys_of(analysis.history, OWNED) & ~unsure)
+    shared = np.flatnonzero(keys_of(analysis.history, SHARED) & ~unsure).tolist()
     mine = ByKey(held.key) if shared and rows is None else None
     for key in shared:
         if mine is not None and rows is None:
-            rows = shared_conflict(case, held, mine[key], key, kinds[key])
+            rows = shared_conflict(analysis, held, mine[key], key, kinds[key])
     if rows is not None:
-        rows = whole_sections(case, links, rows)
-        return _invalid(case, rows, "no order of effects explains these grants")
-    unsure |= judged & locks & _refused_in_a_gap(case, links, held, kinds)
-    searched = _search(case, links, unsure, kinds)
-    return _verdict(case, judged, searched)
+        rows = whole_sections(analysis, links, rows)
+        return _invalid(analysis, rows, "no order of effects explains these grants")
+    unsure |= judged & locks & _refused_in_a_gap(analysis, links, held, kinds)
+    searched = _search(analysis, links, unsure, kinds)
+    return _verdict(analysis, judged, searched)
 
 
-def _judged(case: Case) -> Bools:
+def _judged(analysis: Analysis) -> Bools:
     """The keys with an operation that their model knows."""
-    history = case.history
+    history = analysis.history
     judged = np.zeros(len(history.keys), np.bool_)
     locking = (history.f == F.ACQUIRE) | (history.f == F.RELEASE) | (history.f == F.EXTEND)
     judged[history.key[locking]] = True
@@ -89,20 +90,20 @@ def _judged(case: Case) -> Bools:
     return judged
 
 
-def _unsure(case: Case, links: Links, kinds: list[str]) -> Bools:
+def _unsure(analysis: Analysis, links: Links, kinds: list[str]) -> Bools:
     """The lock keys that the minimal hold rule does not cover."""
-    history = case.history
+    history = analysis.history
     unsure = np.zeros(len(history.keys), np.bool_)
-    unsure[unpaired(case, links)] = True
+    unsure[unpaired(analysis, links)] = True
     unsure[unbalanced(history)] = True
     return unsure | keys_of(history, frozenset({"fenced", OWNERLESS}))
 
 
-def _refused_in_a_gap(case: Case, links: Links, held: Sections, kinds: list[str]) -> Bools:
+def _refused_in_a_gap(analysis: Analysis, links: Links, held: Sections, kinds: list[str]) -> Bools:
     """The keys with strict tries where a refusal is not explained by the smallest holds alone: its
     window touches no core. (Where every refusal touches one, the order of the smallest holds
     explains the refusals too.)"""
-    history = case.history
+    history = analysis.history
     unsure = np.zeros(len(history.keys), np.bool_)
     strict = [k for k, name in enumerate(history.keys) if history.object_of(name).strict_try]
     if not strict:
@@ -130,24 +131,24 @@ def _refused_in_a_gap(case: Case, links: Links, held: Sections, kinds: list[str]
     return unsure
 
 
-def _search(case: Case, links: Links, keys: Bools, kinds: list[str]) -> _Searched:
+def _search(analysis: Analysis, links: Links, keys: Bools, kinds: list[str]) -> _Searched:
     searched = _Searched()
     deadline = perf_counter() + SECONDS_MAX
-    places, calls_of = ByKey(case.history.key), Calls(case, links)
+    places, calls_of = ByKey(analysis.history.key), Calls(analysis, links)
     for key in np.flatnonzero(keys).tolist():
-        name = case.history.keys[key]
+        name = analysis.history.keys[key]
         left = deadline - perf_counter()
         if left <= 0:
             searched.undecided[name] = "the time for all keys was up"
             continue
-        given = case.history.object_of(name)
+        given = analysis.history.object_of(name)
         searched.keys += 1
         # A handful of operations is searched faster than it is sorted.
         found = None
         if kinds[key] in RESOURCES and len(places[key]) > HANDFUL:
-            found = _sorted(case, places[key], kinds[key], given.initial)
+            found = _sorted(analysis, places[key], kinds[key], given.initial)
         if found is None:
-            _search_one(case, searched, calls_of, (key, places[key]), Budget(left))
+            _search_one(analysis, searched, calls_of, (key, places[key]), Budget(left))
         elif found.result == "invalid":
             searched.failed = (found.failed, *found.open_then)
         if searched.failed:
@@ -156,12 +157,16 @@ def _search(case: Case, links: Links, keys: Bools, kinds: list[str]) -> _Searche
 
 
 def _search_one(
-    case: Case, searched: _Searched, calls_of: Calls, which: tuple[int, Rows], budget: Budget
+    analysis: Analysis,
+    searched: _Searched,
+    calls_of: Calls,
+    which: tuple[int, Rows],
+    budget: Budget,
 ) -> None:
     """Notes what the search says of one key, given with its rows."""
     key, places = which
-    name, kind = case.history.keys[key], case.history.kinds[key]
-    given = case.history.object_of(name)
+    name, kind = analysis.history.keys[key], analysis.history.kinds[key]
+    given = analysis.history.object_of(name)
     if len(places) > CALLS_MAX:
         searched.undecided[name] = f"{len(places)} operations are too many for the search"
         return
@@ -179,28 +184,28 @@ def _search_one(
         searched.failed = (rows[found.failed], *few)
 
 
-def _sorted(case: Case, places: Rows, kind: str, initial: int | None) -> Found | None:
+def _sorted(analysis: Analysis, places: Rows, kind: str, initial: int | None) -> Found | None:
     """What sorting says of a resource, where it can: in rows, and few where it is invalid."""
     if kind != "counter":
-        return by_zones(case.history, places, initial)
-    found = by_sweep(case.history, places, initial)
+        return by_zones(analysis.history, places, initial)
+    found = by_sweep(analysis.history, places, initial)
     if found is None or found.result == "valid":
         return found
-    reads = fewest_reads(case.history, places, initial, found.failed)
-    begin = int(case.history.invoke_ns[reads].min())
-    end = int(case.history.complete_ns[found.failed])
-    adds = places[case.history.f[places] == F.ADD]
-    done = case.history.complete_ns[adds]
-    beside = adds[(case.history.invoke_ns[adds] <= end) & ((done == NULL) | (done >= begin))]
+    reads = fewest_reads(analysis.history, places, initial, found.failed)
+    begin = int(analysis.history.invoke_ns[reads].min())
+    end = int(analysis.history.complete_ns[found.failed])
+    adds = places[analysis.history.f[places] == F.ADD]
+    done = analysis.history.complete_ns[adds]
+    beside = adds[(analysis.history.invoke_ns[adds] <= end) & ((done == NULL) | (done >= begin))]
     return replace(found, open_then=(*reads, *beside.tolist()))
 
 
-def _verdict(case: Case, judged: Bools, searched: _Searched) -> Verdict:
+def _verdict(analysis: Analysis, judged: Bools, searched: _Searched) -> Verdict:
     if searched.failed:
         # The operation at which every order broke down, and what was under way.
-        name = case.name(searched.failed[0])
+        name = analysis.name(searched.failed[0])
         reason = f"no order of effects explains the answer of {name}"
-        return _invalid(case, searched.failed, reason)
+        return _invalid(analysis, searched.failed, reason)
     if searched.undecided:
         name, why = next(iter(searched.undecided.items()))
         count = many(len(searched.undecided), "key")
@@ -209,12 +214,12 @@ def _verdict(case: Case, judged: Bools, searched: _Searched) -> Verdict:
     return Verdict("valid", f"{many(int(judged.sum()), 'key')}{how}: every answer can be explained")
 
 
-def _invalid(case: Case, rows: tuple[int, ...], why: str) -> Verdict:
+def _invalid(analysis: Analysis, rows: tuple[int, ...], why: str) -> Verdict:
     """The rows are given in the order of their importance and told in the order of time."""
-    history = case.history
+    history = analysis.history
     rows = tuple(sorted(list(dict.fromkeys(rows))[:EVIDENCE_MAX]))
-    evidence = [operation(case, row) for row in rows]
+    evidence = [operation(analysis, row) for row in rows]
     begin, end = int(history.invoke_ns[rows[0]]), int(history.invoke_ns[rows[-1]])
     told = "; ".join(str(item["text"]) for item in evidence[:3])
-    reason = f"{why}: {told}{during(case, begin, end)}"
-    return Verdict("invalid", reason, (*evidence, *faults_on(case, begin, end)))
+    reason = f"{why}: {told}{during(analysis, begin, end)}"
+    return Verdict("invalid", reason, (*evidence, *faults_on(analysis, begin, end)))

@@ -11,11 +11,11 @@ from typing import Final
 
 import numpy as np
 
+from checker.analysis import Analysis
 from checker.intervals import running_max
 from checker.leaks import of_the_load
 from checker.promises import Links
 from checker.rows import FOREVER, Bools, Rows, answered_ns, by_key_and_time, owners, rows_of
-from checker.words import Case
 from history.columns import History, Ints
 from history.joining import killed_worker
 from history.op import F, Fault, Type
@@ -35,9 +35,9 @@ def keys_with(history: History, roles: frozenset[str]) -> Bools:
     return np.array([role in roles for role in found], np.bool_)
 
 
-def measurements(case: Case, links: Links) -> dict[str, object]:
+def measurements(analysis: Analysis, links: Links) -> dict[str, object]:
     """Everything but the scorings of fences; what does not apply is absent."""
-    history = case.history
+    history = analysis.history
     acquires = of_the_load(history, rows_of(history, F.ACQUIRE))
     acquires = acquires[keys_with(history, frozenset({"contended"}))[history.key[acquires]]]
     if len(acquires) == 0:
@@ -45,8 +45,8 @@ def measurements(case: Case, links: Links) -> dict[str, object]:
     granted = acquires[history.type[acquires] == Type.OK]
     result: dict[str, object] = {"availability": _availability(history, acquires, granted)}
     if history.faults:
-        result["recovery"] = [_recovery(case, fault, granted) for fault in history.faults]
-    leaks = _leaks(case, links)
+        result["recovery"] = [_recovery(analysis, fault, granted) for fault in history.faults]
+    leaks = _leaks(analysis, links)
     if leaks:
         result["leaked-lock"] = leaks
     if len(granted):
@@ -72,12 +72,12 @@ def _availability(history: History, acquires: Rows, granted: Rows) -> dict[str, 
     }
 
 
-def _recovery(case: Case, fault: Fault, granted: Rows) -> dict[str, object]:
+def _recovery(analysis: Analysis, fault: Fault, granted: Rows) -> dict[str, object]:
     """``failover_s``: from the fault to the first grant asked for after it. ``servers_s``: from the
     heal to the first grant completed after it, also of one who had been waiting since the fault.
     ``dead_holder_s``: from the fault to the next grant of a key whose holder it froze or killed,
     the longest of them."""
-    history = case.history
+    history = analysis.history
     begin = fault.begin_ns[1]
     asked = granted[history.invoke_ns[granted] > begin]
     result: dict[str, object] = {
@@ -90,8 +90,8 @@ def _recovery(case: Case, fault: Fault, granted: Rows) -> dict[str, object]:
         result["servers_s"] = _since(fault.heal_ns[1], history.complete_ns[asked])
     freed = [
         (int(next_grant) - fault.begin_ns[0]) / NS
-        for i in held_by(case, fault)
-        if (next_grant := _next_grant(case, i, fault.begin_ns[0])) is not None
+        for i in held_by(analysis, fault)
+        if (next_grant := _next_grant(analysis, i, fault.begin_ns[0])) is not None
     ]
     if freed:
         result["dead_holder_s"] = max(freed)
@@ -103,12 +103,12 @@ def _since(begin: int, times: Ints) -> float | None:
     return (int(after.min()) - begin) / NS if len(after) else None
 
 
-def held_by(case: Case, fault: Fault) -> list[int]:
+def held_by(analysis: Analysis, fault: Fault) -> list[int]:
     """The grants that the worker frozen or killed by a fault held when it began."""
     worker = fault.seen.worker
     if worker is None:
         return []
-    history, promises = case.history, case.promises
+    history, promises = analysis.history, analysis.promises
     mine = history.process[promises.row] // PROCESSES_PER_WORKER == worker
     begin = fault.begin_ns[0]
     held = mine & (promises.start <= begin) & promises.outer
@@ -117,20 +117,20 @@ def held_by(case: Case, fault: Fault) -> list[int]:
     return [int(i) for i in np.flatnonzero(held)]
 
 
-def _next_grant(case: Case, i: int, after_ns: int) -> int | None:
-    promises = case.promises
+def _next_grant(analysis: Analysis, i: int, after_ns: int) -> int | None:
+    promises = analysis.promises
     others = promises.start[
         (promises.key == promises.key[i])
         & (promises.start > after_ns)
-        & (case.history.process[promises.row] != case.history.process[promises.row[i]])
+        & (analysis.history.process[promises.row] != analysis.history.process[promises.row[i]])
     ]
     return int(others.min()) if len(others) else None
 
 
-def _leaks(case: Case, links: Links) -> list[dict[str, object]]:
+def _leaks(analysis: Analysis, links: Links) -> list[dict[str, object]]:
     """Holds whose holder died, with others waiting: how long the lock stayed taken, and how long
     its lease had still to run. A lock that nobody got afterwards has ``released_s`` null."""
-    history, promises = case.history, case.promises
+    history, promises = analysis.history, analysis.promises
     ends: dict[int, int] = {}
     for row in rows_of(history, F.DEATH):
         process, died = history.process[row], int(history.invoke_ns[row])
@@ -140,14 +140,14 @@ def _leaks(case: Case, links: Links) -> list[dict[str, object]]:
             ends.setdefault(int(held), died)
     for fault in history.faults:
         if killed_worker(fault) is not None:
-            for i in held_by(case, fault):
+            for i in held_by(analysis, fault):
                 ends.setdefault(i, fault.begin_ns[0])
     found = []
     for i, died in sorted(ends.items()):
         waiters = _waiters(history, int(promises.key[i]), int(promises.row[i]), died)
         if waiters == 0:
             continue
-        freed = _next_grant(case, i, died)
+        freed = _next_grant(analysis, i, died)
         lease = int(promises.lease[i])
         found.append(
             {

@@ -25,17 +25,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from checker.analysis import Analysis
 from checker.kinds import OWNED, keys_of
 from checker.promises import Links
 from checker.rows import rows_of
 from checker.verdict import Verdict
-from checker.words import Case, clock, during, faults_on, grant, many, operation
+from checker.words import clock, during, faults_on, grant, many, operation
 from history.op import F, Type
 
 
-def queue_order(case: Case, links: Links) -> Verdict | None:
+def queue_order(analysis: Analysis, links: Links) -> Verdict | None:
     """Absent where nothing is proven either way (see the module)."""
-    history, held = case.history, case.promises
+    history, held = analysis.history, analysis.promises
     marks = links.under(rows_of(history, F.QUEUED, Type.OK))
     marks = marks[keys_of(history, OWNED)[history.key[marks]]]
     if len(marks) == 0 or not held.disjoint:
@@ -43,7 +44,7 @@ def queue_order(case: Case, links: Links) -> Verdict | None:
     width = 2 * history.epsilon_ns
     placed = np.full(len(history), -1, np.intp)
     placed[links.acquire[marks]] = marks  # in the order of time: the last one stays
-    waiters = case.grant_of[np.flatnonzero(placed >= 0)]
+    waiters = analysis.grant_of[np.flatnonzero(placed >= 0)]
     order = held.order
     keys = held.key[order]
     done = history.complete_ns[held.row[order]]
@@ -81,10 +82,10 @@ def queue_order(case: Case, links: Links) -> Verdict | None:
         ],
     )
     reason = (
-        f"{case.name(mine)} had its place in the queue of {case.key(mine)} at {at} s and was "
-        f"granted it at {mine_at} s; {case.name(theirs_row)} asked at {asked_at} s and was granted "
-        f"it at {got} s{during(case, begin_ns, end_ns)}; {many(len(wrong), 'waiter')} overtaken "
-        f"of {behind} with others behind"
+        f"{analysis.name(mine)} had its place in the queue of {analysis.key(mine)} at {at} s and "
+        f"was granted it at {mine_at} s; {analysis.name(theirs_row)} asked at {asked_at} s and was "
+        f"granted it at {got} s{during(analysis, begin_ns, end_ns)}; {many(len(wrong), 'waiter')} "
+        f"overtaken of {behind} with others behind"
     )
-    evidence = (operation(case, place), grant(case, b), grant(case, a))
-    return Verdict("invalid", reason, (*evidence, *faults_on(case, begin_ns, end_ns)))
+    evidence = (operation(analysis, place), grant(analysis, b), grant(analysis, a))
+    return Verdict("invalid", reason, (*evidence, *faults_on(analysis, begin_ns, end_ns)))

@@ -29,13 +29,14 @@ from typing import Final
 
 import numpy as np
 
+from checker.analysis import Analysis
 from checker.exclusion import permits_of
 from checker.intervals import ByKey, running_max
 from checker.kinds import OWNED, REENTRANT, SHARED, keys_of
 from checker.promises import Links, first_under
 from checker.rows import FOREVER, Bools, Rows, by_key_and_time, owners, rows_of
 from checker.verdict import Verdict
-from checker.words import Case, clock, during, faults_on, grant, many, operation
+from checker.words import clock, during, faults_on, grant, many, operation
 from history.columns import Ids, Ints
 from history.op import NULL, F, Mode, Type
 
@@ -56,12 +57,12 @@ class _Timeline:
 class Releases:
     """The releases of a history, judged once for all three verdicts."""
 
-    def __init__(self, case: Case, links: Links) -> None:
-        self._case = case
+    def __init__(self, analysis: Analysis, links: Links) -> None:
+        self._analysis = analysis
         self._links = links
-        self._epsilon = case.history.epsilon_ns
-        history = case.history
-        self._grant_of = case.grant_of
+        self._epsilon = analysis.history.epsilon_ns
+        history = analysis.history
+        self._grant_of = analysis.grant_of
         # For every acquire, the first release or extend under it that was told not-held.
         told = links.not_held & ((history.f == F.RELEASE) | (history.f == F.EXTEND))
         self._told = first_under(history, links, links.under(np.flatnonzero(told)))
@@ -93,22 +94,22 @@ class Releases:
             return Verdict(
                 "valid", f"{many(len(self.judged), 'release')}, none ended another's grant"
             )
-        case = self._case
+        analysis = self._analysis
         row, ended, shown = self.wrong[0]
-        history, promises = case.history, case.promises
+        history, promises = analysis.history, analysis.promises
         begin, end = int(history.invoke_ns[row]), int(history.complete_ns[shown])
         done, seen = clock(history, [int(history.complete_ns[row]), end])
         if history.f[shown] == F.ACQUIRE:
-            what = f"{case.name(shown)} was granted it at {seen} s"
+            what = f"{analysis.name(shown)} was granted it at {seen} s"
         else:
-            what = f"{case.name(shown)} was told at {seen} s that it did not hold it"
+            what = f"{analysis.name(shown)} was told at {seen} s that it did not hold it"
         reason = (
-            f"{case.name(row)} released {case.key(row)} at {done} s though its own hold was over, "
-            f"and ended the grant of {case.name(int(promises.row[ended]))}: {what}"
-            f"{during(case, begin, end)}; {many(len(self.wrong), 'wrong release')}"
+            f"{analysis.name(row)} released {analysis.key(row)} at {done} s though its own hold "
+            f"was over, and ended the grant of {analysis.name(int(promises.row[ended]))}: {what}"
+            f"{during(analysis, begin, end)}; {many(len(self.wrong), 'wrong release')}"
         )
-        evidence = (grant(case, ended), operation(case, row), operation(case, shown))
-        return Verdict("invalid", reason, (*evidence, *faults_on(case, begin, end)))
+        evidence = (grant(analysis, ended), operation(analysis, row), operation(analysis, shown))
+        return Verdict("invalid", reason, (*evidence, *faults_on(analysis, begin, end)))
 
     def false_release(self) -> Verdict | None:
         """Absent when no release was ever answered ok."""
@@ -118,26 +119,29 @@ class Releases:
             return Verdict(
                 "valid", f"{many(len(self.confirmed), 'release')}, each of a hold of its own"
             )
-        case = self._case
+        analysis = self._analysis
         row, since = self.false[0]
-        (done,) = clock(case.history, [int(case.history.complete_ns[row])])
+        (done,) = clock(analysis.history, [int(analysis.history.complete_ns[row])])
         if since < 0:
             why = "had been released before"
-            evidence: tuple[dict[str, object], ...] = (operation(case, row),)
+            evidence: tuple[dict[str, object], ...] = (operation(analysis, row),)
         else:
-            other = case.name(int(case.promises.row[since]))
+            other = analysis.name(int(analysis.promises.row[since]))
             why = f"was over: {other} had been granted it since"
-            evidence = (*(grant(case, i) for i in self._beside(since)), operation(case, row))
+            evidence = (
+                *(grant(analysis, i) for i in self._beside(since)),
+                operation(analysis, row),
+            )
         reason = (
-            f"{case.name(row)} was told at {done} s that its hold of {case.key(row)} was released, "
-            f"but that hold {why}; {many(len(self.false), 'false release')}"
+            f"{analysis.name(row)} was told at {done} s that its hold of {analysis.key(row)} was "
+            f"released, but that hold {why}; {many(len(self.false), 'false release')}"
         )
         return Verdict("invalid", reason, evidence)
 
     def wrong_extend(self) -> Verdict | None:
         """Absent when no extend of a lock with one owner was ever answered ok."""
-        case, links = self._case, self._links
-        history, promises = case.history, case.promises
+        analysis, links = self._analysis, self._links
+        history, promises = analysis.history, analysis.promises
         extends = links.under(rows_of(history, F.EXTEND, Type.OK))
         extends = extends[self._owned[history.key[extends]]]
         if len(extends) == 0:
@@ -153,17 +157,22 @@ class Releases:
         begin, end = int(promises.start[holder]), int(history.complete_ns[row])
         since, done = clock(history, [begin, end])
         reason = (
-            f"{case.name(row)} was told at {done} s that its hold of {case.key(row)} was extended, "
-            f"though its lease had run out and {case.name(int(promises.row[holder]))} was promised "
-            f"it since {since} s{during(case, begin, end)}; {many(len(wrong), 'wrong extend')}"
+            f"{analysis.name(row)} was told at {done} s that its hold of {analysis.key(row)} was "
+            "extended, though its lease had run out and "
+            f"{analysis.name(int(promises.row[holder]))} was promised it since {since} s"
+            f"{during(analysis, begin, end)}; {many(len(wrong), 'wrong extend')}"
         )
-        evidence = (grant(case, holder), operation(case, row), *faults_on(case, begin, end))
+        evidence = (
+            grant(analysis, holder),
+            operation(analysis, row),
+            *faults_on(analysis, begin, end),
+        )
         return Verdict("invalid", reason, evidence)
 
     def _suspects(self) -> list[tuple[int, bool]]:
         """Releases answered ok of a hold that was over when they were invoked: (row, whether it
         had been released before)."""
-        history, promises, links = self._case.history, self._case.promises, self._links
+        history, promises, links = self._analysis.history, self._analysis.promises, self._links
         releases = links.under(self.confirmed)
         index = self._grant_of[links.acquire[releases]]
         # An unknown acquire may have taken effect late, an inner one is no hold of its own.
@@ -184,7 +193,7 @@ class Releases:
     def _of_the_present_hold(self, rows: Rows, index: Rows) -> Bools:
         """Whether operations under these grants can be of no later hold. A reentrant lock knows its
         owner alone: under whatever name, it is the hold of now that he gives back or extends."""
-        history, promises = self._case.history, self._case.promises
+        history, promises = self._analysis.history, self._analysis.promises
         certain = np.ones(len(rows), np.bool_)
         reentrant = keys_of(history, REENTRANT)[history.key[rows]]
         if not np.any(reentrant):
@@ -205,7 +214,7 @@ class Releases:
         holder = self._promised_throughout(release)
         if holder is None:
             return None
-        history, promises = self._case.history, self._case.promises
+        history, promises = self._analysis.history, self._analysis.promises
         told = int(self._told[promises.row[holder]])
         lease_over = min(int(promises.lease[holder]), int(promises.lost[holder]))
         # -1, no release at all, counts as one that never comes.
@@ -222,7 +231,7 @@ class Releases:
 
     def _promised_throughout(self, row: int) -> int | None:
         """The grant that somebody else was promised during all of an operation."""
-        history, promises = self._case.history, self._case.promises
+        history, promises = self._analysis.history, self._analysis.promises
         line = self._timeline(int(history.key[row]))
         at = int(np.searchsorted(line.start, history.invoke_ns[row], side="right")) - 1
         if at < 0:
@@ -237,7 +246,7 @@ class Releases:
 
     def _granted_since(self, release: int) -> int | None:
         """A grant that certainly came after the hold of a release and was there before it."""
-        history, promises, epsilon = self._case.history, self._case.promises, self._epsilon
+        history, promises, epsilon = self._analysis.history, self._analysis.promises, self._epsilon
         mine = int(self._grant_of[self._links.acquire[release]])
         line = self._timeline(int(history.key[release]))
         candidates = []
@@ -254,7 +263,7 @@ class Releases:
     def _given_away(self, release: int) -> int | None:
         """Of a lock that can be shared: a grant that, with others, left the hold of a release no
         place after its promise and before the release."""
-        history, promises = self._case.history, self._case.promises
+        history, promises = self._analysis.history, self._analysis.promises
         mine = int(self._grant_of[self._links.acquire[release]])
         key = int(history.key[release])
         others = self._timeline(key).grants
@@ -273,7 +282,7 @@ class Releases:
 
     def _beside(self, latest: int) -> list[int]:
         """A grant, and those of a shared lock that were promised when it was made."""
-        promises = self._case.promises
+        promises = self._analysis.promises
         key = int(promises.key[latest])
         if self._owned[key]:
             return [latest]
@@ -284,7 +293,7 @@ class Releases:
 
     def _late_extends(self, extends: Rows) -> list[tuple[int, int]]:
         """Extends answered ok after the promise before them had run out: (row, when it had)."""
-        history, links = self._case.history, self._links
+        history, links = self._analysis.history, self._links
         index = self._grant_of[links.acquire[extends]]
         extends, index = extends[index >= 0], index[index >= 0]
         group = links.acquire[extends]
@@ -303,14 +312,14 @@ class Releases:
     def _timeline(self, key: int) -> _Timeline:
         if key not in self._timelines:
             if self._places is None:
-                self._places = ByKey(self._case.promises.key)
-            self._timelines[key] = _timeline(self._case, self._places[key])
+                self._places = ByKey(self._analysis.promises.key)
+            self._timelines[key] = _timeline(self._analysis, self._places[key])
         return self._timelines[key]
 
 
-def _timeline(case: Case, grants: Rows) -> _Timeline:
+def _timeline(analysis: Analysis, grants: Rows) -> _Timeline:
     """Of the promises of one key."""
-    history, promises = case.history, case.promises
+    history, promises = analysis.history, analysis.promises
     grants = grants[promises.nonempty[grants]]
     one_key: Ids = np.zeros(len(grants), np.int32)
     backwards = grants[::-1]

@@ -29,12 +29,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from checker.analysis import Analysis
 from checker.intervals import ByKey, running_max, up_to
 from checker.kinds import OTHERS_TOO, RESOURCES, keys_of
 from checker.promises import Links, Promises
 from checker.rows import FOREVER, Bools, Rows, by_key_and_time, owners, rows_of
 from checker.verdict import Verdict
-from checker.words import EVIDENCE_MAX, Case, clock, during, faults_on, grant, many, operation
+from checker.words import EVIDENCE_MAX, clock, during, faults_on, grant, many, operation
 from history.columns import Ids, Ints
 from history.op import NULL, F, Mode, Type
 
@@ -58,16 +59,16 @@ class Uses:
     beside: Rows
 
 
-def uses(case: Case, links: Links) -> Uses:
+def uses(analysis: Analysis, links: Links) -> Uses:
     """All reads, writes and effects on keys of locks that keep others out, with what is known of
     their holds."""
-    history, promises = case.history, case.promises
+    history, promises = analysis.history, analysis.promises
     guarded = ~keys_of(history, RESOURCES | OTHERS_TOO)
     done = (history.type == Type.OK) | ((history.type == Type.INFO) & (history.applied_ns != NULL))
     used = (history.f == F.READ) | (history.f == F.WRITE) | (history.f == F.EFFECT)
     row = np.flatnonzero(used & done)
     row = row[guarded[history.key[row]]]
-    index = case.grant_of[links.acquire[row]]
+    index = analysis.grant_of[links.acquire[row]]
     stale = np.zeros(len(row), np.bool_)
     later = np.full(len(row), -1, np.intp)
     known = np.flatnonzero(index >= 0)
@@ -78,16 +79,16 @@ def uses(case: Case, links: Links) -> Uses:
     # The promise's end was moved forward by ε for exclusion; here the real end must be past.
     over = np.flatnonzero((end < FOREVER) & (certain > end + 2 * history.epsilon_ns))
     if len(over):
-        later[known[over]] = _overtaken(case, index[known[over]], certain[over])
+        later[known[over]] = _overtaken(analysis, index[known[over]], certain[over])
         stale = later >= 0
-    return Uses(row, index, stale, later, _beside(case, links, row))
+    return Uses(row, index, stale, later, _beside(analysis, links, row))
 
 
-def stale_holder(case: Case, used: Uses) -> Verdict | None:
+def stale_holder(analysis: Analysis, used: Uses) -> Verdict | None:
     """Absent when no operation was done under a hold."""
     if not np.any((used.grant >= 0) | (used.beside >= 0)):
         return None
-    history, promises = case.history, case.promises
+    history, promises = analysis.history, analysis.promises
     found = used.stale | (used.beside >= 0)
     count = int(np.count_nonzero(found))
     if count == 0:
@@ -95,27 +96,27 @@ def stale_holder(case: Case, used: Uses) -> Verdict | None:
         return Verdict("valid", f"{many(under, 'operation')} under a hold, none after its promise")
     first = int(np.flatnonzero(found)[0])
     if not used.stale[first]:
-        return _unpromised(case, int(used.row[first]), int(used.beside[first]), count)
+        return _unpromised(analysis, int(used.row[first]), int(used.beside[first]), count)
     row, held, later = int(used.row[first]), int(used.grant[first]), int(used.later[first])
-    applied, end_ns = _applied(case, row), int(promises.end[held])
+    applied, end_ns = _applied(analysis, row), int(promises.end[held])
     word = F(int(history.f[row])).word
     at, end, since = clock(history, [applied, int(promises.end[held]), int(promises.start[later])])
     reason = (
-        f"{case.name(row)}'s {word} of {case.key(row)} was applied at {at} s; "
-        f"its promise had ended at {end} s and {case.name(int(promises.row[later]))} had been "
-        f"granted the key at {since} s{during(case, end_ns, applied)}; "
+        f"{analysis.name(row)}'s {word} of {analysis.key(row)} was applied at {at} s; "
+        f"its promise had ended at {end} s and {analysis.name(int(promises.row[later]))} had been "
+        f"granted the key at {since} s{during(analysis, end_ns, applied)}; "
         f"{many(count, 'stale operation')}"
     )
-    evidence = (grant(case, held), grant(case, later), operation(case, row))
+    evidence = (grant(analysis, held), grant(analysis, later), operation(analysis, row))
     begin = int(promises.start[held])
-    return Verdict("invalid", reason, (*evidence, *faults_on(case, begin, applied)))
+    return Verdict("invalid", reason, (*evidence, *faults_on(analysis, begin, applied)))
 
 
-def _unpromised(case: Case, row: int, beside: int, count: int) -> Verdict:
+def _unpromised(analysis: Analysis, row: int, beside: int, count: int) -> Verdict:
     """An operation under an unknown acquire, inside the promise of somebody else."""
-    history, promises = case.history, case.promises
+    history, promises = analysis.history, analysis.promises
     applied, start, end = (
-        _applied(case, row),
+        _applied(analysis, row),
         int(promises.start[beside]),
         int(promises.end[beside]),
     )
@@ -125,63 +126,64 @@ def _unpromised(case: Case, row: int, beside: int, count: int) -> Verdict:
         at, since, until = clock(history, [applied, start, end])
         until = f"to {until} s"
     reason = (
-        f"{case.name(row)}'s {F(int(history.f[row])).word} of {case.key(row)} was applied at "
-        f"{at} s under an acquire whose outcome it never learned, while "
-        f"{case.name(int(promises.row[beside]))} was promised the key from {since} {until}"
-        f"{during(case, start, applied)}; {many(count, 'stale operation')}"
+        f"{analysis.name(row)}'s {F(int(history.f[row])).word} of {analysis.key(row)} was applied "
+        f"at {at} s under an acquire whose outcome it never learned, while "
+        f"{analysis.name(int(promises.row[beside]))} was promised the key from {since} {until}"
+        f"{during(analysis, start, applied)}; {many(count, 'stale operation')}"
     )
-    evidence = (grant(case, beside), operation(case, row))
-    return Verdict("invalid", reason, (*evidence, *faults_on(case, start, applied)))
+    evidence = (grant(analysis, beside), operation(analysis, row))
+    return Verdict("invalid", reason, (*evidence, *faults_on(analysis, start, applied)))
 
 
-def lost_update(case: Case, used: Uses) -> Verdict | None:
+def lost_update(analysis: Analysis, used: Uses) -> Verdict | None:
     """Absent when no applied write says on which version it builds."""
-    history = case.history
+    history = analysis.history
     writes = used.row[history.f[used.row] == F.WRITE]
     writes = writes[(history.version[writes] != NULL) & (history.value[writes] != NULL)]
     if len(writes) == 0:
         return None
-    lost = _forks(case, writes)
-    returned = _returns(case, used.row)
+    lost = _forks(analysis, writes)
+    returned = _returns(analysis, used.row)
     if len(lost) == 0 and len(returned) == 0:
         return Verdict("valid", f"{many(len(writes), 'write')}, each on top of the one before")
     if len(lost):
         row = int(lost[0])
         read, made = int(history.version[row]), int(history.value[row])
         what = (
-            f"{case.name(row)}'s write of {case.key(row)} was made from version {read} and became "
-            f"version {made}, so it overwrote {many(max(made - read - 1, 1), 'update')} unseen"
+            f"{analysis.name(row)}'s write of {analysis.key(row)} was made from version {read} and "
+            f"became version {made}, so it overwrote {many(max(made - read - 1, 1), 'update')} "
+            "unseen"
         )
         if made == read + 1:
             what = (
-                f"{case.name(row)}'s write of {case.key(row)} was made from version {read}, from "
-                f"which another write had been made already"
+                f"{analysis.name(row)}'s write of {analysis.key(row)} was made from version "
+                f"{read}, from which another write had been made already"
             )
-        evidence = _competitors(case, writes, row)
+        evidence = _competitors(analysis, writes, row)
     else:
         row = int(returned[0])
         what = (
-            f"{case.name(row)}'s {F(int(history.f[row])).word} of {case.key(row)} met version "
-            f"{int(history.value[row])} after a later one had been there"
+            f"{analysis.name(row)}'s {F(int(history.f[row])).word} of {analysis.key(row)} met "
+            f"version {int(history.value[row])} after a later one had been there"
         )
-        evidence = [operation(case, row)]
-    at = clock(history, [_applied(case, row)])[0]
+        evidence = [operation(analysis, row)]
+    at = clock(history, [_applied(analysis, row)])[0]
     count = len(lost) + len(returned)
     reason = f"{what}, at {at} s; {many(count, 'lost update')} in {many(len(writes), 'write')}"
-    faults = faults_on(case, int(history.invoke_ns[row]), _applied(case, row))
+    faults = faults_on(analysis, int(history.invoke_ns[row]), _applied(analysis, row))
     return Verdict("invalid", reason, (*evidence, *faults))
 
 
-def _applied(case: Case, row: int) -> int:
-    applied = int(case.history.applied_ns[row])
-    return int(case.history.complete_ns[row]) if applied == NULL else applied
+def _applied(analysis: Analysis, row: int) -> int:
+    applied = int(analysis.history.applied_ns[row])
+    return int(analysis.history.complete_ns[row]) if applied == NULL else applied
 
 
-def _beside(case: Case, links: Links, row: Rows) -> Rows:
+def _beside(analysis: Analysis, links: Links, row: Rows) -> Rows:
     """For operations under an acquire whose outcome is unknown, and of which the resource knows
     when it applied them: somebody else's promise that was good then, and not reader beside reader;
     -1 for all others. A hold that was extended is one that the service knew: not looked at here."""
-    history, promises = case.history, case.promises
+    history, promises = analysis.history, analysis.promises
     beside = np.full(len(row), -1, np.intp)
     acquire = links.acquire[row]
     unknown = (acquire >= 0) & (history.applied_ns[row] != NULL)
@@ -196,15 +198,15 @@ def _beside(case: Case, links: Links, row: Rows) -> Rows:
     for order, mine in ((everybody, unknown & ~reads), (writers, unknown & reads)):
         at_ns = history.applied_ns[row[mine]] - history.epsilon_ns
         key, owner = history.key[row[mine]], owners(history)[acquire[mine]]
-        beside[mine] = _promised_then(case, order, key, owner, at_ns)
+        beside[mine] = _promised_then(analysis, order, key, owner, at_ns)
     return beside
 
 
-def _overtaken(case: Case, held: Rows, at_ns: Ints) -> Rows:
+def _overtaken(analysis: Analysis, held: Rows, at_ns: Ints) -> Rows:
     """For holds whose promise was over at some time: a grant that came later and had completed by
     then, or one that was promised then, of another owner, and not reader beside reader; -1 without
     one."""
-    history, promises = case.history, case.promises
+    history, promises = analysis.history, analysis.promises
     reads = history.mode[promises.row] == Mode.READ
     found = np.full(len(held), -1, np.intp)
     everybody = promises.in_order
@@ -215,7 +217,7 @@ def _overtaken(case: Case, held: Rows, at_ns: Ints) -> Rows:
             left = np.flatnonzero(mine & (found < 0))
             of = held[left]
             key, owner = promises.key[of], promises.owner[of]
-            found[left] = _promised_then(case, order, key, owner, at_ns[left])
+            found[left] = _promised_then(analysis, order, key, owner, at_ns[left])
     late = np.flatnonzero(promises.outer & ~promises.nonempty)
     asked = history.invoke_ns[promises.row[late]] - history.epsilon_ns
     last = _last_acts(held, at_ns)
@@ -262,10 +264,10 @@ def _promised_after(promises: Promises, order: Rows, held: Rows, at_ns: Ints) ->
     return found
 
 
-def _promised_then(case: Case, order: Rows, key: Ids, owner: Ints, at_ns: Ints) -> Rows:
+def _promised_then(analysis: Analysis, order: Rows, key: Ids, owner: Ints, at_ns: Ints) -> Rows:
     """A promise of another owner that was good at a time. ``order`` are promises by key and
     start."""
-    promises = case.promises
+    promises = analysis.promises
     found = np.full(len(key), -1, np.intp)
     if len(order) == 0:
         return found
@@ -275,14 +277,14 @@ def _promised_then(case: Case, order: Rows, key: Ids, owner: Ints, at_ns: Ints) 
     other = order[longest[np.maximum(place, 0)]]
     met = (place >= 0) & (promises.key[other] == key)
     met &= promises.owner[other] != owner
-    met &= promises.end[other] > at_ns + 2 * case.history.epsilon_ns
+    met &= promises.end[other] > at_ns + 2 * analysis.history.epsilon_ns
     found[met] = other[met]
     return found
 
 
-def _forks(case: Case, writes: Rows) -> Rows:
+def _forks(analysis: Analysis, writes: Rows) -> Rows:
     """Writes that do not build on what they replaced."""
-    history = case.history
+    history = analysis.history
     read, made = history.version[writes], history.value[writes]
     skipped = made != read + 1
     # Two writes on one version, both successors of it by their own word: the resource forked.
@@ -298,19 +300,19 @@ def _forks(case: Case, writes: Rows) -> Rows:
     return np.sort(writes[skipped | second])
 
 
-def _competitors(case: Case, writes: Rows, row: int) -> list[dict[str, object]]:
+def _competitors(analysis: Analysis, writes: Rows, row: int) -> list[dict[str, object]]:
     """The writes that made the versions between the one read and the one made, and the write."""
-    history = case.history
+    history = analysis.history
     same = writes[history.key[writes] == history.key[row]]
     read, made = int(history.version[row]), int(history.value[row])
     value, version = history.value[same], history.version[same]
     others = same[((value > read) & (value < made)) | ((version == read) & (same != row))]
-    return [operation(case, int(r)) for r in (*others[:EVIDENCE_MAX], row)]
+    return [operation(analysis, int(r)) for r in (*others[:EVIDENCE_MAX], row)]
 
 
-def _returns(case: Case, rows: Rows) -> Rows:
+def _returns(analysis: Analysis, rows: Rows) -> Rows:
     """Operations that met a version below one acknowledged before they began."""
-    history = case.history
+    history = analysis.history
     rows = rows[history.value[rows] != NULL]
     if len(rows) == 0:
         return rows
@@ -322,12 +324,12 @@ def _returns(case: Case, rows: Rows) -> Rows:
     places = ByKey(history.key[rows])
     for key in places.present():
         mine = places[key]
-        lost[mine] = _behind(case, rows[mine], versions[mine])
+        lost[mine] = _behind(analysis, rows[mine], versions[mine])
     return rows[lost]
 
 
-def _behind(case: Case, rows: Rows, versions: Ints) -> Bools:
-    history = case.history
+def _behind(analysis: Analysis, rows: Rows, versions: Ints) -> Bools:
+    history = analysis.history
     done = history.complete_ns[rows]
     done = np.where(done == NULL, history.applied_ns[rows], done)
     by_end = np.argsort(done, kind="stable")

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from checker.analysis import Analysis
 from checker.contention import (
     aimed_acquires,
     all_permits,
@@ -28,32 +29,32 @@ from checker.measure import AIMED_ROLES, held_by, keys_with
 from checker.promises import link
 from checker.replies import held_back, reply_lost
 from checker.rows import FOREVER, Rows, answered_ns, rows_of
-from checker.words import Case, many
+from checker.words import many
 from history.op import NULL, F, Fault, Type
 
 # What a holder does at the resource. To be told that it lost the lock is not acting.
 ACTS: Final = (F.READ, F.WRITE, F.CAS, F.ADD, F.EFFECT)
 
 
-def _grants_around(case: Case, fault: Fault) -> Answer:
-    granted = aimed_acquires(case, Type.OK)
-    done = case.history.complete_ns[granted]
+def _grants_around(analysis: Analysis, fault: Fault) -> Answer:
+    granted = aimed_acquires(analysis, Type.OK)
+    done = analysis.history.complete_ns[granted]
     before = int(np.count_nonzero(done < fault.begin_ns[0]))
     after = 0 if fault.heal_ns is None else int(np.count_nonzero(done > fault.heal_ns[1]))
-    taken = 0 if after or fault.heal_ns is None else _kept_for_ever(case, fault.heal_ns[1])
+    taken = 0 if after or fault.heal_ns is None else _kept_for_ever(analysis, fault.heal_ns[1])
     return before > 0 and after + taken > 0, (
         f"{many(before, 'grant')} before the fault, {after} after the heal"
         + (f", {many(taken, 'attempt')} found a hold that nothing ends" if taken else "")
     )
 
 
-def _kept_for_ever(case: Case, since_ns: int) -> int:
+def _kept_for_ever(analysis: Analysis, since_ns: int) -> int:
     """How many attempts after a heal found the key taken, where no hold ends by itself: what the
     fault left behind stays, so nobody can be granted it, and that is what the lock does."""
-    history, held = case.history, case.promises
+    history, held = analysis.history, analysis.promises
     if not np.all(held.lease[keys_with(history, AIMED_ROLES)[held.key]] >= FOREVER):
         return 0
-    refused = aimed_acquires(case, Type.FAIL)
+    refused = aimed_acquires(analysis, Type.FAIL)
     refused = refused[history.invoke_ns[refused] > since_ns]
     return sum(
         history.errors[error].removeprefix("gave-up: ").startswith("held")
@@ -62,25 +63,25 @@ def _kept_for_ever(case: Case, since_ns: int) -> int:
     )
 
 
-def _attempts_during(case: Case, fault: Fault) -> Answer:
+def _attempts_during(analysis: Analysis, fault: Fault) -> Answer:
     """Somebody was kept out during the fault. Where clients were struck, by one of them, or one of
     them was."""
     begin, end = span(fault)
-    rows, holds = _struck_pairs(case, fault, in_force(case, begin, end), begin, end)
+    rows, holds = _struck_pairs(analysis, fault, in_force(analysis, begin, end), begin, end)
     return len(rows) > 0, (
         f"{many(len(rows), 'attempt')} during it at a key that another was promised"
         f"{_of_struck(fault)} ({many(holds, 'such promise')})"
     )
 
 
-def _holder_frozen(case: Case, fault: Fault) -> Answer:
+def _holder_frozen(analysis: Analysis, fault: Fault) -> Answer:
     """The frozen client was promised the lock, its place was taken while it slept, and afterwards
     it acted at the resource, or released while others had its place."""
-    history, held = case.history, case.promises
+    history, held = analysis.history, analysis.promises
     begin, worker = fault.begin_ns[0], worker_struck(fault)
     frozen = [
         i
-        for i in held_by(case, fault)
+        for i in held_by(analysis, fault)
         if held.end[i] > begin and keys_with(history, AIMED_ROLES)[held.key[i]]
     ]
     if not frozen:
@@ -91,8 +92,10 @@ def _holder_frozen(case: Case, fault: Fault) -> Answer:
     overtaken = acted = 0
     links = link(history)
     for i in frozen:
-        others = (held.key == held.key[i]) & held.nonempty & (worker_of(case, held.row) != worker)
-        others &= ~compatible(case, held.row, int(held.row[i]))
+        others = (
+            (held.key == held.key[i]) & held.nonempty & (worker_of(analysis, held.row) != worker)
+        )
+        others &= ~compatible(analysis, held.row, int(held.row[i]))
         rest = np.flatnonzero(others)
         meanwhile = rest[(held.start[rest] > begin) & (held.start[rest] < thaw)]
         # As many as may hold it at once have to, or the frozen one took nobody's place.
@@ -101,7 +104,7 @@ def _holder_frozen(case: Case, fault: Fault) -> Answer:
         passed = passed or (permits == 1 and len(meanwhile) > 0)
         overtaken += passed
         # Nothing ends a hold without limit, so nobody is to be granted it; but they have to ask.
-        endless = held.lease[i] >= FOREVER and len(kept_out(case, i, begin, thaw)) > 0
+        endless = held.lease[i] >= FOREVER and len(kept_out(analysis, i, begin, thaw)) > 0
         if not passed and not endless:
             continue
         under = np.flatnonzero(links.acquire == held.row[i])
@@ -121,12 +124,12 @@ def _holder_frozen(case: Case, fault: Fault) -> Answer:
     )
 
 
-def _hold_across(case: Case, fault: Fault) -> Answer:
+def _hold_across(analysis: Analysis, fault: Fault) -> Answer:
     """A promise lasted into the fault and kept others out there."""
-    across = [i for i in _held_at(case, fault) if case.promises.end[i] > fault.begin_ns[1]]
+    across = [i for i in _held_at(analysis, fault) if analysis.promises.end[i] > fault.begin_ns[1]]
     begin, end = span(fault)
-    waiting_since = begin - _longest_wait(case, begin)
-    rows, _ = _struck_pairs(case, fault, across, begin, end, lost_since=waiting_since)
+    waiting_since = begin - _longest_wait(analysis, begin)
+    rows, _ = _struck_pairs(analysis, fault, across, begin, end, lost_since=waiting_since)
     return len(rows) > 0, (
         f"{many(len(across), 'hold')} lasted beyond the beginning of the fault, "
         f"{many(len(rows), 'attempt')} by others on those keys during it while they "
@@ -134,49 +137,49 @@ def _hold_across(case: Case, fault: Fault) -> Answer:
     )
 
 
-def _changed(_case: Case, fault: Fault, who: str) -> Answer:
+def _changed(_analysis: Analysis, fault: Fault, who: str) -> Answer:
     """The part of the leader, or of the primary, went to another server."""
     before, during = getattr(fault.seen, f"{who}_before"), getattr(fault.seen, f"{who}_during")
     met = before is not None and during is not None and before != during
     return met, f"{who} before {before}, during {during}"
 
 
-def _promise_outlives_restart(case: Case, fault: Fault) -> Answer:
+def _promise_outlives_restart(analysis: Analysis, fault: Fault) -> Answer:
     restarted, delay_s = fault.seen.restarted_ns, fault.seen.restart_delay_s
     if restarted is None:
         return False, "the time of the restart is not known"
     if delay_s is not None and restarted - fault.begin_ns[0] >= delay_s * 1e9:
         # The servers see to it that none does; then the fault only has to meet a hold.
-        return _hold_across(case, fault)
-    held = case.promises
-    at_once = _held_at(case, fault)
+        return _hold_across(analysis, fault)
+    held = analysis.promises
+    at_once = _held_at(analysis, fault)
     told = [i for i in at_once if fault.begin_ns[0] <= held.lost[i] <= restarted]
     lasting = [i for i in at_once if held.end[i] > restarted]
     if told and not lasting:
-        return _told_of_the_loss(case, fault, told)
-    attempts = _kept_out(case, lasting, restarted, FOREVER)
+        return _told_of_the_loss(analysis, fault, told)
+    attempts = _kept_out(analysis, lasting, restarted, FOREVER)
     return len(attempts) > 0, (
         f"{many(len(lasting), 'promise')} outlived the restart, {many(len(attempts), 'attempt')} "
         f"by others between the restart and the end of the promise"
     )
 
 
-def _told_of_the_loss(case: Case, fault: Fault, told: list[int]) -> Answer:
+def _told_of_the_loss(analysis: Analysis, fault: Fault, told: list[int]) -> Answer:
     """A promise that ends with its session cannot outlive the server. What the fault can do then is
     to let somebody else in before the holder knows, so others must have been asking until then."""
-    attempts = _kept_out(case, told, *span(fault))
+    attempts = _kept_out(analysis, told, *span(fault))
     return len(attempts) > 0, (
         f"{many(len(told), 'holder')} told of the loss as the session ended, "
         f"{many(len(attempts), 'attempt')} by others during the fault before that"
     )
 
 
-def _waiter_frozen(case: Case, fault: Fault) -> Answer:
+def _waiter_frozen(analysis: Analysis, fault: Fault) -> Answer:
     """An acquire of the frozen worker was under way as it froze, it slept for longer than any
     grant of that key was promised, and the key went on to others."""
-    history, held = case.history, case.promises
-    rows = aimed_acquires(case)
-    mine = rows[worker_of(case, rows) == worker_struck(fault)]
+    history, held = analysis.history, analysis.promises
+    rows = aimed_acquires(analysis)
+    mine = rows[worker_of(analysis, rows) == worker_struck(fault)]
     frozen_ns = fault.begin_ns[1]
     thaw = healed_ns(fault)
     waiting = mine[(history.invoke_ns[mine] <= frozen_ns) & (answered_ns(history, mine) >= thaw)]
@@ -185,10 +188,10 @@ def _waiter_frozen(case: Case, fault: Fault) -> Answer:
     lease_ns = int((history.valid_until_ns - history.complete_ns)[limited].max(initial=0))
     if len(waiting) > 0 and lease_ns == 0:
         return False, "no grant of the key has an end that the client could have slept through"
-    other = granted[worker_of(case, held.row[granted]) != worker_struck(fault)]
+    other = granted[worker_of(analysis, held.row[granted]) != worker_struck(fault)]
     others = other[(held.start[other] > frozen_ns) & (held.start[other] < thaw)]
     slept = thaw - frozen_ns
-    met = len(waiting) > 0 and all_permits(case, other, others) and slept > lease_ns
+    met = len(waiting) > 0 and all_permits(analysis, other, others) and slept > lease_ns
     return met, (
         f"{many(len(waiting), 'acquire')} of the frozen client under way as it froze and until it "
         f"woke after {_seconds(slept)}; {many(len(others), 'grant')} to others meanwhile; grants "
@@ -200,16 +203,16 @@ def _seconds(nanoseconds: int) -> str:
     return "ever" if nanoseconds >= FOREVER // 2 else f"{nanoseconds / 1e9:.3g} s"
 
 
-def _holder_killed(case: Case, fault: Fault) -> Answer:
+def _holder_killed(analysis: Analysis, fault: Fault) -> Answer:
     """The killed worker held a key that others asked for before its promise could have ended."""
-    held = case.promises
+    held = analysis.promises
     killed = [
         i
-        for i in in_force(case, fault.begin_ns[0] - 1, fault.begin_ns[1])
-        if worker_of(case, held.row[[i]])[0] == worker_struck(fault)
+        for i in in_force(analysis, fault.begin_ns[0] - 1, fault.begin_ns[1])
+        if worker_of(analysis, held.row[[i]])[0] == worker_struck(fault)
     ]
     begin = fault.begin_ns[0]
-    attempts = [kept_out(case, i, begin, FOREVER, until=int(held.lease[i])) for i in killed]
+    attempts = [kept_out(analysis, i, begin, FOREVER, until=int(held.lease[i])) for i in killed]
     count = len(_together(attempts))
     return count > 0, (
         f"the killed client held {many(len(killed), 'lock')}, {many(count, 'attempt')} by others "
@@ -217,7 +220,7 @@ def _holder_killed(case: Case, fault: Fault) -> Answer:
     )
 
 
-def _clock_beyond_lease(case: Case, fault: Fault) -> Answer:
+def _clock_beyond_lease(analysis: Analysis, fault: Fault) -> Answer:
     """The clocks of the servers that decide gained more on a promise than it had left, while others
     asked. A server that was asked at one reading of its clock forgets the hold when the clock has
     gone on by the time to live. So a jump ahead can end what was granted before it, and the way
@@ -229,8 +232,8 @@ def _clock_beyond_lease(case: Case, fault: Fault) -> Answer:
     enough, which = _deciding(fault, fault.targets)
     if not enough:
         return False, which
-    held = case.promises
-    met = in_force(case, *span(fault))
+    held = analysis.promises
+    met = in_force(analysis, *span(fault))
     if np.all(held.lease[met] >= FOREVER):
         return (
             False,
@@ -238,11 +241,11 @@ def _clock_beyond_lease(case: Case, fault: Fault) -> Answer:
         )
     passed: dict[int, int] = {}  # promise → when the clocks had gone beyond it
     for _, at_ns, offset_s in moves:
-        for i in in_force(case, at_ns, at_ns):
-            until, before_s = _acknowledged(case, i, at_ns, moves)
+        for i in in_force(analysis, at_ns, at_ns):
+            until, before_s = _acknowledged(analysis, i, at_ns, moves)
             if (offset_s - before_s) * 1e9 > until - at_ns:
                 passed.setdefault(i, at_ns)
-    rows = [kept_out(case, i, at_ns, FOREVER) for i, at_ns in passed.items()]
+    rows = [kept_out(analysis, i, at_ns, FOREVER) for i, at_ns in passed.items()]
     attempts = len(_together(rows))
     furthest = max((offset_s for _, _, offset_s in moves), key=abs, default=0.0)
     return attempts > 0, (
@@ -253,11 +256,11 @@ def _clock_beyond_lease(case: Case, fault: Fault) -> Answer:
 
 
 def _acknowledged(
-    case: Case, i: int, at_ns: int, moves: list[tuple[int, int, float]]
+    analysis: Analysis, i: int, at_ns: int, moves: list[tuple[int, int, float]]
 ) -> tuple[int, float]:
     """Of the last acknowledgement that the holder of a promise had by a time: until when it
     promised, and how far ahead the clocks may have been as the server counted it."""
-    history, held = case.history, case.promises
+    history, held = analysis.history, analysis.promises
     row = int(held.row[i])
     mine = link(history).acquire == row
     if keys_of(history, REENTRANT)[held.key[i]]:
@@ -285,12 +288,12 @@ def _deciding(fault: Fault, struck: Collection[str]) -> Answer:
     return 2 * count > len(names), some if 2 * count > len(names) else f"only {some}"
 
 
-def _data_lost(_case: Case, fault: Fault) -> Answer:
+def _data_lost(_analysis: Analysis, fault: Fault) -> Answer:
     met, some = _deciding(fault, fault.targets)
     return met, f"{some} came back without data"
 
 
-def _unsynced_lost(_case: Case, fault: Fault) -> Answer:
+def _unsynced_lost(_analysis: Analysis, fault: Fault) -> Answer:
     lost = fault.seen.bytes_lost
     if lost is None:
         return False, "what was lost is not known"
@@ -298,14 +301,16 @@ def _unsynced_lost(_case: Case, fault: Fault) -> Answer:
     return met, f"{sum(lost.values()):,} bytes were lost that had not been synced, by {some}"
 
 
-def _all_restarted(case: Case, fault: Fault) -> Answer:
+def _all_restarted(analysis: Analysis, fault: Fault) -> Answer:
     """Every server was away once, and back before the next; and as one of them went away a promise
     was in force that others were kept out by from then on."""
     back = fault.seen.away_ns
     if back is None:
         return False, "when each server was away is not known"
     met = sum(
-        any(len(kept_out(case, i, since, FOREVER)) > 0 for i in in_force(case, since, since))
+        any(
+            len(kept_out(analysis, i, since, FOREVER)) > 0 for i in in_force(analysis, since, since)
+        )
         for since, _ in back.values()
     )
     return set(back) == set(fault.targets) and met > 0, (
@@ -314,12 +319,12 @@ def _all_restarted(case: Case, fault: Fault) -> Answer:
     )
 
 
-def _longest_wait(case: Case, begin: int) -> int:
+def _longest_wait(analysis: Analysis, begin: int) -> int:
     """How long clients wait for an answer when there is one: the longest acquire that was answered
     before the fault, and after the one before it. Who had waited for less and got no answer was
     still waiting as the fault began. (go-redis waits through a pause of 6 s, whatever the
     limit.)"""
-    history = case.history
+    history = analysis.history
     healed = [f.heal_ns[1] for f in history.faults if f.heal_ns and f.begin_ns[0] < begin]
     answered = rows_of(history, F.ACQUIRE, Type.OK, Type.FAIL)
     invoked, completed = history.invoke_ns[answered], history.complete_ns[answered]
@@ -327,9 +332,9 @@ def _longest_wait(case: Case, begin: int) -> int:
     return int(np.max((completed - invoked)[normal], initial=0))
 
 
-def _kept_out(case: Case, chosen: list[int], begin: int, end: int) -> Rows:
+def _kept_out(analysis: Analysis, chosen: list[int], begin: int, end: int) -> Rows:
     """The acquires that some of these promises kept out during an interval."""
-    return _together([kept_out(case, i, begin, end) for i in chosen])
+    return _together([kept_out(analysis, i, begin, end) for i in chosen])
 
 
 def _together(rows: list[Rows]) -> Rows:
@@ -337,7 +342,7 @@ def _together(rows: list[Rows]) -> Rows:
 
 
 def _struck_pairs(
-    case: Case,
+    analysis: Analysis,
     fault: Fault,
     chosen: list[int],
     begin: int,
@@ -350,9 +355,9 @@ def _struck_pairs(
     struck = struck_workers(fault)
     found, holds = [], 0
     for i in chosen:
-        rows = kept_out(case, i, begin, end, lost_since=lost_since)
-        if struck and worker_of(case, case.promises.row[[i]])[0] not in struck:
-            rows = rows[np.isin(worker_of(case, rows), struck)]
+        rows = kept_out(analysis, i, begin, end, lost_since=lost_since)
+        if struck and worker_of(analysis, analysis.promises.row[[i]])[0] not in struck:
+            rows = rows[np.isin(worker_of(analysis, rows), struck)]
         holds += len(rows) > 0
         found.append(rows)
     return _together(found), holds
@@ -362,12 +367,12 @@ def _of_struck(fault: Fault) -> str:
     return ", a struck client among them" if struck_workers(fault) else ""
 
 
-def _held_at(case: Case, fault: Fault) -> list[int]:
+def _held_at(analysis: Analysis, fault: Fault) -> list[int]:
     """The promises on shared keys that were given before a fault began and not over by then."""
-    return in_force(case, fault.begin_ns[0], fault.begin_ns[0])
+    return in_force(analysis, fault.begin_ns[0], fault.begin_ns[0])
 
 
-RULES: Final[Mapping[str, Callable[[Case, Fault], Answer]]] = {
+RULES: Final[Mapping[str, Callable[[Analysis, Fault], Answer]]] = {
     "grants-around": _grants_around,
     "attempts-during": _attempts_during,
     "holder-frozen": _holder_frozen,

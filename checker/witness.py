@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Literal
 
+from checker.analysis import Analysis
 from checker.brackets import bracketed
 from checker.kinds import OWNED, REENTRANT, keys_of
 from checker.promises import Links, effective_releases
 from checker.rows import FOREVER, rows_of
 from checker.verdict import Verdict
-from checker.words import Case, clock, many
+from checker.words import clock, many
 from history.op import NULL, F, Type
 from history.service import How, Service, Tenure
 
@@ -49,19 +50,19 @@ class Word:
 class Witness:
     """The service's record of one history, asked about grants and operations by their rows."""
 
-    def __init__(self, case: Case, links: Links, service: Service) -> None:
-        self._case = case
+    def __init__(self, analysis: Analysis, links: Links, service: Service) -> None:
+        self._analysis = analysis
         self._service = service
         self._links = links
         self.record = service.record
         self.several_decide = service.quorum > 1
-        history = case.history
+        history = analysis.history
         asked = rows_of(history, F.ACQUIRE, Type.OK, Type.INFO)
         keys = [history.keys[key] for key in history.key[asked].tolist()]
         self._identity = dict(
             zip(asked.tolist(), zip(keys, history.hold[asked].tolist(), strict=True), strict=True)
         )
-        self._leases = case.promises.lease.tolist()
+        self._leases = analysis.promises.lease.tolist()
         moved = any(fault.name.startswith(CLOCKS) for fault in history.faults)
         self._died = any(
             fault.name in DEADLY or fault.seen.ends_servers is True for fault in history.faults
@@ -73,7 +74,7 @@ class Witness:
         for tenure in tenures:
             self._of[tenure.key, tenure.hold].append(tenure)
         self._bounds = bracketed(history, links, tenures, self._identity, alone=service.quorum == 1)
-        self._grant_of = {row: i for i, row in enumerate(case.promises.row.tolist())}
+        self._grant_of = {row: i for i, row in enumerate(analysis.promises.row.tolist())}
         extends = links.under(rows_of(history, F.EXTEND, Type.OK))
         self._extended = {
             int(row): int(history.complete_ns[extend])  # the last one of each
@@ -90,7 +91,7 @@ class Witness:
         unseen = [row for row in self._told if not self._tenures(row)]
         if not unseen:
             return None
-        (at,) = clock(self._case.history, [int(self._case.history.complete_ns[unseen[0]])])
+        (at,) = clock(self._analysis.history, [int(self._analysis.history.complete_ns[unseen[0]])])
         return (
             f"it shows nothing of {many(len(unseen), 'grant')} that clients were told of, the "
             f"first at {at} s"
@@ -107,7 +108,7 @@ class Witness:
 
     def summary(self) -> dict[str, object]:
         """For ``measurements``: what the record is and what it says of unknown outcomes."""
-        history = self._case.history
+        history = self._analysis.history
         unknown = rows_of(history, F.ACQUIRE, Type.INFO)
         acquires = [bool(self._tenures(int(row))) for row in unknown]
         acquired = [int(row) for row in self._links.acquire[rows_of(history, F.RELEASE, Type.INFO)]]
@@ -130,7 +131,7 @@ class Witness:
 
     def silent_on(self, verdict: Verdict) -> str | None:
         """Why it is no witness of what a verdict is about, if it is none."""
-        history = self._case.history
+        history = self._analysis.history
         rows = [row for item in verdict.evidence if isinstance(row := item.get("row"), int)]
         judged = keys_of(history, OWNED - REENTRANT)
         if not all(judged[history.key[row]] and history.hold[row] != NULL for row in rows):
@@ -152,21 +153,21 @@ class Witness:
             return Word("contradicted", noted)
         if mine.log != other.log:
             return self._over_two_logs(first, second)
-        (told,) = clock(self._case.history, [at])
+        (told,) = clock(self._analysis.history, [at])
         if other.begun is None or self._not_before(other.log, other.begun) > at:
             return self._confirmed(
                 f"{b} was told at {told} s, and by then it had not been its turn"
             )
-        end = int(self._case.promises.end[self._grant_of[first]])
+        end = int(self._analysis.promises.end[self._grant_of[first]])
         until = "for good"
         if end < FOREVER:
-            told, at_end = clock(self._case.history, [at, end])
+            told, at_end = clock(self._analysis.history, [at, end])
             until = f"until {at_end} s"
         text = (
             f"the entry of {a} was gone ({_HOW[mine.how]}) at #{mine.ended}, and it was the turn "
             f"of {b} at #{other.begun}, by {told} s; {a} was promised it {until}"
         )
-        for_good = self._case.promises.lease[self._grant_of[first]] >= FOREVER
+        for_good = self._analysis.promises.lease[self._grant_of[first]] >= FOREVER
         if for_good if mine.until_ns is None else mine.until_ns[0] > at:
             return self._confirmed(text)
         return self.undecided(f"{text}, which is longer than it can show")
@@ -176,8 +177,8 @@ class Witness:
         until_ns = self._noted_until(row)
         if until_ns is None:
             return self.undecided("it notes no term")
-        done = int(self._case.history.complete_ns[row])
-        over, told = clock(self._case.history, [until_ns[1], done])
+        done = int(self._analysis.history.complete_ns[row])
+        over, told = clock(self._analysis.history, [until_ns[1], done])
         if until_ns[1] < done:
             return self._confirmed(
                 f"the term of {self._name(row)} was over at {over} s, and it was told at {told} s"
@@ -194,7 +195,7 @@ class Witness:
         a = self._name(held)
         (other,) = self._tenures(later)
         mine = self._tenures(held)
-        (at,) = clock(self._case.history, [applied_ns])
+        (at,) = clock(self._analysis.history, [applied_ns])
         if not mine:
             return self._confirmed(
                 f"no entry of {a} was ever there, when its operation was applied at {at} s"
@@ -210,7 +211,7 @@ class Witness:
 
     def wrong_release(self, release: int, ended: int) -> Word:
         """Of a release that is said to have ended another's hold."""
-        history = self._case.history
+        history = self._analysis.history
         (theirs,) = self._tenures(ended)
         a = self._name(ended)
         begin, end = int(history.invoke_ns[release]), int(history.complete_ns[release])
@@ -228,7 +229,7 @@ class Witness:
             )
         own = int(effective_releases(history, self._links)[ended])
         asked_itself = own >= 0 and history.invoke_ns[own] <= last
-        for_good = self._case.promises.lease[self._grant_of[ended]] >= FOREVER
+        for_good = self._analysis.promises.lease[self._grant_of[ended]] >= FOREVER
         over = not for_good if theirs.until_ns is None else theirs.until_ns[0] <= last
         if theirs.how == "deleted" and not asked_itself and not over:
             return self._confirmed(
@@ -239,7 +240,7 @@ class Witness:
 
     def false_release(self, release: int) -> Word:
         """Of a release that was answered ok though its hold is said to have been over."""
-        history = self._case.history
+        history = self._analysis.history
         row = int(self._links.acquire[release])
         tenures = self._tenures(row)
         begin = int(history.invoke_ns[release])
@@ -264,7 +265,7 @@ class Witness:
         if mine.log != other.log or mine.begun is None or other.begun is None:
             return self.undecided("they stand in logs that cannot be compared")
         text = f"{a} had its turn at #{mine.begun}, {b} at #{other.begun}"
-        history = self._case.history
+        history = self._analysis.history
         if mine.begun < other.begun or history.fence[first] == history.fence[second]:
             return self._confirmed(text)
         if history.complete_ns[first] < history.invoke_ns[second]:
@@ -284,7 +285,7 @@ class Witness:
         standing = {row: self._standing(row, told_ns) for row in (first, second)}
         if any(len(logs) < self._service.quorum for logs in standing.values()):
             return self.undecided("that both stood on a majority at once is not certain")
-        (at,) = clock(self._case.history, [told_ns])
+        (at,) = clock(self._analysis.history, [told_ns])
         text = f"at {at} s " + " and ".join(
             f"{self._name(row)} stood on {', '.join(logs)}" for row, logs in standing.items()
         )
@@ -295,7 +296,7 @@ class Witness:
         counts for as long as its term, because nobody ever took it back."""
         found = []
         for tenure in self._tenures(row):
-            for_good = self._case.promises.lease[self._grant_of[row]] >= FOREVER
+            for_good = self._analysis.promises.lease[self._grant_of[row]] >= FOREVER
             if not for_good if tenure.until_ns is None else tenure.until_ns[0] <= at_ns:
                 continue
             if tenure.ended is None:
@@ -347,8 +348,8 @@ class Witness:
         return until_ns[1] if stood and self._service.quorum == 1 else None
 
     def _outlived(self, i: int, until_ns: int) -> str:
-        promises = self._case.promises
-        promised, noted = clock(self._case.history, [int(promises.lease[i]), until_ns])
+        promises = self._analysis.promises
+        promised, noted = clock(self._analysis.history, [int(promises.lease[i]), until_ns])
         return self._sentence(
             f"the term of {self._name(int(promises.row[i]))} ended at {noted} s, but the promise "
             f"that was recorded for it at {promised} s"
@@ -377,7 +378,7 @@ class Witness:
     @cached_property
     def _told(self) -> list[int]:
         """The grants of which the record must know."""
-        history = self._case.history
+        history = self._analysis.history
         rows = rows_of(history, F.ACQUIRE, Type.OK)
         judged = keys_of(history, OWNED - REENTRANT)[history.key[rows]] & (
             history.hold[rows] != NULL
@@ -388,7 +389,7 @@ class Witness:
         return all(tenure.ended is not None or tenure.how for tenure in self._tenures(row))
 
     def _granted(self, row: int) -> int:
-        return int(self._case.history.complete_ns[row])
+        return int(self._analysis.history.complete_ns[row])
 
     def _tenures(self, row: int) -> list[Tenure]:
         return self._of.get(self._identity[row], [])
@@ -400,8 +401,8 @@ class Witness:
         return (second, first) if swap else (first, second)
 
     def _name(self, row: int) -> str:
-        history = self._case.history
-        return f"{self._case.name(row)} (hold {history.hold_name(int(history.hold[row]))})"
+        history = self._analysis.history
+        return f"{self._analysis.name(row)} (hold {history.hold_name(int(history.hold[row]))})"
 
     def _sentence(self, text: str) -> str:
         return f"{self._service.record}: {text}"

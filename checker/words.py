@@ -3,42 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
-import numpy as np
-
-from checker.promises import Promises
-from checker.rows import FOREVER, Rows
+from checker.analysis import Analysis
+from checker.rows import FOREVER
 from history.columns import History
 from history.op import NULL, F, Fault, Type
 
 Evidence = Mapping[str, object]
 
 EVIDENCE_MAX = 16  # entries of one verdict; the reason says how many there are
-
-
-@dataclass(frozen=True)
-class Case:
-    """A history with its promises: what every check reads and every sentence is about."""
-
-    history: History
-    promises: Promises
-
-    @cached_property
-    def grant_of(self) -> Rows:
-        """For every row, the number of its grant among the promises; -1 without one, and at the
-        end, so that -1 may be asked for."""
-        found = np.full(len(self.history) + 1, -1, np.intp)
-        found[self.promises.row] = np.arange(len(self.promises))
-        return found
-
-    def name(self, row: int) -> str:
-        """The client of a row."""
-        return self.history.client(int(self.history.process[row]))
-
-    def key(self, row: int) -> str:
-        return self.history.keys[int(self.history.key[row])] or "the lock"
 
 
 def number(value: int) -> int | None:
@@ -66,9 +39,9 @@ def _exact(nanoseconds: int) -> str:
     return f"{sign}{whole}.{rest:09d}"
 
 
-def grant(case: Case, i: int) -> dict[str, object]:
+def grant(analysis: Analysis, i: int) -> dict[str, object]:
     """Grant number ``i`` of the promises."""
-    history, promises = case.history, case.promises
+    history, promises = analysis.history, analysis.promises
     row = int(promises.row[i])
     start, end = int(promises.start[i]), int(promises.end[i])
     fence = number(int(history.fence[row]))
@@ -85,7 +58,7 @@ def grant(case: Case, i: int) -> dict[str, object]:
         "what": "grant",
         "row": row,
         "process": history.process_name(int(history.process[row])),
-        "key": case.key(row),
+        "key": analysis.key(row),
         "hold": hold_name(history, row),
         "fence": fence,
         "invoke_ns": int(history.invoke_ns[row]),
@@ -93,13 +66,13 @@ def grant(case: Case, i: int) -> dict[str, object]:
         "promised_until_ns": number(end),
         "valid_until_ns": number(int(promises.lease[i])),
         "released_ns": number(int(history.invoke_ns[release])) if release >= 0 else None,
-        "text": f"{case.name(row)} was promised {case.key(row)} from {at} {until}{fenced}",
+        "text": f"{analysis.name(row)} was promised {analysis.key(row)} from {at} {until}{fenced}",
     }
 
 
-def operation(case: Case, row: int, remark: str = "") -> dict[str, object]:
+def operation(analysis: Analysis, row: int, remark: str = "") -> dict[str, object]:
     """One operation as it was recorded."""
-    history = case.history
+    history = analysis.history
     kind = Type(int(history.type[row]))
     begin, end = int(history.invoke_ns[row]), int(history.complete_ns[row])
     error = history.errors[int(history.error[row])] if history.error[row] >= 0 else None
@@ -120,7 +93,7 @@ def operation(case: Case, row: int, remark: str = "") -> dict[str, object]:
         "process": history.process_name(int(history.process[row])),
         "f": word,
         "type": kind.word,
-        "key": case.key(row),
+        "key": analysis.key(row),
         "hold": hold_name(history, row),
         "fence": number(int(history.fence[row])),
         "value": number(int(history.value[row])),
@@ -129,7 +102,7 @@ def operation(case: Case, row: int, remark: str = "") -> dict[str, object]:
         "complete_ns": number(end),
         "applied_ns": number(int(history.applied_ns[row])),
         "error": error,
-        "text": f"{case.name(row)}: {word} of {case.key(row)} {window}: {answer}{remark}",
+        "text": f"{analysis.name(row)}: {word} of {analysis.key(row)} {window}: {answer}{remark}",
     }
 
 
@@ -139,15 +112,15 @@ def hold_name(history: History, row: int) -> str | None:
     return None if hold == NULL else history.hold_name(hold)
 
 
-def faults_on(case: Case, begin_ns: int, end_ns: int) -> list[dict[str, object]]:
+def faults_on(analysis: Analysis, begin_ns: int, end_ns: int) -> list[dict[str, object]]:
     """The faults that were on at some time between two times."""
-    return [_fault(case.history, fault) for fault in _on(case, begin_ns, end_ns)]
+    return [_fault(analysis.history, fault) for fault in _on(analysis, begin_ns, end_ns)]
 
 
-def _on(case: Case, begin_ns: int, end_ns: int) -> list[Fault]:
+def _on(analysis: Analysis, begin_ns: int, end_ns: int) -> list[Fault]:
     return [
         fault
-        for fault in case.history.faults
+        for fault in analysis.history.faults
         if fault.begin_ns[0] <= end_ns and (fault.heal_ns is None or fault.heal_ns[1] >= begin_ns)
     ]
 
@@ -173,9 +146,9 @@ def describe(fault: Fault) -> str:
     return f"{fault.name} of {', '.join(fault.targets)}" if fault.targets else fault.name
 
 
-def during(case: Case, begin_ns: int, end_ns: int) -> str:
+def during(analysis: Analysis, begin_ns: int, end_ns: int) -> str:
     """The end of a sentence that names the faults of a time, or nothing."""
-    found = [describe(fault) for fault in _on(case, begin_ns, end_ns)]
+    found = [describe(fault) for fault in _on(analysis, begin_ns, end_ns)]
     return f"; during {' and '.join(found)}" if found else ""
 
 

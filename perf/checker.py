@@ -21,12 +21,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from checker.analysis import Analysis
 from checker.calls import calls_of
 from checker.check import check
 from checker.models import model_of
 from checker.promises import link, promises
 from checker.search import search
-from checker.words import Case
 from history.columns import History
 from history.op import NULL, F, Type
 from perf.figures import Figure, console, show, timed
@@ -152,8 +152,8 @@ def plain_search(batch: Sequence[History]) -> None:
     """The general search, from the columns."""
     for history in batch:
         links = link(history)
-        case = Case(history, promises(history, links))
-        calls, _ = calls_of(case, links, 0, "cas-register")
+        analysis = Analysis(history, promises(history, links))
+        calls, _ = calls_of(analysis, links, 0, "cas-register")
         assert search(model_of("cas-register", None, None), calls).result != "unknown"
 
 

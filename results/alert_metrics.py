@@ -21,11 +21,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from checker.analysis import Analysis
 from checker.intervals import running_max, same_key_as_before, up_to
 from checker.promises import Links, Promises, link, promises
 from checker.resource import uses
 from checker.rows import FOREVER, Bools, Rows, by_key_and_time, failed_with, has_values, rows_of
-from checker.words import Case
 from history.columns import History, Ids, Ints
 from history.op import NULL, F, Mode, Type
 
@@ -136,13 +136,13 @@ def rules() -> str:
 def counters(history: History, *, unknown_after_s: float = 0.0) -> Counters:
     """What would have been counted. ``unknown_after_s``: when a client gives up on an answer."""
     links = link(history)
-    case = Case(history, promises(history, links))
+    analysis = Analysis(history, promises(history, links))
     timeout_ns = int(unknown_after_s * NS_PER_S)
     end = np.where(history.complete_ns == NULL, history.invoke_ns + timeout_ns, history.complete_ns)
     acquires = rows_of(history, F.ACQUIRE)
-    contended = acquires[_contended(case, acquires)]
-    expired_key, expired_at = _expired(case, links, end)
-    refused = _refused(case, links)
+    contended = acquires[_contended(analysis, acquires)]
+    expired_key, expired_at = _expired(analysis, links, end)
+    refused = _refused(analysis, links)
     made: list[Series] = []
     for key in np.unique(history.key[acquires]).tolist():
         name = history.keys[key]
@@ -160,9 +160,9 @@ def counters(history: History, *, unknown_after_s: float = 0.0) -> Counters:
     return Counters(tuple(made), first, int(end.max()) if len(history) else 0)
 
 
-def _contended(case: Case, acquires: Rows) -> Bools:
+def _contended(analysis: Analysis, acquires: Rows) -> Bools:
     """Acquires that found nothing free when they were invoked, or were refused for that reason."""
-    history, promised = case.history, case.promises
+    history, promised = analysis.history, analysis.promises
     permits = np.array([history.object_of(k).permits or 1 for k in history.keys], np.int64)
     key, asked = history.key[acquires], history.invoke_ns[acquires]
     writer = history.mode[promised.row] != Mode.READ
@@ -187,11 +187,11 @@ def _active(promised: Promises, chosen: Bools, key: Ids, at_ns: Ints) -> Ints:
     return counts[0] - counts[1]
 
 
-def _expired(case: Case, links: Links, end: Ints) -> tuple[Rows, Ints]:
+def _expired(analysis: Analysis, links: Links, end: Ints) -> tuple[Rows, Ints]:
     """(key, time) of holds that were over before their holder released them, when it first could
     see that: told of the loss, told not-held, or releasing after the lease. The dead count nothing.
     """
-    history, promised = case.history, case.promises
+    history, promised = analysis.history, analysis.promises
     grant_of = np.full(len(history) + 1, -1, np.intp)
     grant_of[promised.row] = np.arange(len(promised))
     at = np.full(len(promised), FOREVER, np.int64)
@@ -213,13 +213,13 @@ def _expired(case: Case, links: Links, end: Ints) -> tuple[Rows, Ints]:
     return promised.key[counted].astype(np.intp), at[counted]
 
 
-def _refused(case: Case, links: Links) -> tuple[Rows, Ints] | None:
+def _refused(analysis: Analysis, links: Links) -> tuple[Rows, Ints] | None:
     """(row, time) of the writes that a resource checking fences on write would have refused; None
     where there is no fence. The same policy as ``fence-on-write`` of ``checker.fencing``."""
-    history, promised = case.history, case.promises
+    history, promised = analysis.history, analysis.promises
     if not has_values(history.fence):
         return None
-    used = uses(case, links)
+    used = uses(analysis, links)
     writes = np.flatnonzero(history.f[used.row] == F.WRITE)
     row, grant = used.row[writes], used.grant[writes]
     fence = history.fence[row].copy()

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from checker.analysis import Analysis
 from checker.calls import Calls
 from checker.check import check as judge_history
 from checker.intervals import ByKey
 from checker.kinds import MODELS, with_model
 from checker.load import load
 from checker.promises import link, promises
-from checker.words import Case
 from evidence.check import check
 from history.jsonl import write_jsonl
 from history.op import F, Mode, Object, Type
@@ -383,7 +383,7 @@ def test_what_one_key_costs_does_not_depend_on_the_others() -> None:
     for keys in (4_000, 400_000):
         history = lock_history(Load(2 * keys, keys=keys, holds=True))
         links = link(history)
-        calls = Calls(Case(history, promises(history, links)), links)
+        calls = Calls(Analysis(history, promises(history, links)), links)
         prepared[keys] = ByKey(history.key), calls
     assert exponent(ask, 4_000, 400_000) < 0.5
 

@@ -9,11 +9,11 @@ import random
 
 import pytest
 
+from checker.analysis import Analysis
 from checker.calls import calls_of
 from checker.models import model_of
 from checker.promises import link, promises
 from checker.search import search
-from checker.words import Case
 from history.columns import History
 from history.jsonl import to_lines
 from tests.budget import tries
@@ -24,9 +24,9 @@ from tests.checker.random_histories import SHAPES, random_history, wild_history
 def verdicts(history: History) -> tuple[str, str]:
     """What the search says, and what every order says."""
     links = link(history)
-    case = Case(history, promises(history, links))
+    analysis = Analysis(history, promises(history, links))
     given_object = history.object_of("k")
-    calls, _ = calls_of(case, links, 0, given_object.kind)
+    calls, _ = calls_of(analysis, links, 0, given_object.kind)
     model = model_of(given_object.kind, given_object.permits, given_object.initial)
     slow = "valid" if exhaustively(model, calls) else "invalid"
     return search(model, calls).result, slow
@@ -54,11 +54,11 @@ def test_agrees_on_histories_that_nobody_records() -> None:
     for _ in range(count):
         history = wild_history(dice)
         links = link(history)
-        case = Case(history, promises(history, links))
+        analysis = Analysis(history, promises(history, links))
         for key, name in enumerate(history.keys):
             given_object = history.object_of(name)
             model = model_of(given_object.kind, given_object.permits, given_object.initial)
-            calls, _ = calls_of(case, links, key, given_object.kind)
+            calls, _ = calls_of(analysis, links, key, given_object.kind)
             found.append("valid" if exhaustively(model, calls) else "invalid")
             assert search(model, calls).result == found[-1], list(to_lines(history))
     assert found.count("valid") > 0.3 * count

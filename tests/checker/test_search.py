@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 
+from checker.analysis import Analysis
 from checker.calls import calls_of
 from checker.check import check
 from checker.counters import by_sweep, fewest_reads
@@ -14,7 +15,6 @@ from checker.kinds import MODELS, with_model
 from checker.models import Model, Operation, counter, model_of, register
 from checker.promises import link, promises
 from checker.search import Call, search
-from checker.words import Case
 from checker.zones import by_zones
 from history.builder import Builder
 from history.columns import History
@@ -131,9 +131,8 @@ def test_the_sweep_agrees_where_amounts_are_equal() -> None:
 
 def _numbers(history: History, rows: np.ndarray) -> list[int]:
     """The places of rows among the calls, which leave out reads without an answer."""
-    where = calls_of(Case(history, promises(history, link(history))), link(history), 0, "counter")[
-        1
-    ]
+    links = link(history)
+    _, where = calls_of(Analysis(history, promises(history, links)), links, 0, "counter")
     return [where.index(row) for row in rows.tolist() if row in where]
 
 
@@ -162,8 +161,8 @@ def test_a_long_counter_is_decided_in_one_sweep() -> None:
 def calls(history: History) -> tuple[Model, list[Call]]:
     links = link(history)
     given = history.object_of("r")
-    case = Case(history, promises(history, links))
-    return model_of(given.kind, None, given.initial), calls_of(case, links, 0, given.kind)[0]
+    analysis = Analysis(history, promises(history, links))
+    return model_of(given.kind, None, given.initial), calls_of(analysis, links, 0, given.kind)[0]
 
 
 @pytest.mark.random

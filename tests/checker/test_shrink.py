@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checker.analysis import Analysis
 from checker.check import check
 from checker.contradictions import unpaired
 from checker.models import Operation, model_of, register
@@ -16,7 +17,6 @@ from checker.promises import link, promises
 from checker.search import Call, search
 from checker.shrink import smallest
 from checker.verdict import Verdict
-from checker.words import Case
 from history.columns import History
 from history.jsonl import to_lines
 from history.op import F
@@ -95,7 +95,7 @@ def test_the_evidence_of_the_smallest_holds_is_invalid_by_itself(shape: str) -> 
     for _ in range(tries(100)):
         history = random_history(dice, SHAPES[shape])
         links = link(history)
-        if len(unpaired(Case(history, promises(history, links)), links)):
+        if len(unpaired(Analysis(history, promises(history, links)), links)):
             continue
         verdict = check(history).verdicts.get("linearizable")
         if verdict is None or verdict.result != "invalid":

@@ -1,0 +1,35 @@
+"""A history with its promises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from checker.promises import Promises
+from checker.rows import Rows
+from history.columns import History
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A history with its promises: what every verdict and every sentence is about."""
+
+    history: History
+    promises: Promises
+
+    @cached_property
+    def grant_of(self) -> Rows:
+        """For every row, the number of its grant among the promises; -1 without one, and at the
+        end, so that -1 may be asked for."""
+        found = np.full(len(self.history) + 1, -1, np.intp)
+        found[self.promises.row] = np.arange(len(self.promises))
+        return found
+
+    def name(self, row: int) -> str:
+        """The client of a row."""
+        return self.history.client(int(self.history.process[row]))
+
+    def key(self, row: int) -> str:
+        return self.history.keys[int(self.history.key[row])] or "the lock"
