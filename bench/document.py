@@ -41,7 +41,9 @@ from results.numbers import Phases as Spans
 from results.numbers import before, measure
 
 
-def document_of(scene: Scene, failure: str | None, shown_before: frozenset[str]) -> documents.Case:
+def document_of(
+    scene: Scene, failure: str | None, shown_before: frozenset[str]
+) -> documents.CaseResult:
     """The case as it stands in ``results.json``, but for what is known once it is over."""
     case, expected = scene.case, expected_of(scene.case)
     begun = time.monotonic()
@@ -94,11 +96,11 @@ def document_of(scene: Scene, failure: str | None, shown_before: frozenset[str])
     )
 
 
-def _asked(scene: Scene) -> documents.Case:
+def _asked(scene: Scene) -> documents.CaseResult:
     """What was asked for, and what is known of it without a load."""
     case, system, expected = scene.case, scene.case.system, expected_of(scene.case)
     topology = topology_of(case)
-    return documents.Case(
+    return documents.CaseResult(
         lock=system.name,
         family=system.family,
         fence=system.fence,
@@ -149,7 +151,7 @@ def _disturbed(scene: Scene, left: str | None) -> str | None:
     return "; ".join(filter(None, (told(scene.outside, scene.start_ns or 0), left)))
 
 
-def _short(case: Case, document: documents.Case, history: History) -> str | None:
+def _short(case: Case, document: documents.CaseResult, history: History) -> str | None:
     """What of the load did not take place. Under a fault and in the published experiment that is
     part of what is looked at."""
     generator = document.generator
@@ -180,8 +182,8 @@ def required_of(case: Case) -> tuple[str, ...]:
 
 
 def _with_numbers(
-    scene: Scene, start_ns: int, document: documents.Case, history: History
-) -> documents.Case:
+    scene: Scene, start_ns: int, document: documents.CaseResult, history: History
+) -> documents.CaseResult:
     case = scene.case
     floor_end, own_end, end = case.phases.ends_ns(start_ns)
     patient = case.asked.workload.patient and (bool(case.injections) or not turned_away(history))

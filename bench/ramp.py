@@ -140,7 +140,7 @@ def ramp(
     return found, done
 
 
-def step_of(rate: float, bound_ms: float, document: documents.Case) -> Step:
+def step_of(rate: float, bound_ms: float, document: documents.CaseResult) -> Step:
     """What a case says about its rate."""
     before = {kind: by.get("before", EMPTY) for kind, by in (document.response_ms or {}).items()}
     kind = "wait" if before.get("wait", EMPTY).count else "job"

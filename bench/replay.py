@@ -152,7 +152,7 @@ def where(folder: Path) -> Path:
     return Path(os.path.relpath(folder.resolve()))
 
 
-def shown(found: Sequence[documents.Case]) -> dict[str, int]:
+def shown(found: Sequence[documents.CaseResult]) -> dict[str, int]:
     """Verdict → in how many of these runs of a case it was invalid."""
     return dict(
         Counter(v for d in found for v, result in d.observed.items() if result == "invalid")

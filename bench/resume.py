@@ -24,7 +24,7 @@ from results.stored import Edited, verify
 
 # Of a machine, what numbers depend on and what does not change by itself.
 MACHINE = ("cpu", "cores_usable", "memory_bytes", "kernel", "python", "engine")
-Documents = Mapping[int, documents.Case]
+Documents = Mapping[int, documents.CaseResult]
 
 
 def planned(
@@ -81,7 +81,7 @@ def finished(run: RunFolder, cases: Sequence[Case]) -> Documents:
     folders: dict[int, list[CaseFolder]] = defaultdict(list)
     for folder in run.cases():
         folders[folder.number].append(folder)
-    done: dict[int, documents.Case] = {}
+    done: dict[int, documents.CaseResult] = {}
     try:
         for number, case in enumerate(cases, 1):
             document = _last_try(folders[number])
@@ -107,7 +107,7 @@ def take_over(run: RunFolder, done: Documents) -> None:
             run.set_aside(folder)
 
 
-def ending_of(document: documents.Case) -> Ending:
+def ending_of(document: documents.CaseResult) -> Ending:
     """How a case ended, all its tries taken together: one that was undecided stays so."""
     ending = Ending[str(document.ending).upper()]
     if any("unknown" in before.observed.values() for before in document.earlier_tries):
@@ -115,12 +115,12 @@ def ending_of(document: documents.Case) -> Ending:
     return ending
 
 
-def _last_try(folders: Sequence[CaseFolder]) -> documents.Case | None:
+def _last_try(folders: Sequence[CaseFolder]) -> documents.CaseResult | None:
     tries = [d for folder in folders if (d := folder.read_case()) is not None]
     return max(tries, key=lambda document: document.tries or 1, default=None)
 
 
-def _is_final(document: documents.Case, case: Case) -> bool:
+def _is_final(document: documents.CaseResult, case: Case) -> bool:
     """A lock that could not run may be able to now, and what disturbed a case may be over. What
     does not say how it ended is not."""
     word = document.judgement

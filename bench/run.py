@@ -60,7 +60,7 @@ CLOCK_STEP_S_MAX = 0.1
 class Outcome:
     """What came of a case."""
 
-    document: documents.Case
+    document: documents.CaseResult
     before_ns: Mapping[str, Ints]  # see results.numbers.before; empty where there are no numbers
 
 

@@ -143,12 +143,12 @@ class _Gathered:
         self._run = run
         self._name = name
         self._alone = alone
-        self._documents: list[documents.Case] = []
+        self._documents: list[documents.CaseResult] = []
         self._baselines = Baselines()
         self.endings: list[Ending] = []
 
     def add(
-        self, case: Case, document: documents.Case, before_ns: Mapping[str, NDArray[np.int64]]
+        self, case: Case, document: documents.CaseResult, before_ns: Mapping[str, NDArray[np.int64]]
     ) -> None:
         """A case that is done. The published experiment decides nothing, unless it is alone."""
         self._documents.append(document)

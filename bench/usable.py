@@ -34,10 +34,10 @@ CLASSES_MAX = 20
 PLAIN = frozenset({"held", "gave-up", "not-held", "no-effect", "not-granted"})
 
 
-def refused_case(refused: Refused) -> documents.Case:
+def refused_case(refused: Refused) -> documents.CaseResult:
     """A case that was asked for beside others and cannot be made, as it stands in
     ``results.json``."""
-    return documents.Case(
+    return documents.CaseResult(
         lock=refused.lock,
         topology=refused.topology or "unknown",
         fault=refused.fault,

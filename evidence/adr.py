@@ -14,7 +14,6 @@ from typing import Any, Final
 from checker.catalogue import AT_THE_RESOURCE, OF_JOBS
 from checker.follows import told
 from results.cases import (
-    Case,
     attempts,
     broken,
     command_of,
@@ -32,7 +31,7 @@ from results.cases import (
     undecided,
 )
 from results.digests import whole_digest
-from results.documents import Fairness, Quantiles
+from results.documents import CaseResult, Fairness, Quantiles
 from results.statistics import Share, share
 from results.stored import Stored
 
@@ -101,9 +100,9 @@ class Option:
         return [t for t in self.broke() if t.verdict not in NOT_OF_THE_LOCK]
 
 
-def evidence_of(runs: Sequence[Stored]) -> list[tuple[Evidence, Case]]:
+def evidence_of(runs: Sequence[Stored]) -> list[tuple[Evidence, CaseResult]]:
     """Every case of the runs with where it can be found and how it is repeated."""
-    found: list[tuple[Evidence, Case]] = []
+    found: list[tuple[Evidence, CaseResult]] = []
     for run in runs:
         planned = run.plan.cases
         for at, case in enumerate(run.cases):
@@ -112,7 +111,7 @@ def evidence_of(runs: Sequence[Stored]) -> list[tuple[Evidence, Case]]:
     return found
 
 
-def options(runs: Sequence[Stored], cases: Sequence[tuple[Evidence, Case]]) -> list[Option]:
+def options(runs: Sequence[Stored], cases: Sequence[tuple[Evidence, CaseResult]]) -> list[Option]:
     """One per lock and cluster, in the order in which they were run."""
     labels = _labels([case for _, case in cases])
     return [
@@ -133,7 +132,9 @@ def k_of_n(found: Share) -> str:
     return f"{found.k} of {found.n} ({low:.0f} to {high:.0f} %)"
 
 
-def _option(label: str, cases: Sequence[tuple[Evidence, Case]], runs: Sequence[Stored]) -> Option:
+def _option(
+    label: str, cases: Sequence[tuple[Evidence, CaseResult]], runs: Sequence[Stored]
+) -> Option:
     all_ = [case for _, case in cases]
     first = all_[0]
     mutex = [(e, c) for e, c in cases if not is_published(c)] or list(cases)
@@ -162,7 +163,7 @@ def _option(label: str, cases: Sequence[tuple[Evidence, Case]], runs: Sequence[S
     )
 
 
-def _tried(cases: Sequence[tuple[Evidence, Case]]) -> list[Tried]:
+def _tried(cases: Sequence[tuple[Evidence, CaseResult]]) -> list[Tried]:
     found = []
     for fault in in_order(case.fault for _, case in cases):
         of = [(e, case) for e, case in cases if case.fault == fault]
@@ -184,7 +185,7 @@ def _tried(cases: Sequence[tuple[Evidence, Case]]) -> list[Tried]:
     return found
 
 
-def _fence_checked(cases: Sequence[Case]) -> tuple[int, int] | None:
+def _fence_checked(cases: Sequence[CaseResult]) -> tuple[int, int] | None:
     """Of the cases in which a stale holder wrote: in how many a checked fence let it."""
     scores = [s for c in cases if STALE in broken(c) and (s := fenced(c)) is not None]
     if not scores:
@@ -193,7 +194,7 @@ def _fence_checked(cases: Sequence[Case]) -> tuple[int, int] | None:
 
 
 def _acquire(
-    label: str, cases: Sequence[Case], quiet: Sequence[Case], runs: Sequence[Stored]
+    label: str, cases: Sequence[CaseResult], quiet: Sequence[CaseResult], runs: Sequence[Stored]
 ) -> dict[str, float | None]:
     """From all cases of one run before their faults, in the run with the most of them; a single
     case where no run took them together. Runs are never pooled."""
@@ -208,7 +209,7 @@ def _acquire(
     return {name: getattr(best, name, None) for name in ("p50", "p99", "count")}
 
 
-def _fairness(quiet: Sequence[Case]) -> dict[str, float | None]:
+def _fairness(quiet: Sequence[CaseResult]) -> dict[str, float | None]:
     found = [fairness for case in quiet if (fairness := case.measurements.fairness)]
 
     def worst(pick: Callable[[list[float]], float], of: Callable[[Fairness], float | None]) -> Any:
@@ -222,7 +223,7 @@ def _fairness(quiet: Sequence[Case]) -> dict[str, float | None]:
     }
 
 
-def _labels(cases: Sequence[Case]) -> list[str]:
+def _labels(cases: Sequence[CaseResult]) -> list[str]:
     """The lock's name for each case; with its cluster where a lock was run on several."""
     clusters: dict[str, set[str]] = {}
     for case in cases:
@@ -236,12 +237,14 @@ def _labels(cases: Sequence[Case]) -> list[str]:
     ]
 
 
-def _cluster(case: Case) -> str:
+def _cluster(case: CaseResult) -> str:
     network = "" if case.network in {None, "loopback"} else f", {case.network}"
     return f"{case.topology}, {case.size} nodes{network}"
 
 
-def _evidence(id_: str, run: Stored, case: Case, replaced: Sequence[tuple[str, str]]) -> Evidence:
+def _evidence(
+    id_: str, run: Stored, case: CaseResult, replaced: Sequence[tuple[str, str]]
+) -> Evidence:
     images, clients = run.versions.images or {}, run.versions.clients or {}
     # A topology of several systems is called after none of its images: then all are named.
     servers = images.keys() & {case.topology, case.family}

@@ -15,8 +15,8 @@ from evidence.templates import rendered
 from nemesis.registry import faults
 from report.grid import Markdown, markdown_table
 from results import wording
-from results.cases import Case, in_order
-from results.documents import Machine
+from results.cases import in_order
+from results.documents import CaseResult, Machine
 from results.machine import describe
 from results.wording import escape_markdown
 
@@ -49,7 +49,7 @@ TABLE: Final = (
 def record(
     decision: Decision,
     options: Sequence[Option],
-    evidence: Sequence[tuple[Evidence, Case]],
+    evidence: Sequence[tuple[Evidence, CaseResult]],
     *,
     machine: Machine,
     notes: Sequence[str],
@@ -201,7 +201,9 @@ def _under(fault: str) -> str:
     return "without a fault" if fault == "none" else f"under {escape_markdown(fault)}"
 
 
-def _not_tested(options: Sequence[Option], evidence: Sequence[tuple[Evidence, Case]]) -> list[str]:
+def _not_tested(
+    options: Sequence[Option], evidence: Sequence[tuple[Evidence, CaseResult]]
+) -> list[str]:
     lines = []
     for o in options:
         tried = {t.fault.partition(":")[0] for t in o.tried}

@@ -47,7 +47,6 @@ from locks.registry import NO_LOCKS, LockNotFoundError, declared, is_own
 from nemesis.registry import NONE
 from report.grid import markdown_table
 from results.cases import (
-    Case,
     asked_lock,
     broken,
     command_of,
@@ -55,6 +54,7 @@ from results.cases import (
     expected_of,
     fault_name,
 )
+from results.documents import CaseResult
 from results.errors import BadInput
 from results.machine import PACKAGE
 from results.store import CaseFolder, NotARun, slug, write_atomically
@@ -80,7 +80,7 @@ class Broken:
     """A verdict that broke in ``shown`` of ``tried`` runs of a case; ``case`` is the first."""
 
     found: Stored
-    case: Case
+    case: CaseResult
     verdict: str
     shown: int
     tried: int
@@ -131,7 +131,7 @@ def sentence(folder: Path, made: Sequence[Path]) -> str:
 
 
 def _broken(found: Stored) -> Iterator[Broken]:
-    groups: dict[str, list[Case]] = {}
+    groups: dict[str, list[CaseResult]] = {}
     for case in found.cases:
         groups.setdefault(repr([getattr(case, name) for name in SAME]), []).append(case)
     for cases in groups.values():
@@ -142,7 +142,7 @@ def _broken(found: Stored) -> Iterator[Broken]:
             yield Broken(found, showed[0], verdict, len(showed), len(counted))
 
 
-def _documents(found: Stored, case: Case) -> Iterator[Case]:
+def _documents(found: Stored, case: CaseResult) -> Iterator[CaseResult]:
     """The tries of a case, the first one first; those before the last are verified here."""
     for earlier in case.earlier_tries:
         folder = CaseFolder(found.path / "cases" / (earlier.folder or "unknown"))

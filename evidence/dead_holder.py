@@ -18,8 +18,8 @@ import numpy as np
 
 from history.columns import History
 from history.op import NULL, F, Type
-from results.cases import Case, dead_holder_s
-from results.documents import Leaked
+from results.cases import dead_holder_s
+from results.documents import CaseResult, Leaked
 
 NS_PER_S: Final = 1_000_000_000
 # Whoever wants a key asks again at once: a longer silence before the end is not to be asking.
@@ -35,7 +35,7 @@ class DeadHolder:
     locked: bool
 
 
-def dead_holder(case: Case, history: Callable[[], History]) -> DeadHolder | None:
+def dead_holder(case: CaseResult, history: Callable[[], History]) -> DeadHolder | None:
     """None where no holder was struck, or nobody wanted its key. ``history`` is asked for only
     where a key was not granted again."""
     leaks = case.measurements.leaked_lock or ()

@@ -38,7 +38,7 @@ from report.comparison_text import markdown
 from report.trends import night_of, page
 from results.cases import command_of, lock_of
 from results.comparison import Comparison, worst
-from results.documents import Case, Results
+from results.documents import CaseResult, Results
 from results.errors import BAD_INPUT, BadInput, Ending, Failed
 from results.store import RunFolder, write_atomically
 from results.wording import escape_markdown
@@ -56,7 +56,7 @@ class Night:
     """What is known so far. ``cases`` are the last tries, in the order of the suite."""
 
     began: float
-    cases: list[Case] = field(default_factory=list)
+    cases: list[CaseResult] = field(default_factory=list)
     planned: list[plan.Case] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
     parts: list[str] = field(default_factory=list)

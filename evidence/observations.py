@@ -37,7 +37,7 @@ from history.jsonl import read_jsonl
 from locks.registry import systems
 from nemesis.registry import NONE, faults
 from results.cases import attempts, broken, counts_as_try, has_numbers, results_of
-from results.documents import Case, Count, Footprint, Real, Seed, Sha256, Versions
+from results.documents import CaseResult, Count, Footprint, Real, Seed, Sha256, Versions
 from results.errors import BadInput
 from results.store import NotARun, write_atomically
 from results.stored import Edited, Stored, countable, history_of, stored
@@ -354,7 +354,7 @@ def _run(path: Path) -> Stored:
     return run
 
 
-def _counts(case: Case) -> bool:
+def _counts(case: CaseResult) -> bool:
     system, topology = systems().get(case.lock), topologies().get(case.topology or "")
     return (
         system is not None
@@ -369,7 +369,7 @@ def _counts(case: Case) -> bool:
 
 
 def _with_case(
-    known: Observed | None, key: Key, case: Case, run: str, struck: DeadHolder | None
+    known: Observed | None, key: Key, case: CaseResult, run: str, struck: DeadHolder | None
 ) -> Observed:
     tries = [attempt for attempt in attempts(case) if results_of(attempt)]
     verdicts = dict(known.verdicts) if known else {}
@@ -396,7 +396,7 @@ def _with_struck(known: Locked, struck: DeadHolder) -> Locked:
     return Locked(_rounded(max(longest, default=None)), share)
 
 
-def _cost(key: Key, run: str, case: Case, cost: Footprint) -> Cost:
+def _cost(key: Key, run: str, case: CaseResult, cost: Footprint) -> Cost:
     fairness = case.measurements.fairness
     footprint = msgspec.convert(_rounded(msgspec.to_builtins(cost)), Footprint)
     jain = None if fairness is None else _rounded(fairness.jain)
@@ -404,7 +404,7 @@ def _cost(key: Key, run: str, case: Case, cost: Footprint) -> Cost:
 
 
 def _save_histories(
-    run: Stored, case: Case, folder: Path, histories: dict[str, Collection[str]]
+    run: Stored, case: CaseResult, folder: Path, histories: dict[str, Collection[str]]
 ) -> dict[str, str]:
     """The few operations of each break, also of one that showed in an earlier try alone, where no
     history shows it yet; for each that could not be cut out, its file and a sentence. What follows

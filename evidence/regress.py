@@ -95,17 +95,17 @@ class _Job:
     run: RunFolder
     run_id: str
     fork_servers: list[ForkServer] = field(default_factory=list)  # of base, of new
-    pairs: dict[Key, dict[int, list[documents.Case | None]]] = field(default_factory=dict)
-    cases: list[documents.Case] = field(default_factory=list)
+    pairs: dict[Key, dict[int, list[documents.CaseResult | None]]] = field(default_factory=dict)
+    cases: list[documents.CaseResult] = field(default_factory=list)
 
-    def whole(self) -> dict[Key, list[tuple[documents.Case, documents.Case]]]:
+    def whole(self) -> dict[Key, list[tuple[documents.CaseResult, documents.CaseResult]]]:
         """The pairs of which both runs are there."""
         return {
             key: [(base, new) for base, new in of.values() if base and new]
             for key, of in self.pairs.items()
         }
 
-    def sides(self) -> dict[Key, tuple[list[documents.Case], list[documents.Case]]]:
+    def sides(self) -> dict[Key, tuple[list[documents.CaseResult], list[documents.CaseResult]]]:
         """(lock, fault) → all cases of base, all of new."""
         return {key: ([b for b, _ in of], [n for _, n in of]) for key, of in self.whole().items()}
 
@@ -141,7 +141,7 @@ def _measure(job: _Job, console: Console) -> None:
         _stage(job, dict.fromkeys(found, pairs), console)
 
 
-def _is_void(pair: tuple[documents.Case, documents.Case]) -> bool:
+def _is_void(pair: tuple[documents.CaseResult, documents.CaseResult]) -> bool:
     return not all(map(has_numbers, pair))
 
 
@@ -166,7 +166,7 @@ def _stage(job: _Job, counts: Mapping[Key, int], console: Console) -> None:
                 interruption.check()
 
 
-def _one(job: _Job, case: Case, *, at: int, pair: int, live: LiveView) -> documents.Case:
+def _one(job: _Job, case: Case, *, at: int, pair: int, live: LiveView) -> documents.CaseResult:
     number = len(job.cases) + 1
     check_case_room(job.run.path)
     folder = job.run.case(number, SIDES[at], f"{short(case.lock)}-{case.fault}")

@@ -36,7 +36,7 @@ from nemesis.registry import faults
 from report.grid import Markdown, markdown_table
 from results import cases
 from results.cases import attempts, counts_as_try
-from results.documents import Case
+from results.documents import CaseResult
 from results.errors import BAD_INPUT, BadInput
 from results.store import NotARun, RunFolder, open_run, write_atomically
 from results.stored import Edited, history_of
@@ -271,7 +271,7 @@ def count(
         print(f"locked {times} of {len([it for it in struck if it is not None])}")
 
 
-def _cases_of(run: Path) -> Sequence[Case]:
+def _cases_of(run: Path) -> Sequence[CaseResult]:
     """The cases of a run; none, and a word about it, where it did not come to results."""
     try:
         return open_run(run).evidence().cases

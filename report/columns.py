@@ -17,7 +17,8 @@ from msgspec import UNSET
 
 from report.grid import Cell, Grid, missing
 from results import wording
-from results.cases import Case, has_numbers, number
+from results.cases import has_numbers, number
+from results.documents import CaseResult
 from results.wording import NONE
 
 Context = Mapping[str, Any]
@@ -188,7 +189,7 @@ class Table:
         for n, (case, more) in enumerate(zip(cases, also or [{}] * len(cases), strict=True), 1):
             for place, about in enumerate(self.about(case)):
                 known = {"n": n, "case": case, "first": place == 0, **more, **about}
-                void = isinstance(case, Case) and not has_numbers(case)
+                void = isinstance(case, CaseResult) and not has_numbers(case)
                 found.append(Row(self.values(known), n, place == 0, void))
         return found
 

@@ -41,7 +41,8 @@ from report.grid import Markdown, markdown_table
 from report.jobs import JOBS, WORTH
 from report.source import histories, read
 from report.timeline import timeline
-from results.cases import Case, lock_of
+from results.cases import lock_of
+from results.documents import CaseResult
 from results.store import RunFolder
 from results.wording import printable
 
@@ -169,7 +170,7 @@ def export(run: RunFolder, form: str, out: Path) -> list[Path]:
     return sorted(path for path in out.rglob("*") if path.is_file())
 
 
-def files(cases: Sequence[Case]) -> dict[str, str]:
+def files(cases: Sequence[CaseResult]) -> dict[str, str]:
     """File name → CSV of the tables that a run keeps beside its results."""
     return {f"{t.name}.csv": csv_text(_typed(frame(t, cases))) for t in BESIDE_THE_RESULTS}
 
@@ -246,7 +247,7 @@ def _identified(frame: pd.DataFrame, identity: Mapping[str, Any]) -> pd.DataFram
     return made
 
 
-def _numbered(run: RunFolder) -> Iterator[tuple[int, tuple[str, Case, History]]]:
+def _numbered(run: RunFolder) -> Iterator[tuple[int, tuple[str, CaseResult, History]]]:
     """With the number of the case, which a case without history has as well."""
     folders = [case.folder for case in run.results().cases]
     for found in histories(run):

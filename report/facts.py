@@ -13,7 +13,6 @@ from report.columns import Column, Context, Slot, Table, at
 from results.cases import (
     BASES,
     PHASES,
-    Case,
     availability,
     broken,
     dead_holder_s,
@@ -29,7 +28,7 @@ from results.cases import (
     recovery_s,
     undecided,
 )
-from results.documents import Scoring
+from results.documents import CaseResult, Scoring
 
 LABEL: Final = Slot("lock", once=True)
 CASE: Final = Column("case", "number of the case in the run, from 1", "n")
@@ -122,14 +121,14 @@ def _kinds(
         yield Column(f"{kind}_count", many, f"{cell}.count", count)
 
 
-def _latencies(case: Case) -> Iterator[Context]:
+def _latencies(case: CaseResult) -> Iterator[Context]:
     for basis in BASES:
         for kind, by_phase in latencies(case, basis).items():
             for phase, cell in by_phase.items():
                 yield {"basis": basis, "kind": kind, "phase": phase, "cell": cell}
 
 
-def _phases(case: Case) -> Iterator[Context]:
+def _phases(case: CaseResult) -> Iterator[Context]:
     for phase in phases_of(case):
         yield {
             "phase": phase,
@@ -144,26 +143,26 @@ def _phases(case: Case) -> Iterator[Context]:
         }
 
 
-def _outcomes(case: Case) -> Iterator[Context]:
+def _outcomes(case: CaseResult) -> Iterator[Context]:
     for operation, by_phase in (case.counts or {}).items():
         for phase, counts in by_phase.items():
             yield {"operation": operation, "phase": phase, "counts": counts}
 
 
-def _errors(case: Case) -> Iterator[Context]:
+def _errors(case: CaseResult) -> Iterator[Context]:
     for phase, classes in (case.errors or {}).items():
         # Of old runs there is only the first text.
         for error, count in () if isinstance(classes, str) else classes.items():
             yield {"phase": phase, "error": error, "count": count}
 
 
-def _policies(case: Case) -> Iterator[Context]:
+def _policies(case: CaseResult) -> Iterator[Context]:
     for policy, score in (case.measurements.fencing or {}).items():
         if score != Scoring():
             yield {"policy": policy, "score": score}
 
 
-def _workers(case: Case) -> Iterator[Context]:
+def _workers(case: CaseResult) -> Iterator[Context]:
     if health := case.generator:
         for worker in health.workers or (None,):
             yield {"health": health, "worker": worker}
@@ -176,12 +175,12 @@ def _added_us(r: Context) -> float | None:
     return float(link.linked - link.direct)
 
 
-def _verdicts(case: Case) -> Iterator[Context]:
+def _verdicts(case: CaseResult) -> Iterator[Context]:
     for verdict, found in case.verdicts.items():
         yield {"verdict": verdict, "result": found.result, "reason": found.reason}
 
 
-def _evidence(case: Case) -> Iterator[Context]:
+def _evidence(case: CaseResult) -> Iterator[Context]:
     for verdict, found in case.verdicts.items():
         for item in found.evidence:
             yield {"verdict": verdict, "item": item}

@@ -12,7 +12,6 @@ from report.facts import LATENCY
 from results import wording
 from results.cases import (
     PHASES,
-    Case,
     came_to_nothing,
     in_order,
     is_consensus,
@@ -22,7 +21,7 @@ from results.cases import (
     lock_of,
     number,
 )
-from results.documents import Machine, Versions
+from results.documents import CaseResult, Machine, Versions
 from results.judgements import AS_EXPECTED
 from results.machine import describe
 from results.quantiles import P50, P99, P999, carries, needed
@@ -42,7 +41,7 @@ PACE: Final = {
 }
 
 
-def footnotes(cases: Sequence[Case], *, machine: Machine, versions: Versions) -> list[str]:
+def footnotes(cases: Sequence[CaseResult], *, machine: Machine, versions: Versions) -> list[str]:
     """Sentences, the ones that change how the table is read first."""
     notes = [
         *_signs(cases),
@@ -70,7 +69,7 @@ def footnotes(cases: Sequence[Case], *, machine: Machine, versions: Versions) ->
     return notes
 
 
-def _crashes(cases: Sequence[Case]) -> list[str]:
+def _crashes(cases: Sequence[CaseResult]) -> list[str]:
     """What servers said of their own crashes."""
     told = []
     for case in cases:
@@ -126,11 +125,11 @@ WORDS: Final = (
 )
 
 
-def _signs(cases: Sequence[Case]) -> list[str]:
+def _signs(cases: Sequence[CaseResult]) -> list[str]:
     return [SIGNS] if cases else []
 
 
-def _reasons(cases: Sequence[Case]) -> list[str]:
+def _reasons(cases: Sequence[CaseResult]) -> list[str]:
     return [
         f"{lock_of(case)} under {case.fault}: {case.judgement}: {case.why}."
         for case in cases
@@ -138,7 +137,7 @@ def _reasons(cases: Sequence[Case]) -> list[str]:
     ]
 
 
-def _void(cases: Sequence[Case]) -> list[str]:
+def _void(cases: Sequence[CaseResult]) -> list[str]:
     """Cases whose generator was the bottleneck."""
     notes = []
     for case in cases:
@@ -153,7 +152,7 @@ def _void(cases: Sequence[Case]) -> list[str]:
     return notes
 
 
-def _dashes(cases: Sequence[Case]) -> list[str]:
+def _dashes(cases: Sequence[CaseResult]) -> list[str]:
     """Which quantiles are left out because too few operations carry them, and how few."""
     thin: dict[tuple[str, str], list[int]] = {}
     for row in LATENCY.rows([case for case in cases if not is_published(case)]):
@@ -184,7 +183,7 @@ def _span(counts: Sequence[int]) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _latencies(cases: Sequence[Case]) -> list[str]:
+def _latencies(cases: Sequence[CaseResult]) -> list[str]:
     if not any(case.latency_ms for case in cases):
         return []
     paced = any(latencies(case, "response").get("acquire") for case in cases)
@@ -196,7 +195,7 @@ def _latencies(cases: Sequence[Case]) -> list[str]:
     return [acquire, *WORDS]
 
 
-def _links(cases: Sequence[Case]) -> list[str]:
+def _links(cases: Sequence[CaseResult]) -> list[str]:
     """The same link stands before every system, and is in every latency."""
     by_topology: dict[str, list[tuple[float, float]]] = {}
     for case in cases:
@@ -214,7 +213,7 @@ def _links(cases: Sequence[Case]) -> list[str]:
     return [f"{what}: {'; '.join(parts)}. It is part of every latency."]
 
 
-def _disk(cases: Sequence[Case], machine: Machine) -> list[str]:
+def _disk(cases: Sequence[CaseResult], machine: Machine) -> list[str]:
     systems = in_order(lock_of(case) for case in cases if is_consensus(case))
     fsync = machine.fsync_ms
     if not systems or fsync is None or fsync.p50 is None:
@@ -230,7 +229,7 @@ def _disk(cases: Sequence[Case], machine: Machine) -> list[str]:
     ]
 
 
-def _generator(cases: Sequence[Case]) -> list[str]:
+def _generator(cases: Sequence[CaseResult]) -> list[str]:
     checked = [case.generator for case in cases if case.generator is not None]
     if not checked:
         return []
@@ -258,7 +257,7 @@ def _largest(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def _declared(cases: Sequence[Case]) -> list[str]:
+def _declared(cases: Sequence[CaseResult]) -> list[str]:
     """One lease, hold and timeout for all; what servers were told besides, per topology."""
     notes = []
     paces = {True: "Declared for all", False: "Declared for the published experiment"}
@@ -277,7 +276,7 @@ def _declared(cases: Sequence[Case]) -> list[str]:
     return notes
 
 
-def _pace(case: Case) -> str:
+def _pace(case: CaseResult) -> str:
     settings = case.settings
     return ", ".join(
         text.format(f"{settings[name]:g}" if number(settings[name]) is not None else settings[name])

@@ -17,7 +17,6 @@ from results.cases import (
     COULD_NOT_RUN,
     DISTURBED,
     NO_FAULT,
-    Case,
     attempts,
     before_any_fault,
     broken,
@@ -36,6 +35,7 @@ from results.cases import (
     results_of,
     undecided,
 )
+from results.documents import CaseResult
 from results.judgements import HELD_UNDECLARED, NOT_AS_ASKED
 from results.wording import ms, times, words
 
@@ -45,7 +45,7 @@ STALE: Final = "stale-holder"
 AMISS: Final = frozenset({COULD_NOT_RUN, DISTURBED})
 
 
-def headline(cases: Sequence[Case]) -> str:
+def headline(cases: Sequence[CaseResult]) -> str:
     """The headline of these cases. It is honest also when there is little to say."""
     tries = [attempt for case in cases for attempt in attempts(case)]
     locks = [case for case in tries if not is_control(case)]
@@ -66,19 +66,19 @@ def headline(cases: Sequence[Case]) -> str:
     return text[0].upper() + text[1:] + "." if not _is_name(text, cases) else text + "."
 
 
-def _is_name(text: str, cases: Iterable[Case]) -> bool:
+def _is_name(text: str, cases: Iterable[CaseResult]) -> bool:
     """Names of locks keep their spelling, at the beginning too."""
     return any(text.startswith(lock_of(case)) for case in cases)
 
 
-def _by_lock(cases: Sequence[Case]) -> dict[str, list[Case]]:
+def _by_lock(cases: Sequence[CaseResult]) -> dict[str, list[CaseResult]]:
     return {
         lock: [case for case in cases if lock_of(case) == lock]
         for lock in in_order(lock_of(case) for case in cases)
     }
 
 
-def _acting_at_once(pauses: Sequence[Case]) -> list[str]:
+def _acting_at_once(pauses: Sequence[CaseResult]) -> list[str]:
     tries = {lock: k_of_n(of, STALE) for lock, of in _by_lock(pauses).items()}
     failed = [lock for lock, (k, _) in tries.items() if k]
     held = [lock for lock, (k, n) in tries.items() if n and not k]
@@ -100,7 +100,7 @@ def _acting_at_once(pauses: Sequence[Case]) -> list[str]:
     return clauses
 
 
-def _fenced(pauses: Sequence[Case]) -> list[str]:
+def _fenced(pauses: Sequence[CaseResult]) -> list[str]:
     """Only cases that broke without the check say anything about the check."""
     tried = [(case, fenced(case)) for case in pauses if STALE in broken(case)]
     scored = [(case, score) for case, score in tried if score is not None]
@@ -111,11 +111,11 @@ def _fenced(pauses: Sequence[Case]) -> list[str]:
     return [f"with the fence of {locks} checked at the resource, {k} of {len(scored)}"]
 
 
-def _violations(locks: Sequence[Case], *, also: bool) -> list[str]:
+def _violations(locks: Sequence[CaseResult], *, also: bool) -> list[str]:
     """Every other violation, by what happened and when; tries are counted by the case's fault."""
     clauses = []
     for verdict in in_order([*CATALOGUE, *(v for case in locks for v in broken(case))]):
-        groups: dict[tuple[str, str], list[Case]] = {}
+        groups: dict[tuple[str, str], list[CaseResult]] = {}
         for case in locks:
             fault = fault_name(case)
             if verdict in told(broken(case)) and (verdict, fault) != (STALE, CLIENT_PAUSE):
@@ -132,7 +132,7 @@ def _violations(locks: Sequence[Case], *, also: bool) -> list[str]:
     return clauses
 
 
-def when(case: Case, verdict: str) -> str:
+def when(case: CaseResult, verdict: str) -> str:
     """When a verdict broke, in words: during the fault of its own evidence. No cause is named where
     that tells of several; a shorter schedule decides (``run --replay --shrink``)."""
     whole, found = fault_name(case), faults_during(case, verdict)
@@ -150,14 +150,14 @@ def when(case: Case, verdict: str) -> str:
     return known.during if known is not None and known.during else f"under {cause}"
 
 
-def _unexpected(cases: Sequence[Case], verdict: str, before: str = ", ") -> str:
+def _unexpected(cases: Sequence[CaseResult], verdict: str, before: str = ", ") -> str:
     words_of = {expected_of(case, verdict) for case in cases if verdict in broken(case)}
     if "holds" in words_of:
         return f"{before}not expected"
     return f"{before}undeclared" if "undeclared" in words_of else ""
 
 
-def _kept(locks: Sequence[Case]) -> list[str]:
+def _kept(locks: Sequence[CaseResult]) -> list[str]:
     """Locks of which no verdict broke, but for client pauses, which have a clause of their own
     where it was asked who acted after its time."""
     clauses = []
@@ -174,7 +174,7 @@ def _kept(locks: Sequence[Case]) -> list[str]:
     return clauses
 
 
-def _controls(controls: Sequence[Case]) -> list[str]:
+def _controls(controls: Sequence[CaseResult]) -> list[str]:
     clauses = []
     for lock, of in _by_lock(controls).items():
         caught = sum(bool(broken(case)) for case in of)
@@ -186,7 +186,7 @@ def _controls(controls: Sequence[Case]) -> list[str]:
     return clauses
 
 
-def _price(locks: Sequence[Case]) -> list[str]:
+def _price(locks: Sequence[CaseResult]) -> list[str]:
     """Uncontended acquire, service time, from every case whose numbers hold: before its fault the
     cases of one lock are the same experiment."""
     p50: dict[str, float] = {}
@@ -210,7 +210,7 @@ def _price(locks: Sequence[Case]) -> list[str]:
     return [f"price of consensus: {words(prices)} over {base}'s {ms(others[base])} ms {where}"]
 
 
-def _without_evidence(cases: Sequence[Case]) -> list[str]:
+def _without_evidence(cases: Sequence[CaseResult]) -> list[str]:
     """What nobody may read as green."""
     clauses = []
     ran = [

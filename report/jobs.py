@@ -28,7 +28,6 @@ from results import wording
 from results.cases import (
     MUTEX,
     PUBLISHED,
-    Case,
     broken,
     came_to_nothing,
     has_numbers,
@@ -36,7 +35,7 @@ from results.cases import (
     quantile_ms,
     undecided,
 )
-from results.documents import JobNumbers, PerGrant, Scoring
+from results.documents import CaseResult, JobNumbers, PerGrant, Scoring
 
 TITLE: Final = "Jobs: correctness, latency, throughput, conflicts"
 CAPTION: Final = (
@@ -58,7 +57,7 @@ WORTH_CAPTION: Final = (
 )
 
 
-def wrong(case: Case) -> str:
+def wrong(case: CaseResult) -> str:
     """What came of it that must not: ``1 charged again, 2 updates lost``."""
     found = _measured(case)
     said = [words(found) for verdict, words in WRONG.items() if verdict in broken(case)]
@@ -69,14 +68,14 @@ def wrong(case: Case) -> str:
     return ", ".join(said) or "nothing"
 
 
-def seen(case: Case) -> list[str]:
+def seen(case: CaseResult) -> list[str]:
     """What a workload is there to show, beside what went wrong."""
     show = SEEN.get(_workload(case))
     lines = show(case, _measured(case)) if show is not None else []
     return lines if has_numbers(case) or not lines else ["(numbers void)", *lines]
 
 
-def _herd(case: Case, _: JobNumbers) -> list[str]:
+def _herd(case: CaseResult, _: JobNumbers) -> list[str]:
     """Of everything that the servers did while all waited for one key."""
     span = (case.footprint and case.footprint.contended) or PerGrant()
     requests, cpu = span.commands_per_grant, span.cpu_us_per_grant
@@ -92,7 +91,7 @@ def _herd(case: Case, _: JobNumbers) -> list[str]:
     ]
 
 
-def _fairness(_: Case, found: JobNumbers) -> list[str]:
+def _fairness(_: CaseResult, found: JobNumbers) -> list[str]:
     lines = []
     for kind, mine in (("fast", found.fast), ("slow", found.slow)):
         if mine:
@@ -104,7 +103,7 @@ def _fairness(_: Case, found: JobNumbers) -> list[str]:
     return lines
 
 
-def _two_locks(_: Case, found: JobNumbers) -> list[str]:
+def _two_locks(_: CaseResult, found: JobNumbers) -> list[str]:
     if not found.deadlocks:
         return ["no deadlock"]
     return [
@@ -114,7 +113,7 @@ def _two_locks(_: Case, found: JobNumbers) -> list[str]:
     ]
 
 
-def _leader(_: Case, found: JobNumbers) -> list[str]:
+def _leader(_: CaseResult, found: JobNumbers) -> list[str]:
     if not found.terms:
         return []
     return [
@@ -123,27 +122,27 @@ def _leader(_: Case, found: JobNumbers) -> list[str]:
     ]
 
 
-def _long_hold(case: Case, _: JobNumbers) -> list[str]:
+def _long_hold(case: CaseResult, _: JobNumbers) -> list[str]:
     by_phase = (case.counts or {}).get("extend", {}).values()
     done, refused = (sum(n.get(kind, 0) for n in by_phase) for kind in ("ok", "fail"))
     return [f"{done:,} extended", f"{refused:,} not extended"] if done or refused else []
 
 
-def _rate_limit(_: Case, found: JobNumbers) -> list[str]:
+def _rate_limit(_: CaseResult, found: JobNumbers) -> list[str]:
     most = found.most_in_a_window
     return [] if most is None else [f"at most {most} calls in a window"]
 
 
-def _gate(_: Case, found: JobNumbers) -> list[str]:
+def _gate(_: CaseResult, found: JobNumbers) -> list[str]:
     return [] if found.most_inside is None else [f"at most {found.most_inside} inside"]
 
 
-def _payment(_: Case, found: JobNumbers) -> list[str]:
+def _payment(_: CaseResult, found: JobNumbers) -> list[str]:
     already = found.refused_as_done
     return [f"{already:,} refused as done"] if already else []
 
 
-SEEN: Final[Mapping[str, Callable[[Case, JobNumbers], list[str]]]] = {
+SEEN: Final[Mapping[str, Callable[[CaseResult, JobNumbers], list[str]]]] = {
     "herd": _herd,
     "fairness": _fairness,
     "two-locks": _two_locks,
@@ -175,21 +174,21 @@ def _harm(score: Scoring) -> str:
     return ", ".join(f"{n:,} {words}" for words, n in counts.items() if n) or "none lost"
 
 
-def _measured(case: Case) -> JobNumbers:
+def _measured(case: CaseResult) -> JobNumbers:
     """The numbers of the one job that all keys of a case have."""
     return next(iter((case.measurements.jobs or {}).values()), JobNumbers())
 
 
-def _unfenced(case: Case) -> Scoring:
+def _unfenced(case: CaseResult) -> Scoring:
     return (case.measurements.fencing or {}).get("unfenced", Scoring())
 
 
-def _workload(case: Case) -> str:
+def _workload(case: CaseResult) -> str:
     """Its name without parameters."""
     return (case.workload or MUTEX).partition(":")[0]
 
 
-def _jobs(case: Case) -> Iterator[Context]:
+def _jobs(case: CaseResult) -> Iterator[Context]:
     """A row a phase; none for the plain ``mutex``."""
     if _workload(case) in {MUTEX, PUBLISHED} or came_to_nothing(case):
         return
@@ -268,7 +267,7 @@ JOBS: Final = Table("jobs", "a phase of a case with jobs", (
 ), _jobs, TITLE, CAPTION)  # fmt: skip
 
 
-def _worth(case: Case) -> Iterator[Context]:
+def _worth(case: CaseResult) -> Iterator[Context]:
     """At most one: only where something stale was attempted is a check worth anything."""
     if _unfenced(case).stale_attempted:
         yield {"scored": case.measurements.fencing, "unfenced": _unfenced(case)}

@@ -12,7 +12,6 @@ from typing import Final
 from report.grid import Grid, texts
 from results import wording
 from results.cases import (
-    Case,
     broken,
     came_to_nothing,
     is_generator_bound,
@@ -21,6 +20,7 @@ from results.cases import (
     quantile_ms,
     rate_per_s,
 )
+from results.documents import CaseResult
 from results.wording import NONE
 
 # lock → p50 ms, p99 ms, locks per second, recovery
@@ -38,7 +38,7 @@ CAPTION: Final = (
 )
 
 
-def published_grid(cases: Sequence[Case]) -> Grid | None:
+def published_grid(cases: Sequence[CaseResult]) -> Grid | None:
     """None when the experiment was not part of the run."""
     rows: list[list[str]] = []
     for case in (case for case in cases if is_published(case)):
@@ -48,7 +48,7 @@ def published_grid(cases: Sequence[Case]) -> Grid | None:
     return texts("published", TITLE, HEADINGS, rows, CAPTION) if rows else None
 
 
-def _measured(case: Case) -> list[str]:
+def _measured(case: CaseResult) -> list[str]:
     kind = _kind(case)
     remarks = [
         "generator-bound" if is_generator_bound(case) else "",
@@ -69,7 +69,7 @@ def _measured(case: Case) -> list[str]:
     ]
 
 
-def _kind(case: Case) -> str:
+def _kind(case: CaseResult) -> str:
     """Own keys, unless the case was run with shared ones."""
     own, shared = (quantile_ms(case, kind, "before", "count") for kind in ("acquire", "wait"))
     return "wait" if shared and not own else "acquire"

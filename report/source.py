@@ -23,7 +23,7 @@ from history.recording import is_recording, read_recording
 from report.timeline import Timeline, timeline
 from results.alert_replay import ReplayedViolation, replay_judged, unknown_after_s
 from results.cases import broken, expected_of, results_of
-from results.documents import Case, Machine, Results, Verdict, Versions, made
+from results.documents import CaseResult, Machine, Results, Verdict, Versions, made
 from results.judgements import BROKE_UNDECLARED, GREEN, VIOLATED, WORSE
 from results.store import CaseFolder, NotARun, RunFolder
 
@@ -38,7 +38,7 @@ class Seen:
     the alerts of the field and ours would have made of each violation."""
 
     number: int
-    case: Case
+    case: CaseResult
     line: Timeline | None
     windows: Windows
     figures: Mapping[str, str]
@@ -57,7 +57,7 @@ class Source:
     versions: Versions
 
     @property
-    def cases(self) -> list[Case]:
+    def cases(self) -> list[CaseResult]:
         """The cases, with the worse of the stored and the new verdicts."""
         return [seen.case for seen in self.seen]
 
@@ -70,7 +70,7 @@ def read(run: RunFolder) -> Source:
     return Source(run, results, seen, run.machine(), run.versions())
 
 
-def histories(run: RunFolder) -> Iterator[tuple[str, Case, History]]:
+def histories(run: RunFolder) -> Iterator[tuple[str, CaseResult, History]]:
     """(folder name, case, history) of every case that has one, checked like the report's. Raises
     NotARun."""
     results = run.evidence()
@@ -82,7 +82,7 @@ def histories(run: RunFolder) -> Iterator[tuple[str, Case, History]]:
             yield folder.path.name, case, history
 
 
-def _seen(n: int, case: Case, folders: Mapping[str, CaseFolder], run: RunFolder) -> Seen:
+def _seen(n: int, case: CaseResult, folders: Mapping[str, CaseFolder], run: RunFolder) -> Seen:
     notes = []
     folder = _verified(n, case, folders, run)
     history = None if folder is None else _history(folder)
@@ -106,7 +106,7 @@ def _seen(n: int, case: Case, folders: Mapping[str, CaseFolder], run: RunFolder)
     )
 
 
-def _of_its_own(case: Case) -> list[str]:
+def _of_its_own(case: CaseResult) -> list[str]:
     """What is told of a lock of one's own, and what services said when they failed."""
     notes = []
     if own := case.own:
@@ -124,7 +124,7 @@ def _of_its_own(case: Case) -> list[str]:
     return notes
 
 
-def judged_again(case: Case, report: Report) -> tuple[Case, list[str]]:
+def judged_again(case: CaseResult, report: Report) -> tuple[CaseResult, list[str]]:
     """The case with the worse of both verdicts, and a sentence where they differ. A case whose load
     never ran has no verdict to compare."""
     stored = results_of(case)
@@ -160,7 +160,7 @@ def judged_again(case: Case, report: Report) -> tuple[Case, list[str]]:
 
 
 def _verified(
-    n: int, case: Case, folders: Mapping[str, CaseFolder], run: RunFolder
+    n: int, case: CaseResult, folders: Mapping[str, CaseFolder], run: RunFolder
 ) -> CaseFolder | None:
     """The folder of a case that nobody has touched; None where the case never had one."""
     name = str(case.folder)
@@ -195,7 +195,7 @@ def _history(folder: CaseFolder) -> History | None:
         raise NotARun(f"{error}; run it again") from error
 
 
-def _windows(case: Case, history: History) -> Windows:
+def _windows(case: CaseResult, history: History) -> Windows:
     if case.series is None or len(history) == 0:
         return ()
     first = (case.series.start_ns - int(history.invoke_ns[0])) / 1e9

@@ -22,7 +22,6 @@ from report.jobs import JOBS, WORTH
 from report.published import published_grid
 from results.cases import (
     MUTEX,
-    Case,
     attempts,
     broken,
     came_to_nothing,
@@ -32,7 +31,7 @@ from results.cases import (
     lock_of,
     undecided,
 )
-from results.documents import Machine, Results, UndisturbedLock, Versions
+from results.documents import CaseResult, Machine, Results, UndisturbedLock, Versions
 from results.judgements import AS_EXPECTED, BROKE_UNDECLARED, NOTHING_DECLARED, VIOLATED, WORSE
 from results.store import RunFolder
 
@@ -58,7 +57,7 @@ class Overview:
     """All cases together, before any is looked at by itself. ``every`` has the rows of ``EVERY``
     in the order of the cases."""
 
-    cases: Sequence[Case]
+    cases: Sequence[CaseResult]
     headline: str
     matrix: Grid | None
     baseline: Sequence[Row]
@@ -91,7 +90,7 @@ class Overview:
 
 
 def overview(
-    cases: Sequence[Case],
+    cases: Sequence[CaseResult],
     *,
     machine: Machine | None = None,
     versions: Versions | None = None,
@@ -150,13 +149,13 @@ def show(run: RunFolder, results: Results, console: Console) -> None:
     print_tables(stored(run, results), console)
 
 
-def matrix(cases: Sequence[Case]) -> Grid | None:
+def matrix(cases: Sequence[CaseResult]) -> Grid | None:
     """Lock by fault, in words. The published experiment has a table of its own, unless it broke."""
     shown = [(n, c) for n, c in enumerate(cases, 1) if not is_published(c) or broken(c)]
     if not shown:
         return None
     faults = in_order(case.fault for _, case in shown)
-    rows: dict[str, dict[str, list[tuple[int, Case]]]] = {}
+    rows: dict[str, dict[str, list[tuple[int, CaseResult]]]] = {}
     for label, (n, case) in zip(row_labels([case for _, case in shown]), shown, strict=True):
         rows.setdefault(label, {}).setdefault(case.fault, []).append((n, case))
     return Grid(
@@ -170,7 +169,7 @@ def matrix(cases: Sequence[Case]) -> Grid | None:
     )
 
 
-def verdict_words(case: Case) -> str:
+def verdict_words(case: CaseResult) -> str:
     """A symbol and what it means: ``✗ stale-holder (as expected)``."""
     judgement = case.judgement or "not judged"
     found = broken(case)
@@ -181,7 +180,7 @@ def verdict_words(case: Case) -> str:
     return f"{FAILED if came_to_nothing(case) else OPEN} {judgement}"
 
 
-def _cell(numbered: Sequence[tuple[int, Case]]) -> Cell:
+def _cell(numbered: Sequence[tuple[int, CaseResult]]) -> Cell:
     """One line per verdict that broke, with k of n where there were several tries."""
     if not numbered:
         return Cell(ABSENT)
@@ -216,10 +215,10 @@ def _counted(lines: Sequence[str]) -> list[str]:
     ]
 
 
-def row_labels(cases: Sequence[Case]) -> list[str]:
+def row_labels(cases: Sequence[CaseResult]) -> list[str]:
     """The lock's name, with whatever else tells two of its cases apart."""
 
-    def distinct(case: Case, field: str) -> bool:
+    def distinct(case: CaseResult, field: str) -> bool:
         return len({getattr(c, field) for c in cases if lock_of(c) == lock_of(case)}) > 1
 
     labels = []

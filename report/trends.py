@@ -14,13 +14,14 @@ from report.charts import BLUE, Spec, svg
 from report.columns import at
 from report.page import asset, rendered
 from results import wording
-from results.cases import NO_FAULT, Case, in_order, is_published, lock_of, number
+from results.cases import NO_FAULT, in_order, is_published, lock_of, number
+from results.documents import CaseResult
 from results.gate import METRICS, QUIET, value_of
 
 WIDTH, HEIGHT = 320, 60
 
 
-def night_of(cases: Sequence[Case], *, date: str, ending: str) -> dict[str, Any]:
+def night_of(cases: Sequence[CaseResult], *, date: str, ending: str) -> dict[str, Any]:
     """One line of the record of nights: each lock's numbers without a fault."""
     numbers = {
         lock_of(case): {name: value_of(case, name) for name in QUIET}

@@ -44,7 +44,7 @@ from results.alert_metrics import (
     evaluate,
     longest_true_s,
 )
-from results.documents import Case
+from results.documents import CaseResult
 
 REPEATED_S: Final = 1800.0
 QUIET_ACQUISITIONS_MIN: Final = 10
@@ -124,7 +124,7 @@ def replay_judged(
     return tuple(_replayed(history, counted, violation) for violation in found)
 
 
-def unknown_after_s(case: Case) -> float:
+def unknown_after_s(case: CaseResult) -> float:
     """When the client of a stored case gave up a request."""
     return case.pace.client_timeout_s or 0.0
 

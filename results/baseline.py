@@ -18,7 +18,7 @@ import numpy as np
 
 from history.columns import Ints
 from results.cases import MUTEX
-from results.documents import Case, PooledKinds, Spread, UndisturbedLock
+from results.documents import CaseResult, PooledKinds, Spread, UndisturbedLock
 from results.quantiles import quantiles
 
 KINDS: Final = ("acquire", "handover", "wait")
@@ -34,7 +34,7 @@ class Baselines:
     _rates: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     _floors: dict[str, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
 
-    def add(self, case: Case, samples_ns: Mapping[str, Ints]) -> None:
+    def add(self, case: CaseResult, samples_ns: Mapping[str, Ints]) -> None:
         """``samples_ns`` is from ``results.numbers.before``: kind → nanoseconds."""
         lock, workload = case.lock, case.workload or MUTEX
         if workload != MUTEX:

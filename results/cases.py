@@ -1,7 +1,8 @@
 """Questions that are asked of a case.
 
-A case is what ``lockbench run --json`` prints (``results.documents.Case``). Fields may be missing:
-stored runs of other versions are read as well, and a case that failed early has no numbers.
+A case is what ``lockbench run --json`` prints (``results.documents.CaseResult``). Fields may be
+missing: stored runs of other versions are read as well, and a case that failed early has no
+numbers.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from msgspec.structs import asdict, replace
 from checker.verdict import Report
 from results.documents import (
     ByPhase,
+    CaseResult,
     Entry,
     Expectation,
     Judged,
@@ -25,7 +27,6 @@ from results.documents import (
     Verdict,
     made,
 )
-from results.documents import Case as Case  # noqa: PLC0414 - where readers look for it
 
 NO_FAULT: Final = "none"
 PUBLISHED: Final = "published"
@@ -36,17 +37,17 @@ BASES: Final = {"service": "latency_ms", "response": "response_ms"}
 CONSENSUS: Final = frozenset({"etcd", "zookeeper"})
 
 
-def lock_of(case: Case) -> str:
+def lock_of(case: CaseResult) -> str:
     """The lock's name, and the side it stands for where a run holds both sides of a change."""
     return case.lock if case.side is None else f"{case.lock} ({case.side})"
 
 
-def asked_lock(case: Case) -> str:
+def asked_lock(case: CaseResult) -> str:
     """The lock as ``--lock`` takes it: one's own by its file."""
     return (case.own and case.own.spec) or case.lock
 
 
-def fault_name(case: Case) -> str:
+def fault_name(case: CaseResult) -> str:
     """The fault without its parameters; of several, together or one after the other, all names."""
     steps = (step.split("+") for step in case.fault.split(" then "))
     return " then ".join(
@@ -54,12 +55,12 @@ def fault_name(case: Case) -> str:
     )
 
 
-def faults_during(case: Case, verdict: str) -> tuple[str, ...]:
+def faults_during(case: CaseResult, verdict: str) -> tuple[str, ...]:
     """The faults that were on while a verdict broke, as its evidence tells."""
     return tuple(in_order(str(i.name) for i in _evidence(case, verdict) if _is_fault(i)))
 
 
-def before_any_fault(case: Case, verdict: str) -> bool:
+def before_any_fault(case: CaseResult, verdict: str) -> bool:
     """Whether all that its evidence tells had happened when the first fault was due."""
     items = [item for item in _evidence(case, verdict) if not _is_fault(item)]
     times = (
@@ -73,7 +74,7 @@ def before_any_fault(case: Case, verdict: str) -> bool:
     return last_ns < case.series.start_ns + 1e9 * min(one.begin_s for one in case.injections)
 
 
-def _evidence(case: Case, verdict: str) -> tuple[Entry, ...]:
+def _evidence(case: CaseResult, verdict: str) -> tuple[Entry, ...]:
     found = case.verdicts.get(verdict)
     return () if found is None else found.evidence
 
@@ -82,17 +83,17 @@ def _is_fault(item: Entry) -> bool:
     return item.what == "fault"
 
 
-def is_published(case: Case) -> bool:
+def is_published(case: CaseResult) -> bool:
     """Whether it is the experiment that articles cite: informational, in a table of its own."""
     return case.workload == PUBLISHED
 
 
-def is_control(case: Case) -> bool:
+def is_control(case: CaseResult) -> bool:
     """Whether the lock is a control: known to be broken."""
     return bool(case.control)
 
 
-def is_consensus(case: Case) -> bool:
+def is_consensus(case: CaseResult) -> bool:
     """Whether every grant waits for a quorum and its disks."""
     if case.consensus is not None:
         return case.consensus
@@ -104,51 +105,51 @@ COULD_NOT_RUN: Final = "could not run"
 DISTURBED: Final = "disturbed"
 
 
-def came_to_nothing(case: Case) -> bool:
+def came_to_nothing(case: CaseResult) -> bool:
     """Whether the case failed, was disturbed, or could not run at all."""
     return case.judgement in {"failed", DISTURBED, COULD_NOT_RUN}
 
 
-def has_numbers(case: Case) -> bool:
+def has_numbers(case: CaseResult) -> bool:
     """False where the generator was the bottleneck: its numbers are void, its verdicts are not."""
     return case.numbers is None or case.numbers == "valid"
 
 
-def is_generator_bound(case: Case) -> bool:
+def is_generator_bound(case: CaseResult) -> bool:
     """Whether the load generator said that it was the bottleneck, or the numbers are void."""
     said = case.generator is not None and case.generator.ok is False
     return said or not has_numbers(case)
 
 
-def results_of(case: Case) -> dict[str, str]:
+def results_of(case: CaseResult) -> dict[str, str]:
     """Verdict → valid, invalid or unknown."""
     return {name: verdict.result for name, verdict in case.verdicts.items()}
 
 
-def broken(case: Case) -> list[str]:
+def broken(case: CaseResult) -> list[str]:
     """The verdicts that are invalid."""
     return [name for name, result in results_of(case).items() if result == "invalid"]
 
 
-def undecided(case: Case) -> list[str]:
+def undecided(case: CaseResult) -> list[str]:
     """The verdicts that are unknown."""
     return [name for name, result in results_of(case).items() if result == "unknown"]
 
 
-def counts_as_try(case: Case, verdict: str) -> bool:
+def counts_as_try(case: CaseResult, verdict: str) -> bool:
     """Whether a case is evidence about a verdict: it broke (which always counts), or it held
     although the fault could have hurt."""
     result = results_of(case).get(verdict)
     return result == "invalid" or (result == "valid" and case.exposed is True)
 
 
-def k_of_n(cases: Iterable[Case], verdict: str) -> tuple[int, int]:
+def k_of_n(cases: Iterable[CaseResult], verdict: str) -> tuple[int, int]:
     """In how many cases a verdict broke, of those that are evidence about it."""
     counted = [case for case in cases if counts_as_try(case, verdict)]
     return sum(verdict in broken(case) for case in counted), len(counted)
 
 
-def attempts(case: Case) -> list[Case]:
+def attempts(case: CaseResult) -> list[CaseResult]:
     """The case and the tries before it, which count in every k of n and bring no numbers."""
     tries = [case]
     for before in case.earlier_tries:
@@ -168,26 +169,26 @@ def attempts(case: Case) -> list[Case]:
     return tries
 
 
-def judged(case: Case, report: Report) -> Case:
+def judged(case: CaseResult, report: Report) -> CaseResult:
     """The case with all that the checker has to say about its history."""
     return replace(case, **asdict(made(Judged, report.to_json())))
 
 
-def expected_of(case: Case, verdict: str) -> str | None:
+def expected_of(case: CaseResult, verdict: str) -> str | None:
     """holds, breaks, may-break, n/a or undeclared; also from the long form with kind and source."""
     expected = case.expected.get(verdict)
     return expected.expected if isinstance(expected, Expectation) else expected
 
 
 def quantile_ms(
-    case: Case, kind: str, phase: str, statistic: str, basis: str = "service"
+    case: CaseResult, kind: str, phase: str, statistic: str, basis: str = "service"
 ) -> float | None:
     """A number of the latency contract, None where it is missing or not carried."""
     cell = latencies(case, basis).get(kind, {}).get(phase)
     return None if cell is None else getattr(cell, statistic)
 
 
-def latencies(case: Case, basis: str = "service") -> Mapping[str, ByPhase]:
+def latencies(case: CaseResult, basis: str = "service") -> Mapping[str, ByPhase]:
     """Kind → phase → quantiles in milliseconds, from the start that the basis says."""
     by_kind: Mapping[str, ByPhase] = getattr(case, BASES[basis]) or {}
     return by_kind
@@ -200,7 +201,7 @@ def number(value: object) -> float | None:
     return float(value)
 
 
-def availability(case: Case) -> float | None:
+def availability(case: CaseResult) -> float | None:
     """Share of one-second windows with a grant on a contended key, 0 to 1."""
     measured = case.measurements.availability
     if case.availability is not None or measured is None:
@@ -208,29 +209,29 @@ def availability(case: Case) -> float | None:
     return measured.fraction
 
 
-def longest_gap_s(case: Case) -> float | None:
+def longest_gap_s(case: CaseResult) -> float | None:
     """The longest time without any grant on a contended key, seconds."""
     measured = case.measurements.availability
     return None if measured is None else measured.longest_gap_s
 
 
-def recovery_s(case: Case) -> float | None:
+def recovery_s(case: CaseResult) -> float | None:
     """Heal to first grant asked for since the fault, seconds; of several faults the slowest."""
     known = case.recovery_seconds
     return known if known is not None else _slowest(one.servers_s for one in _recoveries(case))
 
 
-def failover_s(case: Case) -> float | None:
+def failover_s(case: CaseResult) -> float | None:
     """Fault to first grant asked for under it, seconds: how long until somebody took over."""
     return _slowest(one.failover_s for one in _recoveries(case))
 
 
-def dead_holder_s(case: Case) -> float | None:
+def dead_holder_s(case: CaseResult) -> float | None:
     """Fault to the next grant of a key whose holder it froze or killed, seconds."""
     return _slowest(one.dead_holder_s for one in _recoveries(case))
 
 
-def fenced(case: Case) -> Scoring | None:
+def fenced(case: CaseResult) -> Scoring | None:
     """What the strictest check of the fence at the resource would have let through; None where the
     lock offers no fence."""
     scorings = case.measurements.fencing or {}
@@ -240,12 +241,12 @@ def fenced(case: Case) -> Scoring | None:
     return None
 
 
-def rate_per_s(case: Case) -> float | None:
+def rate_per_s(case: CaseResult) -> float | None:
     """Cycles per second on contended keys; on own keys where the workload has only those."""
     return case.cycles_per_second or case.own_cycles_per_second or None
 
 
-def phases_of(case: Case) -> list[str]:
+def phases_of(case: CaseResult) -> list[str]:
     """The phases that the case has numbers for, in their order."""
     known = {phase for by in latencies(case).values() for phase in by}
     return [phase for phase in PHASES if phase in known] or ["before"]
@@ -256,7 +257,7 @@ def in_order(values: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(values))
 
 
-def _recoveries(case: Case) -> Sequence[Recovery]:
+def _recoveries(case: CaseResult) -> Sequence[Recovery]:
     return case.measurements.recovery or ()
 
 
@@ -267,7 +268,7 @@ def _slowest(values: Iterable[float | None]) -> float | None:
     return max(known) if known and len(known) == len(each) else None
 
 
-def command_of(case: Case, images: Sequence[Sequence[str]] = ()) -> str:
+def command_of(case: CaseResult, images: Sequence[Sequence[str]] = ()) -> str:
     """The command that runs a case again on another day: the same schedule of faults, not the same
     network. ``images`` are the (name, reference) it replaced."""
     limit_s = None

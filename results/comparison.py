@@ -16,7 +16,6 @@ import numpy as np
 from msgspec.structs import asdict
 
 from results.cases import (
-    Case,
     attempts,
     broken,
     expected_of,
@@ -27,7 +26,7 @@ from results.cases import (
     results_of,
     undecided,
 )
-from results.documents import Compared, VerdictChange
+from results.documents import CaseResult, Compared, VerdictChange
 from results.gate import Cell, change_words, metrics_of, value_of
 from results.statistics import blocks_of, bootstrap_ratio
 from results.stored import Stored, samples_ns
@@ -35,7 +34,7 @@ from results.stored import Stored, samples_ns
 Key = tuple[str, str]
 IMAGE: Final = "image "
 CLIENTS: Final = "clients in "
-Sides = Mapping[Key, tuple[Sequence[Case], Sequence[Case]]]
+Sides = Mapping[Key, tuple[Sequence[CaseResult], Sequence[CaseResult]]]
 # Kinds of latency behind the metrics that blocks of a single run give an interval for.
 KIND_OF: Final = {"acquire-p50": "acquire", "handover-p50": "handover"}
 MACHINE: Final = (
@@ -101,12 +100,12 @@ def verdict_changes(sides: Sides) -> list[VerdictChange]:
     return sorted(found, key=lambda change: rank.index(change.direction))
 
 
-def _tries(cases: Iterable[Case]) -> list[Case]:
+def _tries(cases: Iterable[CaseResult]) -> list[CaseResult]:
     return [attempt for case in cases for attempt in attempts(case)]
 
 
 def _change(
-    lock: str, fault: str, verdict: str, base: Sequence[Case], new: Sequence[Case]
+    lock: str, fault: str, verdict: str, base: Sequence[CaseResult], new: Sequence[CaseResult]
 ) -> VerdictChange | None:
     (k_base, n_base), (k_new, n_new) = (k_of_n(tries, verdict) for tries in (base, new))
     expected = next((e for case in new if (e := expected_of(case, verdict))), "undeclared")
@@ -243,7 +242,7 @@ def _versions(run: Stored) -> dict[str, str]:
     return found
 
 
-def _changed(base: Case, new: Case) -> list[str]:
+def _changed(base: CaseResult, new: CaseResult) -> list[str]:
     """``name old and new`` for everything that makes two cases of one name two experiments."""
     old, now = ({**_flat(case)} for case in (base, new))
     return [
@@ -253,7 +252,7 @@ def _changed(base: Case, new: Case) -> list[str]:
     ]
 
 
-def _flat(case: Case) -> dict[str, object]:
+def _flat(case: CaseResult) -> dict[str, object]:
     found: dict[str, object] = {name: getattr(case, name) for name in IDENTITY}
     phases = {"phases_s": None} if case.phases_s is None else asdict(case.phases_s)
     return found | phases | case.settings
@@ -261,8 +260,8 @@ def _flat(case: Case) -> dict[str, object]:
 
 def _sides(
     base: Sequence[Stored], new: Sequence[Stored]
-) -> dict[Key, tuple[list[Case], list[Case]]]:
-    sides: dict[Key, tuple[list[Case], list[Case]]] = {}
+) -> dict[Key, tuple[list[CaseResult], list[CaseResult]]]:
+    sides: dict[Key, tuple[list[CaseResult], list[CaseResult]]] = {}
     known = {_label(case) for run in base for case in run.cases}
     for at, runs in enumerate((base, new)):
         for case in (case for run in runs for case in run.cases if not is_published(case)):
@@ -271,14 +270,14 @@ def _sides(
     return {key: pair for key, pair in sides.items() if all(pair)}
 
 
-def _label(case: Case) -> Key:
+def _label(case: CaseResult) -> Key:
     fault = case.fault
     return lock_of(case), f"{fault}, {case.workload}" if is_published(case) else fault
 
 
 def _shown(
     key: Key,
-    pair: tuple[Sequence[Case], Sequence[Case]],
+    pair: tuple[Sequence[CaseResult], Sequence[CaseResult]],
     base: Sequence[Stored],
     new: Sequence[Stored],
 ) -> list[Cell]:
@@ -306,7 +305,7 @@ def _shown(
 
 def _interval(
     metric: str,
-    pair: tuple[Sequence[Case], Sequence[Case]],
+    pair: tuple[Sequence[CaseResult], Sequence[CaseResult]],
     values: Sequence[Sequence[float]],
     runs: tuple[Sequence[Stored], Sequence[Stored]],
 ) -> tuple[float, float] | None:

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final, Literal
 
-from results.cases import NO_FAULT, Case, has_numbers, quantile_ms
-from results.documents import ComparedNumber
+from results.cases import NO_FAULT, has_numbers, quantile_ms
+from results.documents import CaseResult, ComparedNumber
 from results.statistics import ALPHA, Effect, holm, needed_pairs, paired_effect
 from results.wording import NONE
 
@@ -64,7 +64,7 @@ def metrics_of(fault: str) -> tuple[str, ...]:
     return QUIET if fault == NO_FAULT else FAULTY
 
 
-def value_of(case: Case, metric: str) -> float | None:
+def value_of(case: CaseResult, metric: str) -> float | None:
     """A case's number; None where it is void, not carried by its n, or not above zero."""
     if not has_numbers(case):
         return None
@@ -126,7 +126,7 @@ class Cell:
         )
 
 
-Pair = tuple[Case, Case]
+Pair = tuple[CaseResult, CaseResult]
 
 
 def judge_pairs(pairs: Mapping[tuple[str, str], Sequence[Pair]], declared: int) -> list[Cell]:

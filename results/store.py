@@ -42,7 +42,7 @@ from history import files
 from history.files import BadFile, MissingFile
 from history.text import write_whole
 from results import digests
-from results.documents import Case, D, Machine, Plan, Results, Versions, read, text_of
+from results.documents import CaseResult, D, Machine, Plan, Results, Versions, read, text_of
 
 RUNNING: Final = "running"
 ENDINGS: Final = ("ok", "safety", "inconclusive", "regression", "bench")
@@ -92,14 +92,14 @@ class CaseFolder:
         """The run folder that it is a part of."""
         return self.path.parent.parent
 
-    def write_case(self, case: Case) -> None:
+    def write_case(self, case: CaseResult) -> None:
         """Says that the case is done; the last thing that is written here."""
         write_atomically(self.path / "case.json", text_of(case), inside=self.run)
 
-    def read_case(self) -> Case | None:
+    def read_case(self) -> CaseResult | None:
         """The case as it was written, None while it is not done. Raises NotARun."""
         try:
-            return _read(self.path / "case.json", Case, self.run)
+            return _read(self.path / "case.json", CaseResult, self.run)
         except MissingFile:
             return None
 

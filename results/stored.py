@@ -22,7 +22,7 @@ from history.columns import History
 from history.lines import UnreadableHistory
 from history.recording import read_recording
 from results.cases import BASES, is_published, lock_of, results_of
-from results.documents import Case, Machine, Plan, Results, Versions
+from results.documents import CaseResult, Machine, Plan, Results, Versions
 from results.numbers import KINDS, Phases, before, measure
 from results.store import CaseFolder, NotARun, RunFolder, open_run
 
@@ -49,7 +49,7 @@ class Stored:
         return self.run.path
 
     @property
-    def cases(self) -> Sequence[Case]:
+    def cases(self) -> Sequence[CaseResult]:
         return self.results.cases
 
 
@@ -113,7 +113,7 @@ def _of_a_search(path: Path) -> bool:
     return plan.try_of is not None or plan.shrunk_from is not None
 
 
-def history_of(run: RunFolder, case: Case) -> History:
+def history_of(run: RunFolder, case: CaseResult) -> History:
     """The recording of a case. Raises Edited."""
     folder = _folder(run, case)
     try:
@@ -122,14 +122,14 @@ def history_of(run: RunFolder, case: Case) -> History:
         raise Edited(f"{folder.history} cannot be read: {error}") from error
 
 
-def samples_ns(run: RunFolder, case: Case) -> dict[str, NDArray[np.int64]]:
+def samples_ns(run: RunFolder, case: CaseResult) -> dict[str, NDArray[np.int64]]:
     """Kind → latencies before any fault, in nanoseconds and in the order of the recording; empty
     where the case has no load."""
     spans = _spans(case)
     return {} if spans is None else before(history_of(run, case), spans)
 
 
-def _spans(case: Case) -> Phases | None:
+def _spans(case: CaseResult) -> Phases | None:
     """When the load of a case did what, from what its document says."""
     phases, series = case.phases_s, case.series
     if phases is None or series is None:
@@ -143,7 +143,7 @@ def _spans(case: Case) -> Phases | None:
     )
 
 
-def verify(run: RunFolder, case: Case) -> None:
+def verify(run: RunFolder, case: CaseResult) -> None:
     """One case as it stands in the results. Raises Edited."""
     folder = _folder(run, case)
     name = f"{run.path}, case {folder.path.name}"
@@ -161,7 +161,9 @@ def verify(run: RunFolder, case: Case) -> None:
     if differs:
         raise Edited(f"{name}: the history is not the one that was judged: {differs[0]}")
     if written != case:
-        fields = [f for f in Case.__struct_fields__ if getattr(written, f) != getattr(case, f)]
+        fields = [
+            f for f in CaseResult.__struct_fields__ if getattr(written, f) != getattr(case, f)
+        ]
         raise Edited(
             f"{name}: results.json and case.json disagree on {', '.join(sorted(fields))}: one of "
             "them was edited"
@@ -193,7 +195,7 @@ def verify(run: RunFolder, case: Case) -> None:
         raise Edited(f"{name}: {wrong_number} is not what its history gives: {again}")
 
 
-def _other_number(case: Case, history: History) -> str | None:
+def _other_number(case: CaseResult, history: History) -> str | None:
     """The first stored latency or rate that the history does not give."""
     spans = _spans(case)
     if spans is None or is_published(case):
@@ -216,7 +218,7 @@ def _other_number(case: Case, history: History) -> str | None:
     return None
 
 
-def _folder(run: RunFolder, case: Case) -> CaseFolder:
+def _folder(run: RunFolder, case: CaseResult) -> CaseFolder:
     if case.folder is None:
         raise Edited(f"{run.path}: a case of {lock_of(case)} does not say which folder is its own")
     return CaseFolder(run.path / "cases" / case.folder)

@@ -3,7 +3,7 @@
     plan.json      Plan        results.documents.plan
     machine.json   Machine     results.documents.environment
     versions.json  Versions    results.documents.environment
-    case.json      Case        results.documents.case and .measured
+    case.json      CaseResult  results.documents.case and .measured
     results.json   Results     results.documents.results
 
 There is one reader (``read``) and one writer (``text_of``). A document is validated whole when it

@@ -130,7 +130,7 @@ class Expectation(Part, frozen=True):
     source: str | None = None
 
 
-class Case(Document, frozen=True, kw_only=True):
+class CaseResult(Document, frozen=True, kw_only=True):
     """What became of one case. A case whose load never ran has no numbers and no verdicts."""
 
     lock: Name

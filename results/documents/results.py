@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from results.documents.case import Case, VerdictName
+from results.documents.case import CaseResult, VerdictName
 from results.documents.part import Count, Document, Name, Part, Quantiles, Real, Share
 
 
@@ -103,7 +103,7 @@ class Results(Document, frozen=True, kw_only=True):
     """``parts`` are the runs of a night, ``comparisons`` and ``headline`` what it came to;
     ``comparison`` is that of ``regress``."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[CaseResult, ...]
     name: str | None = None
     undisturbed: tuple[UndisturbedLock, ...] = ()
     ending: str | None = None

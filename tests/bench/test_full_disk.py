@@ -24,7 +24,7 @@ from history.recorder import Recorder
 from history.recording import read_recording, write_faults, write_meta
 from report import write
 from results import machine
-from results.documents import Case, Machine, Results, Versions, made
+from results.documents import CaseResult, Machine, Results, Versions, made
 from results.errors import BadInput, Failed
 from results.store import RESERVE, RunFolder, open_run
 from tests.results.plain import write_case, write_results
@@ -51,7 +51,7 @@ def test_what_is_reserved_is_enough_to_say_how_it_ended(tiny_disk: Path) -> None
     found = open_run(run.path)
     assert found.ending == "bench"
     assert found.results() == Results(ending="bench", cases=(), name=BIG)
-    assert case.read_case() == made(Case, CASE)
+    assert case.read_case() == made(CaseResult, CASE)
     assert not (run.path / RESERVE).exists()
 
 
@@ -173,7 +173,7 @@ def played(tiny_disk: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Play],
     def run(play: Play) -> Path:
         def run_case(_case: Any, folder: Path, **_: Any) -> Outcome:
             play(folder)
-            document = Case(
+            document = CaseResult(
                 lock="redis-token",
                 fault="none",
                 judgement="bench",

@@ -71,7 +71,7 @@ def test_what_the_machine_cannot_produce_is_said_and_not_taken_for_the_lock() ->
 
 def test_a_rate_that_could_not_be_served_is_what_a_ramp_looks_for() -> None:
     def finished(judgement: str, ending: Ending) -> Finished:
-        case = documents.Case(lock="redis-token", fault="none", judgement=judgement)
+        case = documents.CaseResult(lock="redis-token", fault="none", judgement=judgement)
         return Finished(ending, Path(), Results(cases=(case,)))
 
     kept = finished("as expected", Ending.OK)

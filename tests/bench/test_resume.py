@@ -173,7 +173,7 @@ def test_a_run_with_nothing_left_is_complete(run: RunFolder) -> None:
 
 def test_a_try_that_was_undecided_stays_so() -> None:
     again = Try(observed={"double-grant": "unknown"})
-    document = documents.Case(lock="etcd", fault="kill", ending="ok", earlier_tries=(again,))
+    document = documents.CaseResult(lock="etcd", fault="kill", ending="ok", earlier_tries=(again,))
     assert resume.ending_of(document) is Ending.INCONCLUSIVE
     assert resume.ending_of(evolved(document, ending="safety")) is Ending.SAFETY
     assert resume.ending_of(evolved(document, earlier_tries=())) is Ending.OK

@@ -11,7 +11,7 @@ from checker.check import check
 from evidence.dead_holder import DeadHolder, dead_holder
 from history.columns import History
 from results.cases import judged
-from results.documents import Case, Measurements, Recovery
+from results.documents import CaseResult, Measurements, Recovery
 from tests.checker.scenes import Scene
 
 VICTIM, OTHER = 0, 1 << 20  # of worker 0, and of worker 1
@@ -47,7 +47,7 @@ def history(
 
 
 def told(recorded: History, lease_s: float = LEASE_S) -> DeadHolder | None:
-    case = Case(lock="etcd", fault="client-kill", settings={"lease_ttl_s": lease_s})
+    case = CaseResult(lock="etcd", fault="client-kill", settings={"lease_ttl_s": lease_s})
     return dead_holder(judged(case, check(recorded)), lambda: recorded)
 
 
@@ -88,9 +88,9 @@ def test_nothing_is_said_where_no_holder_was_struck() -> None:
     def never() -> History:
         raise AssertionError("there is nothing to look at")
 
-    def recovered(longest_s: float | None) -> Case:
+    def recovered(longest_s: float | None) -> CaseResult:
         found = Measurements(recovery=(Recovery(dead_holder_s=longest_s),))
-        return Case(lock="etcd", fault="client-kill", measurements=found)
+        return CaseResult(lock="etcd", fault="client-kill", measurements=found)
 
     assert dead_holder(recovered(None), never) is None
     assert dead_holder(recovered(3.1), never) == DeadHolder(3.1, locked=False)

@@ -19,7 +19,7 @@ from evidence import nightly
 from evidence.nightly import NIGHTS, Night, exit_code, finish, run_night
 from report.trends import page
 from results.comparison import Comparison
-from results.documents import Case, Results
+from results.documents import CaseResult, Results
 from results.errors import BadInput, Ending
 from tests.results.measured_noise import case as case_of
 
@@ -53,7 +53,7 @@ def test_fail_on_names_what_fails() -> None:
     assert exit_code("regression", ["safety"], []) == 0
 
 
-def document(lock: str, fault: str, ending: str, why: str = "") -> Case:
+def document(lock: str, fault: str, ending: str, why: str = "") -> CaseResult:
     case = case_of(1.0, 3.0, 200.0)
     return evolved(case, lock=lock, fault=fault, workload="mutex", seed=5, ending=ending, why=why)
 

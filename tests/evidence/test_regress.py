@@ -20,11 +20,11 @@ from evidence.regress import regress
 from evidence.regress_plan import BASE, NEW, Order, order, turns
 from evidence.sides import install, library_path, parse
 from results import machine
-from results.documents import Case, Machine, Versions, known, made
+from results.documents import CaseResult, Machine, Versions, known, made
 from results.errors import BadInput
 from tests.results.measured_noise import case as case_of
 
-Play = Callable[[str, int], Case]
+Play = Callable[[str, int], CaseResult]
 
 
 def asked(base: str = "current", new: str = "current", **changes: Any) -> Order:
@@ -38,7 +38,7 @@ def asked(base: str = "current", new: str = "current", **changes: Any) -> Order:
     return order(base, new, **(given | changes))
 
 
-def document(acquire_ms: float, **changes: Any) -> Case:
+def document(acquire_ms: float, **changes: Any) -> CaseResult:
     """A case in which every promise was kept."""
     plain = {
         "lock": "redis-token",
@@ -50,7 +50,7 @@ def document(acquire_ms: float, **changes: Any) -> Case:
         "ending": "ok",
     } | changes
     case = case_of(acquire_ms, 3.0, 200.0)
-    return replace(case, **known(made(Case, {"fault": case.fault} | plain)))
+    return replace(case, **known(made(CaseResult, {"fault": case.fault} | plain)))
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_the_same_on_both_sides_is_no_difference(played: Any) -> None:
 
 
 def test_a_slowdown_is_measured_again_and_then_a_regression(played: Any) -> None:
-    def play(side: str, n: int) -> Case:
+    def play(side: str, n: int) -> CaseResult:
         return document((1.3 if side == "new" else 1.0) + n / 1000)
 
     made, _, count = played(asked(), play)
@@ -102,7 +102,7 @@ def test_a_slowdown_is_measured_again_and_then_a_regression(played: Any) -> None
 
 
 def test_a_slowdown_that_does_not_come_back_is_none(played: Any) -> None:
-    def play(side: str, n: int) -> Case:
+    def play(side: str, n: int) -> CaseResult:
         slow = side == "new" and n <= 6
         return document((1.3 if slow else 1.0) * (1 + (n % 5) / 50 * (1 if side == "base" else -1)))
 
@@ -120,7 +120,7 @@ def test_too_few_pairs_are_inconclusive(played: Any) -> None:
 def test_a_void_pair_is_measured_once_more(played: Any) -> None:
     """The generator was the bottleneck for a moment; that decides nothing about the lock."""
 
-    def once(side: str, n: int) -> Case:
+    def once(side: str, n: int) -> CaseResult:
         return document(1.0, numbers="void" if (side, n) == ("new", 4) else "valid")
 
     made, _, count = played(asked(), once)
@@ -136,7 +136,7 @@ def test_a_violation_beats_a_failed_run_and_that_beats_the_rest(
 ) -> None:
     broken = {"double-grant": {"result": "invalid", "reason": "two", "evidence": []}}
 
-    def play(side: str, n: int) -> Case:
+    def play(side: str, n: int) -> CaseResult:
         if violated and (side, n) == ("new", 2):
             return document(9.0, verdicts=broken, judgement="worse than expected", ending="safety")
         if (side, n) == ("base", 3):
@@ -157,7 +157,7 @@ def test_a_violation_beats_a_failed_run_and_that_beats_the_rest(
 def test_an_interruption_leaves_an_ending_and_hides_no_violation(
     played: Any, tmp_path: Path, violated: bool, ending: str
 ) -> None:
-    def play(side: str, n: int) -> Case:
+    def play(side: str, n: int) -> CaseResult:
         if n == 3:
             raise KeyboardInterrupt
         return document(1.0, ending="safety" if violated and side == "new" else "ok")

@@ -19,7 +19,7 @@ from results.wording import NONE
 
 # What a row is about, beside its case: name in a path → the type of it.
 ABOUT: dict[str, Any] = {
-    "case": documents.Case,
+    "case": documents.CaseResult,
     "row": documents.UndisturbedLock,
     "cell": documents.Quantiles,
     "cells": dict[str, documents.Quantiles],
@@ -67,13 +67,15 @@ def test_a_path_ends_at_a_field(path: str) -> None:
 
 
 def test_a_path_that_leads_nowhere_is_found() -> None:
-    assert not list(types_at(documents.Case, ["floor", "aquire_ms_p50"]))
-    assert not list(types_at(documents.Case, ["floors"]))
+    assert not list(types_at(documents.CaseResult, ["floor", "aquire_ms_p50"]))
+    assert not list(types_at(documents.CaseResult, ["floors"]))
     assert FAULTS.columns[-1].of == "facts.measured_s"
 
 
 def test_what_ends_early_or_is_unset_is_missing() -> None:
-    case = documents.Case(lock="etcd", fault="none", floor=documents.Floor(acquire_ms_p50=2.0))
+    case = documents.CaseResult(
+        lock="etcd", fault="none", floor=documents.Floor(acquire_ms_p50=2.0)
+    )
     assert at({"case": case}, "case.floor.acquire_ms_p50") == 2.0
     assert at({"case": {"floor": {"acquire_ms_p50": 2.0}}}, "case.floor.acquire_ms_p50") == 2.0
     assert at({"case": case}, "case.link_us.linked") is None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from results.documents import Case, Quantiles
+from results.documents import CaseResult, Quantiles
 
 RUNS = np.array(
     [
@@ -26,9 +26,9 @@ BATCH = 12
 FIRST = [i for i in range(len(RUNS) - 1) if i % BATCH != BATCH - 1]
 
 
-def case(acquire_ms: float, handover_ms: float, cycles_per_s: float) -> Case:
+def case(acquire_ms: float, handover_ms: float, cycles_per_s: float) -> CaseResult:
     """As much of a case as the gate reads."""
-    return Case(
+    return CaseResult(
         lock="measured",
         fault="none",
         numbers="valid",
@@ -46,7 +46,7 @@ def pairs(
     *,
     latency: float = 1.0,
     throughput: float = 1.0,
-) -> list[tuple[Case, Case]]:
+) -> list[tuple[CaseResult, CaseResult]]:
     """Pairs of neighbours out of the measured runs, in a random order each, so that what the cells
     of a run have in common and what neighbours have in common stays. The new side's latencies and
     throughput are multiplied."""

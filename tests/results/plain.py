@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from results.documents import Case, Machine, Part, Plan, Results, Versions, made
+from results.documents import CaseResult, Machine, Part, Plan, Results, Versions, made
 from results.store import CaseFolder, RunFolder
 
 R = TypeVar("R")
@@ -17,10 +17,10 @@ Plain = Mapping[str, Any] | Part
 
 
 def typed(value: Any) -> Any:
-    """The value, with a ``Case`` for every object in it that has a lock and a fault."""
+    """The value, with a ``CaseResult`` for every object in it that has a lock and a fault."""
     if isinstance(value, dict):
         if {"lock", "fault"} <= value.keys():
-            return made(Case, value)
+            return made(CaseResult, value)
         return {name: typed(one) for name, one in value.items()}
     return type(value)(map(typed, value)) if isinstance(value, list | tuple) else value
 
@@ -39,7 +39,7 @@ def write_json(path: Path, value: object) -> None:
 
 
 def write_case(folder: CaseFolder, case: Plain) -> None:
-    folder.write_case(made(Case, case))
+    folder.write_case(made(CaseResult, case))
 
 
 def write_plan(run: RunFolder, plan: Plain) -> None:

@@ -9,7 +9,7 @@ from history.columns import History
 from history.op import F
 from report.facts import BASELINE
 from results.baseline import Baselines
-from results.documents import Case, Floor, Quantiles, Spread
+from results.documents import CaseResult, Floor, Quantiles, Spread
 from results.numbers import Phases, before
 from results.wording import NONE
 from tests.results.load import MS, Load
@@ -53,7 +53,7 @@ def test_without_a_fault_everything_is_before_it() -> None:
 def test_cases_add_up_to_quantiles_that_one_does_not_carry() -> None:
     gathered = Baselines()
     samples = {kind: np.full(600, 2 * MS) for kind in ("acquire", "handover", "wait")}
-    case = Case(
+    case = CaseResult(
         lock="etcd",
         fault="none",
         cycles_per_second_by_phase={"before": 100.0},
@@ -72,7 +72,7 @@ def test_cases_add_up_to_quantiles_that_one_does_not_carry() -> None:
 def test_a_failed_case_has_no_rate_and_no_floor() -> None:
     gathered = Baselines()
     none = {kind: np.empty(0, np.int64) for kind in ("acquire", "handover", "wait")}
-    gathered.add(Case(lock="etcd", fault="none", floor=Floor(cycles=0)), none)
+    gathered.add(CaseResult(lock="etcd", fault="none", floor=Floor(cycles=0)), none)
     grid = BASELINE.narrow(BASELINE.rows(gathered.locks()))
     assert grid is not None
     assert {cell.text for cell in grid.rows[0][1:4]} == {NONE}
@@ -82,7 +82,7 @@ def test_another_workload_is_another_experiment() -> None:
     gathered = Baselines()
     samples = {kind: np.full(5, MS) for kind in ("acquire", "handover", "wait")}
     for workload in ("mutex", "payment", "mutex"):
-        gathered.add(Case(lock="etcd", fault="none", workload=workload), samples)
+        gathered.add(CaseResult(lock="etcd", fault="none", workload=workload), samples)
     assert [(row.lock, row.cases) for row in gathered.locks()] == [
         ("etcd", 2),
         ("etcd, payment", 1),

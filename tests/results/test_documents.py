@@ -30,7 +30,7 @@ KINDS: dict[str, type[documents.Document]] = {
 @pytest.mark.parametrize("name", [*KINDS, "cases/01-etcd-pause/case.json"])
 def test_everything_that_is_written_is_declared(tmp_path: Path, name: str) -> None:
     run = make_run(tmp_path, double=True)
-    kind = KINDS.get(name, documents.Case)
+    kind = KINDS.get(name, documents.CaseResult)
     found = documents.read(run.path / name, kind, inside=run.path)
     text = (run.path / name).read_text()
     assert text == documents.text_of(found)
@@ -206,5 +206,5 @@ def test_a_field_that_is_not_declared_is_refused_and_dropped_from_older_document
 def test_numbers_of_numpy_are_numbers() -> None:
     found = documents.made(documents.Floor, {"cpu_us_per_cycle": np.float64(1.5)})
     assert found == documents.Floor(cpu_us_per_cycle=1.5)
-    case = documents.Case(lock="etcd", fault="none", cycles_per_second=np.float64(2.5))
+    case = documents.CaseResult(lock="etcd", fault="none", cycles_per_second=np.float64(2.5))
     assert '"cycles_per_second": 2.5' in documents.text_of(case)

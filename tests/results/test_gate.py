@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from results.documents import Case
+from results.documents import CaseResult
 from results.gate import Cell, judge_pairs, suspects, value_of
 from results.statistics import needed_pairs
 from tests.results.measured_noise import case, pairs
@@ -21,7 +21,7 @@ def night(
     """What ``lockbench regress`` does: the declared pairs, and as many again of what is suspected.
     Only the first lock is slower."""
 
-    def measured(lock: str) -> list[tuple[Case, Case]]:
+    def measured(lock: str) -> list[tuple[CaseResult, CaseResult]]:
         if lock != "lock-0":
             return pairs(rng, PAIRS)
         return pairs(rng, PAIRS, latency=latency, throughput=throughput)
@@ -73,7 +73,7 @@ def test_without_the_second_measurement_it_would_cry_wolf_more_often() -> None:
     assert alarms > 0.01 * 500
 
 
-def same(count: int, *, base: float, new: float) -> list[tuple[Case, Case]]:
+def same(count: int, *, base: float, new: float) -> list[tuple[CaseResult, CaseResult]]:
     """Pairs without noise but for what keeps them from being ties."""
     return [
         (case(base, 3.0, 200.0), case(new * (1 + n / 1e4), 3.0, 200.0)) for n in range(1, count + 1)
