@@ -3,7 +3,8 @@
 All three end a command alike: KeyboardInterrupt in the main thread, after which what was started is
 cleared away. Guarantees: a second signal cuts nothing off; one that arrives while something is
 ``held`` waits for its end. Python drops an exception that a signal's handler raises while a
-finalizer or a callback of the collector runs; loops that wait therefore also ask ``check``.
+finalizer or a callback of the collector runs; loops that wait therefore also call
+``raise_if_asked``.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def arm() -> None:
         signal.signal(signal.SIGHUP, _interrupt)
 
 
-def check() -> None:
+def raise_if_asked() -> None:
     """Raises KeyboardInterrupt if a signal has arrived, whatever became of its own exception."""
     if _asked and not _held:
         raise KeyboardInterrupt
@@ -51,7 +52,7 @@ def held() -> Iterator[None]:
         yield
     finally:
         _held -= 1
-    check()
+    raise_if_asked()
 
 
 def asked() -> bool:

@@ -72,7 +72,8 @@ def stall_s_max(lease_ttl_s: float, client_timeout_s: float, hold_s: float) -> f
 
 
 class Watch:
-    """A context manager around the load. ``check`` where the bench waits; ``found`` afterwards."""
+    """A context manager around the load. ``raise_if_lasting`` where the bench waits, ``found``
+    afterwards."""
 
     def __init__(
         self,
@@ -130,7 +131,7 @@ class Watch:
         """What the processors did, second by second."""
         return self._processors.read if self._processors is not None else []
 
-    def check(self) -> None:
+    def raise_if_lasting(self) -> None:
         """Raises OutsideError where something lasts."""
         lasting = [one for one in self.found() if one.end_ns is None]
         if lasting:

@@ -312,7 +312,7 @@ def ours_of(cases: Iterable[Case]) -> list[str]:
     )
 
 
-def check(case: Case) -> None:
+def refuse_impossible(case: Case) -> None:
     """Everything about a case that can be wrong before anything starts. Raises BadInput."""
     if case.fault != NONE and not case.asked.workload.faulted:
         raise BadInput(f"the workload {case.workload} knows no faults; leave --fault out")
@@ -425,7 +425,7 @@ def weights_of(fault: str) -> Mapping[str, float]:
 
 def resolve(case: Case) -> Case:
     """The case with its schedule drawn from its seed. Raises BadInput."""
-    check(case)
+    refuse_impossible(case)
     injections = draw(case)
     least = needed_s(case, injections)
     if case.time_limit_s < least:

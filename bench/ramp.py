@@ -68,7 +68,7 @@ class Ramp:
     hold_ms: float
 
 
-def check(case: Case) -> None:
+def refuse_impossible(case: Case) -> None:
     """Raises BadInput for a case that cannot be ramped."""
     asked = find_workload(case.workload)
     if "rate" not in asked.workload.parameters:

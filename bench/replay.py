@@ -23,7 +23,7 @@ from pathlib import Path
 from msgspec.structs import replace as evolved
 from rich.console import Console
 
-from bench.plan import Case, check, draw, find_system, steps_of, topology_of, unknown
+from bench.plan import Case, draw, find_system, refuse_impossible, steps_of, topology_of, unknown
 from bench.suite import Finished
 from clusters.registry import topologies
 from locks.registry import digest, files_of, is_own
@@ -88,7 +88,7 @@ def stored_cases(folder: Path, *, trusted: bool = False) -> list[Case]:
         find_system(case.lock)
         _check_names(case)
         cases.append(_named(case))
-        check(cases[-1])
+        refuse_impossible(cases[-1])
     return cases
 
 

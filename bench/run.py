@@ -185,13 +185,13 @@ def _under_load(
         for thread in nemesis:
             thread.start()
         while (now_ns := time.monotonic_ns()) < end_ns:
-            interruption.check()
+            interruption.raise_if_asked()
             phase = FLOOR if now_ns < floor_ns else OWN if now_ns < contended_ns else CONTENDED
             progress.phase(phase, left_s=(end_ns - now_ns) / 1e9)
             if phase != FLOOR:
                 meter.read(phase)
-            fleet.check()
-            watch.check()
+            fleet.raise_if_failed()
+            watch.raise_if_lasting()
             time.sleep(POLL_S)
         if not case.injections:
             meter.read(END)
@@ -210,7 +210,7 @@ def _under_load(
             scene.failure = scene.failure or "the nemesis ended before its faults did"
     drained = time.monotonic() + _drain_s(case)
     while fleet.busy() and time.monotonic() < drained:
-        interruption.check()
+        interruption.raise_if_asked()
         time.sleep(POLL_S / 10)
     if scene.failure is None and scene.load is not None and case.system.kind != "none":
         _quiet(scene.load, fleet, progress, watch)
@@ -222,9 +222,9 @@ def _quiet(load: Load, fleet: Fleet, progress: Progress, watch: Watch) -> None:
     fleet.ask_for_all()
     limit = time.monotonic() + QUIET_S_MAX
     while not fleet.asked_for_all(load) and time.monotonic() < limit:
-        interruption.check()
-        fleet.check()
-        watch.check()
+        interruption.raise_if_asked()
+        fleet.raise_if_failed()
+        watch.raise_if_lasting()
         time.sleep(POLL_S / 10)
 
 

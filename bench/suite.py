@@ -118,7 +118,7 @@ def run_cases(
                     )
                     gathered.add(case, outcome.document, outcome.before_ns)
                     gathered.save("running")
-                    interruption.check()
+                    interruption.raise_if_asked()
             for number, one in enumerate(refused, len(cases) + 1):
                 gathered.refuse(one, number)
             done = True

@@ -58,7 +58,7 @@ def climb(cases: list[Case], p99_ms: float, as_json: bool) -> NoReturn:
     if not p99_ms > 0:
         raise BadInput(f"--p99-ms is {p99_ms:g}; it has to be more than 0")
     for case in cases:
-        ramp.check(case)
+        ramp.refuse_impossible(case)
     ramps, done = [], []
     for case in cases:
         found, played = ramp.ramp(

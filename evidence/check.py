@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
-from checker.check import check as judge
+from checker.check import check
 from checker.kinds import with_model
 from checker.load import find, load
 from checker.verdict import RANK, Report, Verdict, worst
@@ -32,7 +32,7 @@ EXIT: Mapping[str, int] = {"valid": 0, "invalid": 1, "unknown": 2}
 Modelled = Callable[[History], History]
 
 
-def check(
+def judge_files(
     files: Sequence[Path],
     *,
     model: str | None,
@@ -59,7 +59,7 @@ def check(
 
     try:
         with bounded():
-            return _check(files, modelled, json, html, write)
+            return _judge_files(files, modelled, json, html, write)
     except MemoryError:
         raise BadInput(
             "too large for the memory of this machine: "
@@ -67,7 +67,7 @@ def check(
         ) from None
 
 
-def _check(
+def _judge_files(
     files: Sequence[Path], modelled: Modelled, json: bool, html: Path | None, write: Path | None
 ) -> int:
     reports: dict[str, Report] = {}
@@ -128,7 +128,7 @@ def _report(path: Path, modelled: Modelled, *, cut: bool) -> tuple[History, Repo
     if cut:
         history = replace(history, ended=False)
     read = perf_counter() - began
-    report = judge(history)
+    report = check(history)
     return history, replace(report, seconds={"read": read, **report.seconds})
 
 
@@ -175,7 +175,7 @@ def _write(target: Path, history: History, report: Report) -> _Written:
         WRITERS[target.suffix](history, target)
     except OSError as error:
         raise BadInput(f"--write {target}: {error.strerror}") from error
-    again = judge(_read(target), only=tuple(report.verdicts)).verdicts
+    again = check(_read(target), only=tuple(report.verdicts)).verdicts
     kept = tuple(
         name
         for name, verdict in report.verdicts.items()

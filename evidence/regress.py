@@ -163,7 +163,7 @@ def _stage(job: _Job, counts: Mapping[Key, int], console: Console) -> None:
                 of.setdefault(pair, [None, None])[at] = document
                 job.cases.append(document)
                 job.save("running", None)
-                interruption.check()
+                interruption.raise_if_asked()
 
 
 def _one(job: _Job, case: Case, *, at: int, pair: int, live: LiveView) -> documents.CaseResult:

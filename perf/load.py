@@ -85,7 +85,7 @@ def _health(fleet: Fleet, cluster: Cluster, rate: int) -> Generator:
     start_ns = fleet.go()
     _, own_end_ns, end_ns = PHASES.ends_ns(start_ns)
     while time.monotonic_ns() < end_ns:
-        fleet.check()
+        fleet.raise_if_failed()
         time.sleep(LOOK_S)
     return generator_health(fleet.logs, (), (own_end_ns, end_ns), 2)
 

@@ -287,7 +287,7 @@ class Room:
         """Waits for whom it strikes, and for the moment. Whether it ended of it, and when."""
         victim: Victim | None = None
         while victim is None:
-            interruption.check()
+            interruption.raise_if_asked()
             if bench.process.poll() is not None:
                 return False, 0
             time.sleep(SEARCH_S)
@@ -295,7 +295,7 @@ class Room:
                 victim = self._victims.find(one.target, bench.process.pid, bench.name, one.draw)
         due = time.monotonic() + one.moment * self._life_s(one)
         while time.monotonic() < due:
-            interruption.check()
+            interruption.raise_if_asked()
             if bench.process.poll() is not None:
                 return False, 0
             time.sleep(POLL_S)

@@ -143,7 +143,7 @@ def _soak_one(
         start_ns = fleet.go()
         time.sleep((start_ns - time.monotonic_ns()) / 1e9 + PHASES.floor_s + PHASES.own_s)
         for seed in seeds:
-            interruption.check()
+            interruption.raise_if_asked()
             injections = _drawn(seed, cluster)
             wrong = _play(injections, cluster, fleet, tally, console)
             tally.schedules += 1
@@ -218,7 +218,7 @@ def _play(
         else:
             wrong.append(failure)
     try:
-        fleet.check()
+        fleet.raise_if_failed()
         cluster.verify()
     except Exception as error:  # noqa: BLE001 - what is wrong is what is asked for
         wrong.append(f"{type(error).__name__}: {error}")

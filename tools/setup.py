@@ -339,7 +339,7 @@ def start_dockerd(path: str) -> None:
             env={**os.environ, "PATH": path},
         )
 
-    def check() -> None:
+    def raise_if_ended() -> None:
         if process.poll() is not None:
             said = tail(DOCKERD_LOG.read_bytes()[begin:].decode(errors="replace"))
             raise SetupError(
@@ -347,14 +347,14 @@ def start_dockerd(path: str) -> None:
                 "remedy what it names, or start Docker yourself, then run this again"
             )
 
-    wait_for_engine(check)
+    wait_for_engine(raise_if_ended)
 
 
-def wait_for_engine(check: Callable[[], None]) -> None:
-    """Wait until the engine answers; `check` raises when waiting has become pointless."""
+def wait_for_engine(raise_if_ended: Callable[[], None]) -> None:
+    """Wait until the engine answers; `raise_if_ended` raises when waiting has become pointless."""
     deadline = time.monotonic() + DOCKERD_WAIT_S
     while (problem := engine_problem()) is not None:
-        check()
+        raise_if_ended()
         if time.monotonic() > deadline:
             raise SetupError(
                 f"dockerd does not answer after {DOCKERD_WAIT_S:.0f} s ({problem}): see its log"

@@ -139,7 +139,7 @@ class Fleet:
         self.control.start_ns = time.monotonic_ns() + 20_000_000
         return self.control.start_ns
 
-    def check(self) -> None:
+    def raise_if_failed(self) -> None:
         """Raises LoadError when a process ended that should not have."""
         gone = [
             name
@@ -402,7 +402,7 @@ class Fleet:
     def _await(self, condition: Callable[[], bool], limit_s: float, otherwise: str) -> None:
         end = time.monotonic() + limit_s
         while not condition():
-            self.check()
+            self.raise_if_failed()
             if time.monotonic() > end:
                 raise LoadError(f"{otherwise} within {limit_s:.0f} s; see {self.logs}")
             time.sleep(POLL_S)

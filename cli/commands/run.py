@@ -116,7 +116,7 @@ def run(
                 images=_images(image or [], plan.topology_of(case).images),
             )
             if time_limit is None:
-                plan.check(case)
+                plan.refuse_impossible(case)
                 case = plan.with_time_for_faults(case)
             cases.append(plan.resolve(case))
     if not cases:

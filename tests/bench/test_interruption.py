@@ -22,7 +22,7 @@ START = "import os, signal, sys, time\nfrom bench import interruption\n"
 SWALLOWED = """
 interruption.arm()
 try:
-    interruption.check()  # nothing was asked yet
+    interruption.raise_if_asked()  # nothing was asked yet
 
     class Dropped:
         def __del__(self):
@@ -32,7 +32,7 @@ try:
 
     Dropped()
     print("dropped")
-    interruption.check()
+    interruption.raise_if_asked()
 except KeyboardInterrupt:
     print("interrupted")
 """
@@ -71,7 +71,7 @@ try:
 except ValueError:
     print("its own error")
 try:
-    interruption.check()
+    interruption.raise_if_asked()
 except KeyboardInterrupt:
     print("interrupted")
 """
@@ -79,7 +79,7 @@ except KeyboardInterrupt:
 OVER = """
 interruption.arm()
 assert interruption.cleared() is None
-interruption.check()  # nothing was asked
+interruption.raise_if_asked()  # nothing was asked
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     os.kill(os.getpid(), number)
 
@@ -95,7 +95,7 @@ IGNORED = """
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 interruption.arm()
 os.kill(os.getpid(), signal.SIGHUP)
-interruption.check()
+interruption.raise_if_asked()
 print("went on")
 """
 

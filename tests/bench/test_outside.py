@@ -105,7 +105,7 @@ def test_nothing_happened(process: subprocess.Popen[bytes]) -> None:
         clock.now_ns += S // 10
         fleet.ticks = {0: clock.now_ns - 1, 1: clock.now_ns - S // 50}
         looking.look()
-    looking.check()
+    looking.raise_if_lasting()
     assert looking.found() == []
 
 
@@ -126,7 +126,7 @@ def test_a_process_that_was_stopped_is_found_with_its_time(
     looking = watch(FakeFleet([Member("worker-1", process.pid, 1)]))
     begin_ns = time.monotonic_ns()
     stop(process, looking)
-    looking.check()  # it is over: the load goes on
+    looking.raise_if_lasting()  # it is over: the load goes on
     eventually(lambda: seen(looking) and not looking._stopped)
     (found,) = looking.found()
     assert found.who == "worker-1"
@@ -174,7 +174,7 @@ def test_a_process_that_ended_ends_the_load(process: subprocess.Popen[bytes]) ->
     (found,) = looking.found()
     assert found.end_ns is None
     with pytest.raises(OutsideError, match=r"worker-1 ended.*worker-1 said.x1b.2J this"):
-        looking.check()
+        looking.raise_if_lasting()
 
 
 def test_whom_the_nemesis_kills_is_innocent(process: subprocess.Popen[bytes]) -> None:
@@ -254,7 +254,7 @@ def test_a_machine_that_slept_ends_the_load() -> None:
     looking.look()
     looking.look()
     with pytest.raises(OutsideError, match=r"this machine slept for 40\.0 s"):
-        looking.check()
+        looking.raise_if_lasting()
     assert len(looking.found()) == 1
 
 
@@ -289,7 +289,7 @@ def test_a_container_is_named_with_what_happened_and_its_last_words() -> None:
             died("redis-2", wall_ns + 2 * S, exitCode="137"),
         ]
         with pytest.raises(OutsideError, match="redis-2"):
-            looking.check()
+            looking.raise_if_lasting()
     said = told(looking.found(), start_ns)
     assert "redis-2 met with kill (signal 9), die (exit code 137)" in said
     assert "1.0 s into the load; its log ends: Ready to accept connections" in said
@@ -298,7 +298,7 @@ def test_a_container_is_named_with_what_happened_and_its_last_words() -> None:
 def test_a_watch_over_containers_that_was_lost_voids_the_case() -> None:
     containers: Any = FakeContainers(lost="the engine went away")
     with watch(FakeFleet(), containers=containers) as looking, pytest.raises(OutsideError):
-        looking.check()
+        looking.raise_if_lasting()
     assert looking.found()[0].end_ns is None
 
 

@@ -109,7 +109,7 @@ def test_a_lock_with_a_long_lease_gets_the_time_that_its_faults_need() -> None:
     usual = plan.make_case("redis-token", "client-pause", seed=0)
     slow = replace(usual, pace=replace(usual.pace, lease_ttl_s=60.0))
     with pytest.raises(BadInput, match="too short for client-pause"):
-        plan.check(plan.resolve(slow))
+        plan.refuse_impossible(plan.resolve(slow))
     timed = plan.with_time_for_faults(slow)
-    plan.check(plan.resolve(timed))
+    plan.refuse_impossible(plan.resolve(timed))
     assert plan.UNASKED_S_MAX < timed.time_limit_s < 3 * slow.pace.lease_ttl_s

@@ -105,7 +105,7 @@ def test_every_step_is_long_enough_for_its_quantile() -> None:
 )
 def test_what_cannot_be_ramped(workload: str, fault: str, said: str) -> None:
     with pytest.raises(BadInput, match=said):
-        ramp.check(plan.make_case("redis-token", fault, seed=0, workload=workload))
+        ramp.refuse_impossible(plan.make_case("redis-token", fault, seed=0, workload=workload))
 
 
 def test_a_stranger_reads_what_was_kept_and_what_stopped_it() -> None:

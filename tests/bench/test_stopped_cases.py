@@ -160,7 +160,7 @@ WHERE: dict[str, tuple[type, str]] = {
     "begin": (Fleet, "begin"),
     "connecting": (Fleet, "_await"),
     "go": (Fleet, "go"),
-    "load": (Fleet, "check"),
+    "load": (Fleet, "raise_if_failed"),
     "drain": (Fleet, "busy"),
     "quiet": (Fleet, "ask_for_all"),
 }

@@ -95,7 +95,7 @@ def play(
         if meanwhile is not None:
             faults = meanwhile(fleet, phases.ends_ns(start_ns)[1])
         while time.monotonic_ns() < phases.ends_ns(start_ns)[2]:
-            fleet.check()
+            fleet.raise_if_failed()
             time.sleep(0.05)
         drained = time.monotonic() + 5
         while fleet.busy() and time.monotonic() < drained:
@@ -103,7 +103,7 @@ def play(
         if solo:
             fleet.ask_for_all()
             while not fleet.asked_for_all(load):
-                fleet.check()
+                fleet.raise_if_failed()
                 time.sleep(0.05)
         if find(lock).kind == "none":
             audit(fleet.history, find(lock), [address], 1.0)

@@ -22,7 +22,7 @@ def test_every_declared_workload_is_whole() -> None:
         assert workload.name == name
         assert workload.summary
         lock = "redis-token" if "mutex" in workload.kinds else "redis-reentrant"
-        plan.check(plan.make_case(lock, "none", seed=0, workload=name))
+        plan.refuse_impossible(plan.make_case(lock, "none", seed=0, workload=name))
         job = workload.describes(asked.options).get("job")
         assert job is None or job in JOBS
         reached = set(VERDICTS_OF[str(job)]) if job is not None else set()
@@ -75,13 +75,13 @@ def test_a_workload_says_for_which_locks_it_is() -> None:
 def test_a_hold_longer_than_the_run_is_refused() -> None:
     case = plan.make_case("redis-token", "none", seed=0, workload="long-hold:times=6")
     with pytest.raises(BadInput, match=r"holds the lock for 18 s, longer than the 15 s in which"):
-        plan.check(case)
+        plan.refuse_impossible(case)
 
 
 def test_a_workload_without_faults_refuses_them() -> None:
     case = plan.make_case("redis-token", "kill", seed=0, workload="published")
     with pytest.raises(BadInput, match="knows no faults"):
-        plan.check(case)
+        plan.refuse_impossible(case)
 
 
 def test_declarations_do_not_bring_locust_into_the_bench() -> None:
