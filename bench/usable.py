@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checker.leaks import quiet_ns
-from checker.measure import AIMED_ROLES, keys_with
-from checker.rows import FOREVER
+from checker.rows import AIMED_ROLES, FOREVER, keys_with
 from history.columns import History
 from history.op import F, Mode, Type
 from locks.base import LockUnusableError, System

@@ -12,11 +12,11 @@ from checker.analysis import Analysis
 from checker.exclusion import double_grant, late_grant
 from checker.fences import fence_order
 from checker.fencing import scorings
-from checker.job_measures import summaries
+from checker.job_measurements import summaries
 from checker.jobs import judged
 from checker.leaks import leaked_lock
 from checker.linearizable import linearizable
-from checker.measure import measurements
+from checker.measurements import measurements
 from checker.outside import from_outside, only_untouched
 from checker.promises import link, promises
 from checker.queue_order import queue_order
@@ -84,13 +84,13 @@ def _check(history: History, only: Collection[str] | None) -> Report:
         answer(name, ask)
     measured: dict[str, object] = {}
     if only is None:
-        measured = measure("measurements", lambda: measurements(analysis, links))
-        done = measure("jobs", lambda: {"jobs": summaries(analysis)})
+        measured = attempt_measurement("measurements", lambda: measurements(analysis, links))
+        done = attempt_measurement("jobs", lambda: {"jobs": summaries(analysis)})
         if done["jobs"]:
             measured |= done
         if witness is not None:
-            measured |= measure("service", lambda: {"service": witness().summary()})
-        fencing = measure("fencing", lambda: {"fencing": scorings(analysis, used())})
+            measured |= attempt_measurement("service", lambda: {"service": witness().summary()})
+        fencing = attempt_measurement("fencing", lambda: {"fencing": scorings(analysis, used())})
         if fencing["fencing"] is not None:
             measured |= fencing
     grants = len(rows_of(history, F.ACQUIRE, Type.OK))
@@ -111,7 +111,7 @@ def crashed(name: str, error: Exception) -> Verdict:
     return Verdict("unknown", f"{name} crashed: {type(error).__name__}: {error}")
 
 
-def measure(name: str, take: Callable[[], dict[str, object]]) -> dict[str, object]:
+def attempt_measurement(name: str, take: Callable[[], dict[str, object]]) -> dict[str, object]:
     """Some measurements; a number that cannot be taken hides no verdict."""
     try:
         return take()

@@ -13,10 +13,9 @@ import numpy as np
 from checker.analysis import Analysis
 from checker.exclusion import permits_of
 from checker.leaks import of_the_load
-from checker.measure import AIMED_ROLES, keys_with
-from checker.rows import Bools, Rows, answered_ns, rows_of
+from checker.rows import AIMED_ROLES, Bools, Rows, answered_ns, keys_with, rows_of
 from history.columns import Ints
-from history.op import NULL, F, Mode, Type
+from history.op import NULL, F, Fault, Mode, Type
 from history.recorder import PROCESSES_PER_WORKER
 
 Spans = list[tuple[int, int]]
@@ -36,6 +35,20 @@ def in_force(analysis: Analysis, begin: int, end: int) -> list[int]:
     shared = keys_with(analysis.history, AIMED_ROLES)[held.key]
     found = shared & held.nonempty & (held.start < end) & (held.end > begin)
     return [int(i) for i in np.flatnonzero(found)]
+
+
+def held_by(analysis: Analysis, fault: Fault) -> list[int]:
+    """The grants that the worker frozen or killed by a fault held when it began."""
+    worker = fault.seen.worker
+    if worker is None:
+        return []
+    history, promises = analysis.history, analysis.promises
+    mine = history.process[promises.row] // PROCESSES_PER_WORKER == worker
+    begin = fault.begin_ns[0]
+    held = mine & (promises.start <= begin) & promises.outer
+    released = promises.release >= 0
+    held[released] &= history.invoke_ns[promises.release[released]] > begin
+    return [int(i) for i in np.flatnonzero(held)]
 
 
 def between(

@@ -16,9 +16,8 @@ from checker.analysis import Analysis
 from checker.contention import aimed_acquires, between, worker_of
 from checker.exclusion import permits_of
 from checker.faults import Answer, proven, span, struck_workers
-from checker.measure import AIMED_ROLES, keys_with
 from checker.promises import link, promises
-from checker.rows import FOREVER, Bools, rows_of
+from checker.rows import AIMED_ROLES, FOREVER, Bools, keys_with, rows_of
 from checker.rules import RULES
 from checker.words import describe, many
 from history.columns import History

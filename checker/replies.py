@@ -11,9 +11,8 @@ from checker.analysis import Analysis
 from checker.contention import aimed_acquires, all_permits, between, compatible, worker_of
 from checker.exclusion import permits_of
 from checker.faults import Answer, healed_ns, span, worker_struck
-from checker.measure import AIMED_ROLES, keys_with
 from checker.promises import known_leases, link
-from checker.rows import FOREVER, Bools, Rows, answered_ns, rows_of
+from checker.rows import AIMED_ROLES, FOREVER, Bools, Rows, answered_ns, keys_with, rows_of
 from checker.words import many
 from history.columns import Ints
 from history.op import NULL, F, Fault, Type

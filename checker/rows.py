@@ -1,4 +1,4 @@
-"""Columns of a history: which rows, in which order, by whom, answered when.
+"""Columns of a history: which rows, of which keys, in which order, by whom, answered when.
 
 All times are nanoseconds; ``FOREVER`` stands for no limit.
 """
@@ -14,6 +14,7 @@ from history.columns import History, Ids, Ints
 from history.op import NULL, F, Type
 
 FOREVER: Final = 2**62
+AIMED_ROLES: Final = frozenset({"contended", "aimed"})
 
 Bools = NDArray[np.bool_]
 Rows = NDArray[np.intp]
@@ -41,6 +42,16 @@ def rows_of(history: History, f: F, *types: Type) -> Rows:
     rows.flags.writeable = False
     history.rows_found[asked] = rows
     return rows
+
+
+def keys_with(history: History, roles: frozenset[str]) -> Bools:
+    """Which keys have one of the roles; all of them where no key has any."""
+    if not history.objects:
+        return np.ones(len(history.keys), np.bool_)
+    found = [history.object_of(key).role for key in history.keys]
+    if not any(found):
+        return np.ones(len(history.keys), np.bool_)
+    return np.array([role in roles for role in found], np.bool_)
 
 
 def answered_ns(history: History, rows: Rows) -> Ints:

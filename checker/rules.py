@@ -18,6 +18,7 @@ from checker.contention import (
     aimed_acquires,
     all_permits,
     compatible,
+    held_by,
     in_force,
     kept_out,
     worker_of,
@@ -25,10 +26,9 @@ from checker.contention import (
 from checker.exclusion import permits_of
 from checker.faults import Answer, healed_ns, proven, span, struck_workers, worker_struck
 from checker.kinds import REENTRANT, keys_of
-from checker.measure import AIMED_ROLES, held_by, keys_with
 from checker.promises import link
 from checker.replies import held_back, reply_lost
-from checker.rows import FOREVER, Rows, answered_ns, rows_of
+from checker.rows import AIMED_ROLES, FOREVER, Rows, answered_ns, keys_with, rows_of
 from checker.words import many
 from history.op import NULL, F, Fault, Type
 

@@ -1,11 +1,11 @@
 """Whether a lock was ever free again after its holder was struck, while the load went on.
 
 The verdict ``leaked-lock`` says it of every key, from the quiet phase after the load; histories
-without one only have the measurements. They say how long a key stayed taken (``checker.measure``:
-``dead_holder_s`` and ``leaked-lock``), and of a key that nobody got afterwards that its case has no
-such time. That may also be for want of time, or because nobody asked. Guarantees: ``is_locked`` is
-true only where others asked for the key after its lease and until the end of the case, were refused
-each time by a service that went on granting other keys.
+without one only have the measurements. They say how long a key stayed taken
+(``checker.measurements``: ``dead_holder_s`` and ``leaked-lock``), and of a key that nobody got
+afterwards that its case has no such time. That may also be for want of time, or because nobody
+asked. Guarantees: ``is_locked`` is true only where others asked for the key after its lease and
+until the end of the case, were refused each time by a service that went on granting other keys.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ ACQUIRES = 2000
 CLIENTS, HOLD_S, CONTEND_S = 8, 0.005, 4.0
 
 
-def measure(name: str, nodes: Sequence[Address]) -> dict[str, Any]:
+def figures_of(name: str, nodes: Sequence[Address]) -> dict[str, Any]:
     """Everything about one lock, as JSON values."""
     lock = connected(name, nodes)
     with bare_cycle(name, nodes) as bare:
@@ -162,4 +162,4 @@ def _calls(link: Link, command: str) -> Iterator[int]:
 
 if __name__ == "__main__":
     chosen = [Address(*node) for node in json.loads(sys.argv[2])]
-    print(json.dumps(measure(sys.argv[1], chosen)))
+    print(json.dumps(figures_of(sys.argv[1], chosen)))

@@ -65,7 +65,7 @@ def _start(runtime: str) -> Sidecar:
     return ContainerSidecar(runtime, "nothing")
 
 
-def measure(runtime: str) -> dict[str, list[float]]:
+def rounds(runtime: str) -> dict[str, list[float]]:
     """Every figure, one number a round."""
     found: dict[str, list[float]] = {name: [] for name in FIGURES}
     for _ in range(STARTS):
@@ -111,6 +111,6 @@ def _operations(client: SidecarLock, count: int) -> list[float]:
 
 if __name__ == "__main__":
     if MEASURE in sys.argv:
-        print(json.dumps(measure(sys.argv[-1])))
+        print(json.dumps(rounds(sys.argv[-1])))
     else:
         main()

@@ -20,7 +20,7 @@ class Availability(Part, frozen=True):
 
 
 class Recovery(Part, frozen=True):
-    """Of one fault, in seconds after it began or was healed (``checker.measure``)."""
+    """Of one fault, in seconds after it began or was healed (``checker.measurements``)."""
 
     fault: str | None = None
     failover_s: Real | None = None
@@ -96,7 +96,7 @@ class JobClients(Part, frozen=True):
 
 
 class JobNumbers(Part, frozen=True):
-    """``checker.job_measures``: what every job has, and what single ones have."""
+    """``checker.job_measurements``: what every job has, and what single ones have."""
 
     done: Count | None = None
     not_done: Count | None = None

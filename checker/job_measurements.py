@@ -13,8 +13,7 @@ import numpy as np
 
 from checker.analysis import Analysis
 from checker.jobs import applied, applied_ns, keys_by_job, lost_rows, places, things, units, visits
-from checker.measure import keys_with
-from checker.rows import FOREVER, Bools, Rows, failed_with, rows_of
+from checker.rows import FOREVER, Bools, Rows, failed_with, keys_with, rows_of
 from history.columns import Ids, Ints
 from history.op import F, Type
 

@@ -12,27 +12,16 @@ from typing import Final
 import numpy as np
 
 from checker.analysis import Analysis
+from checker.contention import held_by
 from checker.intervals import running_max
 from checker.leaks import of_the_load
 from checker.promises import Links
-from checker.rows import FOREVER, Bools, Rows, answered_ns, by_key_and_time, owners, rows_of
+from checker.rows import FOREVER, Rows, answered_ns, by_key_and_time, keys_with, owners, rows_of
 from history.columns import History, Ints
 from history.joining import killed_worker
 from history.op import F, Fault, Type
-from history.recorder import PROCESSES_PER_WORKER
 
 NS: Final = 1_000_000_000
-AIMED_ROLES: Final = frozenset({"contended", "aimed"})
-
-
-def keys_with(history: History, roles: frozenset[str]) -> Bools:
-    """Which keys have one of the roles; all of them where no key has any."""
-    if not history.objects:
-        return np.ones(len(history.keys), np.bool_)
-    found = [history.object_of(key).role for key in history.keys]
-    if not any(found):
-        return np.ones(len(history.keys), np.bool_)
-    return np.array([role in roles for role in found], np.bool_)
 
 
 def measurements(analysis: Analysis, links: Links) -> dict[str, object]:
@@ -101,20 +90,6 @@ def _recovery(analysis: Analysis, fault: Fault, granted: Rows) -> dict[str, obje
 def _since(begin: int, times: Ints) -> float | None:
     after = times[times > begin]
     return (int(after.min()) - begin) / NS if len(after) else None
-
-
-def held_by(analysis: Analysis, fault: Fault) -> list[int]:
-    """The grants that the worker frozen or killed by a fault held when it began."""
-    worker = fault.seen.worker
-    if worker is None:
-        return []
-    history, promises = analysis.history, analysis.promises
-    mine = history.process[promises.row] // PROCESSES_PER_WORKER == worker
-    begin = fault.begin_ns[0]
-    held = mine & (promises.start <= begin) & promises.outer
-    released = promises.release >= 0
-    held[released] &= history.invoke_ns[promises.release[released]] > begin
-    return [int(i) for i in np.flatnonzero(held)]
 
 
 def _next_grant(analysis: Analysis, i: int, after_ns: int) -> int | None:
