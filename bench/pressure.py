@@ -79,7 +79,7 @@ class Processors:
             used = cgroups.cpu_ns(pid, container)
             self._grow("ours", ("container", container), None if used is None else used / 1e9)
         for pid in ours.workers:
-            ran, waited = _scheduled(pid)
+            ran, waited = scheduled_s(pid)
             self._grow("ran", ("ran", pid), ran)
             self._grow("waited", ("waited", pid), waited)
         times = psutil.cpu_times()
@@ -157,8 +157,9 @@ def _proxies(addresses: frozenset[str]) -> frozenset[int]:
     return frozenset(found)
 
 
-def _scheduled(pid: int) -> tuple[float | None, float | None]:
-    """Seconds that the first thread of a process ran, and was ready and did not."""
+def scheduled_s(pid: int) -> tuple[float | None, float | None]:
+    """Seconds that the first thread of a process ran, and was ready and did not; None where the
+    kernel does not say."""
     try:
         ran, waited, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
     except (OSError, ValueError):

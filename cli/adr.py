@@ -19,7 +19,7 @@ from clusters.registry import topologies
 from evidence.adr import evidence_of, options
 from evidence.adr_text import record
 from evidence.adr_tree import Answers, Needs, decide
-from history.text import open_named, writable
+from history.text import write_named
 from locks.registry import systems
 from report.console import say, say_json, warn
 from results.comparison import differences
@@ -101,8 +101,7 @@ def adr(
     )
     if output is not None:
         try:
-            with open_named(output) as file:
-                file.write(writable(text))
+            write_named(output, text)
         except OSError as error:
             raise BadInput(f"{output} cannot be written: {error.strerror}") from error
     if as_json:

@@ -22,7 +22,7 @@ from history.edn import plain, write_edn
 from history.files import BadFile, is_file, read_text
 from history.jsonl import write_jsonl
 from history.lines import UnreadableHistory
-from history.text import open_named, writable
+from history.text import write_named
 from report.console import say, say_json
 from results.errors import BadInput
 
@@ -192,8 +192,7 @@ def _draw(html: Path, drawn: Sequence[tuple[str, History, Report]]) -> None:
     from checker.drawing import page
 
     try:
-        with open_named(html) as file:
-            file.write(writable(page(drawn)))
+        write_named(html, page(drawn))
     except OSError as error:
         raise BadInput(f"--html {html}: {error.strerror}") from error
 

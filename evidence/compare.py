@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from history.text import open_named, writable
+from history.text import write_named
 from report import comparison_text
 from report.console import say_json, warn
 from report.grid import drawn
@@ -53,8 +53,7 @@ def compare(
 def write_junit(made: Comparison, path: Path) -> None:
     """For CI. Raises BadInput where the file cannot be written."""
     try:
-        with open_named(path) as file:
-            file.write(writable(comparison_text.junit(made)))
+        write_named(path, comparison_text.junit(made))
     except OSError as error:
         raise BadInput(f"--junit {path} cannot be written: {error.strerror}") from error
 

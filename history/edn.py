@@ -30,7 +30,7 @@ from history.jsonl import header_to_json, operation_to_json, take_header
 from history.lines import FAULTS, HEADERS, UnreadableHistory, decoded, open_history
 from history.op import INT_MAX, NULL, F, Fault, Type
 from history.recording import fault_to_json
-from history.text import open_named
+from history.text import create_named
 
 HEADER: Final = "; lockbench "
 FAULT: Final = "; lockbench-fault "
@@ -273,7 +273,7 @@ def _error(value: object) -> str | None:
 
 def write_edn(history: History, path: Path) -> None:
     """Writes what ``read_edn`` reads back with the same verdicts."""
-    with open_named(path) as file:
+    with create_named(path) as file:
         file.write(HEADER + json.dumps(header_to_json(history)) + "\n")
         file.writelines(FAULT + json.dumps(fault_to_json(fault)) + "\n" for fault in history.faults)
         file.writelines(_events(history))

@@ -39,7 +39,7 @@ from history.lines import (
 )
 from history.op import NULL, F, Mode, Object, Type
 from history.recording import fault_to_json
-from history.text import open_named
+from history.text import create_named
 
 BLOCK_LINES: Final = 4096
 NO_SUCH: Final = 255  # neither a function nor a type nor a mode
@@ -72,7 +72,7 @@ def read_lines(lines: Iterable[bytes], name: str) -> History:
 
 def write_jsonl(history: History, path: Path) -> None:
     """Writes what ``read_jsonl`` reads back as the same history."""
-    with open_named(path) as file:
+    with create_named(path) as file:
         for line in to_lines(history):
             file.write(json.dumps(line, separators=(",", ":")) + "\n")
 

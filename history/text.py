@@ -41,7 +41,7 @@ def write_whole(path: Path, text: str, *, inside: Path | None = None) -> None:
         raise OSError(None, str(error)) from error
 
 
-def open_named(path: Path) -> TextIO:
+def create_named(path: Path) -> TextIO:
     """A file to write that the user named: a link is followed, a device such as ``/dev/stdout`` is
     written to, and a FIFO that nobody reads is an error where it would be waited for for ever.
     Raises OSError."""
@@ -52,6 +52,12 @@ def open_named(path: Path) -> TextIO:
         return descriptor
 
     return open(path, "w", encoding="utf-8", opener=opener)
+
+
+def write_named(path: Path, text: str) -> None:
+    """Writes a file that the user named (see ``create_named``). Raises OSError."""
+    with create_named(path) as file:
+        file.write(writable(text))
 
 
 def _replace(folder: int, name: str, data: bytes) -> None:

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
+from bench.pressure import scheduled_s
 from tests.command import warm
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -175,7 +176,7 @@ def _wait(child: int, blocked_s: float) -> bool:
             # On a busy machine it waits for a processor or the disk, which is not its fault.
             if ticks != used or state in "RD":
                 used, moved = ticks, now
-            if now - moved > blocked_s or now - began - _delayed_s(child) > WALL_S:
+            if now - moved > blocked_s or now - began - (scheduled_s(child)[1] or 0.0) > WALL_S:
                 return True
         return False
     finally:
@@ -186,11 +187,6 @@ def _scheduled(child: int) -> tuple[str, int]:
     """The state of a process, and the ticks that it has computed for."""
     fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
     return fields[0], int(fields[11]) + int(fields[12])
-
-
-def _delayed_s(child: int) -> float:
-    """How long it was ready and did not run."""
-    return int(Path(f"/proc/{child}/schedstat").read_text().split()[1]) / 1e9
 
 
 def _streams(folder: Path, out: str, encoding: str) -> None:
