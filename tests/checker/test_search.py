@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -24,45 +26,49 @@ from tests.checker.every_order import linearizable
 from tests.checker.scenes import Scene
 
 
-def random_register(dice: random.Random, kind: str = "cas-register") -> History:
+def drawn(
+    dice: random.Random, given: Object, operation: Callable[[], tuple[F, bool, dict[str, int]]]
+) -> History:
+    """A few clients with random windows. ``operation`` draws what one does, whether its answer is
+    lost, and its numbers."""
     builder = Builder()
-    builder.objects["r"] = Object(kind, initial=dice.choice((None, 0)))
-    functions = (F.READ, F.ADD) if kind == "counter" else (F.READ, F.WRITE, F.CAS)
-    for process in range(dice.randint(1, 4)):
-        now = dice.randint(0, 3)
-        for _ in range(dice.randint(1, 3)):
-            begin = now + dice.randint(0, 3)
-            now = begin + dice.randint(0, 5)
-            f = dice.choice(functions)
-            lost = f is not F.READ and dice.random() < 0.3
-            numbers = {} if f is F.READ and dice.random() < 0.1 else {"value": dice.randint(0, 2)}
-            if f is F.CAS:
-                numbers["old"] = dice.randint(0, 2)
-            builder.add(
-                process=process, f=int(f), outcome=int(Type.INFO if lost else Type.OK), key="r",
-                invoke_ns=begin, complete_ns=NULL if lost else now, numbers=numbers,
-            )  # fmt: skip
-    return builder.finish()
-
-
-def unique_register(dice: random.Random) -> History:
-    builder = Builder()
-    builder.objects["r"] = Object("register", initial=dice.choice((None, 0)))
-    written = 0
+    builder.objects["r"] = given
     for process in range(dice.randint(1, 4)):
         now = dice.randint(0, 3)
         for _ in range(dice.randint(1, 3)):
             begin = now + dice.randint(0, 3)
             now = begin + dice.randint(0, 6)
-            f = dice.choice((F.READ, F.WRITE))
-            lost = f is F.WRITE and dice.random() < 0.3
-            written += f is F.WRITE
-            numbers = {"value": written if f is F.WRITE else dice.randint(0, 4)}
+            f, lost, numbers = operation()
             builder.add(
                 process=process, f=int(f), outcome=int(Type.INFO if lost else Type.OK), key="r",
                 invoke_ns=begin, complete_ns=NULL if lost else now, numbers=numbers,
             )  # fmt: skip
     return builder.finish()
+
+
+def random_register(dice: random.Random, kind: str = "cas-register") -> History:
+    functions = (F.READ, F.ADD) if kind == "counter" else (F.READ, F.WRITE, F.CAS)
+
+    def operation() -> tuple[F, bool, dict[str, int]]:
+        f = dice.choice(functions)
+        lost = f is not F.READ and dice.random() < 0.3
+        numbers = {} if f is F.READ and dice.random() < 0.1 else {"value": dice.randint(0, 2)}
+        if f is F.CAS:
+            numbers["old"] = dice.randint(0, 2)
+        return f, lost, numbers
+
+    return drawn(dice, Object(kind, initial=dice.choice((None, 0))), operation)
+
+
+def unique_register(dice: random.Random) -> History:
+    written = itertools.count(1)
+
+    def operation() -> tuple[F, bool, dict[str, int]]:
+        f = dice.choice((F.READ, F.WRITE))
+        lost = f is F.WRITE and dice.random() < 0.3
+        return f, lost, {"value": next(written) if f is F.WRITE else dice.randint(0, 4)}
+
+    return drawn(dice, Object("register", initial=dice.choice((None, 0))), operation)
 
 
 @pytest.mark.random
@@ -90,23 +96,15 @@ def test_zones_leave_repeated_values_and_compare_and_set_alone() -> None:
 
 
 def equal_counter(dice: random.Random) -> History:
-    builder = Builder()
     initial, step = dice.choice((None, 0, 2)), dice.choice((1, 2, -1))
-    builder.objects["r"] = Object("counter", initial=initial)
-    for process in range(dice.randint(1, 4)):
-        now = dice.randint(0, 3)
-        for _ in range(dice.randint(1, 3)):
-            begin = now + dice.randint(0, 3)
-            now = begin + dice.randint(0, 6)
-            f = dice.choice((F.READ, F.ADD))
-            lost = f is F.ADD and dice.random() < 0.25
-            value = step if f is F.ADD else (initial or 0) + step * dice.randint(0, 4)
-            numbers = {} if f is F.READ and dice.random() < 0.1 else {"value": value}
-            builder.add(
-                process=process, f=int(f), outcome=int(Type.INFO if lost else Type.OK), key="r",
-                invoke_ns=begin, complete_ns=NULL if lost else now, numbers=numbers,
-            )  # fmt: skip
-    return builder.finish()
+
+    def operation() -> tuple[F, bool, dict[str, int]]:
+        f = dice.choice((F.READ, F.ADD))
+        lost = f is F.ADD and dice.random() < 0.25
+        value = step if f is F.ADD else (initial or 0) + step * dice.randint(0, 4)
+        return f, lost, {} if f is F.READ and dice.random() < 0.1 else {"value": value}
+
+    return drawn(dice, Object("counter", initial=initial), operation)
 
 
 @pytest.mark.random

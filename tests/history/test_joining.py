@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import textwrap
 from contextlib import closing
 from pathlib import Path
 
@@ -22,6 +17,7 @@ from history.op import NULL, F, Fault, Object, Type
 from history.recorder import PROCESSES_PER_WORKER, Recorder
 from history.recording import read_recording, write_faults, write_meta
 from tests.checker.scenes import Scene, ns
+from tests.history.killed import record_and_die
 
 
 def log_of(*entries: tuple[F, str, float, int, int]) -> History:
@@ -149,31 +145,17 @@ def record(folder: Path) -> None:
 
 def test_a_worker_that_was_killed_in_the_middle_of_a_write(tmp_path: Path) -> None:
     """A real process, really killed; the resource's log beside its recording."""
-    script = textwrap.dedent(
+    record_and_die(
+        tmp_path,
         """
-        import sys
-        from pathlib import Path
-        from history.op import F, Type
-        from history.recorder import Recorder
-        recorder = Recorder(Path(sys.argv[1]), 1)
         process = recorder.new_process()
         acquire = recorder.invoke(process, F.ACQUIRE, "k0", hold=7, invoke_ns=100)
         recorder.complete(acquire, Type.OK, valid_until_ns=1000, complete_ns=110)
         read = recorder.invoke(process, F.READ, "k0", hold=7, invoke_ns=120)
         recorder.complete(read, Type.OK, value=0, applied_ns=125, complete_ns=130)
         recorder.invoke(process, F.WRITE, "k0", hold=7, version=0, invoke_ns=140)
-        print("written", flush=True)
-        sys.stdin.read()
-        """
+        """,
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as writer:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == b"written\n"
-        os.kill(writer.pid, signal.SIGKILL)
     with closing(Recorder(tmp_path, 2)) as other:
         process = other.new_process()
         acquire = other.invoke(process, F.ACQUIRE, "k0", hold=8, invoke_ns=150)

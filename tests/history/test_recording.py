@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import signal
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -22,6 +17,7 @@ from history.lines import UnreadableHistory
 from history.op import NULL, F, Fault, Object, Type
 from history.recorder import Recorder
 from history.recording import read_recording, write_faults, write_meta
+from tests.history.killed import record_and_die
 
 
 def meta(folder: Path) -> None:
@@ -130,29 +126,15 @@ def test_segments_roll_over(tmp_path: Path) -> None:
 
 
 def test_a_killed_writer_leaves_at_most_the_open_operation(tmp_path: Path) -> None:
-    script = textwrap.dedent(
+    record_and_die(
+        tmp_path,
         """
-        import sys
-        from pathlib import Path
-        from history.op import F, Type
-        from history.recorder import Recorder
-        recorder = Recorder(Path(sys.argv[1]), 1)
         for n in range(1000):
             handle = recorder.invoke(1, F.ACQUIRE, "k0", hold=n)
             if n < 999:
                 recorder.complete(handle, Type.OK)
-        print("written", flush=True)
-        sys.stdin.read()
-        """
+        """,
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as writer:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == b"written\n"
-        os.kill(writer.pid, signal.SIGKILL)
     meta(tmp_path)
     history = read_recording(tmp_path)
     assert len(history) == 1000
