@@ -83,14 +83,14 @@ def run_cases(
     except (StoreError, EngineError) as error:
         raise BadInput(str(error)) from error
     gathered = _Gathered(run, name, len(cases) == 1, of)
-    kept: Documents = {}
+    earlier: Documents = {}
     if before is not None:
         facts = machine.facts(run.path, engine=engine.version())
         same_conditions(run, facts, _as_known_to(versions, run))
-        kept = finished(run, cases)
-        take_over(run, kept)
+        earlier = finished(run, cases)
+        take_over(run, earlier)
         run.write_versions(versions)
-        console.print(f"{len(kept)} of {len(cases)} cases are done already", highlight=False)
+        console.print(f"{len(earlier)} of {len(cases)} cases are done already", highlight=False)
     done = False
     run_id = uuid.uuid4().hex[:12]
     with in_one_sentence(run.path):
@@ -101,11 +101,13 @@ def run_cases(
                 run.write_versions(versions)
             with ForkServer(run_id) as fork_server, LiveView(len(cases), console) as live:
                 for number, case in enumerate(cases, 1):
-                    if number in kept:
-                        gathered.add(case, kept[number], samples_ns(run, kept[number]))
+                    if number in earlier:
+                        gathered.add(case, earlier[number], samples_ns(run, earlier[number]))
                         continue
                     check_case_room(run.path)
-                    later = (c for n, c in enumerate(cases[number:], number + 1) if n not in kept)
+                    later = (
+                        c for n, c in enumerate(cases[number:], number + 1) if n not in earlier
+                    )
                     outcome = _tries(
                         case,
                         number,

@@ -33,9 +33,9 @@ T = TypeVar("T")
 
 
 def check(history: History, *, only: Collection[str] | None = None) -> Report:
-    """Runs every check that applies, or those named in ``only`` and no measurements. A check that
-    crashes is unknown and hides no other. Where something happened from outside, a violation is
-    told only if that cannot have been its cause (``checker.outside``)."""
+    """Every verdict that applies, or those named in ``only`` and no measurements. One that crashed
+    is unknown and hides no other. Where something happened from outside, a violation is told only
+    if that cannot have been its cause (``checker.outside``)."""
     report = _check(history, only)
     if not from_outside(history):
         return report
@@ -99,7 +99,7 @@ def _check(history: History, only: Collection[str] | None) -> Report:
 
 
 def attempt(name: str, ask: Callable[[], Verdict | None]) -> Verdict | None:
-    """The answer of a check, or unknown with what it crashed on."""
+    """A verdict, or unknown with what it crashed on."""
     try:
         return ask()
     except Exception as error:  # noqa: BLE001 - see crashed
@@ -107,7 +107,7 @@ def attempt(name: str, ask: Callable[[], Verdict | None]) -> Verdict | None:
 
 
 def crashed(name: str, error: Exception) -> Verdict:
-    """A check that crashed proves nothing either way."""
+    """What crashed proves nothing either way."""
     return Verdict("unknown", f"{name} crashed: {type(error).__name__}: {error}")
 
 

@@ -27,7 +27,7 @@ def forever(size: int) -> Ints:
 
 def rows_of(history: History, f: F, *types: Type) -> Rows:
     """The rows of one function, of the given types (none given: all). Kept with the history, as
-    every check asks for the same few: not to be written into."""
+    every verdict asks for the same few: not to be written into."""
     asked = (int(f), *map(int, types))
     known = history.rows_found.get(asked)
     if known is not None:

@@ -1,7 +1,7 @@
-"""What a check answers. Worst wins: invalid > unknown > valid.
+"""What the checker answers. Worst wins: invalid > unknown > valid.
 
-A check that does not apply to a history is absent and counts for nothing. A history to which no
-check applies is unknown: a run in which nothing happened is never green.
+A verdict that does not apply to a history is absent and counts for nothing. A history to which no
+verdict applies is unknown: a run in which nothing happened is never green.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def worst(results: Iterable[Result]) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer of one check.
+    """One answer.
 
     ``reason`` is a sentence for people. ``evidence`` holds the operations that suffice to see the
     violation, as plain JSON objects, in the order of time.

@@ -32,7 +32,7 @@ EXIT: Mapping[str, int] = {"valid": 0, "invalid": 1, "unknown": 2}
 Modelled = Callable[[History], History]
 
 
-def judge_files(
+def check_files(
     files: Sequence[Path],
     *,
     model: str | None,
@@ -59,7 +59,7 @@ def judge_files(
 
     try:
         with bounded():
-            return _judge_files(files, modelled, json, html, write)
+            return _check_files(files, modelled, json, html, write)
     except MemoryError:
         raise BadInput(
             "too large for the memory of this machine: "
@@ -67,7 +67,7 @@ def judge_files(
         ) from None
 
 
-def _judge_files(
+def _check_files(
     files: Sequence[Path], modelled: Modelled, json: bool, html: Path | None, write: Path | None
 ) -> int:
     reports: dict[str, Report] = {}

@@ -43,11 +43,11 @@ def dead_holder(case: CaseResult, history: Callable[[], History]) -> DeadHolder 
     if longest_s is None and not leaks:
         return None
     lease_ttl_s = case.pace.lease_ttl_s
-    kept = [leak for leak in leaks if leak.released_s is None]
-    if not kept or lease_ttl_s is None:
+    stuck = [leak for leak in leaks if leak.released_s is None]
+    if not stuck or lease_ttl_s is None:
         return DeadHolder(longest_s, locked=False)
     recorded = history()
-    return DeadHolder(longest_s, any(is_locked(recorded, leak, lease_ttl_s) for leak in kept))
+    return DeadHolder(longest_s, any(is_locked(recorded, leak, lease_ttl_s) for leak in stuck))
 
 
 def is_locked(history: History, leak: Leaked, lease_ttl_s: float) -> bool:

@@ -188,7 +188,7 @@ def _counted(shown: str, found: Share | None, word: str) -> str:
 def _too_late(seen: _Seen) -> tuple[Markdown, Markdown]:
     """Every lock whose holder was frozen and acted too late, with where that is shown; and those
     with which it did not show."""
-    kept, rows = [], []
+    not_shown, rows = [], []
     for system in systems().values():
         shares = [
             case.share("stale-holder")
@@ -202,8 +202,8 @@ def _too_late(seen: _Seen) -> tuple[Markdown, Markdown]:
             rows.append(map(Markdown, (f"[{system.name}](#{system.name})", f"{k}/{n}", link)))
         elif n:
             lease = "" if system.limited else " (no lease)"
-            kept.append(f"[{system.name}](#{system.name}) {k}/{n}{lease}")
-    return markdown_table(("lock", "k/n", "history"), rows), Markdown(", ".join(kept))
+            not_shown.append(f"[{system.name}](#{system.name}) {k}/{n}{lease}")
+    return markdown_table(("lock", "k/n", "history"), rows), Markdown(", ".join(not_shown))
 
 
 def unshown(observations: Observations, found: Sequence[Page], histories: Histories) -> list[str]:

@@ -48,18 +48,18 @@ EXCLUSIVE: Final = Mode.NONE
 ALONE: Final = frozenset({AIMED_KEY, FLOOR_KEY})
 
 # What Locust's own statistics are told: (f, milliseconds, error or None).
-Report = Callable[[tuple[str, float, str | None]], None]
+Tell = Callable[[tuple[str, float, str | None]], None]
 
 
 class Client:
     """Used by one greenlet. Takes a new process number after every unknown outcome, so that the
     processes of a history are sequential."""
 
-    def __init__(self, session: Session, report: Report, number: int = 0) -> None:
+    def __init__(self, session: Session, tell: Tell, number: int = 0) -> None:
         self._session = session
         self.recorder = session.recorder
         self.pace = session.load.pace
-        self._report = report
+        self._tell = tell
         self.process = session.recorder.new_process()
         # The longest lease that it was ever promised, at least the one that it asks for.
         self.lease_ns = int(1e9 * self.pace.lease_ttl_s)
@@ -235,7 +235,7 @@ class Client:
                 del self._held[hold_id]
                 error_text = reason
                 ended_ns = self._unknown(handle, reason)
-        self._report((told, (ended_ns - began_ns) / 1e6, error_text))
+        self._tell((told, (ended_ns - began_ns) / 1e6, error_text))
         return outcome if isinstance(outcome, Granted) else None
 
     def extend(self, hold: Hold) -> None:
@@ -281,7 +281,7 @@ class Client:
             case Unknown(reason=reason):
                 error_text = reason
                 ended_ns = self._unknown(handle, reason)
-        self._report(("release", (ended_ns - began_ns) / 1e6, error_text))
+        self._tell(("release", (ended_ns - began_ns) / 1e6, error_text))
 
     def _unknown(self, handle: tuple[object, int], reason: str) -> int:
         ended_ns = self.recorder.complete(handle, Type.INFO, error=reason)  # type: ignore[arg-type]

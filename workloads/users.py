@@ -312,22 +312,22 @@ class VictimUser(LockUser):
         control.held = granted.hold.id
         extends = control.extends
 
-        def kept() -> bool:
+        def wanted() -> bool:
             nonlocal extends
             if control.extends != extends:
                 extends = control.extends
                 self.client.extend(granted.hold)
             return control.aim
 
-        _while_promised(kept, granted)
+        _while_promised(wanted, granted)
         control.held = 0
 
 
-def _while_promised(kept: Callable[[], bool], granted: Granted) -> None:
-    """Returns when it is not to be kept any longer, or shortly before the promise ends."""
+def _while_promised(wanted: Callable[[], bool], granted: Granted) -> None:
+    """Returns when it is not wanted any longer, or shortly before the promise ends."""
     until_ns = granted.valid_until_ns
     limit_ns = None if until_ns is None else until_ns - int(RELEASE_BEFORE_END_S * 1e9)
-    while kept() and (limit_ns is None or monotonic_ns() < limit_ns):
+    while wanted() and (limit_ns is None or monotonic_ns() < limit_ns):
         gevent.sleep(POLL_S)
 
 

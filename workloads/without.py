@@ -14,7 +14,7 @@ from time import monotonic_ns
 from history.op import NULL, F, Type
 from locks.base import Backoff, Deadline, Granted, Hold, NoObserver, Unknown, new_hold_id
 from locks.without.base import Conflict, Done, DoneAlready, Outcome, Thinking, Way
-from workloads.client import Report
+from workloads.client import Tell
 from workloads.resource import Resource
 from workloads.session import Session
 from workloads.use import Keep, Lasting
@@ -26,11 +26,11 @@ RETRY_MAX_S = 0.05
 class WayClient:
     """Used by one greenlet, like ``workloads.client.Client``."""
 
-    def __init__(self, session: Session, report: Report, number: int = 0) -> None:
+    def __init__(self, session: Session, tell: Tell, number: int = 0) -> None:
         self._session = session
         self._recorder = session.recorder
         self._pace = session.load.pace
-        self._report = report
+        self._tell = tell
         self._process = session.recorder.new_process()
         self._whole = session.recorder.new_process()
         self._resource = Resource(session.load.resource)
@@ -59,7 +59,7 @@ class WayClient:
             done = error is None
             self._recorder.complete(whole, Type.OK if done else Type.FAIL, error=error)
             self._job.end(self._resource, key, message, done=done)
-            self._report(("job", (monotonic_ns() - began_ns) / 1e6, error))
+            self._tell(("job", (monotonic_ns() - began_ns) / 1e6, error))
         except Exception as error:
             # The broker is out of every fault's reach, so this is the bench's own failure.
             self._session.count_failed(error)

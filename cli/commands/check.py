@@ -28,10 +28,10 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Judge saved histories. Needs no Docker."""
-    from evidence.check import judge_files
+    from evidence.check import check_files
 
     raise Done(
-        judge_files(
+        check_files(
             files,
             model=model,
             permits=permits,

@@ -21,7 +21,7 @@ from checker.intervals import ByKey
 from checker.kinds import MODELS, with_model
 from checker.load import load
 from checker.promises import link, promises
-from evidence.check import judge_files
+from evidence.check import check_files
 from history.jsonl import write_jsonl
 from history.op import F, Mode, Object, Type
 from history.recorder import Recorder
@@ -36,7 +36,7 @@ from tests.command import lockbench
 
 def judge(*files: Path, **more: object) -> int:
     options: dict[str, object] = {"model": None, "permits": None, "initial": None, "html": None}
-    return judge_files(files, json=True, **(options | more))  # type: ignore[arg-type]
+    return check_files(files, json=True, **(options | more))  # type: ignore[arg-type]
 
 
 def complaint(file: Path) -> str | None:
@@ -129,7 +129,7 @@ def test_a_run_that_was_cut_off_is_not_valid(
     assert judge(run) == 2
     assert judge(run / "cases" / "done") == 0
     capsys.readouterr()
-    judge_files([run], model=None, permits=None, initial=None, json=False, html=None)
+    check_files([run], model=None, permits=None, initial=None, json=False, html=None)
     said = capsys.readouterr().out
     assert "VALID" not in said
     assert said.count("cut off") == 2
@@ -461,7 +461,7 @@ def test_what_other_tools_can_reach_is_said(
 
     given = saved(tmp_path / "h.jsonl", without_a_lease)
     target = tmp_path / "h.edn"
-    judge_files(
+    check_files(
         [given], model=None, permits=None, initial=None, html=None, json=False, write=target
     )
     said = capsys.readouterr().out.splitlines()[-1]
