@@ -14,9 +14,8 @@ MARKDOWN_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>#|~!$])")
 
 def ms(value: float | None) -> str:
     """Milliseconds with about three digits; a missing one is a dash."""
-    if is_missing(value):
+    if value is None or is_missing(value):
         return NONE
-    assert value is not None
     size = abs(value)
     if size < 0.1:
         return f"{value:.3f}"
@@ -34,25 +33,22 @@ def pair(p50: float | None, p99: float | None) -> str:
 
 def rate(value: float | None) -> str:
     """Cycles per second: whole above ten."""
-    if is_missing(value):
+    if value is None or is_missing(value):
         return NONE
-    assert value is not None
     return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
 
 
 def percent(value: float | None) -> str:
     """One decimal, and never rounded up to a hundred."""
-    if is_missing(value):
+    if value is None or is_missing(value):
         return NONE
-    assert value is not None
     return f"{min(value, 99.9) if value < 100 else value:.1f} %"
 
 
 def seconds(value: float | None) -> str:
     """One decimal above a second, two below."""
-    if is_missing(value):
+    if value is None or is_missing(value):
         return NONE
-    assert value is not None
     return f"{value:.1f} s" if value >= 1 else f"{value:.2f} s"
 
 
