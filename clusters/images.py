@@ -6,7 +6,7 @@ whose digests are committed, and so is the base image where it is pulled. Debian
 the newest version of a package, so there the rule is: what apt has verified is compared with
 debian.lock. Another version is built with, told, and recorded (`Described.differs`); the same
 version with another digest is refused. `python -m clusters.images lock` writes what there is now
-into the locks.
+into the locks; with names of client images, it resolves the requirements of their libraries.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from clusters import debian
 from clusters.debian import PACKAGES_FILE
 from clusters.engine import owner
 from clusters.engine.docker import Engine, EngineError
+from clusters.libraries import GO
 from clusters.recipes import (
     BUILDERS,
     CLIENTS,
@@ -192,7 +193,8 @@ def remove_old(engine: Engine) -> list[str]:
 
 def main(args: Sequence[str]) -> int:
     """Run `python -m clusters.images build [NAME…]` (all server images when none is named), or
-    `lock` (build all anew and write what they came to into the locks)."""
+    `lock [NAME…]` (build all anew and write what they came to into the locks; when client images
+    are named, only resolve the requirements of their libraries)."""
     began = time.monotonic()
 
     def say(line: str) -> None:
@@ -204,8 +206,11 @@ def main(args: Sequence[str]) -> int:
                 ensure(names or server_names(), say=say)
             case ["lock"]:
                 _lock(Engine(), say)
+            case ["lock", *names]:
+                _resolve(Engine(), names, say)
             case _:
-                print("usage: python -m clusters.images build [NAME…] | lock", file=sys.stderr)
+                usage = "usage: python -m clusters.images build [NAME…] | lock [NAME…]"
+                print(usage, file=sys.stderr)
                 return 254
     except EngineError as error:
         say(f"failed: {error}")
@@ -218,11 +223,16 @@ def main(args: Sequence[str]) -> int:
 
 def _build(making: _Making, recipe: Recipe) -> None:
     """Build an image under its tag, without the labels that say that it may be used."""
+    files = _checked(recipe)
+    try:
+        recipe.check_locks(files)
+    except ValueError as error:
+        what = f"`python -m clusters.images lock {recipe.name}` resolves it"
+        raise EngineError(f"{error}: {what}") from error
     if recipe.parent:
         parent = making.ref(recipe.parent)
     else:
         parent = debian.image(making.engine, making.say, fresh=making.fresh)
-    files = {name: path.read_bytes() for name, path in recipe.files().items()}
     files[HOST_CA] = host_ca()
     if recipe.name == "maven":
         files[HOST_MAVEN_SETTINGS] = host_maven_settings()
@@ -240,6 +250,15 @@ def _build(making: _Making, recipe: Recipe) -> None:
     finally:
         if parent == debian.BOOTSTRAPPED:
             making.engine.remove_image(parent)  # only its name: the base stands on it
+
+
+def _checked(recipe: Recipe) -> dict[str, bytes]:
+    """Return what an image is built of, of which the folders of its libraries are whole."""
+    try:
+        recipe.check()
+        return recipe.context()
+    except ValueError as error:
+        raise EngineError(str(error)) from error
 
 
 def _finish(making: _Making, recipe: Recipe) -> dict[str, str]:
@@ -292,44 +311,67 @@ def _lock(engine: Engine, say: Callable[[str], None]) -> None:
         engine.remove_image(making.ref(recipe.name))
 
 
+def _resolve(engine: Engine, names: Sequence[str], say: Callable[[str], None]) -> None:
+    """Write the locks of client images as they come out of the requirements."""
+    if wrong := [name for name in names if name not in CLIENTS]:
+        raise EngineError(f"{wrong[0]} is none of {', '.join(CLIENTS)}")
+    for name in names:
+        recipe = recipes()[name]
+        ensure(lineage(name)[:-1], engine=engine, say=say)
+        for path, text in _resolved(_Making(engine, say), recipe).items():
+            same = path.is_file() and path.read_bytes() == text
+            path.write_bytes(text)
+            say(f"{name}: {path.name} is {'unchanged' if same else 'written'}")
+
+
 # What is resolved in the builder: the command, and the files that it leaves to be committed.
-_GO = """
+_GO_SERVER = """
 go mod init lockbench/server
 go mod edit -go=$(go env GOVERSION | sed -E 's/^go([0-9]+[.][0-9]+).*/\\1.0/')
 go get "${PACKAGE}@${VERSION}"
 """
+# `go get` raises the go line to the least that all modules want. What a source imports and nobody
+# asks for would come in its newest version; then `check_locks` refuses what came out.
+_GO_CLIENT = """
+go mod init lockbench/go-sidecar
+go mod edit -go=1.21.0
+sed 's/ /@/' requirements.mod | xargs go get
+go get .
+"""
 _RESOLVING = {
-    "golang": (" && ".join(_GO.strip().splitlines()), ("go.mod", "go.sum")),
+    "golang": (_GO_SERVER, ("go.mod", "go.sum")),
     "maven": ("sh resolve.sh record", ("artifacts.sha256", "checksums.sha256")),
 }
 
 
 def _resolved(making: _Making, recipe: Recipe) -> dict[Path, bytes]:
-    """Return the locks of Go modules or of Maven's artifacts as they come out now. The modules of
-    go-sidecar are not among them: its own sources say which it needs (`go mod tidy`)."""
-    if recipe.parent not in _RESOLVING or recipe.name == "go-sidecar":
+    """Return the locks of Go modules or of Maven's artifacts as they come out now."""
+    if recipe.parent not in _RESOLVING:
         return {}
-    command, names = _RESOLVING[recipe.parent]
+    script, names = _RESOLVING[recipe.parent]
+    if recipe.language is GO:
+        script = _GO_CLIENT
+    command = " && ".join(script.strip().splitlines())
     made = f"lockbench-{recipe.name}:resolved"
     arguments = "".join(f"ARG {name}\n" for name in (*recipe.args, *NETWORK))
     dockerfile = (
         f"FROM {making.ref(recipe.parent)}\n{arguments}WORKDIR /build\nCOPY . .\nRUN {command}\n"
     )
-    folder = FOLDER / recipe.folder
-    files = {
-        name: (folder / name).read_bytes()
-        for name in ("pom.xml", "resolve.sh")
-        if (folder / name).is_file()
-    }
+    files = _checked(recipe) if recipe.language else {}
+    unlocked = {name: content for name, content in files.items() if name not in names}
     making.engine.build(
-        {**files, "Dockerfile": dockerfile.encode()},
+        {**unlocked, "Dockerfile": dockerfile.encode()},
         made,
         args={**recipe.args, **_network()},
         cache=False,
     )
-    found = {folder / name: read(making.engine, made, f"/build/{name}") for name in names}
+    found = {name: read(making.engine, made, f"/build/{name}") for name in names}
     making.engine.remove_image(made)
-    return found
+    try:
+        recipe.check_locks(found)
+    except ValueError as error:
+        raise EngineError(str(error)) from error
+    return {FOLDER / recipe.folder / name: text for name, text in found.items()}
 
 
 # --- what the machine adds -----------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """What the images are made of: the recipe of each, and the name that follows from it.
 
 Guaranteed: an image's tag changes with everything that we decide about it (its Dockerfile, its
-pins, its lines in debian.lock, the images below it), and with nothing else. Standard library only:
-setup looks at names before anything is installed. How an image is built: `clusters.images`.
+pins, its lines in debian.lock, the sources and requirements of the libraries in it, the images
+below it), and with nothing else. Standard library only: setup looks at names before anything is
+installed. How an image is built: `clusters.images`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from clusters.libraries import GO, JAVA, Language
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = Path(__file__).resolve().parent / "images"
@@ -32,20 +35,47 @@ class Recipe:
     folder: str
     parent: str | None
     args: Mapping[str, str] = field(default_factory=dict)
-    beside: str = ""
-    """What it is built of besides its folder: these files of every folder of a library."""
+    language: Language | None = None
+    """Of the libraries that it is built of besides its folder."""
+
+    def folders(self) -> list[Path]:
+        """Return its folder, then those of its libraries by name."""
+        own = FOLDER / self.folder
+        return [own, *(self.language.folders(LIBRARIES) if self.language else [])]
 
     def files(self) -> dict[str, Path]:
-        """Return all that it is built of, by name. A client's program is one, so no two files of
-        its libraries may have one name."""
-        found = [*(FOLDER / self.folder).iterdir()]
-        if self.beside:
-            found += LIBRARIES.glob(f"*/{self.beside}")
+        """Return the files that it is built of, by name. A client's program is one, so no two
+        sources of its libraries may have one name."""
+        own, *libraries = self.folders()
+        found = [*own.iterdir()]
+        if self.language:
+            found += [path for each in libraries for path in self.language.sources(each)]
         named = {path.name: path for path in sorted(found, key=lambda path: path.name)}
         if len(named) < len(found):
             twice = sorted({str(path) for path in found} - {str(path) for path in named.values()})
             raise ValueError(f"{self.name} has another file of the same name: {', '.join(twice)}")
         return named
+
+    def context(self) -> dict[str, bytes]:
+        """Return all that the engine is given to build it, by name: its files, and what follows
+        from its libraries' requirements."""
+        files = {name: path.read_bytes() for name, path in self.files().items()}
+        return files | (self.language.composed(self.folders(), files) if self.language else {})
+
+    def wanted(self) -> dict[str, str]:
+        """Return what the requirements of its folders ask for: name → version."""
+        return self.language.wanted(self.folders()) if self.language else {}
+
+    def check(self) -> None:
+        """Raise ValueError, in a sentence, for a library's folder that is not whole."""
+        if self.language:
+            self.language.check(self.folders())
+
+    def check_locks(self, locks: Mapping[str, bytes]) -> None:
+        """Raise ValueError, in a sentence, for locks, by name, that the requirements of its
+        libraries did not come to."""
+        if self.language:
+            self.language.check_locks(self.wanted(), locks)
 
     @property
     def ref(self) -> str:
@@ -88,8 +118,8 @@ def recipes() -> dict[str, Recipe]:
         # Not Debian's `zookeeper` package, which pulls in a desktop toolkit.
         debian("zookeeper", "libzookeeper-java openjdk-21-jre-headless"),
         Recipe("maven", "maven", "base"),
-        Recipe("go-sidecar", "go-sidecar", "golang", beside="*.go"),
-        Recipe("jvm-sidecar", "jvm-sidecar", "maven", beside="*.java"),
+        Recipe("go-sidecar", "go-sidecar", "golang", language=GO),
+        Recipe("jvm-sidecar", "jvm-sidecar", "maven", language=JAVA),
     ]
     return {recipe.name: recipe for recipe in found}
 
@@ -108,8 +138,8 @@ def fingerprint(name: str) -> str:
     below = fingerprint(recipe.parent) if recipe.parent else ""
     decided = [dict(recipe.args), below, locked(name)]
     digest = hashlib.sha256(json.dumps(decided, sort_keys=True).encode())
-    for file, path in recipe.files().items():
-        digest.update(file.encode() + b"\0" + path.read_bytes())
+    for file, content in recipe.context().items():
+        digest.update(file.encode() + b"\0" + content)
     return digest.hexdigest()[:12]
 
 

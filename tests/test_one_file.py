@@ -54,6 +54,21 @@ SYSTEM = replace(
 )
 """,
     "locks/libraries/one_go_library/one_go_library.go": "package main\n",
+    "locks/libraries/one_go_library/requirements.mod": "example.org/one-go v1.2.3\n",
+    "locks/libraries/one_java_library/lock.py": """
+from dataclasses import replace
+from locks.libraries.jetcd import lock
+from locks.shared.library import library_of
+_LIBRARY = replace(library_of(lock.SYSTEM), lock="one-java-library")
+SYSTEM = replace(
+    lock.SYSTEM,
+    name="one-java-library", connect=_LIBRARY.connect, prepare=_LIBRARY.prepare,
+)
+""",
+    "locks/libraries/one_java_library/OneJavaLibrary.java": """package lockbench;
+public final class OneJavaLibrary implements Library {}
+""",
+    "locks/libraries/one_java_library/requirements.maven": "org.example:one-java:1.2.3\n",
     "nemesis/faults/one_fault.py": """
 from nemesis.faults.pause import Pause
 class OneFault(Pause):
@@ -87,6 +102,14 @@ from nemesis.registry import faults
 from perf.bare import recipes
 from tests.locks.conftest import every_system, more_systems, why_untested
 from tests.locks.test_libraries import LIBRARIES
+def texts(files):
+    return {name: content.decode() for name, content in files.items()}
+def unlocked(recipe):
+    recipe.check()
+    try:
+        recipe.check_locks(recipe.context())
+    except ValueError as error:
+        return str(error)
 print(json.dumps({
     "suites": {
         name: [(c.lock, c.topology, c.fault) for c in suites.suite(name, seed=0).cases]
@@ -97,7 +120,8 @@ print(json.dumps({
     "untested": {name: why for name, s in systems().items() if (why := why_untested(s))},
     "pins": clients.as_pinned(clients.declared("one-library-safe"))["pins"],
     "pinned libraries": LIBRARIES,
-    "sources": [*images()["go-sidecar"].files()],
+    "programs": {name: texts(images()[name].context()) for name in ("go-sidecar", "jvm-sidecar")},
+    "unlocked": {name: unlocked(images()[name]) for name in ("go-sidecar", "jvm-sidecar")},
     "bare": recipes(),
     "ends servers": faults()["one-fault"].ends_servers,
     "no rule": [r for r in faults()["one-fault"].rules if r not in RULES],
@@ -147,7 +171,7 @@ def test_each_is_listed(found: dict[str, Any]) -> None:
     def named(kind: str) -> set[str]:
         return {thing["name"] for thing in found["list"][kind]}
 
-    locks = {"one-lock", "one-library", "one-library-safe", "one-go-library"}
+    locks = {"one-lock", "one-library", "one-library-safe", "one-go-library", "one-java-library"}
     assert locks <= named("locks")
     assert "one-fault" in named("faults")
     assert "one-topology" in named("topologies")
@@ -173,15 +197,29 @@ def test_the_suites_have_them(found: dict[str, Any]) -> None:
 
 def test_the_conformance_tests_have_them_or_say_why_not(found: dict[str, Any]) -> None:
     assert "one-lock" in found["conformance"]
-    assert {"one-library-safe", "one-go-library"} <= set(found["long conformance"])
+    libraries = {"one-library-safe", "one-go-library", "one-java-library"}
+    assert libraries <= set(found["long conformance"])
     assert "tested is one-library-safe" in found["untested"]["one-library"]
 
 
 def test_what_belongs_to_one_kind_is_found(found: dict[str, Any]) -> None:
     assert found["pins"] == {"one-library": "1.2.3"}
     assert "one_library" in found["pinned libraries"]
-    assert "one_go_library.go" in found["sources"], "its image is built with it"
     assert "one-lock" in found["bare"]
     assert "one-lock" not in found["untested"]
     assert found["ends servers"] is True
     assert found["no rule"] == ["no-such-rule"]
+
+
+def test_the_programs_of_go_and_java_are_built_with_a_library_s_folder(
+    found: dict[str, Any],
+) -> None:
+    """Its image then wants its locks resolved again, and says so."""
+    go, java = found["programs"]["go-sidecar"], found["programs"]["jvm-sidecar"]
+    assert {"one_go_library.go", "redsync.go", "main.go"} < go.keys()
+    assert "example.org/one-go v1.2.3\n" in go["requirements.mod"]
+    assert {"OneJavaLibrary.java", "JetcdLibrary.java", "Locks.java"} < java.keys()
+    assert "lockbench.OneJavaLibrary\n" in java["lockbench.Library"]
+    assert "<artifactId>one-java</artifactId>\n      <version>1.2.3</version>" in java["pom.xml"]
+    assert "asks for example.org/one-go v1.2.3" in found["unlocked"]["go-sidecar"]
+    assert "asks for org.example:one-java 1.2.3" in found["unlocked"]["jvm-sidecar"]

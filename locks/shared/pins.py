@@ -1,24 +1,23 @@
 """What lock libraries are pinned to: name → version, read from the lists that their builds obey.
 
 ``go.mod`` has every module that a program of Go is made of (the build runs with ``-mod=readonly``,
-``go.sum`` has their hashes). ``artifacts.sha256`` has every file that ``pom.xml`` comes to, the
-build fails where one differs. ``requirements.txt`` pins an environment of Python, with hashes.
+``go.sum`` has their hashes). ``artifacts.sha256`` has every file that the artifacts of each
+``requirements.maven`` come to, the build fails where one differs. ``requirements.txt`` pins an
+environment of Python, with hashes.
 
-Guarantees the name that the library itself goes by: a module's path, ``group:artifact`` of what
-``pom.xml`` asks for, a package's name. Files whose names end in more than a version keep that as
-part of it. Raises ValueError for a list that says something these readers do not know, such as a
-replaced module: its line would not be true.
+Guarantees the name that the library itself goes by: a module's path, ``group:artifact`` of what was
+asked for, a package's name. Files whose names end in more than a version keep that as part of it.
+Raises ValueError for a list that says something these readers do not know, such as a replaced
+module: its line would not be true.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from clusters import images
-
-POM: Final = "{http://maven.apache.org/POM/4.0.0}"
 
 
 def of_image(image: str) -> dict[str, str]:
@@ -26,9 +25,8 @@ def of_image(image: str) -> dict[str, str]:
     folder = images.FOLDER / image
     if (go := folder / "go.mod").is_file():
         return go_modules(go.read_text(encoding="utf-8"))
-    if (pom := folder / "pom.xml").is_file():
-        files = (folder / "artifacts.sha256").read_text(encoding="utf-8")
-        return artifacts(pom.read_text(encoding="utf-8"), files)
+    if (files := folder / "artifacts.sha256").is_file():
+        return artifacts(images.recipes()[image].wanted(), files.read_text(encoding="utf-8"))
     return {}
 
 
@@ -54,11 +52,10 @@ def go_modules(text: str) -> dict[str, str]:
     return found
 
 
-def artifacts(pom: str, files: str) -> dict[str, str]:
-    """``files`` are lines of a digest and a name. Two versions of one name stand together: they are
+def artifacts(wanted: Mapping[str, str], files: str) -> dict[str, str]:
+    """``wanted`` is ``group:artifact`` → version; what is not among the files is left out.
+    ``files`` are lines of a digest and a name. Two versions of one name stand together: they are
     of different groups, which a file does not tell."""
-    from xml.etree import ElementTree as ET
-
     several: dict[str, list[str]] = {}
     for line in files.splitlines():
         name = line.split()[-1]
@@ -67,17 +64,13 @@ def artifacts(pom: str, files: str) -> dict[str, str]:
             raise ValueError(f"artifacts.sha256: {name} has no version")
         several.setdefault(parts[1], []).append(parts[2])
     found = {name: ", ".join(versions) for name, versions in several.items()}
-    wanted = ET.fromstring(pom).findall(f"{POM}dependencies/{POM}dependency")  # noqa: S314 - ours
     named: dict[str, str] = {}
-    for each in wanted:
-        group, name, version = (
-            each.findtext(f"{POM}{field}", "") for field in ("groupId", "artifactId", "version")
-        )
-        if version not in several.get(name, ()):
-            raise ValueError(f"pom.xml: {group}:{name} {version} is not among the files")
-        named[f"{group}:{name}"] = version
-        if len(several[name]) == 1:
-            del found[name]
+    for asked, version in wanted.items():
+        name = asked.partition(":")[2]
+        if version in several.get(name, ()):
+            named[asked] = version
+            if len(several[name]) == 1:
+                del found[name]
     return named | found
 
 

@@ -1,36 +1,36 @@
 package lockbench;
 
-/** Every lock of this sidecar, by the name that the bench calls it. */
-final class Locks {
-  private static final String CURATOR = "org.apache.curator:curator-recipes";
+import java.util.List;
+import java.util.ServiceLoader;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
+/** Finds a lock by the name that the bench calls it, among those of all libraries. */
+final class Locks {
   /** A library's name and version, as artifacts are named, and how a client of it is made. */
-  record Library(String name, String version, Client.Maker maker) {}
+  record Lock(String library, String version, Client.Maker maker) {}
 
   private Locks() {}
 
-  static Library named(String lock) {
-    return switch (lock) {
-      case "redisson-rlock" -> redisson(RedissonLocks::watched);
-      case "redisson-rlock-lease" -> redisson(RedissonLocks::leased);
-      case "redisson-fair" -> redisson(RedissonLocks::fair);
-      case "redisson-fenced" -> redisson(RedissonLocks::fenced);
-      case "redisson-spin" -> redisson(RedissonLocks::spin);
-      case "redisson-multilock" -> redisson(RedissonLocks::all);
-      case "redisson-redlock" -> redisson(RedissonLocks::majority);
-      case "redisson-rlock-sentinel" -> redisson(s -> RedissonLocks.sentinel(s, true));
-      case "redisson-rlock-sentinel-unsynced" -> redisson(s -> RedissonLocks.sentinel(s, false));
-      case "redisson-rlock-cluster" -> redisson(RedissonLocks::cluster);
-      case "curator-mutex" -> curator(s -> new CuratorLocks(s, CuratorLocks.MUTEX, true));
-      case "curator-mutex-no-listener" ->
-          curator(s -> new CuratorLocks(s, CuratorLocks.MUTEX, false));
-      case "curator-semaphore" -> curator(s -> new CuratorLocks(s, CuratorLocks.SEMAPHORE, true));
-      case "curator-read-write" -> curator(s -> new CuratorLocks(s, CuratorLocks.READ_WRITE, true));
-      case "jetcd" ->
-          new Library("io.etcd:jetcd-core", version(io.etcd.jetcd.Client.class), JetcdLock::new);
-      case "nothing" -> new Library("nothing", "1", setup -> new Nothing());
-      default -> throw new IllegalArgumentException("no lock is called " + lock);
-    };
+  static Lock named(String lock) {
+    if (lock.equals("nothing")) {
+      return new Lock("nothing", "1", setup -> new Nothing());
+    }
+    for (Library library : ServiceLoader.load(Library.class)) {
+      Client.Maker maker = library.locks().get(lock);
+      if (maker != null) {
+        return new Lock(library.artifact(), version(library.artifact()), maker);
+      }
+    }
+    throw new IllegalArgumentException("no lock is called " + lock);
+  }
+
+  /** The locks of all libraries, in order. */
+  static List<String> names() {
+    return ServiceLoader.load(Library.class).stream()
+        .flatMap(library -> library.get().locks().keySet().stream())
+        .sorted()
+        .toList();
   }
 
   /** Grants whatever is asked, so that the sidecar's own cost can be measured. */
@@ -49,18 +49,12 @@ final class Locks {
     public void close() {}
   }
 
-  private static Library redisson(Client.Maker maker) {
-    return new Library("org.redisson:redisson", version(org.redisson.Redisson.class), maker);
-  }
-
-  private static Library curator(Client.Maker maker) {
-    Class<?> one = org.apache.curator.framework.recipes.locks.InterProcessMutex.class;
-    return new Library(CURATOR, version(one), maker);
-  }
-
-  /** From the name of the file that the class is in: artifact-version.jar. */
-  private static String version(Class<?> one) {
-    String file = one.getProtectionDomain().getCodeSource().getLocation().getPath();
-    return file.replaceFirst(".*-(\\d[^/]*)\\.jar$", "$1");
+  /** From the name of its file on the class path: artifact-version.jar. */
+  private static String version(String artifact) {
+    String name = artifact.substring(artifact.indexOf(':') + 1);
+    Matcher file =
+        Pattern.compile("/" + Pattern.quote(name) + "-(\\d[^/]*?)\\.jar")
+            .matcher(System.getProperty("java.class.path"));
+    return file.find() ? file.group(1) : "unknown";
   }
 }

@@ -55,13 +55,13 @@ public final class Sidecar {
       Warm.up();
       System.exit(0);
     }
-    Locks.Library library = Locks.named(arguments[0]);
+    Locks.Lock lock = Locks.named(arguments[0]);
     String[] where = System.getenv("LOCKBENCH_SIDECAR_WORKER").split(":");
     Socket socket = new Socket(where[0], Integer.parseInt(where[1]));
     socket.setTcpNoDelay(true);
-    Sidecar sidecar = new Sidecar(socket.getOutputStream(), library.maker());
+    Sidecar sidecar = new Sidecar(socket.getOutputStream(), lock.maker());
     ObjectNode hello = JSON.createObjectNode();
-    hello.put("hello", PROTOCOL).put("library", library.name()).put("version", library.version());
+    hello.put("hello", PROTOCOL).put("library", lock.library()).put("version", lock.version());
     hello.put("word", System.getenv("LOCKBENCH_SIDECAR_WORD"));
     sidecar.write(hello.put("now_ns", System.nanoTime()));
     BufferedReader lines =

@@ -1,6 +1,7 @@
 package lockbench;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.time.Duration;
 import java.util.List;
 
 /**
@@ -9,6 +10,7 @@ import java.util.List;
  */
 final class Warm {
   private static final List<Client.Node> NOBODY = List.of(new Client.Node("127.0.0.1", 9));
+  private static final Duration PATIENCE = Duration.ofSeconds(15);
 
   private Warm() {}
 
@@ -23,16 +25,18 @@ final class Warm {
           @Override
           public void lost(String hold) {}
         };
-    for (String lock : List.of("redisson-rlock", "redisson-fenced", "curator-mutex", "jetcd")) {
-      Client.Setup setup = new Client.Setup(NOBODY, 200, 1000, false, nothing);
-      Thread trial = new Thread(() -> attempt(lock, setup));
-      trial.setDaemon(true);
-      trial.start();
-      try {
-        trial.join(5000);
-      } catch (InterruptedException error) {
-        return;
+    Client.Setup setup = new Client.Setup(NOBODY, 200, 1000, false, nothing);
+    List<Thread> trials =
+        Locks.names().stream()
+            .map(lock -> Thread.ofPlatform().daemon().start(() -> attempt(lock, setup)))
+            .toList();
+    long endNs = System.nanoTime() + PATIENCE.toNanos();
+    try {
+      for (Thread trial : trials) {
+        trial.join(Duration.ofNanos(endNs - System.nanoTime()));
       }
+    } catch (InterruptedException error) {
+      return;
     }
   }
 

@@ -49,6 +49,11 @@ import org.redisson.misc.RedisURI;
  * what is lost here is lost without notice.
  */
 final class RedissonLocks implements Client {
+  static final Maker WATCHED = single(RedissonClient::getLock, false);
+  static final Maker LEASED = single(RedissonClient::getLock, true);
+  static final Maker FAIR = single(RedissonClient::getFairLock, true);
+  static final Maker FENCED = single(RedissonClient::getFencedLock, true);
+  static final Maker SPIN = single(RedissonClient::getSpinLock, true);
   private static final Map<String, Server> SHARED = new HashMap<>();
   private static final int DATA_NODES = 2; // of a sentinel topology; the Sentinels follow
   private static final String MASTER = "lockbench";
@@ -58,6 +63,11 @@ final class RedissonLocks implements Client {
   private final Function<String, RLock> make;
   private final boolean leased;
   private final Map<String, RLock> holds = new HashMap<>();
+
+  /** One of the locks that a client offers. */
+  private interface Kind {
+    RLock of(RedissonClient client, String key);
+  }
 
   /** A client of one server, or of one deployment, and what its owners sent, by their names. */
   private record Server(RedissonClient client, Map<String, Sends> owners) {}
@@ -78,43 +88,30 @@ final class RedissonLocks implements Client {
     }
   }
 
-  static Client watched(Setup setup) {
-    Server server = single(setup, setup.nodes().get(0));
-    return new RedissonLocks(setup, List.of(server), 1, server.client::getLock, false);
+  /** A lock of one server; without a lease time, its watchdog renews it. */
+  private static Maker single(Kind kind, boolean leased) {
+    return setup -> one(setup, single(setup, setup.nodes().get(0)), kind, leased);
   }
 
-  static Client leased(Setup setup) {
-    Server server = single(setup, setup.nodes().get(0));
-    return new RedissonLocks(setup, List.of(server), 1, server.client::getLock, true);
-  }
-
-  static Client fair(Setup setup) {
-    Server server = single(setup, setup.nodes().get(0));
-    return new RedissonLocks(setup, List.of(server), 1, server.client::getFairLock, true);
-  }
-
-  static Client fenced(Setup setup) {
-    Server server = single(setup, setup.nodes().get(0));
-    return new RedissonLocks(setup, List.of(server), 1, server.client::getFencedLock, true);
-  }
-
-  static Client spin(Setup setup) {
-    Server server = single(setup, setup.nodes().get(0));
-    return new RedissonLocks(setup, List.of(server), 1, server.client::getSpinLock, true);
+  private static Client one(Setup setup, Server server, Kind kind, boolean leased) {
+    return new RedissonLocks(
+        setup, List.of(server), 1, key -> kind.of(server.client, key), leased);
   }
 
   static Client all(Setup setup) {
-    List<Server> servers = everyNode(setup);
-    return new RedissonLocks(
-        setup, servers, servers.size(), key -> new RedissonMultiLock(onEach(servers, key)), true);
+    return several(setup, setup.nodes().size(), RedissonMultiLock::new);
   }
 
   @SuppressWarnings("deprecation")
   static Client majority(Setup setup) {
-    List<Server> servers = everyNode(setup);
-    int most = servers.size() / 2 + 1;
+    return several(setup, setup.nodes().size() / 2 + 1, RedissonRedLock::new);
+  }
+
+  /** One lock of a lock on every server. */
+  private static Client several(Setup setup, int enough, Function<RLock[], RLock> make) {
+    List<Server> servers = setup.nodes().stream().map(node -> single(setup, node)).toList();
     return new RedissonLocks(
-        setup, servers, most, key -> new RedissonRedLock(onEach(servers, key)), true);
+        setup, servers, enough, key -> make.apply(onEach(servers, key)), true);
   }
 
   static Client sentinel(Setup setup, boolean synced) {
@@ -130,7 +127,7 @@ final class RedissonLocks implements Client {
                     .setMasterName(MASTER)
                     .setNatMapper(ofGroup(setup))
                     .addSentinelAddress(addresses(sentinels)));
-    return new RedissonLocks(setup, List.of(server), 1, server.client::getLock, false);
+    return one(setup, server, RedissonClient::getLock, false);
   }
 
   static Client cluster(Setup setup) {
@@ -143,7 +140,7 @@ final class RedissonLocks implements Client {
                     .useClusterServers()
                     .setNatMapper(ofGroup(setup))
                     .addNodeAddress(addresses(setup.nodes())));
-    return new RedissonLocks(setup, List.of(server), 1, server.client::getLock, false);
+    return one(setup, server, RedissonClient::getLock, false);
   }
 
   @Override
@@ -199,10 +196,6 @@ final class RedissonLocks implements Client {
 
   private static RLock[] onEach(List<Server> servers, String key) {
     return servers.stream().map(server -> server.client.getLock(key)).toArray(RLock[]::new);
-  }
-
-  private static List<Server> everyNode(Setup setup) {
-    return setup.nodes().stream().map(node -> single(setup, node)).toList();
   }
 
   private static Server single(Setup setup, Node node) {

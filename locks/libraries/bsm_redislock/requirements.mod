@@ -1,0 +1,1 @@
+github.com/bsm/redislock v0.9.4
