@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+GO_IMAGE: Final = "go-sidecar"
+JVM_IMAGE: Final = "jvm-sidecar"
 THE_LEASE: Final = "the lease"
 LIMIT: Final = "the client timeout"
 

@@ -33,9 +33,9 @@ from unittest import mock
 from redis import Redis
 
 from locks.base import Address, Freed, NotHeld, Observer, new_hold_id, token_of
-from locks.libraries.redisson.lock import IMAGE
 from locks.registry import find
 from locks.shared.client_container import ContainerSidecar
+from locks.shared.client_programs import JVM_IMAGE
 from locks.shared.sidecar import Sidecar, SidecarLock
 from tests.locks.parties import (
     Party,
@@ -78,7 +78,7 @@ class Stall:
 def jvm(heap: str) -> Iterator[Sidecar]:
     """A JVM with Redisson in it and a heap of that size."""
     with mock.patch.dict(os.environ, {HEAP: heap}):
-        sidecar = ContainerSidecar(IMAGE, LOCK)
+        sidecar = ContainerSidecar(JVM_IMAGE, LOCK)
     try:
         yield sidecar
     finally:

@@ -17,8 +17,8 @@ from clusters import images
 from clusters.engine import client_containers as clients
 from clusters.engine.docker import Engine
 from locks.base import Address, NoObserver, Released, Unknown
-from locks.libraries.etcd_concurrency.lock import IMAGE as GO
 from locks.shared.client_container import WORD, WORKER, ContainerSidecar
+from locks.shared.client_programs import GO_IMAGE as GO
 from locks.shared.sidecar import Sidecar, SidecarError, SidecarLock
 from tests.eventually import eventually
 from tests.locks.asking import granted, said, take

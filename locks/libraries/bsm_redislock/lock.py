@@ -21,11 +21,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from locks.base import System
-from locks.libraries.etcd_concurrency.lock import IMAGE
 from locks.libraries.redsync import lock as redsync
 from locks.redis.expectations import LEASE
 from locks.shared.client_container import ContainerLibrary
-from locks.shared.client_programs import GO
+from locks.shared.client_programs import GO, GO_IMAGE
 from locks.shared.expectations import UNMOVED, may_be_late
 from locks.shared.library import as_safe
 
@@ -48,7 +47,7 @@ _PROGRAM = replace(
         **GO,
     },
 )
-_PLAIN = ContainerLibrary(IMAGE, "bsm-redislock", _PROGRAM, extends=True)
+_PLAIN = ContainerLibrary(GO_IMAGE, "bsm-redislock", _PROGRAM, extends=True)
 
 _SYSTEM = System(
     name="bsm-redislock",

@@ -28,9 +28,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from locks.base import System
-from locks.libraries.redisson.lock import IMAGE
 from locks.shared.client_container import ContainerLibrary
-from locks.shared.client_programs import JVM, LIMIT, THE_LEASE, Program
+from locks.shared.client_programs import JVM, JVM_IMAGE, LIMIT, THE_LEASE, Program
 from locks.shared.expectations import MAY_BE_LATE, UNMOVED, may_break, with_changes, with_verdicts
 from locks.zookeeper.expectations import ZOOKEEPER
 
@@ -86,13 +85,15 @@ _PROGRAM = Program(
     },
 )
 _UNHEARD = {k: v for k, v in _PROGRAM.settings.items() if k != "getConnectionStateListenable"}
-_MUTEX = ContainerLibrary(IMAGE, "curator-mutex", _PROGRAM)
-_DEAF = ContainerLibrary(IMAGE, "curator-mutex-no-listener", replace(_PROGRAM, settings=_UNHEARD))
+_MUTEX = ContainerLibrary(JVM_IMAGE, "curator-mutex", _PROGRAM)
+_DEAF = ContainerLibrary(
+    JVM_IMAGE, "curator-mutex-no-listener", replace(_PROGRAM, settings=_UNHEARD)
+)
 _PERMIT = "new InterProcessSemaphoreV2(curator, path, 3).acquire(wait, …)"
 _EITHER = "new InterProcessReadWriteLock(curator, path), then readLock() or writeLock()"
-_SEMAPHORE = ContainerLibrary(IMAGE, "curator-semaphore", replace(_PROGRAM, call=_PERMIT))
+_SEMAPHORE = ContainerLibrary(JVM_IMAGE, "curator-semaphore", replace(_PROGRAM, call=_PERMIT))
 _READ_WRITE = ContainerLibrary(
-    IMAGE, "curator-read-write", replace(_PROGRAM, call=_EITHER), shares=True
+    JVM_IMAGE, "curator-read-write", replace(_PROGRAM, call=_EITHER), shares=True
 )
 
 _DEAF_SYSTEM = System(

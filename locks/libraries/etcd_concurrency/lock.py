@@ -27,7 +27,7 @@ from locks.base import System
 from locks.etcd import mutex as etcd
 from locks.etcd.expectations import ETCD
 from locks.shared.client_container import ContainerLibrary
-from locks.shared.client_programs import GO, LIMIT, THE_LEASE, Program
+from locks.shared.client_programs import GO, GO_IMAGE, LIMIT, THE_LEASE, Program
 from locks.shared.expectations import (
     MAY_BE_LATE,
     SLOW_LINKS,
@@ -45,7 +45,6 @@ _REENTERS = (
     f"{_MUTEX}: the key is the prefix and the session's lease, 'reuse key in case this session "
     "already holds the lock'"
 )
-IMAGE = "go-sidecar"
 
 OUTCOMES = {
     "Grant or NewSession returned an error": "Denied: no-effect",
@@ -84,12 +83,12 @@ _PROGRAM = Program(
 )
 _COMPARES = "a grant and a release count only in a transaction that compares IsOwner()"
 _ONE_SESSION = "a goroutine; the clients of one process share one session"
-_PLAIN = ContainerLibrary(IMAGE, "etcd-concurrency", _PROGRAM)
+_PLAIN = ContainerLibrary(GO_IMAGE, "etcd-concurrency", _PROGRAM)
 _IS_OWNER = ContainerLibrary(
-    IMAGE, "etcd-concurrency-is-owner", replace(_PROGRAM, beside=_COMPARES)
+    GO_IMAGE, "etcd-concurrency-is-owner", replace(_PROGRAM, beside=_COMPARES)
 )
 _SHARED = ContainerLibrary(
-    IMAGE, "etcd-concurrency-shared-session", replace(_PROGRAM, client=_ONE_SESSION)
+    GO_IMAGE, "etcd-concurrency-shared-session", replace(_PROGRAM, client=_ONE_SESSION)
 )
 
 _SYSTEM = System(

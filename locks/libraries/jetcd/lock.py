@@ -23,9 +23,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from locks.libraries.etcd_concurrency import lock as library_etcd_concurrency
-from locks.libraries.redisson.lock import IMAGE
 from locks.shared.client_container import ContainerLibrary
-from locks.shared.client_programs import JVM, LIMIT, THE_LEASE, Program
+from locks.shared.client_programs import JVM, JVM_IMAGE, LIMIT, THE_LEASE, Program
 
 DOC = "https://github.com/etcd-io/jetcd"
 
@@ -46,7 +45,7 @@ _PROGRAM = Program(
     },
     beside="a lease per acquire, kept alive; revoked after unlock, and by whoever gives up",
 )
-_LIBRARY = ContainerLibrary(IMAGE, "jetcd", _PROGRAM)
+_LIBRARY = ContainerLibrary(JVM_IMAGE, "jetcd", _PROGRAM)
 _SYSTEM = library_etcd_concurrency.SYSTEMS[0]
 
 SYSTEM = replace(

@@ -52,7 +52,7 @@ from locks.redis import sentinel as redis_sentinel
 from locks.redis.expectations import LEASE, REDLOCK
 from locks.redis.watchdog import SYSTEM as WATCHDOG
 from locks.shared.client_container import ContainerLibrary
-from locks.shared.client_programs import JVM, LIMIT, THE_LEASE, Program
+from locks.shared.client_programs import JVM, JVM_IMAGE, LIMIT, THE_LEASE, Program
 from locks.shared.expectations import (
     CUT,
     MAY_BE_LATE,
@@ -68,7 +68,6 @@ from locks.shared.expectations import (
 )
 from locks.shared.library import as_safe
 
-IMAGE = "jvm-sidecar"
 DOC = "https://redisson.pro/docs/data-and-services/locks-and-synchronizers/"
 _LATE = (
     "https://github.com/redisson/redisson/blob/master/redisson/src/main/java/org/redisson/"
@@ -161,7 +160,7 @@ def _behind_sentinels(synced: str) -> Program:
 def _system(
     name: str, topology: str, waits_by: str, program: Program, expectations: Faults, **more: Any
 ) -> System:
-    library = ContainerLibrary(IMAGE, name, program)
+    library = ContainerLibrary(JVM_IMAGE, name, program)
     return System(
         name=name,
         topologies=(topology,),

@@ -19,10 +19,9 @@ Does not guarantee: what ``redlock`` does not. It offers no fence.
 from __future__ import annotations
 
 from locks.base import System
-from locks.libraries.etcd_concurrency.lock import IMAGE
 from locks.redis.expectations import REDLOCK
 from locks.shared.client_container import ContainerLibrary
-from locks.shared.client_programs import GO, LIMIT, THE_LEASE, Program
+from locks.shared.client_programs import GO, GO_IMAGE, LIMIT, THE_LEASE, Program
 from locks.shared.expectations import UNMOVED
 from locks.shared.library import as_safe
 
@@ -47,7 +46,7 @@ PROGRAM = Program(
         "redis.Options.ContextTimeoutEnabled": "true",
     },
 )
-_PLAIN = ContainerLibrary(IMAGE, "redsync", PROGRAM, extends=True)
+_PLAIN = ContainerLibrary(GO_IMAGE, "redsync", PROGRAM, extends=True)
 
 _SYSTEM = System(
     name="redsync",
