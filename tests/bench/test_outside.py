@@ -139,7 +139,8 @@ def test_who_still_stands_at_the_end_is_found(process: subprocess.Popen[bytes]) 
     with watch(FakeFleet([Member("master", process.pid)])) as looking:
         os.kill(process.pid, signal.SIGSTOP)
         eventually(looking.found)
-    (found,) = looking.found()
+    # On a busy machine this process may have stood still as well.
+    (found,) = (one for one in looking.found() if one.who == "master")
     assert found.end_ns is not None
 
 
