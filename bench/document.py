@@ -17,7 +17,7 @@ from bench.generator import generator_health
 from bench.judge import judge
 from bench.outside import documented, told
 from bench.plan import PUBLISHED, WORKERS, Case, expected_of, topology_of
-from bench.scene import CONTENDED, END, OWN, Scene
+from bench.scene import CONTENDED, END, OWN, PlayedStep, Scene
 from bench.usable import (
     error_texts,
     never_succeeded,
@@ -39,6 +39,7 @@ from results.cases import judged
 from results.documents import made
 from results.numbers import Phases as Spans
 from results.numbers import before, measure
+from results.rates import Block, not_granted, step_of
 
 
 def document_of(
@@ -65,7 +66,7 @@ def document_of(
         if failure is not None or disturbed is not None:
             # What was seen of a load that did not last as long as its phases is no number.
             document = replace(document, numbers="void")
-            scene.before_ns = {}
+            scene.before_ns, scene.blocks = {}, ()
         short = _short(case, document, history)
     observed = {} if report is None else {v: r.result for v, r in report.verdicts.items()}
     judgement = judge(
@@ -185,7 +186,7 @@ def _with_numbers(
     scene: Scene, start_ns: int, document: documents.CaseResult, history: History
 ) -> documents.CaseResult:
     case = scene.case
-    floor_end, own_end, end = case.phases.ends_ns(start_ns)
+    floor_end, own_end, end, _ = case.phases.ends_ns(start_ns)
     patient = case.asked.workload.patient and (bool(case.injections) or not turned_away(history))
     health = generator_health(
         scene.folder / "logs",
@@ -201,6 +202,7 @@ def _with_numbers(
         numbers = replace(numbers, cycles_per_second=numbers.own_cycles_per_second)
     elif health.ok:
         scene.before_ns = before(history, spans)
+    scene.blocks = [_block(scene, step, history) for step in scene.steps]
     acquire = numbers.floor_acquire_ms
     cpu_us = scene.floor_cpu_ns / 1e3 / acquire.count if acquire.count else None
     found = document.measurements
@@ -209,6 +211,7 @@ def _with_numbers(
     return replace(
         document,
         **shallow(numbers),
+        rates=tuple(block.step for block in scene.blocks),
         floor=documents.Floor(acquire.count, cpu_us, acquire.p50),
         generator=health,
         numbers="valid" if health.ok else "void",
@@ -217,3 +220,20 @@ def _with_numbers(
         recovery_seconds=max(recovered_s, default=None),
         error_texts=error_texts(history),
     )
+
+
+def _block(scene: Scene, step: PlayedStep, history: History) -> Block:
+    """The figures of a step, and why they are void."""
+    span = (step.begin_ns, step.end_ns)
+    found = step_of(
+        history,
+        *span,
+        unknown_after_s=scene.case.pace.client_timeout_s,
+        share=step.share,
+        offered_per_s=step.offered_per_s,
+    )
+    health = generator_health(
+        scene.folder / "logs", (), span, WORKERS + 1, patient=True, pressure=scene.pressure
+    )
+    why = (*filter(None, (not_granted(found.step),)), *health.why)
+    return Block(replace(found.step, processors=health.processors, why=why), found.samples)

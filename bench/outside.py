@@ -32,6 +32,7 @@ from workloads.fleet import Fleet, LoadError, Member
 
 SAMPLE_S: Final = 0.1
 PRESSURE_S: Final = 1.0
+LINK: Final = "-link"  # ends the name of a container that is one
 # Both clocks are read one after the other.
 SLEPT_NS: Final = 50_000_000
 TOLD_MAX: Final = 3
@@ -125,6 +126,11 @@ class Watch:
         self.look()
         if self._containers is not None:
             self._containers.close(ask=kind is not KeyboardInterrupt)
+
+    def note_processors(self) -> None:
+        """Reads what the processors did up to now, beside once a second."""
+        if self._processors is not None:
+            self._processors.look()
 
     @property
     def pressure(self) -> list[Counters]:
@@ -248,10 +254,12 @@ class Watch:
         pids = frozenset(member.pid for member in members)
         running = self._containers.running if self._containers else {}
         return Ours(
-            processes=pids,
+            clients=pids,
             workers=frozenset(m.pid for m in members if m.name == f"worker-{m.worker}"),
             containers={
-                i: one.pid for i, one in running.items() if one.pid and one.pid not in pids
+                i: (one.pid, "links" if one.name.endswith(LINK) else "servers")
+                for i, one in running.items()
+                if one.pid and one.pid not in pids
             },
         )
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
+import msgspec
+
 from bench.clients import name_of
 from bench.judge import Expected, expectation
 from checker.catalogue import ALWAYS, NAMED
@@ -28,7 +30,7 @@ from results import documents
 from results.documents import Planned, known
 from results.errors import BadInput, Unfit
 from workloads import registry
-from workloads.load import Pace, Phases
+from workloads.load import Pace, Phases, Rates
 from workloads.registry import Asked, WorkloadError, declared
 
 MUTEX = "mutex"
@@ -62,6 +64,7 @@ class Case:
     time_limit_s: float = TIME_LIMIT_S
     seed: int = 0
     pace: Pace = field(default_factory=Pace)
+    rates: Rates = field(default_factory=Rates)
     images: tuple[tuple[str, str], ...] = ()
     injections: tuple[Injection, ...] = ()
 
@@ -86,7 +89,7 @@ class Case:
         if self.workload == PUBLISHED:
             return Phases(FLOOR_S, self.time_limit_s - FLOOR_S, 0.0)
         own = OWN_SHARE * self.time_limit_s
-        return Phases(FLOOR_S, own, self.time_limit_s - FLOOR_S - own)
+        return Phases(FLOOR_S, own, self.time_limit_s - FLOOR_S - own, self.rates.lasts_s)
 
     @classmethod
     def from_plan(cls, planned: Planned) -> Case:
@@ -95,6 +98,9 @@ class Case:
         fields = known(planned) | {
             "pace": Pace(**known(planned.pace or documents.Pace())),
             "injections": tuple(Injection(**known(one)) for one in planned.injections),
+            "rates": msgspec.convert(msgspec.to_builtins(planned.rates), Rates)
+            if planned.rates
+            else Rates(),
         }
         fields.pop("side", None)
         return cls(**fields)
@@ -105,7 +111,8 @@ def expected_s(case: Case) -> float:
     library = library_of(case.system) if case.lock else None
     started = [*topology_of(case).images, name_of(library) if library else ""]
     slow_s = sum(SLOW_START_S.get(one, 0.0) for one in started)
-    return case.time_limit_s + CASE_OVERHEAD_S + NODE_OVERHEAD_S * case.size + slow_s
+    lasts_s = case.time_limit_s + case.rates.lasts_s
+    return lasts_s + CASE_OVERHEAD_S + NODE_OVERHEAD_S * case.size + slow_s
 
 
 # Medians of 120 cases on two cores: 2.8 s for one Redis, 4.2 s for three etcd, 5.3 s for five
@@ -251,6 +258,19 @@ _unfit = cache(schedule.unfit)
 def extendable(system: System) -> bool:
     """Whether a lock's promise can be lengthened by its holder."""
     return isinstance(system.connect, type) and issubclass(system.connect, Extendable)
+
+
+def rates_of(case: Case) -> documents.RatesOf:
+    """What the rates of a case are of: cases of which it is the same are pooled."""
+    return documents.RatesOf(
+        lock=case.system.name,
+        topology=case.topology,
+        size=case.size,
+        network=case.network,
+        clients=case.rates.clients,
+        keys=case.rates.keys,
+        hold_s=case.rates.hold_s,
+    )
 
 
 def never_started(case: Case) -> Cluster:

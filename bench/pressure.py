@@ -1,8 +1,9 @@
 """Who used the processors while a case ran, and how long its clients waited for one.
 
-Once a second: the busy time of the whole machine less that of everything of ours (bench, load,
-containers, Docker's proxies of our ports), what the hypervisor took, the kernel's pressure (PSI),
-and how long the event loops of the workers were ready and did not run (schedstat).
+Once a second, and where a figure begins and ends: the busy time of the whole machine, how much of
+it each part of ours took (bench, clients, servers, and links with Docker's proxies of our ports),
+what the hypervisor took, the kernel's pressure (PSI), and how long the event loops of the workers
+and all threads of each part were ready and did not run (schedstat).
 
 Figures are those of a saturated machine where others took part of it *and* our clients waited. Each
 alone is ordinary: a machine with many cores has room for others, and on few cores our own clients,
@@ -13,26 +14,33 @@ https://docs.kernel.org/accounting/psi.html, https://docs.kernel.org/scheduler/s
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeVar, get_args
 
 import psutil
 
 from clusters.engine import cgroups
 from results import documents
 
-PRESSURE: Final = Path("/proc/pressure/cpu")
+PRESSURE: Final = Path("/proc/pressure")
+RESOURCES: Final = ("cpu", "io", "memory")
 PROXY: Final = "docker-proxy"
+Part = Literal["bench", "clients", "servers", "links"]
+PARTS: Final[tuple[Part, ...]] = get_args(Part)
 # Percent of all cores that others used, and percent of the time in which the workers' loops were
 # ready that they waited. Measured: docs/performance.md, "Other users of the machine".
 OTHERS_MAX: Final = 20.0
 WAITING_MAX: Final = 25.0
 STEAL_MAX: Final = 5.0
+
+
+T = TypeVar("T", bound=str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +50,26 @@ class Counters:
     at_ns: int
     busy_s: float
     stolen_s: float
-    ours_s: float
-    ran_s: float
-    waited_s: float
-    some_s: float | None  # at least one process of the machine waited
+    used_s: Mapping[Part, float]  # by part of ours
+    queued_s: Mapping[Part, float]  # all threads of a part, together: ready and not running
+    ran_s: float  # the event loops of the workers
+    waited_s: float  # the same, ready and not running
+    some_s: Mapping[str, float]  # by resource: at least one process of the machine waited for it
     cores: int
+
+    @property
+    def ours_s(self) -> float:
+        return sum(self.used_s.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """Processes and containers of a case: process numbers, numbers of workers among them, and
-    container id → the number of its first process."""
+    """Processes and containers of a case: numbers of processes of the clients, numbers of workers
+    among them, and container id → the number of its first process, and its part."""
 
-    processes: frozenset[int]
+    clients: frozenset[int]
     workers: frozenset[int]
-    containers: Mapping[str, int]
+    containers: Mapping[str, tuple[int, Part]]
 
 
 class Processors:
@@ -66,41 +79,59 @@ class Processors:
         self._ours = ours
         self._proxies = _proxies(frozenset(addresses))
         self._last: dict[object, float] = {}
-        self._sums = {"ours": 0.0, "ran": 0.0, "waited": 0.0}
+        self._used = dict.fromkeys(PARTS, 0.0)
+        self._queued = dict.fromkeys(PARTS, 0.0)
+        self._loops = {"ran": 0.0, "waited": 0.0}
+        self._looking = threading.Lock()
         self._known: dict[int, psutil.Process] = {}
         self.read: list[Counters] = []
 
     def look(self) -> None:
         """Notes what the counters are now."""
+        with self._looking:
+            self._look()
+
+    def _look(self) -> None:
         ours = self._ours()
-        for pid in ours.processes | self._proxies | {os.getpid()}:
-            self._grow("ours", ("process", pid), self._cpu_s(pid))
-        for container, pid in ours.containers.items():
+        processes: dict[int, Part] = dict.fromkeys(self._proxies, "links")
+        processes |= dict.fromkeys(ours.clients, "clients")
+        processes[os.getpid()] = "bench"
+        for pid, part in processes.items():
+            self._grow(self._used, part, pid, self._cpu_s(pid))
+            self._grow_queued(part, (int(task.name) for task in _tasks(pid)))
+        for container, (pid, part) in ours.containers.items():
             used = cgroups.cpu_ns(pid, container)
-            self._grow("ours", ("container", container), None if used is None else used / 1e9)
+            self._grow(self._used, part, container, None if used is None else used / 1e9)
+            self._grow_queued(part, cgroups.threads(pid, container))
         for pid in ours.workers:
             ran, waited = scheduled_s(pid)
-            self._grow("ran", ("ran", pid), ran)
-            self._grow("waited", ("waited", pid), waited)
+            self._grow(self._loops, "ran", pid, ran)
+            self._grow(self._loops, "waited", pid, waited)
         times = psutil.cpu_times()
         self.read.append(
             Counters(
                 at_ns=time.monotonic_ns(),
                 busy_s=times.user + times.nice + times.system + times.irq + times.softirq,
                 stolen_s=times.steal,
-                ours_s=self._sums["ours"],
-                ran_s=self._sums["ran"],
-                waited_s=self._sums["waited"],
+                used_s=dict(self._used),
+                queued_s=dict(self._queued),
+                ran_s=self._loops["ran"],
+                waited_s=self._loops["waited"],
                 some_s=_some_s(),
                 cores=psutil.cpu_count() or 1,
             )
         )
 
-    def _grow(self, what: str, of: object, now: float | None) -> None:
+    def _grow(self, sums: dict[T, float], name: T, of: object, now: float | None) -> None:
         """The first look counts nothing."""
         if now is not None:
-            self._sums[what] += max(0.0, now - self._last.get(of, now))
-            self._last[of] = now
+            key = (id(sums), name, of)
+            sums[name] += max(0.0, now - self._last.get(key, now))
+            self._last[key] = now
+
+    def _grow_queued(self, part: Part, threads: Iterable[int]) -> None:
+        for thread in threads:
+            self._grow(self._queued, part, thread, scheduled_s(thread)[1])
 
     def _cpu_s(self, pid: int) -> float | None:
         with suppress(psutil.Error):
@@ -125,8 +156,20 @@ def pressure(
         return sum(of(b) - of(a) for a, b in pairs)
 
     ran, waited = grown(lambda c: c.ran_s), grown(lambda c: c.waited_s)
-    known = [(a.some_s, b.some_s) for a, b in pairs if a.some_s is not None]
-    some = [b - a for a, b in known if b is not None and a is not None]
+
+    def processed(part: Part) -> documents.Processed:
+        return documents.Processed(
+            used_percent=round(of_all * grown(lambda c: c.used_s[part]), 1),
+            queued_percent=round(of_all * grown(lambda c: c.queued_s[part]), 1),
+        )
+
+    def some(resource: str) -> float | None:
+        """Percent of the time."""
+        known = [(a.some_s, b.some_s) for a, b in pairs]
+        if not all(resource in a and resource in b for a, b in known):
+            return None
+        return round(100 * sum(b[resource] - a[resource] for a, b in known) / lasted, 1)
+
     others = of_all * max(0.0, grown(lambda c: c.busy_s) - grown(lambda c: c.ours_s))
     steal = of_all * grown(lambda c: c.stolen_s)
     waiting = 100 * waited / (ran + waited) if ran + waited else 0.0
@@ -143,7 +186,10 @@ def pressure(
         ours_percent=round(of_all * grown(lambda c: c.ours_s), 1),
         steal_percent=round(steal, 1),
         waiting_percent=round(waiting, 1),
-        pressure_percent=round(100 * sum(some) / lasted, 1) if some else None,
+        pressure_percent=some("cpu"),
+        io_percent=some("io"),
+        memory_percent=some("memory"),
+        parts={part: processed(part) for part in PARTS},
     ), why
 
 
@@ -158,8 +204,8 @@ def _proxies(addresses: frozenset[str]) -> frozenset[int]:
 
 
 def scheduled_s(pid: int) -> tuple[float | None, float | None]:
-    """Seconds that the first thread of a process ran, and was ready and did not; None where the
-    kernel does not say."""
+    """Seconds that a thread (of a process: its first) ran, and was ready and did not; None where
+    the kernel does not say."""
     try:
         ran, waited, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
     except (OSError, ValueError):
@@ -167,9 +213,16 @@ def scheduled_s(pid: int) -> tuple[float | None, float | None]:
     return int(ran) / 1e9, int(waited) / 1e9
 
 
-def _some_s() -> float | None:
-    try:
-        some = PRESSURE.read_text().splitlines()[0]
-        return int(some.rpartition("total=")[2]) / 1e6
-    except (OSError, ValueError, IndexError):
-        return None
+def _tasks(pid: int) -> list[Path]:
+    with suppress(OSError):
+        return list(Path(f"/proc/{pid}/task").iterdir())
+    return []
+
+
+def _some_s() -> dict[str, float]:
+    found = {}
+    for resource in RESOURCES:
+        with suppress(OSError, ValueError, IndexError):
+            some = (PRESSURE / resource).read_text().splitlines()[0]
+            found[resource] = int(some.rpartition("total=")[2]) / 1e6
+    return found

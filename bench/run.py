@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from bench.outside import Watch, as_faults, stall_s_max
 from bench.plan import PUBLISHED, WORKERS, Case, cluster_plan_of, topology_of
 from bench.progress import Progress
 from bench.room import full
-from bench.scene import CONTENDED, END, FLOOR, OWN, QUIET, Scene
+from bench.scene import CONTENDED, END, FLOOR, OWN, QUIET, RATES, PlayedStep, Scene
 from bench.usable import (
     why_unusable,
 )
@@ -37,6 +37,7 @@ from nemesis.base import SERVERS, Arena, Injection
 from nemesis.conductor import Played, TargetClaims, play
 from nemesis.registry import faults
 from results import documents
+from results.rates import Block
 from workloads.audit import audit
 from workloads.fleet import Fleet, LoadError
 from workloads.fork_server import ForkServer
@@ -62,6 +63,7 @@ class Outcome:
 
     document: documents.CaseResult
     before_ns: Mapping[str, Ints]  # see results.numbers.before; empty where there are no numbers
+    blocks: Sequence[Block] = ()  # of its rates
 
 
 def run_case(
@@ -97,7 +99,7 @@ def run_case(
     said = crashes(folder / "logs", servers_struck=_servers_struck(case))
     scene.timings.total_s = time.monotonic() - began
     document = replace(document, crashes=shown(said), seconds=asdict(scene.timings))
-    return Outcome(document, scene.before_ns)
+    return Outcome(document, scene.before_ns, scene.blocks)
 
 
 def _servers_struck(case: Case) -> bool:
@@ -156,7 +158,7 @@ def _under_load(
     """The load runs in processes of its own, the nemesis in a thread; this thread watches."""
     case = scene.case
     start_ns = scene.start_ns = fleet.go()
-    floor_ns, contended_ns, end_ns = case.phases.ends_ns(start_ns)
+    floor_ns, contended_ns, end_ns, _ = case.phases.ends_ns(start_ns)
     stop = threading.Event()
     played: list[Played] = []
     meter = Meter(cluster)
@@ -208,12 +210,44 @@ def _under_load(
         scene.failure = next((p.failure for p in played if p.failure is not None), None)
         if len(played) < len(case.injections):
             scene.failure = scene.failure or "the nemesis ended before its faults did"
+    _at_rates(scene, fleet, progress, watch)
     drained = time.monotonic() + _drain_s(case)
     while fleet.busy() and time.monotonic() < drained:
         interruption.raise_if_asked()
         time.sleep(POLL_S / 10)
     if scene.failure is None and scene.load is not None and case.system.kind != "none":
         _quiet(scene.load, fleet, progress, watch)
+
+
+def _at_rates(scene: Scene, fleet: Fleet, progress: Progress, watch: Watch) -> None:
+    """Watches the clients work at one rate after the other, and tells them what they carried."""
+    load, start_ns = scene.load, scene.start_ns
+    if load is None or start_ns is None or not load.rates.steps:
+        return
+    control = fleet.control
+    end_ns = load.phases.ends_ns(start_ns)[3]
+
+    def until(at_ns: int) -> None:
+        while (left_s := (at_ns - time.monotonic_ns()) / 1e9) > 0:
+            interruption.check()
+            progress.phase(RATES, left_s=left_s + (end_ns - at_ns) / 1e9)
+            fleet.check()
+            watch.check()
+            time.sleep(min(left_s, POLL_S))
+
+    steps = zip(load.rates.steps, load.windows_ns(start_ns), strict=True)
+    for step, (_, measured_ns, step_end_ns) in steps:
+        until(measured_ns)
+        watch.note_processors()
+        carried, at_ns = fleet.carried(), time.monotonic_ns()
+        until(step_end_ns)
+        watch.note_processors()
+        if step.saturated and not control.carried_per_1000_s:
+            per_s = (fleet.carried() - carried) * 1e9 / (time.monotonic_ns() - at_ns)
+            # Nothing at all is a rate at which nothing arrives.
+            control.carried_per_1000_s = max(1, round(1000 * per_s))
+        offered = step.rate or step.share * control.carried_per_1000_s / 1000 or None
+        scene.steps.append(PlayedStep(step.share or None, offered, measured_ns, step_end_ns))
 
 
 def _quiet(load: Load, fleet: Fleet, progress: Progress, watch: Watch) -> None:
@@ -303,6 +337,7 @@ def load_of(
         master_port=fleet.master_port,
         workload=case.workload,
         web_port=web_port,
+        rates=case.rates,
     )
 
 

@@ -14,12 +14,13 @@ from bench.pressure import Counters
 from clusters.engine.removal import left_behind
 from history.columns import Ints
 from history.op import Fault
+from results.rates import Block
 from workloads.fork_server import ForkServer
 from workloads.load import Load
 
 # Phases as they are shown, and as the boundaries at which the servers' counters are read.
 FLOOR, OWN, CONTENDED, END = "floor", "own keys", "contended", "end"
-QUIET = "quiet"
+RATES, QUIET = "rates", "quiet"
 
 
 @dataclass
@@ -32,6 +33,16 @@ class Timings:
     record_s: float = 0.0
     check_s: float = 0.0
     total_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedStep:
+    """A step as it was played; ``offered_per_s`` is None where it was saturated."""
+
+    share: float | None
+    offered_per_s: float | None
+    begin_ns: int
+    end_ns: int
 
 
 @dataclass
@@ -59,6 +70,8 @@ class Scene:
     left: Sequence[str] = ()  # names of what could not be removed
     outside: list[Outside] = field(default_factory=list)
     pressure: list[Counters] = field(default_factory=list)
+    steps: list[PlayedStep] = field(default_factory=list)
+    blocks: Sequence[Block] = ()
 
     def cleared(self) -> str | None:
         """Waits until the cluster is gone; a sentence that names what is left of it."""

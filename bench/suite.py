@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from bench import clients, interruption
-from bench.plan import PUBLISHED, Case, expected_s, ours_of, tries_of
+from bench.plan import PUBLISHED, Case, expected_s, ours_of, rates_of, tries_of
 from bench.progress import shown_in
 from bench.resume import (
     Documents,
@@ -40,10 +40,11 @@ from report import write
 from report.live import LiveView
 from results import documents, machine
 from results.baseline import Baselines
-from results.documents import Image, Own, Refused, Results, Try, Versions, made
+from results.documents import Image, Own, RatesOf, Refused, Results, Try, Versions, made
 from results.errors import BadInput, Ending
+from results.rates import Block, pooled
 from results.store import NotARun, RunFolder, StoreError
-from results.stored import samples_ns
+from results.stored import blocks_of, samples_ns
 from workloads.fleet import leftovers
 from workloads.fork_server import ForkServer
 
@@ -102,7 +103,9 @@ def run_cases(
             with ForkServer(run_id) as fork_server, LiveView(len(cases), console) as live:
                 for number, case in enumerate(cases, 1):
                     if number in earlier:
-                        gathered.add(case, earlier[number], samples_ns(run, earlier[number]))
+                        done_before = earlier[number]
+                        gathered.add(case, done_before, samples_ns(run, done_before))
+                        gathered.add_rates(case, blocks_of(run, done_before))
                         continue
                     check_case_room(run.path)
                     later = (
@@ -119,6 +122,7 @@ def run_cases(
                         web_port=web_port,
                     )
                     gathered.add(case, outcome.document, outcome.before_ns)
+                    gathered.add_rates(case, outcome.blocks)
                     gathered.save("running")
                     interruption.raise_if_asked()
             for number, one in enumerate(refused, len(cases) + 1):
@@ -147,6 +151,7 @@ class _Gathered:
         self._alone = alone
         self._documents: list[documents.CaseResult] = []
         self._baselines = Baselines()
+        self._blocks: dict[RatesOf, list[Block]] = {}
         self.endings: list[Ending] = []
 
     def add(
@@ -159,6 +164,11 @@ class _Gathered:
             self._baselines.add(document, before_ns)
         if not published or self._alone:
             self.endings.append(ending_of(document))
+
+    def add_rates(self, case: Case, blocks: Sequence[Block]) -> None:
+        """The steps of a case that is done."""
+        if blocks:
+            self._blocks.setdefault(rates_of(case), []).extend(blocks)
 
     def refuse(self, refused: Refused, number: int) -> None:
         """A case that could not be made."""
@@ -181,6 +191,7 @@ class _Gathered:
             try_of=self._of,
             cases=tuple(self._documents),
             undisturbed=self._baselines.locks(),
+            rates=tuple(pooled(of, blocks) for of, blocks in self._blocks.items()),
             ending=ending,
         )
         self._run.write_results(results)
@@ -231,7 +242,7 @@ def _tries(
         folder.write_case(document)
         live.note(f"{case.system.name} under {name}{again}: {document.judgement} — {document.why}")
         if document.judgement != "did not show" or attempt >= tries:
-            return Outcome(document, outcome.before_ns)
+            return Outcome(document, outcome.before_ns, outcome.blocks)
         earlier.append(Try(document.observed, document.exposed, folder.path.name))
         attempt += 1
 

@@ -83,7 +83,7 @@ def _health(fleet: Fleet, cluster: Cluster, rate: int) -> Generator:
     load = replace(usual, keys=FEW, clients=FEW, solo=0, rivals=0, workers=1, nodes=usual.nodes[:2])
     fleet.begin(load)
     start_ns = fleet.go()
-    _, own_end_ns, end_ns = PHASES.ends_ns(start_ns)
+    _, own_end_ns, end_ns, _ = PHASES.ends_ns(start_ns)
     while time.monotonic_ns() < end_ns:
         fleet.raise_if_failed()
         time.sleep(LOOK_S)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from results.documents import Quantiles
+from results.documents import Quantiles, Statistic
 
 BEYOND_MIN: Final = 10
 
@@ -47,8 +47,13 @@ def needed(permille: int) -> int:
     return -(-BEYOND_MIN * 1000 // (1000 - permille))
 
 
-def quantiles(values: NDArray[Any], per_unit: float = 1.0) -> Quantiles:
-    """Summarises ``values / per_unit``; nanoseconds with ``per_unit=1e6`` give milliseconds."""
+def quantiles(
+    values: NDArray[Any], per_unit: float = 1.0, given_up: NDArray[np.bool_] | None = None
+) -> Quantiles:
+    """Summarises ``values / per_unit``; nanoseconds with ``per_unit=1e6`` give milliseconds.
+
+    ``given_up``: which values are right-censored, as the time after which an operation that did not
+    succeed was given up. A quantile at or above such a value is a lower bound (``above``)."""
     count = len(values)
     if count == 0:
         return EMPTY
@@ -58,11 +63,21 @@ def quantiles(values: NDArray[Any], per_unit: float = 1.0) -> Quantiles:
     parted = np.partition(values, sorted({*ranks.values(), count - 1}))
     found = {q: float(parted[at]) / per_unit for q, at in ranks.items()}
     spread = found[P75] - found[P25] if P25 in found and P75 in found else None
+    censored = () if given_up is None else values[given_up] / per_unit
+    least = min(censored, default=np.inf)
+    most = float(parted[-1]) / per_unit
+    named: tuple[tuple[Statistic, float | None], ...] = (
+        ("p50", found.get(P50)),
+        ("p99", found.get(P99)),
+        ("p999", found.get(P999)),
+        ("max", most),
+    )
     return Quantiles(
+        above=tuple(name for name, value in named if value is not None and value >= least),
         p50=found.get(P50),
         p99=found.get(P99),
         p999=found.get(P999),
-        max=float(parted[-1]) / per_unit,
+        max=most,
         count=count,
         iqr=spread,
     )

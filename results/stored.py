@@ -24,6 +24,7 @@ from history.recording import read_recording
 from results.cases import BASES, is_published, lock_of, results_of
 from results.documents import CaseResult, Machine, Plan, Results, Versions
 from results.numbers import KINDS, Phases, before, measure
+from results.rates import Block, again
 from results.store import CaseFolder, NotARun, RunFolder, open_run
 
 NS_PER_S: Final = 1e9
@@ -129,6 +130,14 @@ def samples_ns(run: RunFolder, case: CaseResult) -> dict[str, NDArray[np.int64]]
     return {} if spans is None else before(history_of(run, case), spans)
 
 
+def blocks_of(run: RunFolder, case: CaseResult) -> list[Block]:
+    """The steps of a case with their acquires. Raises Edited."""
+    if not case.rates:
+        return []
+    history, unknown_after_s = history_of(run, case), case.pace.client_timeout_s or 0.0
+    return [again(history, step, unknown_after_s) for step in case.rates]
+
+
 def _spans(case: CaseResult) -> Phases | None:
     """When the load of a case did what, from what its document says."""
     phases, series = case.phases_s, case.series
@@ -200,7 +209,10 @@ def _other_number(case: CaseResult, history: History) -> str | None:
     spans = _spans(case)
     if spans is None or is_published(case):
         return None
-    today = measure(history, spans, unknown_after_s=case.pace.client_timeout_s or 0.0)
+    unknown_after_s = case.pace.client_timeout_s or 0.0
+    if any(again(history, step, unknown_after_s).step != step for step in case.rates):
+        return "rates"
+    today = measure(history, spans, unknown_after_s=unknown_after_s)
     if case.cycles_per_second != today.cycles_per_second:
         return "cycles_per_second"
     for basis in BASES.values():

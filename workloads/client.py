@@ -47,6 +47,8 @@ EXCLUSIVE: Final = Mode.NONE
 # What a fault is aimed at, and what the client costs, is held alone.
 ALONE: Final = frozenset({AIMED_KEY, FLOOR_KEY})
 
+NOT_BEGUN: Final = "gave-up: it was never begun, because every client was busy"
+
 # What Locust's own statistics are told: (f, milliseconds, error or None).
 Tell = Callable[[tuple[str, float, str | None]], None]
 
@@ -237,6 +239,13 @@ class Client:
                 ended_ns = self._unknown(handle, reason)
         self._tell((told, (ended_ns - began_ns) / 1e6, error_text))
         return outcome if isinstance(outcome, Granted) else None
+
+    def not_begun(self, key: str, intended_ns: int) -> None:
+        """Records an acquire that was due and for which there was no time."""
+        handle = self.recorder.invoke(
+            self.process, ACQUIRE, key, hold=new_hold_id(), intended_ns=intended_ns
+        )
+        self.recorder.complete(handle, Type.FAIL, error=NOT_BEGUN)
 
     def extend(self, hold: Hold) -> None:
         """Extends a hold by a whole lease, once; records what came of it. Nothing happens where the

@@ -16,7 +16,7 @@ from typing import Final
 
 PAGE: Final = 4096
 WORKER_FIELDS: Final = 256  # byte offset at which the per-worker fields begin
-WORKER_BYTES: Final = 48
+WORKER_BYTES: Final = 56
 CLOCK_OFFSET_AT: Final = 72  # read by sidecars as well (``docs/sidecar.md``)
 BUSY_AT: Final = 16  # in the fields of a worker
 _INT: Final = struct.Struct("<q")
@@ -60,6 +60,7 @@ class OfWorker(_Part):
     rivals = _Number(24)  # ask for the aimed key or hold it
     quieted = _Number(32)  # solo users that have asked for all of their keys
     ticked_ns = _Number(40)  # when the event loop was last seen to turn
+    carried = _Number(48)  # grants to the clients of the rates
 
     def busy_setter(self) -> Callable[[int], None]:
         """Sets ``busy``, which every cycle does twice, without a frame of Python."""
@@ -80,6 +81,8 @@ class Control(_Part):
     extends = _Number(64)  # how often the victim was told to extend the hold that it keeps
     clock_offset_ns = _Number(CLOCK_OFFSET_AT)  # how far the victim's wall clock is to be ahead
     opened_ns = _Number(112)  # when the victim was last let go on from where it stood
+    # What the first saturated step carried, grants per 1,000 seconds; 0: not known yet.
+    carried_per_1000_s = _Number(128)
     quiet = _Flag(120)  # nobody holds anything any more: the solo users ask for every key
 
     # Written by a rival: the id of the hold that it keeps because it was told to, or 0.

@@ -134,6 +134,10 @@ class Fleet:
         if self._fork_server is not None:
             self._sidecars = {worker: self._worker(worker).started() for worker in workers}
 
+    def carried(self) -> int:
+        """How often the clients of the rates were granted a lock."""
+        return sum(self.control.worker(worker).carried for worker in range(self._workers + 1))
+
     def go(self) -> int:
         """Starts the first phase; returns when, in monotonic nanoseconds."""
         self.control.start_ns = time.monotonic_ns() + 20_000_000

@@ -7,6 +7,8 @@ Phases, the same for every system:
 ``contended``  the clients share a few keys in a closed loop; two *solo* clients go on with their
                own keys; two *rivals* and the *victim* take turns at the key ``aimed`` with long
                holds, so that a fault can be aimed at one. Faults happen in this phase;
+``rates``      where a case has steps: clients of their own, each with a key of its own, take and
+               release locks at one stated rate after the other (``Step``);
 ``quiet``      nobody begins anything. Once nobody holds anything either, the solo clients ask for
                every key that was used, until it is granted or stays taken for too long
                (``checker.leaks``). It has no fixed length: it lasts as long as that takes.
@@ -14,6 +16,7 @@ Phases, the same for every system:
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,13 +70,62 @@ class Phases:
     floor_s: float
     own_s: float
     contended_s: float
+    rates_s: float = 0.0
 
-    def ends_ns(self, start_ns: int) -> tuple[int, int, int]:
+    def ends_ns(self, start_ns: int) -> tuple[int, int, int, int]:
         """When each of them ends, if the first begins then."""
-        undisturbed_s = self.floor_s + self.own_s
-        after_s = (self.floor_s, undisturbed_s, undisturbed_s + self.contended_s)
-        floor, own, contended = (start_ns + int(1e9 * s) for s in after_s)
-        return floor, own, contended
+        lengths_s = (self.floor_s, self.own_s, self.contended_s, self.rates_s)
+        floor, own, contended, rates = (
+            start_ns + int(1e9 * after_s) for after_s in itertools.accumulate(lengths_s)
+        )
+        return floor, own, contended, rates
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A time of the phase ``rates`` at one rate, all rate clients together.
+
+    ``rate`` is arrivals per second, ``share`` that of what the first saturated step carried;
+    without either the step is saturated: every client asks again as soon as it has released.
+    Nothing is measured during ``warm_s``, which comes before ``measured_s``."""
+
+    warm_s: float
+    measured_s: float
+    share: float = 0.0
+    rate: float = 0.0
+
+    @property
+    def saturated(self) -> bool:
+        return not (self.share or self.rate)
+
+    @property
+    def lasts_s(self) -> float:
+        return self.warm_s + self.measured_s
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """The phase ``rates``: its clients, the keys that they share (0: each has its own), how long
+    they hold, and the steps, one after the other."""
+
+    clients: int = 0
+    keys: int = 0
+    hold_s: float = 0.0
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def lasts_s(self) -> float:
+        return sum(step.lasts_s for step in self.steps)
+
+    def windows_ns(self, begin_ns: int) -> list[tuple[int, int, int]]:
+        """Of every step: when it begins, when it is measured from, and when it ends."""
+        found = []
+        for step in self.steps:
+            measured_ns = begin_ns + int(1e9 * step.warm_s)
+            end_ns = begin_ns + int(1e9 * step.lasts_s)
+            found.append((begin_ns, measured_ns, end_ns))
+            begin_ns = end_ns
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +170,7 @@ class Load:
     master_port: int
     workload: str = "mutex"
     web_port: int | None = None
+    rates: Rates = Rates()
 
     @property
     def history(self) -> Path:
@@ -142,14 +195,27 @@ class Load:
                     ("ContendedUser", self.clients),
                     ("SoloUser", self.solo),
                     ("RivalUser", self.rivals),
+                    ("RateUser", self.rates.clients),
                 )
             }
         return share
 
     @property
     def users(self) -> int:
-        """All clients: the contending ones, the solo ones, the rivals and the victim."""
-        return self.clients + self.solo + self.rivals + 1
+        """All clients: those that contend, the solo ones, the rivals, the victim, and those of
+        the rates."""
+        return self.clients + self.solo + self.rivals + 1 + self.rates.clients
+
+    def windows_ns(self, start_ns: int) -> list[tuple[int, int, int]]:
+        """``Rates.windows_ns`` of a load that began at ``start_ns``."""
+        return self.rates.windows_ns(self.phases.ends_ns(start_ns)[2])
+
+    @property
+    def rate_keys(self) -> list[str]:
+        """What the clients of the rates ask for."""
+        if self.rates.keys:
+            return [f"r{key}" for key in range(self.rates.keys)]
+        return self._labels("rate", "RateUser")
 
     @property
     def own_period_s(self) -> float:
@@ -171,7 +237,8 @@ class Load:
         solos = self._labels("solo", "SoloUser")
         place = solos.index(own_key(f"solo-{solo}"))
         shared = [AIMED_KEY, *(f"k{k}" for k in range(self.keys)), FLOOR_KEY]
-        mine = [*shared, *self._labels("contended", "ContendedUser")][place :: len(solos)]
+        own = [*self._labels("contended", "ContendedUser"), *self.rate_keys]
+        mine = [*shared, *own][place :: len(solos)]
         return [*mine, solos[place - 1]]
 
     def _labels(self, kind: str, user: str) -> list[str]:
@@ -190,6 +257,7 @@ class Load:
             # Users are numbered in steps of the number of worker processes.
             numbers = range(users * (self.workers + 1))
             roles |= {own_key(f"{kind}-{n}"): "own" for n in numbers}
+        roles |= dict.fromkeys(self.rate_keys, "rate")
         roles |= {AIMED_KEY: "aimed", FLOOR_KEY: "floor", SPARE_KEY: "floor"}
         asked = find_workload(self.workload)
         more: dict[str, Any] = {

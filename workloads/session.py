@@ -26,10 +26,11 @@ from history.recording import is_recording, write_meta
 from locks.base import Address, Observer
 from locks.base import Lock as LockClient
 from locks.registry import find
-from workloads.arrivals import Arrivals
+from workloads.arrivals import POISSON, Arrivals
 from workloads.control import Control
 from workloads.load import CLIENT_FAILED, ENVIRONMENT, WORKER_ENVIRONMENT, Load
 from workloads.registry import find as find_workload
+from workloads.timer import Timer
 from workloads.use import Lasting
 
 log = logging.getLogger("lockbench.session")
@@ -67,6 +68,8 @@ class Session:
         self.busy = 0
         self.show_busy = self.page.busy_setter()
         self.progress: dict[str, int] = {}
+        self._timer = Timer()
+        self._steps: dict[int, Arrivals] = {}
         if not started_by_bench:
             self.control.start_ns = monotonic_ns()
 
@@ -115,6 +118,23 @@ class Session:
             late=self.worker / (self.load.workers + 1),
         )
 
+    def arrivals_of(self, number: int) -> Arrivals:
+        """This worker's share of a step at a stated rate; waits until that rate is known."""
+        step, load = self.load.rates.steps[number], self.load
+        begin_ns, _, _ = load.windows_ns(self.control.start_ns)[number]
+        while step.share and self.control.carried_per_1000_s == 0:
+            gevent.sleep(POLL_S)
+        if number not in self._steps:
+            rate = step.rate or step.share * self.control.carried_per_1000_s / 1000
+            clients = load.allotment[self.worker]["RateUser"]
+            self._steps[number] = Arrivals(
+                rate * clients / load.rates.clients,
+                POISSON,
+                begin_ns,
+                f"{load.seed} {number} {self.worker}",
+            )
+        return self._steps[number]
+
     def lasting(self) -> Callable[[float], Lasting]:
         """Draws how long a hold of a mean length lasts, as the workload asks for it."""
         shape = str(self.asked.options.get("hold", "fixed"))
@@ -140,11 +160,8 @@ class Session:
         """When the first ``phases`` phases are over."""
         return self.load.phases.ends_ns(self.control.start_ns)[phases - 1]
 
-    @staticmethod
-    def sleep_until(at_ns: int) -> None:
-        left = (at_ns - monotonic_ns()) / 1e9
-        if left > 0:
-            gevent.sleep(left)
+    def sleep_until(self, at_ns: int) -> None:
+        self._timer.sleep_until(at_ns)
 
     def count_failed(self, error: Exception) -> None:
         """Of a client. The bench reads the error in this worker's log."""

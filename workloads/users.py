@@ -15,7 +15,7 @@ from locust import User, constant, events, task
 from locust.env import Environment
 from locust.runners import WorkerRunner
 
-from history.op import F, Type
+from history.op import NULL, F, Type
 from locks.base import Granted
 from locks.shared import sidecar
 from workloads.arrivals import Arrivals
@@ -110,6 +110,7 @@ class LockUser(User):
         self.own(self.session.phase_end_ns(2))
         self.session.sleep_until(self.session.phase_end_ns(2))
         self.contended(self.session.phase_end_ns(3))
+        self.rates()
         self.quiet()
         while True:
             gevent.sleep(60)
@@ -122,6 +123,9 @@ class LockUser(User):
 
     def contended(self, end_ns: int) -> None:
         """With contention and faults."""
+
+    def rates(self) -> None:
+        """At stated rates: only the clients of the rates do something here."""
 
     def quiet(self) -> None:
         """When the load is over: only the solo users do something here."""
@@ -237,6 +241,55 @@ class SoloUser(LockUser):
         here.page.quieted += 1
 
 
+class RateUser(LockUser):
+    """Takes a lock, holds it for the stated time and releases it, as fast as it can or as jobs
+    arrive; it does nothing else."""
+
+    weight = 1
+    kind = "rate"
+
+    def rates(self) -> None:
+        here = self.session
+        self._draws = random.Random(f"{here.load.seed} {self.label}")
+        windows = here.load.windows_ns(here.control.start_ns)
+        steps = zip(here.load.rates.steps, windows, strict=True)
+        for number, (step, (begin_ns, _, end_ns)) in enumerate(steps):
+            here.sleep_until(begin_ns)
+            if step.saturated:
+                while monotonic_ns() < end_ns:
+                    self._take(NULL)
+                continue
+            arrivals = here.arrivals_of(number)
+            while (intended_ns := arrivals.take()) < end_ns:
+                here.sleep_until(intended_ns)
+                if monotonic_ns() < end_ns:
+                    self._take(intended_ns)
+                else:
+                    assert isinstance(self.client, Client)
+                    self.client.not_begun(self._key(), intended_ns)
+
+    def _take(self, intended_ns: int) -> None:
+        client, here = self.client, self.session
+        assert isinstance(client, Client)
+        here.count_busy(1)
+        try:
+            granted = client.acquire(self._key(), intended_ns=intended_ns)
+            self.count(granted is not None)
+            if granted is None:
+                gevent.sleep(here.load.pace.retry_pause_s)
+                return
+            here.page.carried += 1
+            if hold_s := here.load.rates.hold_s:
+                gevent.sleep(hold_s)
+            client.release(granted.hold)
+        finally:
+            here.count_busy(-1)
+
+    def _key(self) -> str:
+        keys = self.session.load.rates.keys
+        return f"r{self._draws.randrange(keys)}" if keys else own_key(self.label)
+
+
 class RivalUser(LockUser):
     """Contends with the victim for the aimed key, with long holds."""
 
@@ -341,4 +394,4 @@ def _cpu_ns() -> int:
     return int((used.ru_utime + used.ru_stime) * 1e9) + sidecar.cpu_ns()
 
 
-USERS: tuple[type[LockUser], ...] = (ContendedUser, SoloUser, RivalUser, VictimUser)
+USERS: tuple[type[LockUser], ...] = (ContendedUser, SoloUser, RivalUser, VictimUser, RateUser)

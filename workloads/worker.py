@@ -1,6 +1,6 @@
 """A Locust worker process: ``python -m workloads.worker``, configured by the environment.
 
-Beside the users it runs a watch over itself, which writes one line a second into
+Beside the users it runs a watch over itself, which writes two lines a second into
 ``logs/worker-<n>.jsonl``: CPU used, lag of the event loop, users that made progress.
 """
 
@@ -24,7 +24,7 @@ from workloads.session import Session
 from workloads.users import USERS, session
 
 TICK_S = 0.02
-REPORT_S = 1.0
+REPORT_S = 0.5
 
 
 def watch(here: Session, path: Path) -> None:

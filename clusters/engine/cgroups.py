@@ -44,6 +44,21 @@ def memory_bytes(
         return None
 
 
+def threads(
+    pid: int, container: str, *, groups: Path = GROUPS, of: Path = PROCESSES
+) -> tuple[int, ...]:
+    """The numbers of all threads in the group; none where they cannot be read."""
+    path = _groups(pid, container, of)
+    try:
+        if "cpuacct" in path:
+            said = (groups / "cpuacct" / path["cpuacct"] / "tasks").read_text()
+        else:
+            said = (groups / path[""] / "cgroup.threads").read_text()
+        return tuple(map(int, said.split()))
+    except (OSError, KeyError, ValueError):
+        return ()
+
+
 def _groups(pid: int, container: str, processes: Path) -> dict[str, str]:
     """Controller → path below its mount, of a process that is in this container; "" is v2."""
     try:

@@ -16,6 +16,7 @@ from results.documents.measured import (
     Link,
     Measurements,
     PhasesS,
+    RateStep,
     Series,
 )
 from results.documents.part import (
@@ -194,6 +195,7 @@ class CaseResult(Document, frozen=True, kw_only=True):
     recovery_seconds: Real | None = None
     floor_acquire_ms: Quantiles | None = None
     floor: Floor | None = None
+    rates: tuple[RateStep, ...] = ()
     link_us: Link | None = None
     series: Series | None = None
     generator: Generator | None = None

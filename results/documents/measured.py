@@ -172,14 +172,26 @@ class Due(Part, frozen=True):
     begun: Count
 
 
+class Processed(Part, frozen=True):
+    """What one part of ours used, and how long its threads were ready and did not run: percent of
+    all cores."""
+
+    used_percent: Real
+    queued_percent: Real
+
+
 class Processors(Part, frozen=True):
-    """``bench.pressure``: who used the processors, outside of faults."""
+    """``bench.pressure``: who used the processors, outside of faults. Pressure (PSI) is the percent
+    of the time in which at least one process waited for a processor, a disk, or memory."""
 
     others_percent: Real
     ours_percent: Real
     steal_percent: Real
     waiting_percent: Real
     pressure_percent: Real | None = None
+    io_percent: Real | None = None
+    memory_percent: Real | None = None
+    parts: dict[str, Processed] | None = None
 
 
 class Generator(Part, frozen=True):
@@ -193,6 +205,25 @@ class Generator(Part, frozen=True):
     load: Due | None = None
     machine_percent: Real | None = None
     processors: Processors | None = None
+
+
+class RateStep(Part, frozen=True):
+    """One step of the phase ``rates`` as it went (``results.rates``), between two times of the
+    monotonic clock. ``offered_per_s`` is None where the step was saturated. ``why`` its figures are
+    void."""
+
+    begin_ns: Ns
+    end_ns: Ns
+    due: Count
+    granted: Count
+    granted_per_s: Real
+    response_ms: Quantiles
+    service_ms: Quantiles
+    release_ms: Quantiles
+    share: Real | None = None
+    offered_per_s: Real | None = None
+    processors: Processors | None = None
+    why: tuple[str, ...] = ()
 
 
 class PerGrant(Part, frozen=True):
@@ -233,6 +264,7 @@ class PhasesS(Part, frozen=True):
     floor_s: Seconds
     own_s: Seconds
     contended_s: Seconds
+    rates_s: Seconds = 0.0
 
 
 ByPhase = dict[str, Quantiles]

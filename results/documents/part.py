@@ -6,7 +6,7 @@ without end.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -23,6 +23,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=10_000)]
 FolderName = Annotated[str, Meta(pattern="^[^/]{1,255}$")]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Word = str | Whole | Real
+Statistic = Literal["p50", "p99", "p999", "max"]
 Versioned = dict[str, str | None]
 
 
@@ -36,7 +37,8 @@ class Document(Part, frozen=True, kw_only=True):
 
 class Quantiles(Part, frozen=True):
     """A sample in the unit of its values. None: so few values do not carry this quantile
-    (``results.quantiles``). ``iqr`` is the distance from the first to the third quartile."""
+    (``results.quantiles``). ``iqr`` is the distance from the first to the third quartile. ``above``
+    names those that are lower bounds, because what was given up counts among them."""
 
     count: Count = 0
     p50: Real | None = None
@@ -44,3 +46,4 @@ class Quantiles(Part, frozen=True):
     p999: Real | None = None
     max: Real | None = None
     iqr: Real | None = None
+    above: tuple[Statistic, ...] = ()

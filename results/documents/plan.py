@@ -34,6 +34,24 @@ class Pace(Part, frozen=True):
     touch_resource: bool | None = None
 
 
+class Step(Part, frozen=True):
+    """``workloads.load.Step``."""
+
+    warm_s: Seconds
+    measured_s: Seconds
+    share: Annotated[float, Meta(ge=0, le=100)] = 0.0
+    rate: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+
+
+class Rates(Part, frozen=True):
+    """``workloads.load.Rates``."""
+
+    clients: Small = 0
+    keys: Small = 0
+    hold_s: Seconds = 0.0
+    steps: Annotated[tuple[Step, ...], Meta(max_length=1000)] = ()
+
+
 class Planned(Part, frozen=True):
     """``bench.plan.Case``: one lock under one fault, every draw made."""
 
@@ -49,6 +67,7 @@ class Planned(Part, frozen=True):
     time_limit_s: Seconds | None = None
     seed: Seed | None = None
     pace: Pace | None = None
+    rates: Rates | None = None
     images: tuple[tuple[Name, Name], ...] = ()
     injections: Annotated[tuple[Injection, ...], Meta(max_length=1000)] = ()
 

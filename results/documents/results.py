@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Literal
 
 from results.documents.case import CaseResult, VerdictName
-from results.documents.part import Count, Document, Name, Part, Quantiles, Real, Share
+from results.documents.part import (
+    Count,
+    Document,
+    Name,
+    Part,
+    Quantiles,
+    Real,
+    Seconds,
+    Share,
+    Small,
+)
 
 
 class Spread(Part, frozen=True):
@@ -34,6 +44,51 @@ class UndisturbedLock(Part, frozen=True):
     cycles_per_second: Spread
     floor_acquire_ms_p50: Spread
     floor_cpu_us_per_cycle: Spread
+
+
+class Bounds(Part, frozen=True):
+    """The smallest and the largest."""
+
+    min: Real
+    max: Real
+
+
+class PooledRate(Part, frozen=True):
+    """A lock at one rate, over all blocks (``results.rates``). ``why`` the figure is void."""
+
+    offered_per_s: Spread
+    granted_per_s: Spread
+    due: Count
+    granted: Count
+    response_ms: Quantiles
+    p50_ms_of_blocks: Bounds | None
+    p99_ms_of_blocks: Bounds | None
+    blocks: Count
+    void_blocks: Count
+    share: Real | None = None
+    why: tuple[str, ...] = ()
+
+
+class RatesOf(Part, frozen=True):
+    """What was measured at rates. ``keys`` that all clients share; 0: each has its own."""
+
+    lock: Name
+    topology: Name
+    size: Small
+    network: Name
+    clients: Small
+    keys: Small
+    hold_s: Seconds
+
+
+class LockRates(Part, frozen=True):
+    """A lock at all its rates. ``carried_per_s``: grants of the saturated steps; ``why`` these are
+    the load generator's or the machine's, and the lock carries at least as much."""
+
+    of: RatesOf
+    carried_per_s: Spread
+    rates: tuple[PooledRate, ...]
+    why: tuple[str, ...] = ()
 
 
 class Replayed(Part, frozen=True):
@@ -106,6 +161,7 @@ class Results(Document, frozen=True, kw_only=True):
     cases: tuple[CaseResult, ...]
     name: str | None = None
     undisturbed: tuple[UndisturbedLock, ...] = ()
+    rates: tuple[LockRates, ...] = ()
     ending: str | None = None
     try_of: str | None = None
     shrunk_from: str | None = None

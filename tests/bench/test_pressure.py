@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bench.generator import generator_health
-from bench.pressure import OTHERS_MAX, WAITING_MAX, Counters, Ours, Processors, pressure
+from bench.pressure import OTHERS_MAX, PARTS, WAITING_MAX, Counters, Ours, Processors, pressure
 from history.op import Fault
 from results import documents
 from tests.bench.test_generator import line
@@ -35,10 +35,11 @@ def used(
             at_ns=n * S,
             busy_s=n * busy,
             stolen_s=n * stolen,
-            ours_s=n * ours,
+            used_s={part: n * ours / len(PARTS) for part in PARTS},
+            queued_s=dict.fromkeys(PARTS, n * 0.02),
             ran_s=n * 0.1,
             waited_s=n * waited,
-            some_s=n * 0.5,
+            some_s={"cpu": n * 0.5, "io": n * 0.1, "memory": 0.0},
             cores=cores,
         )
         for n in range(seconds + 1)
@@ -73,9 +74,10 @@ def test_who_took_the_processors_is_named(use: dict[str, Any], said: str | None)
 
 
 def test_the_record_is_of_the_time_that_counts() -> None:
+    nothing = dict.fromkeys(PARTS, 0.0)
     busy_then_idle = [
         *used(5, busy=2.0),
-        *(Counters(n * S, 10.0, 0.0, 0.0, 0.5, 0.0, None, 2) for n in range(6, 11)),
+        *(Counters(n * S, 10.0, 0.0, nothing, nothing, 0.5, 0.0, {}, 2) for n in range(6, 11)),
     ]
     record, _ = pressure(busy_then_idle, lambda begin, end: begin >= 5 * S)
     assert record is not None
@@ -96,6 +98,9 @@ def test_it_voids_the_numbers_outside_of_faults(tmp_path: Path) -> None:
         steal_percent=0.0,
         waiting_percent=50.0,
         pressure_percent=50.0,
+        io_percent=10.0,
+        memory_percent=0.0,
+        parts={part: documents.Processed(11.2, 1.0) for part in PARTS},
     )
     all_the_time = Fault("pause", (), (0, 0), (10 * S, 10 * S))
     assert generator_health(tmp_path, (all_the_time,), span, 1, pressure=hog).processors is None
@@ -123,5 +128,6 @@ def test_processes_of_ours_are_ours_and_others_are_not() -> None:
     before, after = looking.read[0], looking.read[-1]
     assert after.busy_s - before.busy_s > after.ours_s
     assert after.ran_s > 0.1
+    assert after.used_s["clients"] > 0.1
     looking.look()
     assert looking.read[-1].ours_s >= after.ours_s

@@ -8,7 +8,7 @@ from history.op import NULL, F, Fault, Object, Type
 
 MS = 1_000_000
 # No label may decide: objects say the role, whatever the key is called.
-ROLES = {"a": "own", "b": "own", "k": "contended", "m": "aimed", "f": "floor"}
+ROLES = {"a": "own", "b": "own", "k": "contended", "m": "aimed", "f": "floor", "r": "rate"}
 
 
 class Load:

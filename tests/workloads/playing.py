@@ -48,7 +48,7 @@ class Played:
     """What a load left behind. ``spans`` are the phases, in nanoseconds."""
 
     def __init__(self, folder: Path, start_ns: int, phases: Phases) -> None:
-        floor, own, end = phases.ends_ns(start_ns)
+        floor, own, end, _ = phases.ends_ns(start_ns)
         self.spans = Spans((start_ns, floor), (floor, own), (own, end))
         self.logs = folder / "logs"
         self.history: History = read_recording(folder / "history")

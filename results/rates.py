@@ -1,0 +1,186 @@
+"""How fast a lock is at a stated rate, and what it carries: figures of the phase ``rates``.
+
+Every client has a key of its own, so nothing is in a lock's way but its own cost. In a *saturated*
+step each client asks again as soon as it has released; what is granted in it is what lock, client
+and machine carry together. At a stated rate, acquires arrive by chance (Poisson) whether or not a
+client is free. Their *response* runs from the intended start to the grant, so that waiting for a
+client counts. An acquire that failed, timed out or was never begun is right-censored: it took
+longer than until it was given up (``Quantiles.above``).
+
+Guarantees: every acquire that was due while a step was measured is in its figures, and none from
+the warm-up. Blocks are the same step in several rounds or cases: the figure is that of all their
+acquires together, the range that of the blocks. Void blocks make no figure where three others do;
+where they do not, it is made of all, and is void.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from history.columns import History, Ints
+from history.op import NULL, F, Type
+from results.documents import Bounds, LockRates, PooledRate, Quantiles, RatesOf, RateStep, Spread
+from results.quantiles import P50, P99, quantiles, rank
+
+ROLE: Final = "rate"
+NS_PER_MS: Final = 1e6
+# Of the acquires that were due, those that have to be granted for the step to say anything.
+GRANTED_MIN: Final = 0.95
+BLOCKS_MIN: Final = 3
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The acquires of one step: how long each took from its intended start (of a saturated step:
+    from its invocation) in nanoseconds, and which were given up after that time."""
+
+    took_ns: Ints
+    given_up: NDArray[np.bool_]
+
+    def quantiles(self) -> Quantiles:
+        return quantiles(self.took_ns, NS_PER_MS, self.given_up)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A step of one case with its acquires."""
+
+    step: RateStep
+    samples: Samples
+
+
+def step_of(
+    history: History,
+    begin_ns: int,
+    end_ns: int,
+    *,
+    unknown_after_s: float,
+    share: float | None = None,
+    offered_per_s: float | None = None,
+) -> Block:
+    """A step that was measured between two times, at a stated rate or saturated (None). An acquire
+    without an answer counts as given up ``unknown_after_s`` after it was sent."""
+    ours = _of_the_rates(history)
+    acquires = ours & (history.f == F.ACQUIRE)
+    at = history.invoke_ns if offered_per_s is None else history.intended_ns
+    rows = np.flatnonzero(acquires & (at >= begin_ns) & (at < end_ns))
+    ended = np.where(
+        history.complete_ns[rows] == NULL,
+        history.invoke_ns[rows] + int(unknown_after_s * 1e9),
+        history.complete_ns[rows],
+    )
+    granted = history.type[rows] == Type.OK
+    samples = Samples(ended - at[rows], ~granted)
+    done = history.complete_ns
+    in_time = (done >= begin_ns) & (done < end_ns) & (history.type == Type.OK)
+    releases = ours & (history.f == F.RELEASE) & in_time
+    service = rows[granted]
+    step = RateStep(
+        begin_ns=begin_ns,
+        end_ns=end_ns,
+        due=len(rows),
+        granted=int(np.count_nonzero(granted)),
+        granted_per_s=int(np.count_nonzero(acquires & in_time)) * 1e9 / (end_ns - begin_ns),
+        response_ms=samples.quantiles(),
+        service_ms=quantiles(done[service] - history.invoke_ns[service], NS_PER_MS),
+        release_ms=quantiles((done - history.invoke_ns)[releases], NS_PER_MS),
+        share=share,
+        offered_per_s=offered_per_s,
+    )
+    return Block(step, samples)
+
+
+def again(history: History, step: RateStep, unknown_after_s: float) -> Block:
+    """A stored step with its acquires; what the history does not tell stays as it is stored."""
+    found = step_of(
+        history,
+        step.begin_ns,
+        step.end_ns,
+        unknown_after_s=unknown_after_s,
+        share=step.share,
+        offered_per_s=step.offered_per_s,
+    )
+    whole = replace(found.step, processors=step.processors, why=step.why)
+    return Block(whole, found.samples)
+
+
+def not_granted(step: RateStep) -> str | None:
+    """Why a step at a stated rate is none at that rate."""
+    if step.offered_per_s is None or step.granted >= GRANTED_MIN * step.due:
+        return None
+    return f"{step.granted:,} of {step.due:,} acquires that were due were granted"
+
+
+def pooled(of: RatesOf, blocks: Sequence[Block]) -> LockRates:
+    """One lock in one configuration, over all its blocks."""
+    saturated = [block for block in blocks if block.step.offered_per_s is None]
+    at_rates: dict[tuple[float, float], list[Block]] = {}
+    for block in blocks:
+        if block.step.offered_per_s is not None:
+            rate = 0.0 if block.step.share else block.step.offered_per_s
+            at_rates.setdefault((block.step.share or 0.0, rate), []).append(block)
+    return LockRates(
+        of=of,
+        carried_per_s=_spread(block.step.granted_per_s for block in saturated),
+        why=_reasons(saturated),
+        rates=tuple(_pooled(at_rates[name]) for name in sorted(at_rates)),
+    )
+
+
+def _pooled(blocks: Sequence[Block]) -> PooledRate:
+    valid = [block for block in blocks if not block.step.why]
+    few = len(valid) < BLOCKS_MIN
+    chosen = list(blocks) if few else valid
+    took = np.concatenate([block.samples.took_ns for block in chosen])
+    given_up = np.concatenate([block.samples.given_up for block in chosen])
+    why = _reasons(blocks) if few else ()
+    if few and len(blocks) < BLOCKS_MIN:
+        why = (*why, f"{len(blocks)} blocks are fewer than {BLOCKS_MIN}")
+    return PooledRate(
+        share=chosen[0].step.share,
+        offered_per_s=_spread(block.step.offered_per_s or 0.0 for block in chosen),
+        granted_per_s=_spread(block.step.granted_per_s for block in chosen),
+        due=sum(block.step.due for block in chosen),
+        granted=sum(block.step.granted for block in chosen),
+        response_ms=quantiles(took, NS_PER_MS, given_up),
+        p50_ms_of_blocks=_range(chosen, P50),
+        p99_ms_of_blocks=_range(chosen, P99),
+        blocks=len(chosen),
+        void_blocks=len(blocks) - len(valid),
+        why=why,
+    )
+
+
+def _range(blocks: Iterable[Block], permille: int) -> Bounds | None:
+    """The smallest and the largest of the blocks' own quantiles. A block has fewer acquires than
+    all together, so its p99 may rest on a few."""
+    found = []
+    for block in blocks:
+        took = np.sort(block.samples.took_ns)
+        if len(took):
+            found.append(float(took[rank(len(took), permille) - 1]) / NS_PER_MS)
+    return Bounds(min(found), max(found)) if found else None
+
+
+def _spread(values: Iterable[float]) -> Spread:
+    known = list(values)
+    if not known:
+        return Spread(count=0)
+    return Spread(len(known), statistics.median(known), min(known), max(known))
+
+
+def _reasons(blocks: Iterable[Block]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(why for block in blocks for why in block.step.why))
+
+
+def _of_the_rates(history: History) -> NDArray[Any]:
+    """Which rows are about keys of the rates."""
+    of_key = [history.object_of(key).role == ROLE for key in history.keys]
+    return np.array([*of_key, False], np.bool_)[history.key]

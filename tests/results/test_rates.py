@@ -1,0 +1,180 @@
+"""Figures at stated rates: what was due is in them, nothing else is, and what is void says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from history.op import F, Type
+from results.documents import LockRates, RatesOf, RateStep
+from results.rates import Block, Samples, again, not_granted, pooled, step_of
+from tests.results.load import MS, Load
+
+OF = RatesOf("redis-token", "redis", 1, "loopback", 32, 0, 0.0)
+BEGIN_MS, END_MS = 10_000, 20_000
+
+
+def arriving(load: Load, count: int, took_ms: float = 2.0, late_ms: float = 0.0) -> None:
+    """So many acquires that were due in the step, one every 5 ms, each on a key of its own."""
+    for n in range(count):
+        at = BEGIN_MS + 5 * n
+        hold = load.grant(f"r{n}", at + late_ms, at + late_ms + took_ms, intended=at)
+        load.release(f"r{n}", hold, at + late_ms + took_ms, at + late_ms + took_ms + 1)
+
+
+def at_rate(load: Load, *, share: float | None = 0.5) -> Block:
+    return step_of(
+        load.history(),
+        BEGIN_MS * MS,
+        END_MS * MS,
+        unknown_after_s=1.0,
+        share=share,
+        offered_per_s=200.0,
+    )
+
+
+def test_the_response_runs_from_the_intended_start() -> None:
+    load = Load()
+    arriving(load, 100, took_ms=2, late_ms=3)
+    step = at_rate(load).step
+    assert (step.due, step.granted, step.granted_per_s) == (100, 100, 10.0)
+    assert (step.response_ms.p50, step.service_ms.p50, step.release_ms.p50) == (5, 2, 1)
+    assert step.response_ms.above == ()
+    assert not_granted(step) is None
+
+
+@pytest.mark.parametrize("at_ms", [BEGIN_MS - 1, END_MS])
+def test_what_was_due_outside_of_the_measured_time_is_in_no_figure(at_ms: float) -> None:
+    load = Load()
+    arriving(load, 100)
+    load.grant("r1000", at_ms, at_ms + 900, intended=at_ms)
+    assert at_rate(load).step.response_ms.max == 2
+
+
+def test_other_keys_are_in_no_figure() -> None:
+    load = Load()
+    arriving(load, 100)
+    for key in ("a0", "k0", "m0"):
+        load.grant(key, BEGIN_MS + 1, BEGIN_MS + 900, intended=BEGIN_MS + 1)
+    step = at_rate(load).step
+    assert (step.due, step.response_ms.max) == (100, 2)
+
+
+@pytest.mark.parametrize(
+    ("complete_ms", "kind", "bound_ms"),
+    [(800.0, Type.FAIL, 800), (None, Type.INFO, 1000)],  # refused; without an answer
+)
+def test_what_was_not_granted_took_longer_than_until_it_was_given_up(
+    complete_ms: float | None, kind: Type, bound_ms: float
+) -> None:
+    load = Load()
+    arriving(load, 1980)
+    for n in range(30):
+        at = BEGIN_MS + n
+        complete = None if complete_ms is None else at + complete_ms
+        load.op(F.ACQUIRE, f"r{9000 + n}", at, complete, type_=kind, intended=at, hold=10_000 + n)
+    found = at_rate(load).step
+    assert (found.due, found.granted) == (2010, 1980)
+    assert found.response_ms.p50 == 2
+    # 30 of 2,010 are beyond the rank of the p99, so it is one of theirs: a lower bound.
+    assert found.response_ms.p99 == bound_ms
+    assert found.response_ms.above == ("p99", "max")
+    assert found.service_ms.count == 1980
+
+
+def test_a_quantile_below_what_was_given_up_is_no_bound() -> None:
+    load = Load()
+    arriving(load, 1990)
+    at = float(BEGIN_MS)
+    load.op(F.ACQUIRE, "r9000", at, at + 700, type_=Type.FAIL, intended=at, hold=10_000)
+    found = at_rate(load).step.response_ms
+    assert (found.p99, found.max, found.above) == (2, 700, ("max",))
+
+
+def test_a_step_that_was_not_granted_what_was_due_is_not_at_that_rate() -> None:
+    load = Load()
+    arriving(load, 94)
+    for n in range(6):
+        at = BEGIN_MS + n
+        load.op(F.ACQUIRE, f"r{9000 + n}", at, at + 1, type_=Type.FAIL, intended=at, hold=500 + n)
+    step = at_rate(load).step
+    assert not_granted(step) == "94 of 100 acquires that were due were granted"
+    assert not_granted(replace(step, granted=95)) is None
+    assert not_granted(replace(step, offered_per_s=None)) is None
+
+
+def test_a_saturated_step_counts_what_was_granted_in_it() -> None:
+    load = Load()
+    for n in range(50):
+        load.grant(f"r{n}", BEGIN_MS - 5 + 10 * n, BEGIN_MS + 5 + 10 * n)
+    step = step_of(load.history(), BEGIN_MS * MS, END_MS * MS, unknown_after_s=1.0).step
+    # The first was asked for before, and is granted in it.
+    assert (step.due, step.granted_per_s) == (49, 5.0)
+    assert step.offered_per_s is None
+
+
+def test_a_stored_step_is_what_its_history_gives() -> None:
+    load = Load()
+    arriving(load, 100)
+    step = replace(at_rate(load).step, why=("the machine was busy",))
+    assert again(load.history(), step, 1.0).step == step
+    forged = replace(step, granted_per_s=11.0)
+    assert again(load.history(), forged, 1.0).step != forged
+
+
+def block(
+    took_ms: Sequence[float], *, share: float | None = 0.5, per_s: float = 100.0, why: str = ""
+) -> Block:
+    took = (np.array(took_ms, np.float64) * MS).astype(np.int64)
+    samples = Samples(took, np.zeros(len(took), np.bool_))
+    step = RateStep(
+        begin_ns=0,
+        end_ns=10**9,
+        due=len(took),
+        granted=len(took),
+        granted_per_s=per_s,
+        response_ms=samples.quantiles(),
+        service_ms=samples.quantiles(),
+        release_ms=samples.quantiles(),
+        share=share,
+        offered_per_s=None if share is None else 200 * share,
+        why=(why,) if why else (),
+    )
+    return Block(step, samples)
+
+
+def figure(found: LockRates) -> tuple[object, ...]:
+    (one,) = found.rates
+    bounds = one.p50_ms_of_blocks
+    assert bounds is not None
+    return one.response_ms.p50, (bounds.min, bounds.max), one.blocks, one.void_blocks, one.why
+
+
+def test_blocks_make_one_figure_with_their_range() -> None:
+    found = pooled(OF, [block([1.0] * 20), block([2.0] * 21), block([3.0] * 20)])
+    assert figure(found) == (2.0, (1.0, 3.0), 3, 0, ())
+
+
+def test_a_void_block_is_left_out_where_three_others_are_valid() -> None:
+    good = [block([1.0] * 20), block([2.0] * 21), block([3.0] * 20)]
+    void = block([900.0] * 20, why="the hypervisor took it")
+    assert figure(pooled(OF, [*good, void])) == (2.0, (1.0, 3.0), 3, 1, ())
+
+
+def test_fewer_than_three_valid_blocks_make_a_void_figure_of_all() -> None:
+    blocks = [block([1.0] * 20), block([2.0] * 21), block([3.0] * 20, why="a hog")]
+    assert figure(pooled(OF, blocks)) == (2.0, (1.0, 3.0), 3, 1, ("a hog",))
+    *_, why = figure(pooled(OF, blocks[:2]))
+    assert why == ("2 blocks are fewer than 3",)
+
+
+def test_rates_are_told_apart_and_what_was_carried_is_a_spread() -> None:
+    blocks = [block([1.0] * 20, share=share) for share in (0.5, 0.1, 0.5, 0.1, 0.5, 0.1)]
+    saturated = [block([9.0] * 20, share=None, per_s=rate) for rate in (180.0, 200.0, 230.0)]
+    found = pooled(OF, [*blocks, *saturated])
+    assert [one.share for one in found.rates] == [0.1, 0.5]
+    carried = found.carried_per_s
+    assert (carried.count, carried.median, carried.min, carried.max) == (3, 200.0, 180.0, 230.0)
