@@ -229,10 +229,10 @@ def _at_rates(scene: Scene, fleet: Fleet, progress: Progress, watch: Watch) -> N
 
     def until(at_ns: int) -> None:
         while (left_s := (at_ns - time.monotonic_ns()) / 1e9) > 0:
-            interruption.check()
+            interruption.raise_if_asked()
             progress.phase(RATES, left_s=left_s + (end_ns - at_ns) / 1e9)
-            fleet.check()
-            watch.check()
+            fleet.raise_if_failed()
+            watch.raise_if_lasting()
             time.sleep(min(left_s, POLL_S))
 
     steps = zip(load.rates.steps, load.windows_ns(start_ns), strict=True)
