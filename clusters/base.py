@@ -38,19 +38,28 @@ class Edge:
 class Shape:
     """How a link treats what crosses it. All zero: as fast as the machine."""
 
-    request_latency_ms: int = 0  # added to what the opener of a connection sends
-    reply_latency_ms: int = 0  # added to what it is answered
+    request_latency_us: int = 0  # added to what the opener of a connection sends
+    reply_latency_us: int = 0  # added to what it is answered
+    jitter_us: int = (
+        0  # at most so much more in each direction, drawn anew for what is sent at once
+    )
     rate_kb_s: int = 0  # kilobytes a second in each direction; 0: no limit
     slice_bytes: int = 0  # what crosses is cut into pieces of this size; 0: it is not
     slice_delay_us: int = 0  # between two pieces
 
 
-# Base states of every link, by name. The numbers are round trips between zones of one region, and
-# between regions of one continent, as the large providers state them.
+# Base states of every link, by name, as measured between machines of one provider:
+# rack: a round trip of 0.2 to 0.35 ms within a zone
+#   (http://orensol.com/2009/05/24/network-latency-inside-and-across-amazon-ec2-availability-zones/);
+# az: 0.3 to 1.5 ms between zones of a region
+#   (https://www.bitsand.cloud/posts/cross-az-latencies,
+#   https://www.flashgrid.io/news/latencies-between-aws-availability-zones-what-are-they-and-how-to-minimize-them/);
+# region: some 30 ms between regions of a continent (https://www.cloudping.co/).
 NETWORKS: Mapping[str, Shape] = {
     "loopback": Shape(),
-    "az": Shape(request_latency_ms=1),
-    "region": Shape(request_latency_ms=15, reply_latency_ms=15),
+    "rack": Shape(request_latency_us=100, reply_latency_us=100, jitter_us=50),
+    "az": Shape(request_latency_us=450, reply_latency_us=450, jitter_us=100),
+    "region": Shape(request_latency_us=15_000, reply_latency_us=15_000, jitter_us=1_000),
 }
 
 

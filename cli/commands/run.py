@@ -47,7 +47,7 @@ def run(
         float | None, typer.Option(help="Lease in seconds; default 3, or the lock's own.")
     ] = None,
     network: Annotated[
-        str, typer.Option(help="How slow every link is: loopback, az or region.")
+        str, typer.Option(help="How slow every link is: loopback, rack, az or region.")
     ] = "loopback",
     image: Annotated[
         list[str] | None, typer.Option(help="Replace a server image: NAME=REF.")
@@ -55,12 +55,6 @@ def run(
     web: Annotated[
         bool, typer.Option("--web", help="Serve Locust's own page during the load.")
     ] = False,
-    ramp: Annotated[
-        bool, typer.Option("--ramp", help="Find the highest rate with a p99 within --p99-ms.")
-    ] = False,
-    p99_ms: Annotated[
-        float, typer.Option("--p99-ms", help="The limit for --ramp, from the intended start.")
-    ] = 100.0,
     replay: Annotated[
         Path | None, typer.Option(help="Run the schedule of this stored run again.", parser=path)
     ] = None,
@@ -123,8 +117,6 @@ def run(
         raise unfit[0][1]
     from cli import running
 
-    if ramp:
-        running.climb(cases, p99_ms, as_json)
     name = "-".join([*words(lock), *words(fault)])
     running.play(cases, name, as_json, web=web, refused=[refused for refused, _ in unfit])
 

@@ -50,7 +50,8 @@ class Stream:
     (``images/toxiproxy/link_toxic.go``); all empty: nothing."""
 
     cut: Literal["", "drop", "stall"] = ""
-    latency_ms: int = 0
+    latency_us: int = 0
+    jitter_us: int = 0
     rate_kb_s: int = 0
     slice_bytes: int = 0
     slice_delay_us: int = 0
@@ -84,13 +85,13 @@ class Proxy:
 
 def shaped(shape: Shape) -> Link:
     """Say what a link of this shape is. ClusterError: a figure is negative."""
-    common = (shape.rate_kb_s, shape.slice_bytes, shape.slice_delay_us)
-    if min(shape.request_latency_ms, shape.reply_latency_ms, *common) < 0:
+    common = (shape.jitter_us, shape.rate_kb_s, shape.slice_bytes, shape.slice_delay_us)
+    if min(shape.request_latency_us, shape.reply_latency_us, *common) < 0:
         raise ClusterError(f"no figure of a link's shape may be negative: {shape}")
     return Link(
         streams={
-            "upstream": Stream("", shape.request_latency_ms, *common),
-            "downstream": Stream("", shape.reply_latency_ms, *common),
+            "upstream": Stream("", shape.request_latency_us, *common),
+            "downstream": Stream("", shape.reply_latency_us, *common),
         }
     )
 

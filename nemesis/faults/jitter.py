@@ -30,8 +30,8 @@ class Jitter(Slow):
     period_s: ClassVar = 0.1
 
     def shape(self, arena: Arena) -> Shape:
-        half = round(arena.rng.uniform(LEAST_SHARE, 1) * arena.number("ms") / 2)
-        return Shape(request_latency_ms=half, reply_latency_ms=half)
+        half = round(arena.rng.uniform(LEAST_SHARE, 1) * 500 * arena.number("ms"))
+        return Shape(request_latency_us=half, reply_latency_us=half)
 
     def cost_s(self, asked: Asked) -> float:
         return 0.9 * LEAST_SHARE * float(asked["ms"]) / 1e3

@@ -23,8 +23,8 @@ class Latency(Slow):
     }
 
     def shape(self, arena: Arena) -> Shape:
-        half = round(arena.number("ms") / 2)
-        return Shape(request_latency_ms=half, reply_latency_ms=half)
+        half = round(500 * arena.number("ms"))
+        return Shape(request_latency_us=half, reply_latency_us=half)
 
     def cost_s(self, asked: Asked) -> float:
         return 0.9 * float(asked["ms"]) / 1e3

@@ -96,8 +96,8 @@ def test_what_has_no_meaning_is_refused() -> None:
 
 
 def test_a_shape_is_latency_by_direction_and_the_rest_for_both() -> None:
-    assert shaped(Shape(3, 4, 5, 6, 7)) == Link(
-        streams={"upstream": Stream("", 3, 5, 6, 7), "downstream": Stream("", 4, 5, 6, 7)}
+    assert shaped(Shape(3, 4, 8, 5, 6, 7)) == Link(
+        streams={"upstream": Stream("", 3, 8, 5, 6, 7), "downstream": Stream("", 4, 8, 5, 6, 7)}
     )
     with pytest.raises(ClusterError, match="negative"):
         shaped(Shape(rate_kb_s=-1))
@@ -106,8 +106,10 @@ def test_a_shape_is_latency_by_direction_and_the_rest_for_both() -> None:
 def test_the_networks_are_what_they_are_called() -> None:
     nothing = Link(streams={"upstream": Stream(), "downstream": Stream()})
     assert base("loopback") == nothing
-    assert base("region").streams["downstream"].latency_ms == 15
-    with pytest.raises(ClusterError, match="no network is called wan; there are loopback, az"):
+    assert base("region").streams["downstream"].latency_us == 15_000
+    with pytest.raises(
+        ClusterError, match="no network is called wan; there are loopback, rack, az"
+    ):
         base("wan")
 
 

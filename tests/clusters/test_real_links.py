@@ -156,7 +156,7 @@ def test_a_connection_that_was_open_during_a_short_drop_ends(one: PodCluster, li
 def test_latency_is_added_per_direction_and_changed_in_place(one: PodCluster, line: Line) -> None:
     before = ping_ms(one)
     for latency_ms in (40, 5, 80):
-        one.shape([REQUESTS], Shape(request_latency_ms=latency_ms, reply_latency_ms=20))
+        one.shape([REQUESTS], Shape(request_latency_us=1000 * latency_ms, reply_latency_us=20_000))
         began = time.monotonic()
         resp.ask(line, "PING")
         assert 1000 * (time.monotonic() - began) >= latency_ms + 20
@@ -171,7 +171,7 @@ def test_what_is_on_its_way_does_not_overtake_when_the_latency_changes(
     count = 60
     for number in range(count):
         if number % 3 == 0:
-            one.shape([REQUESTS], Shape(request_latency_ms=(number * 7) % 50))
+            one.shape([REQUESTS], Shape(request_latency_us=1000 * ((number * 7) % 50)))
         line.send(f"ECHO {number}\r\n".encode())
     for number in range(count):
         answer = f"${len(str(number))}\r\n{number}\r\n".encode()
@@ -205,7 +205,7 @@ def test_a_cut_keeps_the_shape_and_a_shape_keeps_the_cut(one: PodCluster, line: 
     with cut(one, [REQUESTS], "stall"):
         line.send(SET_LATE)
         for latency_ms in range(1, 20):
-            one.shape([REQUESTS], Shape(request_latency_ms=latency_ms))
+            one.shape([REQUESTS], Shape(request_latency_us=1000 * latency_ms))
         time.sleep(0.1)  # whether something does not happen
         assert ask(one, 2, "GET", "late") is None
     assert resp.receive(line) == "OK"
@@ -257,6 +257,23 @@ def test_a_network_is_the_base_that_is_healed_back_to(
         assert one._pods[1].links.broken() == []
         assert one.serves(1, SURE_S)
         assert least_ms(lambda: one.serves(1, SURE_S)) < 30, "the harness looks past it"
+
+
+def test_jitter_delays_and_keeps_the_order(one: PodCluster) -> None:
+    one.shape([REQUESTS], Shape(request_latency_us=5_000, jitter_us=20_000))
+    with Line(one.address(1, 1), SURE_S) as line:
+        times_ms = []
+        for _ in range(20):
+            began = time.monotonic()
+            resp.ask(line, "PING")
+            times_ms.append(1000 * (time.monotonic() - began))
+        assert min(times_ms) >= 5
+        assert max(times_ms) - min(times_ms) > 2, "nothing varies"
+        # Many readings of the link, each with a delay of its own, come out in their order.
+        words = [f"{number:06d}" for number in range(500)]
+        for word in words:
+            line.send(f"*2\r\n$4\r\nECHO\r\n$6\r\n{word}\r\n".encode())
+        assert [resp.receive(line) for _ in words] == words
 
 
 def test_a_leader_that_cannot_speak_is_replaced(three_etcd: PodCluster) -> None:

@@ -80,7 +80,7 @@ def test_many_links_are_cut_in_one_call_and_keep_their_shape() -> None:
         ways = {name: [order["upstream"], order["downstream"]] for name, order in body.items()}
         assert [state["cut"] for state in ways["peer-2"]] == ["drop", ""]
         assert [state["cut"] for state in ways["peer-3"]] == ["stall", "stall"]
-        assert {states[0]["latency_ms"] for states in ways.values()} == {1}
+        assert {states[0]["latency_us"] for states in ways.values()} == {450}
 
 
 def test_cuts_of_one_link_add_up() -> None:
@@ -98,10 +98,10 @@ def test_a_shape_is_set_in_place_and_leaves_a_cut_alone() -> None:
     with serving("a") as (fake, links):
         links.populate([PEER])
         links.cut([ProxyCut(1, "peer-2", "stall", (UP,))])
-        links.shape(["peer-2"], shaped(Shape(7, 8, 9)))
+        links.shape(["peer-2"], shaped(Shape(7, 8, rate_kb_s=9)))
         order = fake.asked[-1][2]["peer-2"]
         assert (order["upstream"]["cut"], order["downstream"]["cut"]) == ("stall", "")
-        assert (order["upstream"]["latency_ms"], order["downstream"]["latency_ms"]) == (7, 8)
+        assert (order["upstream"]["latency_us"], order["downstream"]["latency_us"]) == (7, 8)
         assert order["upstream"]["rate_kb_s"] == order["downstream"]["rate_kb_s"] == 9
 
 
@@ -113,7 +113,7 @@ def test_a_heal_restores_the_base_and_not_nothing() -> None:
         links.heal()
         assert fake.links == whole
         assert fake.links["client-0"] == {"enabled": True, "toxics": []}
-        assert fake.links["peer-2"]["toxics"][0]["attributes"]["latency_ms"] == 1
+        assert fake.links["peer-2"]["toxics"][0]["attributes"]["latency_us"] == 450
         fake.answers["/proxies"] = (200, fake.links)
         assert links.broken() == []
 

@@ -3,6 +3,7 @@ package toxics
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,7 +29,8 @@ type LinkToxic struct {
 // LinkState is what a stream suffers. Its zero value: nothing.
 type LinkState struct {
 	Cut          string `json:"cut"` // "", "drop" or "stall"
-	LatencyMS    int64  `json:"latency_ms"`
+	LatencyUS    int64  `json:"latency_us"`
+	JitterUS     int64  `json:"jitter_us"` // at most; drawn for each chunk, which keep their order
 	RateKBs      int64  `json:"rate_kb_s"`   // 0: no limit
 	SliceBytes   int    `json:"slice_bytes"` // 0: no slices
 	SliceDelayUS int64  `json:"slice_delay_us"`
@@ -62,7 +64,7 @@ func (s LinkState) Check() error {
 	if s.Cut != "" && s.Cut != dropped && s.Cut != stalled {
 		return fmt.Errorf("no cut is called %q", s.Cut)
 	}
-	if min(s.LatencyMS, s.RateKBs, int64(s.SliceBytes), s.SliceDelayUS) < 0 {
+	if min(s.LatencyUS, s.JitterUS, s.RateKBs, int64(s.SliceBytes), s.SliceDelayUS) < 0 {
 		return fmt.Errorf("no figure may be negative: %+v", s)
 	}
 	return nil
@@ -156,6 +158,10 @@ func (t *LinkToxic) Pipe(stub *ToxicStub) {
 				line.ended = true
 				chunk = &stream.StreamChunk{Timestamp: time.Now()}
 			}
+			if now.JitterUS > 0 {
+				late := time.Duration(rand.Int64N(now.JitterUS)) * time.Microsecond
+				chunk.Timestamp = chunk.Timestamp.Add(late)
+			}
 			line.chunks = append(line.chunks, chunk)
 		case output <- piece:
 			line.sent(len(piece.Data), at, now)
@@ -175,7 +181,7 @@ func end(stub *ToxicStub) {
 // next returns what is to be sent next, and when.
 func (line *kept) next(now *inForce) (*stream.StreamChunk, time.Time) {
 	head := line.chunks[0]
-	at := head.Timestamp.Add(time.Duration(now.LatencyMS) * time.Millisecond)
+	at := head.Timestamp.Add(time.Duration(now.LatencyUS) * time.Microsecond)
 	if head.Data == nil {
 		return head, at
 	}
