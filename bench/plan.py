@@ -98,9 +98,7 @@ class Case:
         fields = known(planned) | {
             "pace": Pace(**known(planned.pace or documents.Pace())),
             "injections": tuple(Injection(**known(one)) for one in planned.injections),
-            "rates": msgspec.convert(msgspec.to_builtins(planned.rates), Rates)
-            if planned.rates
-            else Rates(),
+            "rates": msgspec.convert(msgspec.to_builtins(planned.rates), Rates),
         }
         fields.pop("side", None)
         return cls(**fields)
@@ -338,18 +336,9 @@ def refuse_impossible(case: Case) -> None:
         raise BadInput(f"the workload {case.workload} knows no faults; leave --fault out")
     if case.network not in NETWORKS:
         raise unknown("network", case.network, NETWORKS)
-    for name, value in (
-        ("--clients", case.clients),
-        ("--keys", case.keys),
-        ("--nodes", case.size),
-        ("--time-limit", case.time_limit_s),
-        ("--ttl", case.pace.lease_ttl_s),
-    ):
-        if not (value > 0 and math.isfinite(value)):
-            raise BadInput(f"{name} is {value:g}; it has to be more than 0")
-    _check_counts(case)
-    if case.seed < 0:
-        raise BadInput(f"--seed is {case.seed}; it has to be 0 or more")
+    _refuse_numbers(case)
+    if case.rates.steps and (case.fault != NONE or case.system.kind == "none"):
+        raise BadInput("rates are those of a lock without a fault")
     sizes = topology_of(case).sizes
     if case.size not in sizes:
         raise BadInput(
@@ -378,7 +367,18 @@ def refuse_impossible(case: Case) -> None:
         )
 
 
-def _check_counts(case: Case) -> None:
+def _refuse_numbers(case: Case) -> None:
+    for name, value in (
+        ("--clients", case.clients),
+        ("--keys", case.keys),
+        ("--nodes", case.size),
+        ("--time-limit", case.time_limit_s),
+        ("--ttl", case.pace.lease_ttl_s),
+    ):
+        if not (value > 0 and math.isfinite(value)):
+            raise BadInput(f"{name} is {value:g}; it has to be more than 0")
+    if case.seed < 0:
+        raise BadInput(f"--seed is {case.seed}; it has to be 0 or more")
     for name, count, most, why in (
         ("--clients", case.clients, CLIENTS_MAX, "a Redis takes no more connections"),
         ("--keys", case.keys, KEYS_MAX, "every key is judged by itself"),

@@ -26,6 +26,7 @@ from bench.plan import (
     unknown,
     with_time_for_faults,
 )
+from bench.rates import quick_rates, with_rates
 from locks.base import ANY
 from locks.registry import systems
 from nemesis.registry import NONE, faults
@@ -120,11 +121,11 @@ def full_faults(lock: str) -> tuple[str, ...]:
 
 def _quick(seed: int) -> list[Case]:
     return [
-        *_matrix(sampled(), (NONE, *faults_of("quick")), seed),
+        *(with_rates(case, quick_rates(seed)) for case in _matrix(sampled(), (NONE,), seed)),
+        *(_brief(case) for case in _matrix(sampled(), faults_of("quick"), seed)),
         *_singles("quick", seed),
         # Of these only the verdicts are looked at.
         _brief(make_case("redis-token", "client-pause", seed=seed, workload="payment")),
-        *(published(lock, seed) for lock in ("redlock", "zookeeper")),
     ]
 
 
@@ -133,6 +134,7 @@ def _nightly(seed: int) -> list[Case]:
         *_quick(seed),
         *_matrix(sampled(), faults_of("nightly"), seed),
         *_singles("nightly", seed),
+        *(published(lock, seed) for lock in ("redlock", "zookeeper")),
     ]
 
 
@@ -187,11 +189,11 @@ def _applicable(
 SUITES: MappingProxyType[str, tuple[str, Callable[[int], list[Case]]]] = MappingProxyType(
     {
         "quick": (
-            "the main faults on four clusters, a failover, a control, payments, what articles cite",
+            "rates and the main faults on four clusters, a failover, a control, payments",
             _quick,
         ),
         "nightly": (
-            "quick, the faults that break locks less often, and locks on replicas",
+            "quick, faults that break locks less often, replicas, what articles cite",
             _nightly,
         ),
         "full": (

@@ -38,6 +38,7 @@ from cli.commands.regress import regress
 from cli.commands.report import report
 from cli.commands.run import run
 from cli.commands.suite import suite
+from cli.commands.sweep import sweep
 from cli.options import Done
 from cli.parsing import Command, Commands
 from report import console as consoles
@@ -60,6 +61,7 @@ COMMANDS: Final = (
     list_,
     run,
     suite,
+    sweep,
     conform,
     new_lock,
     check,

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import typer
 
-from bench import ramp, replay
+from bench import replay
 from bench.plan import Case
 from bench.suite import Finished, run_cases
 from cli.options import Done
@@ -50,31 +50,6 @@ def play(
     )
     _show(finished, len(finished.results.cases), time.monotonic() - began, as_json)
     raise Done(finished.ending.code)
-
-
-def climb(cases: list[Case], p99_ms: float, as_json: bool) -> NoReturn:
-    """``--ramp``: the highest rate of each case with a p99 within ``p99_ms``."""
-    console = err if as_json else out
-    if not p99_ms > 0:
-        raise BadInput(f"--p99-ms is {p99_ms:g}; it has to be more than 0")
-    for case in cases:
-        ramp.refuse_impossible(case)
-    ramps, done = [], []
-    for case in cases:
-        found, played = ramp.ramp(
-            case,
-            p99_ms,
-            lambda one, name: run_cases(one, name, console),
-            lambda step: ramp.say_step(case, step, console),  # noqa: B023
-        )
-        ramps.append(found)
-        done += played
-    results = ramp.results(ramps, done)
-    if as_json:
-        say_json(results)
-    else:
-        ramp.say(ramps, console)
-    raise Done(ramp.ending_of(done).code)
 
 
 def play_again(folder: Path, times: int, shrink: bool, as_json: bool, trust_plan: bool) -> NoReturn:

@@ -67,7 +67,7 @@ class Planned(Part, frozen=True):
     time_limit_s: Seconds | None = None
     seed: Seed | None = None
     pace: Pace | None = None
-    rates: Rates | None = None
+    rates: Rates = Rates()
     images: tuple[tuple[Name, Name], ...] = ()
     injections: Annotated[tuple[Injection, ...], Meta(max_length=1000)] = ()
 

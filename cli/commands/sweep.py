@@ -1,0 +1,102 @@
+"""``lockbench sweep``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.options import Json, path, words
+from report.console import err, out
+from results.errors import BadInput
+
+
+def sweep(
+    lock: Annotated[str, typer.Option(help="Locks by name, file or folder, separated by commas.")],
+    rate: Annotated[
+        str | None,
+        typer.Option(
+            help="Acquires per second, separated by commas; default: shares of what is "
+            "carried, from 10 to 115 %."
+        ),
+    ] = None,
+    clients: Annotated[
+        str, typer.Option(help="How many clients take the lock, separated by commas.")
+    ] = "32",
+    keys: Annotated[
+        str, typer.Option(help="How many keys they share, separated by commas; 0: one each.")
+    ] = "0",
+    hold: Annotated[
+        str, typer.Option(help="Milliseconds that a lock is held, separated by commas.")
+    ] = "0",
+    network: Annotated[
+        str, typer.Option(help="loopback, rack, az or region, separated by commas.")
+    ] = "loopback",
+    repeats: Annotated[int, typer.Option(help="Rounds, each on a cluster of its own.")] = 3,
+    seconds: Annotated[float, typer.Option(help="How long each rate is measured.")] = 4.0,
+    topology: Annotated[
+        str | None, typer.Option(help="The cluster, for a lock that runs on several.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Decides arrivals and the order of the rates.")] = 0,
+    resume: Annotated[
+        Path | None,
+        typer.Option(help="Go on with this run; give the same arguments again.", parser=path),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Find what locks carry, and how long they take on the way there."""
+    from bench import plan, rates
+    from bench.suites import Suite
+    from cli.running import play
+
+    locks = [each for name in words(lock) for each in plan.each_lock(name)]
+    cases = rates.sweep(
+        locks,
+        seed=seed,
+        topology=topology,
+        rates=_numbers("--rate", rate) if rate else (),
+        clients=[_whole("--clients", number) for number in _numbers("--clients", clients)],
+        keys=[_whole("--keys", number) for number in _numbers("--keys", keys)],
+        holds_ms=_numbers("--hold", hold),
+        networks=words(network),
+        repeats=repeats,
+        measured_s=seconds,
+    )
+    console = err if as_json else out
+    planned = Suite("sweep", "", tuple(cases))
+    console.print(f"sweep of {', '.join(locks)}: {planned.duration}")
+    said = [f"lockbench sweep --lock {lock}"]
+    said += [f"--rate {rate}"] if rate else []
+    said += [
+        f"--{name} {value}"
+        for name, value, usual in (
+            ("clients", clients, "32"),
+            ("keys", keys, "0"),
+            ("hold", hold, "0"),
+            ("network", network, "loopback"),
+            ("repeats", repeats, 3),
+            ("seconds", seconds, 4.0),
+            ("topology", topology, None),
+            ("seed", seed, 0),
+        )
+        if value != usual
+    ]
+    name = "-".join(["sweep", *words(lock)])
+    play(cases, name, as_json, command=" ".join(said), resume=resume)
+
+
+def _numbers(option: str, text: str) -> list[float]:
+    found = []
+    for word in text.split(","):
+        try:
+            found.append(float(word))
+        except ValueError:
+            raise BadInput(f"{option} is {text!r}; it is numbers separated by commas") from None
+    return found
+
+
+def _whole(option: str, number: float) -> int:
+    if number != int(number):
+        raise BadInput(f"{option} is {number:g}; it has to be a whole number")
+    return int(number)
