@@ -37,9 +37,10 @@ from nemesis.registry import NONE
 from results import documents
 from results.cases import judged
 from results.documents import made
+from results.knee import not_granted
 from results.numbers import Phases as Spans
 from results.numbers import before, measure
-from results.rates import Block, not_granted, step_of
+from results.rates import Block, step_of
 
 
 def document_of(

@@ -27,12 +27,11 @@ from numpy.typing import NDArray
 from history.columns import History, Ints
 from history.op import NULL, F, Type
 from results.documents import Bounds, LockRates, PooledRate, Quantiles, RatesOf, RateStep, Spread
+from results.knee import knee
 from results.quantiles import P50, P99, quantiles, rank
 
 ROLE: Final = "rate"
 NS_PER_MS: Final = 1e6
-# Of the acquires that were due, those that have to be granted for the step to say anything.
-GRANTED_MIN: Final = 0.95
 BLOCKS_MIN: Final = 3
 
 
@@ -111,13 +110,6 @@ def again(history: History, step: RateStep, unknown_after_s: float) -> Block:
     return Block(whole, found.samples)
 
 
-def not_granted(step: RateStep) -> str | None:
-    """Why a step at a stated rate is none at that rate."""
-    if step.offered_per_s is None or step.granted >= GRANTED_MIN * step.due:
-        return None
-    return f"{step.granted:,} of {step.due:,} acquires that were due were granted"
-
-
 def pooled(of: RatesOf, blocks: Sequence[Block]) -> LockRates:
     """One lock in one configuration, over all its blocks."""
     saturated = [block for block in blocks if block.step.offered_per_s is None]
@@ -131,6 +123,7 @@ def pooled(of: RatesOf, blocks: Sequence[Block]) -> LockRates:
         carried_per_s=_spread(block.step.granted_per_s for block in saturated),
         why=_reasons(saturated),
         rates=tuple(_pooled(at_rates[name]) for name in sorted(at_rates)),
+        knee=knee((block.step, block.samples.took_ns) for block in blocks),
     )
 
 

@@ -81,6 +81,15 @@ class RatesOf(Part, frozen=True):
     hold_s: Seconds
 
 
+class Knee(Part, frozen=True):
+    """``results.knee``: between which rates latency leaves the flat part, over all rounds. None: it
+    did not up to the highest rate."""
+
+    low_per_s: Real
+    high_per_s: Real | None
+    rounds: Count
+
+
 class LockRates(Part, frozen=True):
     """A lock at all its rates. ``carried_per_s``: grants of the saturated steps; ``why`` these are
     the load generator's or the machine's, and the lock carries at least as much."""
@@ -88,6 +97,7 @@ class LockRates(Part, frozen=True):
     of: RatesOf
     carried_per_s: Spread
     rates: tuple[PooledRate, ...]
+    knee: Knee | None = None
     why: tuple[str, ...] = ()
 
 

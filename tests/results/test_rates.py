@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from history.op import F, Type
 from results.documents import LockRates, RatesOf, RateStep
-from results.rates import Block, Samples, again, not_granted, pooled, step_of
+from results.knee import knee, not_granted
+from results.rates import Block, Samples, again, pooled, step_of
 from tests.results.load import MS, Load
 
 OF = RatesOf("redis-token", "redis", 1, "loopback", 32, 0, 0.0)
@@ -178,3 +179,40 @@ def test_rates_are_told_apart_and_what_was_carried_is_a_spread() -> None:
     assert [one.share for one in found.rates] == [0.1, 0.5]
     carried = found.carried_per_s
     assert (carried.count, carried.median, carried.min, carried.max) == (3, 200.0, 180.0, 230.0)
+
+
+def a_round(per_s: Sequence[float], medians_ms: Sequence[float], lost: int = 0) -> list[Block]:
+    """A saturated step, then rates with their medians; of the last so many are not granted."""
+    found = [block([1.0] * 20, share=None)]
+    for rate, ms in zip(per_s, medians_ms, strict=True):
+        one = block([ms] * 20, share=0.1)
+        found.append(Block(replace(one.step, offered_per_s=rate), one.samples))
+    last = found[-1]
+    found[-1] = Block(replace(last.step, granted=last.step.due - lost), last.samples)
+    return found
+
+
+def where(*rounds: Sequence[Block]) -> tuple[float, float | None]:
+    found = knee((one.step, one.samples.took_ns) for blocks in rounds for one in blocks)
+    assert found is not None
+    return found.low_per_s, found.high_per_s
+
+
+def test_the_knee_lies_before_the_rate_at_which_latency_has_doubled() -> None:
+    assert where(a_round([50, 10, 100, 75], [1.1, 1.0, 9.0, 1.9])) == (75, 100)
+    # What is quicker again further up does not count.
+    assert where(a_round([10, 50, 75, 100], [1.0, 2.1, 1.0, 9.0])) == (10, 50)
+
+
+def test_what_is_not_granted_is_beyond_the_knee() -> None:
+    assert where(a_round([10, 50, 100], [1.0, 1.0, 1.0], lost=2)) == (50, 100)
+    assert where(a_round([10, 50, 100], [1.0, 1.0, 1.0], lost=1)) == (50 + 50, None)
+
+
+def test_rounds_that_differ_make_the_knee_less_certain() -> None:
+    early = a_round([10, 50, 100], [1.0, 9.0, 9.0])
+    late = a_round([10, 50, 100], [1.0, 1.0, 9.0])
+    never = a_round([10, 50, 100], [1.0, 1.0, 1.0])
+    assert where(early, late) == (10, 100)
+    assert where(early, never) == (10, None)
+    assert knee([]) is None
