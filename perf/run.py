@@ -16,7 +16,7 @@ from bench.suites import sampled
 from clusters.base import Cluster
 from history.op import F, Type
 from history.recorder import Recorder
-from perf import checker, load, locks, nemesis, sidecar
+from perf import checker, load, locks, nemesis, rates, sidecar
 from perf.figures import Figure, running, show, told_by
 from workloads.fleet import Fleet
 from workloads.load import ENVIRONMENT, WORKER_ENVIRONMENT
@@ -30,7 +30,7 @@ UP_S = {"redis-token": "≤ 1.5", "redlock": "≤ 3", "etcd": "≤ 2", "zookeepe
 def main() -> None:
     """Every table."""
     show("The bench itself", measure())
-    for part in (load, locks, sidecar, nemesis, checker):
+    for part in (load, rates, locks, sidecar, nemesis, checker):
         part.main()
 
 

@@ -195,7 +195,8 @@ def as_safe(plain: System, *, extends: bool = False, **changed: Any) -> System:
     library = library_of(plain)
     assert library is not None
     safe = replace(library, safe=True, extends=extends or library.extends)
-    return plain.derived(
+    return replace(
+        plain,
         name=f"{plain.name}-safe",
         connect=safe.connect,
         prepare=safe.prepare,

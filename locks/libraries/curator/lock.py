@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from locks.base import ANY, System
+from locks.base import System
 from locks.shared.client_container import ContainerLibrary
 from locks.shared.client_programs import JVM, JVM_IMAGE, LIMIT, THE_LEASE, Program
 from locks.shared.expectations import MAY_BE_LATE, UNMOVED, may_break, with_changes, with_verdicts
@@ -115,9 +115,9 @@ _DEAF_SYSTEM = System(
     late_release="Released",  # release() does not mind that its node is gone
     gives_up_s=40.0,  # ExponentialBackoffRetry(1000, 3) needs some 25 for both
 )
-_SYSTEM = _DEAF_SYSTEM.derived(
+_SYSTEM = replace(
+    _DEAF_SYSTEM,
     name="curator-mutex",
-    suites={"capacity": (ANY,)},
     connect=_MUTEX.connect,
     prepare=_MUTEX.prepare,
     # Told that the connection was lost, its holder acts on all the same: nobody stops it.
@@ -129,8 +129,9 @@ _SYSTEM = _DEAF_SYSTEM.derived(
 
 SYSTEMS = (
     _SYSTEM,
-    _DEAF_SYSTEM.derived(variant=True, untested="its class is tested as curator-mutex"),
-    _SYSTEM.derived(
+    replace(_DEAF_SYSTEM, variant=True, untested="its class is tested as curator-mutex"),
+    replace(
+        _SYSTEM,
         name="curator-semaphore",
         waits_by="watch on the children of the semaphore",
         source="https://curator.apache.org/docs/recipes-shared-semaphore",
@@ -142,7 +143,8 @@ SYSTEMS = (
         kind="semaphore",
         permits=3,
     ),
-    _SYSTEM.derived(
+    replace(
+        _SYSTEM,
         name="curator-read-write",
         waits_by="watch on the node just before; of a reader, on the writer just before",
         source="https://curator.apache.org/docs/recipes-shared-reentrant-read-write-lock",

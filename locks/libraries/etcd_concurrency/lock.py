@@ -111,7 +111,8 @@ _FOLLOWS = ("lost-update", "stale-holder", "wrong-release", "late-grant", "fence
 
 SYSTEMS = (
     _SYSTEM,
-    _SYSTEM.derived(
+    replace(
+        _SYSTEM,
         name="etcd-concurrency-is-owner",
         variant=True,
         late_release="NotHeld",
@@ -125,7 +126,8 @@ SYSTEMS = (
         },
         expectations=_OF_OWNERS,
     ),
-    _SYSTEM.derived(
+    replace(
+        _SYSTEM,
         name="etcd-concurrency-shared-session",
         variant=True,
         connect=_SHARED.connect,
