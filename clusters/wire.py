@@ -6,14 +6,21 @@ pool, start threads and wait in ways of their own, and a probe must be exactly o
 
 from __future__ import annotations
 
-import http.client
 import json
 import socket
 import struct
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+from declarations.lazy import lazy
+
+if TYPE_CHECKING:
+    from http import client
+else:
+    client = lazy("http.client")
 
 Address = tuple[str, int]
 
@@ -25,7 +32,7 @@ class ProbeFailed(Exception):
 
 
 # All that a probe can end with: what breaks, and what makes no sense.
-PROBE_FAILURES = (OSError, ProbeFailed, ValueError, struct.error, http.client.HTTPException)
+PROBE_FAILURES = (OSError, ProbeFailed, ValueError, struct.error)
 
 
 class Closing(ABC):
@@ -92,15 +99,17 @@ class Http(Closing):
 
     def __init__(self, address: Address, limit_s: float) -> None:
         self._until = time.monotonic() + limit_s
-        self._http = http.client.HTTPConnection(*address, timeout=limit_s)
+        self._http = client.HTTPConnection(*address, timeout=limit_s)
 
     def get(self, path: str) -> bytes:
         """Fetch a page; anything but 200 raises ProbeFailed."""
-        return self._ask("GET", path).read()
+        with _as_failed(path):
+            return self._ask("GET", path).read()
 
     def post(self, path: str, body: Mapping[str, object]) -> Any:
         """Post an object, return the answer's; anything but 200 raises ProbeFailed."""
-        answer = self._ask("POST", path, json.dumps(body)).read()
+        with _as_failed(path):
+            answer = self._ask("POST", path, json.dumps(body)).read()
         try:
             return json.loads(answer)
         except ValueError as error:
@@ -109,24 +118,33 @@ class Http(Closing):
     def stream(self, path: str, body: Mapping[str, object]) -> Iterator[Any]:
         """Post an object; the answer's lines, each an object, until the server ends it. Nothing
         else can be asked on this connection meanwhile."""
-        answer = self._ask("POST", path, json.dumps(body))
-        while line := answer.readline():
-            _left_s(self._until)
-            yield json.loads(line)
+        with _as_failed(path):
+            answer = self._ask("POST", path, json.dumps(body))
+            while line := answer.readline():
+                _left_s(self._until)
+                yield json.loads(line)
 
     def close(self) -> None:
         self._http.close()
 
-    def _ask(self, method: str, path: str, body: str | None = None) -> http.client.HTTPResponse:
+    def _ask(self, method: str, path: str, body: str | None = None) -> client.HTTPResponse:
         self._http.timeout = _left_s(self._until)
         if self._http.sock is not None:
             self._http.sock.settimeout(self._http.timeout)
         self._http.request(method, path, body)
         answer = self._http.getresponse()
-        if answer.status != http.client.OK:
+        if answer.status != client.OK:
             said = answer.read()[:200].decode(errors="replace")
             raise ProbeFailed(f"{path}: {answer.status} {said}")
         return answer
+
+
+@contextmanager
+def _as_failed(path: str) -> Iterator[None]:
+    try:
+        yield
+    except client.HTTPException as error:
+        raise ProbeFailed(f"{path}: {error!r}") from error
 
 
 def _left_s(until: float) -> float:

@@ -12,7 +12,6 @@ A lock with parameters is also found under ``name:parameter=value:…``, and is 
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import importlib.util
 import inspect
@@ -255,6 +254,8 @@ def _asked_for(folder: Path) -> dict[str, str]:
 
 def _imports(source: bytes) -> set[str]:
     """The top-level names of what a file imports, at any place in it."""
+    import ast
+
     names: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):

@@ -5,7 +5,6 @@ A topology is a subclass that says what runs in the server containers and how to
 
 from __future__ import annotations
 
-import statistics
 import time
 from abc import abstractmethod
 from collections import defaultdict
@@ -122,7 +121,9 @@ class PodCluster(Pods, Cluster):
                     began = time.perf_counter_ns()
                     ping()
                     times[way].append(time.perf_counter_ns() - began)
-        return {way: statistics.median(taken) / 1000 for way, taken in times.items()}
+        from statistics import median
+
+        return {way: median(taken) / 1000 for way, taken in times.items()}
 
     # --- capabilities: what they cost ---
 

@@ -15,11 +15,9 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import platform
 import shutil
 import subprocess
 import sys
-import venv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -80,7 +78,9 @@ class Library:
                 f"{self.name} has no pins: lockbench library lock {self.folder} writes "
                 f"requirements.txt ({error.strerror})"
             ) from error
-        fingerprint = hashlib.sha256(f"{platform.python_version()}\n".encode() + pins).hexdigest()
+        fingerprint = hashlib.sha256(
+            f"{'.'.join(map(str, sys.version_info[:3]))}\n".encode() + pins
+        ).hexdigest()
         return ENVIRONMENTS / f"{self.folder.name}-{fingerprint[:12]}"
 
     def prepare(self) -> None:
@@ -124,6 +124,8 @@ class Library:
             raise LockUnusableError(str(error)) from error
 
     def _build(self, environment: Path) -> None:
+        import venv
+
         shutil.rmtree(environment, ignore_errors=True)
         python = str(environment / "bin" / "python")
         try:
