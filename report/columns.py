@@ -18,10 +18,11 @@ from msgspec import UNSET
 from report.grid import Cell, Grid, missing
 from results import wording
 from results.cases import has_numbers, number
-from results.documents import CaseResult
+from results.documents import CaseResult, Quantiles
 from results.wording import NONE
 
 Context = Mapping[str, Any]
+MORE: Final = "> "  # before what is a lower bound
 
 
 class Unit(NamedTuple):
@@ -67,18 +68,17 @@ class Slot:
 
     ``form`` makes the part of the cell, from ``text`` (without unit) or ``whole`` (with it); a
     function is given the text. ``optional`` leaves out what is missing; ``once`` says it in the
-    first row of a case; ``load`` puts it into brackets where the load generator was
-    the bottleneck. A slot without a heading heads the rows below it.
+    first row of a case. A slot without a heading heads the rows below it.
     """
 
     heading: str
     form: str | Callable[[str], str] = "{text}"
     optional: bool = False
     once: bool = False
-    load: bool = False
 
-    def part(self, column: Column, value: Any) -> str:
-        """The column's share of the cell."""
+    def part(self, column: Column, row: Row) -> str:
+        """The column's share of the cell, without brackets: these are put around all of it."""
+        value = row.values[column.name]
         text = column.cell(value).text
         if self.optional and missing(text):
             return ""
@@ -86,14 +86,18 @@ class Slot:
             return self.form(text)
         unit = column.unit
         whole = text if unit is None or missing(text) else unit.whole(value)
-        return self.form.format(text=text, whole=whole)
+        sign = row.signs.get(column.name, "")
+        return self.form.format(text=sign + text, whole=sign + whole)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """``of`` is the dotted path of its value in what a row is about, or a function of that; without
     one the path is the name. ``once``: it is of a whole case and stands in its first row alone.
-    Without ``report`` it is left out of the report. ``said`` has the words of people for values."""
+    Without ``report`` it is left out of the report. ``said`` has the words of people for values.
+    ``load``: it depends on how fast the load was, and stands in brackets where that is void.
+    ``usual``: the report leaves the column out where it says nothing else. ``signed`` is what
+    stands before a value; without it, a quantile that is a lower bound has a ``>``."""
 
     name: str
     meaning: str
@@ -102,6 +106,9 @@ class Column:
     once: bool = False
     report: bool = True
     said: Mapping[str, str] = field(default_factory=dict)
+    load: bool = False
+    usual: Any = None
+    signed: Callable[[Context], str] | None = None
 
     def at(self, of: str | Callable[[Any], Any], **changed: Any) -> Self:
         """The same column, whose values lie elsewhere."""
@@ -125,6 +132,22 @@ class Column:
             return None
         found = self.of(context) if callable(self.of) else at(context, self.of or self.name)
         return found if self.unit is None else number(found)
+
+    def sign(self, context: Context) -> str:
+        """What stands before the value: ``> `` before a lower bound."""
+        if self.signed is not None:
+            return self.signed(context)
+        where, _, name = self.of.rpartition(".") if isinstance(self.of, str) else ("", "", "")
+        found = at(context, where) if where else None
+        return MORE if isinstance(found, Quantiles) and name in found.above else ""
+
+    def shown(self, row: Row) -> Cell:
+        """A value as people read it: with its sign, and in brackets where it is void."""
+        cell = self.cell(row.values[self.name])
+        if missing(cell.text):
+            return cell
+        text = row.signs.get(self.name, "") + cell.text
+        return replace(cell, text=f"({text})" if self.load and row.void else text)
 
     def cell(self, value: Any) -> Cell:
         """A value as people read it."""
@@ -152,19 +175,21 @@ def at(found: Any, path: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Column → value. ``first`` of its case, which has a number; ``void``: the load generator was
-    the bottleneck."""
+    """Column → value, and → what stands before it. ``first`` of its case, which has a number;
+    ``void``: what depends on how fast the load was is no figure of the lock."""
 
     values: dict[str, Any]
     number: int
     first: bool
     void: bool
+    signs: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Table:
-    """``about`` yields what the rows of a case are about. ``name`` is also the name of its file.
-    ``row`` says what a row is, for the dictionary of what is exported."""
+    """``about`` yields what the rows of a case are about, and with ``void`` whether a row is, where
+    that is not the case's to say. ``name`` is also the name of its file. ``row`` says what a row
+    is, for the dictionary of what is exported."""
 
     name: str
     row: str
@@ -190,19 +215,25 @@ class Table:
             for place, about in enumerate(self.about(case)):
                 known = {"n": n, "case": case, "first": place == 0, **more, **about}
                 void = isinstance(case, CaseResult) and not has_numbers(case)
-                found.append(Row(self.values(known), n, place == 0, void))
+                signs = {c.name: sign for c in self.columns if (sign := c.sign(known))}
+                row = Row(self.values(known), n, place == 0, bool(known.get("void", void)), signs)
+                found.append(row)
         return found
 
     def grid(
         self, rows: Iterable[Row], *, name: str = "", leave_out: Sequence[str] = ()
     ) -> Grid | None:
-        """For the report: columns in which nothing stands are left out. None without rows."""
-        found = [row.values for row in rows]
+        """For the report: columns in which nothing stands, or the usual everywhere, are left out.
+        None without rows."""
+        found = list(rows)
         shown = [
             column
             for column in self.columns
             if column.report and column.name not in leave_out
-            if any(not wording.is_missing(values[column.name]) for values in found)
+            if any(
+                not wording.is_missing(value := row.values[column.name]) and value != column.usual
+                for row in found
+            )
         ]
         if not shown:
             return None
@@ -210,7 +241,7 @@ class Table:
             name or self.name,
             self.title,
             tuple(column.heading for column in shown),
-            tuple(tuple(c.cell(values[c.name]) for c in shown) for values in found),
+            tuple(tuple(column.shown(row) for column in shown) for row in found),
             self.caption,
         )
 
@@ -240,17 +271,18 @@ class Table:
         """The lines of a cell: one for each row, and more where a part has several."""
         for row in rows:
             parts = [
-                (slot, column, row.values[column.name])
+                (slot, column)
                 for column in self.columns
                 if (slot := column.slot) is not None and slot.heading == heading
                 if row.first or not (slot.once or column.once)
             ]
             if not parts:
                 continue
-            if all(missing(column.cell(value).text) for _, column, value in parts):
-                if not any(slot.optional for slot, *_ in parts):
+            if all(missing(column.cell(row.values[column.name]).text) for _, column in parts):
+                if not any(slot.optional for slot, _ in parts):
                     yield NONE
                 continue
-            text = "".join(slot.part(column, value) for slot, column, value in parts).strip("\n")
+            text = "".join(slot.part(column, row) for slot, column in parts).strip("\n")
             if text:
-                yield f"({text})" if row.void and any(slot.load for slot, *_ in parts) else text
+                void = row.void and any(column.load for _, column in parts)
+                yield f"({text})" if void else text

@@ -17,7 +17,7 @@ from report.jobs import JOBS, WORTH
 from report.source import Seen, Source
 from report.tables import Overview, overview, verdict_words
 from results.alert_replay import Sight
-from results.cases import MUTEX, PHASES, command_of, lock_of
+from results.cases import MUTEX, PHASES, command_of, has_numbers, lock_of
 from results.digests import whole_digest
 from results.documents import Compared
 from results.judgements import VIOLATED
@@ -199,13 +199,21 @@ def _side_by_side(made: Overview) -> Grid | None:
         if row.values["phase"] == PHASES[0]
     }
     before = [
-        Row(row.values | {"cycles_per_s": rates.get(row.number)}, row.number, row.first, row.void)
+        replace(row, values=row.values | {"cycles_per_s": rates.get(row.number)})
         for row in LATENCY.rows(made.cases)
         if row.values["phase"] == PHASES[0] and row.values["basis"] == "service"
         if row.values["kind"] in {"acquire", "handover", "wait"}
     ]
     beside = replace(LATENCY, columns=(*LATENCY.columns, CYCLES), title=BASELINE.title, caption="")
     return beside.grid(before, name="side-by-side", leave_out=("basis", "phase"))
+
+
+def _charts(seen: Seen) -> Iterator[Chart]:
+    """The pictures of a case; what is drawn of a void one says so."""
+    assert seen.line is not None
+    for chart in charts(seen.line, seen.windows):
+        void = "" if has_numbers(seen.case) else " The figures are void."
+        yield replace(chart, caption=chart.caption + void)
 
 
 def _section(seen: Seen, tables: Sequence[tuple[Table, Sequence[Row]]]) -> Section:
@@ -232,7 +240,7 @@ def _section(seen: Seen, tables: Sequence[tuple[Table, Sequence[Row]]]) -> Secti
         exposed=f"{exposed}: {'; '.join(reasons)}" if reasons else exposed,
         notes=seen.notes,
         figures=seen.figures,
-        charts=() if seen.line is None else tuple(charts(seen.line, seen.windows)),
+        charts=() if seen.line is None else tuple(_charts(seen)),
         grids=tuple(grids),
         command=command_of(case),
         history=whole_digest(case.history_sha256),

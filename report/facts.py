@@ -46,21 +46,27 @@ VERDICT: Final = Column("verdict", "which promise was checked")
 WHY: Final = Column("why", "the reason in a sentence", "case.why")
 NUMBERS_VALID: Final = Column(
     "numbers_valid",
-    "false where the load generator was the bottleneck: its numbers are void",
+    "false where the load generator or the machine was the bottleneck: its figures are void",
     lambda r: has_numbers(r["case"]),
+    usual=True,
 )
 # Latency: nearest-rank quantiles, missing where n does not carry one.
 COUNT: Final = Column("count", "number of operations (of errors in the table of errors)")
-MIN: Final = Column("min_ms", "smallest, milliseconds")
-P50: Final = Column("p50_ms", "median, milliseconds; from 20 operations on", "cell.p50")
-P90: Final = Column("p90_ms", "90th percentile, milliseconds; from 100 operations on")
-P99: Final = Column("p99_ms", "99th percentile, milliseconds; from 1,000 operations on", "cell.p99")
-MAX: Final = Column("max_ms", "largest, milliseconds", "cell.max")
-CYCLES: Final = Column("cycles_per_s", "acquire-release cycles per second on contended keys")
+MIN: Final = Column("min_ms", "smallest, milliseconds", load=True)
+P50: Final = Column("p50_ms", "median, milliseconds; from 20 operations on", "cell.p50", load=True)
+P90: Final = Column("p90_ms", "90th percentile, milliseconds; from 100 operations on", load=True)
+P99: Final = Column(
+    "p99_ms", "99th percentile, milliseconds; from 1,000 operations on", "cell.p99", load=True
+)
+MAX: Final = Column("max_ms", "largest, milliseconds", "cell.max", load=True)
+CYCLES: Final = Column(
+    "cycles_per_s", "acquire-release cycles per second on contended keys", load=True
+)
 OWN_CYCLES: Final = Column(
     "own_cycles_per_s",
     "cycles per second on keys of one client each, all clients together",
     "case.own_cycles_per_second",
+    load=True,
 )
 REFUSED: Final = Column("refused", "acquires that were denied for certain", "acquires.fail")
 UNKNOWN: Final = Column("unknown", "acquires whose outcome nobody knows", "acquires.info")
@@ -114,10 +120,13 @@ def _kinds(
         form = "{text}" if kind == "acquire" else " · {text}"
         count = None if counted is None else Slot(counted, form)
         cell = f"{path}.{kind}"
-        yield Column(f"{kind}_p50_ms", f"{one}, median, milliseconds", f"{cell}.p50", p50)
-        yield Column(f"{kind}_p99_ms", f"{one}, 99th percentile, milliseconds", f"{cell}.p99", p99)
-        meaning = f"{one}, distance between the quartiles, milliseconds"
-        yield Column(f"{kind}_iqr_ms", meaning, f"{cell}.iqr")
+        for name, meaning, slot in (
+            ("p50", "median", p50),
+            ("p99", "99th percentile", p99),
+            ("iqr", "distance between the quartiles", None),
+        ):
+            said = f"{one}, {meaning}, milliseconds"
+            yield Column(f"{kind}_{name}_ms", said, f"{cell}.{name}", slot, load=True)
         yield Column(f"{kind}_count", many, f"{cell}.count", count)
 
 
@@ -207,11 +216,11 @@ CASES: Final = Table("cases", "a case", (
     NUMBERS_VALID,
     CYCLES.at("case.cycles_per_second"),
     Column("cycles_before_per_s", "the same before the first fault",
-           "case.cycles_per_second_by_phase.before"),
+           "case.cycles_per_second_by_phase.before", load=True),
     Column("cycles_during_per_s", "the same while a fault was on",
-           "case.cycles_per_second_by_phase.during"),
+           "case.cycles_per_second_by_phase.during", load=True),
     Column("cycles_after_per_s", "the same after the faults",
-           "case.cycles_per_second_by_phase.after"),
+           "case.cycles_per_second_by_phase.after", load=True),
     OWN_CYCLES, AVAILABILITY, LONGEST_GAP, RECOVERY,
     FAILOVER.at(lambda r: failover_s(r["case"])),
     DEAD_HOLDER.at(lambda r: dead_holder_s(r["case"])),
@@ -253,10 +262,13 @@ LATENCY: Final = Table("latency", "a kind of latency in a phase of a case", (
            said={"handover": "hand-over", "acquire_beside": "acquire beside the load"}),
     PHASE, P50, P99,
     Column("p999_ms", "99.9th percentile, milliseconds; from 10,000 operations on",
-           "cell.p999"),
+           "cell.p999", load=True),
     MAX,
-    Column("iqr_ms", "distance between the quartiles, milliseconds", "cell.iqr"),
+    Column("iqr_ms", "distance between the quartiles, milliseconds", "cell.iqr", load=True),
     COUNT.at("cell.count"),
+    Column("above", "those of these that are lower bounds, because what was given up counts among "
+           "them, separated by commas", lambda r: ", ".join(r["cell"].above) or None, report=False),
+    NUMBERS_VALID,
 ), _latencies, "Latency by phase",
     "Basis response: from the intended start; service: from the invocation.",
 )  # fmt: skip
@@ -268,7 +280,7 @@ THROUGHPUT: Final = Table("throughput", "a phase of a case", (
         lambda r: r["case"].own_cycles_per_second if r["phase"] == PHASES[0] else None
     ),
     Column("granted", "acquires that were granted", "acquires.ok"),
-    REFUSED, UNKNOWN,
+    REFUSED, UNKNOWN, NUMBERS_VALID,
 ), _phases, "Throughput by phase")  # fmt: skip
 # In the order in which they stand below a case.
 OF_A_CASE: Final = (
@@ -291,9 +303,12 @@ OF_A_CASE: Final = (
     ), _errors, "Error classes", "By class, refusals of a busy lock (held, gave-up) included."),
     Table("fairness", "a case with contended keys", (
         *ID,
-        Column("wait_p50_s", "contended acquire, median, seconds", "fair.wait_s.p50"),
-        Column("wait_p99_s", "contended acquire, 99th percentile, seconds", "fair.wait_s.p99"),
-        Column("wait_max_s", "contended acquire, largest, seconds", "fair.wait_s.max"),
+        Column("wait_p50_s", "contended acquire, median, seconds", "fair.wait_s.p50",
+               load=True),
+        Column("wait_p99_s", "contended acquire, 99th percentile, seconds", "fair.wait_s.p99",
+               load=True),
+        Column("wait_max_s", "contended acquire, largest, seconds", "fair.wait_s.max",
+               load=True),
         COUNT.at("fair.wait_s.count"),
         Column("overtaken_share",
                "share of waits that somebody overtook who had asked later, 0 to 1",
@@ -301,6 +316,7 @@ OF_A_CASE: Final = (
         Column("jain", "Jain's index over the grants per client, 1 is even", "fair.jain"),
         CLIENTS.at("fair.clients"),
         Column("starved", "clients that asked and never were granted", "fair.starved"),
+        NUMBERS_VALID,
     ), lambda case: [{"fair": fair}] if (fair := case.measurements.fairness) else [], "Fairness",
         "Overtaken: share of waits that somebody overtook who asked later; Jain's index over "
         "grants per client, 1 is even.",
@@ -386,7 +402,7 @@ def _rate(r: Context) -> Any:
 
 
 def _of_each(pair: str) -> tuple[Slot, Slot]:
-    return Slot(pair, load=True), Slot(pair, "/{text}", load=True)
+    return Slot(pair), Slot(pair, "/{text}")
 
 
 EVERY: Final = Table("every-case", "a phase of a case", (
@@ -406,7 +422,7 @@ EVERY: Final = Table("every-case", "a phase of a case", (
             "wait": _of_each("wait"),
         },
     ),
-    CYCLES.at(_rate, slot=Slot("cycles\n/s", load=True)),
+    CYCLES.at(_rate, slot=Slot("cycles\n/s")),
     REFUSED.at(REFUSED.of, slot=Slot("den/\nunk")),
     UNKNOWN.at(UNKNOWN.of, slot=Slot("den/\nunk", "/{text}")),
     AVAILABILITY.at(AVAILABILITY.of, slot=Slot("whole case", "avail {whole}\n", True),
@@ -415,12 +431,13 @@ EVERY: Final = Table("every-case", "a phase of a case", (
     RECOVERY.at(RECOVERY.of, slot=Slot("whole case", "recov {whole}\n", True), once=True),
     DEAD_HOLDER.at(lambda r: dead_holder_s(r["case"]),
                    slot=Slot("whole case", "orphan {whole}\n", True), once=True),
-    Column("numbers", "valid or void", lambda r: "valid" if has_numbers(r["case"]) else "void"),
+    NUMBERS_VALID,
     Column("verdict", "sign and judgement", "words", slot=Slot("verdict", _by_line, once=True)),
 ), _phases, "Every case",
     "From the intended start where there is one, so an outage hides nowhere; before, during and "
     "after a fault are never pooled. A dash is a quantile that its n does not carry, or nothing to "
-    "measure. Numbers of a saturated generator are marked void; verdicts are not affected.",
+    "measure. Figures in brackets are void: the load generator or the machine was the bottleneck; "
+    "verdicts are not affected.",
 )  # fmt: skip
 BASELINE: Final = Table("undisturbed", "a lock, all its cases together, before any fault", (
     LOCK.at("row.lock", slot=Slot("lock")),

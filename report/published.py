@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from report.grid import Grid, texts
+from report.grid import Grid, missing, texts
 from results import wording
 from results.cases import (
     broken,
     came_to_nothing,
+    has_numbers,
     is_generator_bound,
     is_published,
     lock_of,
@@ -58,12 +59,15 @@ def _measured(case: CaseResult) -> list[str]:
         f"✗ {', '.join(broken(case))}" if broken(case) else "",
         (case.why or "failed") if came_to_nothing(case) else "",
     ]
-    return [
-        lock_of(case),
-        "measured",
+    figures = [
         wording.ms(quantile_ms(case, kind, "before", "p50")),
         wording.ms(quantile_ms(case, kind, "before", "p99")),
         wording.rate(rate_per_s(case)),
+    ]
+    return [
+        lock_of(case),
+        "measured",
+        *(f if has_numbers(case) or missing(f) else f"({f})" for f in figures),
         NONE,
         ", ".join(remark for remark in remarks if remark),
     ]

@@ -1,7 +1,7 @@
 """What is shown of all cases of a run together: in the terminal, in the report, beside the results.
 
-A quantile that its n does not carry is a dash, numbers of a saturated generator stand in brackets,
-and words say what colour says.
+A quantile that its n does not carry is a dash, figures of a load that was limited by its generator
+or its machine stand in brackets, and words say what colour says.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from report.columns import Column, Row, Slot, Table, at
+from report.columns import Column, Slot, Table, at
 from report.exports import FAULTS, TABLES
 from report.facts import BASELINE, EVERY
 from report.grid import Grid, markdown
@@ -87,30 +87,32 @@ TABLE = Table(
     "a row",
     (
         Column("lock", "", "case.lock", Slot("", once=True)),
-        Column("p50_ms", "", slot=Slot("both", load=True)),
-        Column("p99_ms", "", slot=Slot("both", "/{text}", load=True)),
+        Column("p50_ms", "", "cell.p50", Slot("both"), load=True),
+        Column("p99_ms", "", "cell.p99", Slot("both", "/{text}"), load=True),
         Column("gap_s", "", slot=Slot("whole", "gap {whole}\n", optional=True), once=True),
         Column("seldom", "", slot=Slot("seldom", optional=True)),
+        Column("valid", "", usual=True),
     ),
+    lambda case: case["rows"],
     title="Title",
 )
 
 
-def made(*rows: dict[str, Any], void: bool = False) -> tuple[Grid, list[str]]:
+def made(*rows: dict[str, Any]) -> tuple[Grid, list[str]]:
     """As a terminal shows the rows of a case, and as Markdown."""
-    found = [
-        Row(TABLE.values({"case": {"lock": "a|b"}, "first": n == 0, **row}), 1, n == 0, void)
-        for n, row in enumerate(rows)
-    ]
+    found = TABLE.rows([{"lock": "a|b", "rows": rows}])
     narrow, wide = TABLE.narrow(found), TABLE.grid(found)
     assert narrow is not None
     assert wide is not None
     return narrow, markdown(wide)
 
 
+def cell(p50: float | None, p99: float | None = None, *above: documents.Statistic) -> Any:
+    return {"cell": documents.Quantiles(p50=p50, p99=p99, above=above), "valid": True}
+
+
 def test_rows_of_a_case_share_a_cell_and_what_says_nothing_is_left_out() -> None:
-    rows = ({"p50_ms": 1.0, "p99_ms": None, "gap_s": 2.25}, {"p50_ms": None, "gap_s": 2.25})
-    narrow, (title, table) = made(*rows)
+    narrow, (title, table) = made({**cell(1.0), "gap_s": 2.25}, {**cell(None), "gap_s": 2.25})
     assert narrow.headings == ("", "both", "whole")
     assert [cell.text for cell in narrow.rows[0]] == ["a|b", f"1.00/{NONE}\n{NONE}", "gap 2.2 s"]
     assert title == "## Title"
@@ -122,8 +124,36 @@ def test_rows_of_a_case_share_a_cell_and_what_says_nothing_is_left_out() -> None
     ]
 
 
-def test_void_numbers_stand_in_brackets_and_what_is_no_number_of_the_load_does_not() -> None:
-    narrow, _ = made({"p50_ms": 1.0, "p99_ms": 2.0, "gap_s": 1.0}, void=True)
-    assert [cell.text for cell in narrow.rows[0]] == ["a|b", "(1.00/2.00)", "gap 1.0 s"]
-    narrow, _ = made({"p50_ms": None, "gap_s": 1.0}, void=True)
+def test_void_figures_stand_in_brackets_and_what_is_no_figure_of_the_load_does_not() -> None:
+    void = {**cell(1.0, 2000.0), "gap_s": 1.0, "void": True, "valid": False}
+    narrow, (_, table) = made(void, cell(3.0))
+    assert [cell.text for cell in narrow.rows[0]] == [
+        "a|b",
+        f"(1.00/2,000)\n3.00/{NONE}",
+        "gap 1.0 s",
+    ]
+    assert table.splitlines() == [
+        "| lock | p50, ms | p99, ms | gap, s | valid |",
+        "| --- | ---: | ---: | ---: | --- |",
+        "| a&#124;b | (1.00) | (2,000) | 1.000 | no |",
+        f"| a&#124;b | 3.00 | {NONE} | {NONE} | yes |",
+    ]
+    narrow, _ = made({**cell(None), "gap_s": 1.0, "void": True})
     assert narrow.rows[0][1].text == NONE
+
+
+def test_a_lower_bound_says_so_everywhere_and_its_exact_value_stays() -> None:
+    narrow, (_, table) = made(cell(1.0, 1000.0, "p99"), {**cell(5.0, 9.0, "p50"), "void": True})
+    assert narrow.rows[0][1].text == "1.00/> 1,000\n(> 5.00/9.00)"
+    assert table.splitlines()[2:] == [
+        "| a&#124;b | 1.00 | &gt; 1,000 |",
+        "| a&#124;b | (&gt; 5.00) | (9.00) |",
+    ]
+    wide = TABLE.grid(TABLE.rows([{"lock": "a", "rows": [cell(1.0, 1000.0, "p99")]}]))
+    assert wide is not None
+    assert wide.rows[0][2].value == "1000.0"
+
+
+@pytest.mark.parametrize("table", [t for t in TABLES if any(c.load for c in t.columns)])
+def test_a_file_with_figures_of_the_load_says_which_are_void(table: Table) -> None:
+    assert "numbers_valid" in table.names, table.name

@@ -406,6 +406,45 @@ def test_void_numbers_stand_in_brackets_and_the_verdict_stays() -> None:
     assert "healthy in 0 of 1 case" in text
 
 
+def figures_of(text: str) -> list[tuple[str, str, dict[str, str]]]:
+    """(table, lock, heading → cell) of every row of a Markdown report that names a lock."""
+    found, title, headings = [], "", []
+    for line in text.splitlines():
+        if line.startswith("#"):
+            title = line.strip("# ")
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if "lock" in cells:
+            headings = cells
+        elif line.startswith("| ") and "lock" in headings and "---" not in line:
+            row = dict(zip(headings, cells, strict=True))
+            found.append((title, row["lock"], row))
+    return found
+
+
+def test_void_figures_stand_in_brackets_in_every_table_and_a_neighbour_has_none() -> None:
+    jobs = {"before": {"ok": 1250}}
+    more: dict[str, Any] = {"counts": {"acquire": jobs, "job": jobs}, "workload": "payment"}
+    cases = [case("etcd", numbers="void", **more), case("redlock", **more)]
+    for one in cases:
+        one["latency_ms"]["job"] = one["latency_ms"]["wait"]
+    rows = figures_of(report_markdown(overview(cases)))
+    shown = {
+        (title, lock): [
+            cell
+            for heading, cell in row.items()
+            if heading.endswith((", ms", "cycles, 1/s", "IQR, ms")) and cell != "–"
+        ]
+        for title, lock, row in rows
+    }
+    tables = {title for title, _ in shown if shown[title, "redlock"]}
+    assert {"Side by side, before any fault", "Every case"} <= tables
+    assert any(title.startswith("Jobs") for title in tables)
+    for title in tables:
+        assert shown[title, "etcd"], title
+        assert all(cell.startswith("(") for cell in shown[title, "etcd"]), title
+        assert not any("(" in cell for cell in shown[title, "redlock"]), title
+
+
 def test_measurements_reach_the_table() -> None:
     shown = {
         "availability_percent": "75.0",
@@ -453,7 +492,7 @@ def test_the_published_experiment_stands_beside_the_cited_figures() -> None:
     made = overview(cases)
     assert made.published is not None
     assert [[cell.text for cell in row] for row in made.published.rows] == [
-        ["redlock", "measured", "31.0", "80.0", "2,346", "–", "generator-bound"],
+        ["redlock", "measured", "(31.0)", "(80.0)", "(2,346)", "–", "generator-bound"],
         ["redlock", "cited", "2.3", "12", "15,000", "about 100 ms", ""],
         ["zookeeper", "measured", "31.0", "80.0", "2,346", "–", ""],
         ["zookeeper", "cited", "8.7", "45", "3,200", "about 2 s", ""],
