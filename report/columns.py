@@ -279,7 +279,7 @@ class Table:
             if not parts:
                 continue
             if all(missing(column.cell(row.values[column.name]).text) for _, column in parts):
-                if not any(slot.optional for slot, _ in parts):
+                if not all(slot.optional for slot, _ in parts):
                     yield NONE
                 continue
             text = "".join(slot.part(column, row) for slot, column in parts).strip("\n")

@@ -14,8 +14,9 @@ from report.comparison_text import CAPTION
 from report.facts import BASELINE, CYCLES, EVERY, LATENCY, OF_A_CASE, VERDICTS
 from report.grid import Cell, Grid, texts
 from report.jobs import JOBS, WORTH
+from report.rates import RATES
 from report.source import Seen, Source
-from report.tables import Overview, overview, verdict_words
+from report.tables import Overview, captioned, overview, verdict_words
 from results.alert_replay import Sight
 from results.cases import MUTEX, PHASES, command_of, has_numbers, lock_of
 from results.digests import whole_digest
@@ -101,6 +102,7 @@ def compose(source: Source) -> Content:
         machine=source.machine,
         versions=source.versions,
         baseline=source.results.undisturbed,
+        at_rates=source.results.rates,
     )
     known = preview(made, source.run.path.name, source.run.ending, compared=compared is not None)
     warnings = tuple(
@@ -125,6 +127,7 @@ def compose(source: Source) -> Content:
 def _numbers(made: Overview, *, compared: bool) -> tuple[Grid, ...]:
     """A comparison says it better than its many runs, each for itself."""
     grids = (
+        captioned(RATES.grid(made.rates), made.rates_caption),
         None if compared else _side_by_side(made),
         EVERY.grid(made.every),
         JOBS.grid(made.jobs),

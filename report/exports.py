@@ -39,10 +39,11 @@ from report.facts import (
 )
 from report.grid import Markdown, markdown_table
 from report.jobs import JOBS, WORTH
+from report.rates import RATES
 from report.source import histories, read
 from report.timeline import timeline
 from results.cases import lock_of
-from results.documents import CaseResult
+from results.documents import CaseResult, LockRates
 from results.store import RunFolder
 from results.wording import printable
 
@@ -135,7 +136,7 @@ HISTORY: Final = Table("histories", "an operation", (
     _number("applied_ns", "when the resource applied it, nanoseconds"),
     _number("owner", "who asked, where that is not the process"),
 ))  # fmt: skip
-ALL: Final = (*TABLES, BASELINE, FAULTS, TIMELINE, HISTORY)
+ALL: Final = (*TABLES, BASELINE, RATES, FAULTS, TIMELINE, HISTORY)
 
 
 class CannotExport(Exception):
@@ -158,6 +159,7 @@ def export(run: RunFolder, form: str, out: Path) -> list[Path]:
         if form != "edn":
             made = {table.name: frame(table, source.cases) for table in TABLES}
             made[BASELINE.name] = frame(BASELINE, source.results.undisturbed)
+            made[RATES.name] = frame(RATES, source.results.rates)
             made |= extra
             for name, rows in made.items():
                 _write(rows, form, beside / f"{name}.{form}")
@@ -170,9 +172,12 @@ def export(run: RunFolder, form: str, out: Path) -> list[Path]:
     return sorted(path for path in out.rglob("*") if path.is_file())
 
 
-def files(cases: Sequence[CaseResult]) -> dict[str, str]:
+def files(cases: Sequence[CaseResult], rates: Sequence[LockRates] = ()) -> dict[str, str]:
     """File name → CSV of the tables that a run keeps beside its results."""
-    return {f"{t.name}.csv": csv_text(_typed(frame(t, cases))) for t in BESIDE_THE_RESULTS}
+    tables = {table.name: frame(table, cases) for table in BESIDE_THE_RESULTS}
+    if rates:
+        tables[RATES.name] = frame(RATES, rates)
+    return {f"{name}.csv": csv_text(_typed(rows)) for name, rows in tables.items()}
 
 
 def frame(table: Table, cases: Sequence[Any]) -> pd.DataFrame:

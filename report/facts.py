@@ -39,14 +39,20 @@ FAULT: Final = Column(
     "case.fault",
 )
 ID: Final = (CASE, LOCK, FAULT)
+LABELLED: Final = Column(
+    "label", "the lock, and what tells its cases apart", slot=LABEL, report=False
+)
+TOPOLOGY: Final = Column("topology", "the cluster that served it", "case.topology")
+SIZE: Final = Column("size", "nodes of the cluster", "case.size")
+NETWORK: Final = Column("network", "base state of every link", "case.network")
 WORKLOAD: Final = Column("workload", "what the clients did", "case.workload")
-CLIENTS: Final = Column("clients", "clients that contend", "case.clients")
+CLIENTS: Final = Column("clients", "clients that contend; of the rates, clients", "case.clients")
 PHASE: Final = Column("phase", "before, during or after the faults; never pooled")
 VERDICT: Final = Column("verdict", "which promise was checked")
 WHY: Final = Column("why", "the reason in a sentence", "case.why")
 NUMBERS_VALID: Final = Column(
     "numbers_valid",
-    "false where the load generator or the machine was the bottleneck: its figures are void",
+    "false: the figures are void, because the load generator or the machine was the bottleneck",
     lambda r: has_numbers(r["case"]),
     usual=True,
 )
@@ -59,6 +65,13 @@ P99: Final = Column(
     "p99_ms", "99th percentile, milliseconds; from 1,000 operations on", "cell.p99", load=True
 )
 MAX: Final = Column("max_ms", "largest, milliseconds", "cell.max", load=True)
+ABOVE: Final = Column(
+    "above",
+    "quantiles that are lower bounds, because what was given up counts among them, separated by "
+    "commas",
+    lambda r: ", ".join(r["cell"].above) or None,
+    report=False,
+)
 CYCLES: Final = Column(
     "cycles_per_s", "acquire-release cycles per second on contended keys", load=True
 )
@@ -197,10 +210,7 @@ def _evidence(case: CaseResult) -> Iterator[Context]:
 
 CASES: Final = Table("cases", "a case", (
     CASE, LOCK,
-    Column("topology", "the cluster that served it", "case.topology"),
-    Column("size", "nodes of the cluster", "case.size"),
-    FAULT, WORKLOAD,
-    Column("network", "base state of every link", "case.network"),
+    TOPOLOGY, SIZE, FAULT, WORKLOAD, NETWORK,
     Column("seed", "decides the schedule of the faults", "case.seed"),
     CLIENTS,
     Column("control", "whether the lock is a control, known to be broken",
@@ -266,8 +276,7 @@ LATENCY: Final = Table("latency", "a kind of latency in a phase of a case", (
     MAX,
     Column("iqr_ms", "distance between the quartiles, milliseconds", "cell.iqr", load=True),
     COUNT.at("cell.count"),
-    Column("above", "those of these that are lower bounds, because what was given up counts among "
-           "them, separated by commas", lambda r: ", ".join(r["cell"].above) or None, report=False),
+    ABOVE,
     NUMBERS_VALID,
 ), _latencies, "Latency by phase",
     "Basis response: from the intended start; service: from the invocation.",
@@ -410,7 +419,7 @@ EVERY: Final = Table("every-case", "a phase of a case", (
     FAULT.at(FAULT.of, slot=Slot("", once=True)),
     # Where all do the same it goes without saying.
     WORKLOAD.at(lambda r: r["case"].workload if r["several"] else None),
-    Column("label", "the lock, and what tells its cases apart", slot=LABEL, report=False),
+    LABELLED,
     FLOOR_P50.at(FLOOR_P50.of, slot=Slot("lock", "\nfloor {whole}", True, True), report=False),
     FLOOR_CPU.at(FLOOR_CPU.of, slot=Slot("lock", "\nCPU {whole}", True, True), report=False),
     PHASE.at("phase", slot=Slot("phase")),

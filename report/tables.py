@@ -13,6 +13,7 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
+from report import rates
 from report.columns import Row
 from report.facts import BASELINE, EVERY
 from report.footnotes import footnotes
@@ -20,6 +21,7 @@ from report.grid import BROKE, FAILED, KEPT, NOT_EXPECTED, OPEN, UNDECLARED, Cel
 from report.headline import headline
 from report.jobs import JOBS, WORTH
 from report.published import published_grid
+from report.rates import RATES
 from results.cases import (
     MUTEX,
     attempts,
@@ -31,7 +33,7 @@ from results.cases import (
     lock_of,
     undecided,
 )
-from results.documents import CaseResult, Machine, Results, UndisturbedLock, Versions
+from results.documents import CaseResult, LockRates, Machine, Results, UndisturbedLock, Versions
 from results.judgements import AS_EXPECTED, BROKE_UNDECLARED, NOTHING_DECLARED, VIOLATED, WORSE
 from results.store import RunFolder
 
@@ -60,6 +62,8 @@ class Overview:
     cases: Sequence[CaseResult]
     headline: str
     matrix: Grid | None
+    rates: Sequence[Row]
+    rates_caption: str
     baseline: Sequence[Row]
     every: Sequence[Row]
     jobs: Sequence[Row]
@@ -76,6 +80,7 @@ class Overview:
         every.sort(key=lambda row: faults.index(row.values["fault"]))
         grids = (
             self.matrix,
+            captioned(RATES.narrow(self.rates), self.rates_caption),
             BASELINE.narrow(self.baseline),
             EVERY.narrow(every),
             JOBS.narrow(self.jobs),
@@ -95,6 +100,7 @@ def overview(
     machine: Machine | None = None,
     versions: Versions | None = None,
     baseline: Sequence[UndisturbedLock] = (),
+    at_rates: Sequence[LockRates] = (),
 ) -> Overview:
     """What is shown of all cases together."""
     several = any((case.workload or MUTEX) != MUTEX for case in cases)
@@ -111,13 +117,16 @@ def overview(
         cases=cases,
         headline=headline(cases),
         matrix=matrix(cases),
+        rates=rates.rows(at_rates),
+        rates_caption=rates.caption(at_rates),
         baseline=BASELINE.rows(baseline),
         every=EVERY.rows(cases, known),
         jobs=JOBS.rows(cases),
         worth=WORTH.rows(cases),
         published=published_grid(cases),
-        footnotes=tuple(
-            footnotes(cases, machine=machine or Machine(), versions=versions or Versions())
+        footnotes=(
+            *rates.notes(at_rates),
+            *footnotes(cases, machine=machine or Machine(), versions=versions or Versions()),
         ),
     )
 
@@ -141,12 +150,18 @@ def stored(run: RunFolder, results: Results) -> Overview:
         machine=run.machine(),
         versions=run.versions(),
         baseline=results.undisturbed,
+        at_rates=results.rates,
     )
 
 
 def show(run: RunFolder, results: Results, console: Console) -> None:
     """Prints the tables of a run. Raises NotARun."""
     print_tables(stored(run, results), console)
+
+
+def captioned(grid: Grid | None, caption: str) -> Grid | None:
+    """The table with another caption."""
+    return None if grid is None else replace(grid, caption=caption)
 
 
 def matrix(cases: Sequence[CaseResult]) -> Grid | None:

@@ -33,7 +33,7 @@ def files(run: RunFolder, results: Results) -> dict[str, str]:
     without its cases, and the tables as CSV. Raises NotARun."""
     made = stored(run, results)
     text, _ = to_markdown(preview(made, run.path.name, str(results.ending)), {})
-    return {"report.md": text, **csv_files(made.cases)}
+    return {"report.md": text, **csv_files(made.cases, results.rates)}
 
 
 def write(run: RunFolder) -> Written:

@@ -14,6 +14,7 @@ from report.columns import Column, Slot, Table, at
 from report.exports import FAULTS, TABLES
 from report.facts import BASELINE, EVERY
 from report.grid import Grid, markdown
+from report.rates import RATES
 from results import documents
 from results.wording import NONE
 
@@ -21,6 +22,8 @@ from results.wording import NONE
 ABOUT: dict[str, Any] = {
     "case": documents.CaseResult,
     "row": documents.UndisturbedLock,
+    "found": documents.LockRates,
+    "rate": documents.PooledRate,
     "cell": documents.Quantiles,
     "cells": dict[str, documents.Quantiles],
     "fair": documents.Fairness,
@@ -54,7 +57,7 @@ def types_at(kind: Any, names: list[str]) -> Iterator[Any]:
 
 PATHS = [
     pytest.param(column.of, id=f"{table.name}-{column.name}")
-    for table in (*TABLES, EVERY, BASELINE)
+    for table in (*TABLES, EVERY, BASELINE, RATES)
     for column in table.columns
     if isinstance(column.of, str) and "." in column.of
 ]
@@ -154,6 +157,6 @@ def test_a_lower_bound_says_so_everywhere_and_its_exact_value_stays() -> None:
     assert wide.rows[0][2].value == "1000.0"
 
 
-@pytest.mark.parametrize("table", [t for t in TABLES if any(c.load for c in t.columns)])
+@pytest.mark.parametrize("table", [t for t in (*TABLES, RATES) if any(c.load for c in t.columns)])
 def test_a_file_with_figures_of_the_load_says_which_are_void(table: Table) -> None:
     assert "numbers_valid" in table.names, table.name

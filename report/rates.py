@@ -1,0 +1,208 @@
+"""Locks at stated rates: what each carries, and how long it takes at shares of that.
+
+A row is a lock at one rate. Figures are of all acquires of at least three rounds together; in
+square brackets stand the smallest and the largest of the rounds' own. A void figure is in round
+brackets, and a footnote says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from report.columns import MORE, Column, Context, Row, Slot, Table
+from report.facts import (
+    ABOVE,
+    CLIENTS,
+    LABELLED,
+    LOCK,
+    NETWORK,
+    NUMBERS_VALID,
+    SIZE,
+    TOPOLOGY,
+    WHY,
+)
+from results import wording
+from results.cases import in_order
+from results.documents import LockRates, PooledRate, RatesOf
+
+TITLE: Final = "At stated rates"
+LEAST: Final = "≥ "  # before what the machine or the load generator limited
+OF: Final = ("topology", "size", "network", "clients", "keys", "hold_s")
+# Of locks, which differ in these anyway.
+ITS_OWN: Final = frozenset({"topology", "size"})
+
+
+def labels(found: Sequence[LockRates]) -> list[str]:
+    """The lock's name, with what else tells its rows from others."""
+    named = _differing(found)
+    return [", ".join([one.of.lock, *(_said(one.of, f) for f in named)]) for one in found]
+
+
+def rows(found: Sequence[LockRates]) -> list[Row]:
+    """A row for each lock at each rate."""
+    return RATES.rows(found, [{"label": label} for label in labels(found)])
+
+
+def caption(found: Sequence[LockRates]) -> str:
+    """What the figures are of, and what all rows have in common."""
+    same = [f for f in OF if f not in _differing(found) and f not in ITS_OWN]
+    words = [_said(found[0].of, field) for field in same] if found else []
+    return f"{CAPTION} For all: {', '.join(words)}." if words else CAPTION
+
+
+def notes(found: Sequence[LockRates]) -> list[str]:
+    """Why figures are void, and what limited the clients where the lock carries more."""
+    void: dict[str, list[str]] = {}
+    least: dict[str, list[str]] = {}
+    for label, one in zip(labels(found), found, strict=True):
+        for rate in one.rates:
+            for why in rate.why:
+                void.setdefault(why, []).append(f"{label} at {at(rate)}")
+        for why in one.why:
+            least.setdefault(why, []).append(label)
+    return [
+        *(f"At stated rates, void: {wording.words(of)}: {why}." for why, of in void.items()),
+        *(
+            f"{LEAST.strip()} carried: {wording.words(in_order(of))} may carry more, because {why}."
+            for why, of in least.items()
+        ),
+    ]
+
+
+def at(rate: PooledRate) -> str:
+    """The rate as it was stated: ``50 %`` of what was carried, or ``200/s``."""
+    if rate.share:
+        return f"{100 * rate.share:g} %"
+    return f"{wording.rate(rate.offered_per_s.median)}/s"
+
+
+def _differing(found: Sequence[LockRates]) -> list[str]:
+    """In what the rows differ; in what locks differ anyway, only where those of one lock do."""
+
+    def differs(field: str, of: Sequence[LockRates]) -> bool:
+        return len({getattr(one.of, field) for one in of}) > 1
+
+    return [
+        field
+        for field in OF
+        if any(
+            differs(field, [one for one in found if one.of.lock == lock])
+            for lock in {one.of.lock for one in found}
+        )
+        or (field not in ITS_OWN and differs(field, found))
+    ]
+
+
+def _said(of: RatesOf, field: str) -> str:
+    value = getattr(of, field)
+    match field:
+        case "size":
+            return wording.times(value, "node")
+        case "clients":
+            return wording.times(value, "client")
+        case "keys":
+            return wording.times(value, "shared key") if value else "a key for each client"
+        case "hold_s":
+            return f"holds of {1000 * value:g} ms" if value else "released at once"
+    return str(value)
+
+
+def _rates(found: LockRates) -> Iterator[Context]:
+    for rate in found.rates or (None,):
+        yield {
+            "found": found,
+            "rate": rate,
+            "void": rate is not None and bool(rate.why),
+            "at": None if rate is None else at(rate),
+        }
+
+
+def _why(r: Context) -> str | None:
+    return None if r["rate"] is None else "; ".join(r["rate"].why) or None
+
+
+def _least(r: Context) -> str:
+    return LEAST if r["found"].why else ""
+
+
+def _carried(quantity: str, meaning: str, form: str) -> Column:
+    name = "carried_per_s" if quantity == "median" else f"carried_{quantity}_per_s"
+    return Column(
+        name,
+        f"granted per second in saturated rounds, {meaning}",
+        f"found.carried_per_s.{quantity}",
+        Slot("carried/s", form, once=True),
+        signed=_least if quantity == "median" else None,
+    )
+
+
+def _response(name: str, words: str) -> Iterator[Column]:
+    """A quantile with the range of the rounds' own, which is shown where the quantile is."""
+
+    def bound(end: str) -> Column:
+        def of(r: Context) -> float | None:
+            if r["rate"] is None or getattr(r["rate"].response_ms, name) is None:
+                return None
+            found = getattr(r["rate"], f"{name}_ms_of_blocks")
+            return None if found is None else getattr(found, end)
+
+        which = "smallest" if end == "min" else "largest"
+        slot = Slot(f"{name}, ms", " [{text}" if end == "min" else ", {text}]", optional=True)
+        meaning = f"{words}, {which} of the rounds, milliseconds"
+        return Column(f"response_{name}_{end}_ms", meaning, of, slot, load=True)
+
+    yield Column(
+        f"response_{name}_ms",
+        f"from the intended start to the grant, {words}, milliseconds",
+        f"rate.response_ms.{name}",
+        Slot(f"{name}, ms"),
+        load=True,
+    )
+    yield from (bound("min"), bound("max"))
+
+
+CAPTION: Final = (
+    "Carried: granted per second while every client asked again as soon as it had released, median "
+    "of the rounds [smallest, largest]. Knee: between which rates latency leaves the flat part. "
+    "Then acquires arrived by chance (Poisson) at shares of what was carried. p50 and p99: "
+    "response time, from the intended start to the grant, of all rounds together [smallest, "
+    "largest of the rounds' own]. What was refused, timed out or was never begun "
+    "counts as longer than until it was given up. In round brackets: void."
+)
+RATES: Final = Table("rates", "a lock at a stated rate", (
+    LOCK.at("found.of.lock"),
+    LABELLED,
+    TOPOLOGY.at("found.of.topology"),
+    SIZE.at("found.of.size"),
+    NETWORK.at("found.of.network"),
+    CLIENTS.at("found.of.clients"),
+    Column("keys", "keys that all clients share; 0: each has its own", "found.of.keys"),
+    Column("hold_s", "how long each hold lasts, seconds", "found.of.hold_s"),
+    _carried("median", "median of the rounds", "{text}"),
+    _carried("min", "smallest of the rounds", " [{text}"),
+    _carried("max", "largest of the rounds", ", {text}]"),
+    Column("carried_at_least", "whether the machine or the load generator was the limit of these",
+           lambda r: bool(r["found"].why), usual=False),
+    Column("knee_low_per_s",
+           "arrivals per second from which latency is no longer flat, lowest of the rounds",
+           "found.knee.low_per_s", Slot("carried/s", "\nknee {text}", optional=True, once=True),
+           signed=lambda r: MORE if r["found"].knee and r["found"].knee.high_per_s is None else ""),
+    Column("knee_high_per_s", "the same, highest of the rounds; missing: above every rate",
+           "found.knee.high_per_s", Slot("carried/s", " to {text}", optional=True, once=True)),
+    Column("at", "the rate as it was stated: a share of what was carried, or per second",
+           slot=Slot("at")),
+    Column("offered_per_s", "arrivals per second, median of the rounds",
+           "rate.offered_per_s.median", Slot("offered/\ngranted/s")),
+    Column("granted_per_s", "granted per second, median of the rounds",
+           "rate.granted_per_s.median", Slot("offered/\ngranted/s", "/{text}"), load=True),
+    *_response("p50", "median"),
+    *_response("p99", "99th percentile"),
+    Column("granted", "acquires that were granted", "rate.granted", Slot("n of due")),
+    Column("due", "acquires that were due", "rate.due", Slot("n of due", " of {text}")),
+    Column("rounds", "rounds that the figures are of", "rate.blocks"),
+    Column("void_rounds", "rounds that were void", "rate.void_blocks", usual=0),
+    NUMBERS_VALID.at(lambda r: None if r["rate"] is None else not r["rate"].why),
+    ABOVE.at(lambda r: r["rate"] and ", ".join(r["rate"].response_ms.above)),
+    WHY.at(_why),
+), _rates, TITLE, CAPTION)  # fmt: skip

@@ -1,0 +1,173 @@
+"""The table of stated rates: every figure with its range, what is void and what is a bound."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+
+from report import rates
+from report.content import preview
+from report.markdown import to_markdown
+from report.page import to_html
+from report.rates import RATES
+from report.tables import overview, print_tables
+from report.write import files
+from results.documents import Bounds, Knee, LockRates, PooledRate, Quantiles, RatesOf, Spread
+from results.wording import NONE
+from tests.results.made_run import make_run
+from tests.results.plain import plain
+
+HOG = "other programs used 40 % of the processors"
+
+
+def at_rate(share: float, p50: float, p99: float | None, **more: Any) -> PooledRate:
+    offered = 800 * share
+    return PooledRate(
+        offered_per_s=Spread(3, offered, offered - 1, offered + 1),
+        granted_per_s=Spread(3, offered - 2, offered - 3, offered),
+        due=1620,
+        granted=1615,
+        response_ms=Quantiles(
+            count=1620, p50=p50, p99=p99, max=90.0, above=more.pop("above", ("max",))
+        ),
+        p50_ms_of_blocks=Bounds(p50 - 0.1, p50 + 0.2),
+        p99_ms_of_blocks=Bounds((p99 or 9.0) - 1, (p99 or 9.0) + 2),
+        blocks=3,
+        void_blocks=0,
+        share=share,
+        **more,
+    )
+
+
+def lock(name: str, *found: PooledRate, why: tuple[str, ...] = (), **of: Any) -> LockRates:
+    known: dict[str, Any] = {
+        "topology": name,
+        "size": 1,
+        "network": "loopback",
+        "clients": 32,
+        "keys": 0,
+        "hold_s": 0.0,
+    }
+    return LockRates(RatesOf(name, **(known | of)), Spread(3, 812.0, 790.0, 845.0), found, why=why)
+
+
+SHOWN = (
+    lock(
+        "redis-token",
+        at_rate(0.1, 0.5, 2.0),
+        at_rate(0.5, 0.6, None),
+        at_rate(0.75, 0.7, 1000.0, above=("p99", "max")),
+    ),
+    lock("etcd", at_rate(0.5, 4.5, 20.0, why=(HOG,)), why=("worker-1 used 97 % of a core",)),
+)
+
+
+def test_a_terminal_has_a_row_for_each_lock_with_a_line_for_each_rate() -> None:
+    grid = RATES.narrow(rates.rows(SHOWN))
+    assert grid is not None
+    assert grid.headings == (
+        "lock", "carried/s", "at", "offered/\ngranted/s", "p50, ms", "p99, ms", "n of due"
+    )  # fmt: skip
+    assert [[cell.text.split("\n") for cell in row] for row in grid.rows] == [
+        [
+            ["redis-token"],
+            ["812 [790, 845]"],
+            ["10 %", "50 %", "75 %"],
+            ["80/78", "400/398", "600/598"],
+            ["0.50 [0.40, 0.70]", "0.60 [0.50, 0.80]", "0.70 [0.60, 0.90]"],
+            ["2.00 [1.00, 4.00]", NONE, "> 1,000 [999, 1,002]"],
+            ["1,615 of 1,620"] * 3,
+        ],
+        [
+            ["etcd"],
+            ["≥ 812 [790, 845]"],
+            ["50 %"],
+            ["(400/398)"],
+            ["(4.50 [4.40, 4.70])"],
+            ["(20.0 [19.0, 22.0])"],
+            ["1,615 of 1,620"],
+        ],
+    ]
+
+
+def test_why_a_figure_is_void_or_a_lower_bound_stands_below() -> None:
+    assert rates.notes(SHOWN) == [
+        f"At stated rates, void: etcd at 50 %: {HOG}.",
+        "≥ carried: etcd may carry more, because worker-1 used 97 % of a core.",
+    ]
+    assert rates.notes(SHOWN[:1]) == []
+
+
+def test_a_void_figure_is_in_brackets_in_every_rendering_and_its_neighbour_is_not() -> None:
+    made = overview([], at_rates=SHOWN)
+    content = preview(made, "run", "ok")
+    (grid,) = [grid for grid in content.numbers if grid.name == "rates"]
+    text, page = to_markdown(content, {})[0], to_html(content, {})
+    out = io.StringIO()
+    print_tables(made, Console(file=out, width=110, color_system=None))
+    for rendered in (text, page, out.getvalue()):
+        assert "(4.50" in rendered
+        assert HOG in rendered
+        assert "(0.50" not in rendered
+        assert "0.50" in rendered
+    assert "| (4.50) | (4.40) | (4.70) |" in text
+    assert '<td class="num" data-v="4.5">(4.50)</td>' in page
+    assert '<td class="num" data-v="1000.0">&gt; 1,000</td>' in page
+    assert '<td class="num" data-v="812.0">≥ 812</td>' in page
+    cells = dict(zip(grid.headings, grid.rows[1], strict=True))
+    assert cells["response p99, ms"].text == NONE
+    # The range of what is not shown is not shown either.
+    assert cells["response p99 min, ms"].text == NONE
+    assert max(map(len, out.getvalue().splitlines())) <= 110
+
+
+def test_what_tells_rows_apart_is_in_the_label_and_what_all_share_in_the_caption() -> None:
+    assert rates.labels(SHOWN) == ["redis-token", "etcd"]
+    caption = rates.caption(SHOWN)
+    assert caption.endswith(
+        "For all: loopback, 32 clients, a key for each client, released at once."
+    )
+    far = (*SHOWN, lock("etcd", network="region", size=3, hold_s=0.005))
+    assert rates.labels(far) == [
+        "redis-token, 1 node, loopback, released at once",
+        "etcd, 1 node, loopback, released at once",
+        "etcd, 3 nodes, region, holds of 5 ms",
+    ]
+    assert rates.caption(far).endswith("For all: 32 clients, a key for each client.")
+
+
+def test_the_knee_is_told_with_its_uncertainty() -> None:
+    bent = lock("etcd", at_rate(0.5, 4.5, 20.0))
+    known = LockRates(bent.of, bent.carried_per_s, bent.rates, Knee(180.0, 260.0, 3))
+    unbent = LockRates(bent.of, bent.carried_per_s, bent.rates, Knee(400.0, None, 3))
+    for one, told in ((known, "knee 180 to 260"), (unbent, "knee > 400"), (bent, None)):
+        grid = RATES.narrow(rates.rows([one]))
+        assert grid is not None
+        assert grid.rows[0][1].text.split("\n")[1:] == ([told] if told else [])
+
+
+def test_a_rate_that_was_not_a_share_is_told_per_second() -> None:
+    fixed = PooledRate(**{**plain_fields(SHOWN[0].rates[0]), "share": None})
+    assert rates.at(fixed) == "80/s"
+
+
+def plain_fields(part: PooledRate) -> dict[str, Any]:
+    return {name: getattr(part, name) for name in part.__struct_fields__}
+
+
+def test_a_run_keeps_its_rates_beside_its_results(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path, faults={"none": False}, results={"rates": [plain(one) for one in SHOWN]}
+    )
+    found = pd.read_csv(io.StringIO(files(run, run.results())["rates.csv"]))
+    assert found["numbers_valid"].tolist() == [True, True, True, False]
+    assert found["carried_at_least"].tolist() == [False, False, False, True]
+    assert found.loc[2, "above"] == "p99, max"
+    assert found.loc[3, "response_p50_ms"] == 4.5
+    assert found.loc[3, "why"] == HOG
+    bare = make_run(tmp_path, faults={"none": False})
+    assert "rates.csv" not in files(bare, bare.results())
