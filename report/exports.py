@@ -70,7 +70,7 @@ FAULTS: Final = Table("faults", "a fault of a case, when it was on", (
 ROLE: Final = Column(
     "role",
     "own: a key of one client; contended: a key that many want; aimed: holds for the nemesis; "
-    "floor: one client alone",
+    "floor: that of one client alone",
     lambda h: _named(h.key, {i: h.object_of(key).role for i, key in enumerate(h.keys)}),
 )
 TIMELINE: Final = Table("timeline", "a bin of time of a case by role and outcome", (

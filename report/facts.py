@@ -106,13 +106,13 @@ DEAD_HOLDER: Final = Column(
 )
 INJECTED: Final = Column("injected", "the fault as it was injected")
 # One client alone.
-FLOOR_P50: Final = Column(
-    "floor_acquire_p50_ms",
+ALONE_P50: Final = Column(
+    "alone_acquire_p50_ms",
     "one client alone: acquire, median, milliseconds",
     "case.floor.acquire_ms_p50",
 )
-FLOOR_CPU: Final = Column(
-    "floor_cpu_us_per_cycle",
+ALONE_CPU: Final = Column(
+    "alone_cpu_us_per_cycle",
     "one client alone: CPU of its process per cycle, microseconds",
     "case.floor.cpu_us_per_cycle",
 )
@@ -236,7 +236,7 @@ CASES: Final = Table("cases", "a case", (
     DEAD_HOLDER.at(lambda r: dead_holder_s(r["case"])),
     Column("consensus", "whether every grant waits for a quorum and its disks",
            lambda r: is_consensus(r["case"])),
-    FLOOR_P50, FLOOR_CPU,
+    ALONE_P50, ALONE_CPU,
     Column("link_linked_us", "round trip through the link, microseconds",
            "case.link_us.linked"),
     Column("link_direct_us", "round trip without the link, microseconds",
@@ -303,7 +303,7 @@ OF_A_CASE: Final = (
         Column("fail", "operations that certainly had no effect", "counts.fail"),
         Column("info", "operations whose outcome is unknown", "counts.info"),
     ), _outcomes, "Outcomes by operation",
-        "Unknown (info) is neither success nor failure. Floor and aimed keys left out.",
+        "Unknown (info) is neither success nor failure. Aimed keys left out.",
     ),
     Table("errors", "a class of error in a phase of a case", (
         *ID, PHASE,
@@ -376,23 +376,24 @@ OF_A_CASE: Final = (
         "Over the seconds that no fault touches; above 80 % of a core or 50 ms lag the numbers are "
         "void.",
     ),
-    Table("overhead", "a case: link and client floor", (
+    Table("overhead", "a case: the link, and one client alone", (
         *ID,
         Column("link_p50_us", "round trip through the link, microseconds",
                "case.link_us.linked"),
         Column("direct_p50_us", "round trip without the link, microseconds",
                "case.link_us.direct"),
         Column("added_us", "what the link adds, microseconds", _added_us),
-        FLOOR_P50,
-        Column("floor_acquire_iqr_ms",
+        ALONE_P50,
+        Column("alone_acquire_iqr_ms",
                "one client alone: distance between the quartiles, milliseconds",
                "case.floor_acquire_ms.iqr"),
-        Column("floor_acquire_count", "one client alone: acquires",
+        Column("alone_acquire_count", "one client alone: acquires",
                "case.floor_acquire_ms.count"),
-        FLOOR_CPU,
-    ), lambda case: [{}] if case.link_us or case.floor else [], "Link overhead and client floor",
-        "A round trip through the link that faults are injected into, the same without it, and one "
-        "client alone: no lock is as fast as these allow.",
+        ALONE_CPU,
+    ), lambda case: [{}] if case.link_us or case.floor else [],
+        "Link overhead, and one client alone",
+        "A round trip through the link that faults are injected into, the same without it, and "
+        "the acquire of one client while nobody else does anything.",
     ),
 )  # fmt: skip
 
@@ -420,8 +421,8 @@ EVERY: Final = Table("every-case", "a phase of a case", (
     # Where all do the same it goes without saying.
     WORKLOAD.at(lambda r: r["case"].workload if r["several"] else None),
     LABELLED,
-    FLOOR_P50.at(FLOOR_P50.of, slot=Slot("lock", "\nfloor {whole}", True, True), report=False),
-    FLOOR_CPU.at(FLOOR_CPU.of, slot=Slot("lock", "\nCPU {whole}", True, True), report=False),
+    ALONE_P50.at(ALONE_P50.of, slot=Slot("lock", "\nalone {whole}", True, True), report=False),
+    ALONE_CPU.at(ALONE_CPU.of, slot=Slot("lock", "\nCPU {whole}", True, True), report=False),
     PHASE.at("phase", slot=Slot("phase")),
     *_kinds(
         "cells",
@@ -471,13 +472,14 @@ BASELINE: Final = Table("undisturbed", "a lock, all its cases together, before a
         )
     ),
     Column("cases", "cases that the row is made of", "row.cases"),
-    FLOOR_P50.at("row.floor_acquire_ms_p50.median", slot=Slot("client floor", "{whole}")),
-    FLOOR_CPU.at("row.floor_cpu_us_per_cycle.median",
-                 slot=Slot("client floor", ", CPU {whole}")),
+    ALONE_P50.at("row.floor_acquire_ms_p50.median", slot=Slot("one client\nalone", "{whole}")),
+    ALONE_CPU.at("row.floor_cpu_us_per_cycle.median",
+                 slot=Slot("one client\nalone", ", CPU {whole}")),
 ), lambda row: [{"row": row}], "Side by side, before any fault",
     "Up to the first fault, all cases of a lock together; service time from the invocation. "
     "Acquire: a key that nobody else wants. Hand-over: release invoked to the next grant. Wait: a "
     "contended acquire, mostly the length of the queue. IQR is the distance between the quartiles, "
     "n the number of operations. Cycles per second: clients that contend, median, smallest and "
-    "largest of the cases. Floor: what one client alone costs, its share of every number here.",
+    "largest of the cases. One client alone: the acquire of one "
+    "client while nobody else does anything, and the processor time of its own process per cycle.",
 )  # fmt: skip

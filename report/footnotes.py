@@ -119,7 +119,7 @@ WORDS: Final = (
     (
         "avail: one-second windows with a grant; gap: longest time without one; recov: heal to "
         "first grant asked for since the fault; orphan: fault to next grant of a key whose holder "
-        "it froze or killed. floor: one client alone, acquire p50 and the client's own CPU per "
+        "it froze or killed. alone: one client alone, acquire p50 and the client's own CPU per "
         "cycle, which is part of every latency beside it."
     ),
 )

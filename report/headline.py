@@ -7,7 +7,6 @@ although the fault could have hurt). A clause without evidence is left out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from statistics import median
 from typing import Final
 
 from checker.catalogue import CATALOGUE
@@ -24,20 +23,16 @@ from results.cases import (
     fault_name,
     faults_during,
     fenced,
-    has_numbers,
     in_order,
-    is_consensus,
     is_control,
-    is_published,
     k_of_n,
     lock_of,
-    quantile_ms,
     results_of,
     undecided,
 )
 from results.documents import CaseResult
 from results.judgements import HELD_UNDECLARED, NOT_AS_ASKED
-from results.wording import ms, times, words
+from results.wording import times, words
 
 CLIENT_PAUSE: Final = "client-pause"
 STALE: Final = "stale-holder"
@@ -57,7 +52,6 @@ def headline(cases: Sequence[CaseResult]) -> str:
         *_violations(locks, also=bool(first)),
         *_kept(locks),
         *_controls([case for case in tries if is_control(case)]),
-        *_price(locks),
         *_without_evidence(cases),
     ]
     if not clauses:
@@ -184,30 +178,6 @@ def _controls(controls: Sequence[CaseResult]) -> list[str]:
         else:
             clauses.append(f"the control {lock} was not caught (0 of {len(of)})")
     return clauses
-
-
-def _price(locks: Sequence[CaseResult]) -> list[str]:
-    """Uncontended acquire, service time, from every case whose numbers hold: before its fault the
-    cases of one lock are the same experiment."""
-    p50: dict[str, float] = {}
-    agreed: set[str] = set()
-    for lock, of in _by_lock([c for c in locks if has_numbers(c) and not is_published(c)]).items():
-        found = [quantile_ms(case, "acquire", "before", "p50") for case in of]
-        known = [value for value in found if value is not None]
-        if known:
-            p50[lock] = median(known)
-        if any(is_consensus(case) for case in of):
-            agreed.add(lock)
-    others = {lock: value for lock, value in p50.items() if lock not in agreed}
-    if not others or not agreed.intersection(p50):
-        return []
-    base = min(others, key=others.__getitem__)
-    prices = []
-    for lock in (lock for lock in p50 if lock in agreed):
-        more = p50[lock] - others[base]
-        prices.append(f"{'+' if more >= 0 else '-'} {ms(abs(more))} ms ({lock})")
-    where = "(uncontended acquire, p50, client included)"
-    return [f"price of consensus: {words(prices)} over {base}'s {ms(others[base])} ms {where}"]
 
 
 def _without_evidence(cases: Sequence[CaseResult]) -> list[str]:

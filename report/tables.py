@@ -46,8 +46,8 @@ NARROW: Final = {
         (
             "All cases of a lock together, up to the first fault; service time from the "
             "invocation, ms, p50 / p99 (from the intended start: the table of every case). Cycles "
-            "per second of the clients that contend: median over cases and range. Client floor: "
-            "one client alone, acquire p50, and CPU of its own process per cycle."
+            "per second of the clients that contend: median over cases and range. One client "
+            "alone: its acquire, p50, and the CPU of its own process per cycle."
         ),
     ),
     EVERY.name: ("Every case: latency (ms, p50 / p99) and throughput", ""),

@@ -6,7 +6,7 @@ quantiles that its n carries: an outlier is the maximum of its bin and is never 
 run from the intended start. Unknown outcomes have no end and so no latency; they are counted.
 
 Only acquires are taken, on the keys that clients own and on those they contend for: neither the
-client floor nor the holds that serve the nemesis are load.
+keys of one client alone nor the holds that serve the nemesis are load.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def test_everything_that_is_asked_for_is_there(tmp_path: Path) -> None:
     for words in (
         "Verdicts, lock by fault", "Side by side", "Latency by outcome, own keys",
         "Latency by outcome, contended keys", "Quantiles over time", "Rate and availability",
-        "Fairness", "Error classes", "Load generator", "Link overhead and client floor",
+        "Fairness", "Error classes", "Load generator", "Link overhead, and one client alone",
         "double-grant: invalid.", 'class="lanes"', "both held it",
     ):  # fmt: skip
         assert words in page, words
