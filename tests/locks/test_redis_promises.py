@@ -47,6 +47,7 @@ from tests.eventually import eventually
 from tests.locks import asking
 from tests.locks.asking import Told, one_of_each_class
 from tests.locks.delays import Burst, DelayingProxy, Direction
+from tests.locks.early import TOO_EARLY, unless_once
 
 TTL_S: Final = 10.0  # so that nothing is renewed in between
 RENEWED_TTL_S: Final = 2.0
@@ -188,11 +189,13 @@ def wrong(served: Served, until_ns: int | None, called_ns: int, ttl_s: float = T
         if came_ns is not None:
             asked_ns.append((came_ns, node_ends_ns - ran_ns))
     late_ns = until_ns - end_ns
-    early_ns = min(at_ns + for_ns for at_ns, for_ns in asked_ns) - drift_ns - until_ns
     if late_ns > 0:
         return f"too late by {late_ns / 1e6:.1f} ms"
+    if not asked_ns:
+        return f"{TOO_EARLY} to say: no request was seen"
+    early_ns = min(at_ns + for_ns for at_ns, for_ns in asked_ns) - drift_ns - until_ns
     if early_ns > SLACK_NS:
-        return f"too early by {early_ns / 1e6:.1f} ms"
+        return f"{TOO_EARLY} by {early_ns / 1e6:.1f} ms"
     return None
 
 
@@ -336,10 +339,16 @@ class Bench:
     def _once(
         self, system: System, phase: Phase, late: Sequence[Late]
     ) -> tuple[list[str], list[Late]]:
-        with self._served(system) as served:
-            found = phase(served, late)
-            texts = [f"{found}, late: {[tuple(one) for one in late]}"] if found else []
-            return texts, served.messages()
+        messages: list[Late] = []
+
+        def play() -> str | None:
+            with self._served(system) as served:
+                found = phase(served, late)
+                messages[:] = served.messages()
+                return found
+
+        found = unless_once(play)
+        return [f"{found}, late: {[tuple(one) for one in late]}"] if found else [], messages
 
     @contextmanager
     def _served(self, system: System) -> Iterator[Served]:
