@@ -66,10 +66,16 @@ class Suite:
 
 def suite(name: str, seed: int) -> Suite:
     """A suite by name. Raises BadInput."""
+    whole = undrawn(name, seed)
+    return replace(whole, cases=tuple(resolve(case) for case in whole.cases))
+
+
+def undrawn(name: str, seed: int) -> Suite:
+    """The same without the schedules of its faults, which is enough to tell of it."""
     if name not in SUITES:
         raise unknown("suite", name, SUITES)
     summary, cases = SUITES[name]
-    return Suite(name, summary, tuple(resolve(case) for case in cases(seed)))
+    return Suite(name, summary, tuple(cases(seed)))
 
 
 def sliced(whole: Suite, locks: Sequence[str], wanted: Sequence[str]) -> Suite:
@@ -178,11 +184,9 @@ def _applicable(
     locks: Iterable[str], wanted: Iterable[str], seed: int, topology: str | None = None
 ) -> list[Case]:
     """Every lock under every fault that applies to it."""
-    return [
-        case
-        for lock, fault in itertools.product(locks, list(wanted))
-        if applies(case := make_case(lock, fault, seed=seed, topology=topology))
-    ]
+    usual = (make_case(lock, NONE, seed=seed, topology=topology) for lock in locks)
+    cases = itertools.product(usual, list(wanted))
+    return [case for one, fault in cases if applies(case := replace(one, fault=fault))]
 
 
 # Name → what it is, and its cases for a seed.

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from bench.judge import expectation
 from bench.plan import MUTEX, fits, unknown
-from bench.suites import SUITES, suite
+from bench.suites import SUITES, undrawn
 from bench.undeclared import undeclared
 from checker.catalogue import ALWAYS
 from clusters.base import NETWORKS
@@ -123,7 +123,7 @@ def catalogue(wanted: Wanted) -> dict[str, Any]:
                 "expected_seconds": round(s.expected_s),
                 "duration": s.duration,
             }
-            for s in (suite(name, seed=0) for name in _asked("suite", wanted, SUITES))
+            for s in (undrawn(name, seed=0) for name in _asked("suite", wanted, SUITES))
         ],
     }
 

@@ -21,6 +21,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,7 +48,7 @@ class Library:
     safe: bool = False
     extends: bool = False
 
-    @property
+    @cached_property
     def folder(self) -> Path:
         """Absolute, without links."""
         return Path(self.declared_in).resolve().parent
