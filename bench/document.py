@@ -202,7 +202,7 @@ def _with_numbers(
     if case.workload == PUBLISHED:
         numbers = replace(numbers, cycles_per_second=numbers.own_cycles_per_second)
     elif health.ok:
-        scene.before_ns = before(history, spans)
+        scene.before_ns = before(history, spans, unknown_after_s=case.pace.client_timeout_s)
     scene.blocks = [_block(scene, step, history) for step in scene.steps]
     acquire = numbers.floor_acquire_ms
     cpu_us = scene.floor_cpu_ns / 1e3 / acquire.count if acquire.count else None

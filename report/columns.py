@@ -285,4 +285,4 @@ class Table:
             text = "".join(slot.part(column, row) for slot, column in parts).strip("\n")
             if text:
                 void = row.void and any(column.load for _, column in parts)
-                yield f"({text})" if void else text
+                yield "\n".join(f"({line})" for line in text.split("\n")) if void else text

@@ -204,11 +204,11 @@ def _side_by_side(made: Overview) -> Grid | None:
     before = [
         replace(row, values=row.values | {"cycles_per_s": rates.get(row.number)})
         for row in LATENCY.rows(made.cases)
-        if row.values["phase"] == PHASES[0] and row.values["basis"] == "service"
-        if row.values["kind"] in {"acquire", "handover", "wait"}
+        if row.values["phase"] == PHASES[0]
+        and row.values["kind"] in {"acquire", "handover", "wait"}
     ]
     beside = replace(LATENCY, columns=(*LATENCY.columns, CYCLES), title=BASELINE.title, caption="")
-    return beside.grid(before, name="side-by-side", leave_out=("basis", "phase"))
+    return beside.grid(before, name="side-by-side", leave_out=("phase",))
 
 
 def _charts(seen: Seen) -> Iterator[Chart]:

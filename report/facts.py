@@ -6,15 +6,17 @@ columns of several tables are declared once, above them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from report.columns import Column, Context, Slot, Table, at
+from results.baseline import CASES_MIN
 from results.cases import (
     BASES,
     PHASES,
     availability,
     broken,
+    cells_of,
     dead_holder_s,
     expected_of,
     failover_s,
@@ -28,7 +30,7 @@ from results.cases import (
     recovery_s,
     undecided,
 )
-from results.documents import CaseResult, Scoring
+from results.documents import CaseResult, Scoring, UndisturbedLock
 
 LABEL: Final = Slot("lock", once=True)
 CASE: Final = Column("case", "number of the case in the run, from 1", "n")
@@ -52,7 +54,7 @@ VERDICT: Final = Column("verdict", "which promise was checked")
 WHY: Final = Column("why", "the reason in a sentence", "case.why")
 NUMBERS_VALID: Final = Column(
     "numbers_valid",
-    "false: the figures are void, because the load generator or the machine was the bottleneck",
+    "false: the figures are void; a note below the tables, or the column why, says why",
     lambda r: has_numbers(r["case"]),
     usual=True,
 )
@@ -119,28 +121,41 @@ ALONE_CPU: Final = Column(
 STALE_ATTEMPTED: Final = Column("stale_attempted", "operations of a hold that was over")
 
 
-def _kinds(
-    path: str, slots: Mapping[str, tuple[Slot, Slot]], counted: str | None = None
-) -> Iterator[Column]:
-    """Median, p99, spread and count of each kind of latency, whose cells lie at ``path``."""
-    words = {
-        "acquire": ("uncontended acquire", "uncontended acquires"),
-        "handover": ("hand-over", "hand-overs"),
-        "wait": ("contended acquire", "contended acquires"),
-    }
-    for kind, (one, many) in words.items():
-        p50, p99 = slots[kind]
-        form = "{text}" if kind == "acquire" else " · {text}"
-        count = None if counted is None else Slot(counted, form)
-        cell = f"{path}.{kind}"
-        for name, meaning, slot in (
-            ("p50", "median", p50),
-            ("p99", "99th percentile", p99),
-            ("iqr", "distance between the quartiles", None),
-        ):
-            said = f"{one}, {meaning}, milliseconds"
-            yield Column(f"{kind}_{name}_ms", said, f"{cell}.{name}", slot, load=True)
-        yield Column(f"{kind}_count", many, f"{cell}.count", count)
+WORDS: Final = {
+    "acquire": (
+        "uncontended acquire, response time (from the intended start where there is one)",
+        "uncontended acquires, those that were given up included",
+    ),
+    "acquire_service": (
+        "uncontended acquire, service time (from the invocation)",
+        "uncontended acquires that were granted",
+    ),
+    "handover": ("hand-over", "hand-overs"),
+    "wait": ("contended acquire", "contended acquires"),
+}
+
+
+def _kinds(slots: Mapping[str, Slot], *, of_cases: bool = False) -> Iterator[Column]:
+    """Median, p99, spread and count of each kind of latency; ``of_cases``: beside the median the
+    smallest and the largest of the cases. ``slots`` are by the names of columns."""
+
+    def column(name: str, meaning: str, of: str | Callable[[Context], Any]) -> Column:
+        return Column(name, meaning, of, slots.get(name), load=not name.endswith("count"))
+
+    def end(kind: str, which: str) -> Callable[[Context], Any]:
+        return lambda r: at(r, f"cells.{kind}.p50") and at(r, f"of_cases.{kind}.{which}")
+
+    for kind, (one, many) in WORDS.items():
+        cell = f"cells.{kind}"
+        yield column(f"{kind}_p50_ms", f"{one}, median, milliseconds", f"{cell}.p50")
+        if of_cases:
+            for which, words in (("min", "smallest"), ("max", "largest")):
+                said = f"{one}, {words} median of a case, milliseconds"
+                yield column(f"{kind}_p50_{which}_ms", said, end(kind, which))
+        yield column(f"{kind}_p99_ms", f"{one}, 99th percentile, milliseconds", f"{cell}.p99")
+        said = f"{one}, distance between the quartiles, milliseconds"
+        yield column(f"{kind}_iqr_ms", said, f"{cell}.iqr")
+        yield column(f"{kind}_count", many, f"{cell}.count")
 
 
 def _latencies(case: CaseResult) -> Iterator[Context]:
@@ -156,12 +171,7 @@ def _phases(case: CaseResult) -> Iterator[Context]:
             "phase": phase,
             "acquires": at(case, f"counts.acquire.{phase}"),
             "rate": at(case, f"cycles_per_second_by_phase.{phase}"),
-            "cells": {
-                # From the intended start where there is one: that hides no outage.
-                kind: at(case, f"response_ms.{kind}.{phase}")
-                or at(case, f"latency_ms.{kind}.{phase}")
-                for kind in ("acquire", "handover", "wait")
-            },
+            "cells": cells_of(case, phase),
         }
 
 
@@ -411,10 +421,6 @@ def _rate(r: Context) -> Any:
     return r["case"].cycles_per_second if r["rate"] is None and alone else r["rate"]
 
 
-def _of_each(pair: str) -> tuple[Slot, Slot]:
-    return Slot(pair), Slot(pair, "/{text}")
-
-
 EVERY: Final = Table("every-case", "a phase of a case", (
     CASE, LOCK,
     FAULT.at(FAULT.of, slot=Slot("", once=True)),
@@ -424,14 +430,13 @@ EVERY: Final = Table("every-case", "a phase of a case", (
     ALONE_P50.at(ALONE_P50.of, slot=Slot("lock", "\nalone {whole}", True, True), report=False),
     ALONE_CPU.at(ALONE_CPU.of, slot=Slot("lock", "\nCPU {whole}", True, True), report=False),
     PHASE.at("phase", slot=Slot("phase")),
-    *_kinds(
-        "cells",
-        {
-            "acquire": _of_each("acquire,\nown key"),
-            "handover": _of_each("hand-over"),
-            "wait": _of_each("wait"),
-        },
-    ),
+    *_kinds({
+        f"{kind}_{quantile}_ms": Slot(words, form)
+        for kind, words in (
+            ("acquire", "acquire,\nown key"), ("handover", "hand-over"), ("wait", "wait")
+        )
+        for quantile, form in (("p50", "{text}"), ("p99", "/{text}"))
+    }),
     CYCLES.at(_rate, slot=Slot("cycles\n/s")),
     REFUSED.at(REFUSED.of, slot=Slot("den/\nunk")),
     UNKNOWN.at(UNKNOWN.of, slot=Slot("den/\nunk", "/{text}")),
@@ -449,37 +454,68 @@ EVERY: Final = Table("every-case", "a phase of a case", (
     "measure. Figures in brackets are void: the load generator or the machine was the bottleneck; "
     "verdicts are not affected.",
 )  # fmt: skip
+
+
+def _undisturbed(row: UndisturbedLock) -> Iterator[Context]:
+    pooled = row.latency_ms
+    yield {
+        "row": row,
+        "void": row.cases < CASES_MIN,
+        "cells": {
+            "acquire": row.response_ms,
+            "acquire_service": pooled.acquire,
+            "handover": pooled.handover,
+            "wait": pooled.wait,
+        },
+    }
+
+
 BASELINE: Final = Table("undisturbed", "a lock, all its cases together, before any fault", (
     LOCK.at("row.lock", slot=Slot("lock")),
     *_kinds(
-        "row.latency_ms",
         {
-            kind: (Slot(words), Slot(words, " / {text}"))
-            for kind, words in (
-                ("acquire", "acquire, own key"),
-                ("handover", "hand-over"),
-                ("wait", "wait"),
-            )
+            **{
+                f"{kind}_{name}_ms": Slot(words, form, optional=name in {"p50_min", "p50_max"})
+                for kind, words in (
+                    ("acquire", "acquire,\nown key"), ("handover", "hand-over"), ("wait", "wait")
+                )
+                for name, form in (
+                    ("p50", "{text}"),
+                    ("p50_min", "\n[{text}"),
+                    ("p50_max", ", {text}]"),
+                    ("p99", "\np99 {text}"),
+                )
+            },
+            "acquire_service_p50_ms": Slot("acquire,\nown key", "\nservice {text}"),
+            "acquire_service_p99_ms": Slot("acquire,\nown key", "/{text}"),
+            "acquire_count": Slot("n of each"),
+            "handover_count": Slot("n of each", "\n{text}"),
+            "wait_count": Slot("n of each", "\n{text}"),
         },
-        "n of each",
+        of_cases=True,
     ),
     *(
-        Column(f"cycles_{q}_per_s", f"the same, {which}", f"row.cycles_per_second.{q}", slot)
+        Column(f"cycles_{q}_per_s", f"cycles per second on contended keys, {which}",
+               f"row.cycles_per_second.{q}", slot, load=True)
         for q, which, slot in (
-            ("median", "median over the cases", Slot("cycles/s (range)")),
-            ("min", "smallest of the cases", Slot("cycles/s (range)", " ({text}")),
-            ("max", "largest of the cases", Slot("cycles/s (range)", " to {text})")),
+            ("median", "median over the cases", Slot("cycles/s")),
+            ("min", "smallest of the cases", Slot("cycles/s", "\n[{text}")),
+            ("max", "largest of the cases", Slot("cycles/s", ", {text}]")),
         )
     ),
     Column("cases", "cases that the row is made of", "row.cases"),
+    NUMBERS_VALID.at(lambda r: r["row"].cases >= CASES_MIN),
     ALONE_P50.at("row.floor_acquire_ms_p50.median", slot=Slot("one client\nalone", "{whole}")),
     ALONE_CPU.at("row.floor_cpu_us_per_cycle.median",
-                 slot=Slot("one client\nalone", ", CPU {whole}")),
-), lambda row: [{"row": row}], "Side by side, before any fault",
-    "Up to the first fault, all cases of a lock together; service time from the invocation. "
-    "Acquire: a key that nobody else wants. Hand-over: release invoked to the next grant. Wait: a "
-    "contended acquire, mostly the length of the queue. IQR is the distance between the quartiles, "
-    "n the number of operations. Cycles per second: clients that contend, median, smallest and "
-    "largest of the cases. One client alone: the acquire of one "
-    "client while nobody else does anything, and the processor time of its own process per cycle.",
+                 slot=Slot("one client\nalone", "\nCPU {whole}")),
+), _undisturbed, "Side by side, before any fault",
+    "Up to the first fault, all cases of a lock together, and the range over the cases: the "
+    "smallest and the largest of their medians. In brackets: fewer than three cases. Acquire: a "
+    "key that nobody else wants, response time, from the intended start; what failed or timed out "
+    "counts as longer than until it was given up. Service: from the invocation, of those that were "
+    "granted. Hand-over: release invoked to the next grant. Wait: a contended acquire, mostly the "
+    "length of the queue. IQR is the distance between the quartiles, n the number of operations. "
+    "Cycles per second: clients that contend, median, smallest and largest of the cases. One "
+    "client alone: the acquire of one client while nobody else does anything, and the processor "
+    "time of its own process per cycle.",
 )  # fmt: skip

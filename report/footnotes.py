@@ -112,9 +112,9 @@ SIGNS: Final = (
 )
 WORDS: Final = (
     (
-        "hand-over: release invoked to next grant, with a waiter; wait: mostly the queue. Of "
-        "operations that succeeded; den/unk counts the acquires that were denied or ended unknown. "
-        "Before, during and after the fault are never pooled."
+        "hand-over: release invoked to next grant, with a waiter; wait: mostly the queue. These "
+        "are of operations that succeeded; den/unk counts the acquires that were denied or ended "
+        "unknown. Before, during and after the fault are never pooled."
     ),
     (
         "avail: one-second windows with a grant; gap: longest time without one; recov: heal to "
@@ -189,8 +189,9 @@ def _latencies(cases: Sequence[CaseResult]) -> list[str]:
     paced = any(latencies(case, "response").get("acquire") for case in cases)
     start = "from its intended start, " if paced else ""
     acquire = (
-        f"acquire, own key: {start}on a key that nobody else wants; before: without other load, "
-        "during and after: beside the contended load."
+        f"acquire, own key: {start}on a key that nobody else wants; what failed or timed out "
+        "counts as longer than until it was given up. Before: without other load, during and "
+        "after: beside the contended load."
     )
     return [acquire, *WORDS]
 

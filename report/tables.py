@@ -22,6 +22,7 @@ from report.headline import headline
 from report.jobs import JOBS, WORTH
 from report.published import published_grid
 from report.rates import RATES
+from results.baseline import of_cases
 from results.cases import (
     MUTEX,
     attempts,
@@ -44,10 +45,11 @@ NARROW: Final = {
     BASELINE.name: (
         "Each lock before any fault",
         (
-            "All cases of a lock together, up to the first fault; service time from the "
-            "invocation, ms, p50 / p99 (from the intended start: the table of every case). Cycles "
-            "per second of the clients that contend: median over cases and range. One client "
-            "alone: its acquire, p50, and the CPU of its own process per cycle."
+            "All cases of a lock together, up to the first fault, ms: p50 [smallest and largest of "
+            "the cases], p99. In round brackets: fewer than three cases. Acquire: response time, "
+            "from the intended start; service: from the invocation, p50/p99. Cycles per second of "
+            "the clients that contend: median over cases and range. One client alone: its "
+            "acquire, p50, and the CPU of its own process per cycle."
         ),
     ),
     EVERY.name: ("Every case: latency (ms, p50 / p99) and throughput", ""),
@@ -119,7 +121,9 @@ def overview(
         matrix=matrix(cases),
         rates=rates.rows(at_rates),
         rates_caption=rates.caption(at_rates),
-        baseline=BASELINE.rows(baseline),
+        baseline=BASELINE.rows(
+            baseline, [{"of_cases": of_cases(cases, row.lock)} for row in baseline]
+        ),
         every=EVERY.rows(cases, known),
         jobs=JOBS.rows(cases),
         worth=WORTH.rows(cases),

@@ -17,11 +17,13 @@ from typing import Final
 import numpy as np
 
 from history.columns import Ints
-from results.cases import MUTEX
-from results.documents import CaseResult, PooledKinds, Spread, UndisturbedLock
+from results.cases import MUTEX, PHASES, cells_of, has_numbers, is_published
+from results.documents import CaseResult, PooledKinds, Quantiles, Spread, UndisturbedLock
 from results.quantiles import quantiles
 
 KINDS: Final = ("acquire", "handover", "wait")
+# A figure of fewer cases is void: it shows no range.
+CASES_MIN: Final = 3
 
 
 @dataclass
@@ -36,11 +38,9 @@ class Baselines:
 
     def add(self, case: CaseResult, samples_ns: Mapping[str, Ints]) -> None:
         """``samples_ns`` is from ``results.numbers.before``: kind → nanoseconds."""
-        lock, workload = case.lock, case.workload or MUTEX
-        if workload != MUTEX:
-            lock = f"{lock}, {workload}"
-        for kind in KINDS:
-            self._samples_ns[lock][kind].append(samples_ns[kind])
+        lock = name_of(case)
+        for kind, took_ns in samples_ns.items():
+            self._samples_ns[lock][kind].append(took_ns)
         rate = (case.cycles_per_second_by_phase or {}).get("before")
         if rate is not None:
             self._rates[lock].append(rate)
@@ -55,7 +55,10 @@ class Baselines:
                 lock=lock,
                 cases=len(kinds["acquire"]),
                 latency_ms=PooledKinds(
-                    **{kind: quantiles(np.concatenate(of), 1e6) for kind, of in kinds.items()}
+                    **{k: quantiles(np.concatenate(kinds[k]), 1e6) for k in KINDS}
+                ),
+                response_ms=_response(
+                    *(np.concatenate(kinds[k]) for k in ("response", "given_up"))
                 ),
                 cycles_per_second=_spread(self._rates[lock]),
                 floor_acquire_ms_p50=_spread([ms for ms, _ in self._floors[lock]]),
@@ -63,6 +66,33 @@ class Baselines:
             )
             for lock, kinds in self._samples_ns.items()
         )
+
+
+def of_cases(cases: Sequence[CaseResult], lock: str) -> dict[str, Spread]:
+    """Kind (``cells_of``) → the medians before any fault of all cases of a row, where there are
+    several: those whose numbers are valid."""
+    chosen = [
+        cells_of(case, PHASES[0])
+        for case in cases
+        if name_of(case) == lock and has_numbers(case) and not is_published(case)
+    ]
+    found: dict[str, list[float]] = defaultdict(list)
+    for cells in chosen:
+        for kind, cell in cells.items():
+            if cell is not None and cell.p50 is not None:
+                found[kind].append(cell.p50)
+    return {kind: _spread(values) for kind, values in found.items() if len(values) > 1}
+
+
+def name_of(case: CaseResult) -> str:
+    """The lock, and the workload where it is not the plain one: another experiment."""
+    workload = case.workload or MUTEX
+    return case.lock if workload == MUTEX else f"{case.lock}, {workload}"
+
+
+def _response(granted_ns: Ints, given_up_ns: Ints) -> Quantiles:
+    given_up = np.arange(len(granted_ns) + len(given_up_ns)) >= len(granted_ns)
+    return quantiles(np.concatenate([granted_ns, given_up_ns]), 1e6, given_up)
 
 
 def _spread(values: Sequence[float]) -> Spread:

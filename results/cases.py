@@ -22,6 +22,7 @@ from results.documents import (
     Expectation,
     Judged,
     Measurements,
+    Quantiles,
     Recovery,
     Scoring,
     Verdict,
@@ -192,6 +193,20 @@ def latencies(case: CaseResult, basis: str = "service") -> Mapping[str, ByPhase]
     """Kind → phase → quantiles in milliseconds, from the start that the basis says."""
     by_kind: Mapping[str, ByPhase] = getattr(case, BASES[basis]) or {}
     return by_kind
+
+
+def cells_of(case: CaseResult, phase: str) -> dict[str, Quantiles | None]:
+    """The latencies of a phase as they are shown: response time where an intended start was
+    recorded, which hides no outage, and beside that of an acquire its service time."""
+    service, response = latencies(case), latencies(case, "response")
+
+    def of(by_kind: Mapping[str, ByPhase], kind: str) -> Quantiles | None:
+        return by_kind.get(kind, {}).get(phase)
+
+    shown = {
+        kind: of(response, kind) or of(service, kind) for kind in ("acquire", "handover", "wait")
+    }
+    return {**shown, "acquire_service": of(service, "acquire")}
 
 
 def number(value: object) -> float | None:

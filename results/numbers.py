@@ -5,19 +5,23 @@ Every key has a role. ``own`` keys have one client each and measure the unconten
 itself costs; ``aimed`` keys serve the nemesis and are in no number here.
 
 Latencies, in milliseconds, of operations that *succeeded* (``counts`` says how many others
-there were; a fault hurts there as well):
+there were; a fault hurts there as well), but for the response time on own keys (see below):
 
 * ``acquire``: uncontended. ``before`` comes from the own phase alone, ``during`` and ``after`` from
   the own clients that go on beside the contended load. ``acquire_beside`` has all three phases from
   beside the load, so that before and after can be compared under the same conditions.
-* ``handover``: release invoked → next grant completed, where the grantee was already waiting.
+* ``handover``: release invoked → next grant completed, where the grantee was already waiting. What
+  was granted to one who asked later, or when nobody waited, is none: ``handover`` covers as many of
+  the contended grants as its count is of that of ``wait``.
 * ``wait``: contended acquire, invoked → granted. Mostly the length of the queue.
 * ``release``: invoked → confirmed.
 * ``job``: a whole piece of work on a contended key, from its start to its confirmed end, where the
   workload records it. It is what work under a lock and work without one have in common.
 
 ``latency_ms`` is service time, from the invocation. ``response_ms`` runs from the intended start,
-where the load declared one; it does not hide what a closed loop hides.
+where the load declared one; it does not hide what a closed loop hides. On own keys, acquires that
+failed or timed out are in it, right-censored: they took longer than until they were given up
+(``Quantiles.above``).
 
 **Before, during and after are never pooled.** An operation occupies the time from its intended
 start (else its invocation) to its completion. It is *during* when that touches a fault window
@@ -49,6 +53,7 @@ NS_PER_S: Final = 1_000_000_000
 FOREVER_NS: Final = 2**63 - 1
 BEFORE, DURING, AFTER = range(3)
 KINDS: Final = ("acquire", "handover", "wait", "release", "acquire_beside")
+CENSORED: Final = ("acquire", "acquire_beside")
 COUNTED: Final = tuple(f for f in F if f not in (F.DEATH, F.QUIET, F.QUEUED))
 # A refusal for these reasons is what a busy lock is supposed to answer.
 ORDINARY_REFUSALS: Final = frozenset({"held", "gave-up"})
@@ -78,25 +83,30 @@ class Numbers(Part, frozen=True):
     series: Series
 
 
-def measure(history: History, phases: Phases, *, unknown_after_s: float = 0.0) -> Numbers:
+def measure(
+    history: History, phases: Phases, *, unknown_after_s: float = 0.0, only_granted: bool = False
+) -> Numbers:
     """All numbers of one case.
 
     An unknown has no completion. ``unknown_after_s`` (the client timeout) says how long it was in
-    flight, so that one cut off by a fault counts as during and not as before.
+    flight, so that one cut off by a fault counts as during and not as before. ``only_granted``: as
+    older versions measured, without what was given up.
     """
     view = _View(history, unknown_after_s)
     names = PHASES if history.faults else PHASES[:1]
-    granted = view.is_f(F.ACQUIRE) & view.ok
+    asked = view.is_f(F.ACQUIRE)
+    granted = asked & view.ok
     in_own, in_contended = view.within(phases.own), view.within(phases.contended)
     own, contended = view.has_role(_Role.OWN), view.has_role(_Role.CONTENDED)
     measured = (own & in_own) | ((own | contended) & in_contended)
 
-    picks: dict[str, Mask] = {
-        "acquire": granted & own & (in_own | (in_contended & (view.phase != BEFORE))),
-        "wait": granted & contended & in_contended,
-        "release": view.is_f(F.RELEASE) & view.ok & measured,
-        "acquire_beside": granted & own & in_contended,
+    places: dict[str, Mask] = {
+        "acquire": asked & own & (in_own | (in_contended & (view.phase != BEFORE))),
+        "wait": asked & contended & in_contended,
+        "release": view.is_f(F.RELEASE) & measured,
+        "acquire_beside": asked & own & in_contended,
     }
+    picks = {kind: place & view.ok for kind, place in places.items()}
     jobs = view.is_f(F.JOB) & view.ok & contended
     kinds: tuple[str, ...] = KINDS
     if np.any(jobs):
@@ -104,9 +114,10 @@ def measure(history: History, phases: Phases, *, unknown_after_s: float = 0.0) -
         kinds = (*KINDS, "job")
     service = {kind: view.latencies(pick, names) for kind, pick in picks.items()}
     service["handover"] = _by_phase(*_handovers(view, granted, contended & in_contended), names)
+    ended = picks if only_granted else picks | {kind: places[kind] for kind in CENSORED}
     response = {
         kind: view.latencies(pick & view.paced, names, from_intended=True)
-        for kind, pick in picks.items()
+        for kind, pick in ended.items()
         if np.any(pick & view.paced)
     }
     # Where no lock is asked for, a cycle is a job.
@@ -128,18 +139,22 @@ def measure(history: History, phases: Phases, *, unknown_after_s: float = 0.0) -
     )
 
 
-def before(history: History, phases: Phases) -> dict[str, Ints]:
+def before(history: History, phases: Phases, *, unknown_after_s: float = 0.0) -> dict[str, Ints]:
     """Kind → every latency before the first fault, in nanoseconds: what may be pooled over cases
     of the same lock (``results.baseline``). Kinds ``acquire`` (own phase), ``handover`` and
-    ``wait``."""
-    view = _View(history, 0.0)
-    granted = view.is_f(F.ACQUIRE) & view.ok & (view.phase == BEFORE)
-    own = granted & view.has_role(_Role.OWN) & view.within(phases.own)
+    ``wait``; of the acquires, from the intended start, ``response`` of those that were granted, and
+    how long until the others were ``given_up``."""
+    view = _View(history, unknown_after_s)
+    asked = view.is_f(F.ACQUIRE) & (view.phase == BEFORE)
+    granted = asked & view.ok
+    own = view.has_role(_Role.OWN) & view.within(phases.own)
     contended = view.has_role(_Role.CONTENDED) & view.within(phases.contended)
     took = history.complete_ns - history.invoke_ns
     handovers, phase = _handovers(view, view.is_f(F.ACQUIRE) & view.ok, contended)
     return {
-        "acquire": took[own],
+        "acquire": took[granted & own],
+        "response": (view.end - view.start)[granted & own],
+        "given_up": (view.end - view.start)[asked & ~view.ok & own],
         "handover": handovers[phase == BEFORE],
         "wait": took[granted & contended],
     }
@@ -245,17 +260,22 @@ class _View:
         from_intended: bool = False,
         pooled: bool = False,
     ) -> dict[str, Quantiles]:
-        """Quantiles in milliseconds per phase; ``pooled`` only where no phases are meant."""
+        """Quantiles in milliseconds per phase; ``pooled`` only where no phases are meant. What did
+        not succeed is right-censored."""
         rows = np.flatnonzero(pick)
         origin = self.start if from_intended else self.history.invoke_ns
-        took = self.history.complete_ns[rows] - origin[rows]
+        took = self.end[rows] - origin[rows]
         phase = np.zeros(len(rows), np.uint8) if pooled else self.phase[rows]
-        return _by_phase(took, phase, names)
+        return _by_phase(took, phase, names, ~self.ok[rows])
 
 
-def _by_phase(took_ns: Ints, phase: Small, names: tuple[str, ...]) -> dict[str, Quantiles]:
+def _by_phase(
+    took_ns: Ints, phase: Small, names: tuple[str, ...], given_up: Mask | None = None
+) -> dict[str, Quantiles]:
+    lasted = np.zeros(len(took_ns), np.bool_) if given_up is None else given_up
     return {
-        name: quantiles(took_ns[phase == number], NS_PER_MS) for number, name in enumerate(names)
+        name: quantiles(took_ns[phase == number], NS_PER_MS, lasted[phase == number])
+        for number, name in enumerate(names)
     }
 
 

@@ -23,7 +23,7 @@ from history.lines import UnreadableHistory
 from history.recording import read_recording
 from results.cases import BASES, is_published, lock_of, results_of
 from results.documents import CaseResult, Machine, Plan, Results, Versions
-from results.numbers import KINDS, Phases, before, measure
+from results.numbers import KINDS, Numbers, Phases, before, measure
 from results.rates import Block, again
 from results.store import CaseFolder, NotARun, RunFolder, open_run
 
@@ -127,7 +127,10 @@ def samples_ns(run: RunFolder, case: CaseResult) -> dict[str, NDArray[np.int64]]
     """Kind → latencies before any fault, in nanoseconds and in the order of the recording; empty
     where the case has no load."""
     spans = _spans(case)
-    return {} if spans is None else before(history_of(run, case), spans)
+    if spans is None:
+        return {}
+    unknown_after_s = case.pace.client_timeout_s or 0.0
+    return before(history_of(run, case), spans, unknown_after_s=unknown_after_s)
 
 
 def blocks_of(run: RunFolder, case: CaseResult) -> list[Block]:
@@ -205,14 +208,22 @@ def verify(run: RunFolder, case: CaseResult) -> None:
 
 
 def _other_number(case: CaseResult, history: History) -> str | None:
-    """The first stored latency or rate that the history does not give."""
+    """The first stored latency or rate that the history does not give, as they are measured today
+    or as they were before what was given up counted."""
     spans = _spans(case)
     if spans is None or is_published(case):
         return None
     unknown_after_s = case.pace.client_timeout_s or 0.0
     if any(again(history, step, unknown_after_s).step != step for step in case.rates):
         return "rates"
-    today = measure(history, spans, unknown_after_s=unknown_after_s)
+    wrong = [
+        _differs(case, measure(history, spans, unknown_after_s=unknown_after_s, only_granted=old))
+        for old in (False, True)
+    ]
+    return wrong[0] if None not in wrong else None
+
+
+def _differs(case: CaseResult, today: Numbers) -> str | None:
     if case.cycles_per_second != today.cycles_per_second:
         return "cycles_per_second"
     for basis in BASES.values():

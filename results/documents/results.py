@@ -36,7 +36,9 @@ class PooledKinds(Part, frozen=True):
 
 
 class UndisturbedLock(Part, frozen=True):
-    """``results.baseline``: a lock before any fault, over all cases."""
+    """``results.baseline``: a lock before any fault, over all cases. ``latency_ms`` is service
+    time; ``response_ms`` that of acquires on own keys from their intended start, with what was
+    given up right-censored (None: an older version wrote it)."""
 
     lock: Name
     cases: Count
@@ -44,6 +46,7 @@ class UndisturbedLock(Part, frozen=True):
     cycles_per_second: Spread
     floor_acquire_ms_p50: Spread
     floor_cpu_us_per_cycle: Spread
+    response_ms: Quantiles | None = None
 
 
 class Bounds(Part, frozen=True):

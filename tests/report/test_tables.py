@@ -22,7 +22,15 @@ from report.facts import EVERY
 from report.footnotes import version_line
 from report.markdown import to_markdown
 from report.tables import Overview, print_tables
-from results.documents import Machine, Versions, made
+from results.documents import (
+    Machine,
+    PooledKinds,
+    Quantiles,
+    Spread,
+    UndisturbedLock,
+    Versions,
+    made,
+)
 from results.wording import escape_markdown, ms, percent
 from tests.results.plain import plainly
 
@@ -382,6 +390,60 @@ def test_from_the_intended_start_where_there_is_one() -> None:
     paced = case("etcd", "kill", response_ms={"acquire": {"during": quantiles(1810.0, 2000.0)}})
     found = read(overview([paced]).every, "acquire_p50_ms", "acquire_p99_ms")
     assert found == [["1.00", "8.00"], ["1,810", "2,000"], ["1.00", "8.00"]]
+
+
+def row_of(lock: str, cases: int, p50: float = 2.0) -> UndisturbedLock:
+    """A lock before any fault, whose response times are ten times its service times."""
+    service = Quantiles(count=2000, p50=p50, p99=9.0, max=9.0)
+    none = Spread(count=0)
+    return UndisturbedLock(
+        lock=lock,
+        cases=cases,
+        latency_ms=PooledKinds(service, service, service),
+        cycles_per_second=Spread(3, 224.0, 211.0, 234.0),
+        floor_acquire_ms_p50=none,
+        floor_cpu_us_per_cycle=none,
+        response_ms=Quantiles(count=2001, p50=10 * p50, p99=90.0, max=90.0, above=("p99", "max")),
+    )
+
+
+def side_by_side(rows: Sequence[UndisturbedLock], cases: list[dict[str, Any]]) -> dict[str, Any]:
+    """Lock → heading → what stands there."""
+    (grid,) = (g for g in preview(overview(cases, baseline=rows), "run", "ok").numbers
+               if g.name == "side-by-side")  # fmt: skip
+    return {
+        row[0].text: dict(zip(grid.headings, (c.text for c in row), strict=True))
+        for row in grid.rows
+    }
+
+
+def test_a_name_is_the_same_number_in_every_table() -> None:
+    """An acquire on an own key is response time everywhere, and service time is named so."""
+    one = case("etcd", response_ms={"acquire": {"before": quantiles(20.0, 90.0)}}, acquire_ms=2.0)
+    beside = side_by_side([row_of("etcd", 3)], [one])["etcd"]
+    every = dict(zip(("acquire_p50_ms", "acquire_service_p50_ms"),
+                     read(overview([one]).every, "acquire_p50_ms", "acquire_service_p50_ms")[0],
+                     strict=True))  # fmt: skip
+    assert every == {"acquire_p50_ms": "20.0", "acquire_service_p50_ms": "2.00"}
+    assert (beside["acquire p50, ms"], beside["acquire service p50, ms"]) == ("20.0", "2.00")
+    assert beside["acquire p99, ms"] == "> 90.0"
+    (grid,) = (g for g in overview([], baseline=[row_of("etcd", 3)]).narrow())
+    assert grid.rows[0][1].text == "20.0\np99 > 90.0\nservice 2.00/9.00"
+
+
+def test_a_figure_over_cases_has_their_range_and_is_void_where_they_are_few() -> None:
+    cases = [case("etcd", acquire_ms=ms) for ms in (1.5, 4.0, 2.5)]
+    cases += [case("etcd", acquire_ms=99.0, numbers="void"), case("redlock")]
+    found = side_by_side([row_of("etcd", 3), row_of("redlock", 2)], cases)
+    names = ("acquire p50, ms", "acquire p50 min, ms", "acquire p50 max, ms", "numbers valid")
+    assert [found["etcd"][name] for name in names] == ["20.0", "1.50", "4.00", "yes"]
+    assert [found["redlock"][name] for name in names] == ["(20.0)", "–", "–", "no"]
+    assert found["redlock"]["cycles median, 1/s"] == "(224)"
+    (grid,) = (g for g in overview(cases, baseline=[row_of("etcd", 3), row_of("redlock", 2)])
+               .narrow() if g.name == "undisturbed")  # fmt: skip
+    assert grid.rows[0][1].text.split("\n")[:2] == ["20.0", "[1.50, 4.00]"]
+    assert grid.rows[1][1].text == "(20.0)\n(p99 > 90.0)\n(service 2.00/9.00)"
+    assert grid.rows[1][4].text == "2,001\n2,000\n2,000", "a count is no figure of the load"
 
 
 def test_void_numbers_stand_in_brackets_and_the_verdict_stays() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from history.columns import History
-from history.op import F
+from history.op import F, Type
 from report.facts import BASELINE
 from results.baseline import Baselines
 from results.documents import CaseResult, Floor, Quantiles, Spread
@@ -19,11 +19,15 @@ def history(*faults: tuple[float, float]) -> History:
     load = Load()
     for f, key, hold, invoke, complete in ROWS:
         load.op(f, key, invoke, complete, hold=hold)
+    load.op(F.ACQUIRE, "a1", 60, 63, intended=50, hold=8)  # late: 13 ms from when it was due
+    load.op(F.ACQUIRE, "a1", 70, 73, type_=Type.FAIL, hold=9)
+    load.op(F.ACQUIRE, "a1", 80, None, hold=10)  # never answered
     for begin, heal in faults:
         load.fault((begin, begin + 1), (heal, heal + 1))
     return load.history()
 
 
+KINDS = ("acquire", "response", "given_up", "handover", "wait")
 PHASES = Phases((0, 10 * MS), (10 * MS, 100 * MS), (100 * MS, 1000 * MS))
 ROWS = [
     (F.ACQUIRE, "a1", 1, 20, 23),  # own phase: 3 ms
@@ -38,9 +42,11 @@ ROWS = [
 
 
 def test_only_what_ended_before_the_fault_counts() -> None:
-    found = before(history((500, 600)), PHASES)
+    found = before(history((500, 600)), PHASES, unknown_after_s=0.04)
     assert {kind: (ns / MS).tolist() for kind, ns in found.items()} == {
-        "acquire": [3.0],
+        "acquire": [3.0, 3.0],
+        "response": [3.0, 13.0],
+        "given_up": [3.0, 40.0],
         "handover": [7.0],
         "wait": [1.0, 15.0],
     }
@@ -52,7 +58,7 @@ def test_without_a_fault_everything_is_before_it() -> None:
 
 def test_cases_add_up_to_quantiles_that_one_does_not_carry() -> None:
     gathered = Baselines()
-    samples = {kind: np.full(600, 2 * MS) for kind in ("acquire", "handover", "wait")}
+    samples = {kind: np.full(600, 2 * MS) for kind in KINDS} | {"given_up": np.full(9, 900 * MS)}
     case = CaseResult(
         lock="etcd",
         fault="none",
@@ -64,6 +70,9 @@ def test_cases_add_up_to_quantiles_that_one_does_not_carry() -> None:
     gathered.add(replace(case, cycles_per_second_by_phase={"before": 140.0}), samples)
     (row,) = gathered.locks()
     assert row.latency_ms.acquire == Quantiles(p50=2.0, p99=2.0, max=2.0, count=1200, iqr=0.0)
+    assert row.response_ms == Quantiles(
+        p50=2.0, p99=900.0, max=900.0, count=1218, iqr=0.0, above=("p99", "max")
+    )
     assert row.cycles_per_second == Spread(count=2, median=120.0, min=100.0, max=140.0)
     assert BASELINE.rows([row])[0].values["lock"] == "etcd"
     assert BASELINE.narrow([]) is None
@@ -71,7 +80,7 @@ def test_cases_add_up_to_quantiles_that_one_does_not_carry() -> None:
 
 def test_a_failed_case_has_no_rate_and_no_floor() -> None:
     gathered = Baselines()
-    none = {kind: np.empty(0, np.int64) for kind in ("acquire", "handover", "wait")}
+    none = {kind: np.empty(0, np.int64) for kind in KINDS}
     gathered.add(CaseResult(lock="etcd", fault="none", floor=Floor(cycles=0)), none)
     grid = BASELINE.narrow(BASELINE.rows(gathered.locks()))
     assert grid is not None
@@ -80,7 +89,7 @@ def test_a_failed_case_has_no_rate_and_no_floor() -> None:
 
 def test_another_workload_is_another_experiment() -> None:
     gathered = Baselines()
-    samples = {kind: np.full(5, MS) for kind in ("acquire", "handover", "wait")}
+    samples = {kind: np.full(5, MS) for kind in KINDS}
     for workload in ("mutex", "payment", "mutex"):
         gathered.add(CaseResult(lock="etcd", fault="none", workload=workload), samples)
     assert [(row.lock, row.cases) for row in gathered.locks()] == [

@@ -41,9 +41,11 @@ HELD, BROKEN = "valid", "invalid"
 MS = 1_000_000
 
 
-def recorded(folder: Path, *, twice: bool) -> None:
-    """A history of one key: held by one after the other, or by two at a time."""
-    write_meta(folder, {"k0": Object(role="contended")}, wall_minus_monotonic_ns=5)
+def recorded(folder: Path, *, twice: bool, given_up: bool = False) -> None:
+    """A history of one key: held by one after the other, or by two at a time. ``given_up``: of two
+    acquires of an own key that were due, one was granted and one refused after 700 ms."""
+    objects = {"k0": Object(role="contended"), "a0": Object(role="own")}
+    write_meta(folder, objects, wall_minus_monotonic_ns=5)
     write_faults(folder, [])
     recorder = Recorder(folder, 0)
     for n in range(4):
@@ -60,6 +62,9 @@ def recorded(folder: Path, *, twice: bool) -> None:
         )
         given_back = recorder.invoke(process, F.RELEASE, "k0", hold=n + 1, invoke_ns=end)
         recorder.complete(given_back, Type.OK, complete_ns=end + MS)
+    for ms, outcome in ((1, Type.OK), (700, Type.FAIL)) if given_up else ():
+        asked = recorder.invoke(9, F.ACQUIRE, "a0", hold=90 + ms, invoke_ns=MS, intended_ns=MS)
+        recorder.complete(asked, outcome, complete_ns=MS + ms * MS)
     recorder.close()
 
 
@@ -87,13 +92,13 @@ Make = Callable[..., Path]
 def make(tmp_path: Path) -> Make:
     """Stores a finished run of one case whose history breaks or holds."""
 
-    def made(name: str, *, twice: bool = False, **changes: Any) -> Path:
+    def made(name: str, *, twice: bool = False, given_up: bool = False, **changes: Any) -> Path:
         from checker.check import check
         from history.recording import read_recording
 
         run = RunFolder.create(tmp_path / "runs", name)
         folder = run.case(1, "etcd", "none")
-        recorded(folder.history, twice=twice)
+        recorded(folder.history, twice=twice, given_up=given_up)
         verdicts = check(read_recording(folder.history)).to_json()["verdicts"]
         document = case(BROKEN if twice else HELD) | {
             "folder": folder.path.name,
@@ -237,6 +242,40 @@ def test_a_number_that_was_edited_in_both_files_is_refused(
         assert old in text
         file.write_text(text.replace(old, new, 1))
     with pytest.raises(Edited, match=f"{name} is not what its history gives"):
+        stored(path)
+
+
+@pytest.mark.parametrize(
+    ("count", "most", "known"),
+    [
+        (2, 700.0, True),  # what was given up counts
+        (1, 1.0, True),  # as older versions measured
+        (1, 700.0, False),
+        (2, 1.0, False),
+    ],
+)
+def test_a_response_time_of_an_older_version_is_known_and_an_edited_one_is_not(
+    make: Make, count: int, most: float, known: bool
+) -> None:
+    none: dict[str, object] = {"before": {"count": 0}}
+    grants: dict[str, object] = {"before": {"max": 1.0, "count": 4}}
+    own: dict[str, object] = {"before": {"max": 1.0, "count": 1}}
+    beside = {"max": most, "count": count, "above": ["max"] if count == 2 else []}
+    timed = {
+        "phases_s": {"floor_s": 0.0, "own_s": 0.0, "contended_s": 1.0},
+        "series": {"start_ns": 0},
+        "latency_ms": {
+            "acquire": none, "handover": none, "wait": grants, "acquire_beside": own,
+            "release": grants,
+        },
+        "response_ms": {"acquire_beside": {"before": beside}},
+        "cycles_per_second": 4.0,
+    }  # fmt: skip
+    path = make("a", given_up=True, case=timed)
+    if known:
+        assert stored(path).cases[0].response_ms is not None
+        return
+    with pytest.raises(Edited, match=r"response_ms.acquire_beside.before.* is not what its"):
         stored(path)
 
 

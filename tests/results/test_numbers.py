@@ -12,6 +12,7 @@ import pytest
 from history.builder import NUMBERS
 from history.columns import History, null_column
 from history.op import F, Fault, Object, Type
+from results.documents import Quantiles
 from results.numbers import Phases, measure
 from tests.results.load import MS, Load
 from tests.results.plain import plain
@@ -43,6 +44,29 @@ def test_response_runs_from_the_intended_start_and_service_does_not() -> None:
     assert found.response_ms["acquire"]["before"].max == 2000
     assert found.response_ms["acquire"]["before"].count == 20
     assert set(found.response_ms) == {"acquire"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "complete", "lasted_ms"),
+    [(Type.FAIL, 6700.0, 1700), (Type.INFO, None, 2000)],  # refused; without an answer
+)
+def test_what_was_given_up_on_an_own_key_took_longer_than_until_then(
+    kind: Type, complete: float | None, lasted_ms: float
+) -> None:
+    load = Load()
+    for n in range(20):
+        load.grant("a0", 2000 + 100 * n, 2002 + 100 * n, intended=2000 + 100 * n)
+    load.op(F.ACQUIRE, "a0", 6000, complete, type_=kind, intended=5000, hold=99)
+    load.op(F.ACQUIRE, "k0", 12_000, 12_900, type_=Type.FAIL, hold=98)
+    found = measure(load.history(), PHASES, unknown_after_s=1.0)
+    response, service = found.response_ms["acquire"], found.latency_ms["acquire"]["before"]
+    assert response["before"] == Quantiles(
+        count=21, p50=2.0, max=lasted_ms, above=("max",), iqr=response["before"].iqr
+    )
+    assert (service.count, service.max, service.above) == (20, 2.0, ())
+    assert found.latency_ms["wait"]["before"].count == 0
+    older = measure(load.history(), PHASES, unknown_after_s=1.0, only_granted=True)
+    assert older.response_ms["acquire"]["before"].count == 20
 
 
 def test_before_during_and_after_are_never_pooled() -> None:
