@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from report.charts import HOW_TO_READ, Chart, charts
 from report.columns import Column, Row, Table
 from report.comparison_text import CAPTION
-from report.facts import BASELINE, CYCLES, EVERY, LATENCY, OF_A_CASE, VERDICTS
+from report.facts import BASELINE, CEILING, CYCLES, EVERY, LATENCY, OF_A_CASE, VERDICTS
 from report.grid import Cell, Grid, texts
 from report.jobs import JOBS, WORTH
 from report.rates import RATES
@@ -197,17 +197,19 @@ def _side_by_side(made: Overview) -> Grid | None:
         return BASELINE.grid(made.baseline, name="side-by-side")
     # Runs that pooled nothing: each case for itself.
     rates = {
-        row.number: row.values["cycles_per_s"]
+        row.number: {name: row.values[name] for name in (CYCLES.name, CEILING.name)}
         for row in made.every
         if row.values["phase"] == PHASES[0]
     }
     before = [
-        replace(row, values=row.values | {"cycles_per_s": rates.get(row.number)})
+        replace(row, values=row.values | rates.get(row.number, {}))
         for row in LATENCY.rows(made.cases)
         if row.values["phase"] == PHASES[0]
         and row.values["kind"] in {"acquire", "handover", "wait"}
     ]
-    beside = replace(LATENCY, columns=(*LATENCY.columns, CYCLES), title=BASELINE.title, caption="")
+    beside = replace(
+        LATENCY, columns=(*LATENCY.columns, CYCLES, CEILING), title=BASELINE.title, caption=""
+    )
     return beside.grid(before, name="side-by-side", leave_out=("phase",))
 
 

@@ -7,6 +7,7 @@ columns of several tables are declared once, above them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from report.columns import Column, Context, Slot, Table, at
@@ -16,10 +17,12 @@ from results.cases import (
     PHASES,
     availability,
     broken,
+    ceiling_per_s,
     cells_of,
     dead_holder_s,
     expected_of,
     failover_s,
+    handover_percent,
     has_numbers,
     is_consensus,
     is_control,
@@ -76,6 +79,22 @@ ABOVE: Final = Column(
 )
 CYCLES: Final = Column(
     "cycles_per_s", "acquire-release cycles per second on contended keys", load=True
+)
+CEILING: Final = Column(
+    "ceiling_per_s",
+    "most cycles per second on contended keys that the load allows, were the lock to cost nothing: "
+    "clients / (hold + pause), and keys / hold where a key has one holder at a time",
+    lambda r: ceiling_per_s(r["case"]),
+)
+HANDED_OVER: Final = Column(
+    "handover_percent",
+    "of the grants of contended keys before any fault, those that hand-over covers: somebody had "
+    "waited since before the release and was granted next, percent",
+    lambda r: (
+        handover_percent(r["cells"]["handover"], r["cells"]["wait"])
+        if r.get("phase", PHASES[0]) == PHASES[0]
+        else None
+    ),
 )
 OWN_CYCLES: Final = Column(
     "own_cycles_per_s",
@@ -156,6 +175,8 @@ def _kinds(slots: Mapping[str, Slot], *, of_cases: bool = False) -> Iterator[Col
         said = f"{one}, distance between the quartiles, milliseconds"
         yield column(f"{kind}_iqr_ms", said, f"{cell}.iqr")
         yield column(f"{kind}_count", many, f"{cell}.count")
+        if kind == "handover":
+            yield replace(HANDED_OVER, slot=slots.get(HANDED_OVER.name))
 
 
 def _latencies(case: CaseResult) -> Iterator[Context]:
@@ -234,7 +255,7 @@ CASES: Final = Table("cases", "a case", (
     Column("undecided", "verdicts that are unknown, separated by commas",
            lambda r: ", ".join(undecided(r["case"]))),
     NUMBERS_VALID,
-    CYCLES.at("case.cycles_per_second"),
+    CYCLES.at("case.cycles_per_second"), CEILING,
     Column("cycles_before_per_s", "the same before the first fault",
            "case.cycles_per_second_by_phase.before", load=True),
     Column("cycles_during_per_s", "the same while a fault was on",
@@ -293,7 +314,7 @@ LATENCY: Final = Table("latency", "a kind of latency in a phase of a case", (
 )  # fmt: skip
 THROUGHPUT: Final = Table("throughput", "a phase of a case", (
     *ID, PHASE,
-    CYCLES.at("rate"),
+    CYCLES.at("rate"), CEILING,
     # The own phase lies before every fault.
     OWN_CYCLES.at(
         lambda r: r["case"].own_cycles_per_second if r["phase"] == PHASES[0] else None
@@ -437,7 +458,8 @@ EVERY: Final = Table("every-case", "a phase of a case", (
         )
         for quantile, form in (("p50", "{text}"), ("p99", "/{text}"))
     }),
-    CYCLES.at(_rate, slot=Slot("cycles\n/s")),
+    CYCLES.at(_rate, slot=Slot("cycles/s\n/at most")),
+    CEILING.at(CEILING.of, slot=Slot("cycles/s\n/at most", "/{text}", optional=True)),
     REFUSED.at(REFUSED.of, slot=Slot("den/\nunk")),
     UNKNOWN.at(UNKNOWN.of, slot=Slot("den/\nunk", "/{text}")),
     AVAILABILITY.at(AVAILABILITY.of, slot=Slot("whole case", "avail {whole}\n", True),
@@ -488,6 +510,7 @@ BASELINE: Final = Table("undisturbed", "a lock, all its cases together, before a
             },
             "acquire_service_p50_ms": Slot("acquire,\nown key", "\nservice {text}"),
             "acquire_service_p99_ms": Slot("acquire,\nown key", "/{text}"),
+            HANDED_OVER.name: Slot("hand-over", "\ncovers {whole}", optional=True),
             "acquire_count": Slot("n of each"),
             "handover_count": Slot("n of each", "\n{text}"),
             "wait_count": Slot("n of each", "\n{text}"),
@@ -503,6 +526,7 @@ BASELINE: Final = Table("undisturbed", "a lock, all its cases together, before a
             ("max", "largest of the cases", Slot("cycles/s", ", {text}]")),
         )
     ),
+    CEILING.at("ceiling", slot=Slot("cycles/s", "\nat most {text}", optional=True)),
     Column("cases", "cases that the row is made of", "row.cases"),
     NUMBERS_VALID.at(lambda r: r["row"].cases >= CASES_MIN),
     ALONE_P50.at("row.floor_acquire_ms_p50.median", slot=Slot("one client\nalone", "{whole}")),
@@ -512,10 +536,12 @@ BASELINE: Final = Table("undisturbed", "a lock, all its cases together, before a
     "Up to the first fault, all cases of a lock together, and the range over the cases: the "
     "smallest and the largest of their medians. In brackets: fewer than three cases. Acquire: a "
     "key that nobody else wants, response time, from the intended start; what failed or timed out "
-    "counts as longer than until it was given up. Service: from the invocation, of those that were "
-    "granted. Hand-over: release invoked to the next grant. Wait: a contended acquire, mostly the "
-    "length of the queue. IQR is the distance between the quartiles, n the number of operations. "
-    "Cycles per second: clients that contend, median, smallest and largest of the cases. One "
-    "client alone: the acquire of one client while nobody else does anything, and the processor "
-    "time of its own process per cycle.",
+    "counts as longer than until it was given up. Service: from the invocation, of those that "
+    "were granted. Hand-over: release invoked to the next grant, where somebody had waited since "
+    "before the release and was granted next; beside it the share of the grants that this covers. "
+    "Wait: a contended acquire, mostly the length of the queue. IQR is the distance between the "
+    "quartiles, n the number of operations. Cycles per second: clients that contend, median, "
+    "smallest and largest of the cases; the ceiling is what keys, holds and pauses allow, were "
+    "the lock to cost nothing. One client alone: the acquire of one client while nobody else does "
+    "anything, and the processor time of its own process per cycle.",
 )  # fmt: skip

@@ -114,7 +114,8 @@ WORDS: Final = (
     (
         "hand-over: release invoked to next grant, with a waiter; wait: mostly the queue. These "
         "are of operations that succeeded; den/unk counts the acquires that were denied or ended "
-        "unknown. Before, during and after the fault are never pooled."
+        "unknown. Cycles/s at most: what keys, holds and pauses allow, were the lock to cost "
+        "nothing. Before, during and after the fault are never pooled."
     ),
     (
         "avail: one-second windows with a grant; gap: longest time without one; recov: heal to "

@@ -22,7 +22,7 @@ from report.headline import headline
 from report.jobs import JOBS, WORTH
 from report.published import published_grid
 from report.rates import RATES
-from results.baseline import of_cases
+from results.baseline import ceiling_of, of_cases
 from results.cases import (
     MUTEX,
     attempts,
@@ -47,8 +47,10 @@ NARROW: Final = {
         (
             "All cases of a lock together, up to the first fault, ms: p50 [smallest and largest of "
             "the cases], p99. In round brackets: fewer than three cases. Acquire: response time, "
-            "from the intended start; service: from the invocation, p50/p99. Cycles per second of "
-            "the clients that contend: median over cases and range. One client alone: its "
+            "from the intended start; service: from the invocation, p50/p99. Hand-over: beside it "
+            "the share of the grants that it covers. Cycles per second of the clients that "
+            "contend: median over cases and range; at most: what keys, holds and pauses allow, "
+            "were the lock to cost nothing. One client alone: its "
             "acquire, p50, and the CPU of its own process per cycle."
         ),
     ),
@@ -122,7 +124,11 @@ def overview(
         rates=rates.rows(at_rates),
         rates_caption=rates.caption(at_rates),
         baseline=BASELINE.rows(
-            baseline, [{"of_cases": of_cases(cases, row.lock)} for row in baseline]
+            baseline,
+            [
+                {"of_cases": of_cases(cases, row.lock), "ceiling": ceiling_of(cases, row.lock)}
+                for row in baseline
+            ],
         ),
         every=EVERY.rows(cases, known),
         jobs=JOBS.rows(cases),

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from history.columns import Ints
-from results.cases import MUTEX, PHASES, cells_of, has_numbers, is_published
+from results.cases import MUTEX, PHASES, ceiling_per_s, cells_of, has_numbers, is_published
 from results.documents import CaseResult, PooledKinds, Quantiles, Spread, UndisturbedLock
 from results.quantiles import quantiles
 
@@ -71,17 +71,26 @@ class Baselines:
 def of_cases(cases: Sequence[CaseResult], lock: str) -> dict[str, Spread]:
     """Kind (``cells_of``) → the medians before any fault of all cases of a row, where there are
     several: those whose numbers are valid."""
-    chosen = [
-        cells_of(case, PHASES[0])
-        for case in cases
-        if name_of(case) == lock and has_numbers(case) and not is_published(case)
-    ]
     found: dict[str, list[float]] = defaultdict(list)
-    for cells in chosen:
-        for kind, cell in cells.items():
+    for case in _cases_of(cases, lock):
+        for kind, cell in cells_of(case, PHASES[0]).items():
             if cell is not None and cell.p50 is not None:
                 found[kind].append(cell.p50)
     return {kind: _spread(values) for kind, values in found.items() if len(values) > 1}
+
+
+def ceiling_of(cases: Sequence[CaseResult], lock: str) -> float | None:
+    """``ceiling_per_s`` of all cases of a row; None where they differ."""
+    found = {ceiling_per_s(case) for case in _cases_of(cases, lock)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _cases_of(cases: Sequence[CaseResult], lock: str) -> list[CaseResult]:
+    return [
+        case
+        for case in cases
+        if name_of(case) == lock and has_numbers(case) and not is_published(case)
+    ]
 
 
 def name_of(case: CaseResult) -> str:

@@ -261,6 +261,29 @@ def rate_per_s(case: CaseResult) -> float | None:
     return case.cycles_per_second or case.own_cycles_per_second or None
 
 
+def ceiling_per_s(case: CaseResult) -> float | None:
+    """The most cycles per second on contended keys that the load of a case allows, were the lock to
+    cost nothing: each client holds and pauses, and a key has only so many holders at a time. None:
+    the workload is another, or the settings are not known."""
+    hold_s, think_s = case.pace.hold_s, case.pace.think_s
+    if case.workload not in {None, MUTEX} or hold_s is None or think_s is None:
+        return None
+    bounds = []
+    if case.clients is not None and hold_s + think_s > 0:
+        bounds.append(case.clients / (hold_s + think_s))
+    if case.keys is not None and case.holders_per_key is not None and hold_s > 0:
+        bounds.append(case.keys * case.holders_per_key / hold_s)
+    return min(bounds, default=None)
+
+
+def handover_percent(handover: Quantiles | None, wait: Quantiles | None) -> float | None:
+    """Of the grants of contended keys, those that hand-over covers: somebody had waited since
+    before the release, and was granted next."""
+    if handover is None or wait is None or not wait.count:
+        return None
+    return 100 * handover.count / wait.count
+
+
 def phases_of(case: CaseResult) -> list[str]:
     """The phases that the case has numbers for, in their order."""
     known = {phase for by in latencies(case).values() for phase in by}

@@ -54,6 +54,8 @@ FOREVER_NS: Final = 2**63 - 1
 BEFORE, DURING, AFTER = range(3)
 KINDS: Final = ("acquire", "handover", "wait", "release", "acquire_beside")
 CENSORED: Final = ("acquire", "acquire_beside")
+# Kinds of locks of which one client at a time holds a key.
+ALONE: Final = frozenset({"mutex", "reentrant"})
 COUNTED: Final = tuple(f for f in F if f not in (F.DEATH, F.QUIET, F.QUEUED))
 # A refusal for these reasons is what a busy lock is supposed to answer.
 ORDINARY_REFUSALS: Final = frozenset({"held", "gave-up"})
@@ -79,6 +81,7 @@ class Numbers(Part, frozen=True):
     cycles_per_second: float | None  # None: there was no contended phase
     cycles_per_second_by_phase: dict[str, float | None]
     own_cycles_per_second: float | None  # in the own phase, all own clients together
+    holders_per_key: int | None  # of contended keys, at a time; None: any number
     floor_acquire_ms: Quantiles
     series: Series
 
@@ -134,6 +137,7 @@ def measure(
         cycles_per_second=rate,
         cycles_per_second_by_phase=rate_by_phase,
         own_cycles_per_second=_rate(own_grants, phases.own),
+        holders_per_key=_holders(history),
         floor_acquire_ms=view.latencies(floor, PHASES[:1], pooled=True)["before"],
         series=_series(view, cycle & contended, phases.contended),
     )
@@ -307,6 +311,16 @@ def _handovers(view: _View, granted: Mask, contended: Mask) -> tuple[Ints, Small
     )
     begun, ended = at[1:-1][follows], at[2:][follows]
     return ended - begun, view.faults.phase_of(begun, ended)
+
+
+def _holders(history: History) -> int | None:
+    """How many may hold a contended key at a time, where that is limited and the same for all."""
+    found = set()
+    for key in history.keys:
+        thing = history.object_of(key)
+        if thing.role == "contended":
+            found.add(1 if thing.kind in ALONE else thing.permits)
+    return found.pop() if len(found) == 1 else None
 
 
 def _counts(view: _View, names: tuple[str, ...]) -> dict[str, dict[str, dict[str, int]]]:

@@ -191,6 +191,8 @@ class CaseResult(Document, frozen=True, kw_only=True):
     cycles_per_second: Real | None = None
     cycles_per_second_by_phase: dict[str, Real | None] | None = None
     own_cycles_per_second: Real | None = None
+    # Of contended keys, at a time; None: any number, or an older version wrote it.
+    holders_per_key: Count | None = None
     availability: Share | None = None
     recovery_seconds: Real | None = None
     floor_acquire_ms: Quantiles | None = None

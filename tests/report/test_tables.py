@@ -431,6 +431,37 @@ def test_a_name_is_the_same_number_in_every_table() -> None:
     assert grid.rows[0][1].text == "20.0\np99 > 90.0\nservice 2.00/9.00"
 
 
+def test_cycles_stand_beside_what_the_load_allows() -> None:
+    """Two keys and holds of 5 ms allow 400 a second, whatever a lock costs; clients that pause may
+    allow less."""
+    pace = {"hold_s": 0.005, "think_s": 0.01}
+    keys, clients = (
+        case("etcd", keys=2, clients=clients, holders_per_key=1, settings=pace)
+        for clients in (8, 3)
+    )
+    open_load = keys | {"workload": "payment"}
+    several = keys | {"holders_per_key": None}
+    found = read(overview([keys, clients, open_load, several]).every, "ceiling_per_s")
+    assert found == [["400"], ["200"], ["–"], ["533"]]
+    assert "100/400" in terminal([keys])
+    beside = side_by_side([row_of("etcd", 3)], [keys, keys])["etcd"]
+    assert beside["ceiling, 1/s"] == "400"
+    assert "ceiling, 1/s" not in side_by_side([row_of("etcd", 3)], [keys, clients])["etcd"]
+    (grid,) = overview([keys], baseline=[row_of("etcd", 3)]).narrow()[1:2]
+    assert grid.rows[0][5].text == "224\n[211, 234]\nat most 400"
+
+
+def test_hand_over_says_which_share_of_the_grants_it_covers() -> None:
+    """The others were granted to one who asked later, or while nobody waited."""
+    one = case("etcd", "kill")
+    one["latency_ms"]["wait"]["before"] = quantiles(2.0, 8.0, 8000)
+    made = overview([one])
+    found = read(made.every, "phase", "handover_percent")
+    assert found == [["before", "25.0"], ["during", "–"], ["after", "–"]]
+    (grid,) = overview([], baseline=[row_of("etcd", 3)]).narrow()
+    assert grid.rows[0][2].text.split("\n")[-1] == "covers 100.0 %"
+
+
 def test_a_figure_over_cases_has_their_range_and_is_void_where_they_are_few() -> None:
     cases = [case("etcd", acquire_ms=ms) for ms in (1.5, 4.0, 2.5)]
     cases += [case("etcd", acquire_ms=99.0, numbers="void"), case("redlock")]

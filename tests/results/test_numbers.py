@@ -169,6 +169,20 @@ def test_a_key_granted_twice_over_is_no_handover() -> None:
     assert measure(load.history(), PHASES).latency_ms["handover"]["before"].count == 0
 
 
+@pytest.mark.parametrize(
+    ("kind", "permits", "holders"),
+    [("mutex", None, 1), ("reentrant", None, 1), ("semaphore", 3, 3), ("read-write", None, None)],
+)
+def test_how_many_may_hold_a_contended_key(
+    kind: str, permits: int | None, holders: int | None
+) -> None:
+    load = Load()
+    load.grant("k0", 11_000, 11_001)
+    load.grant("a0", 11_000, 11_001)
+    load.builder.objects["k0"] = Object(kind=kind, permits=permits, role="contended")
+    assert measure(load.history(), PHASES).holders_per_key == holders
+
+
 def test_a_handover_through_a_fault_is_during() -> None:
     load = Load()
     load.fault((20_000, 20_000), (25_000, 25_000))
