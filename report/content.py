@@ -11,7 +11,16 @@ from msgspec.structs import asdict
 from report.charts import HOW_TO_READ, Chart, charts
 from report.columns import Column, Row, Table
 from report.comparison_text import CAPTION
-from report.facts import BASELINE, CEILING, CYCLES, EVERY, LATENCY, OF_A_CASE, VERDICTS
+from report.facts import (
+    BASELINE,
+    CEILING,
+    CYCLES,
+    EVERY,
+    LATENCY,
+    OF_A_CASE,
+    PROCESSORS,
+    VERDICTS,
+)
 from report.grid import Cell, Grid, texts
 from report.jobs import JOBS, WORTH
 from report.rates import RATES
@@ -130,6 +139,7 @@ def _numbers(made: Overview, *, compared: bool) -> tuple[Grid, ...]:
         captioned(RATES.grid(made.rates), made.rates_caption),
         None if compared else _side_by_side(made),
         EVERY.grid(made.every),
+        PROCESSORS.grid(PROCESSORS.rows(made.cases)),
         JOBS.grid(made.jobs),
         WORTH.grid(made.worth),
         made.published,

@@ -35,6 +35,7 @@ from report.facts import (
     P50,
     P90,
     P99,
+    PROCESSORS,
     VERDICTS,
 )
 from report.grid import Markdown, markdown_table
@@ -51,7 +52,7 @@ from results.wording import printable
 FORMULA: Final = ("=", "+", "-", "@", "\t")
 FORMATS: Final = ("csv", "json", "parquet", "edn")
 HISTORY_SUFFIX: Final = {"csv": "csv", "json": "jsonl", "parquet": "parquet", "edn": "edn"}
-TABLES: Final = (CASES, VERDICTS, *OF_A_CASE, JOBS, WORTH, EVIDENCE)
+TABLES: Final = (CASES, VERDICTS, *OF_A_CASE, PROCESSORS, JOBS, WORTH, EVIDENCE)
 # Of these files a run keeps its own, anew after each case.
 BESIDE_THE_RESULTS: Final = (CASES, LATENCY, VERDICTS)
 BEGIN: Final = Column("begin_s", "beginning, seconds since the first operation of the case")

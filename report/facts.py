@@ -442,6 +442,37 @@ def _rate(r: Context) -> Any:
     return r["case"].cycles_per_second if r["rate"] is None and alone else r["rate"]
 
 
+PARTS: Final = {
+    "servers": "the servers",
+    "links": "the links",
+    "clients": "the clients (workers of the load, with their sidecars)",
+    "bench": "the bench itself",
+}
+PROCESSORS: Final = Table("processors", "a case: who used the processors", (
+    *ID,
+    *(
+        Column(f"{part}_used_percent", f"processor time of {words}, percent of all cores",
+               f"processors.parts.{part}.used_percent")
+        for part, words in PARTS.items()
+    ),
+    Column("others_percent", "processor time of other programs, percent of all cores",
+           "processors.others_percent"),
+    Column("steal_percent", "what the hypervisor took, percent of all cores",
+           "processors.steal_percent"),
+    *(
+        Column(f"{part}_queued_percent",
+               f"how long threads of {words} were ready and did not run, percent of all cores",
+               f"processors.parts.{part}.queued_percent")
+        for part, words in PARTS.items()
+    ),
+), lambda case: [{"processors": found}] if (found := case.generator and case.generator.processors)
+    else [], "Who used the processors",
+    "Outside of faults, from the beginning of the own keys to the end of the contended ones, "
+    "percent of all cores. Queued: ready and not running, all threads of a part together, so it "
+    "may be more than 100.",
+)  # fmt: skip
+
+
 EVERY: Final = Table("every-case", "a phase of a case", (
     CASE, LOCK,
     FAULT.at(FAULT.of, slot=Slot("", once=True)),

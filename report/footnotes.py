@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from report.facts import LATENCY
+from report.facts import LATENCY, PARTS
 from results import wording
 from results.cases import (
     PHASES,
@@ -249,7 +249,15 @@ def _generator(cases: Sequence[CaseResult]) -> list[str]:
     machine = _largest(generator.machine_percent for generator in checked)
     if machine is not None:
         parts.append(f"the whole machine at most {machine:.0f} % busy (mean of a case)")
-    others = _largest(g.processors.others_percent for g in checked if g.processors is not None)
+    processors = [g.processors for g in checked if g.processors is not None]
+    used = [
+        f"{part} {median(of):.0f} %"
+        for part in PARTS
+        if (of := [p.parts[part].used_percent for p in processors if p.parts and part in p.parts])
+    ]
+    if used:
+        parts.append(f"of its processors {', '.join(used)} (median of the cases)")
+    others = _largest(found.others_percent for found in processors)
     if others is not None:
         parts.append(f"other programs at most {others:.0f} % of its processors")
     return ["; ".join(parts) + "."]

@@ -30,6 +30,7 @@ ABOUT: dict[str, Any] = {
     "seen": documents.Recovery,
     "score": documents.Scoring,
     "health": documents.Generator,
+    "processors": documents.Processors,
     "worker": documents.Worker,
     "item": documents.Entry,
     "tried": documents.JobNumbers,

@@ -451,6 +451,27 @@ def test_cycles_stand_beside_what_the_load_allows() -> None:
     assert grid.rows[0][5].text == "224\n[211, 234]\nat most 400"
 
 
+def test_who_used_the_processors_stands_in_a_column_each() -> None:
+    one = case("etcd")
+    parts = {
+        part: {"used_percent": used, "queued_percent": 2.0}
+        for part, used in (("servers", 31.0), ("links", 12.0), ("clients", 40.0), ("bench", 3.0))
+    }
+    one["generator"]["processors"] = {
+        "others_percent": 1.0, "ours_percent": 86.0, "steal_percent": 0.0, "waiting_percent": 9.0,
+        "parts": parts,
+    }  # fmt: skip
+    made = overview([one, case("redlock")])
+    (grid,) = (g for g in preview(made, "run", "ok").numbers if g.name == "processors")
+    ((*_, shown),) = ([dict(zip(grid.headings, (c.text for c in row), strict=True))]
+                      for row in grid.rows)  # fmt: skip
+    names = [f"{part} used, %" for part in parts]
+    assert [shown[name] for name in names] == ["31.0", "12.0", "40.0", "3.0"]
+    assert shown["lock"] == "etcd"
+    assert "servers 31 %, links 12 %, clients 40 %, bench 3 %" in " ".join(made.footnotes)
+    assert "servers" not in " ".join(overview([case("redlock")]).footnotes)
+
+
 def test_hand_over_says_which_share_of_the_grants_it_covers() -> None:
     """The others were granted to one who asked later, or while nobody waited."""
     one = case("etcd", "kill")
