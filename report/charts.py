@@ -198,7 +198,8 @@ def _chart(
     scale: Spec = {"zero": True}
     axis: Spec = {"title": title, "tickCount": 5}
     if log:
-        low, high, ticks = _decades(layers)
+        data = [row for layer in layers for row in layer["data"]["values"]]
+        low, high, ticks = decades([row["v"] for row in data if row.get("v") is not None])
         scale = {"type": "log", "domain": [low, high], "nice": False}
         # From thousandths of a millisecond to minutes in plain numbers.
         axis |= {"values": ticks, "format": "~g"}
@@ -214,12 +215,11 @@ def _chart(
     }
 
 
-def _decades(layers: Sequence[Spec]) -> tuple[float, float, list[float]]:
-    """The powers of ten around every value, and where to draw lines."""
-    data = [row for layer in layers for row in layer["data"]["values"]]
-    values = [row["v"] for row in data if row.get("v") is not None and row["v"] > 0]
-    low = math.floor(math.log10(min(values, default=1)))
-    high = max(math.ceil(math.log10(max(values, default=10))), low + 1)
+def decades(values: Sequence[float]) -> tuple[float, float, list[float]]:
+    """The powers of ten around every value above zero, and where to draw lines."""
+    known = [value for value in values if value > 0]
+    low = math.floor(math.log10(min(known, default=1)))
+    high = max(math.ceil(math.log10(max(known, default=10))), low + 1)
     steps = (1, 2, 5) if high - low < 3 else (1,)
     ticks = [10.0**power * step for power in range(low, high) for step in steps]
     return 10.0**low, 10.0**high, [*ticks, 10.0**high]

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from msgspec.structs import asdict
 
+from report import rates
 from report.charts import HOW_TO_READ, Chart, charts
 from report.columns import Column, Row, Table
 from report.comparison_text import CAPTION
@@ -23,9 +24,9 @@ from report.facts import (
 )
 from report.grid import Cell, Grid, texts
 from report.jobs import JOBS, WORTH
-from report.rates import RATES
+from report.rate_chart import pictures
 from report.source import Seen, Source
-from report.tables import Overview, captioned, overview, verdict_words
+from report.tables import Overview, overview, verdict_words
 from results.alert_replay import Sight
 from results.cases import MUTEX, PHASES, command_of, has_numbers, lock_of
 from results.digests import whole_digest
@@ -39,6 +40,7 @@ ENDINGS: Final = {
     "regression": ("broke", "slower than the baseline"),
     "bench": ("failed", "the bench itself failed, or a control was not caught"),
 }
+ALL: Final = 0  # stands for the number of a case in what is about all of them
 # Of a comparison's number: what its other columns say already.
 BESIDE: Final = ("p_better_corrected", "needed_pairs", "suspected", "direction")
 ALERTS: Final = (
@@ -70,8 +72,8 @@ class Section:
 
 @dataclass(frozen=True)
 class Content:
-    """The whole report, in the order in which it is read. Without sections nothing was judged
-    again: the run is not finished."""
+    """The whole report, in the order in which it is read. ``pictures`` are of all locks together.
+    Without sections nothing was judged again: the run is not finished."""
 
     name: str
     ending: str
@@ -81,6 +83,7 @@ class Content:
     matrix: Grid | None
     numbers: tuple[Grid, ...]
     footnotes: tuple[str, ...]
+    pictures: tuple[Chart, ...] = ()
     warnings: tuple[str, ...] = ()
     comparison: tuple[Grid, ...] = ()
     sections: tuple[Section, ...] = ()
@@ -125,6 +128,7 @@ def compose(source: Source) -> Content:
         ending_kind="open" if warnings and known.ending_kind == "kept" else known.ending_kind,
         # What both sides of a change came to, or what was seen of all locks.
         headline=made.headline if compared is None else compared.headline,
+        pictures=tuple(pictures(source.results.rates)),
         warnings=warnings,
         comparison=() if compared is None else tuple(_comparison(compared)),
         sections=tuple(_section(seen, tables) for seen in source.seen),
@@ -136,7 +140,7 @@ def compose(source: Source) -> Content:
 def _numbers(made: Overview, *, compared: bool) -> tuple[Grid, ...]:
     """A comparison says it better than its many runs, each for itself."""
     grids = (
-        captioned(RATES.grid(made.rates), made.rates_caption),
+        rates.grid(made.at_rates),
         None if compared else _side_by_side(made),
         EVERY.grid(made.every),
         PROCESSORS.grid(PROCESSORS.rows(made.cases)),
@@ -206,13 +210,13 @@ def _side_by_side(made: Overview) -> Grid | None:
     if made.baseline:
         return BASELINE.grid(made.baseline, name="side-by-side")
     # Runs that pooled nothing: each case for itself.
-    rates = {
+    beside_it = {
         row.number: {name: row.values[name] for name in (CYCLES.name, CEILING.name)}
         for row in made.every
         if row.values["phase"] == PHASES[0]
     }
     before = [
-        replace(row, values=row.values | rates.get(row.number, {}))
+        replace(row, values=row.values | beside_it.get(row.number, {}))
         for row in LATENCY.rows(made.cases)
         if row.values["phase"] == PHASES[0]
         and row.values["kind"] in {"acquire", "handover", "wait"}

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from checker.drawing import STYLE
-from report.content import Content, Section
+from report.charts import Chart
+from report.content import ALL, Content, Section
 from report.grid import markdown
 from results.wording import escape_markdown
 
@@ -26,7 +27,11 @@ def to_markdown(
         f"**{escape_markdown(content.headline)}**",
         *(f"> **Look here:** {escape_markdown(warning)}" for warning in content.warnings),
     ]
-    for grid in (*content.comparison, content.matrix, *content.numbers):
+    for grid in (*content.comparison, content.matrix):
+        parts += markdown(grid)
+    for chart in content.pictures:
+        parts += _chart(ALL, chart, drawn, images)
+    for grid in content.numbers:
         parts += markdown(grid)
     if content.sections:
         parts += ["## Case by case", escape_markdown(content.how_to_read)]
@@ -50,11 +55,10 @@ def _section(
     for note in section.notes:
         yield f"> {escape_markdown(note)}"
     for verdict, figure in section.figures.items():
-        yield _image(section, f"lanes-{verdict}", f"hold lanes: {verdict}", _alone(figure), images)
+        name, title = f"lanes-{verdict}", f"hold lanes: {verdict}"
+        yield _image(section.number, name, title, _alone(figure), images)
     for chart in section.charts:
-        svg = drawn[section.number, chart.name]
-        yield _image(section, chart.name, chart.title, svg, images)
-        yield escape_markdown(chart.caption)
+        yield from _chart(section.number, chart, drawn, images)
     for grid in section.grids:
         yield from markdown(grid, "####")
     yield f"Again: `{section.command.replace('`', '')}`"
@@ -65,8 +69,15 @@ def _section(
         )
 
 
-def _image(section: Section, name: str, title: str, svg: str, images: dict[str, str]) -> str:
-    file = f"{section.number:02d}-{name}.svg"
+def _chart(
+    number: int, chart: Chart, drawn: Mapping[tuple[int, str], str], images: dict[str, str]
+) -> Iterator[str]:
+    yield _image(number, chart.name, chart.title, drawn[number, chart.name], images)
+    yield escape_markdown(chart.caption)
+
+
+def _image(number: int, name: str, title: str, svg: str, images: dict[str, str]) -> str:
+    file = f"{number:02d}-{name}.svg"
     images[file] = svg
     return f"![{escape_markdown(title)}]({IMAGES}/{file})"
 

@@ -16,13 +16,13 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from checker.drawing import LEGEND, SCRIPT, STYLE
-from report.content import Content
+from report.content import ALL, Content
 
 Drawn = Mapping[tuple[int, str], str]
 
 
 def to_html(content: Content, drawn: Drawn) -> str:
-    """``drawn`` maps (number of the case, name of the chart) → SVG on white paper."""
+    """``drawn`` maps (number of the case or ``ALL``, name of the chart) → SVG on white paper."""
     script = asset("script.js")
     # Nested, so that what the checker's own page says of its body stays inside the drawings.
     style = f"{asset('style.css')}.drawings{{{STYLE}}}{asset('lanes.css')}"
@@ -30,6 +30,7 @@ def to_html(content: Content, drawn: Drawn) -> str:
     return rendered(
         "page.html.j2",
         c=content,
+        all=ALL,
         # The paper is the page's own, which may be dark.
         drawn={place: without_paper(svg) for place, svg in drawn.items()},
         any_figures=any(section.figures for section in content.sections),

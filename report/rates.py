@@ -8,6 +8,7 @@ brackets, and a footnote says why.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from report.columns import MORE, Column, Context, Row, Slot, Table
@@ -22,6 +23,7 @@ from report.facts import (
     TOPOLOGY,
     WHY,
 )
+from report.grid import Grid
 from results import wording
 from results.cases import in_order
 from results.documents import LockRates, PooledRate, RatesOf
@@ -42,6 +44,19 @@ def labels(found: Sequence[LockRates]) -> list[str]:
 def rows(found: Sequence[LockRates]) -> list[Row]:
     """A row for each lock at each rate."""
     return RATES.rows(found, [{"label": label} for label in labels(found)])
+
+
+def grid(found: Sequence[LockRates]) -> Grid | None:
+    """For the report: what all rows have in common stands in the caption and in no column."""
+    same = [field for field in OF if field not in _differing(found)]
+    made = RATES.grid(rows(found), leave_out=same)
+    return None if made is None else replace(made, caption=caption(found))
+
+
+def narrow(found: Sequence[LockRates]) -> Grid | None:
+    """For a terminal: a row a lock."""
+    made = RATES.narrow(rows(found))
+    return None if made is None else replace(made, caption=caption(found))
 
 
 def caption(found: Sequence[LockRates]) -> str:
@@ -183,7 +198,7 @@ RATES: Final = Table("rates", "a lock at a stated rate", (
     _carried("min", "smallest of the rounds", " [{text}"),
     _carried("max", "largest of the rounds", ", {text}]"),
     Column("carried_at_least", "whether the machine or the load generator was the limit of these",
-           lambda r: bool(r["found"].why), usual=False),
+           lambda r: bool(r["found"].why), report=False),
     Column("knee_low_per_s",
            "arrivals per second from which latency is no longer flat, lowest of the rounds",
            "found.knee.low_per_s", Slot("carried/s", "\nknee {text}", optional=True, once=True),

@@ -21,7 +21,6 @@ from report.grid import BROKE, FAILED, KEPT, NOT_EXPECTED, OPEN, UNDECLARED, Cel
 from report.headline import headline
 from report.jobs import JOBS, WORTH
 from report.published import published_grid
-from report.rates import RATES
 from results.baseline import ceiling_of, of_cases
 from results.cases import (
     MUTEX,
@@ -66,8 +65,7 @@ class Overview:
     cases: Sequence[CaseResult]
     headline: str
     matrix: Grid | None
-    rates: Sequence[Row]
-    rates_caption: str
+    at_rates: Sequence[LockRates]
     baseline: Sequence[Row]
     every: Sequence[Row]
     jobs: Sequence[Row]
@@ -84,7 +82,7 @@ class Overview:
         every.sort(key=lambda row: faults.index(row.values["fault"]))
         grids = (
             self.matrix,
-            captioned(RATES.narrow(self.rates), self.rates_caption),
+            rates.narrow(self.at_rates),
             BASELINE.narrow(self.baseline),
             EVERY.narrow(every),
             JOBS.narrow(self.jobs),
@@ -121,8 +119,7 @@ def overview(
         cases=cases,
         headline=headline(cases),
         matrix=matrix(cases),
-        rates=rates.rows(at_rates),
-        rates_caption=rates.caption(at_rates),
+        at_rates=at_rates,
         baseline=BASELINE.rows(
             baseline,
             [
@@ -167,11 +164,6 @@ def stored(run: RunFolder, results: Results) -> Overview:
 def show(run: RunFolder, results: Results, console: Console) -> None:
     """Prints the tables of a run. Raises NotARun."""
     print_tables(stored(run, results), console)
-
-
-def captioned(grid: Grid | None, caption: str) -> Grid | None:
-    """The table with another caption."""
-    return None if grid is None else replace(grid, caption=caption)
 
 
 def matrix(cases: Sequence[CaseResult]) -> Grid | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from report.content import compose, preview
+from report.content import ALL, compose, preview
 from report.exports import files as csv_files
 from report.markdown import IMAGES, to_markdown
 from report.page import to_html
@@ -40,11 +40,9 @@ def write(run: RunFolder) -> Written:
     """Raises NotARun for a run that is not finished or was changed, OSError where the folder cannot
     be written."""
     found = compose(read(run))
-    drawn = {
-        (section.number, chart.name): chart.svg()
-        for section in found.sections
-        for chart in section.charts
-    }
+    of_cases = [(section.number, chart) for section in found.sections for chart in section.charts]
+    of_all = [(ALL, chart) for chart in found.pictures]
+    drawn = {(number, chart.name): chart.svg() for number, chart in (*of_all, *of_cases)}
     page = to_html(found, drawn)
     text, images = to_markdown(found, drawn)
     folder = run.make_folder(IMAGES)

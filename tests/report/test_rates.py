@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 from rich.console import Console
 
 from report import rates
 from report.content import preview
 from report.markdown import to_markdown
 from report.page import to_html
+from report.rate_chart import pictures
 from report.rates import RATES
 from report.tables import overview, print_tables
-from report.write import files
+from report.write import files, write
 from results.documents import Bounds, Knee, LockRates, PooledRate, Quantiles, RatesOf, Spread
 from results.wording import NONE
 from tests.results.made_run import make_run
@@ -157,6 +160,79 @@ def test_a_rate_that_was_not_a_share_is_told_per_second() -> None:
 
 def plain_fields(part: PooledRate) -> dict[str, Any]:
     return {name: getattr(part, name) for name in part.__struct_fields__}
+
+
+def test_what_all_rows_share_is_in_no_column_of_the_report() -> None:
+    shared, differing = rates.grid(SHOWN), rates.grid((*SHOWN, lock("etcd", network="region")))
+    assert shared is not None
+    assert differing is not None
+    assert not {"network", "clients", "keys"}.intersection(shared.headings)
+    assert "network" in differing.headings
+    assert "clients" not in differing.headings
+
+
+def many(locks: int, count: int) -> list[LockRates]:
+    shares = [(n + 1) / count for n in range(count)]
+    return [
+        lock(f"lock-{n}", *(at_rate(share, 0.5 * (n + 1) + share, 9.0) for share in shares))
+        for n in range(locks)
+    ]
+
+
+def test_all_locks_are_drawn_in_one_frame_with_the_range_of_the_rounds() -> None:
+    (chart,) = pictures(many(8, 10))
+    assert [len(panel["data"]["values"]) for panel in chart.spec["vconcat"]] == [80, 80]
+    first = chart.spec["vconcat"][0]["data"]["values"][0]
+    assert (first["s"], first["x"], first["v"]) == ("lock-0", 78.0, 0.6)
+    assert (first["low"], first["high"]) == (0.5, pytest.approx(0.8))
+    colours = chart.spec["vconcat"][0]["layer"][0]["encoding"]["color"]["scale"]["range"]
+    assert len(set(colours)) == 8
+    svg = chart.svg()
+    assert all(f">lock-{n}<" in svg for n in range(8))
+    assert len(svg) < 200_000
+    # Of more locks than colours, the lines differ by their dashes.
+    (more,) = pictures(many(10, 2))
+    (lines,) = [
+        layer for layer in more.spec["vconcat"][0]["layer"] if layer["mark"]["type"] == "line"
+    ]
+    dashes = lines["encoding"]["strokeDash"]["scale"]["range"]
+    assert dashes[0] != dashes[8]
+
+
+def test_a_void_point_is_hollow_and_a_valid_one_is_filled() -> None:
+    """A mark without a filling is drawn as a line around nothing."""
+
+    def filled(*found: LockRates) -> int:
+        (chart,) = pictures(found)
+        marks = re.findall(r"<path[^>]*transform=[^>]*>", chart.svg())
+        # The legend has one more of each.
+        return sum('fill="#0072b2"' in mark for mark in marks)
+
+    valid, void = at_rate(0.5, 4.5, 20.0), at_rate(0.5, 4.5, 20.0, why=(HOG,))
+    assert filled(lock("etcd", valid)) > filled(lock("etcd", void))
+    rows = pictures([lock("etcd", valid, void)])[0].spec["vconcat"][0]["data"]["values"]
+    assert [row["void"] for row in rows] == [False, True]
+
+
+def test_what_n_does_not_carry_is_not_drawn_and_a_lower_bound_is_marked() -> None:
+    (chart,) = pictures(SHOWN)
+    p50, p99 = (panel["data"]["values"] for panel in chart.spec["vconcat"])
+    assert (len(p50), len(p99)) == (4, 3)
+    assert [row["above"] for row in p99] == [False, True, False]
+    assert chart.svg().count("↑") == 1
+    assert pictures([lock("etcd")]) == []
+    (alone,) = pictures([lock("etcd", at_rate(0.5, 4.5, None))])
+    assert len(alone.spec["vconcat"]) == 1
+
+
+def test_the_picture_is_in_the_page_and_beside_the_markdown(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path, faults={"none": False}, results={"rates": [plain(one) for one in SHOWN]}
+    )
+    written = write(run)
+    assert "Response time at stated rates, all locks" in written.html.read_text()
+    assert "](report/00-rates.svg)" in written.markdown.read_text()
+    assert "redis-token" in (run.path / "report" / "00-rates.svg").read_text()
 
 
 def test_a_run_keeps_its_rates_beside_its_results(tmp_path: Path) -> None:
