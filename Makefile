@@ -44,7 +44,7 @@ test-loads:
 	$(BIN)/pytest -p no:cacheprovider -m "slow and not (docker or long)"
 
 COMPUTING := nice -n 10 $(BIN)/pytest -p no:cacheprovider -m "not (docker or slow or long)"
-JUDGING := tests/checker tests/report tests/results
+JUDGING := tests/checker tests/report tests/results tests/bench
 
 test-judging:
 	$(COMPUTING) $(JUDGING)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from report import commands
 from results.errors import BadInput
 from results.store import NotARun, StoreError, open_run
 from results.stored import Edited
+from tests.budget import some
 from tests.command import lockbench
 from tests.eventually import eventually
 from tests.results.made_run import make_run
@@ -287,8 +289,9 @@ NODES = (
 
 
 @pytest.mark.timeout(60)  # what hangs is ended
-@pytest.mark.parametrize("kind", ["fifo", "device", "link", "huge"])
-@pytest.mark.parametrize("name", NODES)
+@pytest.mark.parametrize(
+    ("name", "kind"), some(list(product(NODES, ("fifo", "device", "link", "huge"))), 25)
+)
 def test_no_file_of_a_run_hangs_or_trips_a_command(
     run: Path, tmp_path: Path, name: str, kind: str
 ) -> None:
