@@ -6,23 +6,26 @@ quantiles that its n carries: an outlier is the maximum of its bin and is never 
 run from the intended start. Unknown outcomes have no end and so no latency; they are counted.
 
 Only acquires are taken, on the keys that clients own and on those they contend for: neither the
-keys of one client alone nor the holds that serve the nemesis are load.
+keys of one client alone nor the holds that serve the nemesis are load. Where stated rates follow,
+the time ends with their beginning: they have figures of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from history.columns import History, Ints
 from history.op import NULL, F, Type
 from results.quantiles import carries, quantiles, rank
 
 BINS_MAX: Final = 60
+FOREVER_NS: Final = 2**63 - 1
 NS_PER_S: Final = 1e9
 NS_PER_MS: Final = 1e6
 P90: Final = 900
@@ -65,7 +68,9 @@ def timeline(history: History) -> Timeline | None:
         return None
     origin = int(history.invoke_ns[0])
     done = history.complete_ns[history.complete_ns != NULL]
-    end_ns = max(int(history.invoke_ns[-1]), int(done.max()) if len(done) else 0) - origin + 1
+    last_ns = max(int(history.invoke_ns[-1]), int(done.max()) if len(done) else 0)
+    rates_ns = _start_ns(history)[_place(history, ("rate",)) == 0]
+    end_ns = min(last_ns + 1, rates_ns.min(initial=FOREVER_NS)) - origin
     end_s = end_ns / NS_PER_S
     bin_s = max(BIN_S_MIN, end_s / BINS_MAX)
     fine_s = end_s / BINS_MAX
@@ -91,20 +96,29 @@ def _shades(history: History, origin: int) -> Iterator[Shade]:
 
 def _frame(history: History, origin: int, end_s: float, bin_s: float) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
-    paced = history.intended_ns != NULL
-    start: Ints = np.where(paced, history.intended_ns, history.invoke_ns)
-    number = {name: i for i, name in enumerate(ROLES)}
-    of_key = [number.get(history.object_of(key).role or "", -1) for key in history.keys]
-    role = np.array([*of_key, -1], np.int8)[history.key]
-    acquires = history.f == F.ACQUIRE
-    for name in ROLES:
+    start, role = _start_ns(history), _place(history, ROLES)
+    acquires = (history.f == F.ACQUIRE) & (start < origin + end_s * NS_PER_S)
+    for number, name in enumerate(ROLES):
         for outcome, type_ in OUTCOMES.items():
-            picked = np.flatnonzero(acquires & (role == number[name]) & (history.type == type_))
+            picked = np.flatnonzero(acquires & (role == number) & (history.type == type_))
             took = history.complete_ns[picked] - start[picked] if type_ != Type.INFO else None
             at = np.maximum(start[picked] - origin, 0) / NS_PER_S
             what = {"role": name, "outcome": outcome}
             rows += [what | row for row in _bins(at, took, end_s, bin_s)]
     return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _start_ns(history: History) -> Ints:
+    paced = history.intended_ns != NULL
+    found: Ints = np.where(paced, history.intended_ns, history.invoke_ns)
+    return found
+
+
+def _place(history: History, roles: Sequence[str]) -> NDArray[np.int8]:
+    """Of every row, the place of its key's role among these; -1: it has none of them."""
+    number = {name: place for place, name in enumerate(roles)}
+    of_key = [number.get(history.object_of(key).role or "", -1) for key in history.keys]
+    return np.array([*of_key, -1], np.int8)[history.key]
 
 
 def _bins(

@@ -311,7 +311,7 @@ def command_of(case: CaseResult, images: Sequence[Sequence[str]] = ()) -> str:
     network. ``images`` are the (name, reference) it replaced."""
     limit_s = None
     if case.phases_s and not is_published(case):
-        limit_s = sum(asdict(case.phases_s).values())
+        limit_s = sum(asdict(replace(case.phases_s, rates_s=0.0)).values())
     words = ["lockbench", "run", "--lock", asked_lock(case)]
     for flag, value in (
         ("--fault", None if is_published(case) else case.fault),

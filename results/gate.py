@@ -47,7 +47,7 @@ class Metric:
 METRICS: Final = {
     metric.name: metric
     for metric in (
-        Metric("acquire-p50", "uncontended acquire, p50", "ms", True, 0.05),
+        Metric("acquire-p50", "uncontended acquire, service time, p50", "ms", True, 0.05),
         Metric("handover-p50", "hand-over, p50", "ms", True, 0.05),
         Metric("throughput", "cycles per second, contended", "/s", False, 1.0),
         Metric("recovery", "heal to first grant", "s", True, 0.5),

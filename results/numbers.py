@@ -1,8 +1,8 @@
 """The numbers of one case, exact, from its history.
 
 Every key has a role. ``own`` keys have one client each and measure the uncontended lock;
-``contended`` keys have many; ``floor`` is one client alone at the very start, what the client
-itself costs; ``aimed`` keys serve the nemesis and are in no number here.
+``contended`` keys have many; ``floor`` is one client alone at the very start; ``aimed`` keys serve
+the nemesis and are in no number here, nor are those of the phase ``rates`` (``results.rates``).
 
 Latencies, in milliseconds, of operations that *succeeded* (``counts`` says how many others
 there were; a fault hurts there as well), but for the response time on own keys (see below):
@@ -170,6 +170,7 @@ class _Role(IntEnum):
     OWN = 2
     CONTENDED = 3
     AIMED = 4
+    RATE = 5
 
 
 ROLES: Final = {
@@ -177,7 +178,10 @@ ROLES: Final = {
     "own": _Role.OWN,
     "contended": _Role.CONTENDED,
     "aimed": _Role.AIMED,
+    "rate": _Role.RATE,
 }
+# What is no load, what ends badly by design, and what has figures of its own (``results.rates``).
+NOT_COUNTED: Final = (_Role.FLOOR, _Role.AIMED, _Role.RATE)
 
 
 class _Faults:
@@ -252,9 +256,7 @@ class _View:
         return found
 
     def counted(self) -> Mask:
-        """Neither the floor, which is no load, nor aimed holds, which end badly by design."""
-        found: Mask = (self._role != _Role.FLOOR) & (self._role != _Role.AIMED)
-        return found
+        return ~np.isin(self._role, NOT_COUNTED)
 
     def latencies(
         self,

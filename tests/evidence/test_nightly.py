@@ -176,7 +176,7 @@ def test_trends_are_a_page_that_loads_nothing(night: Any, tmp_path: Path) -> Non
     for _ in range(2):
         ending_of(night(lambda *_: "ok"), tmp_path)
     page = (tmp_path / "runs" / "trends.html").read_text()
-    assert "uncontended acquire, p50" in page
+    assert "uncontended acquire, service time, p50" in page
     assert "http" not in page.replace('xmlns="http://www.w3.org/2000/svg"', "")
     assert "<script" not in page
     assert len(re.findall(r"<path transform=\"translate", page)) >= 2, "a point a night"

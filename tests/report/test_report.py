@@ -22,10 +22,13 @@ from report.source import read
 from report.timeline import timeline
 from report.write import files, write
 from results.alert_metrics import ALERTS
+from results.cases import command_of
 from results.comparison import Comparison
+from results.documents import CaseResult, PhasesS
 from results.gate import Cell as Number
 from results.store import NotARun, RunFolder, open_run
 from results.wording import NONE
+from tests.results.load import Load
 from tests.results.made_run import make_run, record
 from tests.results.plain import plain, write_case
 
@@ -367,6 +370,27 @@ def test_thinning_keeps_every_operation_and_every_extreme(tmp_path: Path) -> Non
                     assert bins["max_ms"].max() == pytest.approx(took.max(), abs=1e-9)
                     assert bins["min_ms"].min() == pytest.approx(took.min(), abs=1e-9)
     assert len(line.fine) <= 60 * 6
+
+
+def test_the_pictures_of_a_case_end_where_its_stated_rates_begin() -> None:
+    load = Load()
+    for n in range(30):
+        load.grant("k0", 1000 + 100 * n, 1010 + 100 * n)
+    alone = timeline(load.history())
+    for at in (5000, 9000):
+        load.grant("r0", at, at + 100)
+    load.grant("k0", 30_000, 30_001)  # who looks whether anything is left
+    found = timeline(load.history())
+    assert alone is not None
+    assert found is not None
+    assert found.end_s == pytest.approx(4.0)
+    assert found.bins["count"].sum() == alone.bins["count"].sum() == 30
+
+
+def test_the_command_that_runs_a_case_again_leaves_out_the_time_of_its_rates() -> None:
+    phases = PhasesS(floor_s=1.0, own_s=3.0, contended_s=11.0, rates_s=45.0)
+    case = CaseResult(lock="etcd", fault="none", phases_s=phases)
+    assert "--time-limit 15" in command_of(case)
 
 
 def test_a_quantile_of_a_bin_needs_its_n(tmp_path: Path) -> None:

@@ -146,6 +146,22 @@ def test_aimed_and_floor_keys_are_in_no_latency() -> None:
     assert found.cycles_per_second == 0
 
 
+def test_what_happens_at_stated_rates_is_counted_there_and_not_here() -> None:
+    load = Load()
+    load.grant("k0", 12_000, 12_001)
+    without = measure(load.history(), PHASES)
+    for n in range(50):
+        load.grant("r0", 42_000 + n, 42_001 + n)
+        load.op(F.ACQUIRE, "r0", 43_000 + n, 43_001 + n, type_=Type.FAIL, error="gave-up")
+    found = measure(load.history(), PHASES)
+    assert (
+        found.counts == without.counts == {"acquire": {"before": {"ok": 1, "fail": 0, "info": 0}}}
+    )
+    assert found.errors == without.errors
+    load.op(F.ACQUIRE, "k0", 13_000, 13_001, type_=Type.FAIL, error="gave-up")
+    assert measure(load.history(), PHASES).errors == {"before": {"gave-up": 1}}
+
+
 def test_handover_needs_a_waiter() -> None:
     load = Load()
     first = load.grant("k0", 11_000, 11_001)
