@@ -25,7 +25,6 @@ from report.facts import (
 )
 from report.grid import Grid
 from results import wording
-from results.cases import in_order
 from results.documents import LockRates, PooledRate, RatesOf
 
 TITLE: Final = "At stated rates"
@@ -68,21 +67,20 @@ def caption(found: Sequence[LockRates]) -> str:
 
 def notes(found: Sequence[LockRates]) -> list[str]:
     """Why figures are void, and what limited the clients where the lock carries more."""
-    void: dict[str, list[str]] = {}
-    least: dict[str, list[str]] = {}
+    void, least = [], []
     for label, one in zip(labels(found), found, strict=True):
-        for rate in one.rates:
-            for why in rate.why:
-                void.setdefault(why, []).append(f"{label} at {at(rate)}")
-        for why in one.why:
-            least.setdefault(why, []).append(label)
-    return [
-        *(f"At stated rates, void: {wording.words(of)}: {why}." for why, of in void.items()),
-        *(
-            f"{LEAST.strip()} carried: {wording.words(in_order(of))} may carry more, because {why}."
-            for why, of in least.items()
-        ),
-    ]
+        reasons = [f"{at(rate)}: {_first(rate.why)}" for rate in one.rates if rate.why]
+        if reasons:
+            void.append(f"Void at stated rates: {label} at {'; at '.join(reasons)}.")
+        if one.why:
+            least.append(f"{LEAST.strip()}: {label} may carry more: {_first(one.why)}.")
+    return [*void, *least]
+
+
+def _first(why: Sequence[str]) -> str:
+    """One reason of several; the column ``why`` has all."""
+    more = len(why) - 1
+    return f"{why[0]} (and {wording.times(more, 'reason')} more)" if more else why[0]
 
 
 def at(rate: PooledRate) -> str:
@@ -195,7 +193,7 @@ RATES: Final = Table("rates", "a lock at a stated rate", (
     Column("keys", "keys that all clients share; 0: each has its own", "found.of.keys"),
     Column("hold_s", "how long each hold lasts, seconds", "found.of.hold_s"),
     _carried("median", "median of the rounds", "{text}"),
-    _carried("min", "smallest of the rounds", " [{text}"),
+    _carried("min", "smallest of the rounds", "\n[{text}"),
     _carried("max", "largest of the rounds", ", {text}]"),
     Column("carried_at_least", "whether the machine or the load generator was the limit of these",
            lambda r: bool(r["found"].why), report=False),

@@ -135,7 +135,7 @@ def _pooled(blocks: Sequence[Block]) -> PooledRate:
     given_up = np.concatenate([block.samples.given_up for block in chosen])
     why = _reasons(blocks) if few else ()
     if few and len(blocks) < BLOCKS_MIN:
-        why = (*why, f"{len(blocks)} blocks are fewer than {BLOCKS_MIN}")
+        why = (*why, f"{len(blocks)} rounds, and a figure needs {BLOCKS_MIN}")
     return PooledRate(
         share=chosen[0].step.share,
         offered_per_s=_spread(block.step.offered_per_s or 0.0 for block in chosen),

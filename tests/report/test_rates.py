@@ -78,7 +78,7 @@ def test_a_terminal_has_a_row_for_each_lock_with_a_line_for_each_rate() -> None:
     assert [[cell.text.split("\n") for cell in row] for row in grid.rows] == [
         [
             ["redis-token"],
-            ["812 [790, 845]"],
+            ["812", "[790, 845]"],
             ["10 %", "50 %", "75 %"],
             ["80/78", "400/398", "600/598"],
             ["0.50 [0.40, 0.70]", "0.60 [0.50, 0.80]", "0.70 [0.60, 0.90]"],
@@ -87,7 +87,7 @@ def test_a_terminal_has_a_row_for_each_lock_with_a_line_for_each_rate() -> None:
         ],
         [
             ["etcd"],
-            ["≥ 812 [790, 845]"],
+            ["≥ 812", "[790, 845]"],
             ["50 %"],
             ["(400/398)"],
             ["(4.50 [4.40, 4.70])"],
@@ -99,10 +99,14 @@ def test_a_terminal_has_a_row_for_each_lock_with_a_line_for_each_rate() -> None:
 
 def test_why_a_figure_is_void_or_a_lower_bound_stands_below() -> None:
     assert rates.notes(SHOWN) == [
-        f"At stated rates, void: etcd at 50 %: {HOG}.",
-        "≥ carried: etcd may carry more, because worker-1 used 97 % of a core.",
+        f"Void at stated rates: etcd at 50 %: {HOG}.",
+        "≥: etcd may carry more: worker-1 used 97 % of a core.",
     ]
     assert rates.notes(SHOWN[:1]) == []
+    several = (at_rate(0.5, 4.5, 20.0, why=(HOG, "a", "b")), at_rate(0.75, 4.5, 20.0, why=("c",)))
+    assert rates.notes([lock("etcd", *several)]) == [
+        f"Void at stated rates: etcd at 50 %: {HOG} (and 2 reasons more); at 75 %: c."
+    ]
 
 
 def test_a_void_figure_is_in_brackets_in_every_rendering_and_its_neighbour_is_not() -> None:
@@ -150,7 +154,7 @@ def test_the_knee_is_told_with_its_uncertainty() -> None:
     for one, told in ((known, "knee 180 to 260"), (unbent, "knee > 400"), (bent, None)):
         grid = RATES.narrow(rates.rows([one]))
         assert grid is not None
-        assert grid.rows[0][1].text.split("\n")[1:] == ([told] if told else [])
+        assert grid.rows[0][1].text.split("\n")[2:] == ([told] if told else [])
 
 
 def test_a_rate_that_was_not_a_share_is_told_per_second() -> None:

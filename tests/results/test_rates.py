@@ -169,7 +169,7 @@ def test_fewer_than_three_valid_blocks_make_a_void_figure_of_all() -> None:
     blocks = [block([1.0] * 20), block([2.0] * 21), block([3.0] * 20, why="a hog")]
     assert figure(pooled(OF, blocks)) == (2.0, (1.0, 3.0), 3, 1, ("a hog",))
     *_, why = figure(pooled(OF, blocks[:2]))
-    assert why == ("2 blocks are fewer than 3",)
+    assert why == ("2 rounds, and a figure needs 3",)
 
 
 def test_rates_are_told_apart_and_what_was_carried_is_a_spread() -> None:
