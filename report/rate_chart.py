@@ -15,8 +15,9 @@ from report.rates import labels
 from results.documents import LockRates
 
 WIDTH, HEIGHT = 760, 250
-GREEN, SKY, BROWN = "#009e73", "#56b4e9", "#a6761d"
-COLOURS: Final = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, BROWN, INK)
+# No theme of the page maps another colour to one of these.
+GREEN, GREY, BROWN = "#009e73", "#8a8a8a", "#a6761d"
+COLOURS: Final = (BLUE, ORANGE, GREEN, RED, PURPLE, GREY, BROWN, INK)
 SHAPES: Final = (
     "circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right",
     "triangle-left",
