@@ -26,8 +26,8 @@ from bench.plan import (
     unknown,
     with_time_for_faults,
 )
-from bench.rates import quick_rates, with_rates
-from locks.base import ANY
+from bench.rates import quick_rates, sweep, with_rates
+from locks.base import ANY, System
 from locks.registry import systems
 from nemesis.registry import NONE, faults
 from results.errors import BadInput
@@ -126,13 +126,13 @@ def full_faults(lock: str) -> tuple[str, ...]:
 
 
 def _quick(seed: int) -> list[Case]:
-    return [
-        *(with_rates(case, quick_rates(seed)) for case in _matrix(sampled(), (NONE,), seed)),
-        *(_brief(case) for case in _matrix(sampled(), faults_of("quick"), seed)),
+    cases = [
+        *_matrix(sampled(), (NONE, *faults_of("quick")), seed),
         *_singles("quick", seed),
-        # Of these only the verdicts are looked at.
-        _brief(make_case("redis-token", "client-pause", seed=seed, workload="payment")),
+        make_case("redis-token", "client-pause", seed=seed, workload="payment"),
     ]
+    rates = quick_rates(seed)
+    return [with_rates(c, rates) if c.fault == NONE else _brief(c) for c in cases]
 
 
 def _nightly(seed: int) -> list[Case]:
@@ -145,13 +145,24 @@ def _nightly(seed: int) -> list[Case]:
 
 
 def _singles(suite: str, seed: int) -> list[Case]:
-    """The locks that a sample has under some faults only; of these the verdicts are looked at."""
+    """The locks that a sample has under some faults only."""
     return [
-        _brief(make_case(name, fault, seed=seed))
+        with_time_for_faults(make_case(name, fault, seed=seed))
         for name, system in systems().items()
         for fault in system.suites.get(suite, ())
         if fault != ANY
     ]
+
+
+def _capacity(seed: int) -> list[Case]:
+    """What locks carry: those that the quick suite has at rates, and those that say so."""
+    names = (name for name, system in systems().items() if _has_rates(system))
+    return sweep(list(names), seed=seed)
+
+
+def _has_rates(system: System) -> bool:
+    quick = system.suites.get("quick", ())
+    return ANY in quick or NONE in quick or "capacity" in system.suites
 
 
 def _full(seed: int) -> list[Case]:
@@ -199,6 +210,10 @@ SUITES: MappingProxyType[str, tuple[str, Callable[[int], list[Case]]]] = Mapping
         "nightly": (
             "quick, faults that break locks less often, replicas, what articles cite",
             _nightly,
+        ),
+        "capacity": (
+            "what the main locks carry, and latency on the way there",
+            _capacity,
         ),
         "full": (
             "every lock without a fault and under the ten canonical ones; variants under four",

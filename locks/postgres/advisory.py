@@ -15,7 +15,7 @@ a fence. What errors mean stands in ``locks.postgres.recipe``.
 from __future__ import annotations
 
 from locks.bare import KEY, WAIT_S, Bare
-from locks.base import System
+from locks.base import ANY, System
 from locks.postgres.expectations import POSTGRES
 from locks.postgres.recipe import OUTCOMES, PostgresRecipe, milliseconds, number
 from locks.postgres.session import LOCK_NOT_AVAILABLE, Refused, Session
@@ -48,7 +48,7 @@ def _unlock(key: str) -> str:
 SYSTEM = System(
     name="postgres-advisory",
     topologies=("postgres", "postgres-sync"),
-    suites={"nightly": ("none", "failover")},
+    suites={"nightly": ("none", "failover"), "capacity": (ANY,)},
     family="postgres",
     fence=None,
     waits_by="the server's queue",

@@ -17,7 +17,7 @@ mean stands in ``locks.postgres.recipe``.
 from __future__ import annotations
 
 from locks.bare import KEY, WAIT_S, Bare
-from locks.base import System
+from locks.base import ANY, System
 from locks.postgres.expectations import FAILOVER_DOC, POSTGRES
 from locks.postgres.recipe import CREATORS_APART, OUTCOMES, PostgresRecipe, milliseconds
 from locks.postgres.session import Refused, Session, literal
@@ -75,6 +75,7 @@ SEQUENCE_DOC = (
 
 SYSTEM = System(
     name="postgres-for-update",
+    suites={"capacity": (ANY,)},
     topologies=("postgres", "postgres-sync"),
     family="postgres",
     fence="a number from a sequence, drawn under the row's lock",

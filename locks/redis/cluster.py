@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from locks.bare import Bare
-from locks.base import Acquired, Address, Extended, Freed, Hold, System
+from locks.base import ANY, Acquired, Address, Extended, Freed, Hold, System
 from locks.redis.cluster_link import ClusterLink
 from locks.redis.expectations import LEASE_WITH_REPLICAS
 from locks.redis.link import BARE_CYCLE
@@ -59,6 +59,7 @@ WRITES_LOST_DOC = (
 
 SYSTEM = System(
     name="redis-cluster",
+    suites={"capacity": (ANY,)},
     topologies=("redis-cluster",),
     family="redis",
     fence=None,

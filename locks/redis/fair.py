@@ -23,7 +23,7 @@ import time
 from contextlib import suppress
 
 from locks.bare import KEY, TOKEN, TTL_MS, Bare
-from locks.base import Acquired, Backoff, Denied, QueueObserver, token_of
+from locks.base import ANY, Acquired, Backoff, Denied, QueueObserver, token_of
 from locks.redis import token as redis_token
 from locks.redis.client import exceptions
 from locks.redis.expectations import LEASE
@@ -124,6 +124,7 @@ _BARE_TAKE = TAKE.called(KEY, *_queue(KEY), TOKEN, TTL_MS, PATIENCE_MS, 1)
 
 SYSTEM = redis_token.SYSTEM.derived(
     name="redis-fair",
+    suites={"capacity": (ANY,)},
     queue=FAIR_DOC,
     expectations=with_changes(LEASE, dict.fromkeys(_FORGOTTEN, _QUEUE_LOST)),
     connect=RedisFair,

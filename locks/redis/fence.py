@@ -12,6 +12,7 @@ Errors mean what ``locks.redis.recipe`` says for scripts.
 from __future__ import annotations
 
 from locks.bare import KEY, TOKEN, TTL_MS, Bare
+from locks.base import ANY
 from locks.redis import token as redis_token
 from locks.redis.expectations import KLEPPMANN, LEASE, LOCK_DOC, PERSISTENCE_DOC
 from locks.redis.link import BARE_CYCLE, Script
@@ -39,6 +40,7 @@ class RedisFence(RedisToken):
 
 SYSTEM = redis_token.SYSTEM.derived(
     name="redis-fence",
+    suites={"capacity": (ANY,)},
     connect=RedisFence,
     fence="INCR in the script that grants",
     source=f"{KLEPPMANN} (fencing tokens); {LOCK_DOC}",

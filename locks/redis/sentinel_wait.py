@@ -20,7 +20,7 @@ What errors mean stands in ``locks.redis.recipe``. Beyond that:
 from __future__ import annotations
 
 from locks.bare import TIMEOUT_S, Bare
-from locks.base import Acquired, Denied, Hold
+from locks.base import ANY, Acquired, Denied, Hold
 from locks.redis import sentinel as redis_sentinel
 from locks.redis.client import exceptions
 from locks.redis.expectations import PERSISTENCE_DOC
@@ -87,7 +87,7 @@ _BARE_WAIT = f"WAIT {REPLICAS} {_wait_ms(TIMEOUT_S)}"
 
 SYSTEM = redis_sentinel.SYSTEM.derived(
     name="redis-sentinel-wait",
-    suites={"nightly": ("none", "failover")},
+    suites={"nightly": ("none", "failover"), "capacity": (ANY,)},
     source=WAIT_DOC,
     connect=RedisSentinelWait,
     # A promoted primary has no replica until Sentinel demotes the old one, ten seconds after that

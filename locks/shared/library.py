@@ -198,8 +198,7 @@ def as_safe(plain: System, *, extends: bool = False, **changed: Any) -> System:
     library = library_of(plain)
     assert library is not None
     safe = replace(library, safe=True, extends=extends or library.extends)
-    return replace(
-        plain,
+    return plain.derived(
         name=f"{plain.name}-safe",
         connect=safe.connect,
         prepare=safe.prepare,

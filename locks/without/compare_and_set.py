@@ -10,8 +10,6 @@ locking, a version column and no lock.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from locks.postgres.session import Session
 from locks.without.base import (
     ATOMIC_DOC,
@@ -68,4 +66,4 @@ _SYSTEM = way(
     expectations=in_one_statement(ATOMIC_DOC),
 )
 
-SYSTEMS = (_SYSTEM, replace(_SYSTEM, name="postgres-optimistic"))
+SYSTEMS = (_SYSTEM, _SYSTEM.derived(name="postgres-optimistic"))

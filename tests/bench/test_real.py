@@ -364,3 +364,32 @@ def test_a_permit_that_comes_too_late_lets_one_in_too_many(tmp_path: Path) -> No
     assert case["observed"]["double-grant"] == "valid", "the service kept its word"
     assert case["observed"]["over-capacity"] == "invalid"
     assert case["measurements"]["jobs"]["gate"]["most_inside"] == 4
+
+
+def test_a_sweep_that_is_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
+    words = ("sweep", "--lock", "redis-token", "--rate", "20,60", "--seconds", "1")
+    bench = start(tmp_path, *words)
+    done = tmp_path / "runs/latest/cases/01-redis-token-none/case.json"
+    eventually(done.exists, "the first round did not end", limit_s=2 * LIMIT_S)
+    bench.send_signal(signal.SIGINT)
+    bench.communicate(timeout=LIMIT_S)
+    first = done.read_bytes()
+    found, pid = concluded(tmp_path, *words, "--resume", "runs/latest")
+    assert done.read_bytes() == first
+    assert [len(case["rates"]) for case in found["cases"]] == [3, 3, 3]
+    (lock,) = found["rates"]
+    assert lock["of"]["lock"] == "redis-token"
+    assert lock["carried_per_s"]["count"] == 3
+    slow, fast = lock["rates"]
+    assert (slow["offered_per_s"]["median"], fast["offered_per_s"]["median"]) == (20, 60)
+    for rate in (slow, fast):
+        assert rate["due"] >= rate["granted"] > 0
+        # On a busy machine they are void, with the reason.
+        assert rate["blocks"] == 3
+        assert rate["void_blocks"] == 0 or rate["why"]
+    # Three seconds of Poisson arrivals at three times the rate.
+    assert fast["due"] > slow["due"]
+    for case in found["cases"]:
+        assert case["verdicts"]["double-grant"]["result"] == "valid"
+    assert not containers(pid)
+    assert not processes(pid)

@@ -27,7 +27,7 @@ def test_the_quick_suite_is_what_it_says() -> None:
 def test_what_a_declaration_says_of_suites_is_known() -> None:
     of_locks = {word for system in systems().values() for word in system.suites}
     of_faults = {word for fault in faults().values() for word in fault.suites}
-    assert of_locks <= {"quick", "nightly"}
+    assert of_locks <= {"quick", "nightly", "capacity"}
     assert of_faults <= {"quick", "nightly", "full", "variants"}
     under = {f for s in systems().values() for chosen in s.suites.values() for f in chosen}
     assert under <= {ANY, NONE, *faults()}
@@ -53,6 +53,15 @@ def test_the_nightly_suite_is_quick_and_more_and_fits_into_the_night() -> None:
     assert quick.expected_s <= 12 * 60
     # The comparison takes about as long again, and 90 minutes are all there is.
     assert nightly.expected_s <= 40 * 60
+
+
+def test_the_capacity_suite_sweeps_the_main_locks_within_an_hour() -> None:
+    found = suites.suite("capacity", seed=1)
+    assert found.expected_s <= 3600
+    names = {case.lock for case in found.cases}
+    assert {*suites.sampled(), "redisson-rlock", "curator-mutex", "postgres-advisory"} <= names
+    assert not {"redis-no-owner", "jetcd-safe", "redis-py-safe", "tooz"} & names
+    assert all(sum(case.lock == name for case in found.cases) == 3 for name in names)
 
 
 def test_the_full_suite_has_every_lock_under_every_canonical_fault_that_applies() -> None:

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from locks.base import System
+from locks.base import ANY, System
 from locks.shared.client_container import ContainerLibrary
 from locks.shared.client_programs import JVM, JVM_IMAGE, LIMIT, THE_LEASE, Program
 from locks.shared.expectations import MAY_BE_LATE, UNMOVED, may_break, with_changes, with_verdicts
@@ -115,9 +115,9 @@ _DEAF_SYSTEM = System(
     late_release="Released",  # release() does not mind that its node is gone
     gives_up_s=40.0,  # ExponentialBackoffRetry(1000, 3) needs some 25 for both
 )
-_SYSTEM = replace(
-    _DEAF_SYSTEM,
+_SYSTEM = _DEAF_SYSTEM.derived(
     name="curator-mutex",
+    suites={"capacity": (ANY,)},
     connect=_MUTEX.connect,
     prepare=_MUTEX.prepare,
     # Told that the connection was lost, its holder acts on all the same: nobody stops it.
@@ -129,9 +129,8 @@ _SYSTEM = replace(
 
 SYSTEMS = (
     _SYSTEM,
-    replace(_DEAF_SYSTEM, variant=True, untested="its class is tested as curator-mutex"),
-    replace(
-        _SYSTEM,
+    _DEAF_SYSTEM.derived(variant=True, untested="its class is tested as curator-mutex"),
+    _SYSTEM.derived(
         name="curator-semaphore",
         waits_by="watch on the children of the semaphore",
         source="https://curator.apache.org/docs/recipes-shared-semaphore",
@@ -143,8 +142,7 @@ SYSTEMS = (
         kind="semaphore",
         permits=3,
     ),
-    replace(
-        _SYSTEM,
+    _SYSTEM.derived(
         name="curator-read-write",
         waits_by="watch on the node just before; of a reader, on the writer just before",
         source="https://curator.apache.org/docs/recipes-shared-reentrant-read-write-lock",

@@ -111,8 +111,7 @@ _FOLLOWS = ("lost-update", "stale-holder", "wrong-release", "late-grant", "fence
 
 SYSTEMS = (
     _SYSTEM,
-    replace(
-        _SYSTEM,
+    _SYSTEM.derived(
         name="etcd-concurrency-is-owner",
         variant=True,
         late_release="NotHeld",
@@ -126,8 +125,7 @@ SYSTEMS = (
         },
         expectations=_OF_OWNERS,
     ),
-    replace(
-        _SYSTEM,
+    _SYSTEM.derived(
         name="etcd-concurrency-shared-session",
         variant=True,
         connect=_SHARED.connect,

@@ -20,8 +20,7 @@ Does not guarantee: what ``etcd-concurrency`` does not, which is what the server
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from locks.base import ANY
 from locks.libraries.etcd_concurrency import lock as library_etcd_concurrency
 from locks.shared.client_container import ContainerLibrary
 from locks.shared.client_programs import JVM, JVM_IMAGE, LIMIT, THE_LEASE, Program
@@ -48,9 +47,9 @@ _PROGRAM = Program(
 _LIBRARY = ContainerLibrary(JVM_IMAGE, "jetcd", _PROGRAM)
 _SYSTEM = library_etcd_concurrency.SYSTEMS[0]
 
-SYSTEM = replace(
-    _SYSTEM,
+SYSTEM = _SYSTEM.derived(
     name="jetcd",
+    suites={"capacity": (ANY,)},
     fence=None,
     source=f"{DOC}; https://etcd.io/docs/v3.6/dev-guide/api_concurrency_reference_v3/",
     connect=_LIBRARY.connect,

@@ -22,7 +22,7 @@ a node that blocks everybody until its session ends (https://github.com/python-z
 
 from __future__ import annotations
 
-from locks.base import System
+from locks.base import ANY, System
 from locks.shared.expectations import may_break, with_verdicts
 from locks.shared.library import Library, as_safe
 from locks.zookeeper import mutex as zookeeper
@@ -42,6 +42,7 @@ _PLAIN = Library(__file__)
 
 _SYSTEM = System(
     name="kazoo",
+    suites={"capacity": (ANY,)},
     topologies=("zookeeper",),
     family="zookeeper",
     fence=None,

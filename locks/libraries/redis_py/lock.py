@@ -12,7 +12,7 @@ Does not guarantee: what ``redis-token`` does not.
 
 from __future__ import annotations
 
-from locks.base import System
+from locks.base import ANY, System
 from locks.redis.expectations import LEASE, no_lease
 from locks.shared.expectations import ANSWERS_LOST, RESTARTED, Faults, may_break, with_changes
 from locks.shared.library import ERRORS_SAY_LITTLE, Library, as_safe
@@ -39,6 +39,7 @@ _PLAIN = Library(__file__)
 
 _SYSTEM = System(
     name="redis-py",
+    suites={"capacity": (ANY,)},
     topologies=("redis",),
     family="redis",
     fence=None,

@@ -45,7 +45,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from locks.base import System
+from locks.base import ANY, System
 from locks.redis import cluster as redis_cluster
 from locks.redis import fence as redis_fence
 from locks.redis import sentinel as redis_sentinel
@@ -205,6 +205,7 @@ _RLOCK = _system(
     _RENEWED,
     variant=False,
     not_owed=_AT_ITS_DEFAULTS,
+    suites={"capacity": (ANY,)},
 )
 
 SYSTEMS = (

@@ -12,8 +12,6 @@ Does not guarantee: what ``kazoo`` does not.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from locks.libraries.kazoo import lock as library_kazoo
 from locks.shared.library import Library, as_safe
 from locks.zookeeper import mutex as zookeeper
@@ -22,8 +20,7 @@ DOC = "https://docs.openstack.org/tooz/latest/user/tutorial/lock.html"
 
 _PLAIN = Library(__file__)
 
-_SYSTEM = replace(
-    library_kazoo.SYSTEMS[0],
+_SYSTEM = library_kazoo.SYSTEMS[0].derived(
     name="tooz",
     source=DOC,
     connect=_PLAIN.connect,
