@@ -149,7 +149,7 @@ def _retry(night: Night, console: Console) -> None:
     if not again:
         return
     cases = [
-        plan.resolve(replace(case, seed=case.seed + 1, injections=()))
+        plan.resolve(plan.with_time_for_faults(replace(case, seed=case.seed + 1, injections=())))
         for case in (night.planned[n] for n in again)
     ]
     minutes = sum(plan.expected_s(case) for case in cases) / 60
