@@ -53,6 +53,7 @@ class DelayingProxy:
         self._counts: dict[Direction, int] = {"request": 0, "reply": 0}
         self._delays_s: dict[tuple[Direction, int], float] = {}
         self._drops: set[tuple[Direction, int]] = set()
+        self._lasts: set[tuple[Direction, int]] = set()
         self._closed = threading.Event()
         self._sockets: list[socket.socket] = []
         self._pumps: list[threading.Thread] = []
@@ -84,6 +85,12 @@ class DelayingProxy:
         """That burst will not be passed on, and its connection ends on both sides."""
         with self._mutex:
             self._drops.add((direction, number))
+
+    def last(self, direction: Direction, number: int) -> None:
+        """That burst will be passed on together with the end of its connection, which ends on both
+        sides."""
+        with self._mutex:
+            self._lasts.add((direction, number))
 
     def close(self) -> None:
         """Ends every connection at once, and what is delayed with it."""
@@ -135,6 +142,9 @@ class DelayingProxy:
                 if delay_s is None:
                     break
                 self._closed.wait(delay_s)
+                if self._is_last(state):
+                    sink.sendall(data, socket.MSG_MORE)
+                    break
                 sink.sendall(data)
             else:
                 sink.shutdown(socket.SHUT_WR)
@@ -159,6 +169,11 @@ class DelayingProxy:
             if (direction, number) in self._drops:
                 return None
             return self._delays_s.get((direction, number), 0.0)
+
+    def _is_last(self, state: _Connection) -> bool:
+        with self._mutex:
+            burst = self._bursts[state.newest]
+            return (burst.direction, burst.number) in self._lasts
 
 
 @dataclass(slots=True)

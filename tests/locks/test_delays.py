@@ -116,6 +116,17 @@ def test_a_dropped_burst_ends_its_connection(
         other.ping()
 
 
+def test_the_last_burst_is_passed_on_and_ends_its_connection(
+    server: FakeRedis, proxy: DelayingProxy
+) -> None:
+    proxy.last("reply", 2)
+    with Client(proxy.address) as client, Client(proxy.address) as other:
+        client.ping()
+        client.ping()
+        assert client.socket.recv(4096) == b""
+        other.ping()
+
+
 def test_the_end_of_a_server_ends_the_connection(server: FakeRedis, proxy: DelayingProxy) -> None:
     with Client(proxy.address) as client:
         client.ping()

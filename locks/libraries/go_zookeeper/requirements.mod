@@ -1,0 +1,1 @@
+github.com/go-zookeeper/zk v1.0.4
