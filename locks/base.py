@@ -230,6 +230,9 @@ class System:
     # It differs from another lock of its family only in its settings, in who is woken or in its
     # cluster. The suite ``full`` has it only under the faults that can show that.
     variant: bool = False
+    # Of locks whose clients cost alike: the name of these clients. Latencies of two systems are
+    # compared through locks of one name. Empty: this lock has no part in that.
+    client_family: str = ""
     # Suite that samples locks → the faults under which it has this one; ``ANY``: all of that suite.
     # ``full`` and ``exhaustive`` have every lock.
     suites: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -243,8 +246,8 @@ class System:
 
     def derived(self, **changed: Any) -> System:
         """The declaration of another lock, which differs in what is ``changed``. It joins no suite
-        by its origin."""
-        return replace(self, **{"suites": {}, **changed})
+        and no comparison by its origin."""
+        return replace(self, **{"suites": {}, "client_family": "", **changed})
 
 
 def new_hold_id() -> int:

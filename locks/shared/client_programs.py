@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 GO_IMAGE: Final = "go-sidecar"
+GO_CLIENTS: Final = "go"  # ``System.client_family`` of one lock for each system
 JVM_IMAGE: Final = "jvm-sidecar"
 THE_LEASE: Final = "the lease"
 LIMIT: Final = "the client timeout"

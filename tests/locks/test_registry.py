@@ -19,6 +19,7 @@ from locks import registry
 from locks.base import ANY, Address, NoObserver, System
 from locks.redis.token import RedisToken
 from locks.registry import LockNotFoundError
+from locks.shared.client_programs import GO_CLIENTS, GO_IMAGE
 from locks.shared.library import Library, library_of
 
 OUTSIDE = """
@@ -57,6 +58,23 @@ def test_every_declaration_is_complete(system: System) -> None:
     for verdicts in system.expectations.values():
         assert set(verdicts) <= {*OF_LOCKS, ANY}
     assert (expectation(system, "none", "fence-order").expected == "n/a") == (system.fence is None)
+
+
+def test_each_system_has_one_lock_for_the_comparison() -> None:
+    """All by clients of one language behind one sidecar, so that these cost alike."""
+    compared = [system for system in registry.systems().values() if system.client_family]
+    assert {(system.topologies[0], system.client_family) for system in compared} == {
+        (topology, GO_CLIENTS) for topology in ("redis", "redlock", "etcd", "zookeeper")
+    }
+    assert len(compared) == 4
+    images = {getattr(library_of(system), "image", "none") for system in compared}
+    assert images == {GO_IMAGE}
+
+
+def test_what_is_derived_has_no_part_in_the_comparison() -> None:
+    compared = registry.find("etcd-concurrency")
+    assert compared.client_family
+    assert not compared.derived(name="another").client_family
 
 
 @pytest.mark.parametrize("system", registry.systems().values(), ids=lambda system: system.name)

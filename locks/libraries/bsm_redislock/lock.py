@@ -24,7 +24,7 @@ from locks.base import System
 from locks.libraries.redsync import lock as redsync
 from locks.redis.expectations import LEASE
 from locks.shared.client_container import ContainerLibrary
-from locks.shared.client_programs import GO, GO_IMAGE
+from locks.shared.client_programs import GO, GO_CLIENTS, GO_IMAGE
 from locks.shared.expectations import UNMOVED, may_be_late
 from locks.shared.library import as_safe
 
@@ -81,5 +81,5 @@ _SYSTEM = System(
 
 SYSTEMS = (
     _SYSTEM,
-    as_safe(_SYSTEM, expectations={**LEASE, **UNMOVED}),
+    as_safe(_SYSTEM, expectations={**LEASE, **UNMOVED}, client_family=GO_CLIENTS),
 )

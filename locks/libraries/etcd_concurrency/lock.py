@@ -27,7 +27,7 @@ from locks.base import System
 from locks.etcd import mutex as etcd
 from locks.etcd.expectations import ETCD
 from locks.shared.client_container import ContainerLibrary
-from locks.shared.client_programs import GO, GO_IMAGE, LIMIT, THE_LEASE, Program
+from locks.shared.client_programs import GO, GO_CLIENTS, GO_IMAGE, LIMIT, THE_LEASE, Program
 from locks.shared.expectations import (
     MAY_BE_LATE,
     SLOW_LINKS,
@@ -104,6 +104,7 @@ _SYSTEM = System(
     not_owed=etcd.QUEUES_BY_PREFIX,
     late_release="Released",  # Unlock() returns nil where there was no key
     expectations=_EXPECTATIONS,
+    client_family=GO_CLIENTS,
 )
 
 # Where two share a session.

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from locks.base import System
 from locks.shared.client_container import ContainerLibrary
-from locks.shared.client_programs import GO, GO_IMAGE, LIMIT, THE_LEASE, Program
+from locks.shared.client_programs import GO, GO_CLIENTS, GO_IMAGE, LIMIT, THE_LEASE, Program
 from locks.shared.expectations import (
     ANSWERS_LOST,
     RESTARTED,
@@ -121,4 +121,5 @@ SYSTEM = System(
     },
     expectations=_EXPECTATIONS,
     represents=True,
+    client_family=GO_CLIENTS,
 )

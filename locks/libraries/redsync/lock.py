@@ -21,7 +21,7 @@ from __future__ import annotations
 from locks.base import System
 from locks.redis.expectations import REDLOCK
 from locks.shared.client_container import ContainerLibrary
-from locks.shared.client_programs import GO, GO_IMAGE, LIMIT, THE_LEASE, Program
+from locks.shared.client_programs import GO, GO_CLIENTS, GO_IMAGE, LIMIT, THE_LEASE, Program
 from locks.shared.expectations import UNMOVED
 from locks.shared.library import as_safe
 
@@ -79,4 +79,4 @@ _SYSTEM = System(
     expectations={**REDLOCK, **UNMOVED},
 )
 
-SYSTEMS = (_SYSTEM, as_safe(_SYSTEM))
+SYSTEMS = (_SYSTEM, as_safe(_SYSTEM, client_family=GO_CLIENTS))
