@@ -27,7 +27,7 @@ from bench.plan import (
     with_time_for_faults,
 )
 from bench.rates import quick_rates, sweep, with_rates
-from locks.base import ANY, System
+from locks.base import ANY
 from locks.registry import systems
 from nemesis.registry import NONE, faults
 from results.errors import BadInput
@@ -112,6 +112,11 @@ def sampled() -> tuple[str, ...]:
     return tuple(name for name, one in systems().items() if ANY in one.suites.get("quick", ()))
 
 
+def alike() -> tuple[str, ...]:
+    """The locks whose clients cost alike, through which systems are compared."""
+    return tuple(name for name, one in systems().items() if one.client_family)
+
+
 def faults_of(suite: str) -> tuple[str, ...]:
     """The faults that say of themselves that they belong to a suite, or to its ``variants``."""
     return tuple(name for name, fault in faults().items() if suite in fault.suites)
@@ -128,6 +133,7 @@ def full_faults(lock: str) -> tuple[str, ...]:
 def _quick(seed: int) -> list[Case]:
     cases = [
         *_matrix(sampled(), (NONE, *faults_of("quick")), seed),
+        *_matrix(alike(), (NONE,), seed),
         *_singles("quick", seed),
         make_case("redis-token", "client-pause", seed=seed, workload="payment"),
     ]
@@ -156,13 +162,8 @@ def _singles(suite: str, seed: int) -> list[Case]:
 
 def _capacity(seed: int) -> list[Case]:
     """What locks carry: those that the quick suite has at rates, and those that say so."""
-    names = (name for name, system in systems().items() if _has_rates(system))
-    return sweep(list(names), seed=seed)
-
-
-def _has_rates(system: System) -> bool:
-    quick = system.suites.get("quick", ())
-    return ANY in quick or NONE in quick or "capacity" in system.suites
+    named = (name for name, system in systems().items() if "capacity" in system.suites)
+    return sweep(sorted({*sampled(), *alike(), *named}), seed=seed)
 
 
 def _full(seed: int) -> list[Case]:
