@@ -146,13 +146,13 @@ def _spans(case: CaseResult) -> Phases | None:
     phases, series = case.phases_s, case.series
     if phases is None or series is None:
         return None
+    # Summed and cut to whole nanoseconds as the run did it: one more or less is another rate.
+    until_s = phases.floor_s + phases.own_s
     contended = series.start_ns
-    own = contended - int(phases.own_s * NS_PER_S)
-    return Phases(
-        floor=(own - int(phases.floor_s * NS_PER_S), own),
-        own=(own, contended),
-        contended=(contended, contended + int(phases.contended_s * NS_PER_S)),
-    )
+    start = contended - int(until_s * NS_PER_S)
+    own = start + int(phases.floor_s * NS_PER_S)
+    end = start + int((until_s + phases.contended_s) * NS_PER_S)
+    return Phases(floor=(start, own), own=(own, contended), contended=(contended, end))
 
 
 def verify(run: RunFolder, case: CaseResult) -> None:

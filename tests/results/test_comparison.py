@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from tests.results.plain import (
     write_results,
     write_versions,
 )
+from workloads.load import Phases
 
 verdict_changes = plainly(comparison.verdict_changes)
 ending_of_verdicts = plainly(comparison.ending_of_verdicts)
@@ -243,6 +245,28 @@ def test_a_number_that_was_edited_in_both_files_is_refused(
         file.write_text(text.replace(old, new, 1))
     with pytest.raises(Edited, match=f"{name} is not what its history gives"):
         stored(path)
+
+
+@pytest.mark.parametrize("lengths_s", [(1.0, 3.1, 11.4), (1.0, 2.3000000000000003, 8.2)])
+def test_a_rate_is_measured_again_in_the_nanoseconds_of_the_run(
+    make: Make, lengths_s: tuple[float, float, float]
+) -> None:
+    """Cut off one by one, the lengths come to a nanosecond more or less."""
+    lengths = Phases(*lengths_s)
+    start_ns = -lengths.ends_ns(0)[1]
+    _, contended_ns, end_ns, _ = lengths.ends_ns(start_ns)
+    wait: dict[str, object] = {"before": {"p50": None, "max": 1.0, "count": 4}}
+    none: dict[str, object] = {"before": {"count": 0}}
+    timed = {
+        "phases_s": asdict(lengths),
+        "series": {"start_ns": contended_ns},
+        "latency_ms": {
+            "acquire": none, "handover": none, "wait": wait, "acquire_beside": none,
+            "release": {"before": {"max": 1.0, "count": 4}},
+        },
+        "cycles_per_second": 4 * 1e9 / (end_ns - contended_ns),
+    }  # fmt: skip
+    stored(make("a", case=timed))
 
 
 @pytest.mark.parametrize(
