@@ -11,7 +11,7 @@ import gevent, json, random, sys
 from time import monotonic_ns
 from workloads.timer import Timer
 timer, draws, early, order = Timer(), random.Random(1), [], []
-begin = monotonic_ns() + 50_000_000
+begin = monotonic_ns() + 300_000_000
 times = [begin + draws.randrange(100_000_000) for _ in range(500)] + [begin] * 3 + [begin - 10**9]
 def sleep(at):
     timer.sleep_until(at)
