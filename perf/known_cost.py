@@ -60,7 +60,7 @@ class KnownCost:
             self._socket = socket.create_connection(self._node, self._timeout_s)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.settimeout(limit_s)
-        self._socket.sendall(line.encode("ascii"))
+        self._socket.send(line.encode("ascii"))  # shorter than any buffer
         answer = self._socket.recv(64)
         if not answer:
             raise ConnectionResetError("the service has closed the connection")

@@ -1,9 +1,10 @@
 """A lock service of known cost, so that what is measured of it can be compared with what is true.
 
-An acquire of a free key takes one of so many equal servers for a fixed time, in the order of
-arrival; a release takes none. A held key is waited for without a server. A request arrives when
-the kernel has it, and every answer is sent at the time that follows from the arrivals alone, as
-near as the machine allows: what this process takes for itself is not on top of the cost.
+An acquire of a free key takes one of so many equal servers, in the order of arrival. It is answered
+after a fixed time, and occupies its server for another, as long or longer; so cost and capacity are
+set apart. A release costs nothing. A held key is waited for without a server. A request arrives
+when the kernel has it, and every answer is sent at the time that follows from the arrivals alone,
+as near as the machine allows: what this process takes for itself is not on top of the cost.
 
     acquire KEY HOLD  →  granted
     release KEY HOLD  →  released, or not-held
@@ -33,7 +34,7 @@ from time import monotonic_ns, time_ns
 from typing import Final
 
 # A sleeping process is woken this long before an answer is due, and then looks at the clock.
-SPIN_NS: Final = 200_000
+SPIN_NS: Final = 80_000
 PR_SET_TIMERSLACK: Final = 29  # prctl(2): how much later than asked a sleep may end, in ns
 SO_TIMESTAMPNS: Final = 35  # socket(7): the kernel says when it received; on x86-64
 TIME: Final = struct.Struct("@2q")
@@ -63,12 +64,12 @@ class Request:
 class Service:
     """See above. Of the acquires every ``lost_every``-th is lost; 0: none."""
 
-    def __init__(self, service_ns: int, servers: int, lost_every: int) -> None:
+    def __init__(self, service_ns: int, occupied_ns: int, servers: int, lost_every: int) -> None:
         self._service_ns = service_ns
+        self._occupied_ns = occupied_ns
         self._lost_every = lost_every
         self._acquires = 0
-        # When the requests that were served last departed, of every server one.
-        self._departed = deque([0] * servers, maxlen=servers)
+        self._free_ns = deque([0] * servers, maxlen=servers)  # when the servers are, in order
         self._serving: deque[Request] = deque()  # in the order of departure
         self._holder: dict[str, Request] = {}
         self._waiting: dict[str, deque[Request]] = {}
@@ -142,8 +143,9 @@ class Service:
 
     def _serve(self, request: Request, from_ns: int) -> None:
         self._holder[request.key] = request
-        request.departure_ns = max(from_ns, self._departed[0]) + self._service_ns
-        self._departed.append(request.departure_ns)
+        begin_ns = max(from_ns, self._free_ns[0])
+        self._free_ns.append(begin_ns + self._occupied_ns)
+        request.departure_ns = begin_ns + self._service_ns
         self._serving.append(request)
 
     def _give_back(self, request: Request) -> None:
@@ -178,14 +180,13 @@ class Service:
 def main() -> None:
     """The whole life of the process."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("service_ns", type=int)
-    parser.add_argument("servers", type=int)
-    parser.add_argument("lost_every", type=int)
+    for name in ("service_ns", "occupied_ns", "servers", "lost_every"):
+        parser.add_argument(name, type=int)
     parser.add_argument("log", type=Path)
     asked = parser.parse_args()
     gc.disable()
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
-    service = Service(asked.service_ns, asked.servers, asked.lost_every)
+    service = Service(asked.service_ns, asked.occupied_ns, asked.servers, asked.lost_every)
     print(service.port, flush=True)
     service.run()
     asked.log.write_bytes(service.log.tobytes())

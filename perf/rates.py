@@ -1,9 +1,10 @@
 """Whether figures at stated rates are true: part of ``make perf``.
 
 A lock of known cost (``perf.known_cost``) is measured as every lock is, in cases of their own, on a
-cluster that is one process and no container. What is true follows from its cost and from when each
-acquire was due, without anything that was measured: with c servers and a fixed service time, the
-n-th acquire departs at max(its arrival, the departure of the one c before) plus the service time.
+cluster that is one process and no container. What it costs in truth follows from when each acquire
+was due, without anything that was measured: with c servers, the n-th begins at its arrival or when
+the server of the one c before is free. What TCP costs on this machine is part of what is true, too:
+it is what a client adds that does nothing else, alone, in a process without gevent (its median).
 
 Two busy loops a core beside it must make the figures void.
 """
@@ -11,11 +12,13 @@ Two busy loops a core beside it must make the figures void.
 from __future__ import annotations
 
 import math
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,7 +47,8 @@ LOCK: Final = known_cost.__file__
 SHARES: Final = (0.1, 0.5, 0.75)
 BLOCKS: Final = 3
 WARM_S: Final = 2.0
-MEASURED_S: Final = 5.0
+MEASURED_S: Final = 7.0
+TRANSITS: Final = 300
 CLIENTS: Final = 32
 HOGS_PER_CORE: Final = 2
 P50, P99 = 500, 990
@@ -52,10 +56,12 @@ P50, P99 = 500, 990
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an acquire costs. Of all acquires every ``lost_every``-th is never answered; 0: none."""
+    """What an acquire costs, and how many are carried. Of all acquires every ``lost_every``-th is
+    never answered; 0: none."""
 
     service_ms: int
     servers: int
+    capacity_per_s: int
     lost_every: int = 0
 
     @property
@@ -63,11 +69,11 @@ class Cost:
         return self.service_ms * 1_000_000
 
     @property
-    def capacity_per_s(self) -> float:
-        return self.servers * 1e3 / self.service_ms
+    def occupied_ns(self) -> int:
+        return self.servers * 1_000_000_000 // self.capacity_per_s
 
 
-COSTS: Final = (Cost(1, 1), Cost(10, 8))
+COSTS: Final = (Cost(1, 2, 500), Cost(10, 8, 500))
 
 
 class KnownCluster(Cluster):
@@ -87,7 +93,7 @@ class KnownCluster(Cluster):
 
     def start(self) -> None:
         cost = self._cost
-        words = (cost.service_ns, cost.servers, cost.lost_every, self._log)
+        words = (cost.service_ns, cost.occupied_ns, cost.servers, cost.lost_every, self._log)
         self.process = subprocess.Popen(
             [sys.executable, known_cost_server.__file__, *map(str, words)],
             stdin=subprocess.PIPE,
@@ -203,17 +209,44 @@ def responses_ns(
         & (history.intended_ns >= begin_ns)
         & (history.intended_ns < end_ns)
     )
-    departed = deque([0] * cost.servers, maxlen=cost.servers)
+    free_ns = deque([0] * cost.servers, maxlen=cost.servers)
     found = []
     for row in rows[np.argsort(history.intended_ns[rows], kind="stable")]:
         arrival_ns = int(history.intended_ns[row])
         response_ns = math.inf
         if int(history.hold[row]) not in lost:
-            departed.append(max(arrival_ns, departed[0]) + cost.service_ns)
-            response_ns = departed[-1] - arrival_ns
+            begun_ns = max(arrival_ns, free_ns[0])
+            free_ns.append(begun_ns + cost.occupied_ns)
+            response_ns = begun_ns + cost.service_ns - arrival_ns
         if arrival_ns >= measured_ns:
             found.append(response_ns)
     return found
+
+
+def transits_ns(cost: Cost, gap_s: float, log: Path) -> list[int]:
+    """What TCP adds to every acquire of a client that does nothing else, and rests in between."""
+    cluster = KnownCluster(cost, log)
+    times = []
+    with ExitStack() as stack:
+        stack.enter_context(cluster(ClusterPlan("redis", 1, 1, "known", 3.0, str(log.parent))))
+        (address,) = cluster.addresses(HARNESS)
+        client = stack.enter_context(socket.create_connection(address))
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for number in range(TRANSITS):
+            time.sleep(gap_s)
+            sent_ns = time.monotonic_ns()
+            client.send(b"acquire k %d\n" % number)
+            client.recv(64)
+            times.append((sent_ns, time.monotonic_ns()))
+            client.send(b"release k %d\n" % number)
+            client.recv(64)
+    served = np.fromfile(log, np.int64).reshape(-1, 4)
+    return [
+        int(arrival_ns - sent_ns + answered_ns - departure_ns)
+        for (sent_ns, answered_ns), (_, arrival_ns, departure_ns, _) in zip(
+            times, served, strict=True
+        )
+    ]
 
 
 def quantile(values: Sequence[float] | Ints, permille: int) -> float:
@@ -242,19 +275,26 @@ def measure() -> Iterator[Figure]:
     busy = HOGS_PER_CORE * (psutil.cpu_count() or 1)
     with tempfile.TemporaryDirectory() as folder, ForkServer("known") as fork_server:
         for cost in COSTS:
-            name = f"{cost.service_ms} ms, {cost.servers} at once"
+            name = f"{cost.service_ms} ms"
+            # A worker rests about so long: two of them share the rate.
+            transits = {
+                share: transits_ns(cost, 2 / (share * cost.capacity_per_s), Path(folder, "log"))
+                for share in SHARES
+            }
             played = play(cost, rounds(), Path(folder, name), fork_server)
-            yield from compared(name, played)
+            yield from compared(name, played, transits)
         for cost in COSTS:
-            name = f"{cost.service_ms} ms, {cost.servers} at once, {busy} busy loops"
+            name = f"{cost.service_ms} ms, {busy} busy loops"
             with hogs(busy):
                 played = play(cost, rounds(1), Path(folder, name), fork_server)
             void = [float(bool(block.step.why)) for block in played.blocks]
             yield Figure(f"{name}: void", "1", void)
 
 
-def compared(name: str, played: Played) -> Iterator[Figure]:
-    """The rows of an undisturbed case."""
+def compared(
+    name: str, played: Played, transits: Mapping[float, Sequence[int]]
+) -> Iterator[Figure]:
+    """The rows of an undisturbed case; ``transits`` by share."""
     cost = played.cost
     found = pooled(rates_of(played.case), played.blocks)
     carried = [
@@ -264,28 +304,34 @@ def compared(name: str, played: Played) -> Iterator[Figure]:
     ]
     yield Figure(f"{name}: capacity", "0.90 to 1.10", carried, 3)
     for at in found.rates:
+        share = at.share or 0.0
+        tcp_ns = quantile(transits[share], P50)
         steps = [
-            (block, true_ns)
-            for block, true_ns in zip(played.blocks, played.true_ns, strict=True)
-            if block.step.share == at.share
+            (block, cost_ns, [ns + tcp_ns for ns in cost_ns])
+            for block, cost_ns in zip(played.blocks, played.true_ns, strict=True)
+            if block.step.share == share
         ]
-        valid = [pair for pair in steps if not pair[0].step.why] or steps
-        every = [true for _, true_ns in valid for true in true_ns]
-        for permille, measured in ((P50, at.response_ms.p50), (P99, at.response_ms.p99)):
-            true_ms = quantile(every, permille) / 1e6
-            measured_ms = measured or math.nan
+        valid = [step for step in steps if not step[0].step.why]
+        if at.blocks != len(valid):  # too few: the figure is one of all, and void
+            valid = steps
+        every_cost = [ns for _, cost_ns, _ in valid for ns in cost_ns]
+        every = [ns for *_, true_ns in valid for ns in true_ns]
+        for permille, found_ms in ((P50, at.response_ms.p50), (P99, at.response_ms.p99)):
+            measured_ms = math.nan if found_ms is None else found_ms
+            cost_ms, true_ms = (quantile(ns, permille) / 1e6 for ns in (every_cost, every))
             yield Figure(
-                f"{name}: p{permille // 10} at {100 * (at.share or 0):.0f} %",
+                f"{name}: p{permille // 10} at {100 * share:.0f} %",
                 "≤ 1.10",
                 [
                     quantile(block.samples.took_ns, permille) / quantile(true_ns, permille)
-                    for block, true_ns in valid
+                    for block, _, true_ns in valid
                 ],
                 3,
                 {
-                    "all": [measured_ms / true_ms],
-                    "true, ms": [true_ms],
+                    "together": [measured_ms / true_ms],
                     "measured, ms": [measured_ms],
+                    "true, ms": [true_ms],
+                    "cost, ms": [cost_ms],
                     "due": [float(at.due)],
                     "void": [float(at.void_blocks)],
                 },

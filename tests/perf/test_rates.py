@@ -30,11 +30,13 @@ from workloads.fork_server import ForkServer
 
 WITHIN = 1.25
 LOST_EVERY = 200
+SLEEPY = sleepy.__file__
 S = 1_000 * MS
 
 
-def wrong(step: RateStep, true_ns: Sequence[float], within: float = WITHIN) -> list[str]:
-    """What of a step's response is not as it is in truth, nor a lower bound of what is endless."""
+def wrong(step: RateStep, true_ns: Sequence[float], p50: float, p99: float) -> list[str]:
+    """What of a step's response is not as it is in truth, nor a lower bound of what is endless.
+    ``p50`` and ``p99``: how many times the truth each may be; neither is too small."""
     found = []
     for name, permille in (("p50", 500), ("p99", 990), ("max", 1000)):
         measured, true = getattr(step.response_ms, name), quantile(true_ns, permille) / MS
@@ -45,7 +47,8 @@ def wrong(step: RateStep, true_ns: Sequence[float], within: float = WITHIN) -> l
             right = above
         else:
             # The longest of all is one event of the machine's.
-            right = name == "max" or (not above and 1 / within <= measured / true <= within)
+            most = {"p50": p50, "p99": p99}.get(name, math.inf)
+            right = name == "max" or (not above and 1 / p50 <= measured / true <= most)
         if not right:
             found.append(f"{name} is {measured:.2f} ms, in truth {true:.2f}")
     return found
@@ -59,7 +62,7 @@ def computed(cost: Cost, clients: int, per_s: float, lasts_s: float) -> History:
     their order, and are free once they are answered."""
     draws, load, at_ms = random.Random(1), Load(), 0.0
     free = [0.0] * clients
-    departed = deque([0.0] * cost.servers, maxlen=cost.servers)
+    free_ms = deque([0.0] * cost.servers, maxlen=cost.servers)
     for number in range(round(per_s * lasts_s)):
         at_ms += draws.expovariate(per_s) * 1e3
         begun_ms = max(at_ms, min(free))
@@ -76,9 +79,10 @@ def computed(cost: Cost, clients: int, per_s: float, lasts_s: float) -> History:
                 hold=-number - 1,
             )
             continue
-        departed.append(max(begun_ms, departed[0]) + cost.service_ms)
-        free[free.index(min(free))] = departed[-1]
-        load.grant(f"r{number}", begun_ms, departed[-1], intended=at_ms)
+        served_ms = max(begun_ms, free_ms[0])
+        free_ms.append(served_ms + cost.servers * 1e3 / cost.capacity_per_s)
+        free[free.index(min(free))] = served_ms + cost.service_ms
+        load.grant(f"r{number}", begun_ms, served_ms + cost.service_ms, intended=at_ms)
     return load.history()
 
 
@@ -90,7 +94,7 @@ def judged(history: History, truth: History, cost: Cost) -> list[str]:
     block = step_of(
         history, 2 * S, end_ns, unknown_after_s=1.0, share=0.5, offered_per_s=cost.capacity_per_s
     )
-    return wrong(block.step, true_ns, within=1.001)
+    return wrong(block.step, true_ns, 1.001, 1.001)
 
 
 def from_the_invocation(history: History) -> History:
@@ -108,7 +112,7 @@ def of_whole_milliseconds(history: History) -> History:
     return replace(history, invoke_ns=began, complete_ns=history.complete_ns + late)
 
 
-@pytest.mark.parametrize("cost", [Cost(1, 1), Cost(1, 1, LOST_EVERY), Cost(10, 8)])
+@pytest.mark.parametrize("cost", [Cost(1, 1, 1000), Cost(1, 2, 500, LOST_EVERY), Cost(10, 8, 800)])
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.75])
 def test_what_is_measured_right_is_true(cost: Cost, share: float) -> None:
     history = computed(cost, 100, share * cost.capacity_per_s, 15)
@@ -116,14 +120,14 @@ def test_what_is_measured_right_is_true(cost: Cost, share: float) -> None:
 
 
 def test_a_response_from_the_invocation_is_found() -> None:
-    cost = Cost(1, 1)
+    cost = Cost(1, 1, 1000)
     history = computed(cost, 2, 0.75 * cost.capacity_per_s, 15)
     assert judged(history, history, cost) == []
     assert "p99" in str(judged(from_the_invocation(history), history, cost))
 
 
 def test_a_quantile_without_what_was_given_up_is_found() -> None:
-    cost = Cost(1, 1, LOST_EVERY)
+    cost = Cost(1, 1, 1000, LOST_EVERY)
     history = computed(cost, 100, 0.5 * cost.capacity_per_s, 15)
     (only,) = judged(without_the_given_up(history), history, cost)[-1:]
     assert only.startswith("max")
@@ -134,7 +138,7 @@ def test_a_quantile_without_what_was_given_up_is_found() -> None:
 
 
 def test_a_timer_of_whole_milliseconds_is_found() -> None:
-    cost = Cost(1, 1)
+    cost = Cost(1, 1, 1000)
     history = computed(cost, 100, 0.1 * cost.capacity_per_s, 15)
     assert "p50" in str(judged(of_whole_milliseconds(history), history, cost))
 
@@ -144,12 +148,12 @@ def test_a_timer_of_whole_milliseconds_is_found() -> None:
 
 def test_the_service_costs_what_it_says_and_a_hold_ends_with_its_connection(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    cluster = KnownCluster(Cost(2, 1, lost_every=7), log)
+    cluster = KnownCluster(Cost(2, 1, 250, lost_every=7), log)
     plan = ClusterPlan("redis", 1, 1, "test", 3.0, str(tmp_path))
     with cluster(plan):
         (address,) = cluster.addresses(0)
-        first, second = (socket.create_connection(address, 60) for _ in range(2))
-        with second:
+        first, second, third = (socket.create_connection(address, 60) for _ in range(3))
+        with second, third:
             with first:
                 assert said(first, "acquire a 1") == "granted"
                 assert said(first, "release a 2") == "not-held"
@@ -161,15 +165,19 @@ def test_the_service_costs_what_it_says_and_a_hold_ends_with_its_connection(tmp_
             assert said(second, "acquire c 6") == "granted"
             assert said(second, "acquire d 7") == "granted"
             second.sendall(b"acquire e 8\n")
+            assert said(third, "acquire f 9") == "granted"
     served = np.fromfile(log, np.int64).reshape(-1, 4)
     by_hold = {int(row[0]): row for row in served}
-    assert sorted(by_hold) == [1, 3, 4, 5, 6, 7, 8]
+    assert sorted(by_hold) == [1, 3, 4, 5, 6, 7, 8, 9]
     assert by_hold[8][2] == 0, "the seventh is lost"
+    assert list(by_hold).index(5) < list(by_hold).index(4), "who waits for a key is in nobody's way"
     of = served[served[:, 2] != 0]
-    # Waiting for a held key costs no server.
-    free = of[~np.isin(of[:, 0], [4])]
-    earlier = np.concatenate([[0], free[:-1, 2]])
-    assert (free[:, 2] == np.maximum(free[:, 1], earlier) + 2 * MS).all()
+    # One server, occupied for 4 ms.
+    free_ns = np.concatenate([[0], of[:-1, 2] - 2 * MS + 4 * MS])
+    due_ns = np.maximum(of[:, 1], free_ns) + 2 * MS
+    waited = of[:, 0] == 4
+    assert (of[~waited, 2] == due_ns[~waited]).all()
+    assert (of[waited, 2] >= due_ns[waited]).all()
     assert (of[:, 3] >= of[:, 2]).all(), "nobody is answered early"
 
 
@@ -191,12 +199,13 @@ def at_share(steps: Sequence[Block], true_ns: Sequence[Sequence[float]]) -> Iter
     """What is wrong with every step at a rate that is not void."""
     for block, true in zip(steps, true_ns, strict=True):
         if block.step.offered_per_s is not None and not block.step.why:
-            yield wrong(block.step, true)
+            # Of a hundred acquires one may meet a neighbour on the machine.
+            yield wrong(block.step, true, WITHIN, math.inf)
 
 
 @pytest.mark.slow
 def test_what_is_measured_is_true_or_void(tmp_path: Path, fork_server: ForkServer) -> None:
-    cost = Cost(10, 4, LOST_EVERY)
+    cost = Cost(10, 4, 400, LOST_EVERY)
     played = play(cost, rounds(1, 6.0, (0.5,)), tmp_path, fork_server)
     if not played.blocks:
         return  # disturbed
@@ -212,7 +221,7 @@ def test_what_is_measured_is_true_or_void(tmp_path: Path, fork_server: ForkServe
 def test_a_timer_of_whole_milliseconds_is_found_in_a_load(
     tmp_path: Path, fork_server: ForkServer
 ) -> None:
-    played = play(Cost(1, 1), rounds(1, 3.0, (0.1,)), tmp_path, fork_server, lock=sleepy.__file__)
+    played = play(Cost(1, 1, 1000), rounds(1, 3.0, (0.1,)), tmp_path, fork_server, lock=SLEEPY)
     for found in at_share(played.blocks, played.true_ns):
         assert "p50" in str(found), played.blocks
 
@@ -220,5 +229,5 @@ def test_a_timer_of_whole_milliseconds_is_found_in_a_load(
 @pytest.mark.slow
 def test_beside_busy_loops_figures_are_void(tmp_path: Path, fork_server: ForkServer) -> None:
     with hogs(2 * (psutil.cpu_count() or 1)):
-        played = play(Cost(1, 1), rounds(1, 3.0, (0.5,)), tmp_path, fork_server)
+        played = play(Cost(1, 1, 1000), rounds(1, 3.0, (0.5,)), tmp_path, fork_server)
     assert all(block.step.why for block in played.blocks), played.blocks
