@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench check test test-clusters test-cases test-loads test-judging test-rest fuzz \
+.PHONY: help setup bench check test test-clusters test-cases test-loads test-judging test-bench test-rest fuzz \
 	lint soak perf nightly systems lock sbom clean
 
 # Every command and hundreds of tests start a Python: without compiled modules each takes twice as
@@ -21,13 +21,13 @@ bench: setup ## run the quick suite on real clusters and write the report
 	@$(BIN)/lockbench suite quick
 
 check: lint ## every check and every test that needs no container
-	@$(MAKE) --no-print-directory -j2 --output-sync=target test-judging test-rest
+	@$(MAKE) --no-print-directory -j3 --output-sync=target test-judging test-bench test-rest
 
 test: export LOCKBENCH_BUDGET := 4
 test: lint ## the same, with more that is random, and every test on real clusters
 	@$(BIN)/python -m clusters.images build go-sidecar jvm-sidecar
-	@$(MAKE) --no-print-directory -j5 --output-sync=target \
-		test-clusters test-cases test-loads test-judging test-rest
+	@$(MAKE) --no-print-directory -j6 --output-sync=target \
+		test-clusters test-cases test-loads test-judging test-bench test-rest
 
 # Clusters and loads mostly wait, so what only computes runs beside them, yields to them, and is shown
 # when it is done ("+": not kept back). It yields no further than this, or other work on the machine
@@ -44,13 +44,17 @@ test-loads:
 	$(BIN)/pytest -p no:cacheprovider -m "slow and not (docker or long)"
 
 COMPUTING := nice -n 10 $(BIN)/pytest -p no:cacheprovider -m "not (docker or slow or long)"
-JUDGING := tests/checker tests/report tests/results tests/bench
+JUDGING := tests/checker tests/report tests/results
+BENCH := tests/bench tests/cli tests/evidence
 
 test-judging:
 	$(COMPUTING) $(JUDGING)
 
+test-bench:
+	$(COMPUTING) $(BENCH)
+
 test-rest:
-	$(COMPUTING) $(JUDGING:%=--ignore=%)
+	$(COMPUTING) $(patsubst %,--ignore=%,$(JUDGING) $(BENCH))
 
 fuzz: setup ## 500,000 random histories against an exhaustive reference; workloads on real clusters
 	LOCKBENCH_BUDGET=200 $(BIN)/pytest -m "random or long"
