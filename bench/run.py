@@ -187,13 +187,11 @@ def _under_load(
         for thread in nemesis:
             thread.start()
         while (now_ns := time.monotonic_ns()) < end_ns:
-            interruption.raise_if_asked()
+            _raise_if_over(fleet, watch)
             phase = FLOOR if now_ns < floor_ns else OWN if now_ns < contended_ns else CONTENDED
             progress.phase(phase, left_s=(end_ns - now_ns) / 1e9)
             if phase != FLOOR:
                 meter.read(phase)
-            fleet.raise_if_failed()
-            watch.raise_if_lasting()
             time.sleep(POLL_S)
         if not case.injections:
             meter.read(END)
@@ -219,6 +217,13 @@ def _under_load(
         _quiet(scene.load, fleet, progress, watch)
 
 
+def _raise_if_over(fleet: Fleet, watch: Watch) -> None:
+    """Where there is no use in going on: the run is interrupted, or something of it is gone."""
+    interruption.raise_if_asked()
+    fleet.raise_if_failed()
+    watch.raise_if_lasting()
+
+
 def _at_rates(scene: Scene, fleet: Fleet, progress: Progress, watch: Watch) -> None:
     """Watches the clients work at one rate after the other, and tells them what they carried."""
     load, start_ns = scene.load, scene.start_ns
@@ -229,10 +234,8 @@ def _at_rates(scene: Scene, fleet: Fleet, progress: Progress, watch: Watch) -> N
 
     def until(at_ns: int) -> None:
         while (left_s := (at_ns - time.monotonic_ns()) / 1e9) > 0:
-            interruption.raise_if_asked()
+            _raise_if_over(fleet, watch)
             progress.phase(RATES, left_s=left_s + (end_ns - at_ns) / 1e9)
-            fleet.raise_if_failed()
-            watch.raise_if_lasting()
             time.sleep(min(left_s, POLL_S))
 
     steps = zip(load.rates.steps, load.windows_ns(start_ns), strict=True)
@@ -256,9 +259,7 @@ def _quiet(load: Load, fleet: Fleet, progress: Progress, watch: Watch) -> None:
     fleet.ask_for_all()
     limit = time.monotonic() + QUIET_S_MAX
     while not fleet.asked_for_all(load) and time.monotonic() < limit:
-        interruption.raise_if_asked()
-        fleet.raise_if_failed()
-        watch.raise_if_lasting()
+        _raise_if_over(fleet, watch)
         time.sleep(POLL_S / 10)
 
 

@@ -7,13 +7,11 @@ case, so an interrupted run keeps what it has.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 from rich.console import Console
 
 from bench import clients, interruption
@@ -103,9 +101,9 @@ def run_cases(
             with ForkServer(run_id) as fork_server, LiveView(len(cases), console) as live:
                 for number, case in enumerate(cases, 1):
                     if number in earlier:
-                        done_before = earlier[number]
-                        gathered.add(case, done_before, samples_ns(run, done_before))
-                        gathered.add_rates(case, blocks_of(run, done_before))
+                        document = earlier[number]
+                        samples, blocks = samples_ns(run, document), blocks_of(run, document)
+                        gathered.add(case, Outcome(document, samples, blocks))
                         continue
                     check_case_room(run.path)
                     later = (
@@ -121,8 +119,7 @@ def run_cases(
                         rest_s=sum(expected_s(c) for c in later),
                         web_port=web_port,
                     )
-                    gathered.add(case, outcome.document, outcome.before_ns)
-                    gathered.add_rates(case, outcome.blocks)
+                    gathered.add(case, outcome)
                     gathered.save("running")
                     interruption.raise_if_asked()
             for number, one in enumerate(refused, len(cases) + 1):
@@ -154,21 +151,17 @@ class _Gathered:
         self._blocks: dict[RatesOf, list[Block]] = {}
         self.endings: list[Ending] = []
 
-    def add(
-        self, case: Case, document: documents.CaseResult, before_ns: Mapping[str, NDArray[np.int64]]
-    ) -> None:
+    def add(self, case: Case, outcome: Outcome) -> None:
         """A case that is done. The published experiment decides nothing, unless it is alone."""
+        document, before_ns = outcome.document, outcome.before_ns
         self._documents.append(document)
         published = case.workload == PUBLISHED
         if before_ns and document.numbers == "valid" and not published:
             self._baselines.add(document, before_ns)
+        if outcome.blocks:
+            self._blocks.setdefault(rates_of(case), []).extend(outcome.blocks)
         if not published or self._alone:
             self.endings.append(ending_of(document))
-
-    def add_rates(self, case: Case, blocks: Sequence[Block]) -> None:
-        """The steps of a case that is done."""
-        if blocks:
-            self._blocks.setdefault(rates_of(case), []).extend(blocks)
 
     def refuse(self, refused: Refused, number: int) -> None:
         """A case that could not be made."""

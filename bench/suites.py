@@ -2,9 +2,9 @@
 
 A suite is made of the locks and faults that the registries find, so a new lock joins ``full`` and
 ``exhaustive`` by being there; of ``quick`` and ``nightly``, which are samples, it says so itself
-(``System.suites``, ``Fault.suites``). A fault that a lock or its
-cluster does not offer is left out, never counted as kept. A slice of a suite has the same cases as
-the whole: same seed, times and draws.
+(``System.suites``, ``Fault.suites``). A fault that a lock or its cluster does not offer is left
+out, never counted as kept. A slice of a suite has the same cases as the whole: same seed, times and
+draws.
 """
 
 from __future__ import annotations

@@ -59,6 +59,10 @@ def words(text: str) -> list[str]:
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Junit = Annotated[Path | None, typer.Option(help="Write JUnit XML into this file.", parser=target)]
+Resume = Annotated[
+    Path | None,
+    typer.Option(help="Go on with this run; give the same arguments again.", parser=path),
+]
 Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder of a finished run.", parser=path)
 ]

@@ -8,7 +8,6 @@ experiment, stay out.
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ import numpy as np
 from history.columns import Ints
 from results.cases import MUTEX, PHASES, ceiling_per_s, cells_of, has_numbers, is_published
 from results.documents import CaseResult, PooledKinds, Quantiles, Spread, UndisturbedLock
-from results.quantiles import quantiles
+from results.quantiles import quantiles, spread
 
 KINDS: Final = ("acquire", "handover", "wait")
 # A figure of fewer cases is void: it shows no range.
@@ -60,9 +59,9 @@ class Baselines:
                 response_ms=_response(
                     *(np.concatenate(kinds[k]) for k in ("response", "given_up"))
                 ),
-                cycles_per_second=_spread(self._rates[lock]),
-                floor_acquire_ms_p50=_spread([ms for ms, _ in self._floors[lock]]),
-                floor_cpu_us_per_cycle=_spread([us for _, us in self._floors[lock]]),
+                cycles_per_second=spread(self._rates[lock]),
+                floor_acquire_ms_p50=spread([ms for ms, _ in self._floors[lock]]),
+                floor_cpu_us_per_cycle=spread([us for _, us in self._floors[lock]]),
             )
             for lock, kinds in self._samples_ns.items()
         )
@@ -76,7 +75,7 @@ def of_cases(cases: Sequence[CaseResult], lock: str) -> dict[str, Spread]:
         for kind, cell in cells_of(case, PHASES[0]).items():
             if cell is not None and cell.p50 is not None:
                 found[kind].append(cell.p50)
-    return {kind: _spread(values) for kind, values in found.items() if len(values) > 1}
+    return {kind: spread(values) for kind, values in found.items() if len(values) > 1}
 
 
 def ceiling_of(cases: Sequence[CaseResult], lock: str) -> float | None:
@@ -102,9 +101,3 @@ def name_of(case: CaseResult) -> str:
 def _response(granted_ns: Ints, given_up_ns: Ints) -> Quantiles:
     given_up = np.arange(len(granted_ns) + len(given_up_ns)) >= len(granted_ns)
     return quantiles(np.concatenate([granted_ns, given_up_ns]), 1e6, given_up)
-
-
-def _spread(values: Sequence[float]) -> Spread:
-    if not values:
-        return Spread(count=0)
-    return Spread(len(values), statistics.median(values), min(values), max(values))

@@ -11,12 +11,14 @@ The maximum is given always, beside the count: it is a fact and not an estimate.
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from results.documents import Quantiles, Statistic
+from results.documents import Quantiles, Spread, Statistic
 
 BEYOND_MIN: Final = 10
 
@@ -81,3 +83,11 @@ def quantiles(
         count=count,
         iqr=spread,
     )
+
+
+def spread(values: Iterable[float]) -> Spread:
+    """Median, smallest and largest of some values; no numbers where there is none."""
+    known = list(values)
+    if not known:
+        return Spread(count=0)
+    return Spread(len(known), statistics.median(known), min(known), max(known))

@@ -15,7 +15,6 @@ where they do not, it is made of all, and is void.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,9 +25,9 @@ from numpy.typing import NDArray
 
 from history.columns import History, Ints
 from history.op import NULL, F, Type
-from results.documents import Bounds, LockRates, PooledRate, Quantiles, RatesOf, RateStep, Spread
+from results.documents import Bounds, LockRates, PooledRate, Quantiles, RatesOf, RateStep
 from results.knee import knee
-from results.quantiles import P50, P99, quantiles, rank
+from results.quantiles import P50, P99, quantiles, rank, spread
 
 ROLE: Final = "rate"
 NS_PER_MS: Final = 1e6
@@ -120,7 +119,7 @@ def pooled(of: RatesOf, blocks: Sequence[Block]) -> LockRates:
             at_rates.setdefault((block.step.share or 0.0, rate), []).append(block)
     return LockRates(
         of=of,
-        carried_per_s=_spread(block.step.granted_per_s for block in saturated),
+        carried_per_s=spread(block.step.granted_per_s for block in saturated),
         why=_reasons(saturated),
         rates=tuple(_pooled(at_rates[name]) for name in sorted(at_rates)),
         knee=knee((block.step, block.samples.took_ns) for block in blocks),
@@ -138,8 +137,8 @@ def _pooled(blocks: Sequence[Block]) -> PooledRate:
         why = (*why, f"{len(blocks)} rounds, and a figure needs {BLOCKS_MIN}")
     return PooledRate(
         share=chosen[0].step.share,
-        offered_per_s=_spread(block.step.offered_per_s or 0.0 for block in chosen),
-        granted_per_s=_spread(block.step.granted_per_s for block in chosen),
+        offered_per_s=spread(block.step.offered_per_s or 0.0 for block in chosen),
+        granted_per_s=spread(block.step.granted_per_s for block in chosen),
         due=sum(block.step.due for block in chosen),
         granted=sum(block.step.granted for block in chosen),
         response_ms=quantiles(took, NS_PER_MS, given_up),
@@ -160,13 +159,6 @@ def _range(blocks: Iterable[Block], permille: int) -> Bounds | None:
         if len(took):
             found.append(float(took[rank(len(took), permille) - 1]) / NS_PER_MS)
     return Bounds(min(found), max(found)) if found else None
-
-
-def _spread(values: Iterable[float]) -> Spread:
-    known = list(values)
-    if not known:
-        return Spread(count=0)
-    return Spread(len(known), statistics.median(known), min(known), max(known))
 
 
 def _reasons(blocks: Iterable[Block]) -> tuple[str, ...]:

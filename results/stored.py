@@ -216,11 +216,14 @@ def _other_number(case: CaseResult, history: History) -> str | None:
     unknown_after_s = case.pace.client_timeout_s or 0.0
     if any(again(history, step, unknown_after_s).step != step for step in case.rates):
         return "rates"
-    wrong = [
-        _differs(case, measure(history, spans, unknown_after_s=unknown_after_s, only_granted=old))
-        for old in (False, True)
-    ]
-    return wrong[0] if None not in wrong else None
+    wrong: str | None = None
+    for old in (False, True):
+        today = measure(history, spans, unknown_after_s=unknown_after_s, only_granted=old)
+        differs = _differs(case, today)
+        if differs is None:
+            return None
+        wrong = wrong or differs
+    return wrong
 
 
 def _differs(case: CaseResult, today: Numbers) -> str | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cli.options import Json, path, words
+from cli.options import Json, Resume, words
 from report.console import err, out
 
 
@@ -23,10 +22,7 @@ def suite(
         typer.Option(help="Run only these faults, separated by commas; * is a wildcard."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Decides the schedules of the faults.")] = 0,
-    resume: Annotated[
-        Path | None,
-        typer.Option(help="Go on with this run; give the same arguments again.", parser=path),
-    ] = None,
+    resume: Resume = None,
     as_json: Json = False,
 ) -> None:
     """Run a declared set of cases, or part of it."""

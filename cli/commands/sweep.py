@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cli.options import Json, path, words
+from cli.options import Json, Resume, words
 from report.console import err, out
 from results.errors import BadInput
 
@@ -39,10 +38,7 @@ def sweep(
         str | None, typer.Option(help="The cluster, for a lock that runs on several.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Decides arrivals and the order of the rates.")] = 0,
-    resume: Annotated[
-        Path | None,
-        typer.Option(help="Go on with this run; give the same arguments again.", parser=path),
-    ] = None,
+    resume: Resume = None,
     as_json: Json = False,
 ) -> None:
     """Find what locks carry, and how long they take on the way there."""
