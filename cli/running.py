@@ -103,11 +103,13 @@ def _show(finished: Finished, cases: int, took_s: float, as_json: bool) -> None:
             f"saved in {finished.folder} (report.md, results.json, *.csv)",
         )
     console = err if as_json else out
-    for case in finished.results.cases:
-        if lines := case.declare:
-            console.print(
-                f"\nIf a source says what {case.lock} does under {case.fault}, declare it in "
-                "the lock's file, with that source:\n" + "\n".join(lines),
-                soft_wrap=True,
-            )
+    undeclared = [case for case in finished.results.cases if case.declare]
+    for case in undeclared[:1]:
+        console.print(
+            f"\nIf a source says what {case.lock} does under {case.fault}, declare it in "
+            "the lock's file, with that source:\n" + "\n".join(case.declare),
+            soft_wrap=True,
+        )
+    if len(undeclared) > 1:
+        console.print(f"results.json has such lines for {len(undeclared) - 1} more cases (declare)")
     console.print(report_after(finished.folder), soft_wrap=True)

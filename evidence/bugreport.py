@@ -1,4 +1,4 @@
-"""``lockbench bugreport RUN``: for every broken verdict what the maintainer of a library needs.
+"""``lockbench bugreport RUN``: for a broken verdict what the maintainer of a library needs.
 
     RUN/bugreports/<case>-<verdict>/
       report.md        what broke, what was promised and where, the timeline, settings, versions
@@ -8,7 +8,8 @@
                        versions of all that it stands on
 
 Guarantees: the run is complete and unchanged, and today's checker reaches its verdicts
-(``results.stored``). Tries and repetitions of a case are one report, which says k of n. Does not
+(``results.stored``). What a lock's declaration says of a fault is no news, and is left out unless
+all are asked for. Tries and repetitions of a case are one report, which says k of n. Does not
 say whose fault it is: a verdict that was expected to break has the source that says so.
 """
 
@@ -19,7 +20,7 @@ import inspect
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -59,6 +60,7 @@ from results.errors import BadInput
 from results.machine import PACKAGE
 from results.store import CaseFolder, NotARun, slug, write_atomically
 from results.stored import Edited, Stored, stored
+from results.wording import times
 
 FOLDER: Final = "bugreports"
 # What makes two cases of a run repetitions of one.
@@ -106,16 +108,35 @@ class Broken:
         return libraries.beside(self.declared_as, self.found.versions)
 
     @property
+    def as_declared(self) -> bool:
+        """Whether the lock's declaration says of this fault that it breaks the verdict, or may."""
+        return expected_of(self.case, self.verdict) in DECLARED
+
+    @property
     def title(self) -> str:
         return f"{self.case.lock} under {self.case.fault}: {self.verdict}"
 
 
-def bugreport(folder: Path) -> list[Path]:
-    """Writes a folder per broken verdict and returns them; none where nothing broke. Raises
+# What a lock's declaration may say of a verdict that breaks.
+DECLARED: Final = frozenset({"breaks", "may-break"})
+
+
+@dataclass(frozen=True)
+class Made:
+    """The folders that were written, and how many broken verdicts were left out as declared."""
+
+    folders: tuple[Path, ...]
+    left_out: int = 0
+
+
+def bugreport(folder: Path, *, declared_too: bool = False) -> Made:
+    """Writes a folder for each verdict that broke and was not declared to, or for all. Raises
     BadInput for what is no finished run, or not what it was."""
     try:
         found = stored(folder)
-        made = [_write(each) for each in _broken(found)]
+        every = list(_broken(found))
+        told = [each for each in every if declared_too or not each.as_declared]
+        made = Made(tuple(_write(each) for each in told), len(every) - len(told))
     except (NotARun, Edited) as error:
         raise BadInput(str(error)) from error
     except OSError as error:
@@ -123,11 +144,13 @@ def bugreport(folder: Path) -> list[Path]:
     return made
 
 
-def sentence(folder: Path, made: Sequence[Path]) -> str:
+def sentence(folder: Path, made: Made) -> str:
     """What was written, for people."""
-    if not made:
-        return f"no verdict is broken in {folder}: there is nothing to report"
-    return "\n".join(str(path / "report.md") for path in made)
+    lines = [str(path / "report.md") for path in made.folders]
+    if made.left_out:
+        count = times(made.left_out, "verdict")
+        lines.append(f"{count} broke as declared; --all writes reports of these, too")
+    return "\n".join(lines) or f"no verdict is broken in {folder}: there is nothing to report"
 
 
 def _broken(found: Stored) -> Iterator[Broken]:

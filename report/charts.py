@@ -153,7 +153,7 @@ def _rate(line: Timeline, role: str, windows: Sequence[tuple[float, float, int]]
     for outcome in OUTCOME_STYLE:
         of = line.bins[(line.bins["role"] == role) & (line.bins["outcome"] == outcome)]
         total[outcome] = int(of["count"].sum())
-        rates = _rates(of, line)
+        rates = rates_of(of, line)
         if outcome == "granted" or total[outcome]:
             values += [{"t": t, "v": v, "s": outcome} for pair in rates for t, v in pair]
     styles = {o: (c, d) for o, (c, d, _) in OUTCOME_STYLE.items() if o == "granted" or total[o]}
@@ -349,8 +349,9 @@ def _with_gaps(
         before = end
 
 
-def _rates(bins: pd.DataFrame, line: Timeline) -> list[tuple[tuple[float, float], ...]]:
-    """A staircase over the whole time, with its zeros."""
+def rates_of(bins: pd.DataFrame, line: Timeline) -> list[tuple[tuple[float, float], ...]]:
+    """A staircase over the whole time, with its zeros: (begin s, per s) and (end s, per s) of each
+    step."""
     count = dict(
         zip((bins["begin_s"] / line.bin_s).round().astype(int), bins["count"], strict=True)
     )

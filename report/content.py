@@ -22,12 +22,15 @@ from report.facts import (
     PROCESSORS,
     VERDICTS,
 )
+from report.footnotes import Notes
 from report.grid import Cell, Grid, texts
 from report.jobs import JOBS, WORTH
+from report.pictures import side_by_side, through_faults
 from report.rate_chart import pictures
 from report.source import Seen, Source
 from report.tables import Overview, overview, verdict_words
 from results.alert_replay import Sight
+from results.baseline import of_cases
 from results.cases import MUTEX, PHASES, command_of, has_numbers, lock_of
 from results.digests import whole_digest
 from results.documents import Compared
@@ -72,17 +75,18 @@ class Section:
 
 @dataclass(frozen=True)
 class Content:
-    """The whole report, in the order in which it is read. ``pictures`` are of all locks together.
-    Without sections nothing was judged again: the run is not finished."""
+    """The whole report, in the order in which it is read. ``lines`` are the headline; ``pictures``
+    are of all locks. Without sections nothing was judged again: the run is not finished."""
 
     name: str
     ending: str
     ending_kind: str
     ending_words: str
-    headline: str
+    lines: tuple[str, ...]
+    by_lock: tuple[str, ...]
     matrix: Grid | None
     numbers: tuple[Grid, ...]
-    footnotes: tuple[str, ...]
+    notes: Notes
     pictures: tuple[Chart, ...] = ()
     warnings: tuple[str, ...] = ()
     comparison: tuple[Grid, ...] = ()
@@ -99,10 +103,11 @@ def preview(made: Overview, name: str, ending: str, *, compared: bool = False) -
         ending=ending,
         ending_kind=kind,
         ending_words=words,
-        headline=made.headline,
+        lines=made.headline.lines,
+        by_lock=made.headline.by_lock,
         matrix=made.matrix,
         numbers=_numbers(made, compared=compared),
-        footnotes=made.footnotes,
+        notes=made.notes,
     )
 
 
@@ -127,14 +132,28 @@ def compose(source: Source) -> Content:
         known,
         ending_kind="open" if warnings and known.ending_kind == "kept" else known.ending_kind,
         # What both sides of a change came to, or what was seen of all locks.
-        headline=made.headline if compared is None else compared.headline,
-        pictures=tuple(pictures(source.results.rates)),
+        lines=made.headline.lines if compared is None else (compared.headline,),
+        by_lock=made.headline.by_lock if compared is None else (),
+        pictures=tuple(_pictures(source)) if compared is None else (),
         warnings=warnings,
         comparison=() if compared is None else tuple(_comparison(compared)),
         sections=tuple(_section(seen, tables) for seen in source.seen),
         verdicts=VERDICTS.grid(VERDICTS.rows(cases)),
         how_to_read=HOW_TO_READ,
     )
+
+
+def _pictures(source: Source) -> Iterator[Chart]:
+    """Latency at stated rates, or before any fault where there was none; then the faults."""
+    at_rates = pictures(source.results.rates)
+    yield from at_rates
+    found = source.results.undisturbed
+    beside = side_by_side(found, [of_cases(source.cases, one.lock) for one in found])
+    if beside is not None and not at_rates:
+        yield beside
+    through = through_faults(source.seen)
+    if through is not None:
+        yield through
 
 
 def _numbers(made: Overview, *, compared: bool) -> tuple[Grid, ...]:

@@ -1,10 +1,10 @@
-"""What has to stand under a table so that nobody misreads it."""
+"""What has to stand beside a table so that nobody misreads it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -41,32 +41,41 @@ PACE: Final = {
 }
 
 
-def footnotes(cases: Sequence[CaseResult], *, machine: Machine, versions: Versions) -> list[str]:
-    """Sentences, the ones that change how the table is read first."""
-    notes = [
-        *_signs(cases),
-        *_crashes(cases),
-        *_reasons(cases),
-        *_void(cases),
-        *_dashes(cases),
-        *_latencies(cases),
-        *_links(cases),
-        *_disk(cases, machine),
-        *_generator(cases),
-        *_declared(cases),
-    ]
-    line = describe(machine)
-    if line:
-        notes.append(f"Machine: {line}.")
-    known = version_line(msgspec.to_builtins(versions))
-    if known:
-        notes.append(f"Versions: {known}.")
+class Notes(NamedTuple):
+    """Sentences, each kind beside what it is about: the verdicts, the figures that are void, all
+    figures, how it was run."""
+
+    verdicts: tuple[str, ...] = ()
+    void: tuple[str, ...] = ()
+    figures: tuple[str, ...] = ()
+    run: tuple[str, ...] = ()
+
+
+def notes(cases: Sequence[CaseResult], *, machine: Machine, versions: Versions) -> Notes:
+    """Of each kind the ones that change how a table is read first."""
+    line, known = describe(machine), version_line(msgspec.to_builtins(versions))
     seeds = in_order(str(case.seed) for case in cases if case.seed is not None)
-    if seeds:
-        notes.append(
-            f"Seed {wording.words(seeds)}: replays the schedule of faults, not the network."
-        )
-    return notes
+    return Notes(
+        verdicts=(*_crashes(cases), *_reasons(cases)),
+        void=tuple(_void(cases)),
+        figures=(
+            *_dashes(cases),
+            *_latencies(cases),
+            *_links(cases),
+            *_disk(cases, machine),
+            *_generator(cases),
+        ),
+        run=(
+            *_declared(cases),
+            *([f"Machine: {line}."] if line else []),
+            *([f"Versions: {known}."] if known else []),
+            *(
+                [f"Seed {wording.words(seeds)}: replays the schedule of faults, not the network."]
+                if seeds
+                else []
+            ),
+        ),
+    )
 
 
 def _crashes(cases: Sequence[CaseResult]) -> list[str]:
@@ -105,11 +114,6 @@ NO_VERSIONS: Final = frozenset({"ref", "id", "fingerprint"})
 PINS: Final = "pins"
 
 
-SIGNS: Final = (
-    "✓ every promise was kept; ✗ broken (expected: the source of the lock's expectation says so); "
-    "? not decided or not exposed, and so never green; ! it failed or could not run; · the fault "
-    "does not apply."
-)
 WORDS: Final = (
     (
         "hand-over: release invoked to next grant, with a waiter; wait: mostly the queue. These "
@@ -124,10 +128,6 @@ WORDS: Final = (
         "cycle, which is part of every latency beside it."
     ),
 )
-
-
-def _signs(cases: Sequence[CaseResult]) -> list[str]:
-    return [SIGNS] if cases else []
 
 
 def _reasons(cases: Sequence[CaseResult]) -> list[str]:

@@ -1,17 +1,21 @@
-"""The headline: what a reader takes away, computed from the results and from nothing else.
+"""What a run came to: at most three short lines, and a sentence for each lock behind them.
 
-Every claim carries k of n: n counts the cases that are evidence (the verdict broke, or it held
-although the fault could have hurt). A clause without evidence is left out.
+Computed from the results and from nothing else. Tries are counted for one lock under one fault and
+never added up over several; without a fault is a column of its own. "Kept" stands beside the number
+of tries that could have broken it: one try is "one try", and from three on the 95 % bound says how
+often it may break all the same. What is no evidence is named, so that nobody reads it as green.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from checker.catalogue import CATALOGUE
 from checker.follows import told
 from nemesis.registry import faults
+from report.labels import row_labels
 from results.cases import (
     COULD_NOT_RUN,
     DISTURBED,
@@ -25,105 +29,212 @@ from results.cases import (
     fenced,
     in_order,
     is_control,
+    is_published,
     k_of_n,
     lock_of,
     results_of,
     undecided,
 )
 from results.documents import CaseResult
-from results.judgements import HELD_UNDECLARED, NOT_AS_ASKED
+from results.judgements import BROKE_UNDECLARED, GREEN, HELD_UNDECLARED, NOT_AS_ASKED, WORSE
+from results.statistics import share
 from results.wording import times, words
 
-CLIENT_PAUSE: Final = "client-pause"
-STALE: Final = "stale-holder"
+NOTHING: Final = "Nothing was decided: no case is evidence for or against a lock."
 # Cases that say nothing about the lock, whatever verdict they reached.
 AMISS: Final = frozenset({COULD_NOT_RUN, DISTURBED})
+NAMED_MAX: Final = 3
+BOUND_FROM: Final = 3
 
 
-def headline(cases: Sequence[CaseResult]) -> str:
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """``lines``: one to three. ``by_lock``: a sentence or two for each lock, in the order of the
+    cases."""
+
+    lines: tuple[str, ...]
+    by_lock: tuple[str, ...] = ()
+
+
+def headline(cases: Sequence[CaseResult]) -> Headline:
     """The headline of these cases. It is honest also when there is little to say."""
-    tries = [attempt for case in cases for attempt in attempts(case)]
-    locks = [case for case in tries if not is_control(case)]
-    pauses = [case for case in locks if fault_name(case) == CLIENT_PAUSE]
-    first = _acting_at_once(pauses)
-    clauses = [
-        *first,
-        *_fenced(pauses),
-        *_violations(locks, also=bool(first)),
-        *_kept(locks),
-        *_controls([case for case in tries if is_control(case)]),
-        *_without_evidence(cases),
+    lines = [line for line in (_ended(cases), _open(cases), _controls(cases)) if line]
+    ordinary = [case for case in cases if not is_published(case) or broken(case)]
+    by_label: dict[str, list[CaseResult]] = {}
+    for label, case in zip(row_labels(ordinary), ordinary, strict=True):
+        by_label.setdefault(label.replace("\n", " "), []).append(case)
+    by_lock = (f"{label}: {said}" for label, of in by_label.items() if (said := _lock(of)))
+    return Headline(tuple(lines) or (NOTHING,), tuple(by_lock))
+
+
+def _ended(cases: Sequence[CaseResult]) -> str:
+    """What is not as declared, or that everything is."""
+    missed = [case for case in cases if is_control(case) and _missed(case)]
+    wrong = [
+        *_named("broke what it is expected to keep", _judged(cases, WORSE), broke=True),
+        *_named("broke, and nothing is declared", _judged(cases, BROKE_UNDECLARED), broke=True),
+        *_named("known to be broken, and not caught", missed),
     ]
-    if not clauses:
-        return "Nothing was decided: no case is evidence for or against a lock."
-    text = "; ".join(clauses)
-    return text[0].upper() + text[1:] + "." if not _is_name(text, cases) else text + "."
+    if wrong:
+        return f"Not as declared: {'; '.join(wrong)}."
+    as_declared = sum(case.judgement in GREEN for case in cases)
+    if not as_declared:
+        return ""
+    if as_declared == len(cases):
+        return "The case ended as declared." if len(cases) == 1 else _all(len(cases))
+    return f"{as_declared} of {times(len(cases), 'case')} ended as declared, none of them worse."
 
 
-def _is_name(text: str, cases: Iterable[CaseResult]) -> bool:
-    """Names of locks keep their spelling, at the beginning too."""
-    return any(text.startswith(lock_of(case)) for case in cases)
+def _all(count: int) -> str:
+    return f"All {count} cases ended as declared."
 
 
-def _by_lock(cases: Sequence[CaseResult]) -> dict[str, list[CaseResult]]:
-    return {
-        lock: [case for case in cases if lock_of(case) == lock]
-        for lock in in_order(lock_of(case) for case in cases)
+def _open(cases: Sequence[CaseResult]) -> str:
+    """What nobody may read as green."""
+    ran = [
+        case
+        for case in cases
+        if results_of(case) and not broken(case) and case.judgement not in AMISS
+    ]
+    groups = {
+        "not exposed": [c for c in ran if c.exposed is not True],
+        "not the load that was asked for": _judged(ran, NOT_AS_ASKED),
+        "undecided": [c for c in ran if c.exposed is True and undecided(c)],
+        "disturbed from outside": _judged(cases, DISTURBED),
+        "could not run": _judged(cases, COULD_NOT_RUN),
+        "failed": [c for c in cases if not results_of(c) and c.judgement not in AMISS],
     }
+    said = [text for what, of in groups.items() for text in _named(what, of)]
+    said += _named("kept, and nothing is declared", _judged(ran, HELD_UNDECLARED))
+    return f"Proof of nothing: {'; '.join(said)}." if said else ""
 
 
-def _acting_at_once(pauses: Sequence[CaseResult]) -> list[str]:
-    tries = {lock: k_of_n(of, STALE) for lock, of in _by_lock(pauses).items()}
-    failed = [lock for lock, (k, _) in tries.items() if k]
-    held = [lock for lock, (k, n) in tries.items() if n and not k]
-    doing = "two clients from acting at once under a client pause"
-    clauses = []
-    if failed:
-        k, n = (sum(tries[lock][i] for lock in failed) for i in (0, 1))
-        if len(failed) == 1:
-            clause = f"alone, {failed[0]} did not keep {doing} ({k} of {n})"
-        elif len(failed) == 2:
-            clause = f"neither {failed[0]} nor {failed[1]} alone kept {doing} ({k} of {n})"
-        else:
-            clause = f"none of {words(failed)} alone kept {doing} ({k} of {n})"
-        unexpected = _unexpected([c for c in pauses if lock_of(c) in failed], STALE)
-        clauses.append(clause + unexpected)
-    if held:
-        n = sum(tries[lock][1] for lock in held)
-        clauses.append(f"{words(held)} kept {doing} (0 of {n})")
-    return clauses
+def _controls(cases: Sequence[CaseResult]) -> str:
+    """The locks that are known to be broken, each in every case that it had."""
+    controls = [case for case in cases if is_control(case)]
+    caught = [
+        lock
+        for lock in in_order(lock_of(case) for case in controls)
+        if not any(_missed(case) for case in controls if lock_of(case) == lock)
+    ]
+    if not caught:
+        return ""
+    return f"Known to be broken, and caught: {_several(caught)}."
 
 
-def _fenced(pauses: Sequence[CaseResult]) -> list[str]:
-    """Only cases that broke without the check say anything about the check."""
-    tried = [(case, fenced(case)) for case in pauses if STALE in broken(case)]
-    scored = [(case, score) for case, score in tried if score is not None]
-    if not scored:
+def _missed(case: CaseResult) -> bool:
+    return bool(results_of(case)) and not broken(case)
+
+
+def _judged(cases: Iterable[CaseResult], judgement: str) -> list[CaseResult]:
+    return [case for case in cases if case.judgement == judgement]
+
+
+def _named(what: str, cases: Sequence[CaseResult], *, broke: bool = False) -> list[str]:
+    """``what: etcd under kill (double-grant), …``; nothing for no case."""
+    if not cases:
         return []
-    k = sum(bool(score.stale_applied) for _, score in scored)
-    locks = words(in_order(lock_of(case) for case, _ in scored))
-    return [f"with the fence of {locks} checked at the resource, {k} of {len(scored)}"]
+    names = in_order(
+        f"{lock_of(case)} {_under(case.fault)}"
+        + (f" ({', '.join(told(broken(case)))})" if broke else "")
+        for case in cases
+    )
+    return [f"{what}: {_several(names)}"]
 
 
-def _violations(locks: Sequence[CaseResult], *, also: bool) -> list[str]:
-    """Every other violation, by what happened and when; tries are counted by the case's fault."""
+def _several(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - NAMED_MAX
+    return words([*names[:NAMED_MAX], f"{more} more"] if more > 0 else names)
+
+
+def _under(fault: str) -> str:
+    return "without a fault" if fault == NO_FAULT else f"under {fault}"
+
+
+def _lock(cases: Sequence[CaseResult]) -> str:
+    """What one lock did: first what broke, then what was kept, then what is not known."""
+    by_fault = {
+        fault: [attempt for case in cases if case.fault == fault for attempt in attempts(case)]
+        for fault in in_order(case.fault for case in cases)
+    }
+    broke: list[str] = []
+    kept: dict[int, list[str]] = {}
+    not_known: list[str] = []
+    for fault, tries in by_fault.items():
+        if any(broken(case) for case in tries):
+            broke += [*_broke(tries), *_fence(tries)]
+            continue
+        evidence = [
+            case
+            for case in tries
+            if case.exposed is True and results_of(case) and not undecided(case)
+        ]
+        evidence = [case for case in evidence if case.judgement not in {*AMISS, NOT_AS_ASKED}]
+        if evidence:
+            kept.setdefault(len(evidence), []).append(fault)
+        else:
+            not_known.append(_under(fault))
+    parts = [
+        "; ".join(broke),
+        "; ".join(f"kept its promises {_faults(of)} ({_tries(n, of)})" for n, of in kept.items()),
+        f"nothing is known {words(not_known)}" if not_known else "",
+    ]
+    return " ".join(f"{part[0].upper()}{part[1:]}." for part in parts if part)
+
+
+def _faults(names: Sequence[str]) -> str:
+    """``under kill and pause, and without a fault``."""
+    some = [name for name in names if name != NO_FAULT]
+    under = f"under {words(some)}" if some else ""
+    if NO_FAULT not in names:
+        return under
+    return f"{under}{',' * (len(some) > 1)} and without a fault" if some else "without a fault"
+
+
+def _tries(n: int, of: Sequence[str]) -> str:
+    """How many tries "kept" stands on, for each of these faults."""
+    each = " each" if len(of) > 1 else ""
+    if n < BOUND_FROM:
+        return ("one try" if n == 1 else f"{n} tries") + each
+    most = 100 * share(0, n).high
+    return f"{n} tries{each}, so it breaks in at most {most:.0f} % of such, with 95 % confidence"
+
+
+def _broke(tries: Sequence[CaseResult]) -> list[str]:
+    """By what happened and when, with k of n of this lock under this fault."""
+    found = in_order([*CATALOGUE, *(v for case in tries for v in broken(case))])
     clauses = []
-    for verdict in in_order([*CATALOGUE, *(v for case in locks for v in broken(case))]):
-        groups: dict[tuple[str, str], list[CaseResult]] = {}
-        for case in locks:
-            fault = fault_name(case)
-            if verdict in told(broken(case)) and (verdict, fault) != (STALE, CLIENT_PAUSE):
-                groups.setdefault((fault, when(case, verdict)), []).append(case)
-        for (fault, during), here in groups.items():
-            parts = []
-            for lock, broke in _by_lock(here).items():
-                of = [c for c in locks if (lock_of(c), fault_name(c)) == (lock, fault)]
-                _, n = k_of_n(of, verdict)
-                parts.append(f"{lock} ({len(broke)} of {n}{_unexpected(of, verdict, ', ')})")
+    for verdict in found:
+        here = [case for case in tries if verdict in told(broken(case))]
+        for during in in_order(when(case, verdict) for case in here):
+            k = sum(when(case, verdict) == during for case in here)
+            _, n = k_of_n(tries, verdict)
             entry = CATALOGUE.get(verdict)
             did = f"broke {verdict}" if entry is None else entry.did
-            clauses.append(f"{words(parts)} {'also ' if also else ''}{did} {during}")
+            clauses.append(f"{did} {during} ({k} of {n}, {_declared(here, verdict)})")
     return clauses
+
+
+def _declared(cases: Sequence[CaseResult], verdict: str) -> str:
+    found = {expected_of(case, verdict) for case in cases}
+    if "holds" in found:
+        return "NOT as declared"
+    return "undeclared" if found & {"undeclared", None} else "as declared"
+
+
+def _fence(tries: Sequence[CaseResult]) -> list[str]:
+    """What a check of its fence let through, where a holder acted after its time."""
+    scores = [
+        score
+        for case in tries
+        if "stale-holder" in broken(case) and (score := fenced(case)) is not None
+    ]
+    attempted = sum(score.stale_attempted or 0 for score in scores)
+    if not attempted:
+        return []
+    applied = sum(score.stale_applied or 0 for score in scores)
+    return [f"its fence, checked at the resource, let {applied} of {attempted} such acts through"]
 
 
 def when(case: CaseResult, verdict: str) -> str:
@@ -142,64 +253,3 @@ def when(case: CaseResult, verdict: str) -> str:
         return "without any fault"
     known = faults().get(cause)
     return known.during if known is not None and known.during else f"under {cause}"
-
-
-def _unexpected(cases: Sequence[CaseResult], verdict: str, before: str = ", ") -> str:
-    words_of = {expected_of(case, verdict) for case in cases if verdict in broken(case)}
-    if "holds" in words_of:
-        return f"{before}not expected"
-    return f"{before}undeclared" if "undeclared" in words_of else ""
-
-
-def _kept(locks: Sequence[CaseResult]) -> list[str]:
-    """Locks of which no verdict broke, but for client pauses, which have a clause of their own
-    where it was asked who acted after its time."""
-    clauses = []
-    clean: dict[str, int] = {}
-    asked = [c for c in locks if fault_name(c) == CLIENT_PAUSE and STALE in results_of(c)]
-    for lock, of in _by_lock([c for c in locks if c not in asked]).items():
-        evidence = [case for case in of if case.exposed is True and not undecided(case)]
-        if evidence and not any(broken(case) for case in of):
-            clean[lock] = len(evidence)
-    if clean:
-        other = "else " if asked else ""
-        n = sum(clean.values())
-        clauses.append(f"{words(list(clean))} broke nothing {other}(0 of {n})")
-    return clauses
-
-
-def _controls(controls: Sequence[CaseResult]) -> list[str]:
-    clauses = []
-    for lock, of in _by_lock(controls).items():
-        caught = sum(bool(broken(case)) for case in of)
-        what = words(in_order(v for case in of for v in broken(case)))
-        if caught:
-            clauses.append(f"the control {lock} was caught ({what}: {caught} of {len(of)})")
-        else:
-            clauses.append(f"the control {lock} was not caught (0 of {len(of)})")
-    return clauses
-
-
-def _without_evidence(cases: Sequence[CaseResult]) -> list[str]:
-    """What nobody may read as green."""
-    clauses = []
-    ran = [
-        case
-        for case in cases
-        if results_of(case) and not broken(case) and case.judgement not in AMISS
-    ]
-    groups = {
-        "not exposed, and so proof of nothing": [c for c in ran if c.exposed is not True],
-        "not the load that was asked for": [c for c in ran if c.judgement == NOT_AS_ASKED],
-        "held under a fault of which nothing is declared": [
-            c for c in ran if c.judgement == HELD_UNDECLARED
-        ],
-        "undecided": [c for c in ran if c.exposed is True and undecided(c)],
-        "disturbed from outside": [c for c in cases if c.judgement == DISTURBED],
-        "could not run": [c for c in cases if c.judgement == COULD_NOT_RUN],
-        "failed": [c for c in cases if not results_of(c) and c.judgement not in AMISS],
-    }
-    for what, group in groups.items():
-        if group:
-            clauses.append(f"{what}: {len(group)} of {times(len(cases), 'case')}")
-    return clauses

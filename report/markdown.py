@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from checker.drawing import STYLE
@@ -24,25 +24,32 @@ def to_markdown(
     parts = [
         f"# {escape_markdown(f'Lockbench: {content.name}')}",
         f"Ended: **{content.ending}** ({content.ending_words}).",
-        f"**{escape_markdown(content.headline)}**",
+        *(f"**{escape_markdown(line)}**" for line in content.lines),
         *(f"> **Look here:** {escape_markdown(warning)}" for warning in content.warnings),
     ]
     for grid in (*content.comparison, content.matrix):
         parts += markdown(grid)
     for chart in content.pictures:
         parts += _chart(ALL, chart, drawn, images)
+    parts += ["## By lock", *_list(content.by_lock)] if content.by_lock else []
+    parts += _list([*content.notes.verdicts, *content.notes.void])
+    parts += ["## Numbers"] if content.numbers else []
     for grid in content.numbers:
-        parts += markdown(grid)
+        parts += markdown(grid, "###")
+    parts += _list(content.notes.figures)
     if content.sections:
         parts += ["## Case by case", escape_markdown(content.how_to_read)]
     for section in content.sections:
         parts += _section(section, drawn, images)
     parts += markdown(content.verdicts)
-    notes = "\n".join(
-        f"{n}. {escape_markdown(note)}" for n, note in enumerate(content.footnotes, 1)
-    )
-    parts += ["## Notes", notes]
+    parts += ["## How it was run", *_list(content.notes.run)] if content.notes.run else []
     return "\n\n".join(part for part in parts if part) + "\n", images
+
+
+def _list(sentences: Sequence[str]) -> list[str]:
+    """One paragraph; none for no sentence."""
+    lines = "\n".join(f"- {escape_markdown(sentence)}" for sentence in sentences)
+    return [lines] if lines else []
 
 
 def _section(

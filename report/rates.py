@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from report.columns import MORE, Column, Context, Row, Slot, Table
+from report.columns import MORE, Column, Context, Row, Table
 from report.facts import (
     ABOVE,
     CLIENTS,
@@ -23,7 +23,7 @@ from report.facts import (
     TOPOLOGY,
     WHY,
 )
-from report.grid import Grid
+from report.grid import Grid, texts
 from results import wording
 from results.documents import LockRates, PooledRate, RatesOf
 
@@ -53,9 +53,36 @@ def grid(found: Sequence[LockRates]) -> Grid | None:
 
 
 def narrow(found: Sequence[LockRates]) -> Grid | None:
-    """For a terminal: a row a lock."""
-    made = RATES.narrow(rows(found))
-    return None if made is None else replace(made, caption=caption(found))
+    """For a terminal: a line a lock, a column a rate."""
+    rates = list(dict.fromkeys(at(rate) for one in found for rate in one.rates))
+    if not found:
+        return None
+    lines = [
+        [label, _in_brackets(one), *(by_rate.get(rate, wording.NONE) for rate in rates)]
+        for label, one in zip(labels(found), found, strict=True)
+        for by_rate in [{at(rate): _short(rate) for rate in one.rates}]
+    ]
+    headings = ("lock", "carried/s", *(f"at {rate}, ms" for rate in rates))
+    return texts(RATES.name, TITLE, headings, lines, NARROW)
+
+
+def _in_brackets(one: LockRates) -> str:
+    found = one.carried_per_s
+    least = LEAST if one.why else ""
+    text = f"{least}{wording.rate(found.median)}"
+    return f"{text} [{wording.rate(found.min)}, {wording.rate(found.max)}]" if found.count else text
+
+
+def _short(rate: PooledRate) -> str:
+    """``1.20 [1.10, 1.31] / 5.02``; in round brackets where it is void."""
+    response, bounds = rate.response_ms, rate.p50_ms_of_blocks
+    p50, p99 = (
+        (MORE if name in response.above else "") + wording.ms(getattr(response, name))
+        for name in ("p50", "p99")
+    )
+    span = f" [{wording.ms(bounds.min)}, {wording.ms(bounds.max)}]" if bounds else ""
+    text = f"{p50}{span} / {p99}"
+    return f"({text})" if rate.why else text
 
 
 def caption(found: Sequence[LockRates]) -> str:
@@ -139,13 +166,12 @@ def _least(r: Context) -> str:
     return LEAST if r["found"].why else ""
 
 
-def _carried(quantity: str, meaning: str, form: str) -> Column:
+def _carried(quantity: str, meaning: str) -> Column:
     name = "carried_per_s" if quantity == "median" else f"carried_{quantity}_per_s"
     return Column(
         name,
         f"granted per second in saturated rounds, {meaning}",
         f"found.carried_per_s.{quantity}",
-        Slot("carried/s", form, once=True),
         signed=_least if quantity == "median" else None,
     )
 
@@ -161,15 +187,13 @@ def _response(name: str, words: str) -> Iterator[Column]:
             return None if found is None else getattr(found, end)
 
         which = "smallest" if end == "min" else "largest"
-        slot = Slot(f"{name}, ms", " [{text}" if end == "min" else ", {text}]", optional=True)
         meaning = f"{words}, {which} of the rounds, milliseconds"
-        return Column(f"response_{name}_{end}_ms", meaning, of, slot, load=True)
+        return Column(f"response_{name}_{end}_ms", meaning, of, load=True)
 
     yield Column(
         f"response_{name}_ms",
         f"from the intended start to the grant, {words}, milliseconds",
         f"rate.response_ms.{name}",
-        Slot(f"{name}, ms"),
         load=True,
     )
     yield from (bound("min"), bound("max"))
@@ -183,6 +207,10 @@ CAPTION: Final = (
     "largest of the rounds' own]. What was refused, timed out or was never begun "
     "counts as longer than until it was given up. In round brackets: void."
 )
+NARROW: Final = (
+    "Carried: granted per second while every client asked again at once, median [range of the "
+    "rounds]. At shares of it: response time, p50 [range] / p99; in round brackets: void."
+)
 RATES: Final = Table("rates", "a lock at a stated rate", (
     LOCK.at("found.of.lock"),
     LABELLED,
@@ -192,27 +220,26 @@ RATES: Final = Table("rates", "a lock at a stated rate", (
     CLIENTS.at("found.of.clients"),
     Column("keys", "keys that all clients share; 0: each has its own", "found.of.keys"),
     Column("hold_s", "how long each hold lasts, seconds", "found.of.hold_s"),
-    _carried("median", "median of the rounds", "{text}"),
-    _carried("min", "smallest of the rounds", "\n[{text}"),
-    _carried("max", "largest of the rounds", ", {text}]"),
+    _carried("median", "median of the rounds"),
+    _carried("min", "smallest of the rounds"),
+    _carried("max", "largest of the rounds"),
     Column("carried_at_least", "whether the machine or the load generator was the limit of these",
            lambda r: bool(r["found"].why), report=False),
     Column("knee_low_per_s",
            "arrivals per second from which latency is no longer flat, lowest of the rounds",
-           "found.knee.low_per_s", Slot("carried/s", "\nknee {text}", optional=True, once=True),
+           "found.knee.low_per_s",
            signed=lambda r: MORE if r["found"].knee and r["found"].knee.high_per_s is None else ""),
     Column("knee_high_per_s", "the same, highest of the rounds; missing: above every rate",
-           "found.knee.high_per_s", Slot("carried/s", " to {text}", optional=True, once=True)),
-    Column("at", "the rate as it was stated: a share of what was carried, or per second",
-           slot=Slot("at")),
+           "found.knee.high_per_s"),
+    Column("at", "the rate as it was stated: a share of what was carried, or per second"),
     Column("offered_per_s", "arrivals per second, median of the rounds",
-           "rate.offered_per_s.median", Slot("offered/\ngranted/s")),
+           "rate.offered_per_s.median"),
     Column("granted_per_s", "granted per second, median of the rounds",
-           "rate.granted_per_s.median", Slot("offered/\ngranted/s", "/{text}"), load=True),
+           "rate.granted_per_s.median", load=True),
     *_response("p50", "median"),
     *_response("p99", "99th percentile"),
-    Column("granted", "acquires that were granted", "rate.granted", Slot("n of due")),
-    Column("due", "acquires that were due", "rate.due", Slot("n of due", " of {text}")),
+    Column("granted", "acquires that were granted", "rate.granted"),
+    Column("due", "acquires that were due", "rate.due"),
     Column("rounds", "rounds that the figures are of", "rate.blocks"),
     Column("void_rounds", "rounds that were void", "rate.void_blocks", usual=0),
     NUMBERS_VALID.at(lambda r: None if r["rate"] is None else not r["rate"].why),

@@ -72,7 +72,7 @@
   }
   let closed = [];
   addEventListener("beforeprint", () => {
-    closed = cases.filter((one) => !one.open);
+    closed = [...document.querySelectorAll("details")].filter((one) => !one.open);
     for (const one of closed) one.open = true;
   });
   addEventListener("afterprint", () => { for (const one of closed) one.open = false; });

@@ -10,16 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.text import Text
 
+from checker.catalogue import CATALOGUE
 from report import rates
 from report.columns import Row
 from report.facts import BASELINE, EVERY
-from report.footnotes import footnotes
+from report.footnotes import Notes, notes
 from report.grid import BROKE, FAILED, KEPT, NOT_EXPECTED, OPEN, UNDECLARED, Cell, Grid, drawn
-from report.headline import headline
+from report.headline import Headline, headline
 from report.jobs import JOBS, WORTH
+from report.labels import row_labels
 from report.published import published_grid
 from results.baseline import ceiling_of, of_cases
 from results.cases import (
@@ -28,7 +30,6 @@ from results.cases import (
     broken,
     came_to_nothing,
     in_order,
-    is_control,
     is_published,
     lock_of,
     undecided,
@@ -38,22 +39,21 @@ from results.judgements import AS_EXPECTED, BROKE_UNDECLARED, NOTHING_DECLARED, 
 from results.store import RunFolder
 
 ABSENT: Final = "·"
+# What a terminal shows at the end of a run, the few lines of whoever prints it not counted.
+LINES_MAX: Final = 34
+NOTES_MAX: Final = 4
 # Title and caption in a terminal, where cells hold other numbers than in the report.
 NARROW: Final = {
-    "verdicts-by-lock-and-fault": ("Verdicts", ""),
     BASELINE.name: (
         "Each lock before any fault",
         (
-            "All cases of a lock together, up to the first fault, ms: p50 [smallest and largest of "
-            "the cases], p99. In round brackets: fewer than three cases. Acquire: response time, "
-            "from the intended start; service: from the invocation, p50/p99. Hand-over: beside it "
-            "the share of the grants that it covers. Cycles per second of the clients that "
-            "contend: median over cases and range; at most: what keys, holds and pauses allow, "
-            "were the lock to cost nothing. One client alone: its "
-            "acquire, p50, and the CPU of its own process per cycle."
+            "ms: p50 [smallest and largest of the cases], p99; in round brackets: fewer than three "
+            "cases, or void. Acquire: response time; service: from the invocation, p50/p99."
         ),
     ),
     EVERY.name: ("Every case: latency (ms, p50 / p99) and throughput", ""),
+    JOBS.name: (JOBS.title, ""),
+    WORTH.name: (WORTH.title, ""),
 }
 
 
@@ -63,37 +63,39 @@ class Overview:
     in the order of the cases."""
 
     cases: Sequence[CaseResult]
-    headline: str
+    headline: Headline
     matrix: Grid | None
+    short_matrix: Grid | None
     at_rates: Sequence[LockRates]
     baseline: Sequence[Row]
     every: Sequence[Row]
     jobs: Sequence[Row]
     worth: Sequence[Row]
     published: Grid | None
-    footnotes: tuple[str, ...]
+    notes: Notes
 
     def narrow(self) -> list[Grid]:
-        """The tables that a terminal shows."""
+        """The tables that a terminal shows below the verdicts, the most important first."""
         ordinary = {n for n, case in enumerate(self.cases, 1) if not is_published(case)}
         faults = in_order(case.fault for case in self.cases if not is_published(case))
         every = [row for row in self.every if row.number in ordinary]
         # Under each fault all locks, so that they can be compared.
         every.sort(key=lambda row: faults.index(row.values["fault"]))
         grids = (
-            self.matrix,
             rates.narrow(self.at_rates),
             BASELINE.narrow(self.baseline),
-            EVERY.narrow(every),
             JOBS.narrow(self.jobs),
             WORTH.narrow(self.worth),
             self.published,
+            EVERY.narrow(every),
         )
-        named = {grid.name: grid for grid in grids if grid is not None}
-        for name in named.keys() & NARROW.keys():
-            title, caption = NARROW[name]
-            named[name] = replace(named[name], title=title, caption=caption)
-        return list(named.values())
+        found = [grid for grid in grids if grid is not None]
+        return [
+            replace(grid, title=NARROW[grid.name][0], caption=NARROW[grid.name][1])
+            if grid.name in NARROW
+            else grid
+            for grid in found
+        ]
 
 
 def overview(
@@ -106,6 +108,7 @@ def overview(
 ) -> Overview:
     """What is shown of all cases together."""
     several = any((case.workload or MUTEX) != MUTEX for case in cases)
+    about = notes(cases, machine=machine or Machine(), versions=versions or Versions())
     labels = iter(row_labels([case for case in cases if not is_published(case)]))
     known = [
         {
@@ -119,6 +122,7 @@ def overview(
         cases=cases,
         headline=headline(cases),
         matrix=matrix(cases),
+        short_matrix=matrix(cases, short=True),
         at_rates=at_rates,
         baseline=BASELINE.rows(
             baseline,
@@ -131,22 +135,44 @@ def overview(
         jobs=JOBS.rows(cases),
         worth=WORTH.rows(cases),
         published=published_grid(cases),
-        footnotes=(
-            *rates.notes(at_rates),
-            *footnotes(cases, machine=machine or Machine(), versions=versions or Versions()),
-        ),
+        notes=about._replace(void=(*rates.notes(at_rates), *about.void)),
     )
 
 
 def print_tables(made: Overview, console: Console) -> None:
-    """For a terminal of 100 columns or more; narrower ones get wrapped cells, nothing is cut."""
+    """For a terminal of 100 columns or more; narrower ones get wrapped cells, nothing is cut. What
+    does not fit into ``LINES_MAX`` lines is named: the report has it."""
+    left = LINES_MAX
+
+    def fits(part: RenderableType) -> bool:
+        nonlocal left
+        height = len(console.render_lines(part, pad=False))
+        if height > left:
+            return False
+        left -= height
+        console.print(part)
+        return True
+
     console.print()
-    console.print(Text(made.headline, style="bold"))
+    for line in made.headline.lines:
+        fits(Text(line, style="bold"))
     console.print()
-    for grid in made.narrow():
-        console.print(drawn(grid))
-    for number, note in enumerate(made.footnotes, 1):
-        console.print(Text(f"{number}. {note}", style="dim"))
+    unseen = []
+    shown = (made.matrix, made.short_matrix, _notable(made.short_matrix, left))
+    if made.matrix is not None and not any(
+        fits(drawn(replace(grid, title="Verdicts")))
+        for grid in shown
+        if grid is not None and len(grid.rows) <= left // 2
+    ):
+        unseen.append(made.matrix.title)
+    about = (*made.notes.verdicts, *made.notes.void)
+    for note in about[:NOTES_MAX]:
+        fits(Text(note, style="dim"))
+    if len(about) > NOTES_MAX:
+        unseen.append(f"{len(about) - NOTES_MAX} more notes")
+    unseen += [grid.title for grid in made.narrow() if not fits(drawn(grid))]
+    if unseen:
+        console.print(Text(f"In the report: {'; '.join(unseen)}.", style="dim"))
 
 
 def stored(run: RunFolder, results: Results) -> Overview:
@@ -166,8 +192,9 @@ def show(run: RunFolder, results: Results, console: Console) -> None:
     print_tables(stored(run, results), console)
 
 
-def matrix(cases: Sequence[CaseResult]) -> Grid | None:
-    """Lock by fault, in words. The published experiment has a table of its own, unless it broke."""
+def matrix(cases: Sequence[CaseResult], *, short: bool = False) -> Grid | None:
+    """Lock by fault, in words; ``short``: one line a lock, with codes for verdicts that broke. The
+    published experiment has a table of its own, unless it broke."""
     shown = [(n, c) for n, c in enumerate(cases, 1) if not is_published(c) or broken(c)]
     if not shown:
         return None
@@ -175,15 +202,39 @@ def matrix(cases: Sequence[CaseResult]) -> Grid | None:
     rows: dict[str, dict[str, list[tuple[int, CaseResult]]]] = {}
     for label, (n, case) in zip(row_labels([case for _, case in shown]), shown, strict=True):
         rows.setdefault(label, {}).setdefault(case.fault, []).append((n, case))
+    codes = [f"{_code(v)} {v}" for v in in_order(v for _, case in shown for v in broken(case))]
     return Grid(
         "verdicts-by-lock-and-fault",
         "Verdicts, lock by fault",
         ("lock", *faults),
         tuple(
-            (Cell(label), *(_cell(by.get(fault, [])) for fault in faults))
+            (
+                Cell(label.replace("\n", " ") if short else label),
+                *(_cell(by.get(fault, []), short=short) for fault in faults),
+            )
             for label, by in rows.items()
         ),
+        f"{', '.join(codes)}." if short and codes else "",
     )
+
+
+def _notable(made: Grid | None, rows_max: int) -> Grid | None:
+    """As many rows as there is room for, first those in which something is not as declared."""
+    if made is None:
+        return None
+    kinds = [{cell.kind for cell in row[1:]} for row in made.rows]
+    order = sorted(
+        range(len(kinds)),
+        key=lambda i: ("worse" not in kinds[i], kinds[i].isdisjoint({"open", "failed"}), i),
+    )
+    kept = order[: max(1, rows_max // 2 - 6)]
+    more = f" {len(order) - len(kept)} more locks in the report."
+    return replace(made, rows=tuple(made.rows[i] for i in kept), caption=made.caption + more)
+
+
+def _code(verdict: str) -> str:
+    entry = CATALOGUE.get(verdict)
+    return (entry and entry.code) or verdict
 
 
 def verdict_words(case: CaseResult) -> str:
@@ -197,8 +248,9 @@ def verdict_words(case: CaseResult) -> str:
     return f"{FAILED if came_to_nothing(case) else OPEN} {judgement}"
 
 
-def _cell(numbered: Sequence[tuple[int, CaseResult]]) -> Cell:
-    """One line per verdict that broke, with k of n where there were several tries."""
+def _cell(numbered: Sequence[tuple[int, CaseResult]], *, short: bool) -> Cell:
+    """One line per verdict that broke, with k of n where there were several tries; ``short``: one
+    line for all of them."""
     if not numbered:
         return Cell(ABSENT)
     cases = [case for _, case in numbered]
@@ -206,21 +258,24 @@ def _cell(numbered: Sequence[tuple[int, CaseResult]]) -> Cell:
     lines = []
     for verdict in in_order(v for attempt in tries for v in broken(attempt)):
         k = sum(verdict in broken(attempt) for attempt in tries)
-        lines.append(f"{BROKE} {verdict}" + (f" {k} of {len(tries)}" if len(tries) > 1 else ""))
+        name = _code(verdict) if short else f"{BROKE} {verdict}"
+        lines.append(name + (f" {k} of {len(tries)}" if len(tries) > 1 else ""))
+    if lines and short:
+        lines = [f"{BROKE} {', '.join(lines)}"]
     found = {case.judgement for case in cases}
     if lines and WORSE in found:
         lines.append(NOT_EXPECTED)
     elif lines and BROKE_UNDECLARED in found:
         lines.append(UNDECLARED)
-    elif lines and NOTHING_DECLARED not in found:
+    elif lines and NOTHING_DECLARED not in found and not short:
         lines.append("(expected)")
     for case in cases:
         judgement = case.judgement
         if judgement == AS_EXPECTED and not broken(case):
-            lines.append(f"{KEPT} kept")
+            lines.append(KEPT if short else f"{KEPT} kept")
         elif judgement not in {AS_EXPECTED, *VIOLATED}:
             mark = FAILED if came_to_nothing(case) else OPEN
-            open_ = undecided(case) if judgement == "undecided" else []
+            open_ = undecided(case) if judgement == "undecided" and not short else []
             lines += [f"{mark} {judgement or 'not judged'}", *open_]
     return Cell("\n".join(_counted(lines)), cases=tuple(n for n, _ in numbered))
 
@@ -230,21 +285,3 @@ def _counted(lines: Sequence[str]) -> list[str]:
         f"{line} {lines.count(line)}x" if lines.count(line) > 1 else line
         for line in in_order(lines)
     ]
-
-
-def row_labels(cases: Sequence[CaseResult]) -> list[str]:
-    """The lock's name, with whatever else tells two of its cases apart."""
-
-    def distinct(case: CaseResult, field: str) -> bool:
-        return len({getattr(c, field) for c in cases if lock_of(c) == lock_of(case)}) > 1
-
-    labels = []
-    for case in cases:
-        extras = [
-            str(getattr(case, field)) + (" nodes" if field == "size" else "")
-            for field in ("topology", "size", "network", "workload", "clients")
-            if distinct(case, field) and not (field == "clients" and distinct(case, "workload"))
-        ]
-        control = "\n(control)" if is_control(case) else ""
-        labels.append(lock_of(case) + "".join(f", {extra}" for extra in extras) + control)
-    return labels

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from cli.options import Run
 from report.console import say
 
 
-def bugreport(folder: Run) -> None:
-    """Write a report for each broken verdict, for the maintainer: RUN/bugreports/."""
+def bugreport(
+    folder: Run,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also of what the lock's declaration says that it breaks.")
+    ] = False,
+) -> None:
+    """Write a report for each verdict that broke and was not declared to: RUN/bugreports/."""
     from evidence import bugreport as reporting
 
-    say(reporting.sentence(folder, reporting.bugreport(folder)))
+    say(reporting.sentence(folder, reporting.bugreport(folder, declared_too=every)))

@@ -76,7 +76,7 @@ def test_the_load_is_no_server(tmp_path: Path) -> None:
 def test_a_crash_stands_under_the_table() -> None:
     found = shown([Crash("etcd-2", 7, "panic: at once"), Crash("etcd-3", 1, "panic: later")])
     made = tables.overview(typed([case("etcd", "kill", crashes=plain(found)), case("redis-token")]))
-    (note,) = [note for note in made.footnotes if "crashed" in note]
+    (note,) = [note for note in made.notes.verdicts if "crashed" in note]
     assert 'etcd-2 said "panic: at once" (line 7 of its log, 1 lines more)' in note
     healthy = tables.overview(typed([case("etcd", "kill", crashes=plain(shown([])))]))
-    assert not any("crashed" in note for note in healthy.footnotes)
+    assert not any("crashed" in note for note in healthy.notes.verdicts)

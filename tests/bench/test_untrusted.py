@@ -100,7 +100,7 @@ def test_no_command_over_a_run_folder_runs_its_files(
 
 
 def test_a_bug_report_says_what_the_results_say(planted: Path) -> None:
-    made = {path.name: path for path in bugreport.bugreport(planted)}
+    made = {path.name: path for path in bugreport.bugreport(planted, declared_too=True).folders}
     text = (made["01-etcd-pause-double-grant"] / "report.md").read_text().replace("\\", "")
     assert "run/evil.py:Name (sha256 " + "0" * 64 in text
     assert "A report never runs such a file" in text
@@ -115,7 +115,7 @@ def test_a_file_called_like_a_lock_of_ours_is_not_taken_for_it(tmp_path: Path) -
         case["own"] = {"spec": "mine.py:Mine", "file": "mine.py", "sha256": "1" * 64}
 
     run = make_run(tmp_path, double=True, change=called_etcd)
-    text = (bugreport.bugreport(run.path)[0] / "report.md").read_text()
+    text = (bugreport.bugreport(run.path).folders[0] / "report.md").read_text()
     assert "https://etcd.io" not in text
     assert "mine.py:Mine" in text
 
@@ -225,7 +225,7 @@ def reading(run: Path, out: Path) -> dict[str, Callable[[], object]]:
     suite = resume.planned("quick", [case])
     return {
         "report": lambda: commands.report(run),
-        "bugreport": lambda: bugreport.bugreport(run),
+        "bugreport": lambda: bugreport.bugreport(run, declared_too=True),
         "compare": lambda: compare.compare(
             run, run, anyway=True, as_json=False, junit=out / "junit.xml", out=quiet
         ),
@@ -369,7 +369,7 @@ def test_a_link_in_place_of_a_file_is_replaced(run: Path, tmp_path: Path) -> Non
     (run / "bugreports" / "01-etcd-pause-double-grant").symlink_to(tmp_path / "old")
     before = everything(tmp_path / "old")
     commands.report(run)
-    bugreport.bugreport(run)
+    bugreport.bugreport(run, declared_too=True)
     assert theirs.read_text() == "theirs"
     assert everything(tmp_path / "old") == before
     assert not (run / "report.html").is_symlink()

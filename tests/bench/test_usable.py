@@ -155,8 +155,8 @@ def test_it_is_shown_in_words() -> None:
     assert [[c.text for c in row] for row in made.matrix.rows] == [
         ["bad.py:Lock", "! could not run"]
     ]
-    assert made.headline == "Could not run: 1 of 1 case."
-    assert any("bad.py cannot be imported" in note for note in made.footnotes)
+    assert made.headline.lines == ("Proof of nothing: could not run: bad.py:Lock under kill.",)
+    assert any("bad.py cannot be imported" in note for note in made.notes.verdicts)
     assert CASES.rows([document])[0].values["judgement"] == "could not run"
 
 

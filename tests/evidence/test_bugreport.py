@@ -29,7 +29,7 @@ from tests.results.plain import write_versions
 
 def reports(run: RunFolder) -> dict[str, Path]:
     """Verdict → folder of its report, of a run with one case under a pause."""
-    made = bugreport.bugreport(run.path)
+    made = bugreport.bugreport(run.path, declared_too=True).folders
     return {path.name.removeprefix("01-etcd-pause-"): path for path in made}
 
 
@@ -103,7 +103,7 @@ def test_an_earlier_try_counts_and_is_verified(tmp_path: Path) -> None:
         case["earlier_tries"] = [{"observed": {}, "exposed": True, "folder": earlier.name}]
 
     run = make_run(tmp_path, double=True, change=tried_twice)
-    made = bugreport.bugreport(run.path)
+    made = bugreport.bugreport(run.path, declared_too=True).folders
     text = (run.path / "bugreports" / "01-etcd-pause-try1-double-grant" / "report.md").read_text()
     assert len(made) == len({path.name for path in made})
     assert "2 of 2 runs" in text
@@ -112,9 +112,22 @@ def test_an_earlier_try_counts_and_is_verified(tmp_path: Path) -> None:
         bugreport.bugreport(run.path)
 
 
+def test_what_broke_as_declared_is_reported_only_when_asked_for(tmp_path: Path) -> None:
+    def declared(case: dict[str, Any]) -> None:
+        case["expected"] = {"double-grant": "may-break", "linearizable": "holds"}
+
+    run = make_run(tmp_path, double=True, change=declared)
+    made = bugreport.bugreport(run.path)
+    assert [path.name for path in made.folders] == ["01-etcd-pause-linearizable"]
+    assert "1 verdict broke as declared; --all" in bugreport.sentence(run.path, made)
+    every = bugreport.bugreport(run.path, declared_too=True)
+    assert len(every.folders) == 2
+    assert "--all" not in bugreport.sentence(run.path, every)
+
+
 def test_a_run_that_kept_every_promise_says_so(tmp_path: Path) -> None:
     run = make_run(tmp_path)
-    assert bugreport.bugreport(run.path) == []
+    assert bugreport.bugreport(run.path) == bugreport.Made(())
     assert not (run.path / "bugreports").exists()
     done = lockbench("bugreport", str(run.path))
     assert done.returncode == 0
@@ -150,7 +163,7 @@ def test_names_stay_text(tmp_path: Path) -> None:
         case["fault"] = "pause:who=a|b"
 
     run = make_run(tmp_path, double=True, change=named)
-    text = (bugreport.bugreport(run.path)[0] / "report.md").read_text()
+    text = (bugreport.bugreport(run.path, declared_too=True).folders[0] / "report.md").read_text()
     heading = text.splitlines()[0]
     assert "<script>" not in heading
     assert "`x`" not in heading
@@ -318,15 +331,18 @@ def test_a_run_of_several_cases_is_not_replayed_for_one(
 ) -> None:
     assert "--replay" in (double["double-grant"] / "report.md").read_text()
     run = make_run(tmp_path, double=True, faults={"pause": True, "none": False})
-    texts = [(path / "report.md").read_text() for path in bugreport.bugreport(run.path)]
+    texts = [
+        (path / "report.md").read_text()
+        for path in bugreport.bugreport(run.path, declared_too=True).folders
+    ]
     assert texts
     assert all("--replay" not in text for text in texts)
 
 
 def test_it_is_written_anew(tmp_path: Path) -> None:
     run = make_run(tmp_path, double=True)
-    first = bugreport.bugreport(run.path)
-    (first[0] / "old").write_text("x")
-    assert bugreport.bugreport(run.path) == first
-    assert not (first[0] / "old").exists()
+    first = bugreport.bugreport(run.path, declared_too=True)
+    (first.folders[0] / "old").write_text("x")
+    assert bugreport.bugreport(run.path, declared_too=True) == first
+    assert not (first.folders[0] / "old").exists()
     assert json.loads((run.path / "results.json").read_text())["ending"] == "ok"

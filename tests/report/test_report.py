@@ -157,7 +157,7 @@ def test_both_sides_of_a_change_stand_apart(tmp_path: Path) -> None:
         results={"comparison": plain(compared.document())},
     )
     content = composed(run)
-    assert content.headline == "Slower: it is"
+    assert content.lines == ("Slower: it is",)
     assert content.matrix is not None
     assert [label.text for label, *_ in content.matrix.rows] == ["etcd (base)", "etcd (new)"]
     assert all("--lock etcd --fault" in section.command for section in content.sections)

@@ -11,17 +11,14 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from checker.catalogue import CATALOGUE
-from checker.jobs import VERDICTS_OF
 from report import exports
-from report import headline as headlines
 from report import tables as drawn
 from report.columns import Row
 from report.content import preview
 from report.facts import EVERY
 from report.footnotes import version_line
 from report.markdown import to_markdown
-from report.tables import Overview, print_tables
+from report.tables import LINES_MAX, Overview, print_tables
 from results.documents import (
     Machine,
     PooledKinds,
@@ -34,7 +31,7 @@ from results.documents import (
 from results.wording import escape_markdown, ms, percent
 from tests.results.plain import plainly
 
-headline, overview = plainly(headlines.headline), plainly(drawn.overview)
+overview = plainly(drawn.overview)
 csv_files = plainly(exports.files)
 
 VERDICTS = ("double-grant", "late-grant", "stale-holder", "wrong-release", "lost-update")
@@ -132,179 +129,6 @@ def read(rows: Sequence[Row], *names: str) -> list[list[str]]:
     return [[columns[name].cell(row.values[name]).text for name in names] for row in rows]
 
 
-# The headline
-
-
-def test_what_comes_of_a_job_is_said_in_words() -> None:
-    paid = case("redis-token", "client-pause", broke=("stale-holder", "lost-update"))
-    paid["verdicts"]["charged-twice"] = {"result": "invalid"}
-    assert headline([paid]) == (
-        "Alone, redis-token did not keep two clients from acting at once under a client pause "
-        "(1 of 1); redis-token (1 of 1) also charged a payment twice under a client pause."
-    )
-    own = {verdict for verdicts in VERDICTS_OF.values() for verdict in verdicts}
-    assert own <= set(CATALOGUE)
-
-
-def test_what_grants_nothing_that_can_be_stale_kept_something_all_the_same() -> None:
-    without = case("without-actor", "client-pause", verdicts={"charged-twice": {"result": "valid"}})
-    assert headline([without]) == "without-actor broke nothing (0 of 1)."
-
-
-def during(found: dict[str, Any], verdict: str, at_s: float, *names: str) -> dict[str, Any]:
-    """The case with evidence of a verdict at a time, while faults were on; its schedule begins two
-    seconds after its load."""
-    found["series"] = {"start_ns": 0}
-    at_ns = int(at_s * 1e9)
-    steps = found["fault"].replace("+", " then ").split(" then ")
-    if found["fault"] != "none":
-        found["injections"] = [{"fault": step, "begin_s": 2.0, "duration_s": 1.0} for step in steps]
-    found["verdicts"][verdict]["evidence"] = [
-        {"what": "operation", "text": "", "invoke_ns": at_ns, "complete_ns": at_ns},
-        *({"what": "fault", "text": "", "name": name} for name in names),
-    ]
-    return found
-
-
-@pytest.mark.parametrize(
-    ("fault", "at_s", "names", "told"),
-    [
-        ("pause:for=1 then wipe", 5, ("wipe",), "when nodes lost their data"),
-        ("pause:for=1 then wipe", 5, ("pause",), "when servers froze"),
-        (
-            "pause:for=1 then wipe",
-            5,
-            ("pause", "wipe"),
-            "while several faults were on (pause and wipe)",
-        ),
-        (
-            "pause:for=1 then wipe",
-            5,
-            (),
-            "in a schedule of several faults (pause then wipe), during none of them",
-        ),
-        ("pause:for=1 then wipe", 1, (), "before any fault"),
-        ("wipe:at=7", 5, ("wipe",), "when nodes lost their data"),
-        ("wipe:at=7", 5, (), "when nodes lost their data"),
-        ("wipe:at=7", 1, (), "before any fault"),
-        ("random:count=3", 5, ("latency",), "under latency"),
-        ("none", 5, (), "without any fault"),
-    ],
-)
-def test_the_cause_is_the_fault_of_the_violation_itself(
-    fault: str, at_s: float, names: tuple[str, ...], told: str
-) -> None:
-    broke = during(
-        case("redis-token", fault, broke=("double-grant",)), "double-grant", at_s, *names
-    )
-    assert headline([broke]).endswith(f"gave the lock away twice {told}.")
-
-
-def test_a_pause_of_a_schedule_is_not_the_fault_called_so() -> None:
-    both = case("redis-token", "client-pause:at=1 then wipe", broke=("stale-holder",))
-    assert "under a client pause" not in headline([during(both, "stale-holder", 5, "wipe")])
-
-
-def test_a_break_that_nobody_declared_is_not_called_expected() -> None:
-    late = case("mine", "client-pause", broke=("stale-holder",))
-    assert "(expected)" in terminal([late])
-    told = terminal([{**late, "judgement": "no expectation declared"}])
-    assert "no expectation declared" in told
-    assert "(expected)" not in told
-    assert "(NOT expected)" not in told
-
-
-def test_the_headline_of_a_full_run() -> None:
-    cases = [
-        case("redis-token"),
-        case("etcd"),
-        case("redis-token", "client-pause", broke=("stale-holder",)),
-        fenced_case("etcd", applied=0),
-        case("redlock", "wipe", broke=("double-grant", "lost-update")),
-        case("etcd", "kill"),
-        case("redis-no-owner", "client-pause", broke=("wrong-release",), control=True),
-    ]
-    assert headline(cases) == (
-        "Neither redis-token nor etcd alone kept two clients from acting at once under a client "
-        "pause (2 of 2); with the fence of etcd checked at the resource, 0 of 1; redlock (1 of 1) "
-        "also gave the lock away twice when nodes lost their data; redis-token and etcd broke "
-        "nothing else (0 of 3); the control redis-no-owner was caught (wrong-release: 1 of 1)."
-    )
-
-
-def test_what_was_not_exposed_is_no_evidence() -> None:
-    cases = [
-        case("etcd", "client-pause", broke=("stale-holder",)),
-        case("etcd", "client-pause"),
-        case("etcd", "client-pause", exposed=False, judgement="not exposed"),
-        case("zookeeper", "client-pause", exposed=False, judgement="not exposed"),
-    ]
-    text = headline(cases)
-    assert "(1 of 2)" in text
-    assert "zookeeper" not in text
-    assert "not exposed, and so proof of nothing: 2 of 4 cases" in text
-
-
-def test_an_undecided_verdict_is_no_evidence_and_is_said() -> None:
-    cases = [case("etcd", "kill", open_=("double-grant",), judgement="undecided")]
-    assert headline(cases) == "Undecided: 1 of 1 case."
-
-
-def test_a_fence_that_did_not_help_is_counted() -> None:
-    text = headline([fenced_case("etcd", applied=0), fenced_case("etcd", applied=1)])
-    assert "with the fence of etcd checked at the resource, 1 of 2" in text
-
-
-def test_a_fence_gets_no_credit_where_nothing_broke_without_it() -> None:
-    held = fenced_case("etcd", applied=0)
-    held["verdicts"]["stale-holder"]["result"] = "valid"
-    text = headline([fenced_case("etcd", applied=0), held])
-    assert "(1 of 2); with the fence of etcd checked at the resource, 0 of 1" in text
-
-
-def test_one_lock_alone_and_one_that_held() -> None:
-    cases = [case("etcd", "client-pause", broke=("stale-holder",)), case("magic", "client-pause")]
-    text = headline(cases)
-    assert text.startswith("Alone, etcd did not keep two clients from acting at once")
-    assert "magic kept two clients from acting at once under a client pause (0 of 1)" in text
-    assert "fence" not in text
-
-
-def test_an_unexpected_violation_is_marked() -> None:
-    bad = case("etcd", "kill", broke=("double-grant",), judgement="worse than expected")
-    bad["expected"]["double-grant"] = "holds"
-    assert "etcd (1 of 1, not expected) gave the lock away twice" in headline([bad])
-
-
-def test_a_break_under_a_fault_that_nobody_declared_is_not_called_unexpected() -> None:
-    bad = case("etcd", "slicer", broke=("double-grant",), judgement="broke, undeclared")
-    bad["expected"]["double-grant"] = "undeclared"
-    assert "etcd (1 of 1, undeclared) gave the lock away twice" in headline([bad])
-    told = terminal([bad])
-    assert "(undeclared)" in told
-    assert "(expected)" not in told
-    assert "(NOT expected)" not in told
-
-
-def test_what_held_under_a_fault_that_nobody_declared_is_told_apart() -> None:
-    held = case("etcd", "slicer", judgement="held, undeclared")
-    assert "held under a fault of which nothing is declared: 1 of 1 case" in headline([held])
-    told = terminal([held])
-    assert "? held," in told
-    assert "✓ kept" not in told
-
-
-def test_a_control_that_was_not_caught_is_said() -> None:
-    missed = case("redis-no-owner", "client-pause", control=True, judgement="did not show")
-    assert "the control redis-no-owner was not caught (0 of 1)" in headline([missed]).lower()
-
-
-def test_nothing_at_all() -> None:
-    assert headline([]) == "Nothing was decided: no case is evidence for or against a lock."
-    failed = {"lock": "etcd", "fault": "none", "judgement": "failed", "why": "no leader"}
-    assert headline([failed]) == "Failed: 1 of 1 case."
-
-
 # Tables
 
 
@@ -334,7 +158,31 @@ def test_nothing_is_cut_off_in_a_terminal(width: int) -> None:
     text = terminal(cases, width)
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
-    assert text.count("1,850/8.00") == 3 * 4 * (1 + 5 * 3)
+    assert len(text.splitlines()) <= LINES_MAX + 2
+    assert "In the report: Every case" in " ".join(text.split())
+
+
+def test_a_terminal_shows_at_most_forty_lines_and_what_matters_first() -> None:
+    locks = [f"lock-{n}" for n in range(70)]
+    cases = [case(lock, fault) for lock in locks for fault in ("none", "kill", "wipe")]
+    bad = case("zz-worse", "kill", broke=("double-grant",), judgement="worse than expected")
+    bad["expected"]["double-grant"] = "holds"
+    open_ = case("zy-open", "kill", exposed=False, judgement="not exposed")
+    text = terminal([*cases, bad, open_])
+    assert len(text.splitlines()) <= 40
+    assert "more locks in the report" in text
+    assert text.index("zz-worse") < text.index("lock-0 ")
+    for word in ("✗ DG", "(NOT expected)", "DG double-grant", "? not exposed"):
+        assert word in text, word
+
+
+def test_verdicts_have_codes_only_where_words_find_no_room() -> None:
+    few = [case(f"lock-{n}", "wipe", broke=("double-grant", "lost-update")) for n in range(2)]
+    many = [case(f"lock-{n}", "wipe", broke=("double-grant", "lost-update")) for n in range(12)]
+    assert "✗ double-grant" in terminal(few)
+    assert "✗ double-grant" not in terminal(many)
+    assert terminal(many).count("✗ DG, LU") == 12
+    assert "DG double-grant, LU lost-update." in terminal(many)
 
 
 def test_repeated_cases_give_k_of_n() -> None:
@@ -354,7 +202,9 @@ def test_earlier_tries_of_a_case_count_in_k_of_n() -> None:
     shown["earlier_tries"] = [{"observed": missed}, {"observed": missed, "exposed": False}]
     made = overview([shown])
     assert matrix_of(made)["redlock"]["wipe"] == "✗ double-grant 1 of 3\n(expected)"
-    assert made.headline.startswith("redlock (1 of 2) gave the lock away twice")
+    assert made.headline.by_lock[0].startswith(
+        "redlock: Gave the lock away twice when nodes lost their data (1 of 2, as declared)"
+    )
     assert len(made.every) == 3
 
 
@@ -368,7 +218,7 @@ def test_a_quantile_that_n_does_not_carry_is_a_dash_with_its_n() -> None:
     assert read(during, *names) == [["3.00", "–", "–", "4"]]
     before, *_ = terminal([thin]).partition("after")
     assert re.search(r"during +3\.00/– +– ", before)
-    note = next(note for note in made.footnotes if note.startswith("–"))
+    note = next(note for note in sum(made.notes, ()) if note.startswith("–"))
     assert "p50 needs 20, p99 1,000, p99.9 10,000" in note
     assert "acquire during n = 57" in note
     assert "hand-over during n = 4" in note
@@ -447,7 +297,7 @@ def test_cycles_stand_beside_what_the_load_allows() -> None:
     beside = side_by_side([row_of("etcd", 3)], [keys, keys])["etcd"]
     assert beside["ceiling, 1/s"] == "400"
     assert "ceiling, 1/s" not in side_by_side([row_of("etcd", 3)], [keys, clients])["etcd"]
-    (grid,) = overview([keys], baseline=[row_of("etcd", 3)]).narrow()[1:2]
+    (grid,) = overview([keys], baseline=[row_of("etcd", 3)]).narrow()[:1]
     assert grid.rows[0][5].text == "224\n[211, 234]\nat most 400"
 
 
@@ -468,8 +318,8 @@ def test_who_used_the_processors_stands_in_a_column_each() -> None:
     names = [f"{part} used, %" for part in parts]
     assert [shown[name] for name in names] == ["31.0", "12.0", "40.0", "3.0"]
     assert shown["lock"] == "etcd"
-    assert "servers 31 %, links 12 %, clients 40 %, bench 3 %" in " ".join(made.footnotes)
-    assert "servers" not in " ".join(overview([case("redlock")]).footnotes)
+    assert "servers 31 %, links 12 %, clients 40 %, bench 3 %" in " ".join(made.notes.figures)
+    assert "servers" not in " ".join(overview([case("redlock")]).notes.figures)
 
 
 def test_hand_over_says_which_share_of_the_grants_it_covers() -> None:
@@ -505,7 +355,7 @@ def test_void_numbers_stand_in_brackets_and_the_verdict_stays() -> None:
     assert "(1.00/8.00)" in text
     assert "✗ double-grant" in text
     assert "worker-1 used 97 % of a core" in " ".join(text.split())
-    assert "healthy in 0 of 1 case" in text
+    assert "healthy in 0 of 1 case" in " ".join(overview([void]).notes.figures)
 
 
 def figures_of(text: str) -> list[tuple[str, str, dict[str, str]]]:
@@ -611,7 +461,7 @@ def test_a_violation_in_the_published_experiment_is_not_hidden() -> None:
     assert "✗ double-grant" in matrix_of(made)["redlock"]["none"]
     assert made.published is not None
     assert "✗ double-grant" in made.published.rows[0][-1].text
-    assert "redlock (1 of 1) gave the lock away twice without any fault" in made.headline
+    assert "redlock: Gave the lock away twice without any fault (1 of 1" in made.headline.by_lock[0]
 
 
 # Markdown and CSV
@@ -646,7 +496,15 @@ def test_the_report_holds_headline_tables_and_notes() -> None:
         overview([case("etcd", "kill")], versions=Versions(libraries={"redis": "8.1.0"})),
         title="Run",
     )
-    order = ["Run", "**", "## Verdicts", "## Every case", "## Notes", "redis 8.1.0"]
+    order = [
+        "Run",
+        "**",
+        "## Verdicts",
+        "## By lock",
+        "### Every case",
+        "## How it was run",
+        "redis 8.1.0",
+    ]
     positions = [text.index(part) for part in order]
     assert positions == sorted(positions)
     assert "case | lock | fault | phase | acquire p50, ms" in text
@@ -688,13 +546,14 @@ def test_footnotes_say_what_was_declared_and_what_the_link_costs() -> None:
         [case("etcd"), case("redis-token")],
         machine=made(Machine, machine),
         versions=made(Versions, versions),
-    ).footnotes
-    text = "\n".join(notes)
-    assert "Declared for all: lease 3 s, hold 0.005 s, client timeout 1 s." in notes
+    ).notes
+    text = "\n".join(notes.figures)
+    assert "Declared for all: lease 3 s, hold 0.005 s, client timeout 1 s." in notes.run
     assert "etcd 233 µs, 65 µs without" in text
     assert (
         "etcd: every grant waits for disks; fdatasync here takes p50 0.50 ms, p99 4.00 ms" in text
     )
+    text = "\n".join(notes.run)
     assert "Seed 7:" in text
     assert "sha256:abababababab" in text
     assert "ab" * 10 not in text
