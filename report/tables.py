@@ -134,7 +134,7 @@ def overview(
         every=EVERY.rows(cases, known),
         jobs=JOBS.rows(cases),
         worth=WORTH.rows(cases),
-        published=published_grid(cases),
+        published=published_grid(cases, machine.cores_usable if machine else None),
         notes=about._replace(void=(*rates.notes(at_rates), *about.void)),
     )
 

@@ -455,6 +455,35 @@ def test_the_published_experiment_stands_beside_the_cited_figures() -> None:
     assert "Informational" in terminal(cases)
 
 
+def test_what_the_clients_could_not_carry_names_the_machine_that_could() -> None:
+    """Redlock used a core and a half for 1,500 a second: a millisecond for each, so 15,000 take 15
+    cores, and 30 of which half stay idle."""
+    parts = {"servers": 25.0, "clients": 50.0}
+    found: dict[str, Any] = {
+        "workload": "published",
+        "own_cycles_per_second": 1500.0,
+        "cycles_per_second": None,
+        "generator": {
+            "ok": False,
+            "processors": {
+                "others_percent": 1.0, "ours_percent": 75.0, "steal_percent": 0.0,
+                "waiting_percent": 9.0,
+                "parts": {name: {"used_percent": used, "queued_percent": 1.0}
+                          for name, used in parts.items()},
+            },
+        },
+    }  # fmt: skip
+    cases = [case("redlock", **found), case("etcd", **found)]
+    grid = overview(cases, machine=made(Machine, {"cores_usable": 2})).published
+    assert grid is not None
+    remarks = [row[-1].text for row in grid.rows if row[1].text == "measured"]
+    assert "a machine with 30 such cores could carry the cited rate" in remarks[0]
+    assert "cores" not in remarks[1], "nobody cites a figure for it"
+    unknown = overview(cases[:1]).published
+    assert unknown is not None
+    assert "cores" not in unknown.rows[0][-1].text
+
+
 def test_a_violation_in_the_published_experiment_is_not_hidden() -> None:
     broke = case("redlock", workload="published", broke=("double-grant",))
     made = overview([broke])
