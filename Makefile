@@ -71,7 +71,7 @@ soak: setup ## 200 random schedules of faults and 100 kills; SOAK="--schedules 5
 perf: setup ## measure the bench itself against its anchors
 	@$(BIN)/python -m perf.run
 
-nightly: setup ## the night's suite and the comparison with the baseline; NIGHTLY="--base REF --new REF"
+nightly: setup ## the night's suite and the comparison with the pinned baseline; NIGHTLY="--history DIR"
 	@$(BIN)/python -m evidence.nightly $(NIGHTLY)
 
 systems: setup ## write docs/systems.md; RUNS="runs/a runs/b" are added to what was observed

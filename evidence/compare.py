@@ -17,7 +17,7 @@ from report import comparison_text
 from report.console import say_json, warn
 from report.grid import drawn
 from results.comparison import Comparison, compare_stored
-from results.errors import BadInput, Ending
+from results.errors import BadInput, Ending, exit_code
 from results.store import NotARun
 from results.stored import Edited, countable, left_out, stored_set
 
@@ -42,12 +42,12 @@ def compare(
             "Run both on the same machine with the same suite and versions, or say --anyway"
         )
     if as_json:
-        say_json({"comparison": made.document(), "ending": made.ending})
+        say_json({"comparison": made.document(), "ending": made.ending, "endings": made.endings})
     else:
         show(made, out)
     if junit is not None:
         write_junit(made, junit)
-    return Ending[made.ending.upper()].code
+    return exit_code(made.endings, [ending.word for ending in Ending])
 
 
 def write_junit(made: Comparison, path: Path) -> None:
@@ -60,7 +60,7 @@ def write_junit(made: Comparison, path: Path) -> None:
 
 def show(made: Comparison, out: Console) -> None:
     """For people; the same words as in Markdown."""
-    out.print(Text.assemble("\n", (made.ending, "bold"), f": {made.headline}."))
+    out.print(Text.assemble("\n", (", ".join(made.endings), "bold"), f": {made.headline}."))
     out.print(f"base {made.base}; new {made.new}\n")
     for grid in comparison_text.grids(made):
         out.print(drawn(grid))

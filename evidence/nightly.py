@@ -1,54 +1,76 @@
 """The nightly job: ``make nightly``, or ``python -m evidence.nightly`` in any CI.
 
-One night is a suite, one retry of each case that was inconclusive, and a comparison of what is new
-with a baseline, both sides in turn in this same job. It ends in one of four ways besides ok, told
-apart in the headline and in ``runs/latest/ending``: safety, regression, inconclusive, bench.
+One night is a suite, one retry of each case that was inconclusive, two controls of the gate, and a
+comparison of what is checked out with the baseline that is pinned in git (``evidence.baseline``),
+both sides in turn in this same job: recipes, client libraries and servers all count. Numbers of all
+comparisons are corrected together.
 
-The exit code is that of the ending where ``--fail-on`` names it (safety and regression unless
-said), and after three nights in a row that decided nothing; else 0. Numbers of other nights are
-shown as trends (``runs/trends.html``) and gate nothing. 254: bad input. 255 also: it crashed.
+The controls: one lock against itself, which must not differ, and one against itself with a quarter
+planted (``evidence.planted``), which must be found. A night whose control fails is void: none of
+its numbers counts, and it fails.
 
-Base and new are REFs of ``lockbench regress``. Without them, each server image is compared with its
-tag ``baseline``, which the first night makes and only a person moves: a baseline that follows would
-hide a slow drift.
+What occurred is a set of endings: safety, regression, bench, inconclusive; ok where it is empty.
+The headline tells each, and ``runs/latest/ending`` has the worst. The exit code is that of the
+worst ending that ``--fail-on`` names (safety and regression unless said), that of bench for a void
+night, and that of the night after three nights in a row that decided nothing; else 0. 254: bad
+input. 255 also: it crashed.
+
+``--history DIR`` (``runs`` unless said) keeps one line a night (``nights.jsonl``) and the trends
+(``trends.html``), which gate nothing.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 
 from bench import interruption, plan, suites
 from bench.suite import RUNS, run_cases
-from clusters import images
-from clusters.engine.docker import Engine, EngineError
+from evidence import planted
+from evidence.baseline import check_images, checked_out
 from evidence.regress import regress
-from evidence.regress_plan import Order, order
+from evidence.regress_plan import BASE, Order, order
+from evidence.sides import BASELINE, CURRENT
+from history.files import BadFile, MissingFile
+from nemesis.registry import NONE
 from report.comparison_text import markdown
-from report.trends import night_of, page
+from report.trends import figures_of, machine_in, page, versions_in
+from results import documents
 from results.cases import command_of, lock_of
-from results.comparison import Comparison, worst
+from results.comparison import Comparison, rejudged
 from results.documents import CaseResult, Results
-from results.errors import BAD_INPUT, BadInput, Ending, Failed
-from results.store import RunFolder, write_atomically
+from results.errors import (
+    BAD_INPUT,
+    BadInput,
+    Ending,
+    Failed,
+    endings_named,
+    exit_code,
+    worst_first,
+)
+from results.gate import change_words
+from results.store import NotARun, RunFolder, open_run, write_atomically
 from results.wording import escape_markdown
 
 MINUTES_MAX: Final = 90.0
 FAIL_ON: Final = ("safety", "regression")
 OPEN: Final = frozenset({"inconclusive", "bench"})
 OPEN_NIGHTS_MAX: Final = 3
-NIGHTS: Final = "nights.jsonl"  # in RUNS, one line a night; CI has to keep it
-BASELINE: Final = "baseline"
+NIGHTS: Final = "nights.jsonl"
+# How long a lock takes to serve again is compared for one lock under one fault.
+RECOVERS_FROM: Final = "kill"
+FOUND: Final = "acquire-p50"  # the number that the planted slowdown slows by just so much
+LIMIT_S: Final = 8.0
 
 
 @dataclass
@@ -59,6 +81,9 @@ class Night:
     cases: list[CaseResult] = field(default_factory=list)
     planned: list[plan.Case] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
+    same: Comparison | None = None  # the control that compares a lock with itself
+    slower: Comparison | None = None  # the control with the planted slowdown
+    baseline: str | None = None  # its commit
     parts: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     undone: list[str] = field(default_factory=list)  # comparisons that no time was left for
@@ -68,12 +93,53 @@ class Night:
         return MINUTES_MAX - (time.monotonic() - self.began) / 60
 
     @property
+    def failed_controls(self) -> list[tuple[str, str]]:
+        """(what is wrong, the one command that repeats it) of each: no number of this night
+        counts."""
+        found = []
+        if self.same is not None:
+            differ = [change_words(c) for c in self.same.cells if c.word in {"worse", "improved"}]
+            if differ:
+                why = f"a lock differs from itself: {'; '.join(differ)}"
+                found.append((why, self.same.repeat))
+        if self.slower is not None:
+            word = next((c.words for c in self.slower.cells if c.metric == FOUND), "not measured")
+            if word != "worse":
+                why = f"the planted slowdown of {planted.SLOWDOWN:.0%} was not found: {word}"
+                found.append((why, self.slower.repeat))
+        return found
+
+    @property
+    def void(self) -> list[str]:
+        """Why its numbers must not be used."""
+        return [why for why, _ in self.failed_controls]
+
+    def _told(self) -> list[tuple[str, Comparison]]:
+        """(ending, comparison) of all that counts: no slowdown of a void night and of the controls,
+        for which ``void`` speaks, and of the planted one only what has nothing to do with it."""
+        found = []
+        slowdown = set() if self.void else {"regression"}
+        for made, counts in (
+            (self.same, {"safety", "bench", "inconclusive"}),
+            (self.slower, {"safety", "bench"}),
+            *((one, {"safety", "bench", "inconclusive", *slowdown}) for one in self.comparisons),
+        ):
+            found += [(e, made) for e in made.endings if e in counts] if made else []
+        return found
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """All that occurred, the worst first."""
+        found = {str(c.ending) for c in self.cases if c.workload != plan.PUBLISHED}
+        if self.undone or not found:
+            found.add("inconclusive")
+        found |= {ending for ending, _ in self._told()}
+        return worst_first(found | {"bench"} if self.void else found)
+
+    @property
     def ending(self) -> str:
-        """Of cases and comparisons together."""
-        judged = [str(c.ending) for c in self.cases if c.workload != plan.PUBLISHED]
-        if self.undone or not judged:
-            judged.append("inconclusive")
-        return worst([*judged, *(made.ending for made in self.comparisons)])
+        """The worst of them."""
+        return self.endings[0]
 
     def failures(self) -> list[tuple[str, str, str]]:
         """(ending, what happened, the one command that repeats it) for everything not ok."""
@@ -83,63 +149,85 @@ class Night:
                 what = f"{lock_of(case)} under {case.fault}: {case.why}"
                 found.append((str(case.ending), what, command_of(case, planned.images)))
         found += [("inconclusive", "no time was left to compare", again) for again in self.undone]
-        found += [
-            (m.ending, m.headline.removeprefix(f"{m.ending.capitalize()}: "), m.repeat)
-            for m in self.comparisons
-            if m.ending != "ok"
-        ]
+        found += [("bench", f"void, {why}", again) for why, again in self.failed_controls]
+        found += [(ending, made.sentences[ending], made.repeat) for ending, made in self._told()]
         return found
 
     @property
     def headline(self) -> str:
-        """One sentence that begins with the kind of ending."""
-        ending = self.ending
-        what = next((what for kind, what, _ in self.failures() if kind == ending), "")
+        """A sentence for each ending that occurred, which begins with it; the worst first."""
+        failures = self.failures()
+        return ". ".join(
+            self._sentence(ending, [what for kind, what, _ in failures if kind == ending])
+            for ending in self.endings
+        )
+
+    def _sentence(self, ending: str, failures: Sequence[str]) -> str:
+        what = failures[0] if failures else "nothing was measured"
+        more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
         return {
             "ok": f"ok: {len(self.cases)} cases as expected, nothing slower",
-            "safety": f"safety: a promise was broken: {what}",
-            "regression": f"regression: {what}",
-            "inconclusive": f"inconclusive: nothing is proven either way: {what}",
-            "bench": f"bench: our own failure, not a lock's: {what}",
+            "safety": f"safety: a promise was broken: {what}{more}",
+            "regression": f"regression: {what}{more}",
+            "inconclusive": f"inconclusive: nothing is proven either way: {what}{more}",
+            "bench": f"bench: our own failure, not a lock's: {what}{more}",
         }[ending]
 
 
-def exit_code(ending: str, fail_on: Sequence[str], earlier: Sequence[str]) -> int:
-    """``earlier`` are the endings of the nights before, the last one last."""
-    code = Ending[ending.upper()].code
-    if ending in fail_on:
+def code_of(
+    endings: Sequence[str], fail_on: Sequence[str], earlier: Sequence[str], *, void: bool = False
+) -> int:
+    """The exit code of a night. ``earlier`` are the worst endings of the nights before, the last
+    one last."""
+    if code := exit_code(endings, fail_on):
         return code
-    streak = [ending, *reversed(earlier)][:OPEN_NIGHTS_MAX]
+    if void:
+        return Ending.BENCH.code
+    streak = [endings[0], *reversed(earlier)][:OPEN_NIGHTS_MAX]
     if len(streak) == OPEN_NIGHTS_MAX and all(word in OPEN for word in streak):
-        return code
+        return Ending[endings[0].upper()].code
     return 0
 
 
-def run_night(
-    *, base: str | None, new: str | None, locks: Sequence[str], seed: int, console: Console
-) -> Night:
+def run_night(*, base: str, new: str, locks: Sequence[str], seed: int, console: Console) -> Night:
     """Everything but the report. Raises BadInput before anything is started."""
     declared = suites.suite("nightly", seed)
     compared = _orders(base, new, locks, seed)
-    expected = (declared.expected_s + sum(asked.expected_s for asked in compared)) / 60
+    same, slower = _controls(seed)
+    # A slowdown is measured twice, and one is planted.
+    apart_s = sum(one.expected_s for one in (*compared, same, slower, slower))
+    expected = (declared.expected_s + apart_s) / 60
     if expected > MINUTES_MAX:
         raise BadInput(f"this night would take {expected:.0f} minutes; name fewer locks")
     console.print(f"nightly: suite nightly, about {expected:.0f} minutes", highlight=False)
-    night = Night(time.monotonic())
+    pinned = compared[0].sides[BASE].pinned
+    if pinned is not None:
+        check_images(pinned, [name for asked in compared for name in asked.images(BASE)])
+    night = Night(time.monotonic(), baseline=None if pinned is None else pinned.commit)
     finished = run_cases(declared.cases, "nightly-suite", console)
     night.cases = list(finished.results.cases)
     # A suite that was cut short has fewer cases than were planned.
     night.planned = list(declared.cases[: len(night.cases)])
     night.parts.append(str(finished.folder))
     _retry(night, console)
-    for asked in compared:
-        if asked.expected_s / 60 > night.minutes_left():
-            night.undone.append(asked.repeat)
-            continue
-        finished, made = regress(asked, console)
-        night.comparisons.append(made)
-        night.parts.append(str(finished.folder))
+    night.same = _compared(night, same, console)
+    night.slower = _compared(night, slower, console)
+    made = [_compared(night, asked, console) for asked in compared]
+    night.comparisons = rejudged([one for one in made if one is not None])
     return night
+
+
+def _compared(night: Night, asked: Order, console: Console) -> Comparison | None:
+    """None where no time was left."""
+    if asked.expected_s / 60 > night.minutes_left():
+        night.undone.append(asked.repeat)
+        return None
+    try:
+        finished, made = regress(asked, console)
+    except BadInput as error:  # it is not "before anything was started" any more
+        raise Failed(str(error)) from error
+    night.parts.append(str(finished.folder))
+    return made
 
 
 def _retry(night: Night, console: Console) -> None:
@@ -163,41 +251,22 @@ def _retry(night: Night, console: Console) -> None:
     night.notes.append(f"{len(again)} inconclusive cases were repeated once")
 
 
-def _orders(base: str | None, new: str | None, locks: Sequence[str], seed: int) -> list[Order]:
-    if base is None and new is None:
-        pairs = [(f"{name}={ref}", "current", of) for name, ref, of in _baselines(locks)]
-    elif base is not None and new is not None:
-        pairs = [(base, new, list(locks))]
-    else:
-        raise BadInput("--base and --new come together, or not at all")
-    return [
-        order(old, now, locks=of, faults=["none"], pairs=None, time_limit_s=8.0, seed=seed)
-        for old, now, of in pairs
-    ]
-
-
-def _baselines(locks: Sequence[str]) -> list[tuple[str, str, list[str]]]:
-    """(image, baseline reference, locks on it) of images that are not their baseline. Makes the
-    baselines that are missing."""
-    of_image: dict[str, list[str]] = {}
+def _orders(base: str, new: str, locks: Sequence[str], seed: int) -> list[Order]:
+    """All locks without a fault, and one under a fault that it has to recover from."""
+    made = partial(order, base, new, pairs=None, seed=seed)
+    found = [made(locks=locks, faults=[NONE], time_limit_s=LIMIT_S)]
     for lock in locks:
-        for image in plan.topology_of(plan.make_case(lock, "none", seed=0)).images:
-            of_image.setdefault(image, []).append(lock)
-    found = []
-    try:
-        with Engine() as engine:
-            images.ensure(sorted(of_image), engine=engine)
-            for name, of in of_image.items():
-                current = images.recipes()[name].ref
-                baseline = f"{current.rpartition(':')[0]}:{BASELINE}"
-                old, now = engine.image(baseline), engine.image(current)
-                if old is None:
-                    engine.tag(current, baseline)
-                elif now is not None and old.id != now.id:
-                    found.append((name, baseline, of))
-    except EngineError as error:
-        raise BadInput(str(error)) from error
+        case = replace(plan.make_case(lock, RECOVERS_FROM, seed=seed), time_limit_s=LIMIT_S)
+        if plan.applies(case):
+            limit_s = plan.with_time_for_faults(case).time_limit_s
+            return [*found, made(locks=[lock], faults=[RECOVERS_FROM], time_limit_s=limit_s)]
     return found
+
+
+def _controls(seed: int) -> tuple[Order, Order]:
+    plain, slower = planted.OF, f"{planted.__file__}:{planted.SYSTEM.name}"
+    made = partial(order, faults=[NONE], pairs=None, time_limit_s=LIMIT_S, seed=seed)
+    return made(CURRENT, CURRENT, locks=[plain]), made(plain, slower, locks=[])
 
 
 def report(night: Night, *, earlier: Sequence[str], code: int) -> str:
@@ -209,82 +278,106 @@ def report(night: Night, *, earlier: Sequence[str], code: int) -> str:
     nights = 1 + (open_before.index(False) if False in open_before else len(open_before))
     if night.ending in OPEN:
         parts.append(f"{nights} nights in a row decided nothing; {OPEN_NIGHTS_MAX} are a failure.")
+    if night.void:
+        parts.append("The night is void: no number below counts.")
     parts += [markdown(made) for made in night.comparisons]
-    if not night.comparisons and not night.undone:
-        parts.append("No image differs from its baseline: nothing to compare in turn.")
+    for made, what in (
+        (night.same, "Control: a lock against itself"),
+        (night.slower, f"Control: {planted.SLOWDOWN:.0%} planted"),
+    ):
+        parts += [] if made is None else [f"## {what}", markdown(made)]
     parts += [escape_markdown(note) + "." for note in night.notes]
     parts.append("Runs: " + ", ".join(night.parts) + f". Exit code {code}.")
     return "\n\n".join(parts) + "\n"
 
 
-def finish(night: Night, fail_on: Sequence[str]) -> tuple[RunFolder, int]:
-    """Writes the night's own run folder, which ``runs/latest`` then names, and the trends."""
+def finish(
+    night: Night, fail_on: Sequence[str], history: Path, earlier: Sequence[documents.Night]
+) -> tuple[RunFolder, int]:
+    """Writes the night's own run folder, which ``runs/latest`` then names, its line in the history
+    and the trends."""
     run = RunFolder.create(RUNS, "nightly")
-    endings = [str(line["ending"]) for line in read_nights(RUNS / NIGHTS)]
-    code = exit_code(night.ending, fail_on, endings)
+    endings = [one.endings[0] for one in earlier]
+    code = code_of(night.endings, fail_on, endings, void=bool(night.void))
     results = Results(
         name="nightly",
         cases=tuple(night.cases),
         comparisons=tuple(made.document() for made in night.comparisons),
         ending=night.ending,
+        endings=night.endings,
         headline=night.headline,
         parts=tuple(night.parts),
     )
     run.write_results(results)
     run.write_text("report.md", report(night, earlier=endings, code=code))
-    _remember(night_of(night.cases, date=run.path.name[:10], ending=night.ending))
+    _remember(_line(night, run), history, earlier)
     run.finish(night.ending)
     return run, code
 
 
-def read_nights(path: Path) -> list[dict[str, Any]]:
-    """The nights before; a line that cannot be read is left out. No file: the first night."""
-    if not path.exists():
+def _line(night: Night, run: RunFolder) -> documents.Night:
+    machine, versions = {}, {}
+    try:
+        suite = open_run(Path(night.parts[0]))
+        machine, versions = machine_in(suite.machine()), versions_in(suite.versions())
+    except NotARun as error:
+        night.notes.append(str(error))
+    return documents.Night(
+        date=_date(run),
+        endings=night.endings,
+        void=tuple(night.void),
+        commit=checked_out(),
+        baseline=night.baseline,
+        machine=machine,
+        versions=versions,
+        figures={} if night.void else figures_of(night.cases),
+    )
+
+
+def _date(run: RunFolder) -> str:
+    return run.path.name[:10]
+
+
+def read_nights(history: Path) -> list[documents.Night]:
+    """The nights before; no file: this is the first. Raises BadInput for a line that cannot be
+    read."""
+    try:
+        return documents.read_lines(history / NIGHTS, documents.Night, inside=history)
+    except MissingFile:
         return []
-    found = []
-    for text in path.read_text(encoding="utf-8").splitlines():
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(line, dict) and "ending" in line:
-            found.append(line)
-    return found
+    except BadFile as error:
+        raise BadInput(f"{error}; put it right, or move the file away") from error
 
 
-def _crashed(why: str) -> int:
+def _crashed(why: str, history: Path) -> int:
     """The last part may have ended well; the night did not."""
     run = RunFolder.create(RUNS, "nightly")
-    _remember({"date": run.path.name[:10], "ending": Ending.BENCH.word})
+    night = documents.Night(
+        date=_date(run), endings=(Ending.BENCH.word,), void=(why,), commit=checked_out()
+    )
+    _remember(night, history, read_nights(history))
     run.write_text("report.md", f"# bench: {escape_markdown(why)}\n")
     run.finish(Ending.BENCH.word)
     print(f"nightly: bench: {why}", file=sys.stderr)
     return Ending.BENCH.code
 
 
-def _remember(night: Mapping[str, Any]) -> None:
+def _remember(night: documents.Night, history: Path, earlier: Sequence[documents.Night]) -> None:
     """Adds a line to the nights, and draws the trends anew."""
-    nights = [*read_nights(RUNS / NIGHTS), night]
-    write_atomically(RUNS / NIGHTS, "".join(json.dumps(one) + "\n" for one in nights))
-    write_atomically(RUNS / "trends.html", page(nights))
-
-
-def _endings(text: str) -> list[str]:
-    known = [ending.word for ending in Ending]
-    found = [word.strip() for word in text.split(",") if word.strip()]
-    for word in found:
-        if word not in known:
-            raise plan.unknown("ending", word, known)
-    return found
+    nights = [*earlier, night]
+    history.mkdir(parents=True, exist_ok=True)
+    write_atomically(history / NIGHTS, "".join(map(documents.line_of, nights)))
+    write_atomically(history / "trends.html", page(nights))
 
 
 def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m evidence.nightly", exit_on_error=False)
-    parser.add_argument("--base", help="a REF of lockbench regress; default: the image's baseline")
-    parser.add_argument("--new", help="the same, of what is new")
+    parser.add_argument("--base", default=BASELINE, help="a REF of lockbench regress")
+    parser.add_argument("--new", default=CURRENT, help="the same, of what is new")
     parser.add_argument("--lock", default=",".join(suites.sampled()), help="compared in turn")
     parser.add_argument("--fail-on", default=",".join(FAIL_ON), help="endings that fail the job")
     parser.add_argument("--seed", type=int, help="default: the day's number, so nights differ")
+    parser.add_argument("--history", type=Path, default=RUNS, help="keeps a line a night")
     given, rest = parser.parse_known_args(words)
     if rest:
         raise BadInput(f"{rest[0]} is no option; --help lists them")
@@ -296,26 +389,36 @@ def main(words: Sequence[str]) -> int:
     console = Console(width=None if sys.stdout.isatty() else 120)
     try:
         given = _arguments(words)
-        fail_on = _endings(given.fail_on)
+        fail_on = endings_named(given.fail_on)
         seed = datetime.now(UTC).toordinal() if given.seed is None else given.seed
         locks = [word.strip() for word in given.lock.split(",") if word.strip()]
-        night = run_night(base=given.base, new=given.new, locks=locks, seed=seed, console=console)
-        run, code = finish(night, fail_on)
+        earlier = read_nights(given.history)
     except (BadInput, argparse.ArgumentError) as error:
-        print(f"nightly: {error}", file=sys.stderr)
-        return BAD_INPUT
+        return _refused(error)
+    try:
+        night = run_night(base=given.base, new=given.new, locks=locks, seed=seed, console=console)
+        run, code = finish(night, fail_on, given.history, earlier)
+    except BadInput as error:
+        return _refused(error)
     except Failed as error:
-        return _crashed(str(error))
+        return _crashed(str(error), given.history)
     except KeyboardInterrupt:
-        return _crashed("interrupted")
+        return _crashed("interrupted", given.history)
     except Exception as error:  # noqa: BLE001 - our own failure must not look like a lock's
         traceback.print_exc()
-        return _crashed(f"it crashed: {type(error).__name__}: {error}")
+        return _crashed(f"it crashed: {type(error).__name__}: {error}", given.history)
     console.print(f"\n{night.headline}", markup=False, highlight=False)
     for kind, what, command in night.failures():
         console.print(f"{kind}: {what}\n  {command}", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"saved in {run.path}; trends in {RUNS}/trends.html", highlight=False)
+    console.print(f"saved in {run.path}; trends in {given.history}/trends.html", highlight=False)
+    if not code and night.ending != Ending.OK.word:
+        print(f"nightly: warning: {night.headline}", file=sys.stderr)
     return code
+
+
+def _refused(error: Exception) -> int:
+    print(f"nightly: {error}", file=sys.stderr)
+    return BAD_INPUT
 
 
 if __name__ == "__main__":

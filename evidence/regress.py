@@ -1,7 +1,9 @@
 """``lockbench regress``: both sides of a change, measured in turn in one job, and the gate.
 
 The runs of a lock alternate in blocks of two pairs, base-new-new-base or the reverse, by a coin
-from the seed: a drift of the machine hits both sides alike. A lock that looks slower is measured
+from the seed: a drift of the machine hits both sides alike. Every run has processes of its own,
+forked by a server of its own: what the layout of one process in memory costs is then noise between
+runs, and no bias between the sides. A lock that looks slower, or is too noisy to tell, is measured
 again with as many pairs before anything is said of it (``results.gate``).
 """
 
@@ -37,14 +39,13 @@ from results import documents, machine
 from results.cases import has_numbers
 from results.comparison import (
     Comparison,
-    ending_of_verdicts,
-    headline,
+    endings_of_verdicts,
+    sentences,
     verdict_changes,
-    worst,
 )
 from results.documents import Results
-from results.errors import BadInput, Ending
-from results.gate import Cell, judge_pairs, suspects
+from results.errors import BadInput, Ending, exit_code, worst_first
+from results.gate import UNDECIDED, Cell, judge_pairs, suspects
 from results.store import RunFolder, StoreError
 from workloads.fork_server import ForkServer
 
@@ -62,14 +63,11 @@ def regress(asked: Order, console: Console) -> tuple[Finished, Comparison]:
         except StoreError as error:
             raise BadInput(str(error)) from error
         stack.enter_context(in_one_sentence(run.path))
-        job = _Job(asked, run, uuid.uuid4().hex[:12])
+        job = _Job(asked, run, uuid.uuid4().hex[:12], folders)
         try:
             run.write_plan(_plan(asked))
             run.write_machine(machine.facts(run.path, engine=engine.version()))
             run.write_versions(versions)
-            for side, folder in zip(asked.sides, folders, strict=True):
-                with library_path(side, folder):
-                    job.fork_servers.append(stack.enter_context(ForkServer(job.run_id)))
             _measure(job, console)
             made = _judged(job)
         except BaseException:
@@ -77,7 +75,7 @@ def regress(asked: Order, console: Console) -> tuple[Finished, Comparison]:
                 remove_run(job.run_id)
                 # Cut short, it failed; a violation that was found stays found.
                 news = [str(case.ending) for case in job.cases if case.side == "new"]
-                cut = worst(["bench", *news])
+                cut = worst_first(["bench", *news])[0]
                 try:
                     job.save(cut, None)
                 finally:
@@ -94,7 +92,7 @@ class _Job:
     asked: Order
     run: RunFolder
     run_id: str
-    fork_servers: list[ForkServer] = field(default_factory=list)  # of base, of new
+    folders: Sequence[Path]  # of base, of new: where a side's library is
     pairs: dict[Key, dict[int, list[documents.CaseResult | None]]] = field(default_factory=dict)
     cases: list[documents.CaseResult] = field(default_factory=list)
 
@@ -116,6 +114,7 @@ class _Job:
             cases=tuple(self.cases),
             comparison=None if made is None else made.document(),
             ending=ending,
+            endings=() if made is None else tuple(made.endings),
         )
         self.run.write_results(results)
         if made is not None:
@@ -126,7 +125,7 @@ class _Job:
 
 def _measure(job: _Job, console: Console) -> None:
     """The declared pairs of every lock, once more those that are void, then as many again of what
-    looks slower."""
+    looks slower or is too noisy."""
     pairs = job.asked.pairs
     _stage(job, dict.fromkeys(job.asked.cases, pairs), console)
     void = {key: n for key, of in job.whole().items() if (n := sum(map(_is_void, of)))}
@@ -136,7 +135,7 @@ def _measure(job: _Job, console: Console) -> None:
     found = suspects(judge_pairs(job.whole(), pairs))
     if found:
         names = ", ".join(f"{lock} under {fault}" for lock, fault in found)
-        line = f"{names}: slower at first sight; {pairs} more pairs decide"
+        line = f"{names}: slower at first sight, or too noisy; {pairs} more pairs decide"
         console.print(line, markup=False, highlight=False)
         _stage(job, dict.fromkeys(found, pairs), console)
 
@@ -170,17 +169,21 @@ def _one(job: _Job, case: Case, *, at: int, pair: int, live: LiveView) -> docume
     number = len(job.cases) + 1
     check_case_room(job.run.path)
     folder = job.run.case(number, SIDES[at], f"{short(case.lock)}-{case.fault}")
-    outcome = run_case(
-        case,
-        folder.path,
-        run_id=job.run_id,
-        fork_server=job.fork_servers[at],
-        on_progress=shown_in(live),
-    )
+    side = job.asked.sides[at]
+    with library_path(side, job.folders[at]):
+        fresh = ForkServer(job.run_id)
+    with fresh as fork_server:
+        outcome = run_case(
+            case,
+            folder.path,
+            run_id=job.run_id,
+            fork_server=fork_server,
+            on_progress=shown_in(live),
+        )
     document = evolved(
         outcome.document,
         side=SIDES[at],
-        ref=job.asked.sides[at].ref,
+        ref=side.ref,
         pair=pair + 1,
         run=str(job.run.path),
         tries=1,
@@ -195,13 +198,13 @@ def _judged(job: _Job) -> Comparison:
     sides = job.sides()
     cells = judge_pairs(job.whole(), asked.pairs)
     changes = verdict_changes(sides)
-    ending = worst([ending_of_verdicts(sides), *_endings(cells)])
+    endings = worst_first([*endings_of_verdicts(sides), *_endings(cells)])
     return Comparison(
         kind="regress",
         base=asked.sides[BASE].ref,
         new=asked.sides[NEW].ref,
-        ending=ending,
-        headline=headline(ending, changes, cells, sides),
+        endings=endings,
+        sentences=sentences(endings, changes, cells, sides),
         changes=changes,
         cells=cells,
         notes=_notes(job, cells),
@@ -213,7 +216,7 @@ def _endings(cells: Sequence[Cell]) -> Iterator[str]:
     for cell in cells:
         if cell.word == "worse":
             yield "regression"
-        elif cell.word == "too few pairs":
+        elif cell.word in UNDECIDED:
             yield "inconclusive"
 
 
@@ -257,24 +260,36 @@ def _ready(
         versions = versions_of(cases, engine, lambda line: console.print(line, highlight=False))
     except EngineError as error:
         raise BadInput(str(error)) from error
-    for side, folder in zip(asked.sides, folders, strict=True):
-        install(side, folder)
+    for at, (side, folder) in enumerate(zip(asked.sides, folders, strict=True)):
+        install(side, folder, [both[at] for both in asked.cases.values()])
     # What this tree pins is not what a side has whose library is another.
-    other = any(side.library for side in asked.sides)
+    other = any(side.library or side.pinned for side in asked.sides)
     sides = {
-        name: documents.VersionsSide(side.ref, "==".join(side.library) if side.library else None)
+        name: documents.VersionsSide(
+            side.ref,
+            "==".join(side.library) if side.library else None,
+            side.pinned.commit if side.pinned else None,
+        )
         for name, side in zip(SIDES, asked.sides, strict=True)
     }
     known = evolved(versions, sides=sides, clients=None if other else versions.clients)
     return engine, known
 
 
-def command(asked: Order, *, as_json: bool, junit: Path | None, out: Console, err: Console) -> int:
+def command(
+    asked: Order,
+    *,
+    fail_on: Sequence[str],
+    as_json: bool,
+    junit: Path | None,
+    out: Console,
+    err: Console,
+) -> int:
     """The whole command; returns the exit code."""
     console = err if as_json else out
     console.print(
         f"{asked.pairs} pairs of {len(asked.cases)} cases, about {asked.expected_s / 60:.0f} "
-        f"minutes, more for what looks slower; numbers need {asked.needed} pairs",
+        f"minutes, more for what looks slower or is noisy; numbers need {asked.needed} pairs",
         highlight=False,
     )
     if asked.pairs < asked.needed:
@@ -289,4 +304,4 @@ def command(asked: Order, *, as_json: bool, junit: Path | None, out: Console, er
         out.print(report_after(finished.folder), highlight=False, markup=False, soft_wrap=True)
     if junit is not None:
         write_junit(made, junit)
-    return finished.ending.code
+    return exit_code(made.endings, fail_on)

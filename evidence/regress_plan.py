@@ -20,6 +20,8 @@ BASE, NEW = 0, 1
 SIDES: Final = ("base", "new")
 # Fewer are allowed where the cells need fewer, but say less.
 PAIRS: Final = 10
+# Every run starts a fork server of its own, which imports everything.
+START_S: Final = 1.5
 Key = tuple[str, str]
 
 
@@ -38,10 +40,15 @@ class Order:
         """Pairs without which no number can be judged."""
         return needed_pairs(sum(len(metrics_of(fault)) for _, fault in self.cases))
 
+    def images(self, at: int) -> list[str]:
+        """The names of the server images that a side's cases run."""
+        return plan.images_of(plan.topology_of(both[at]) for both in self.cases.values())
+
     @property
     def expected_s(self) -> float:
         """Without any suspicion."""
-        return self.pairs * sum(expected_s(case) for both in self.cases.values() for case in both)
+        runs = (case for both in self.cases.values() for case in both)
+        return self.pairs * sum(expected_s(case) + START_S for case in runs)
 
 
 def order(

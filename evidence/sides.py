@@ -1,6 +1,8 @@
 """The two sides of ``lockbench regress``: what a REF names, and what it changes in a case.
 
     current                  what is installed and built here
+    baseline                 what ``evidence/baseline.json`` pins: recipes, client libraries, server
+                             images (baseline:FILE: what that file pins)
     redis=redis:7.4          a server image (also image:redis=redis:7.4), which the engine must have
     redis==8.0.1             another version of a library that Lockbench pins, in the workers only
     topology:NAME            a server configuration, as far as one is declared as a topology
@@ -16,7 +18,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,21 +28,33 @@ from bench import plan
 from bench.plan import Case
 from clusters.images import server_names
 from clusters.registry import topologies
+from declarations import program
+from evidence import baseline
+from evidence.baseline import Pinned
 from locks.registry import is_own, systems
+from locks.shared import pins
 from results import machine
 from results.errors import BadInput
 
 CURRENT: Final = "current"
+BASELINE: Final = "baseline"
 LIBRARY: Final = re.compile(r"([A-Za-z0-9_.-]+)==([A-Za-z0-9_.!+-]+)")
 INSTALL_S: Final = 120.0
-# Imports every lock as the workers do, and says which version it got.
+PREPARE_S: Final = 900.0  # building a client image
+# Imports every lock as the workers do, and says which versions it got.
 PROBE: Final = (
-    "import sys, importlib.metadata\n"
+    "import sys, importlib.metadata, workloads.fork_server\n"
     "from locks.registry import systems\n"
     "from declarations.lazy import load_all\n"
     "systems()\n"
     "load_all()\n"
-    "print(importlib.metadata.version(sys.argv[1]))"
+    "for name in sys.argv[1:]: print(importlib.metadata.version(name))"
+)
+PREPARE: Final = (
+    "import sys\n"
+    "from locks.registry import find\n"
+    "for lock in map(find, sys.argv[1:]):\n"
+    "    if lock.prepare is not None: lock.prepare()\n"
 )
 
 
@@ -53,10 +67,20 @@ class Side:
     library: tuple[str, str] | None = None
     topology: str | None = None
     lock: str | None = None
+    pinned: Pinned | None = None
+
+    @property
+    def images(self) -> Mapping[str, str]:
+        """Name → reference of the server images that are not those of this tree."""
+        if self.pinned is not None:
+            return self.pinned.images
+        return dict([self.image] if self.image else [])
 
     def apply(self, case: Case) -> Case:
-        """The case with this side's image."""
-        return case if self.image is None else replace(case, images=(self.image,))
+        """The case with this side's images."""
+        used = plan.images_of([plan.topology_of(case)])
+        instead = [(name, ref) for name, ref in self.images.items() if name in used]
+        return replace(case, images=tuple(instead)) if self.pinned or self.image else case
 
 
 def parse(ref: str) -> Side:
@@ -64,6 +88,10 @@ def parse(ref: str) -> Side:
     text = ref.removeprefix("image:")
     if ref == CURRENT:
         return Side(ref)
+    if ref == BASELINE:
+        return Side(ref, pinned=baseline.read())
+    if ref.startswith(f"{BASELINE}:"):
+        return Side(ref, pinned=baseline.read(Path(ref.partition(":")[2])))
     if (found := LIBRARY.fullmatch(ref)) is not None:
         return Side(ref, library=_library(found[1], found[2]))
     if ref.startswith("topology:"):
@@ -81,8 +109,8 @@ def parse(ref: str) -> Side:
     if equals and image:
         raise plan.unknown("image", name, known)
     raise BadInput(
-        f"{ref!r} names nothing to compare: give current, an image (redis=redis:7.4), a library "
-        "(redis==8.0.1), topology:NAME, the name of a lock, or its file or folder"
+        f"{ref!r} names nothing to compare: give current, baseline, an image (redis=redis:7.4), a "
+        "library (redis==8.0.1), topology:NAME, the name of a lock, or its file or folder"
     )
 
 
@@ -116,31 +144,52 @@ def check_image_is_used(side: Side, cases: Sequence[Case]) -> None:
         )
 
 
-def install(side: Side, folder: Path) -> None:
-    """Puts a side's library into ``folder``, and sees that every lock can be imported with it.
-    Raises BadInput."""
-    if side.library is None:
+def install(side: Side, folder: Path, cases: Sequence[Case] = ()) -> None:
+    """Puts a side's libraries and recipes into ``folder``, and sees that every lock can be imported
+    with them. Raises BadInput."""
+    wanted: dict[str, str] = {}
+    if side.library is not None:
+        name, version = side.library
+        wanted = {name: version}
+        _pip(side, folder, "--no-deps", f"{name}=={version}")
+    elif side.pinned is not None:
+        baseline.check_images(side.pinned, plan.images_of(map(plan.topology_of, cases)))
+        baseline.unpack(side.pinned, folder)
+        listed = folder / "requirements.txt"
+        if listed.is_file():
+            wanted = pins.requirements(listed)
+            _pip(side, folder, "--no-deps", "--require-hashes", "--requirement", str(listed))
+    else:
         return
-    name, version = side.library
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    done = _run([*pip, "--no-deps", "--target", str(folder), f"{name}=={version}"], os.environ)
-    if done.returncode != 0:
-        raise BadInput(f"{side.ref} cannot be installed: {_last_line(done.stderr)}")
-    found = _run(
-        [sys.executable, "-c", PROBE, name], os.environ | {"PYTHONPATH": _python_path(folder)}
-    )
+    # As the workers are started: the side's first, this tree's last.
+    inside = program.environment()
+    inside["PYTHONPATH"] = os.pathsep.join([str(folder), inside["PYTHONPATH"]])
+    found = _run([sys.executable, "-P", "-c", PROBE, *wanted], inside)
     if found.returncode != 0:
         raise BadInput(
             f"{side.ref}: the locks cannot be imported with it: {_last_line(found.stderr)}"
         )
-    if found.stdout.strip() != version:
-        raise BadInput(f"{side.ref}: the workers would import {found.stdout.strip()} instead")
+    for got, (name, version) in zip(found.stdout.split(), wanted.items(), strict=True):
+        if got != version:
+            raise BadInput(f"{side.ref}: the workers would import {name} {got} instead")
+    if side.pinned is not None:
+        locks = dict.fromkeys(case.lock for case in cases)
+        done = _run([sys.executable, "-P", "-c", PREPARE, *locks], inside, PREPARE_S)
+        if done.returncode != 0:
+            raise BadInput(f"{side.ref}: a lock cannot be prepared: {_last_line(done.stderr)}")
+
+
+def _pip(side: Side, folder: Path, *words: str) -> None:
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    done = _run([*pip, "--target", str(folder), *words], os.environ)
+    if done.returncode != 0:
+        raise BadInput(f"{side.ref} cannot be installed: {_last_line(done.stderr)}")
 
 
 @contextmanager
 def library_path(side: Side, folder: Path) -> Iterator[None]:
-    """Processes started inside import this side's library first."""
-    if side.library is None:
+    """Processes started inside import this side's libraries and recipes first."""
+    if side.library is None and side.pinned is None:
         yield
         return
     before = os.environ.get("PYTHONPATH")
@@ -159,14 +208,16 @@ def _python_path(folder: Path) -> str:
 
 
 def _run(
-    command: Sequence[str], environment: os._Environ[str] | dict[str, str]
+    command: Sequence[str],
+    environment: os._Environ[str] | dict[str, str],
+    timeout_s: float = INSTALL_S,
 ) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=INSTALL_S, check=False
+            command, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise BadInput(f"{command[2]} did not end within {INSTALL_S:.0f} s") from error
+        raise BadInput(f"{command[2]} did not end within {timeout_s:.0f} s") from error
 
 
 def _last_line(text: str) -> str:

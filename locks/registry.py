@@ -237,7 +237,7 @@ def _imported_by(file: Path) -> dict[str, str]:
     installed = packages_distributions()
     named = {
         distribution
-        for module in _imports(file.read_bytes())
+        for module in imports(file.read_bytes())
         if module != locks.__name__
         for distribution in installed.get(module, ())
     }
@@ -252,7 +252,7 @@ def _asked_for(folder: Path) -> dict[str, str]:
     return {name: version for name, version in pins.requirements(pinned).items() if name in names}
 
 
-def _imports(source: bytes) -> set[str]:
+def imports(source: bytes) -> set[str]:
     """The top-level names of what a file imports, at any place in it."""
     import ast
 

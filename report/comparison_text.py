@@ -24,17 +24,20 @@ SIGNS: Final = {
     "worse": "✗",
     "no difference shown": "=",
     "too few pairs": "?",
+    "too noisy": "?",
     "not judged": "·",
 }
 CHANGE_HEADINGS: Final = ("lock", "fault", "verdict", "base: broke", "new: broke", "what it means")
 CELL_HEADINGS: Final = ("lock", "fault", "number", "base", "new", "change", "pairs", "p", "verdict")
 CAPTION: Final = (
     "Base and new: median over pairs. Change: Hodges-Lehmann estimate of new against base with its "
-    "95 % interval. p: one-sided, for being worse, corrected for all rows (Holm). Worse: p < 0.05, "
-    "at least 10 %, at least the floor, and seen again in a second measurement."
+    "95 % interval. p: one-sided, for being worse by more than 6 % (or the floor), corrected for "
+    "all rows (Holm). Worse: p < 0.05, at least 10 %, and seen again in a second measurement. Too "
+    "noisy: the interval still holds a slowdown of 20 %."
 )
 SHOWN_CAPTION: Final = (
-    "Change of the medians; the interval is a bootstrap over 20 blocks of time within each run."
+    "Change of the medians. How far two runs of the same thing differ is not known from two runs, "
+    "so there is no interval and no judgement."
 )
 
 
@@ -42,7 +45,7 @@ def markdown(made: Comparison) -> str:
     """For a comment on a pull request."""
     title = {"regress": "Lockbench regress", "compare": "Lockbench compare"}[made.kind]
     parts = [
-        f"### {title}: {made.ending}",
+        f"### {title}: {', '.join(made.endings)}",
         f"**{escape_markdown(made.headline)}.**",
         f"base: {escape_markdown(made.base)}; new: {escape_markdown(made.new)}",
     ]
@@ -103,12 +106,15 @@ def _value(value: float | None, unit: str) -> str:
 def junit(made: Comparison) -> str:
     """One test case for the verdicts of all, one for every number that was judged."""
     suite = ET.Element("testsuite", name=f"lockbench {made.kind}")
-    kind = {"safety": "failure", "bench": "error", "inconclusive": "error"}.get(made.ending)
+    kinds = {"safety": "failure", "bench": "error", "inconclusive": "error"}
+    kind = next((kinds[ending] for ending in made.endings if ending in kinds), None)
     verdicts = ET.SubElement(suite, "testcase", classname="lockbench", name="verdicts")
     _tell(verdicts, kind, made.headline if kind else "", made.repeat)
     for cell in made.cells:
         if cell.word != "not judged":
-            kind = {"worse": "failure", "too few pairs": "error"}.get(cell.word)
+            kind = {"worse": "failure", "too few pairs": "error", "too noisy": "error"}.get(
+                cell.word
+            )
             of = printable(f"lockbench.{cell.lock}.{cell.fault}")
             name = METRICS[cell.metric].words
             case = ET.SubElement(suite, "testcase", classname=of, name=name)

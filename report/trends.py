@@ -1,72 +1,143 @@
 """Dated results of many nights as one page that informs and judges nothing.
 
-Other days and other machines differ by more than most regressions, so no colour, no threshold and
-no exit code hangs on these lines. A night whose numbers were void leaves a gap.
+Other days and other machines differ by more than most regressions, so no threshold and no exit
+code hangs on these lines. A night whose numbers were void leaves a gap. A vertical line is where a
+number has changed its level (``results.statistics.change_points``); what else was new that night
+stands in the table of nights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import median_high
-from typing import Any
+from typing import Any, Final
 
 from report.charts import BLUE, Spec, svg
-from report.columns import at
 from report.page import asset, rendered
 from results import wording
-from results.cases import NO_FAULT, in_order, is_published, lock_of, number
-from results.documents import CaseResult
-from results.gate import METRICS, QUIET, value_of
+from results.cases import in_order, is_published, lock_of
+from results.documents import CaseResult, Machine, Night, Versions
+from results.errors import Ending
+from results.gate import METRICS, metrics_of, value_of
+from results.statistics import change_points
 
 WIDTH, HEIGHT = 320, 60
+WARNED: Final = frozenset({Ending.INCONCLUSIVE.word, Ending.BENCH.word})
 
 
-def night_of(cases: Sequence[CaseResult], *, date: str, ending: str) -> dict[str, Any]:
-    """One line of the record of nights: each lock's numbers without a fault."""
-    numbers = {
-        lock_of(case): {name: value_of(case, name) for name in QUIET}
-        for case in cases
-        if case.fault == NO_FAULT and not is_published(case)
+def figures_of(cases: Sequence[CaseResult]) -> dict[str, dict[str, dict[str, float | None]]]:
+    """Lock → fault → what is gated under it, of those that the cases carry."""
+    found: dict[str, dict[str, dict[str, float | None]]] = {}
+    for case in cases:
+        if not is_published(case):
+            known = {name: value_of(case, name) for name in metrics_of(case.fault)}
+            carried = {name: value for name, value in known.items() if value is not None}
+            if carried:
+                found.setdefault(lock_of(case), {})[case.fault] = dict(carried)
+    return found
+
+
+def machine_in(machine: Machine) -> dict[str, str | None]:
+    """What tells one machine from another."""
+    facts = {name: getattr(machine, name) for name in ("cpu", "cores_usable", "kernel", "engine")}
+    return {name: None if value is None else str(value) for name, value in facts.items()}
+
+
+def versions_in(versions: Versions) -> dict[str, str | None]:
+    """Libraries, and what the images hold, as ``image: package``."""
+    inside = {
+        f"{name}: {package}": version
+        for name, image in (versions.images or {}).items()
+        for package, version in (image.versions or {}).items()
     }
-    return {"date": date, "ending": ending, "numbers": numbers}
+    return {**(versions.libraries or {}), **inside}
 
 
-def page(nights: Sequence[Mapping[str, Any]]) -> str:
-    """Self-contained HTML: one line per lock and number, the last nights and their endings."""
-    numbers = [night.get("numbers") or {} for night in nights]
-    rows = [
-        _row(lock, name, values)
-        for lock in in_order(lock for of in numbers for lock in of)
-        for name in QUIET
-        if any(values := [number(at(of.get(lock), name)) for of in numbers])
-    ]
-    return rendered("trends.html.j2", style=asset("style.css"), rows=rows, endings=nights[:-31:-1])
+def page(nights: Sequence[Night]) -> str:
+    """Self-contained HTML: one line per lock, fault and number; the last nights, what was new in
+    them and how they ended."""
+    named = dict.fromkeys(
+        (lock, fault, name)
+        for night in nights
+        for lock, by_fault in night.figures.items()
+        for fault, values in by_fault.items()
+        for name in values
+        if name in METRICS
+    )
+    rows = [_row(lock, fault, name, nights) for lock, fault, name in named]
+    told = [_night(before, night) for before, night in zip([None, *nights], nights, strict=False)]
+    return rendered(
+        "trends.html.j2", style=asset("style.css"), rows=rows, nights=list(reversed(told))[:30]
+    )
 
 
-def _row(lock: str, name: str, values: Sequence[float | None]) -> dict[str, Any]:
+def _row(lock: str, fault: str, name: str, nights: Sequence[Night]) -> dict[str, Any]:
     metric = METRICS[name]
-    known = [value for value in values if value is not None]
+    values = [night.figures.get(lock, {}).get(fault, {}).get(name) for night in nights]
+    known = [(n, value) for n, value in enumerate(values) if value is not None]
+    only = [value for _, value in known]
+    changed = [known[at][0] for at in change_points(only)]
     # Of two in the middle the higher: a number that was measured.
-    figures = (min(known), median_high(known), max(known), known[-1])
+    figures = (min(only), median_high(only), max(only), only[-1])
     return {
         "lock": lock,
+        "fault": fault,
         "number": f"{metric.words}, {metric.unit}",
-        "figures": [len(known), *map(wording.ms, figures)],
-        "line": svg(_line(values)),
+        "figures": [len(only), *map(wording.ms, figures)],
+        "line": svg(_line(values, [night.date for night in nights], changed)),
+        "changed": ", ".join(nights[at].date for at in changed),
     }
 
 
-def _line(values: Sequence[float | None]) -> Spec:
+def _night(before: Night | None, night: Night) -> dict[str, Any]:
+    new = [] if before is None else _differing(before.machine, night.machine)
+    new += [] if before is None else _differing(before.versions, night.versions)
+    return {
+        "date": night.date,
+        "endings": ", ".join(night.endings),
+        "warned": bool(WARNED & set(night.endings)),
+        "commit": (night.commit or "")[:12],
+        "baseline": (night.baseline or "")[:12],
+        "new": "; ".join(new),
+        "void": "; ".join(night.void),
+    }
+
+
+def _differing(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[str]:
+    return [
+        f"{name} {before.get(name) or 'none'} → {now.get(name) or 'none'}"
+        for name in in_order([*before, *now])
+        if before.get(name) != now.get(name)
+    ]
+
+
+def _line(values: Sequence[float | None], dates: Sequence[str], changed: Sequence[int]) -> Spec:
     """From zero, so that noise does not look like a cliff; a night without the number is a gap."""
     axis = {"type": "quantitative", "axis": None}
+    ends = [{"night": n, "date": dates[n]} for n in sorted({0, len(dates) - 1})]
+    where = {"x": {"field": "night", "scale": {"nice": False}, **axis}}
     return {
-        "data": {"values": [{"night": n, "value": value} for n, value in enumerate(values)]},
         "width": WIDTH,
         "height": HEIGHT,
-        "mark": {"type": "line", "point": {"color": BLUE}, "color": BLUE},
-        "encoding": {
-            "x": {"field": "night", "scale": {"nice": False}, **axis},
-            "y": {"field": "value", "scale": {"zero": True}, **axis},
-        },
+        "layer": [
+            {
+                "data": {"values": [{"night": n, "value": v} for n, v in enumerate(values)]},
+                "mark": {"type": "line", "point": {"color": BLUE}, "color": BLUE},
+                "encoding": {
+                    **where,
+                    "y": {"field": "value", "scale": {"zero": True}, **axis},
+                },
+            },
+            {
+                "data": {"values": [{"night": at} for at in changed]},
+                "mark": {"type": "rule", "color": "#b42318", "strokeDash": [3, 2]},
+                "encoding": where,
+            },
+            {
+                "data": {"values": ends},
+                "mark": {"type": "text", "fontSize": 9, "y": HEIGHT + 8},
+                "encoding": {**where, "text": {"field": "date"}},
+            },
+        ],
         "config": {"background": None, "view": {"stroke": None}, "aria": False},
     }

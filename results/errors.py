@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
@@ -12,9 +12,9 @@ class Ending(Enum):
     """How a run ended. Ordered by what beats what in a mixed suite: the first wins."""
 
     SAFETY = ("safety", 1)  # a verdict worse than the lock's expectation
+    REGRESSION = ("regression", 3)  # of numbers
     BENCH = ("bench", 255)  # the bench failed, or a control was not caught
     INCONCLUSIVE = ("inconclusive", 2)  # not exposed, undecided
-    REGRESSION = ("regression", 3)
     OK = ("ok", 0)
 
     def __init__(self, word: str, code: int) -> None:
@@ -28,6 +28,29 @@ class Ending(Enum):
             return cls.INCONCLUSIVE
         order = list(cls)
         return min(endings, key=order.index)
+
+
+def worst_first(endings: Iterable[str]) -> tuple[str, ...]:
+    """What occurred, each once, the worst first; ok only where nothing else is. They are a set:
+    what could not be decided hides nothing that was found."""
+    found = {word for word in endings if word != Ending.OK.word}
+    return tuple(e.word for e in Ending if e.word in found) or (Ending.OK.word,)
+
+
+def endings_named(text: str) -> list[str]:
+    """The endings that a list with commas names. Raises BadInput."""
+    known = [ending.word for ending in Ending]
+    found = [word.strip() for word in text.split(",") if word.strip()]
+    for word in found:
+        if word not in known:
+            raise BadInput(f"no ending is called {word!r}: they are {', '.join(known)}")
+    return found
+
+
+def exit_code(endings: Sequence[str], fail_on: Collection[str]) -> int:
+    """That of the worst ending which is to fail; 0 without one."""
+    codes = {ending.word: ending.code for ending in Ending}
+    return next((codes[word] for word in worst_first(endings) if word in fail_on), 0)
 
 
 BAD_INPUT: Final = 254

@@ -9,15 +9,13 @@ nothing differs, the two are exchangeable and the difference of a pair is as lik
 negative; all tests here rest on that alone. Effects are log ratios, so that + 25 % and - 20 % are
 the same distance.
 
-Operations of one run are not independent (a queue remembers), so within a run whole blocks of time
-are resampled, never single operations.
-
 Sources: Hodges and Lehmann 1963 (estimate and interval of the signed-rank test), Holm 1979
-(correction), Clopper and Pearson 1934 (k of n), Künsch 1989 (block bootstrap).
+(correction), Clopper and Pearson 1934 (k of n).
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,10 +26,6 @@ from numpy.typing import NDArray
 
 ALPHA: Final = 0.05
 Floats = NDArray[np.float64]
-# A block bootstrap of fewer blocks gives intervals that are far too narrow.
-BLOCKS_MIN: Final = 10
-BLOCKS: Final = 20
-RESAMPLES: Final = 2000
 
 
 def needed_pairs(cells: int, alpha: float = ALPHA) -> int:
@@ -56,14 +50,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
 @dataclass(frozen=True, slots=True)
 class Effect:
     """``ratio`` is new ÷ base (Hodges-Lehmann), ``low`` and ``high`` its 95 % interval (None: too
-    few pairs for one). ``p_higher`` and ``p_lower`` are one-sided, that of new being higher and
-    lower than base, uncorrected."""
+    few pairs for one)."""
 
     ratio: float
     low: float | None
     high: float | None
-    p_higher: float
-    p_lower: float
     pairs: int
 
 
@@ -73,28 +64,40 @@ def paired_effect(base: Sequence[float] | Floats, new: Sequence[float] | Floats)
         return None
     ratios: Floats = np.log(np.asarray(new, np.float64) / np.asarray(base, np.float64))
     middle, low, high = _hodges_lehmann(ratios)
-    higher, lower = _signed_rank(ratios)
     return Effect(
         ratio=math.exp(middle),
         low=None if low is None else math.exp(low),
         high=None if high is None else math.exp(high),
-        p_higher=higher,
-        p_lower=lower,
         pairs=len(ratios),
     )
 
 
-def _signed_rank(differences: Floats) -> tuple[float, float]:
-    """One-sided p values of the differences being above and below zero."""
+def p_beyond(
+    base: Sequence[float] | Floats, new: Sequence[float] | Floats, ratio: float, *, above: bool
+) -> float:
+    """One-sided p of new ÷ base lying above ``ratio``, or below it. Exact, also with ties
+    (Wilcoxon's signed-rank test, uncorrected). It is below a level just where the one-sided
+    interval of that level lies beyond the ratio. 1 without any pair."""
     from scipy import stats
 
-    if not np.any(differences):
-        return 1.0, 1.0
-    # Below zero is above zero of the opposite; one call for both takes half the time.
-    both = np.stack([differences, -differences])
-    found = stats.wilcoxon(both, alternative="greater", axis=1)
-    above, below = np.asarray(found.pvalue, np.float64).tolist()
-    return above, below
+    ratios: Floats = np.log(np.asarray(new, np.float64) / np.asarray(base, np.float64))
+    beyond = (ratios - math.log(ratio)) * (1 if above else -1)
+    beyond = beyond[beyond != 0]
+    # Twice the ranks, because those of ties end in a half.
+    ranks = np.rint(2 * stats.rankdata(np.abs(beyond))).astype(np.int64)
+    ways = _rank_sums(tuple(sorted(ranks.tolist())))
+    return float(ways[ranks[beyond > 0].sum() :].sum())
+
+
+@functools.cache
+def _rank_sums(ranks: tuple[int, ...]) -> Floats:
+    """At s the probability that the ranks of those with a plus add up to s, each sign being a toss
+    of a coin."""
+    ways = np.zeros(sum(ranks) + 1)
+    ways[0] = 1.0
+    for rank in ranks:
+        ways[rank:] += ways[:-rank].copy()
+    return ways / 2.0 ** len(ranks)
 
 
 def _hodges_lehmann(differences: Floats) -> tuple[float, float | None, float | None]:
@@ -111,12 +114,7 @@ def _hodges_lehmann(differences: Floats) -> tuple[float, float | None, float | N
 
 def _critical(n: int) -> int:
     """How many pairwise means lie outside the 95 % interval at each end, plus one; 0: none can."""
-    # ways[s]: how many of the 2^n choices of signs have a rank sum of s.
-    ways = np.zeros(n * (n + 1) // 2 + 1)
-    ways[0] = 1.0
-    for rank in range(1, n + 1):
-        ways[rank:] += ways[:-rank].copy()
-    tail = np.cumsum(ways) / 2.0**n
+    tail = np.cumsum(_rank_sums(tuple(range(1, n + 1))))
     return int(np.count_nonzero(tail <= ALPHA / 2))
 
 
@@ -143,37 +141,27 @@ def share(k: int, n: int) -> Share:
     return Share(k, n, float(found.low), float(found.high))
 
 
-def bootstrap_ratio(
-    base: Sequence[Floats], new: Sequence[Floats], *, seed: int = 0
-) -> tuple[float, float] | None:
-    """The 95 % interval of median(new) ÷ median(base), each side given as blocks of time in their
-    order. None where there are fewer than ``BLOCKS_MIN`` blocks or an empty side.
+def change_points(values: Sequence[float] | Floats) -> list[int]:
+    """Where a series has changed its level: the indices of the first values after each change. The
+    series is cut where Pettitt's statistic is largest, as long as that is significant at 5 %, and
+    each part again (binary segmentation). Rests on ranks, so one outlier is no change; fewer than
+    eleven values cannot show one.
 
-    The percentile interval of a bootstrap of whole blocks. It says how far the two *runs* differ;
-    the noise between runs is not in it.
+    Sources: Pettitt 1979 (statistic and its p), Scott and Knott 1974 (binary segmentation).
     """
-    if min(len(base), len(new)) < BLOCKS_MIN or not any(map(len, base)) or not any(map(len, new)):
-        return None
-    rng = np.random.default_rng(seed)
-    ratios = _resampled_medians(new, rng) / _resampled_medians(base, rng)
-    low, high = np.quantile(ratios, [ALPHA / 2, 1 - ALPHA / 2])
-    return float(low), float(high)
-
-
-def _resampled_medians(blocks: Sequence[Floats], rng: np.random.Generator) -> Floats:
-    """The nearest-rank median of each resample: values stay sorted once, blocks become weights."""
-    values = np.concatenate(blocks)
-    block_of = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
-    order = np.argsort(values, kind="stable")
-    values, block_of = values[order], block_of[order]
-    drawn = rng.multinomial(len(blocks), np.full(len(blocks), 1 / len(blocks)), RESAMPLES)
-    medians = np.empty(RESAMPLES)
-    for at, weights in enumerate(drawn):
-        reached = np.cumsum(weights[block_of])
-        medians[at] = values[np.searchsorted(reached, reached[-1] / 2)]
-    return medians
-
-
-def blocks_of(values: Floats, count: int = BLOCKS) -> list[Floats]:
-    """Cuts the values of a run, in the order of time, into ``count`` blocks."""
-    return list(np.array_split(values, count))
+    n = len(values)
+    if n < 2:
+        return []
+    sample = np.asarray(values, np.float64)
+    # At k: how many pairs across the cut before k rise, less those that fall.
+    signs = np.sign(sample[None, :] - sample[:, None])
+    across = [abs(signs[:k, k:].sum()) for k in range(1, n)]
+    most = max(across)
+    if 2 * math.exp(-6 * most**2 / (n**3 + n**2)) >= ALPHA:
+        return []
+    cut = across.index(most) + 1
+    return [
+        *change_points(sample[:cut]),
+        cut,
+        *(cut + at for at in change_points(sample[cut:])),
+    ]

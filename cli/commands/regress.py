@@ -8,14 +8,17 @@ import typer
 
 from cli.options import Done, Json, Junit, words
 from report.console import err, out
+from results.errors import Ending, endings_named
+
+FAIL_ON = ",".join(ending.word for ending in Ending if ending is not Ending.OK)
 
 
 def regress(
     base: Annotated[
         str,
         typer.Option(
-            help="What was: current, redis=redis:7.4, redis==8.0.1, topology:NAME, path.py:Class "
-            "or a lock."
+            help="What was: current, baseline, redis=redis:7.4, redis==8.0.1, topology:NAME, "
+            "path.py:Class or a lock."
         ),
     ],
     new: Annotated[str, typer.Option(help="What is new, written the same way.")],
@@ -26,6 +29,9 @@ def regress(
     ] = None,
     time_limit: Annotated[float, typer.Option(help="Seconds under load of each run.")] = 8.0,
     seed: Annotated[int, typer.Option(help="Decides the order of the runs and the faults.")] = 0,
+    fail_on: Annotated[
+        str, typer.Option(help="Endings that fail it, separated by commas.")
+    ] = FAIL_ON,
     junit: Junit = None,
     as_json: Json = False,
 ) -> None:
@@ -33,6 +39,7 @@ def regress(
     from evidence.regress import command
     from evidence.regress_plan import order
 
+    failing = endings_named(fail_on)
     asked = order(
         base,
         new,
@@ -42,4 +49,4 @@ def regress(
         time_limit_s=time_limit,
         seed=seed,
     )
-    raise Done(command(asked, as_json=as_json, junit=junit, out=out, err=err))
+    raise Done(command(asked, fail_on=failing, as_json=as_json, junit=junit, out=out, err=err))

@@ -5,6 +5,7 @@
     versions.json  Versions    results.documents.environment
     case.json      CaseResult  results.documents.case and .measured
     results.json   Results     results.documents.results
+    nights.jsonl   Night       results.documents.night, one a line
 
 There is one reader (``read``) and one writer (``text_of``). A document is validated whole when it
 is read: what does not fit, and a field that is not declared here, is refused with one sentence that
@@ -34,6 +35,7 @@ from history.text import json_text
 from results.documents.case import *  # noqa: F403 - whoever reads documents takes them from here
 from results.documents.environment import *  # noqa: F403
 from results.documents.measured import *  # noqa: F403
+from results.documents.night import *  # noqa: F403
 from results.documents.part import *  # noqa: F403
 from results.documents.part import Document, Part
 from results.documents.plan import *  # noqa: F403
@@ -56,7 +58,16 @@ class _Numbered(Struct):
 
 def read(path: Path, kind: type[D], *, inside: Path) -> D:
     """A document of today's declaration, from whichever format. Raises BadFile, MissingFile."""
-    data = read_bytes(path, inside=inside)
+    return _read(read_bytes(path, inside=inside), kind, path)
+
+
+def read_lines(path: Path, kind: type[D], *, inside: Path) -> list[D]:
+    """The same of a file with a document a line. Raises BadFile, MissingFile."""
+    lines = read_bytes(path, inside=inside).splitlines()
+    return [_read(line, kind, f"{path}, line {n}") for n, line in enumerate(lines, 1)]
+
+
+def _read(data: bytes, kind: type[D], where: Path | str) -> D:
     try:
         number = msgspec.json.decode(data, type=_Numbered).format
         plain = msgspec.json.decode(data, type=dict[str, Any])
@@ -65,13 +76,18 @@ def read(path: Path, kind: type[D], *, inside: Path) -> D:
             plain = _upgraded(plain, inspect.type_info(kind))
         return msgspec.convert(plain, kind)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise BadFile(path, json_error(error, data)) from None
+        raise BadFile(where, json_error(error, data)) from None
 
 
 def text_of(document: Document) -> str:
     """A document as it is written: JSON, with the number of today's declaration first."""
     plain = {"format": FORMAT, **_plain(document)}
     return json_text(plain, indent=1) + "\n"
+
+
+def line_of(document: Document) -> str:
+    """The same on one line."""
+    return json_text({"format": FORMAT, **_plain(document)}) + "\n"
 
 
 def known(part: Part) -> dict[str, Any]:

@@ -62,10 +62,12 @@ class Own(Part, frozen=True):
 
 
 class VersionsSide(Part, frozen=True):
-    """A side of a change; ``library`` is the one of another version, as ``name==version``."""
+    """A side of a change; ``library`` is the one of another version, as ``name==version``,
+    ``commit`` that of a baseline."""
 
     ref: str
     library: str | None = None
+    commit: str | None = None
 
 
 class Versions(Document, frozen=True, kw_only=True):

@@ -154,7 +154,8 @@ class ComparedNumber(Part, frozen=True):
 
 
 class Compared(Part, frozen=True):
-    """``results.comparison.Comparison``: two sides of the same cases."""
+    """``results.comparison.Comparison``: two sides of the same cases. ``ending`` is the worst of
+    ``endings``, which are all that occurred."""
 
     kind: Literal["regress", "compare"]
     base: str
@@ -165,17 +166,20 @@ class Compared(Part, frozen=True):
     cells: tuple[ComparedNumber, ...]
     notes: tuple[str, ...]
     repeat: str
+    endings: tuple[str, ...] = ()
 
 
 class Results(Document, frozen=True, kw_only=True):
     """``parts`` are the runs of a night, ``comparisons`` and ``headline`` what it came to;
-    ``comparison`` is that of ``regress``."""
+    ``comparison`` is that of ``regress``. ``ending`` is the worst of ``endings``, which are all
+    that occurred in a night."""
 
     cases: tuple[CaseResult, ...]
     name: str | None = None
     undisturbed: tuple[UndisturbedLock, ...] = ()
     rates: tuple[LockRates, ...] = ()
     ending: str | None = None
+    endings: tuple[str, ...] = ()
     try_of: str | None = None
     shrunk_from: str | None = None
     parts: tuple[str, ...] = ()

@@ -175,14 +175,15 @@ def test_one_more_lie_is_caught_in_every_cell(declared: System) -> None:
     ("endings", "worst"),
     [
         ([Ending.OK, Ending.REGRESSION], Ending.REGRESSION),
-        ([Ending.REGRESSION, Ending.INCONCLUSIVE], Ending.INCONCLUSIVE),
+        ([Ending.REGRESSION, Ending.INCONCLUSIVE], Ending.REGRESSION),
+        ([Ending.BENCH, Ending.REGRESSION], Ending.REGRESSION),
         ([Ending.INCONCLUSIVE, Ending.BENCH], Ending.BENCH),
         ([Ending.BENCH, Ending.SAFETY], Ending.SAFETY),
         ([Ending.OK, Ending.OK], Ending.OK),
         ([], Ending.INCONCLUSIVE),
     ],
 )
-def test_one_beats_255_beats_two_beats_three(endings: list[Ending], worst: Ending) -> None:
+def test_one_beats_three_beats_255_beats_two(endings: list[Ending], worst: Ending) -> None:
     assert Ending.worst(endings) is worst
 
 

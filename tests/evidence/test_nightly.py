@@ -15,12 +15,16 @@ from rich.console import Console
 
 from bench import plan
 from bench.suite import Finished
-from evidence import nightly
-from evidence.nightly import NIGHTS, Night, exit_code, finish, run_night
+from evidence import baseline, nightly
+from evidence.baseline import Pinned
+from evidence.nightly import NIGHTS, Night, code_of, finish, read_nights, run_night
+from evidence.regress_plan import Order
 from report.trends import page
+from results import documents
 from results.comparison import Comparison
 from results.documents import CaseResult, Results
 from results.errors import BadInput, Ending
+from results.gate import Cell
 from tests.results.measured_noise import case as case_of
 
 FAIL_ON = nightly.FAIL_ON
@@ -40,17 +44,20 @@ FAIL_ON = nightly.FAIL_ON
         ("inconclusive", ["inconclusive", "inconclusive", "ok", "inconclusive"], 0),
         ("bench", [], 0),
         ("bench", ["inconclusive", "bench"], 255),
+        ("regression inconclusive", [], 3),
+        ("regression bench inconclusive", ["ok"], 3),
+        ("bench inconclusive", ["ok"], 0),
     ],
 )
 def test_red_for_safety_regression_and_three_nights_without_an_answer(
     ending: str, earlier: Sequence[str], code: int
 ) -> None:
-    assert exit_code(ending, FAIL_ON, earlier) == code
+    assert code_of(ending.split(), FAIL_ON, earlier) == code
 
 
 def test_fail_on_names_what_fails() -> None:
-    assert exit_code("bench", ["bench"], []) == 255
-    assert exit_code("regression", ["safety"], []) == 0
+    assert code_of(["bench"], ["bench"], []) == 255
+    assert code_of(["regression"], ["safety"], []) == 0
 
 
 def document(lock: str, fault: str, ending: str, why: str = "") -> CaseResult:
@@ -58,22 +65,37 @@ def document(lock: str, fault: str, ending: str, why: str = "") -> CaseResult:
     return evolved(case, lock=lock, fault=fault, workload="mutex", seed=5, ending=ending, why=why)
 
 
-def compared(ending: str) -> Comparison:
-    return Comparison(
-        "regress", "a", "b", ending, f"head of {ending}", [], [], [], "again with this"
-    )
+def compared(ending: str, *cells: Cell, again: str = "again with this") -> Comparison:
+    said = {ending: f"head of {ending}"}
+    return Comparison("regress", "a", "b", [ending], said, [], cells, [], again)
 
 
+def cell(word: Any, *, metric: str = "acquire-p50", **values: Any) -> Cell:
+    return Cell("redis-token", "none", metric, word, 20, 1.0, 1.25, 0.25, 0.1, 0.4, **values)
+
+
+PINNED = Pinned(commit="a" * 40, lock_sha256="b" * 64, images={"redis": "sha256:" + "c" * 64})
 Play = Callable[[plan.Case, int], str]
+Told = Callable[..., Night]
 
 
 @pytest.fixture
-def night(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Night]:
-    """A night whose cases end as ``play(case, try)`` says and whose comparison ends as told."""
+def night(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Told:
+    """A night whose cases end as ``play(case, try)`` says and whose comparisons end as told."""
     monkeypatch.chdir(tmp_path)
-    rounds: list[list[plan.Case]] = []
+    monkeypatch.setattr(baseline, "read", lambda *_: PINNED)
+    monkeypatch.setattr(nightly, "check_images", lambda *_: None)
+    monkeypatch.setattr(nightly, "checked_out", lambda: "d" * 40)
 
-    def go(play: Play, comparison: str | None = None) -> Night:
+    def go(
+        play: Play,
+        comparison: Comparison | None = None,
+        *,
+        same: Comparison | None = None,
+        slower: Comparison | None = None,
+    ) -> Night:
+        rounds: list[list[plan.Case]] = []
+
         def run_cases(cases: Sequence[plan.Case], name: str, _: Console) -> Finished:
             rounds.append(list(cases))
             made = [
@@ -82,19 +104,25 @@ def night(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Nigh
             ]
             return Finished(Ending.OK, Path("runs") / name, Results(cases=tuple(made)))
 
+        def regress(asked: Order, _: Console) -> tuple[Finished, Comparison]:
+            base, new = asked.sides
+            if new.lock is not None:
+                made = slower or compared("regression", cell("worse"))
+            elif base.pinned is None:
+                made = same or compared("ok")
+            else:
+                whole = ("redis-token", "none") in asked.cases
+                made = comparison if whole and comparison is not None else compared("ok")
+            return Finished(Ending.OK, Path("runs/regress"), Results(cases=())), made
+
         monkeypatch.setattr(nightly, "run_cases", run_cases)
-        monkeypatch.setattr(nightly, "_baselines", lambda _: [])
-        if comparison is not None:
-            monkeypatch.setattr(
-                nightly, "_baselines", lambda _: [("redis", "x:1", ["redis-token"])]
-            )
-            answer = (
-                Finished(Ending.OK, Path("runs/regress"), Results(cases=())),
-                compared(comparison),
-            )
-            monkeypatch.setattr(nightly, "regress", lambda *_: answer)
+        monkeypatch.setattr(nightly, "regress", regress)
         made = run_night(
-            base=None, new=None, locks=["redis-token"], seed=5, console=Console(quiet=True)
+            base="baseline",
+            new="current",
+            locks=["redis-token"],
+            seed=5,
+            console=Console(quiet=True),
         )
         made.notes.append(f"{len(rounds)} rounds")
         return made
@@ -104,7 +132,7 @@ def night(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Nigh
 
 def ending_of(night: Night, folder: Path) -> tuple[str, int, str]:
     """As a CI job sees it."""
-    run, code = finish(night, FAIL_ON)
+    run, code = finish(night, FAIL_ON, folder / "kept", read_nights(folder / "kept"))
     latest = (folder / "runs" / "latest" / "ending").read_text().strip()
     assert latest == night.ending
     return latest, code, (run.path / "report.md").read_text()
@@ -114,7 +142,77 @@ def test_a_quiet_night(night: Any, tmp_path: Path) -> None:
     ending, code, report = ending_of(night(lambda *_: "ok"), tmp_path)
     assert (ending, code) == ("ok", 0)
     assert report.startswith("# ok: ")
-    assert "nothing to compare" in report
+    assert "Control: 25% planted" in report
+
+
+def test_by_default_everything_is_compared_with_the_pinned_baseline(
+    night: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every lock without a fault, and how long one takes to serve again."""
+    given = nightly._arguments([])
+    assert (given.base, given.new) == ("baseline", "current")
+    monkeypatch.setattr(baseline, "read", lambda *_: PINNED)
+    without, under = nightly._orders("baseline", "current", ["redis-token", "etcd"], 5)
+    assert list(without.cases) == [("redis-token", "none"), ("etcd", "none")]
+    assert list(under.cases) == [("redis-token", "kill")]
+    base, new = without.cases["redis-token", "none"]
+    assert (base.images, new.images) == ((("redis", PINNED.images["redis"]),), ())
+    assert without.cases["etcd", "none"][0].images == ()
+    assert "--base baseline --new current" in without.repeat
+
+
+def test_a_night_without_a_baseline_is_refused_and_makes_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    nowhere = tmp_path / "baseline.json"
+    real = baseline.read
+    monkeypatch.setattr(baseline, "read", lambda: real(nowhere))
+    assert nightly.main([]) == 254
+    assert "there is no baseline" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("word", ["no difference shown", "too noisy", "too few pairs"])
+def test_a_night_that_misses_what_was_planted_is_void(
+    night: Any, tmp_path: Path, word: Any
+) -> None:
+    slow = compared("regression", cell("worse", p_worse=0.001))
+    missed = night(lambda *_: "ok", slow, slower=compared("ok", cell(word), again="this control"))
+    ending, code, report = ending_of(missed, tmp_path)
+    assert (ending, code) == ("bench", 255)
+    assert "the planted slowdown of 25% was not found" in report
+    assert "    this control" in report
+    assert "regression" not in missed.endings, "no number of a void night counts"
+    assert "head of regression" in report, "and none is hidden"
+    assert read_nights(tmp_path / "kept")[0].figures == {}
+
+
+def test_a_night_in_which_a_lock_differs_from_itself_is_void(night: Any, tmp_path: Path) -> None:
+    for word in ("worse", "improved"):
+        made = night(lambda *_: "ok", same=compared("regression", cell(word)))
+        assert ending_of(made, tmp_path)[:2] == ("bench", 255)
+        assert "a lock differs from itself: redis-token uncontended acquire" in made.headline
+    innocent = night(lambda *_: "ok", same=compared("ok", cell("no difference shown")))
+    assert innocent.endings == ("ok",)
+    unknown = night(lambda *_: "ok", same=compared("inconclusive", cell("too noisy")))
+    assert unknown.endings == ("inconclusive",), "and never green"
+
+
+def test_a_promise_that_breaks_in_a_control_is_told(night: Any, tmp_path: Path) -> None:
+    made = night(lambda *_: "ok", same=compared("safety"))
+    assert ending_of(made, tmp_path)[:2] == ("safety", 1)
+
+
+def test_a_slowdown_is_corrected_for_the_whole_night(night: Any) -> None:
+    """Forty numbers, of which one alone would have been worse."""
+    others = [cell("no difference shown", metric="handover-p50", p_worse=0.9)] * 39
+    barely, surely = (
+        night(lambda *_: "ok", compared("regression", cell("worse", p_worse=p), *others))
+        for p in (0.01, 0.0001)
+    )
+    assert barely.endings == ("inconclusive",)
+    assert surely.endings == ("regression",)
 
 
 def test_an_inconclusive_case_is_repeated_once_with_another_seed(
@@ -148,46 +246,85 @@ def test_a_violation_found_by_the_retry_counts(night: Any, tmp_path: Path) -> No
 def test_the_endings_are_told_apart_and_name_a_command(
     night: Any, tmp_path: Path, comparison: str
 ) -> None:
-    ending, code, report = ending_of(night(lambda *_: "ok", comparison), tmp_path)
+    cells = [cell("worse", p_worse=0.001)] if comparison == "regression" else []
+    told = compared(comparison, *cells)
+    ending, code, report = ending_of(night(lambda *_: "ok", told), tmp_path)
     assert ending == comparison
     assert code == (3 if comparison == "regression" else 0)
     assert report.startswith(f"# {comparison}: ")
     assert "    again with this" in report
 
 
+def test_an_undecided_case_hides_no_slowdown(night: Any, tmp_path: Path) -> None:
+    def play(case: plan.Case, _: int) -> str:
+        return "inconclusive" if (case.lock, case.fault) == ("etcd", "kill") else "ok"
+
+    slow = compared("regression", cell("worse", p_worse=0.001))
+    latest, code, report = ending_of(night(play, slow), tmp_path)
+    assert (latest, code) == ("regression", 3)
+    assert report.startswith("# regression: head of regression. inconclusive: nothing is proven")
+    assert "etcd under kill" in report
+    latest, code, report = ending_of(night(play), tmp_path)
+    assert (latest, code) == ("inconclusive", 0)
+    assert "regression" not in report.partition("## Control")[0]
+
+
 def test_what_there_was_no_time_for_is_not_green(
     night: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Night, "minutes_left", lambda _: 0.5)
-    ending, code, report = ending_of(night(lambda *_: "ok", "ok"), tmp_path)
+    ending, code, report = ending_of(night(lambda *_: "ok"), tmp_path)
     assert (ending, code) == ("inconclusive", 0)
     assert "no time was left to compare" in report
-    assert "    lockbench regress --base redis=x:1 --new current" in report
+    assert "    lockbench regress --base baseline --new current" in report
 
 
 def test_three_nights_without_an_answer_are_red(night: Any, tmp_path: Path) -> None:
     codes = [ending_of(night(lambda *_: "inconclusive"), tmp_path)[1] for _ in range(3)]
     assert codes == [0, 0, 2]
-    lines = (tmp_path / "runs" / NIGHTS).read_text().splitlines()
-    assert [json.loads(line)["ending"] for line in lines] == ["inconclusive"] * 3
+    lines = (tmp_path / "kept" / NIGHTS).read_text().splitlines()
+    assert [json.loads(line)["endings"] for line in lines] == [["inconclusive"]] * 3
+
+
+def test_a_line_of_the_history_says_what_was_compared_and_measured(
+    night: Any, tmp_path: Path
+) -> None:
+    ending_of(night(lambda *_: "ok"), tmp_path)
+    (line,) = read_nights(tmp_path / "kept")
+    assert (line.commit, line.baseline) == ("d" * 40, PINNED.commit)
+    assert line.figures["redis-token"]["none"]["acquire-p50"] == 1.0
+
+
+@pytest.mark.parametrize(
+    "line", ["{", '{"format": 2, "date": "x", "endings": ["ok"], "numbers": {}}', '{"date": "x"}']
+)
+def test_a_history_that_cannot_be_read_is_refused_and_kept(
+    tmp_path: Path, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / NIGHTS).write_text(line + "\n")
+    assert nightly.main(["--history", str(tmp_path)]) == 254
+    assert "nights.jsonl, line 1" in capsys.readouterr().err
+    assert (tmp_path / NIGHTS).read_text() == line + "\n"
 
 
 def test_trends_are_a_page_that_loads_nothing(night: Any, tmp_path: Path) -> None:
     for _ in range(2):
         ending_of(night(lambda *_: "ok"), tmp_path)
-    page = (tmp_path / "runs" / "trends.html").read_text()
+    page = (tmp_path / "kept" / "trends.html").read_text()
     assert "uncontended acquire, service time, p50" in page
     assert "http" not in page.replace('xmlns="http://www.w3.org/2000/svg"', "")
     assert "<script" not in page
     assert len(re.findall(r"<path transform=\"translate", page)) >= 2, "a point a night"
 
 
+def one_night(date: str, value: float | None = None, **changes: Any) -> documents.Night:
+    figures = {"<b>.py:Lock": {"none": {"acquire-p50": value}}}
+    return documents.Night(date=date, **({"endings": ("ok",), "figures": figures} | changes))
+
+
 def test_trends_show_a_gap_and_leave_names_as_text() -> None:
-    nights = [
-        {"date": "1", "ending": "ok", "numbers": {"<b>.py:Lock": {"acquire-p50": value}}}
-        for value in (1.0, 3.0, None, 2.0)
-    ]
-    made = page([*nights, {"date": "5", "ending": "bench"}])
+    nights = [one_night(str(n), value) for n, value in enumerate((1.0, 3.0, None, 2.0))]
+    made = page([*nights, one_night("5", endings=("bench",), figures={})])
     assert "<b>" not in made
     figures = re.findall(r'<td class="num">([^<]+)</td>', made)
     assert figures == ["3", "1.00", "2.00", "3.00", "2.00"]
@@ -196,11 +333,35 @@ def test_trends_show_a_gap_and_leave_names_as_text() -> None:
     assert line[1].count("M") == 2, "the pen is lifted over the night without a number"
 
 
+def test_trends_show_a_change_of_level_and_what_was_new_that_night() -> None:
+    old, new = {"redis: redis-server": "8.0.2"}, {"redis: redis-server": "8.2.0"}
+    nights = [
+        one_night(f"day {n}", 1.0 + n % 3 / 10 + (n >= 8), versions=new if n >= 8 else old)
+        for n in range(16)
+    ]
+    made = page(nights)
+    assert "<td>day 8</td></tr>" in made, "the level has changed"
+    assert made.count("redis: redis-server 8.0.2 → 8.2.0") == 1
+    steady = page([one_night(f"day {n}", 1.0 + n % 3 / 10) for n in range(16)])
+    assert "<td></td></tr>" in steady
+
+
+def test_a_night_without_an_answer_warns(night: Any, tmp_path: Path) -> None:
+    ending_of(night(lambda *_: "inconclusive"), tmp_path)
+    assert "⚠ inconclusive" in (tmp_path / "kept" / "trends.html").read_text()
+    assert "⚠ " not in page([one_night("1", 1.0)])
+
+
 def test_no_night_is_longer_than_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nightly, "MINUTES_MAX", 5.0)
-    monkeypatch.setattr(nightly, "_baselines", lambda _: [])
     with pytest.raises(BadInput, match="this night would take"):
-        run_night(base=None, new=None, locks=[], seed=0, console=Console(quiet=True))
+        run_night(
+            base="current",
+            new="redis=x:1",
+            locks=["redis-token"],
+            seed=0,
+            console=Console(quiet=True),
+        )
 
 
 def test_a_crash_after_a_good_part_is_no_good_night(
@@ -217,7 +378,7 @@ def test_a_crash_after_a_good_part_is_no_good_night(
 
 
 @pytest.mark.parametrize(
-    "words", [["--fail-on", "slow"], ["--base", "current"], ["--nonsense"], ["--seed", "x"]]
+    "words", [["--fail-on", "slow"], ["--base", "nothing"], ["--nonsense"], ["--seed", "x"]]
 )
 def test_bad_words_are_254(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert nightly.main(words) == 254

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -60,19 +61,29 @@ def played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Order, 
     monkeypatch.setattr(
         module, "_ready", lambda *_: (SimpleNamespace(version=lambda: "1"), Versions())
     )
-    monkeypatch.setattr(module, "ForkServer", lambda _run_id: open(os.devnull))  # noqa: PTH123, SIM115
+    started: list[str] = []
+
+    def server(run_id: str) -> Any:
+        started.append(run_id)
+        return nullcontext(len(started))
+
+    monkeypatch.setattr(module, "ForkServer", server)
     monkeypatch.setattr(machine, "facts", lambda *_, **__: Machine())
 
     def go(wanted: Order, play: Play) -> Any:
         count = {"base": 0, "new": 0}
 
-        def run_case(_case: Any, folder: Path, **_: Any) -> Outcome:
+        forked: list[int] = []
+
+        def run_case(_case: Any, folder: Path, *, fork_server: int, **_: Any) -> Outcome:
+            forked.append(fork_server)
             side = folder.name.split("-")[1]
             count[side] += 1
             return Outcome(play(side, count[side]), {})
 
         monkeypatch.setattr(module, "run_case", run_case)
         finished, made = regress(wanted, Console(quiet=True))
+        assert len(forked) == len(set(forked)), "every run has processes of its own"
         stored = json.loads((finished.folder / "results.json").read_text())
         assert stored["ending"] == made.ending == (finished.folder / "ending").read_text().strip()
         assert (finished.folder / "comparison.md").read_text().startswith("### Lockbench regress")
@@ -111,6 +122,26 @@ def test_a_slowdown_that_does_not_come_back_is_none(played: Any) -> None:
     assert made.ending == "ok"
 
 
+def test_a_slowdown_is_told_whatever_else_happened(played: Any) -> None:
+    """One run of base fell over, and another was not decided."""
+
+    def play(side: str, n: int) -> CaseResult:
+        value = (1.3 if side == "new" else 1.0) + n / 1000
+        if (side, n) == ("base", 3):
+            return document(value, numbers="void", verdicts={}, ending="bench", why="it fell over")
+        if (side, n) == ("new", 5):
+            unknown = {"double-grant": {"result": "unknown", "reason": "?", "evidence": []}}
+            return document(value, verdicts=unknown, ending="inconclusive", why="who knows")
+        return document(value)
+
+    made, stored, _ = played(asked(pairs=10), play)
+    assert made.endings == ("regression", "bench", "inconclusive")
+    assert stored["endings"] == list(made.endings)
+    assert made.headline.startswith("Slower: redis-token")
+    assert "it fell over" in made.headline
+    assert "who knows" in made.headline
+
+
 def test_too_few_pairs_are_inconclusive(played: Any) -> None:
     made, _, _ = played(asked(pairs=3), lambda *_: document(1.0))
     assert made.ending == "inconclusive"
@@ -138,7 +169,7 @@ def test_a_violation_beats_a_failed_run_and_that_beats_the_rest(
 
     def play(side: str, n: int) -> CaseResult:
         if violated and (side, n) == ("new", 2):
-            return document(9.0, verdicts=broken, judgement="worse than expected", ending="safety")
+            return document(1.0, verdicts=broken, judgement="worse than expected", ending="safety")
         if (side, n) == ("base", 3):
             return document(9.0, numbers="void", verdicts={}, ending="bench", why="it fell over")
         return document(1.0)

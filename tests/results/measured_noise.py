@@ -38,25 +38,3 @@ def case(acquire_ms: float, handover_ms: float, cycles_per_s: float) -> CaseResu
         },
         cycles_per_second=cycles_per_s,
     )
-
-
-def pairs(
-    rng: np.random.Generator,
-    count: int,
-    *,
-    latency: float = 1.0,
-    throughput: float = 1.0,
-) -> list[tuple[CaseResult, CaseResult]]:
-    """Pairs of neighbours out of the measured runs, in a random order each, so that what the cells
-    of a run have in common and what neighbours have in common stays. The new side's latencies and
-    throughput are multiplied."""
-    found = []
-    for first in rng.choice(FIRST, count):
-        two = RUNS[[first, first + 1]][rng.permutation(2)]
-        # Each measured run stands for others like it; no two runs give the very same number.
-        two = two * np.exp(rng.normal(0.0, 0.01, two.shape))
-        acquire, handover, rate = two[1]
-        found.append(
-            (case(*two[0]), case(acquire * latency, handover * latency, rate * throughput))
-        )
-    return found

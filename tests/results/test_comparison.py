@@ -20,8 +20,8 @@ from results.comparison import (
     Comparison,
     compare_stored,
     differences,
-    worst,
 )
+from results.errors import endings_named, exit_code, worst_first
 from results.gate import Cell
 from results.store import NotARun, RunFolder
 from results.stored import Edited, countable, stored, stored_set
@@ -37,7 +37,7 @@ from tests.results.plain import (
 from workloads.load import Phases
 
 verdict_changes = plainly(comparison.verdict_changes)
-ending_of_verdicts = plainly(comparison.ending_of_verdicts)
+endings_of_verdicts = plainly(comparison.endings_of_verdicts)
 
 HELD, BROKEN = "valid", "invalid"
 MS = 1_000_000
@@ -375,7 +375,7 @@ def test_a_break_is_named_by_what_was_declared_and_silence_is_no_claim(
     (change,) = verdict_changes(sides)
     assert (change.base, change.new) == ("0 of 1", "1 of 1")
     assert (change.direction, change.words) == (direction, words)
-    assert ending_of_verdicts(sides) == "ok"
+    assert endings_of_verdicts(sides) == set()
 
 
 def test_what_is_no_longer_decided_is_never_green() -> None:
@@ -383,38 +383,63 @@ def test_what_is_no_longer_decided_is_never_green() -> None:
     sides = {("etcd", "none"): ([case()], [unknown])}
     (change,) = verdict_changes(sides)
     assert (change.direction, change.words) == ("open", "no longer decided")
-    assert ending_of_verdicts(sides) == "inconclusive"
+    assert endings_of_verdicts(sides) == {"inconclusive"}
 
 
 def test_a_run_that_was_not_exposed_is_a_try_less_and_not_the_end() -> None:
     missed = case(exposed=False, ending="inconclusive")
-    assert ending_of_verdicts({("etcd", "kill"): ([case()], [case(), missed])}) == "ok"
-    assert ending_of_verdicts({("etcd", "kill"): ([case()], [missed])}) == "inconclusive"
+    assert endings_of_verdicts({("etcd", "kill"): ([case()], [case(), missed])}) == set()
+    assert endings_of_verdicts({("etcd", "kill"): ([case()], [missed])}) == {"inconclusive"}
 
 
 def test_what_broke_before_and_holds_now_is_better() -> None:
     sides = {("etcd", "none"): ([case(BROKEN)], [case()])}
     (change,) = verdict_changes(sides)
     assert change.direction == "better"
-    assert ending_of_verdicts(sides) == "ok"
+    assert endings_of_verdicts(sides) == set()
 
 
 @pytest.mark.parametrize(
     ("endings", "found"),
     [
-        ("regression inconclusive bench safety", "safety"),
-        ("regression inconclusive bench", "bench"),
-        ("regression inconclusive", "inconclusive"),
-        ("ok regression", "regression"),
+        ("inconclusive bench regression safety", "safety regression bench inconclusive"),
+        ("inconclusive regression inconclusive", "regression inconclusive"),
+        ("ok inconclusive", "inconclusive"),
+        ("ok ok", "ok"),
         ("", "ok"),
     ],
 )
-def test_one_ending_beats_another(endings: str, found: str) -> None:
-    assert worst(endings.split()) == found
+def test_every_ending_that_occurred_is_kept_the_worst_first(endings: str, found: str) -> None:
+    assert worst_first(endings.split()) == tuple(found.split())
+
+
+@pytest.mark.parametrize(
+    ("endings", "fail_on", "code"),
+    [
+        ("inconclusive regression", "safety,regression", 3),
+        ("regression bench safety", "safety,regression", 1),
+        ("inconclusive bench", "safety,regression", 0),
+        ("inconclusive bench", "inconclusive", 2),
+        ("ok", "safety,regression,bench,inconclusive", 0),
+    ],
+)
+def test_whatever_is_to_fail_fails_whatever_else_there_is(
+    endings: str, fail_on: str, code: int
+) -> None:
+    assert exit_code(endings.split(), endings_named(fail_on)) == code
+
+
+def test_two_stored_runs_have_no_interval(make: Make) -> None:
+    """It would say that most pairs of runs of the same thing differ."""
+    made, _ = compared(make("a"), make("b"))
+    assert made.cells
+    assert {(cell.low, cell.high) for cell in made.cells} == {(None, None)}
+    assert "there is no interval" in markdown(made)
 
 
 def judged(ending: str, *cells: Cell) -> Comparison:
-    return Comparison("regress", "a|b", "<b>", ending, "head <i>", [], cells, ["note"], "again x")
+    said = {ending: "head <i>"}
+    return Comparison("regress", "a|b", "<b>", [ending], said, [], cells, ["note"], "again x")
 
 
 def test_junit_fails_for_worse_and_errs_for_too_few() -> None:

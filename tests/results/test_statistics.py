@@ -6,13 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from results.statistics import (
-    blocks_of,
-    bootstrap_ratio,
     holm,
     needed_pairs,
+    p_beyond,
     paired_effect,
     share,
 )
@@ -22,11 +20,10 @@ from results.statistics import (
 def test_the_pairs_needed(cells: int, pairs: int) -> None:
     """The smallest p of n pairs is 2^-n: one pair fewer could never pass the correction."""
     assert needed_pairs(cells) == pairs
-    effect = paired_effect([1.0] * pairs, [1.0 + n / 10 for n in range(1, pairs + 1)])
-    assert effect is not None
-    assert effect.p_higher == pytest.approx(2.0**-pairs)
-    assert effect.p_higher * cells < 0.05
-    assert 2 * effect.p_higher * cells > 0.05
+    p = p_beyond([1.0] * pairs, [1.0 + n / 10 for n in range(1, pairs + 1)], 1.0, above=True)
+    assert p == pytest.approx(2.0**-pairs)
+    assert p * cells < 0.05
+    assert 2 * p * cells > 0.05
 
 
 def test_holm_against_the_example_of_a_textbook() -> None:
@@ -70,7 +67,24 @@ def test_five_pairs_carry_no_interval_and_none_is_made_up() -> None:
 def test_pairs_that_are_all_the_same_show_nothing() -> None:
     effect = paired_effect([2.0] * 8, [2.0] * 8)
     assert effect is not None
-    assert (effect.ratio, effect.p_higher, effect.p_lower) == (1.0, 1.0, 1.0)
+    assert (effect.ratio, p_beyond([2.0] * 8, [2.0] * 8, 1.0, above=True)) == (1.0, 1.0)
+
+
+def test_a_test_against_a_ratio_and_the_bound_say_the_same() -> None:
+    """Beyond it at 2.5 % one-sided just where the 95 % interval lies beyond it."""
+    rng = np.random.default_rng(6)
+    for shift in (1.5, 1 / 1.5):
+        base = rng.lognormal(0, 0.1, 10)
+        new = base * shift * rng.lognormal(0, 0.1, 10)
+        effect = paired_effect(base, new)
+        assert effect is not None
+        assert effect.low is not None
+        assert effect.high is not None
+        bound, outwards = (effect.low, 1.0001) if shift > 1 else (effect.high, 0.9999)
+        above = shift > 1
+        assert p_beyond(base, new, bound / outwards, above=above) <= 0.025
+        assert p_beyond(base, new, bound * outwards, above=above) > 0.025
+        assert p_beyond(base, new, 1.0, above=not above) > 0.9
 
 
 def test_k_of_n_against_the_published_table() -> None:
@@ -84,51 +98,3 @@ def test_zero_of_n_is_the_rule_of_three() -> None:
     assert share(0, 3).high == pytest.approx(1 - 0.05 ** (1 / 3))  # where 3/n would say 100 %
     assert share(3, 3).low == pytest.approx(0.05 ** (1 / 3))
     assert (share(0, 0).low, share(0, 0).high) == (0.0, 1.0)
-
-
-def dependent(rng: np.random.Generator, count: int, keep: float) -> NDArray[np.float64]:
-    """Latencies whose logarithm remembers: an autoregression with variance 0.3 squared."""
-    noise = rng.normal(0.0, 0.3 * math.sqrt(1 - keep * keep), count)
-    values = np.empty(count)
-    last = rng.normal(0.0, 0.3)
-    for n in range(count):
-        last = keep * last + noise[n]
-        values[n] = last
-    return np.exp(values)
-
-
-def coverage(blocks: int | None) -> float:
-    """How many of 60 intervals of two runs of the same thing hold the ratio 1. None: every
-    operation is a block, which is the mistake."""
-    rng = np.random.default_rng(3)
-    inside = 0
-    for _ in range(60):
-        sides = []
-        for _side in range(2):
-            values = dependent(rng, 400, 0.9)
-            sides.append(blocks_of(values, blocks or len(values)))
-        found = bootstrap_ratio(sides[0], sides[1])
-        assert found is not None
-        inside += found[0] <= 1.0 <= found[1]
-    return inside / 60
-
-
-def test_blocks_hold_what_single_operations_pretend() -> None:
-    """Operations in a run are not independent; resampling them one by one claims far too much."""
-    assert coverage(20) >= 0.89
-    assert coverage(None) <= 0.60
-
-
-def test_too_few_blocks_carry_no_interval() -> None:
-    few = [np.array([1.0, 2.0])] * 9
-    assert bootstrap_ratio(few, few) is None
-    assert bootstrap_ratio([np.array([])] * 20, [np.array([1.0])] * 20) is None
-
-
-def test_a_shift_between_two_runs_is_inside_its_interval() -> None:
-    rng = np.random.default_rng(4)
-    base, new = rng.lognormal(0, 0.2, 2000), rng.lognormal(0, 0.2, 2000) * 1.5
-    found = bootstrap_ratio(blocks_of(base), blocks_of(new))
-    assert found is not None
-    assert found[0] < 1.5 < found[1]
-    assert found[1] - found[0] < 0.1

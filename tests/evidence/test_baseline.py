@@ -1,0 +1,211 @@
+"""The pinned baseline: what is refused, what a side is given of it, and what a change is about."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from clusters import images
+from evidence import baseline, sides
+from evidence.baseline import Pinned, clients, read, unpack
+from evidence.sides import Side, install, parse
+from evidence.touched import touched
+from results import documents
+from results.errors import BadInput
+
+IMAGE = "sha256:" + "c" * 64
+OLD, NEW = (f"redis=={version} \\\n    --hash=sha256:{version}\n" for version in ("1.0", "2.0"))
+OTHERS = "kazoo==2.0 \\\n    --hash=sha256:aa\n    # via lockbench\nlocust==1.0 \\\n    --hash=x\n"
+
+
+def pinned(commit: str = "a" * 40, lock: str = "") -> Pinned:
+    digest = hashlib.sha256(lock.encode()).hexdigest()
+    return Pinned(commit=commit, lock_sha256=digest, images={"redis": IMAGE})
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository whose first commit has an older redis and locust, and an older recipe."""
+    root = tmp_path / "tree"
+    for folder in ("locks", "clusters", "workloads"):
+        (root / folder).mkdir(parents=True)
+    (root / "pyproject.toml").write_text("")
+    (root / "clusters" / "one.py").write_text("")
+    (root / "workloads" / "load.py").write_text("import locust\n")
+    (root / "locks" / "one.py").write_text("import redis, kazoo, locust\nAGE = 'old'\n")
+    (root / "requirements.lock").write_text(OLD + OTHERS)
+    git(root, "init", "--quiet")
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "--message", "old")
+    (root / "locks" / "one.py").write_text("import redis, kazoo, locust\nAGE = 'new'\n")
+    (root / "requirements.lock").write_text(NEW + OTHERS.replace("locust==1.0", "locust==2.0"))
+    monkeypatch.setattr(baseline, "ROOT", root)
+    return root
+
+
+def git(root: Path, *words: str) -> str:
+    who = ["-c", "user.name=x", "-c", "user.email=x@y"]
+    done = subprocess.run(
+        ["git", "-C", str(root), *who, *words], capture_output=True, check=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def test_a_side_is_given_the_recipes_and_the_clients_of_its_commit(
+    tree: Path, tmp_path: Path
+) -> None:
+    """And not the load generator's libraries: who measures is the same on both sides."""
+    folder = tmp_path / "side"
+    unpack(pinned(git(tree, "rev-parse", "HEAD"), OLD + OTHERS), folder)
+    assert "old" in (folder / "locks" / "one.py").read_text()
+    assert (folder / "requirements.txt").read_text() == OLD
+    assert not (folder / "workloads").exists()
+
+
+def test_a_side_whose_clients_are_those_of_this_tree_installs_none(
+    tree: Path, tmp_path: Path
+) -> None:
+    (tree / "requirements.lock").write_text(OLD + OTHERS)
+    unpack(pinned(git(tree, "rev-parse", "HEAD"), OLD + OTHERS), tmp_path / "side")
+    assert not (tmp_path / "side" / "requirements.txt").exists()
+
+
+def test_another_lock_file_than_the_pinned_one_is_refused(tree: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="lock is not that of its commit"):
+        unpack(pinned(git(tree, "rev-parse", "HEAD"), "edited"), tmp_path / "side")
+    with pytest.raises(BadInput, match="git show"):
+        unpack(pinned("f" * 40), tmp_path / "side")
+
+
+def test_what_is_not_committed_is_no_baseline(tree: Path) -> None:
+    with pytest.raises(BadInput, match="is not committed: a baseline is a commit"):
+        baseline.pin(tree / "baseline.json")
+    assert not (tree / "baseline.json").exists()
+
+
+def test_moving_it_writes_the_commit_the_lock_and_the_images(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(tree, "commit", "--all", "--quiet", "--message", "new")
+    tagged: list[tuple[str, str]] = []
+    engine = SimpleNamespace(__enter__=None, tag=lambda ref, name: tagged.append((ref, name)))
+
+    class Here:
+        def __enter__(self) -> Any:
+            return engine
+
+        def __exit__(self, *_: object) -> None: ...
+
+    found = {"redis": SimpleNamespace(ref="lockbench-redis:abc", id=IMAGE)}
+    monkeypatch.setattr(baseline, "Engine", Here)
+    monkeypatch.setattr(images, "ensure", lambda *_, **__: None)
+    monkeypatch.setattr(images, "describe", lambda *_, **__: found)
+    file = tree / "baseline.json"
+    made = baseline.pin(file)
+    assert read(file) == made
+    assert made.commit == git(tree, "rev-parse", "HEAD")
+    assert made.images == {"redis": IMAGE}
+    assert tagged == [("lockbench-redis:abc", "lockbench-redis:baseline")]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "there is no baseline"),
+        ("{", "baseline"),
+        (
+            json.dumps({"format": 2, "commit": "main", "lock_sha256": "0" * 64, "images": {}}),
+            "commit",
+        ),
+    ],
+)
+def test_a_baseline_that_is_missing_or_no_pin_is_refused(
+    tmp_path: Path, text: str | None, said: str
+) -> None:
+    file = tmp_path / "baseline.json"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(BadInput, match=said):
+        parse(f"baseline:{file}")
+
+
+def test_an_image_that_is_gone_is_an_error_and_is_not_made_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Here:
+        def __enter__(self) -> Any:
+            return SimpleNamespace(image=lambda ref: None)
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(baseline, "Engine", Here)
+    with pytest.raises(BadInput, match=r"the baseline's image redis .* is not here"):
+        baseline.check_images(pinned(), ["toxiproxy", "redis"])
+    baseline.check_images(pinned(), ["toxiproxy", "etcd"])
+
+
+def test_recipes_that_today_s_load_cannot_use_are_refused(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tree has no registry of locks."""
+    monkeypatch.setattr(baseline, "check_images", lambda *_: None)
+    (tree / "requirements.lock").write_text(OLD + OTHERS)
+    side = Side("baseline", pinned=pinned(git(tree, "rev-parse", "HEAD"), OLD + OTHERS))
+    with pytest.raises(BadInput, match="baseline: the locks cannot be imported with it"):
+        install(side, tmp_path / "side")
+
+
+def test_this_tree_s_own_locks_can_be_a_side(tmp_path: Path, monkeypatch: Any) -> None:
+    """What is committed, imported as the workers would."""
+    monkeypatch.setattr(baseline, "check_images", lambda *_: None)
+    commit = baseline.checked_out()
+    if commit is None:
+        pytest.skip("this is no git tree")
+    lock = git(baseline.ROOT, "show", f"{commit}:requirements.lock") + "\n"
+    ran: list[Any] = []
+    real = vars(sides)["_run"]
+
+    def without_network(command: Any, *rest: Any) -> Any:
+        if "pip" in command:
+            ran.append(command)
+            return SimpleNamespace(returncode=0, stderr="", stdout="")
+        return real(command, *rest)
+
+    monkeypatch.setitem(vars(sides), "_run", without_network)
+    install(Side("baseline", pinned=pinned(commit, lock)), tmp_path)
+    assert (tmp_path / "locks" / "redis" / "token.py").is_file()
+
+
+def test_clients_are_what_recipes_import_and_the_load_does_not() -> None:
+    found = clients(baseline.ROOT / "locks")
+    assert {"redis", "hiredis", "kazoo", "pg8000", "requests"} <= found
+    assert found.isdisjoint({"locust", "gevent", "numpy", "msgspec", "lockbench", "pytest"})
+
+
+@pytest.mark.parametrize(
+    ("paths", "locks"),
+    [
+        ([], []),
+        (["README.md", "checker/check.py"], []),
+        (["locks/redis/token.py"], ["redis-token"]),
+        (["locks/libraries/kazoo/adapter.py"], ["kazoo", "kazoo-safe"]),
+        (["locks/base.py"], ["etcd", "redis-token", "redlock", "zookeeper"]),
+        (["clusters/images/debian.lock"], ["etcd", "redis-token", "redlock", "zookeeper"]),
+        (["requirements.lock"], ["etcd", "redis-token", "redlock", "zookeeper"]),
+    ],
+)
+def test_a_change_is_about_the_locks_whose_files_it_touches(
+    paths: list[str], locks: list[str]
+) -> None:
+    assert touched(paths) == locks
+
+
+def test_a_baseline_is_a_document_of_today() -> None:
+    text = documents.text_of(pinned())
+    assert json.loads(text)["format"] == documents.FORMAT
