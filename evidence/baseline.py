@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -102,6 +103,17 @@ def unpack(pinned: Pinned, folder: Path) -> None:
     if other := sorted(name for name in wanted if then[name] != now.get(name)):
         text = "".join(_requirement(lock.decode(), name) for name in other)
         (folder / "requirements.txt").write_text(text, encoding="utf-8")
+
+
+def copy_tree(folder: Path) -> None:
+    """Puts what workers import of this tree into a folder."""
+    for name in TREE:
+        if (ROOT / name).is_dir():
+            shutil.copytree(
+                ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        else:
+            shutil.copy(ROOT / name, folder / name)
 
 
 def clients(locks: Path) -> set[str]:

@@ -45,7 +45,7 @@ from results.comparison import (
 )
 from results.documents import Results
 from results.errors import BadInput, Ending, exit_code, worst_first
-from results.gate import UNDECIDED, Cell, judge_pairs, suspects
+from results.gate import TOLERATED, UNDECIDED, Cell, judge_pairs, suspects
 from results.store import RunFolder, StoreError
 from workloads.fork_server import ForkServer
 
@@ -230,7 +230,10 @@ def _notes(job: _Job, cells: Sequence[Cell]) -> list[str]:
     if void:
         notes.append(f"the numbers of {len(void)} of {len(job.cases)} runs are void")
     if any(cell.word == "no difference shown" for cell in cells):
-        notes.append("no difference shown is no proof that there is none: read the intervals")
+        notes.append(
+            f"no difference shown rules out a slowdown of {TOLERATED:.0%}, or of twice the floor; "
+            "it is no proof that there is none: read the intervals"
+        )
     return notes
 
 
@@ -260,17 +263,19 @@ def _ready(
         versions = versions_of(cases, engine, lambda line: console.print(line, highlight=False))
     except EngineError as error:
         raise BadInput(str(error)) from error
-    for at, (side, folder) in enumerate(zip(asked.sides, folders, strict=True)):
+    installed = [
         install(side, folder, [both[at] for both in asked.cases.values()])
+        for at, (side, folder) in enumerate(zip(asked.sides, folders, strict=True))
+    ]
     # What this tree pins is not what a side has whose library is another.
-    other = any(side.library or side.pinned for side in asked.sides)
+    other = any(installed) or any(side.pinned for side in asked.sides)
     sides = {
         name: documents.VersionsSide(
             side.ref,
-            "==".join(side.library) if side.library else None,
+            ", ".join(f"{n}=={v}" for n, v in libraries.items()) or None,
             side.pinned.commit if side.pinned else None,
         )
-        for name, side in zip(SIDES, asked.sides, strict=True)
+        for name, side, libraries in zip(SIDES, asked.sides, installed, strict=True)
     }
     known = evolved(versions, sides=sides, clients=None if other else versions.clients)
     return engine, known
@@ -289,11 +294,11 @@ def command(
     console = err if as_json else out
     console.print(
         f"{asked.pairs} pairs of {len(asked.cases)} cases, about {asked.expected_s / 60:.0f} "
-        f"minutes, more for what looks slower or is noisy; numbers need {asked.needed} pairs",
+        f"minutes, more for what looks slower or is noisy; numbers may need {asked.needed} pairs",
         highlight=False,
     )
     if asked.pairs < asked.needed:
-        console.print("too few pairs for any number: this can only end inconclusive")
+        console.print("fewer pairs than numbers may need: then they end inconclusive")
     finished, made = regress(asked, console)
     if as_json:
         found = msgspec.to_builtins(finished.results)

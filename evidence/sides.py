@@ -4,7 +4,11 @@
     baseline                 what ``evidence/baseline.json`` pins: recipes, client libraries, server
                              images (baseline:FILE: what that file pins)
     redis=redis:7.4          a server image (also image:redis=redis:7.4), which the engine must have
-    redis==8.0.1             another version of a library that Lockbench pins, in the workers only
+    redis==8.0.1             another version of a Python library: of one that recipes import, and of
+                             one that a lock adapts, in its environment
+    git+URL@REV, path/, x.whl  the same from a source tree or a wheel; it says itself what it is
+    go:MODULE@VERSION        another version of a Go module that a lock adapts
+    maven:GROUP:ARTIFACT:VERSION  the same of an artifact of Java
     topology:NAME            a server configuration, as far as one is declared as a topology
     path.py:Class, etcd      a lock of one's own, or one by name, instead of ``--lock``
 
@@ -21,34 +25,50 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Final
 
 from bench import plan
 from bench.plan import Case
 from clusters.images import server_names
+from clusters.libraries import GO, JAVA, Language
+from clusters.recipes import LIBRARIES, recipes
 from clusters.registry import topologies
 from declarations import program
 from evidence import baseline
 from evidence.baseline import Pinned
-from locks.registry import is_own, systems
+from locks.base import LockUnusableError
+from locks.registry import LIBRARY_FILES, is_own, systems
 from locks.shared import pins
+from locks.shared.client_container import ContainerLibrary as Contained
+from locks.shared.library import INSTEAD, AnyLibrary, Library, library_of, python_path
 from results import machine
 from results.errors import BadInput
 
 CURRENT: Final = "current"
 BASELINE: Final = "baseline"
 LIBRARY: Final = re.compile(r"([A-Za-z0-9_.-]+)==([A-Za-z0-9_.!+-]+)")
-INSTALL_S: Final = 120.0
+GO_REF: Final = re.compile(r"go:(\w[\w./~-]*)@(v[\w.+-]+)")
+MAVEN_REF: Final = re.compile(r"maven:([\w.-]+:[\w.-]+):([\w.-]+)")
+INSTALL_S: Final = 300.0  # building from source included
+SOURCE_FILES: Final = ("pyproject.toml", "setup.py")
 PREPARE_S: Final = 900.0  # building a client image
-# Imports every lock as the workers do, and says which versions it got.
+# Imports every lock as the workers do, and says where they are and which versions it got.
 PROBE: Final = (
-    "import sys, importlib.metadata, workloads.fork_server\n"
+    "import sys, importlib.metadata, locks, workloads.fork_server\n"
     "from locks.registry import systems\n"
     "from declarations.lazy import load_all\n"
     "systems()\n"
     "load_all()\n"
+    "print(locks.__path__[0])\n"
     "for name in sys.argv[1:]: print(importlib.metadata.version(name))"
+)
+# Imports an adapter in its own environment, as a module, so that it does not serve.
+ADAPTER: Final = (
+    "import sys, runpy, importlib.metadata\n"
+    "runpy.run_path(sys.argv[1], run_name='adapter')\n"
+    "print(importlib.metadata.version(sys.argv[2]))"
 )
 PREPARE: Final = (
     "import sys\n"
@@ -59,12 +79,33 @@ PREPARE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
+class Artifact:
+    """A Go module or an artifact of Java at another version."""
+
+    language: Language
+    name: str
+    version: str
+
+    @property
+    def line(self) -> str:
+        """As requirements have it."""
+        return f"{self.name}{' ' if self.language is GO else ':'}{self.version}"
+
+    @property
+    def image(self) -> str:
+        """The client image that it is in."""
+        return next(r.name for r in recipes().values() if r.language is self.language)
+
+
+@dataclass(frozen=True, slots=True)
 class Side:
     """A parsed REF; at most one of the fields beside ``ref`` is set."""
 
     ref: str
     image: tuple[str, str] | None = None
     library: tuple[str, str] | None = None
+    source: str | None = None
+    artifact: Artifact | None = None
     topology: str | None = None
     lock: str | None = None
     pinned: Pinned | None = None
@@ -92,8 +133,8 @@ def parse(ref: str) -> Side:
         return Side(ref, pinned=baseline.read())
     if ref.startswith(f"{BASELINE}:"):
         return Side(ref, pinned=baseline.read(Path(ref.partition(":")[2])))
-    if (found := LIBRARY.fullmatch(ref)) is not None:
-        return Side(ref, library=_library(found[1], found[2]))
+    if (side := _of_library(ref)) is not None:
+        return side
     if ref.startswith("topology:"):
         name = ref.partition(":")[2]
         if name not in topologies():
@@ -110,17 +151,64 @@ def parse(ref: str) -> Side:
         raise plan.unknown("image", name, known)
     raise BadInput(
         f"{ref!r} names nothing to compare: give current, baseline, an image (redis=redis:7.4), a "
-        "library (redis==8.0.1), topology:NAME, the name of a lock, or its file or folder"
+        "library (redis==8.0.1, git+URL@REV, its source tree or its wheel, go:MODULE@VERSION, "
+        "maven:GROUP:ARTIFACT:VERSION), topology:NAME, the name of a lock, or its file or folder"
     )
 
 
+def _of_library(ref: str) -> Side | None:
+    if (found := LIBRARY.fullmatch(ref)) is not None:
+        return Side(ref, library=_library(found[1], found[2]))
+    for language, pattern in ((GO, GO_REF), (JAVA, MAVEN_REF)):
+        if (found := pattern.fullmatch(ref)) is not None:
+            return Side(ref, artifact=_artifact(language, found[1], found[2]))
+    source = _source(ref)
+    return None if source is None else Side(ref, source=source)
+
+
 def _library(name: str, version: str) -> tuple[str, str]:
-    known = machine.versions()
-    if name not in known or name == machine.PACKAGE:
-        raise plan.unknown(
-            "library that the locks use", name, [n for n in known if n != machine.PACKAGE]
-        )
+    known = _of_workers() | {
+        pin for one in map(library_of, systems().values()) for pin in _pins(one)
+    }
+    if _plain(name) not in known:
+        raise plan.unknown("library that the locks use", name, sorted(known))
     return name, version
+
+
+def _artifact(language: Language, name: str, version: str) -> Artifact:
+    known = language.wanted(language.folders(LIBRARIES))
+    if name not in known:
+        raise plan.unknown("library that the locks adapt", name, known)
+    return Artifact(language, name, version)
+
+
+def _source(ref: str) -> str | None:
+    """What pip takes for a source tree, here or in git, or a wheel; None for any other REF."""
+    path = Path(ref)
+    if ref.startswith("git+"):
+        return ref
+    if path.suffix == ".whl":
+        if not path.is_file():
+            raise BadInput(f"there is no wheel {ref}")
+        return str(path.resolve())
+    tree = any((path / name).is_file() for name in SOURCE_FILES)
+    return str(path.resolve()) if tree and not (path / LIBRARY_FILES[0]).exists() else None
+
+
+def _of_workers() -> set[str]:
+    return {_plain(name) for name in machine.versions() if name != machine.PACKAGE}
+
+
+def _pins(library: AnyLibrary | None) -> set[str]:
+    """What is installed in the environment of a lock's library; that of an image is not Python."""
+    if not isinstance(library, Library):
+        return set()
+    return {_plain(name) for name in pins.requirements(library.requirements)}
+
+
+def _plain(name: str) -> str:
+    """As the package index compares names."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def locks_of(side: Side, locks: Sequence[str]) -> list[str]:
@@ -144,39 +232,116 @@ def check_image_is_used(side: Side, cases: Sequence[Case]) -> None:
         )
 
 
-def install(side: Side, folder: Path, cases: Sequence[Case] = ()) -> None:
+def install(side: Side, folder: Path, cases: Sequence[Case] = ()) -> dict[str, str]:
     """Puts a side's libraries and recipes into ``folder``, and sees that every lock can be imported
-    with them. Raises BadInput."""
+    with them; returns what it installed, name → version. Raises BadInput."""
+    if side.library is not None or side.source is not None:
+        return _install_library(side, folder, cases)
+    if side.pinned is not None:
+        return _install_pinned(side, side.pinned, folder, cases)
+    if side.artifact is not None:
+        return _install_artifact(side, side.artifact, folder, cases)
+    return {}
+
+
+def _install_library(side: Side, folder: Path, cases: Sequence[Case]) -> dict[str, str]:
+    _pip(side, folder, "--no-deps", "==".join(side.library) if side.library else str(side.source))
+    found = {d.name: d.version for d in distributions(path=[str(folder)])}
+    (name, version), *more = found.items() or [("", "")]
+    if not name or more:
+        raise BadInput(
+            f"{side.ref} is {', '.join(found) or 'no library'}: it has to be one library"
+        )
+    beside = {one for case in cases if _plain(name) in _pins(one := library_of(case.system))}
+    if _plain(name) in _of_workers():
+        _probe(side, folder, found)
+    elif not beside:
+        locks = ", ".join(dict.fromkeys(case.lock for case in cases))
+        raise BadInput(f"{side.ref} is {name} {version}, which {locks} does not use")
+    for library in beside:
+        assert isinstance(library, Library)
+        try:
+            library.prepare()
+        except LockUnusableError as error:
+            raise BadInput(str(error)) from error
+        python = str(library.environment / "bin" / "python")
+        inside = os.environ | {"PYTHONPATH": python_path(str(folder))}
+        done = _run([python, "-P", "-c", ADAPTER, str(library.adapter), name], inside)
+        if done.returncode != 0:
+            raise BadInput(f"{side.ref}: {library.name} cannot use it: {_last_line(done.stderr)}")
+        if _last_line(done.stdout) != version:
+            raise BadInput(f"{side.ref}: {library.name} would import {_last_line(done.stdout)}")
+    return found
+
+
+def _install_pinned(
+    side: Side, pinned: Pinned, folder: Path, cases: Sequence[Case]
+) -> dict[str, str]:
+    baseline.check_images(pinned, plan.images_of(map(plan.topology_of, cases)))
+    baseline.unpack(pinned, folder)
     wanted: dict[str, str] = {}
-    if side.library is not None:
-        name, version = side.library
-        wanted = {name: version}
-        _pip(side, folder, "--no-deps", f"{name}=={version}")
-    elif side.pinned is not None:
-        baseline.check_images(side.pinned, plan.images_of(map(plan.topology_of, cases)))
-        baseline.unpack(side.pinned, folder)
-        listed = folder / "requirements.txt"
-        if listed.is_file():
-            wanted = pins.requirements(listed)
-            _pip(side, folder, "--no-deps", "--require-hashes", "--requirement", str(listed))
-    else:
-        return
-    # As the workers are started: the side's first, this tree's last.
-    inside = program.environment()
-    inside["PYTHONPATH"] = os.pathsep.join([str(folder), inside["PYTHONPATH"]])
+    listed = folder / "requirements.txt"
+    if listed.is_file():
+        wanted = pins.requirements(listed)
+        _pip(side, folder, "--no-deps", "--require-hashes", "--requirement", str(listed))
+    _prepare(side, cases, _probe(side, folder, wanted))
+    return wanted
+
+
+def _install_artifact(
+    side: Side, artifact: Artifact, folder: Path, cases: Sequence[Case]
+) -> dict[str, str]:
+    """A copy of the recipes that asks for another version, resolved and built as by hand."""
+    images = {one.image for case in cases if isinstance(one := library_of(case.system), Contained)}
+    if artifact.image not in images:
+        locks = ", ".join(dict.fromkeys(case.lock for case in cases))
+        raise BadInput(f"{side.ref} is in {artifact.image}, which {locks} does not use")
+    baseline.copy_tree(folder)
+    language = artifact.language
+    old = re.compile(rf"^{re.escape(artifact.name)}[ :].*$", re.MULTILINE)
+    for library in language.folders(folder / LIBRARIES.relative_to(baseline.ROOT)):
+        listed = library / language.requirements
+        text = listed.read_text(encoding="utf-8")
+        listed.write_text(old.sub(artifact.line, text), encoding="utf-8")
+    inside = _inside(folder)
+    resolve = [sys.executable, "-P", "-m", "clusters.images", "lock", artifact.image]
+    done = _run(resolve, inside, PREPARE_S)
+    if done.returncode != 0:
+        why = _last_line(done.stdout + done.stderr)
+        raise BadInput(f"{side.ref} cannot be resolved: {why}")
+    _prepare(side, cases, _probe(side, folder, {}))
+    return {artifact.name: artifact.version}
+
+
+def _prepare(side: Side, cases: Sequence[Case], inside: dict[str, str]) -> None:
+    locks = dict.fromkeys(case.lock for case in cases)
+    done = _run([sys.executable, "-P", "-c", PREPARE, *locks], inside, PREPARE_S)
+    if done.returncode != 0:
+        raise BadInput(f"{side.ref}: a lock cannot be prepared: {_last_line(done.stderr)}")
+
+
+def _probe(side: Side, folder: Path, wanted: Mapping[str, str]) -> dict[str, str]:
+    """Sees that the workers' locks can be imported; returns the environment for it."""
+    inside = _inside(folder)
     found = _run([sys.executable, "-P", "-c", PROBE, *wanted], inside)
     if found.returncode != 0:
         raise BadInput(
             f"{side.ref}: the locks cannot be imported with it: {_last_line(found.stderr)}"
         )
-    for got, (name, version) in zip(found.stdout.split(), wanted.items(), strict=True):
+    where, *versions = found.stdout.splitlines()
+    if (side.pinned or side.artifact) and not Path(where).is_relative_to(folder):
+        raise BadInput(f"{side.ref}: the workers would import the locks in {where} instead")
+    for got, (name, version) in zip(versions, wanted.items(), strict=True):
         if got != version:
             raise BadInput(f"{side.ref}: the workers would import {name} {got} instead")
-    if side.pinned is not None:
-        locks = dict.fromkeys(case.lock for case in cases)
-        done = _run([sys.executable, "-P", "-c", PREPARE, *locks], inside, PREPARE_S)
-        if done.returncode != 0:
-            raise BadInput(f"{side.ref}: a lock cannot be prepared: {_last_line(done.stderr)}")
+    return inside
+
+
+def _inside(folder: Path) -> dict[str, str]:
+    """The side's first and this tree's last, as the workers are started."""
+    inside = program.environment()
+    inside["PYTHONPATH"] = os.pathsep.join([str(folder), inside["PYTHONPATH"]])
+    return inside
 
 
 def _pip(side: Side, folder: Path, *words: str) -> None:
@@ -189,18 +354,21 @@ def _pip(side: Side, folder: Path, *words: str) -> None:
 @contextmanager
 def library_path(side: Side, folder: Path) -> Iterator[None]:
     """Processes started inside import this side's libraries and recipes first."""
-    if side.library is None and side.pinned is None:
-        yield
-        return
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = _python_path(folder)
+    changed = {}
+    if side.library or side.source or side.artifact or side.pinned:
+        changed["PYTHONPATH"] = _python_path(folder)
+    if side.library or side.source:
+        changed[INSTEAD] = str(folder)
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _python_path(folder: Path) -> str:

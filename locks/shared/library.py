@@ -33,6 +33,8 @@ ADAPTERS: Final = Path(__file__).resolve().parents[1] / "libraries"
 SHARED: Final = ADAPTERS / "shared"
 ENVIRONMENTS: Final = ADAPTERS.parents[1] / ".libraries"
 BUILD_S: Final = 600.0
+# In the environment of a worker: a folder whose libraries stand in for those of the environment.
+INSTEAD: Final = "LOCKBENCH_LIBRARIES"
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ class Library:
         try:
             sidecar = shared(
                 self.name,
-                lambda: Sidecar(self.name, command, {"PYTHONPATH": str(SHARED)}),
+                lambda: Sidecar(self.name, command, {"PYTHONPATH": python_path()}),
             )
             return kind(
                 sidecar,
@@ -175,6 +177,12 @@ class Library:
         if done.returncode != 0:
             said = done.stdout.strip().splitlines() or ["it does not say why"]
             raise LockUnusableError(f"{self.name} {otherwise}: {said[-1]}")
+
+
+def python_path(instead: str | None = None) -> str:
+    """What an adapter is started with; ``instead`` is what the environment says unless given."""
+    first = os.environ.get(INSTEAD) if instead is None else instead
+    return os.pathsep.join(filter(None, [first, str(SHARED)]))
 
 
 AnyLibrary = Library | ContainerLibrary

@@ -62,7 +62,7 @@ class Own(Part, frozen=True):
 
 
 class VersionsSide(Part, frozen=True):
-    """A side of a change; ``library`` is the one of another version, as ``name==version``,
+    """A side of a change; ``library`` are those of another version, as ``name==version``,
     ``commit`` that of a baseline."""
 
     ref: str

@@ -153,12 +153,20 @@ def test_an_image_that_is_gone_is_an_error_and_is_not_made_again(
 def test_recipes_that_today_s_load_cannot_use_are_refused(
     tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tree has no registry of locks."""
+    """The tree's locks are no package, and then one that cannot be imported any more."""
     monkeypatch.setattr(baseline, "check_images", lambda *_: None)
     (tree / "requirements.lock").write_text(OLD + OTHERS)
-    side = Side("baseline", pinned=pinned(git(tree, "rev-parse", "HEAD"), OLD + OTHERS))
-    with pytest.raises(BadInput, match="baseline: the locks cannot be imported with it"):
-        install(side, tmp_path / "side")
+
+    def side() -> Side:
+        git(tree, "add", "--all")
+        git(tree, "commit", "--quiet", "--message", "next")
+        return Side("baseline", pinned=pinned(git(tree, "rev-parse", "HEAD"), OLD + OTHERS))
+
+    with pytest.raises(BadInput, match=r"the workers would import the locks in .* instead"):
+        install(side(), tmp_path / "one")
+    (tree / "locks" / "__init__.py").write_text("raise ImportError('of another age')")
+    with pytest.raises(BadInput, match="cannot be imported with it: ImportError: of another age"):
+        install(side(), tmp_path / "two")
 
 
 def test_this_tree_s_own_locks_can_be_a_side(tmp_path: Path, monkeypatch: Any) -> None:

@@ -14,12 +14,14 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
+from bench import plan
 from bench.run import Outcome
+from evidence import baseline, sides
 from evidence import regress as module
-from evidence import sides
 from evidence.regress import regress
 from evidence.regress_plan import BASE, NEW, Order, order, turns
 from evidence.sides import install, library_path, parse
+from locks.shared.library import INSTEAD, Library, python_path
 from results import machine
 from results.documents import CaseResult, Machine, Versions, known, made
 from results.errors import BadInput
@@ -256,12 +258,119 @@ def test_the_command_that_repeats_it_stands_in_the_order() -> None:
     )
 
 
+def installed(folder: Path, name: str, version: str, code: str = "") -> None:
+    """As pip leaves a library behind."""
+    (folder / name).mkdir(parents=True)
+    (folder / name / "__init__.py").write_text(code)
+    about = folder / f"{name}-{version}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+def test_a_source_tree_a_wheel_and_a_commit_are_told_apart_from_a_lock_s_folder(
+    tmp_path: Path,
+) -> None:
+    tree, lock = tmp_path / "redis-py", tmp_path / "mine"
+    for folder in (tree, lock):
+        folder.mkdir()
+        (folder / "pyproject.toml").write_text("")
+    (lock / "lock.py").write_text("nothing = 1\n")
+    wheel = tmp_path / "redis-9.0-py3-none-any.whl"
+    wheel.write_bytes(b"")
+    assert parse(str(tree)).source == str(tree)
+    assert parse(str(wheel)).source == str(wheel)
+    assert parse("git+https://host/redis-py@main").source == "git+https://host/redis-py@main"
+    with pytest.raises(BadInput, match="declares no SYSTEM"):
+        parse(str(lock))
+    with pytest.raises(BadInput, match="there is no wheel"):
+        parse(str(tmp_path / "other.whl"))
+
+
+@pytest.mark.parametrize(
+    ("name", "lock", "said"),
+    [
+        ("leftpad", "redis-token", "is leftpad 9.0, which redis-token does not use"),
+        ("python_redis_lock", "redis-token", "which redis-token does not use"),
+        ("python_redis_lock", "python-redis-lock", None),
+    ],
+)
+def test_a_library_counts_where_a_lock_uses_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, lock: str, said: str | None
+) -> None:
+    """In the environment of the lock that adapts it, ahead of what is pinned there."""
+    ran: list[tuple[list[str], str]] = []
+
+    def run(command: list[str], environment: Any, *_: Any) -> Any:
+        ran.append((command, environment.get("PYTHONPATH", "")))
+        if "pip" in command:
+            installed(tmp_path, name, "9.0")
+        return SimpleNamespace(returncode=0, stderr="", stdout="/locks\n9.0\n")
+
+    monkeypatch.setitem(vars(sides), "_run", run)
+    monkeypatch.setattr(Library, "prepare", lambda _: None)
+    tried = [plan.make_case(lock, "none", seed=0)]
+    if said is not None:
+        with pytest.raises(BadInput, match=said):
+            install(parse("git+https://host/x@main"), tmp_path, tried)
+        return
+    assert install(parse("git+https://host/x@main"), tmp_path, tried) == {name: "9.0"}
+    command, path = ran[-1]
+    assert ".libraries/python_redis_lock-" in command[0]
+    assert path.startswith(f"{tmp_path}{os.pathsep}")
+
+
+@pytest.mark.parametrize(
+    ("ref", "lock", "file", "line"),
+    [
+        (
+            "go:github.com/go-redsync/redsync/v4@v4.13.0", "redsync",
+            "redsync/requirements.mod", "github.com/go-redsync/redsync/v4 v4.13.0",
+        ),
+        (
+            "maven:org.redisson:redisson:4.6.0", "redisson-rlock",
+            "redisson/requirements.maven", "org.redisson:redisson:4.6.0",
+        ),
+    ],
+)  # fmt: skip
+def test_a_library_of_go_or_java_is_resolved_and_built_in_a_copy_of_the_recipes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ref: str, lock: str, file: str, line: str
+) -> None:
+    ran: list[list[str]] = []
+
+    def run(command: list[str], environment: Any, *_: Any) -> Any:
+        ran.append(command)
+        assert environment["PYTHONPATH"].startswith(f"{tmp_path}{os.pathsep}")
+        return SimpleNamespace(returncode=0, stderr="", stdout=f"{tmp_path}/locks\n")
+
+    monkeypatch.setitem(vars(sides), "_run", run)
+    here = baseline.ROOT / "locks" / "libraries" / file
+    before = here.read_text()
+    install(parse(ref), tmp_path, [plan.make_case(lock, "none", seed=0)])
+    assert (tmp_path / "locks" / "libraries" / file).read_text().split("\n").count(line) == 1
+    assert here.read_text() == before
+    assert ran[0][-3:-1] == ["clusters.images", "lock"]
+    with pytest.raises(BadInput, match="which redis-token does not use"):
+        install(parse(ref), tmp_path, [plan.make_case("redis-token", "none", seed=0)])
+    with pytest.raises(BadInput, match="no library that the locks adapt"):
+        parse(ref.replace("red", "blue"))
+
+
+def test_adapters_started_inside_see_the_library(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv(INSTEAD, raising=False)
+    plain = python_path()
+    with library_path(parse("redis==8.0.1"), tmp_path):
+        assert python_path() == f"{tmp_path}{os.pathsep}{plain}"
+    assert python_path() == plain
+    assert INSTEAD not in os.environ
+
+
 def test_a_library_that_breaks_the_locks_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """What pip put there is imported as the workers would, before anything starts."""
-    (tmp_path / "redis").mkdir()
-    (tmp_path / "redis" / "__init__.py").write_text("raise ImportError('of another age')\n")
+    installed(tmp_path, "redis", "8.0.1", "raise ImportError('of another age')\n")
     real = vars(sides)["_run"]
 
     def no_network(command: Any, environment: Any) -> Any:
