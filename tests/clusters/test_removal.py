@@ -18,7 +18,8 @@ from tests.clusters.test_lifetime import DEAD
 from tests.eventually import eventually
 
 RUN = "fake-run"
-TIMEOUT_S = 0.4
+TIMEOUT_S = 2.0
+SILENT_S = 0.3
 ALL = [NET, ONE, TWO] = [f"lockbench-{RUN}-c-{part}" for part in ("net", "one", "two")]
 MINE = owner.labels(RUN, "c")
 
@@ -28,7 +29,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDocker
     socket = tmp_path / "docker.sock"
     monkeypatch.setenv("DOCKER_HOST", f"unix://{socket}")
     monkeypatch.setattr(ledger, "_names", {})
-    monkeypatch.setattr(connection, "SILENT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(connection, "SILENT_TIMEOUT_S", SILENT_S)
     with fake_docker(socket) as found:
         yield found
 
@@ -93,8 +94,8 @@ def test_an_engine_that_is_gone_leaves_names_and_the_next_start_removes_them(
 
 
 def test_an_engine_that_hangs_is_waited_for_but_not_for_ever(fake: FakeDocker) -> None:
+    start(Engine())
     engine = impatient()
-    start(engine)
     fake.silent, fake.does = True, False
     assert remove(engine) == ALL
     fake.silent = False
@@ -103,8 +104,8 @@ def test_an_engine_that_hangs_is_waited_for_but_not_for_ever(fake: FakeDocker) -
 
 
 def test_an_engine_that_comes_back_in_time_is_met(fake: FakeDocker) -> None:
+    start(Engine())
     engine = impatient()
-    start(engine)
     fake.away = True
     left: list[list[str]] = []
     clearing = threading.Thread(target=lambda: left.append(remove(engine, limit_s=3600)))
@@ -122,8 +123,8 @@ def test_an_engine_that_hangs_in_the_middle_names_all_that_is_there(
     fake: FakeDocker, answers: int
 ) -> None:
     """Each call in turn is the first that is not answered, and not done."""
+    start(Engine())
     engine = impatient()
-    start(engine)
     fake.answers, fake.does = answers, False
     left = remove(engine)
     assert sorted(left) == sorted([*fake.containers, *fake.networks])
@@ -173,4 +174,4 @@ def test_after_a_silence_nobody_waits_long_until_there_is_an_answer(
     fake.silent = False
     engine.version()
     engine.version()
-    assert waited == [TIMEOUT_S, 0.1, 0.1, TIMEOUT_S]
+    assert waited == [TIMEOUT_S, SILENT_S, SILENT_S, TIMEOUT_S]
