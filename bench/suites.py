@@ -138,7 +138,7 @@ def _quick(seed: int) -> list[Case]:
         make_case("redis-token", "client-pause", seed=seed, workload="payment"),
     ]
     rates = quick_rates(seed)
-    return [with_rates(c, rates) if c.fault == NONE else _brief(c) for c in cases]
+    return [with_rates(c, rates) if c.fault == NONE else brief(c) for c in cases]
 
 
 def _nightly(seed: int) -> list[Case]:
@@ -168,14 +168,15 @@ def _capacity(seed: int) -> list[Case]:
 
 def _full(seed: int) -> list[Case]:
     return [
-        _brief(case)
+        brief(case)
         for lock in systems()
         for case in _applicable([lock], (NONE, *full_faults(lock)), seed)
     ]
 
 
-def _brief(case: Case) -> Case:
-    """With the time that its fault needs, for a case of which no quantiles are wanted."""
+def brief(case: Case) -> Case:
+    """With the time that its fault needs, for a case of which no quantiles are wanted: as in
+    ``full``."""
     return with_time_for_faults(replace(case, time_limit_s=BRIEF_LIMIT_S_MIN), BRIEF_SPARE_S)
 
 
