@@ -1,60 +1,98 @@
-"""``lockbench adr RUN…``: a decision record from stored runs and the reader's own answers.
+"""``lockbench adr``: a decision record from stored runs and the reader's own answers.
 
-Needs no Docker. Runs of other machines, versions or settings are not put together unless the caller
-says so; edited or half-written ones never are.
+Needs no Docker, unless it is asked to ``collect`` what is missing. Runs of other machines, versions
+or settings are not put together unless the caller says so; edited or half-written ones never are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast, get_args
 
 import typer
+from msgspec.structs import replace as with_fields
 from rich.console import Console
 
-from bench.plan import unknown
+from bench.plan import Case, unknown
 from clusters.registry import topologies
-from evidence.adr import evidence_of, options
+from evidence.adr import Evidence, Key, Option, evidence_of, labels_of, options
+from evidence.adr_plan import considered, needed
 from evidence.adr_text import record
-from evidence.adr_tree import Answers, Needs, decide
+from evidence.adr_tree import Answers, Decision, Needs, decide, missing
 from history.text import write_named
 from locks.registry import systems
 from report.console import say, say_json, warn
 from results.comparison import differences
+from results.documents import CaseResult, Machine
 from results.errors import BadInput
 from results.store import NotARun
-from results.stored import Edited, Stored, countable, left_out, stored_set
+from results.stored import Edited, Stored, countable, left_out, stored, stored_set
 
 OTHER_SUITE = "other suite"
 NEEDS = {"nuisance": "efficiency", "disaster": "correctness"}
+# Runs cases as ``lockbench run``, ``suite`` and ``sweep`` do, and answers with the run's folder.
+Runner = Callable[[Sequence[Case], str], Path]
 
 
 def answers(
-    needs: str | None, p99_ms: float | None, ops_per_second: float | None, already_have: str | None
+    needs: str | None,
+    p99_ms: float | None,
+    ops_per_second: float | None,
+    already_have: str | None,
+    *,
+    costs: str | None = None,
+    skills: str | None = None,
 ) -> Answers:
     """Raises BadInput."""
     if needs is not None and needs not in get_args(Needs):
         raise BadInput(f"--needs {needs}: it is correctness or efficiency")
     for name, value in (("--p99-ms", p99_ms), ("--ops-per-second", ops_per_second)):
-        if value is not None and not value > 0:
+        if value is not None and not (value > 0 and math.isfinite(value)):
             raise BadInput(f"{name} is {value:g}; it has to be more than 0")
-    had = tuple(word.strip() for word in (already_have or "").split(",") if word.strip())
-    return Answers(cast("Needs | None", needs), p99_ms, ops_per_second, had)
+    return Answers(
+        cast("Needs | None", needs),
+        p99_ms,
+        ops_per_second,
+        _names(already_have),
+        tuple(map(_cost, _names(costs))),
+        _names(skills),
+    )
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(word.strip() for word in (text or "").split(",") if word.strip())
+
+
+def _cost(word: str) -> tuple[str, float]:
+    name, _, number = word.partition("=")
+    try:
+        cost = float(number)
+    except ValueError:
+        cost = math.nan
+    if not cost >= 0:
+        raise BadInput(f"--costs {word}: it is written NAME=NUMBER, for example etcd=300")
+    return name, cost
 
 
 def asked_for(given: Answers) -> Answers:
     """Asks at the terminal for what was not given; an empty answer leaves a question open."""
     needs = given.needs or _ask("Is a rare double grant a nuisance or a disaster for you?", NEEDS)
-    p99 = given.p99_ms or _ask("How many ms may an uncontended acquire take, p99?")
+    p99 = given.p99_ms or _ask("How many ms may an acquire on a free key take, p99?")
     rate = given.ops_per_second or _ask("How many locks per second, over all keys?")
     had = ",".join(given.already_have) or _ask("What do you run already, separated by commas?")
+    costs = ",".join(f"{name}={cost:g}" for name, cost in given.costs) or _ask(
+        "What would each cost, as NAME=NUMBER in any unit, separated by commas?"
+    )
+    skills = ",".join(given.skills) or _ask("What do your people know, separated by commas?")
     try:
         ms, per_second = (None if value is None else float(value) for value in (p99, rate))
     except ValueError as error:
         raise BadInput(f"this must be a number: {error}") from error
-    return answers(NEEDS.get(str(needs), needs), ms, per_second, had)
+    return answers(NEEDS.get(str(needs), needs), ms, per_second, had, costs=costs, skills=skills)
 
 
 def _ask(question: str, choices: Mapping[str, str] | None = None) -> str | None:
@@ -71,33 +109,31 @@ def adr(
     output: Path | None,
     as_json: bool,
     out: Console,
+    runner: Runner | None = None,
 ) -> int:
-    """Returns the exit code. Raises BadInput."""
+    """Runs what is missing first if it is given a ``runner``. Returns the exit code. Raises
+    BadInput."""
     if output is not None and output.exists():
         raise BadInput(f"{output} exists; a record is never overwritten: name another file")
     try:
         runs = [run for path in paths for run in stored_set(path)]
         countable(runs)
-        notes = _not_one_experiment(runs, anyway=anyway)
+        _not_one_experiment(runs, anyway=anyway)
     except (NotARun, Edited) as error:
         raise BadInput(str(error)) from error
     if said := left_out(paths):
         warn(said)
-    cases = evidence_of(runs)
-    found = options(runs, cases)
-    known = {name for one in found for name in (one.name, one.family, one.topology)}
-    known |= {name for one in systems().values() for name in (one.name, one.family)}
-    for name in asked.already_have:
-        if name not in known | set(topologies()):
-            raise unknown("system to have", name, sorted(known | set(topologies())))
-    decision = decide(found, asked)
+    _refuse_unknown(options(runs, evidence_of(runs)), asked)
+    if runner is not None:
+        collect(runs, asked, runner, out, anew=not paths, anyway=anyway)
+    cases, found, decision = _decided(runs, asked, not paths)
     text = record(
         decision,
         found,
         cases,
-        machine=runs[0].machine,
-        notes=notes,
-        date=max(run.path.name for run in runs)[:10],
+        machine=runs[0].machine if runs else Machine(),
+        notes=_not_one_experiment(runs, anyway=True),
+        date=max((run.path.name for run in runs), default=datetime.now(UTC).isoformat())[:10],
     )
     if output is not None:
         try:
@@ -113,13 +149,75 @@ def adr(
     return 0
 
 
+def collect(
+    runs: list[Stored],
+    asked: Answers,
+    runner: Runner,
+    out: Console,
+    *,
+    anew: bool,
+    anyway: bool = False,
+) -> None:
+    """Runs what would settle the decision, one run after the other, until it is settled or no run
+    brings anything new; adds each to ``runs``. Raises BadInput."""
+    given_up: set[tuple[Key, bool]] = set()
+    _, _, decision = _decided(runs, asked, anew)
+    while left := [one for one in needed(decision) if one.key not in given_up]:
+        now, minutes = left[0], sum(one.minutes for one in left)
+        out.print(f"{now.option.name}: {now.what}; at most {minutes:.0f} minutes are left")
+        folder = runner(now.cases, f"adr-{now.option.lock}")
+        try:
+            runs.append(stored(folder))
+        except (NotARun, Edited) as error:
+            raise BadInput(str(error)) from error
+        _not_one_experiment(runs, anyway=anyway)
+        _, found, decision = _decided(runs, asked, anew)
+        after = next((o for o in found if o.key == now.option.key), now.option)
+        # Each sweep is made once: a range that crosses the limit does not shrink.
+        if now.is_sweep or missing(after, asked.needs) == missing(now.option, asked.needs):
+            given_up.add(now.key)
+
+
+Cases = list[tuple[Evidence, CaseResult]]
+
+
+def _decided(
+    runs: Sequence[Stored], asked: Answers, anew: bool
+) -> tuple[Cases, list[Option], Decision]:
+    cases = evidence_of(runs)
+    found = considered(options(runs, cases), asked, anew=anew)
+    return cases, found, decide(found, asked)
+
+
+def _refuse_unknown(found: Sequence[Option], asked: Answers) -> None:
+    known = {name for one in found for name in (one.lock, one.family, one.topology)}
+    known |= {name for one in systems().values() for name in (one.name, one.family)}
+    known |= set(topologies())
+    for name in (*asked.already_have, *asked.skills, *(name for name, _ in asked.costs)):
+        if name not in known:
+            raise unknown("system", name, sorted(known))
+
+
 def _not_one_experiment(runs: Sequence[Stored], *, anyway: bool) -> list[str]:
-    """Why the runs may not be put together; different cases are what one puts together."""
+    """Why the runs may not be put together. Different cases are what one puts together, and how
+    long a case lasts decides nothing here."""
+    labels = iter(labels_of([case for run in runs for case in run.cases]))
+    named = [
+        tuple(
+            with_fields(case, lock=f"{next(labels)}, {case.workload}", side=None, phases_s=None)
+            for case in run.cases
+        )
+        for run in runs
+    ]
+    alike = [
+        replace(run, results=with_fields(run.results, cases=cases))
+        for run, cases in zip(runs, named, strict=True)
+    ]
     found = list(
         dict.fromkeys(
             line
-            for run in runs[1:]
-            for line in differences([runs[0]], [run])
+            for run in alike[1:]
+            for line in differences([alike[0]], [run])
             if not line.startswith(OTHER_SUITE)
         )
     )
@@ -131,13 +229,17 @@ def _not_one_experiment(runs: Sequence[Stored], *, anyway: bool) -> list[str]:
     return [f"Put together although they differ: {line}." for line in found]
 
 
-def _plain(decision: Any, found: Any, cases: Any, text: str) -> dict[str, Any]:
+def _plain(decision: Decision, found: Sequence[Option], cases: Cases, text: str) -> dict[str, Any]:
     return {
         "chosen": None if decision.chosen is None else decision.chosen.name,
         "why": decision.why,
         "answers": asdict(decision.answers),
         "steps": [asdict(step) for step in decision.steps],
         "options": [asdict(option) for option in found],
+        "needed": [
+            {"option": one.option.name, "command": one.command, "minutes": round(one.minutes, 1)}
+            for one in needed(decision)
+        ],
         "evidence": [asdict(evidence) for evidence, _ in cases],
         "markdown": text,
     }

@@ -1,26 +1,34 @@
 """What a decision record rests on: locks as they were measured, and where each number is from.
 
-Guarantees: every k of n counts exposed tries only, with its 95 % bounds; latencies of several runs
-are never pooled. Knows nothing that is not in the runs.
+Guarantees: every k of n counts exposed tries of one fault, with its 95 % bounds; tries of different
+faults are never added up, nor are latencies of several sweeps: they make one range. Knows nothing
+that is not in the runs, but for which faults a lock of this version cannot meet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from statistics import median
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Final
 
-from checker.catalogue import AT_THE_RESOURCE, OF_JOBS
+from bench.plan import applies, make_case, unfit
+from bench.suites import faults_of
+from checker.catalogue import ALWAYS, CATALOGUE
 from checker.follows import told
+from clusters.registry import topologies
+from locks.base import System
+from locks.registry import systems
+from nemesis.registry import NONE
+from results import wording
 from results.cases import (
     attempts,
     broken,
+    came_to_nothing,
     command_of,
     counts_as_try,
     expected_of,
     fenced,
-    has_numbers,
     in_order,
     is_consensus,
     is_control,
@@ -31,14 +39,19 @@ from results.cases import (
     undecided,
 )
 from results.digests import whole_digest
-from results.documents import CaseResult, Fairness, Quantiles
-from results.statistics import Share, share
+from results.documents import CaseResult, LockRates
+from results.statistics import Share
+from results.statistics import share as exact
 from results.stored import Stored
 
+# How many exposed tries "does not break" takes: after 20 without a break, its share is at most 14 %
+# (one-sided, 95 %).
+TRIES: Final = 20
 STALE: Final = "stale-holder"
-# What a holder does after its time, which fencing and not the lock is for; and what that costs a
-# job, which a lock that kept its word does not prevent.
-NOT_OF_THE_LOCK: Final = frozenset({*AT_THE_RESOURCE, *OF_JOBS})
+AIMED: Final = "client-pause"  # which makes stale holders on purpose
+CONTRADICTED: Final = "contradicted"  # by the service's own record: the bench is wrong
+share = cache(exact)
+Key = tuple[str, str, int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +86,35 @@ class Tried:
 
 @dataclass(frozen=True)
 class Option:
-    """A lock as it was measured. Numbers are None where nothing carries them."""
+    """A lock on a cluster, as it was measured. ``cannot``: the faults that it cannot meet → why.
+    ``fence_checked``: fault → in how many cases in which a stale holder wrote a checked fence let
+    it. ``seed``: the highest that was tried."""
 
     name: str
+    lock: str
     topology: str
     size: int
+    network: str
     family: str
     fence: str | None
     consensus: bool
-    control: bool
-    tried: tuple[Tried, ...]
-    fence_checked: tuple[int, int] | None  # stale writes that a checked fence let through, in cases
-    acquire_ms: Mapping[str, float | None]  # p50, p99, count; before any fault
-    cycles_per_s: float | None
-    recovery_s: Mapping[str, tuple[float, int]]  # fault → slowest, of how many
-    fairness: Mapping[str, float | None]  # jain, overtaken, wait_max_s; worst case without fault
-    evidence: tuple[str, ...]
-    quiet_evidence: tuple[str, ...]
+    control: bool = False
+    own: bool = False  # from a file that is not ours
+    tried: tuple[Tried, ...] = ()
+    cannot: Mapping[str, str] = field(default_factory=dict)
+    fence_checked: Mapping[str, Share] = field(default_factory=dict)
+    rates: tuple[LockRates, ...] = ()
+    recovery_s: Mapping[str, tuple[float, int]] = field(
+        default_factory=dict
+    )  # slowest, of how many
+    jain: float | None = None  # of the least fair case without a fault
+    seed: int = 0
+    evidence: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        """What it is, whatever it is called beside others."""
+        return self.lock, self.topology, self.size, self.network
 
     def broke(self) -> list[Tried]:
         """What broke, consequences of another break left out."""
@@ -97,133 +122,102 @@ class Option:
 
     def broke_itself(self) -> list[Tried]:
         """Breaks of the lock's own word: what its service or library answered."""
-        return [t for t in self.broke() if t.verdict not in NOT_OF_THE_LOCK]
+        return [t for t in self.broke() if of_the_lock(t.verdict)]
+
+    def of_fault(self, fault: str) -> list[Tried]:
+        """The lock's own word under a fault."""
+        return [t for t in self.tried if t.fault == fault and of_the_lock(t.verdict)]
+
+    def exposed(self, fault: str) -> Share:
+        """Of the verdicts by which every lock is judged, the one with the fewest tries."""
+        found = [t.share for t in self.of_fault(fault) if t.verdict in ALWAYS]
+        return min(found, key=lambda one: one.n, default=share(0, 0))
+
+
+def of_the_lock(verdict: str) -> bool:
+    """Whether a break is the lock's own. What a holder does after its time is not, since fencing
+    and not the lock is for that; nor is what it cost a job."""
+    entry = CATALOGUE.get(verdict)
+    return entry is None or entry.blames == "lock"
 
 
 def evidence_of(runs: Sequence[Stored]) -> list[tuple[Evidence, CaseResult]]:
-    """Every case of the runs with where it can be found and how it is repeated."""
-    found: list[tuple[Evidence, CaseResult]] = []
+    """Every case of the runs with where it can be found and how it is repeated, by lock and fault,
+    so that tries of one fault stand together."""
+    found = []
     for run in runs:
         planned = run.plan.cases
         for at, case in enumerate(run.cases):
             replaced = planned[at].images if len(planned) == len(run.cases) else ()
-            found.append((_evidence(f"E{len(found) + 1}", run, case, replaced), case))
-    return found
+            found.append((_evidence(run, case, replaced), case))
+    labels = labels_of([case for _, case in found])
+    locks, faults = in_order(labels), in_order(case.fault for _, case in found)
+    ordered = sorted(
+        zip(labels, found, strict=True),
+        key=lambda one: (locks.index(one[0]), faults.index(one[1][1].fault)),
+    )
+    return [
+        (replace(evidence, id=f"E{number}"), case)
+        for number, (_, (evidence, case)) in enumerate(ordered, 1)
+    ]
 
 
 def options(runs: Sequence[Stored], cases: Sequence[tuple[Evidence, CaseResult]]) -> list[Option]:
     """One per lock and cluster, in the order in which they were run."""
-    labels = _labels([case for _, case in cases])
+    labels = labels_of([case for _, case in cases])
+    rates = [rates for run in runs for rates in run.results.rates]
     return [
-        _option(label, [pair for pair, of in zip(cases, labels, strict=True) if of == label], runs)
+        _option(label, [pair for pair, of in zip(cases, labels, strict=True) if of == label], rates)
         for label in in_order(labels)
     ]
 
 
-def k_of_n(found: Share) -> str:
-    """``1 of 3 (1 to 91 %)``; with its 95 % bounds, one-sided at the ends."""
-    if found.n == 0:
-        return "0 of 0 (nothing is known)"
-    low, high = 100 * found.low, 100 * found.high
-    if found.k == 0:
-        return f"0 of {found.n} (at most {high:.0f} %)"
-    if found.k == found.n:
-        return f"{found.k} of {found.n} (at least {low:.0f} %)"
-    return f"{found.k} of {found.n} ({low:.0f} to {high:.0f} %)"
-
-
-def _option(
-    label: str, cases: Sequence[tuple[Evidence, CaseResult]], runs: Sequence[Stored]
-) -> Option:
-    all_ = [case for _, case in cases]
-    first = all_[0]
-    mutex = [(e, c) for e, c in cases if not is_published(c)] or list(cases)
-    quiet = [c for _, c in mutex if c.fault == "none"]
-    rates = [r for c in quiet if has_numbers(c) and (r := c.cycles_per_second) is not None]
-    recoveries: dict[str, list[float]] = {}
-    for _, case in mutex:
-        if (took := recovery_s(case)) is not None:
-            recoveries.setdefault(case.fault, []).append(took)
+def untried(system: System, topology: str, size: int) -> Option:
+    """A lock of ours that nothing is known of yet."""
     return Option(
-        name=label,
-        topology=first.topology or "?",
-        size=first.size or 0,
-        family=first.family or "?",
-        fence=first.fence,
-        consensus=is_consensus(first),
-        control=any(map(is_control, all_)),
-        tried=tuple(_tried(mutex)),
-        fence_checked=_fence_checked(all_),
-        acquire_ms=_acquire(label, all_, quiet, runs),
-        cycles_per_s=median(rates) if rates else None,
-        recovery_s={fault: (max(of), len(of)) for fault, of in recoveries.items()},
-        fairness=_fairness(quiet),
-        evidence=tuple(e.id for e, _ in cases),
-        quiet_evidence=tuple(e.id for e, c in mutex if c.fault == "none"),
+        name=f"{system.name} ({topology}, {wording.times(size, 'node')})",
+        lock=system.name,
+        topology=topology,
+        size=size,
+        network="loopback",
+        family=system.family,
+        fence=system.fence,
+        consensus=False,
+        cannot=_cannot(system.name, topology),
     )
 
 
-def _tried(cases: Sequence[tuple[Evidence, CaseResult]]) -> list[Tried]:
-    found = []
-    for fault in in_order(case.fault for _, case in cases):
-        of = [(e, case) for e, case in cases if case.fault == fault]
-        tries = [attempt for _, case in of for attempt in attempts(case)]
-        for verdict in in_order(v for _, case in of for v in results_of(case)):
-            counted = [t for t in tries if counts_as_try(t, verdict)]
-            k = sum(verdict in broken(t) for t in counted)
-            found.append(
-                Tried(
-                    fault,
-                    verdict,
-                    share(k, len(counted)),
-                    sum(verdict in told(broken(t)) for t in counted),
-                    sum(verdict in undecided(t) for t in tries),
-                    next((x for _, c in of if (x := expected_of(c, verdict))), "undeclared"),
-                    tuple(e.id for e, _ in of),
-                )
-            )
-    return found
-
-
-def _fence_checked(cases: Sequence[CaseResult]) -> tuple[int, int] | None:
-    """Of the cases in which a stale holder wrote: in how many a checked fence let it."""
-    scores = [s for c in cases if STALE in broken(c) and (s := fenced(c)) is not None]
-    if not scores:
-        return None
-    return sum(bool(score.stale_applied) for score in scores), len(scores)
-
-
-def _acquire(
-    label: str, cases: Sequence[CaseResult], quiet: Sequence[CaseResult], runs: Sequence[Stored]
-) -> dict[str, float | None]:
-    """From all cases of one run before their faults, in the run with the most of them; a single
-    case where no run took them together. Runs are never pooled."""
-    pools: list[Quantiles] = []
-    if len({_cluster(case) for case in cases if not is_published(case)}) <= 1:
-        rows = [row for run in runs for row in run.results.undisturbed]
-        pools = [row.latency_ms.acquire for row in rows if row.lock == lock_of(cases[0])]
-    if not pools:
-        phases = [(case.latency_ms or {}).get("acquire", {}) for case in quiet if has_numbers(case)]
-        pools = [by["before"] for by in phases if "before" in by]
-    best = max(pools, key=lambda pool: pool.count, default=None)
-    return {name: getattr(best, name, None) for name in ("p50", "p99", "count")}
-
-
-def _fairness(quiet: Sequence[CaseResult]) -> dict[str, float | None]:
-    found = [fairness for case in quiet if (fairness := case.measurements.fairness)]
-
-    def worst(pick: Callable[[list[float]], float], of: Callable[[Fairness], float | None]) -> Any:
-        known = [value for fairness in found if (value := of(fairness)) is not None]
-        return pick(known) if known else None
-
+def same_servers(name: str) -> set[str]:
+    """The topologies that differ in their settings only from the one of this name. A lock or a
+    family stands for where it usually runs."""
+    usual = [one.topologies[0] for one in systems().values() if name in {one.name, one.family}]
+    of = topologies().get(name) or next((topologies()[one] for one in usual), None)
+    if of is None:
+        return {name}
+    same = (of.images, of.default_size, of.quorum)
     return {
-        "jain": worst(min, lambda it: it.jain),
-        "overtaken": worst(max, lambda it: it.overtaken),
-        "wait_max_s": worst(max, lambda it: None if it.wait_s is None else it.wait_s.max),
+        one.name
+        for one in topologies().values()
+        if (one.images, one.default_size, one.quorum) == same
     }
 
 
-def _labels(cases: Sequence[CaseResult]) -> list[str]:
+def k_of_n(found: Share) -> str:
+    """``1 of 3 (1 to 91 %)``; with its 95 % bounds from three tries on, one-sided at the ends."""
+    if found.n == 0:
+        return "0 of 0 (nothing is known)"
+    said = f"{found.k} of {found.n}"
+    if found.n < 3:
+        return said
+    low, high = 100 * found.low, 100 * found.high
+    if found.k == 0:
+        return f"{said} (at most {high:.0f} %)"
+    if found.k == found.n:
+        return f"{said} (at least {low:.0f} %)"
+    return f"{said} ({low:.0f} to {high:.0f} %)"
+
+
+def labels_of(cases: Sequence[CaseResult]) -> list[str]:
     """The lock's name for each case; with its cluster where a lock was run on several."""
     clusters: dict[str, set[str]] = {}
     for case in cases:
@@ -239,12 +233,101 @@ def _labels(cases: Sequence[CaseResult]) -> list[str]:
 
 def _cluster(case: CaseResult) -> str:
     network = "" if case.network in {None, "loopback"} else f", {case.network}"
-    return f"{case.topology}, {case.size} nodes{network}"
+    return f"{case.topology}, {wording.times(case.size or 0, 'node')}{network}"
 
 
-def _evidence(
-    id_: str, run: Stored, case: CaseResult, replaced: Sequence[tuple[str, str]]
-) -> Evidence:
+def _option(
+    label: str, cases: Sequence[tuple[Evidence, CaseResult]], rates: Sequence[LockRates]
+) -> Option:
+    all_ = [case for _, case in cases]
+    mutex = [(e, c) for e, c in cases if not is_published(c)] or list(cases)
+    first = mutex[0][1]
+    lock, topology, network = first.lock, first.topology or "?", first.network or "loopback"
+    recoveries: dict[str, list[float]] = {}
+    for _, case in mutex:
+        if (took := recovery_s(case)) is not None:
+            recoveries.setdefault(case.fault, []).append(took)
+    fairness = (c.measurements.fairness for _, c in mutex if c.fault == NONE)
+    return Option(
+        name=label,
+        lock=lock,
+        topology=topology,
+        size=first.size or 0,
+        network=network,
+        family=first.family or "?",
+        fence=first.fence,
+        consensus=is_consensus(first),
+        control=any(map(is_control, all_)),
+        own=first.own is not None,
+        tried=tuple(_tried(mutex)),
+        cannot={} if first.own else _cannot(lock, topology),
+        fence_checked=_fence_checked(all_),
+        rates=tuple(
+            one
+            for one in rates
+            if (one.of.lock, one.of.topology, one.of.size) == (lock, topology, first.size)
+            and one.of.network == network
+            and not one.of.keys
+            and not one.of.hold_s
+        ),
+        recovery_s={fault: (max(of), len(of)) for fault, of in recoveries.items()},
+        jain=min((f.jain for f in fairness if f is not None and f.jain is not None), default=None),
+        seed=max((case.seed or 0 for case in all_), default=0),
+        evidence=tuple(e.id for e, _ in cases),
+    )
+
+
+def _cannot(lock: str, topology: str) -> dict[str, str]:
+    """Asks the declarations of this version; nothing that a run folder names is loaded."""
+    system = systems().get(lock)
+    if system is None or topology not in system.topologies:
+        return {}
+    usual = make_case(lock, NONE, seed=0, topology=topology)
+    cases = (replace(usual, fault=fault) for fault in faults_of("full"))
+    return {
+        case.fault: unfit(case) or "its declaration says that it leaves nothing to judge"
+        for case in cases
+        if not applies(case)
+    }
+
+
+def _counts(attempt: CaseResult, verdict: str) -> bool:
+    """What was disturbed or contradicted is no try, unless it broke all the same."""
+    void = came_to_nothing(attempt) or attempt.judgement == CONTRADICTED
+    return counts_as_try(attempt, verdict) and (not void or verdict in broken(attempt))
+
+
+def _tried(cases: Sequence[tuple[Evidence, CaseResult]]) -> list[Tried]:
+    found = []
+    for fault in in_order(case.fault for _, case in cases):
+        of = [(e, case) for e, case in cases if case.fault == fault]
+        tries = [attempt for _, case in of for attempt in attempts(case)]
+        for verdict in in_order(v for _, case in of for v in results_of(case)):
+            counted = [t for t in tries if _counts(t, verdict)]
+            k = sum(verdict in broken(t) for t in counted)
+            found.append(
+                Tried(
+                    fault,
+                    verdict,
+                    share(k, len(counted)),
+                    sum(verdict in told(broken(t)) for t in counted),
+                    sum(verdict in undecided(t) for t in tries if not came_to_nothing(t)),
+                    next((x for _, c in of if (x := expected_of(c, verdict))), "undeclared"),
+                    tuple(e.id for e, _ in of),
+                )
+            )
+    return found
+
+
+def _fence_checked(cases: Sequence[CaseResult]) -> dict[str, Share]:
+    found: dict[str, list[bool]] = {}
+    for case in cases:
+        if STALE in broken(case) and (score := fenced(case)) is not None:
+            found.setdefault(case.fault, []).append(bool(score.stale_applied))
+    return {fault: share(sum(let), len(let)) for fault, let in found.items()}
+
+
+def _evidence(run: Stored, case: CaseResult, replaced: Sequence[tuple[str, str]]) -> Evidence:
     images, clients = run.versions.images or {}, run.versions.clients or {}
     # A topology of several systems is called after none of its images: then all are named.
     servers = images.keys() & {case.topology, case.family}
@@ -256,7 +339,7 @@ def _evidence(
     digests += [(n, c.id or c.fingerprint) for n, c in clients.items() if case.lock in c.locks]
     parts = [f"{name} {(of or '').rpartition('sha256:')[2][:12]}" for name, of in digests]
     return Evidence(
-        id=id_,
+        id="",
         run=run.path.name,
         folder=case.folder or "?",
         lock=lock_of(case),

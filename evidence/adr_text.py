@@ -1,23 +1,29 @@
-"""A decision record in MADR form (https://adr.github.io/madr/), from evidence alone.
+"""A decision record from evidence alone: one page to decide by, and behind it what it rests on.
 
-Every claim carries the numbers of its evidence (E1, E2 …); the list at the end says for each the
-run, the history's digest, the images, the seed and the command. What was not tried is said.
+The form is that of Nygard (https://cognitect.com/blog/2011/11/15/documenting-architecture-decisions)
+and MADR (https://adr.github.io/madr/). Every claim carries the numbers of its evidence (E1, E2 …);
+the list at the end says for each the run, the history's digest, the images, the seed and the
+command. What was not tried is said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Final
 
-from evidence.adr import STALE, Evidence, Option, Tried, k_of_n
-from evidence.adr_tree import Decision
+from evidence.adr import STALE, TRIES, Evidence, Option, k_of_n
+from evidence.adr_plan import needed
+from evidence.adr_tree import Decision, required, speed
 from evidence.templates import rendered
-from nemesis.registry import faults
+from nemesis.registry import NONE, faults
 from report.grid import Markdown, markdown_table
 from results import wording
 from results.cases import in_order
 from results.documents import CaseResult, Machine
 from results.machine import describe
+from results.statistics import Share
 from results.wording import escape_markdown
 
 # Heading → field of an ``Evidence``.
@@ -33,16 +39,12 @@ SOURCES: Final = {
 }
 TABLE: Final = (
     "option",
-    "strength",
     "consistency",
-    "safety under pauses",
-    "safety under other faults",
-    "clock skew",
     "fencing",
-    "performance",
-    "operations",
+    "acquire, p50 and p99",
+    "carried",
+    "granted again after heal",
     "fairness",
-    "use case",
 )
 
 
@@ -56,160 +58,153 @@ def record(
     date: str,
 ) -> str:
     """The whole document, Markdown."""
+    found = [one for one, _ in evidence]
     return rendered(
         "adr.md.j2",
         decision=decision,
         chosen=decision.chosen,
         options=options,
-        stale=wording.words([o.name for o in options if _let_act_late(o)]),
-        evidence=[found for found, _ in evidence],
+        stale=[
+            o.name for o in options if not o.control and any(t.verdict == STALE for t in o.broke())
+        ],
+        evidence=found,
+        needed=needed(decision),
+        almost=[(o, only) for o in options if (only := _breaks_only_under(o))],
         not_tested=_not_tested(options, evidence),
         machine=describe(machine),
+        where=_where(options, machine),
         notes=notes,
         date=date,
-        side_by_side=markdown_table(TABLE, map(_row, options)),
-        sources=markdown_table(
-            SOURCES, ([getattr(e, name) for name in SOURCES.values()] for e, _ in evidence)
+        tries=TRIES,
+        kept_table=markdown_table(
+            ["fault", *(o.name for o in options)], _kept_rows(decision, options)
         ),
-        pros_and_cons=_pros_and_cons,
+        side_by_side=markdown_table(TABLE, (_row(o, decision) for o in options)),
+        sources=markdown_table(
+            SOURCES, ([getattr(e, name) for name in SOURCES.values()] for e in found)
+        ),
+        commands=[(_ids(e.id for e in of), command) for command, of in _by_command(found)],
         k_of_n=k_of_n,
-        cited=_cited,
+        cited=cited,
     )
 
 
-def _let_act_late(o: Option) -> bool:
-    return not o.control and any(t.verdict == STALE for t in o.broke())
+def kept(found: Share) -> str:
+    """That no promise was seen to break, with the tries that say so; a bound from three on."""
+    if found.n == 0:
+        return "not exposed"
+    if found.n < 3:
+        return "kept in one try" if found.n == 1 else "kept in 2 tries"
+    return f"kept in {found.n} tries (broken in at most {100 * found.high:.0f} %)"
 
 
-def _cited(evidence: Sequence[str]) -> Markdown:
-    return Markdown(f"[{', '.join(evidence)}]")
+def cited(evidence: Sequence[str]) -> Markdown:
+    """``[E1 to E20, E23]``."""
+    return Markdown(f"[{_ids(evidence)}]" if evidence else "")
 
 
-def _row(o: Option) -> list[str]:
-    pauses = [t for t in o.tried if _is_pause(t.fault)]
-    skew = [t for t in o.tried if "clock" in t.fault]
-    other = [t for t in o.tried if t not in pauses and t not in skew and t.fault != "none"]
-    refs = f" [{', '.join(o.evidence)}]"
-    quiet = f" [{', '.join(o.quiet_evidence)}]" if o.quiet_evidence else ""
-    tries = {t.fault: t.share.n for t in o.tried}
-    itself = o.broke_itself()
-    strength = (
-        f"broke its own promises: {', '.join(in_order(t.verdict for t in itself))}"
-        if itself
-        else f"kept its promises in {sum(tries.values())} exposed tries"
+def _ids(evidence: Iterable[str]) -> str:
+    numbers = sorted(int(one[1:]) for one in evidence)
+    runs = []
+    for _, of in groupby(enumerate(numbers), lambda one: one[1] - one[0]):
+        first, *more = (number for _, number in of)
+        runs.append(f"E{first} to E{more[-1]}" if more else f"E{first}")
+    return ", ".join(runs)
+
+
+def _by_command(evidence: Sequence[Evidence]) -> list[tuple[str, list[Evidence]]]:
+    """Commands that differ in their seed only are one."""
+    found: dict[str, list[Evidence]] = {}
+    for one in evidence:
+        command = one.command.replace(f"--seed {one.seed}", "--seed SEED")
+        found.setdefault(command, []).append(one)
+    return list(found.items())
+
+
+def _where(options: Sequence[Option], machine: Machine) -> str:
+    networks = wording.words(in_order(o.network for o in options if o.evidence))
+    cores = f" with {machine.cores_usable} cores" if machine.cores_usable else ""
+    return f"on one machine{cores}, over {networks}" if networks else ""
+
+
+def _breaks_only_under(option: Option) -> str | None:
+    """The one fault under which an option with a fence broke its word."""
+    broke = {t.fault for t in option.broke_itself()}
+    one = len(broke) == 1 and option.fence is not None and not option.control and NONE not in broke
+    return broke.pop() if one else None
+
+
+def _kept_rows(decision: Decision, options: Sequence[Option]) -> list[list[str]]:
+    names = in_order(
+        [*required(decision.answers.needs), *(t.fault for o in options for t in o.tried)]
     )
+    return [[name, *(_cell(o, name) for o in options)] for name in names]
+
+
+def _cell(option: Option, fault: str) -> str:
+    of = [t for t in option.tried if t.fault == fault]
+    if not of:
+        return "does not apply" if fault in option.cannot else "not tried"
+    lines = [f"{t.verdict} {k_of_n(t.share)}, expected: {t.expected}" for t in of if t.share.k]
+    own = option.of_fault(fault)
+    if any(t.undecided for t in own):
+        lines.insert(0, "undecided: " + ", ".join(t.verdict for t in own if t.undecided))
+    elif not any(t.share.k for t in own):
+        lines.insert(0, kept(option.exposed(fault)))
+    return Markdown(f"{escape_markdown(chr(10).join(lines))} {cited(of[0].evidence)}")
+
+
+def _row(o: Option, decision: Decision) -> list[str]:
+    back = [f"{fault} {wording.seconds(s)} (n = {n})" for fault, (s, n) in o.recovery_s.items()]
     return [
         o.name + (" (control)" if o.control else ""),
-        strength + refs,
-        ("a quorum agrees on every grant" if o.consensus else "no consensus")
-        + f", {wording.times(o.size, 'node')}{refs}",
-        _safety(pauses),
-        _safety(other),
-        _safety(skew),
-        _fencing(o) + refs,
-        _performance(o) + refs,
-        _operations(o) + refs,
-        _fairness(o) + quiet,
-        _use(o) + refs,
+        (
+            f"{'a quorum agrees on every grant' if o.consensus else 'no consensus'}, "
+            f"{wording.times(o.size, 'node')}"
+        ),
+        _fencing(o),
+        _latency(o, decision.answers.ops_per_second),
+        "\n".join(
+            f"{wording.rate(one.carried_per_s.min)} to {wording.rate(one.carried_per_s.max)} "
+            f"per second, {one.of.clients} clients" + (", or more" if one.why else "")
+            for one in o.rates
+        )
+        or "not measured",
+        ", ".join(back) or "not tried",
+        "not measured" if o.jain is None else f"Jain {o.jain:.3f}",
     ]
-
-
-def _is_pause(fault: str) -> bool:
-    return any(word in fault for word in ("pause", "freeze", "gc"))
-
-
-def _safety(tried: Sequence[Tried]) -> str:
-    if not tried:
-        return "not tried"
-    lines = []
-    for fault in in_order(t.fault for t in tried):
-        of = [t for t in tried if t.fault == fault]
-        refs = f" [{', '.join(of[0].evidence)}]"
-        broke = [t for t in of if t.share.k]
-        parts = [f"{t.verdict} {k_of_n(t.share)}" for t in broke]
-        fewest = min((t.share for t in of), key=lambda s: s.n)
-        if any(t.undecided for t in of):
-            parts.append("undecided: " + ", ".join(t.verdict for t in of if t.undecided))
-        elif not broke:
-            parts.append(f"broke {k_of_n(fewest)}" if fewest.n else "not exposed")
-        lines.append(f"{fault}: {', '.join(parts)}{refs}")
-    return "\n".join(lines)
 
 
 def _fencing(o: Option) -> str:
     if o.fence is None:
         return "none"
-    if o.fence_checked is None:
+    if not o.fence_checked:
         return f"{o.fence}; never put to the test"
-    k, n = o.fence_checked
-    return f"{o.fence}; checked at the resource, stale writes passed in {k} of {n}"
+    let = ", ".join(f"{fault} {k_of_n(of)}" for fault, of in o.fence_checked.items())
+    return f"{o.fence}; checked at the resource, stale holders wrote under {let}"
 
 
-def _performance(o: Option) -> str:
-    count = o.acquire_ms.get("count") or 0
-    pair = wording.pair(o.acquire_ms.get("p50"), o.acquire_ms.get("p99"))
-    rate = "" if o.cycles_per_s is None else f"; {wording.rate(o.cycles_per_s)} cycles/s contended"
-    return f"acquire {pair} ms (p50 / p99, n = {count:,.0f}){rate}"
-
-
-def _operations(o: Option) -> str:
-    back = [f"{fault} {wording.seconds(s)} (n = {n})" for fault, (s, n) in o.recovery_s.items()]
-    return f"{o.topology}; granted again after heal: {', '.join(back) or 'not tried'}"
-
-
-def _fairness(o: Option) -> str:
-    jain, overtaken, longest = (o.fairness.get(n) for n in ("jain", "overtaken", "wait_max_s"))
-    if jain is None:
+def _latency(o: Option, rate_per_s: float | None) -> str:
+    found = speed(o, rate_per_s)
+    if found is None:
         return "not measured"
-    late = "" if overtaken is None else f", {100 * overtaken:.0f} % of waits overtaken"
-    return f"Jain {jain:.3f}{late}, longest wait {wording.seconds(longest)}"
-
-
-def _use(o: Option) -> str:
-    if o.control:
-        return "none"
-    if o.broke_itself() or o.fence is None:
-        return "efficiency"
-    if o.fence_checked is not None and not o.fence_checked[0]:
-        return "correctness, with the fence checked at the resource; efficiency"
-    return "efficiency; for correctness its fence was not put to the test"
-
-
-def _pros_and_cons(o: Option) -> list[tuple[str, Markdown]]:
-    """Good, neutral and bad, each with its evidence."""
-    found = []
-    kept = [t for t in o.tried if not t.share.k and t.share.n]
-    for fault in in_order(t.fault for t in kept):
-        of = [t for t in kept if t.fault == fault]
-        fewest = min((t.share for t in of), key=lambda s: s.n)
-        names = escape_markdown(", ".join(t.verdict for t in of))
-        broke = f"none of {names} broke, {k_of_n(fewest)}"
-        found.append(("Good", f"{_under(fault)} {broke} {_cited(of[0].evidence)}"))
-    open_ = [t for t in o.tried if (t.undecided or not t.share.n) and not t.share.k]
-    nothing = "nothing is known: not exposed, or undecided"
-    found += [
-        ("Neutral", f"{_under(fault)} {nothing}") for fault in in_order(t.fault for t in open_)
+    pairs = [
+        f"{wording.ms(low)} to {'more' if high == math.inf else wording.ms(high)}"
+        for low, high in (found.p50_ms, found.p99_ms)
     ]
-    for t in o.tried:
-        if t.share.k:
-            broke = f"{escape_markdown(t.verdict)} broke, {k_of_n(t.share)} {_cited(t.evidence)}"
-            found.append(("Bad", f"{_under(t.fault)} {broke}; expected: {t.expected}"))
-    return [(word, Markdown(claim)) for word, claim in found]
-
-
-def _under(fault: str) -> str:
-    return "without a fault" if fault == "none" else f"under {escape_markdown(fault)}"
+    void = f"; void: {found.why}" if found.why else ""
+    return f"{pairs[0]} and {pairs[1]} ms at {found.rate_per_s:,.0f} per second{void}"
 
 
 def _not_tested(
     options: Sequence[Option], evidence: Sequence[tuple[Evidence, CaseResult]]
 ) -> list[str]:
-    lines = []
-    for o in options:
-        tried = {t.fault.partition(":")[0] for t in o.tried}
-        missing = [name for name in faults() if not any(name in fault for fault in tried)]
-        if missing and not o.control:
-            lines.append(f"{o.name}: {', '.join(missing)}")
+    tried = {t.fault.partition(":")[0] for o in options for t in o.tried}
+    absent = [name for name in faults() if not any(name in fault for fault in tried)]
+    lines = [f"on no option: {', '.join(absent)}"] if absent else []
+    lines += [
+        f"{o.name}: {fault}, because {why}" for o in options for fault, why in o.cannot.items()
+    ]
     networks = in_order(case.network or "loopback" for _, case in evidence)
     if networks == ["loopback"]:
         lines.append("any network but loopback, which favours systems that have to agree")

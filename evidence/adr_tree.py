@@ -1,36 +1,52 @@
-"""The tree of questions of a decision record, walked with the reader's own answers.
+"""The questions of a decision record, answered from what was measured.
 
-Guarantees: an answer is "yes" or "no" only where a measurement says so, else "not shown"; no lock
-is called safe, only what was tried and did not break; a control is never chosen. Knows no costs, no
-skills and nothing else outside the runs.
+Guarantees: an answer is "yes" or "no" only where measurements say so, else "not shown". "Does not
+break" takes ``TRIES`` exposed tries of every required fault, which are the same for all options but
+for those that one cannot meet. A limit is met or missed only if all rounds are on one side of it.
+A control is never chosen. Options that differ by less than a margin are not told apart by it. What
+the reader was asked for and did not say decides nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
-from evidence.adr import NOT_OF_THE_LOCK, STALE, Option, k_of_n
-from results.statistics import share
+from bench.suites import faults_of
+from checker.catalogue import OF_JOBS
+from evidence.adr import AIMED, TRIES, Option, k_of_n, same_servers, share
+from nemesis.registry import NONE
+from results.documents import Bounds, PooledRate, Statistic
+from results.statistics import Share
+from results.wording import ms, times, words
 
 Needs = Literal["correctness", "efficiency"]
 Found = Literal["yes", "no", "not shown"]
+# Two medians are told apart if all rounds of one are faster than all of the other by more.
+MARGIN: Final = 1.25
+WIDE: Final = f"{100 * (MARGIN - 1):.0f} %"
+# A rate counts as the one that was asked for.
+SAME_RATE: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the reader needs; None: not answered."""
+    """What the reader needs and has; None or empty: not answered. ``costs`` are per lock, family or
+    topology, in any unit."""
 
     needs: Needs | None = None
     p99_ms: float | None = None
     ops_per_second: float | None = None
     already_have: tuple[str, ...] = ()
+    costs: tuple[tuple[str, float], ...] = ()
+    skills: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A question of the tree, and per option what was found and why."""
+    """A question, and per option what was found and why."""
 
     question: str
     answer: str
@@ -39,144 +55,325 @@ class Step:
 
 @dataclass(frozen=True)
 class Decision:
-    """``chosen`` is None where no option is shown to meet every need, or an answer is missing."""
+    """``chosen`` is None where no option is shown to meet every need, where several are and nothing
+    tells them apart, or where an answer is missing. ``met``: all that are shown to. ``open_``:
+    those that are not ruled out and would be chosen, or tie, if they were shown to; the first that
+    would be chosen stands first."""
 
     answers: Answers
     steps: Sequence[Step]
     chosen: Option | None
     why: str
+    met: Sequence[Option] = ()
+    open_: Sequence[Option] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Acquire at a rate, over all rounds of all sweeps: from the fastest round to the slowest, in
+    milliseconds from when it was due. ``why`` it says nothing."""
+
+    rate_per_s: float
+    count: int
+    p50_ms: tuple[float, float]
+    p99_ms: tuple[float, float]
+    rounds: int
+    why: str = ""
+
+
+def required(needs: Needs | None) -> tuple[str, ...]:
+    """The faults that every option has to be exposed to."""
+    return (NONE, *faults_of("full")) if needs == "correctness" else (NONE,)
+
+
+def missing(option: Option, needs: Needs | None) -> dict[str, int]:
+    """Required fault → how many exposed tries are missing."""
+    found = {fault: TRIES - option.exposed(fault).n for fault in _asked(option, needs)}
+    if needs == "correctness" and option.fence is not None:
+        found[AIMED] = max(found.get(AIMED, 0), TRIES - _stopped(option).n)
+    return {fault: tries for fault, tries in found.items() if tries > 0}
+
+
+def speed(option: Option, rate_per_s: float | None) -> Speed | None:
+    """At the rate that was asked for; without one, at the lowest of each sweep."""
+    if rate_per_s is None:
+        found = [min(one.rates, key=_offered) for one in option.rates if one.rates]
+    else:
+        found = [
+            rate
+            for one in option.rates
+            for rate in one.rates
+            if abs(_offered(rate) / rate_per_s - 1) <= SAME_RATE
+        ]
+    if not found:
+        return None
+    of = [rate for rate in found if not rate.why and rate.response_ms.p99 is not None] or found
+    p99s = [_censored(rate, "p99", rate.p99_ms_of_blocks) for rate in of]
+    p50s = [_censored(rate, "p50", rate.p50_ms_of_blocks) for rate in of]
+    why = next((why for rate in of for why in rate.why), "")
+    few = next((rate for rate in of if rate.response_ms.p99 is None), None)
+    if not why and few is not None:
+        why = f"n = {few.response_ms.count:,} carries no p99 (1,000 are needed)"
+    return Speed(
+        max(map(_offered, of)),
+        sum(rate.response_ms.count for rate in of),
+        (min(low for low, _ in p50s), max(high for _, high in p50s)),
+        (min(low for low, _ in p99s), max(high for _, high in p99s)),
+        sum(rate.blocks for rate in of),
+        why,
+    )
+
+
+def _offered(rate: PooledRate) -> float:
+    return rate.offered_per_s.median or 0.0
+
+
+def _censored(rate: PooledRate, quantile: Statistic, bounds: Bounds | None) -> tuple[float, float]:
+    """What was given up took longer than it is known to have taken."""
+    if bounds is None:
+        return 0.0, math.inf
+    return bounds.min, math.inf if quantile in rate.response_ms.above else bounds.max
 
 
 def decide(options_: Sequence[Option], answers: Answers) -> Decision:
-    """Walks the tree: each step asks only those that the steps before left."""
+    """What is chosen of these options, and why."""
     left = [option for option in options_ if not option.control]
     steps = [_step_needs(left, answers), _step_p99(left, answers), _step_rate(left, answers)]
-    open_ = [name for name, value in (("--needs", answers.needs),) if value is None]
-    met = [
-        o for o in left if all(step.found.get(o.name, ("yes", ""))[0] == "yes" for step in steps)
-    ]
-    had = [o for o in met if _is_had(o, answers)]
     steps.append(_step_had(left, answers))
-    if open_:
-        return Decision(answers, steps, None, f"the answer to {open_[0]} is missing")
+    if answers.needs is None:
+        return Decision(answers, steps, None, "the answer to --needs is missing")
+    found = {o.name: {step.found.get(o.name, ("yes", ""))[0] for step in steps[:3]} for o in left}
+    met = [o for o in left if found[o.name] == {"yes"}]
+    unknown = [o for o in left if "no" not in found[o.name] and o not in met]
+    first, why = _best(met, answers)
+    chosen = first[0] if len(first) == 1 else None
+    open_ = [o for o in unknown if not met or o in _best([*first, o], answers)[0]]
+    open_.sort(key=lambda o: _preference(o, answers))
     if not met:
-        return Decision(answers, steps, None, _nearest(left, steps))
-    chosen = min(had or met, key=lambda o: o.acquire_ms.get("p50") or float("inf"))
-    why = "it alone is shown to meet every need"
-    if len(met) > 1:
-        why = f"of {len(met)} options shown to meet every need it has the fastest acquire"
-        if had:
-            why = "it is shown to meet every need and its servers are already there"
-    return Decision(answers, steps, chosen, why)
+        why = "no option is shown to meet every need"
+        if not unknown:
+            why = "every option is ruled out" if left else "there is no option but controls"
+    elif chosen is None:
+        names = words([o.name for o in first])
+        why = (
+            f"{names} are shown to meet every need, and nothing that was answered tells them apart"
+        )
+    return Decision(answers, steps, chosen, why, met, open_)
 
 
-def _found(step: Step, option: Option) -> Found:
-    """A question that was not asked rules nobody out."""
-    return step.found.get(option.name, ("yes", ""))[0]
+def _best(met: Sequence[Option], answers: Answers) -> tuple[Sequence[Option], str]:
+    """Those that nothing tells apart, and what decided. A need that is met is met: a better figure
+    decides only where nothing that the reader said does."""
+    if len(met) < 2:
+        return met, "it alone is shown to meet every need"
+    costs = {o.name: cost_of(o, answers) for o in met}
+    least = min((cost for cost in costs.values() if cost is not None), default=None)
+    speeds = {o.name: speed(o, answers.ops_per_second) for o in met}
+    ways: tuple[tuple[str, Callable[[Option], bool]], ...] = (
+        ("its servers are there already", lambda o: is_had(o, answers.already_have)),
+        ("it costs least", lambda o: None not in costs.values() and costs[o.name] == least),
+        ("your people know it", lambda o: is_known(o, answers.skills)),
+        (
+            f"it is faster by more than {WIDE}",
+            lambda o: not any(_faster(speeds[p.name], speeds[o.name]) for p in met),
+        ),
+    )
+    left = list(met)
+    decided: list[str] = []
+    for reason, keeps in ways:
+        kept = [o for o in left if keeps(o)]
+        if 0 < len(kept) < len(left):
+            left, decided = kept, [*decided, reason]
+        if len(left) == 1:
+            others = [o for o in met if o not in left]
+            return left, "; ".join([*decided, *(_beside(left[0], o, speeds) for o in others)])
+    return left, ""
+
+
+def _beside(chosen: Option, other: Option, speeds: Mapping[str, Speed | None]) -> str:
+    one, two = speeds[chosen.name], speeds[other.name]
+    if one is None or two is None:
+        return f"{other.name} meets every need too"
+    if _faster(two, one):
+        return f"{other.name} meets every need too, and is faster by more than {WIDE}"
+    if _faster(one, two):
+        return f"{other.name} meets every need too, and is slower by more than {WIDE}"
+    return f"it ties with {other.name}: their acquires are not told apart by more than {WIDE}"
+
+
+def _preference(option: Option, answers: Answers) -> tuple[bool, float, bool, float]:
+    cost, found = cost_of(option, answers), speed(option, answers.ops_per_second)
+    return (
+        not is_had(option, answers.already_have),
+        math.inf if cost is None else cost,
+        not is_known(option, answers.skills),
+        math.inf if found is None else found.p50_ms[1],
+    )
+
+
+def _faster(one: Speed | None, other: Speed | None) -> bool:
+    if one is None or other is None or one.why or other.why:
+        return False
+    return one.p50_ms[1] * MARGIN < other.p50_ms[0]
+
+
+def is_had(option: Option, names: Sequence[str]) -> bool:
+    """Whether it needs no other servers than these, but for their settings."""
+    return option.lock in names or any(option.topology in same_servers(name) for name in names)
+
+
+def is_known(option: Option, names: Sequence[str]) -> bool:
+    """Whether one of the names is that of the lock, its family or its topology."""
+    return not {option.lock, option.family, option.topology}.isdisjoint(names)
+
+
+def cost_of(option: Option, answers: Answers) -> float | None:
+    """What the reader said that it costs, by its most special name."""
+    said = dict(answers.costs)
+    names = (option.lock, option.topology, option.family)
+    return next((said[name] for name in names if name in said), None)
 
 
 def _step_needs(left: Sequence[Option], answers: Answers) -> Step:
     question = "Is a rare double grant a nuisance (efficiency) or a disaster (correctness)?"
-    words = {
+    said = {
         None: "not answered",
         "efficiency": "a nuisance: some work is done twice",
         "correctness": "a disaster: data is lost or wrong",
     }[answers.needs]
     judge = _correct if answers.needs == "correctness" else _efficient
-    found = {o.name: judge(o) for o in left} if answers.needs else {}
-    return Step(question, words, found)
+    return Step(question, said, {o.name: judge(o) for o in left} if answers.needs else {})
 
 
 def _correct(option: Option) -> tuple[Found, str]:
-    broke = option.broke_itself()
-    if broke:
+    if broke := option.broke_itself():
         return "no", "; ".join(f"{t.verdict} under {t.fault}, {k_of_n(t.share)}" for t in broke)
     if option.fence is None:
         return "no", "offers no fence, so the resource cannot refuse a holder whose time is over"
-    vague = [t for t in option.tried if t.undecided]
-    if vague:
-        return "not shown", f"{vague[0].verdict} under {vague[0].fault} is undecided"
-    paused = [t for t in option.tried if t.verdict == STALE and "pause" in t.fault and t.share.n]
-    if not paused:
-        return "not shown", "no exposed pause of a holder was tried"
-    if option.fence_checked is None or option.fence_checked[0]:
-        return "not shown", "its fence was not seen to stop a stale holder"
-    faulty = [t for t in option.tried if t.verdict not in NOT_OF_THE_LOCK and t.share.n]
-    tries = sum(max(t.share.n for t in faulty if t.fault == f) for f in {t.fault for t in faulty})
+    for fault, let in option.fence_checked.items():
+        if let.k:
+            said = f"its fence, checked at the resource, let stale holders write under {fault}"
+            return "no", f"{said}, {k_of_n(let)}"
+    if not_yet := _not_yet(option, "correctness"):
+        return "not shown", not_yet
     return "yes", (
-        f"its promise broke in {k_of_n(share(0, tries))} tries, and its fence, checked at the "
-        f"resource, let {k_of_n(share(*option.fence_checked))} stale holders write; the resource "
-        "has to check it"
+        f"{_kept(option, 'correctness')}; its fence, checked at the resource, let "
+        f"{k_of_n(_stopped(option))} stale holders write"
     )
 
 
 def _efficient(option: Option) -> tuple[Found, str]:
-    quiet = [t for t in option.broke() if t.fault == "none"]
+    # What it cost a job is told by what broke beside it.
+    quiet = [t for t in option.broke() if t.fault == NONE and t.verdict not in OF_JOBS]
     if quiet:
         return "no", f"{quiet[0].verdict} without any fault, {k_of_n(quiet[0].share)}"
-    calm = [t for t in option.tried if t.fault == "none" and t.share.n]
-    if not calm:
-        return "not shown", "it was not run without a fault"
-    return "yes", "broke nothing without a fault; what breaks under one is a nuisance here"
+    if not_yet := _not_yet(option, "efficiency"):
+        return "not shown", not_yet
+    return "yes", f"{_kept(option, 'efficiency')}; what breaks under a fault is a nuisance here"
+
+
+def _not_yet(option: Option, needs: Needs) -> str:
+    """Why its promises are not shown to be kept."""
+    vague = [t for f in required(needs) for t in option.of_fault(f) if t.undecided]
+    if vague:
+        return f"{vague[0].verdict} under {vague[0].fault} is undecided"
+    few = missing(option, needs)
+    if not few:
+        return ""
+    if few == dict.fromkeys(_asked(option, needs), TRIES):
+        return f"none of {times(len(few), 'required fault')} was tried"
+    tries = ", ".join(f"{fault} {TRIES - n}" for fault, n in few.items())
+    return f"a claim takes {TRIES} exposed tries of each fault, and there were: {tries}"
+
+
+def _asked(option: Option, needs: Needs | None) -> list[str]:
+    """The required faults that it can meet."""
+    return [fault for fault in required(needs) if fault not in option.cannot]
+
+
+def _kept(option: Option, needs: Needs) -> str:
+    faults = _asked(option, needs)
+    fewest = min((option.exposed(fault) for fault in faults), key=lambda one: one.n)
+    under = words(["no fault" if fault == NONE else fault for fault in faults])
+    return (
+        f"under {under} it kept its promises in each of at least {fewest.n} exposed tries "
+        f"(broken in at most {100 * fewest.high:.0f} %)"
+    )
+
+
+def _stopped(option: Option) -> Share:
+    return option.fence_checked.get(AIMED, share(0, 0))
 
 
 def _step_p99(left: Sequence[Option], answers: Answers) -> Step:
     limit = answers.p99_ms
-    found: dict[str, tuple[Found, str]] = {}
-    for option in left if limit is not None else ():
-        assert limit is not None
-        p99, count = option.acquire_ms.get("p99"), option.acquire_ms.get("count") or 0
-        if p99 is None:
-            found[option.name] = "not shown", f"n = {count:.0f} carries no p99 (1,000 are needed)"
-        else:
-            words = f"acquire p99 {p99:.1f} ms, n = {count:,.0f}"
-            found[option.name] = ("yes" if p99 <= limit else "no"), words
+    found = {o.name: _in_time(o, limit, answers.ops_per_second) for o in left if limit is not None}
     answer = "not answered" if limit is None else f"at most {limit:g} ms"
-    return Step("How long may an uncontended acquire take, p99, without a fault?", answer, found)
+    return Step("How long may an acquire on a free key take, p99, without a fault?", answer, found)
+
+
+def _in_time(option: Option, limit_ms: float, rate_per_s: float | None) -> tuple[Found, str]:
+    found = speed(option, rate_per_s)
+    if found is None:
+        at = "" if rate_per_s is None else f" at {rate_per_s:g} per second"
+        return "not shown", f"no sweep measured it{at}"
+    if found.why:
+        return "not shown", f"the figure is void: {found.why}"
+    low, high = found.p99_ms
+    said = (
+        f"p99 {ms(low)} to {ms(high)} ms in {found.rounds} rounds at {found.rate_per_s:,.0f} "
+        f"per second, n = {found.count:,}"
+    )
+    if high <= limit_ms:
+        return "yes", said
+    if low > limit_ms:
+        return "no", said
+    return "not shown", f"{said}: rounds are on both sides of the limit"
 
 
 def _step_rate(left: Sequence[Option], answers: Answers) -> Step:
     asked = answers.ops_per_second
-    found: dict[str, tuple[Found, str]] = {}
-    for option in left if asked is not None else ():
-        assert asked is not None
-        rate = option.cycles_per_s
-        if rate is None:
-            found[option.name] = "not shown", "no rate was measured"
-        else:
-            # A closed loop with pauses shows what was reached, never what could not be.
-            words = f"{rate:,.0f} cycles/s were reached under the declared load; more was not tried"
-            found[option.name] = ("yes" if rate >= asked else "not shown"), words
+    found = {o.name: _carries(o, asked) for o in left if asked is not None}
     answer = "not answered" if asked is None else f"{asked:g} per second"
     return Step("How many locks per second, over all keys?", answer, found)
 
 
+def _carries(option: Option, asked: float) -> tuple[Found, str]:
+    carried = [one.carried_per_s for one in option.rates if one.carried_per_s.count]
+    if not carried:
+        return "not shown", "no sweep measured it"
+    low = min(one.min or 0.0 for one in carried)
+    high = max(one.max or 0.0 for one in carried)
+    said = f"{low:,.0f} to {high:,.0f} per second were carried"
+    bends = [one.knee for one in option.rates if one.knee is not None]
+    if bends:
+        below = min(knee.low_per_s for knee in bends)
+        said += f", with flat latency up to {below:,.0f} at least"
+    limits = [why for one in option.rates for why in one.why]
+    if high < asked:
+        if limits:
+            return "not shown", f"{said}, and the lock was not the limit: {limits[0]}"
+        return "no", said
+    if low < asked:
+        return "not shown", f"{said}: rounds are on both sides of the limit"
+    tried = [
+        rate
+        for one in option.rates
+        for rate in one.rates
+        if _offered(rate) >= asked * (1 - SAME_RATE) and not rate.why
+    ]
+    if not tried:
+        return "not shown", f"{said}, but nothing was measured at {asked:g} per second"
+    return "yes", said
+
+
 def _step_had(left: Sequence[Option], answers: Answers) -> Step:
     found: dict[str, tuple[Found, str]] = {
-        o.name: ("yes", f"{o.topology} is there")
-        if _is_had(o, answers)
+        o.name: ("yes", "its servers are there")
+        if is_had(o, answers.already_have)
         else ("no", f"{o.topology} would have to be run")
         for o in left
         if answers.already_have
     }
     answer = ", ".join(answers.already_have) or "not answered"
     return Step("What do you run already? (decides between what is left)", answer, found)
-
-
-def _is_had(option: Option, answers: Answers) -> bool:
-    names = {option.name, option.family, option.topology}
-    return not names.isdisjoint(answers.already_have)
-
-
-def _nearest(left: Sequence[Option], steps: Sequence[Step]) -> str:
-    if not left:
-        return "no option was measured: the runs hold only controls"
-    reasons = []
-    for option in left:
-        failed = [
-            f"{found[0]}: {found[1]}"
-            for step in steps[:3]
-            if (found := step.found.get(option.name)) and found[0] != "yes"
-        ]
-        reasons.append(f"{option.name} ({'; '.join(failed)})")
-    return f"no option is shown to meet every need: {'; '.join(reasons)}"

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.options import Done, Json, path, target
-from report.console import out
+from report.console import err, out
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cli.adr import Runner
 
 
 def adr(
     runs: Annotated[
-        list[Path], typer.Argument(help="Run folders, or folders of runs.", parser=path)
-    ],
+        list[Path] | None,
+        typer.Argument(help="Run folders, or folders of runs; none: begin anew.", parser=path),
+    ] = None,
     needs: Annotated[
         str | None, typer.Option(help="What the lock is for: correctness or efficiency.")
     ] = None,
     p99_ms: Annotated[
         float | None,
-        typer.Option("--p99-ms", help="The highest p99 that an uncontended acquire may have."),
+        typer.Option("--p99-ms", help="The highest p99 that an acquire on a free key may have."),
     ] = None,
     ops_per_second: Annotated[
         float | None, typer.Option(help="How many locks per second you need, over all keys.")
@@ -29,6 +35,13 @@ def adr(
     already_have: Annotated[
         str | None, typer.Option(help="What you run already, separated by commas.")
     ] = None,
+    costs: Annotated[
+        str | None, typer.Option(help="What each would cost, as NAME=NUMBER, in any unit.")
+    ] = None,
+    skills: Annotated[
+        str | None, typer.Option(help="What your people know, separated by commas.")
+    ] = None,
+    collect: Annotated[bool, typer.Option("--collect", help="Run what is missing first.")] = False,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Combine even runs of different machines.")
     ] = False,
@@ -41,7 +54,25 @@ def adr(
     from cli.adr import adr as write
     from cli.adr import answers, asked_for
 
-    asked = answers(needs, p99_ms, ops_per_second, already_have)
+    asked = answers(needs, p99_ms, ops_per_second, already_have, costs=costs, skills=skills)
     if sys.stdin.isatty() and not as_json:
         asked = asked_for(asked)
-    raise Done(write(runs, asked, anyway=anyway, output=output, as_json=as_json, out=out))
+    console = err if as_json else out
+    raise Done(
+        write(
+            runs or [],
+            asked,
+            anyway=anyway,
+            output=output,
+            as_json=as_json,
+            out=console,
+            runner=_runner(console) if collect else None,
+        )
+    )
+
+
+def _runner(console: Console) -> Runner:
+    """Runs cases as ``lockbench run``, ``suite`` and ``sweep`` do."""
+    from bench.suite import run_cases
+
+    return lambda cases, name: run_cases(cases, name, console).folder

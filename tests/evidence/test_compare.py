@@ -56,14 +56,14 @@ def test_with_json_even_a_refusal_is_json(tmp_path: Path) -> None:
 
 
 def test_at_a_terminal_it_asks_for_what_was_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = iter(["disaster", "20", ""])
+    told = iter(["disaster", "20", "", "etcd=3", ""])
     monkeypatch.setattr(typer, "prompt", lambda *_, **__: next(told))
     asked = adr.asked_for(Answers(already_have=("redis",)))
-    assert asked == Answers("correctness", 20.0, None, ("redis",))
-    told = iter(["perhaps", "", "", ""])
+    assert asked == Answers("correctness", 20.0, None, ("redis",), (("etcd", 3.0),))
+    told = iter(["perhaps", *[""] * 5])
     with pytest.raises(BadInput, match="it is correctness or efficiency"):
         adr.asked_for(Answers())
-    told = iter(["nuisance", "fast", "", ""])
+    told = iter(["nuisance", "fast", *[""] * 4])
     with pytest.raises(BadInput, match="this must be a number"):
         adr.asked_for(Answers())
 
@@ -73,6 +73,7 @@ def test_at_a_terminal_it_asks_for_what_was_not_given(monkeypatch: pytest.Monkey
     [
         (["--needs", "speed"], "--needs speed: it is correctness or efficiency"),
         (["--p99-ms", "0"], "--p99-ms is 0"),
+        (["--costs", "etcd"], "--costs etcd: it is written NAME=NUMBER"),
         (["--output", "here.md"], "here.md exists; a record is never overwritten"),
     ],
 )

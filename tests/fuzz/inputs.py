@@ -247,6 +247,7 @@ ARGUMENTS: Final = (
     "check h.jsonl --json --html @ --write @", "report @", "bugreport @", "alerts @",
     "alerts --rules @", "compare @ @", "compare @ @ --junit @ --anyway", "adr @ --output @",
     "adr @ --needs @ --p99-ms @ --ops-per-second @ --already-have @", "adr --output @",
+    "adr @ --costs @ --skills @",
     "export @ --format @ --out @", "run --lock @", "run --lock @ --fault @",
     "run --lock redis-token --fault @", "run --lock etcd --fault @ --seed @ --time-limit @",
     "run --lock etcd --clients @ --keys @ --nodes @ --ttl @", "run --lock etcd --image @",
