@@ -9,8 +9,8 @@ today as they were then (``results.stored``), and only those that an expectation
 the ordinary workload and network, one fault with its default parameters, our own images. A run
 counts once. A try counts for a verdict if the verdict broke, or held although the fault could have
 hurt. Does not guarantee that the runs were made on one machine, or with the same versions: each is
-named with its own. What became of a dead holder's key is there for the cases that were added since
-it is looked at: ``dead_holder`` is missing in the others.
+named with its own. What became of a dead holder's key, which runs the cases of a key are from, and
+the machine of a run are there for what was added since they are recorded.
 """
 
 from __future__ import annotations
@@ -37,7 +37,16 @@ from history.jsonl import read_jsonl
 from locks.registry import systems
 from nemesis.registry import NONE, faults
 from results.cases import attempts, broken, counts_as_try, has_numbers, results_of
-from results.documents import CaseResult, Count, Footprint, Real, Seed, Sha256, Versions
+from results.documents import (
+    CaseResult,
+    Count,
+    Footprint,
+    Machine,
+    Real,
+    Seed,
+    Sha256,
+    Versions,
+)
 from results.errors import BadInput
 from results.store import NotARun, write_atomically
 from results.stored import Edited, Stored, countable, history_of, stored
@@ -113,6 +122,7 @@ class Observed(Keyed, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     verdicts: dict[str, Share]
     last: Last
     dead_holder: Locked | None = None
+    runs: tuple[str, ...] = ()  # of each case that was added since they are recorded
 
     def share(self, verdict: str) -> Share:
         """In how many tries a verdict broke; 0 of 0 where none counts."""
@@ -133,6 +143,8 @@ class Observed(Keyed, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
         k, n = self.locked.k, self.locked.n
         if not 0 <= k <= n <= self.cases:
             yield f"{self.key}: locked in {k} of {n} of {self.cases} cases"
+        if len(self.runs) > self.cases:
+            yield f"{self.key}: {len(self.runs)} runs of {self.cases} cases"
         if any(not self.share(verdict).k for verdict in self.last.broke):
             yield f"{self.key}: what broke last is not among what broke"
 
@@ -140,13 +152,14 @@ class Observed(Keyed, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 NEVER: Final = Share()
 
 
-class Counted(Struct, frozen=True, forbid_unknown_fields=True):
-    """A run that was added."""
+class Counted(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A run that was added. ``machine`` is empty for those added before it was recorded."""
 
     run: str
     cases: Count
     results_sha256: Sha256
     versions: dict[str, str]
+    machine: str = ""
 
 
 class Cost(Struct, frozen=True, forbid_unknown_fields=True):
@@ -271,8 +284,8 @@ def wrong(observations: Observations) -> Iterator[str]:
     """A sentence for everything that ``add`` would not have written."""
     for key, it in observations.cases.items():
         yield from it.wrong()
-        if it.last.run not in observations.runs:
-            yield f"{key}: its last run is not among the runs"
+        if not observations.runs.keys() >= {it.last.run, *it.runs}:
+            yield f"{key}: one of its runs is not among the runs"
     entries = (*observations.cases.values(), *observations.taken_back.values())
     if sum(it.cases for it in entries) != sum(run.cases for run in observations.runs.values()):
         yield "its cases are not as many as its runs had"
@@ -326,7 +339,8 @@ def add(
         if name in all_runs:
             said.append(f"{name}: counted before")
             continue
-        all_runs[name] = Counted(name, len(counted), digests[name], _versions(run.versions))
+        versions, machine = _versions(run.versions), _machine(run.machine)
+        all_runs[name] = Counted(name, len(counted), digests[name], versions, machine)
         for case in counted:
             struck = dead_holder(case, partial(history_of, run.run, case))
             key = Key(case.lock, case.topology or "", case.fault)
@@ -387,6 +401,7 @@ def _with_case(
         verdicts=dict(sorted(verdicts.items())),
         last=Last(run, case.seed, case.judgement, tuple(sorted(broken(case)))),
         dead_holder=dead if struck is None else _with_struck(dead or Locked(), struck),
+        runs=(*(known.runs if known else ()), run),
     )
 
 
@@ -440,6 +455,13 @@ def _versions(versions: Versions) -> dict[str, str]:
     }
     ours = str((versions.libraries or {}).get("lockbench"))
     return dict(sorted({**found, "lockbench": ours}.items()))
+
+
+def _machine(machine: Machine) -> str:
+    """What it is, in one line."""
+    cores = machine.cores_usable or machine.cores
+    told = [f"{cores} cores" if cores else None, machine.cpu, machine.os, machine.kernel]
+    return ", ".join(one for one in told if one)
 
 
 def _rounded(value: Any) -> Any:
