@@ -74,8 +74,9 @@ perf: setup ## measure the bench itself against its anchors
 nightly: setup ## the night's suite and the comparison with the pinned baseline; NIGHTLY="--history DIR"
 	@$(BIN)/python -m evidence.nightly $(NIGHTLY)
 
-systems: setup ## write docs/systems.md; RUNS="runs/a runs/b" are added to what was observed
+systems: setup ## write docs/systems.md and site/; RUNS="runs/a runs/b" are added to what was observed
 	@$(BIN)/python -m evidence.systems $(RUNS)
+	@$(BIN)/lockbench site site
 
 lock: setup ## resolve everything that is downloaded again and write the locks; builds all images
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev \

@@ -37,6 +37,7 @@ from cli.commands.new_lock import new_lock
 from cli.commands.regress import regress
 from cli.commands.report import report
 from cli.commands.run import run
+from cli.commands.site import site
 from cli.commands.suite import suite
 from cli.commands.sweep import sweep
 from cli.options import Done
@@ -72,6 +73,7 @@ COMMANDS: Final = (
     export,
     adr,
     alerts,
+    site,
     break_,
     doctor,
     clean,

@@ -24,8 +24,6 @@ Drawn = Mapping[tuple[int, str], str]
 def to_html(content: Content, drawn: Drawn) -> str:
     """``drawn`` maps (number of the case or ``ALL``, name of the chart) → SVG on white paper."""
     script = asset("script.js")
-    # Nested, so that what the checker's own page says of its body stays inside the drawings.
-    style = f"{asset('style.css')}.drawings{{{STYLE}}}{asset('lanes.css')}"
     wheel = "wheel to zoom"
     return rendered(
         "page.html.j2",
@@ -37,8 +35,8 @@ def to_html(content: Content, drawn: Drawn) -> str:
         legend=LEGEND.replace(wheel, f"Ctrl and {wheel}"),
         lanes_script=SCRIPT,
         script=script,
-        style=style,
-        hashes=" ".join(_policy(text) for text in (SCRIPT, script)),
+        style=drawings_style(),
+        hashes=" ".join(policy(text) for text in (SCRIPT, script)),
     )
 
 
@@ -48,7 +46,14 @@ def without_paper(svg: str) -> str:
     return before[: before.rfind("<rect")] + after if paper else svg
 
 
-def _policy(script: str) -> str:
+def drawings_style() -> str:
+    """The style of a page with drawings of the checker. Theirs is nested, so that what it says of
+    its own page's body stays inside them."""
+    return f"{asset('style.css')}.drawings{{{STYLE}}}{asset('lanes.css')}"
+
+
+def policy(script: str) -> str:
+    """What a page's policy has for a script that may run."""
     digest = hashlib.sha256(script.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 

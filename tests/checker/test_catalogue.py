@@ -13,7 +13,6 @@ import checker.check
 from checker.catalogue import CATALOGUE, OF_JOBS, Entry
 from checker.jobs import VERDICTS_OF
 from checker.service import ASKED
-from evidence import systems
 from locks.base import LockKind
 from report.headline import headline
 from report.jobs import WRONG
@@ -63,7 +62,6 @@ def test_each_verdict_is_told_everywhere_in_the_words_of_the_catalogue(
     found = {"result": "invalid", "reason": "it broke", "evidence": []}
     case = {"lock": "some", "fault": "kill", "exposed": True, "verdicts": {name: found}}
     assert CATALOGUE[name].did in headline(typed([case])).by_lock[0].lower()
-    assert systems.SHORT.get(name, "") == CATALOGUE[name].code
     grants = [{"what": "grant", "key": "k", "granted_ns": at} for at in (5, 9, 7)]
     acts = [{"what": "operation", "key": "k", "complete_ns": at} for at in (20, 30)]
     moment = {"first grant": 5, "last grant": 9, "first operation": 20, "last operation": 30}

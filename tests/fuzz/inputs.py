@@ -200,7 +200,8 @@ def _observations(work: Path) -> None:
     found = observations.load()
     cases = {key: it for key, it in found.cases.items() if key.lock == OBSERVED}
     costs = {key: it for key, it in found.footprints.items() if key[0] == OBSERVED}
-    named = {it.last.run for it in cases.values()} | {it.run for it in costs.values()}
+    named = {run for it in cases.values() for run in (it.last.run, *it.runs)}
+    named |= {it.run for it in costs.values()}
     runs = {name: replace(found.runs[name], cases=0) for name in sorted(named)}
     first = next(iter(runs))
     runs[first] = replace(runs[first], cases=sum(it.cases for it in cases.values()))

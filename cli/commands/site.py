@@ -1,0 +1,23 @@
+"""``lockbench site``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.options import path
+from report.console import say
+
+
+def site(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A new folder, or a site.", parser=path)
+    ],
+) -> None:
+    """Write every lock, fault and defect with what was observed as pages: DIR/index.html."""
+    from evidence.site.material import material
+    from evidence.site.pages import write
+
+    say(f"{folder / 'index.html'} and {write(folder, material()) - 1} more pages")

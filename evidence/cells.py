@@ -1,0 +1,218 @@
+"""What is said of one lock on one topology under one fault: the same words on every page.
+
+A cell is green (``kept``) only where the lock is expected to hold, nothing broke, and at least one
+try could have shown it. One try is called so, and a bound stands only where there are three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Literal, NamedTuple
+
+from bench.judge import MAY, Expected
+from bench.plan import applies, make_case
+from bench.suites import faults_of
+from checker.catalogue import ALWAYS, CATALOGUE, NAMED, OF_LOCKS
+from evidence.observations import Key, Observations, Observed, Share
+from locks.base import System
+from locks.shared.client_container import ContainerLibrary
+from locks.shared.client_programs import GO_IMAGE, JVM_IMAGE
+from locks.shared.library import library_of
+from nemesis.registry import NONE
+from results.statistics import share
+from results.wording import times
+
+CANONICAL: Final = (NONE, *faults_of("full"))
+BOUND_TRIES_MIN: Final = 3
+LEAKED: Final = "leaked-lock"  # judged since there is a quiet phase
+LANGUAGES: Final = {GO_IMAGE: "Go", JVM_IMAGE: "Java"}
+# worse: broke against its declaration, or where nothing is declared. may: its declaration lets it
+# break, and it did not. open: ran, and nothing could have shown. plain: not run. na: does not
+# apply.
+Kind = Literal["worse", "broke", "may", "open", "kept", "plain", "na"]
+SIGNS: Final[Mapping[Kind, str]] = {
+    "worse": "✗✗",
+    "broke": "✗",
+    "may": "~",
+    "open": "?",
+    "kept": "✓",
+    "plain": "not run",
+    "na": "·",
+}
+
+
+class Line(NamedTuple):
+    """One sentence about one verdict; ``verdict`` is empty for the others."""
+
+    kind: Kind
+    text: str
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """``observed`` is None where no stored run has it."""
+
+    system: System
+    key: Key
+    observed: Observed | None
+
+    @cached_property
+    def applies(self) -> bool:
+        """Whether the fault can be applied there, and leaves something to judge."""
+        return applies(make_case(self.key.lock, self.key.fault, seed=0, topology=self.key.topology))
+
+    @cached_property
+    def expected(self) -> Mapping[str, str]:
+        """Verdict → what is expected of it, in one word."""
+        all_of = Expected(self.system, (self.key.fault,))
+        return {verdict: all_of.of(verdict).expected for verdict in OF_LOCKS}
+
+    @cached_property
+    def broke(self) -> tuple[str, ...]:
+        """The verdicts that broke and are told: the general one only alone."""
+        if self.observed is None:
+            return ()
+        found = [verdict for verdict in OF_LOCKS if self.observed.share(verdict).k]
+        return tuple([verdict for verdict in found if verdict in NAMED] or found)
+
+    @property
+    def undeclared(self) -> bool:
+        """Whether the declaration is silent of the fault."""
+        return self.key.fault not in (NONE, *self.system.expectations)
+
+    @property
+    def unbroken(self) -> list[str]:
+        """What may break, or has to, and did not."""
+        named = [v for v in NAMED if self.expected[v] in MAY and v not in self.broke]
+        return [v for v in named if not CATALOGUE[v].follows_from or v in self._declared]
+
+    @property
+    def unjudged(self) -> bool:
+        """Whether nobody looked for leaked locks in the quiet phase after the load."""
+        return self.observed is not None and LEAKED not in self.observed.verdicts
+
+    @property
+    def _declared(self) -> Mapping[str, object]:
+        return self.system.expectations.get(self.key.fault, {})
+
+    @cached_property
+    def least(self) -> int:
+        """In how many tries each verdict could have broken by which every lock is judged."""
+        if self.observed is None:
+            return 0
+        due = [verdict for verdict in ALWAYS if self.expected[verdict] != "n/a"]
+        return min(self.observed.share(verdict).n for verdict in {*due, *self.observed.verdicts})
+
+    @cached_property
+    def kind(self) -> Kind:
+        """What the cell is called and coloured by."""
+        if not self.applies:
+            return "na"
+        if self.observed is None:
+            return "plain"
+        if any(self.expected[verdict] not in MAY for verdict in self.broke):
+            return "worse"
+        if self.broke or self.observed.locked.k:
+            return "broke"
+        if not self.least:
+            return "open"
+        return "may" if self.unbroken else "kept"
+
+    @property
+    def short(self) -> str:
+        """For the table of all locks."""
+        if self.kind in {"plain", "na"}:
+            return SIGNS[self.kind]
+        codes = [CATALOGUE[v].code for v in self.broke or self.unbroken if self.kind != "open"]
+        named = "locked" if self.kind == "broke" and not self.broke else ", ".join(codes)
+        return f"{SIGNS[self.kind]} {named}".strip()
+
+    @property
+    def counted(self) -> str:
+        """Beside it: in how many tries."""
+        it = self.observed
+        if it is None or self.kind == "na":
+            return ""
+        if self.kind == "open":
+            return "not exposed" if not it.exposed else "not decided"
+        found = it.share(self.broke[0]) if self.broke else it.locked
+        if self.kind in {"worse", "broke"} and found.n >= BOUND_TRIES_MIN:
+            return f"{found.k} of {found.n}"
+        return tries(found.n if self.kind in {"worse", "broke"} else self.least)
+
+    @property
+    def lines(self) -> list[Line]:
+        """All of it in sentences."""
+        it = self.observed
+        if it is None or self.kind == "na":
+            return [Line(self.kind, "not run" if self.kind == "plain" else "does not apply")]
+        found = []
+        for verdict in self.broke:
+            word = self.expected[verdict]
+            kind: Kind = "broke" if word in MAY else "worse"
+            against = {"holds": ", and is declared to hold", "undeclared": ", undeclared"}
+            said = f"{verdict} {broken_in(it.share(verdict))}{against.get(word, '')}"
+            found.append(Line(kind, said, verdict))
+        if it.locked.k:
+            said = f"the key of the struck holder was never granted again {_in(it.locked)}"
+            found.append(Line("broke", said))
+        if not self.least:
+            why = "not all was judged" if it.exposed else "the fault could not have hurt"
+            return [*found, Line("open", f"{times(it.cases, 'case')} ran; {why}")]
+        if not found:
+            silent = "; nothing is declared" if self.undeclared else ""
+            found.append(Line("kept", f"nothing broke in {tries(self.least)}{silent}"))
+        for verdict in self.unbroken:
+            word = "may break" if self.expected[verdict] == "may-break" else "has to break"
+            found.append(Line("may", f"{verdict} {word}; {_unbroken_in(it.share(verdict).n)}"))
+        return found
+
+
+def tries(n: int) -> str:
+    """``one try``, ``two tries``, ``3 tries``."""
+    return {1: "one try", 2: "two tries"}.get(n, f"{n} tries")
+
+
+def _unbroken_in(n: int) -> str:
+    if not n:
+        return "no try decides it"
+    bound = f" (95 %: at most {_percent(share(0, n).high)})" if n >= BOUND_TRIES_MIN else ""
+    return f"it did not in {tries(n)}{bound}"
+
+
+def broken_in(found: Share) -> str:
+    """``broke in 3 of 5 tries``, with bounds where there are three."""
+    if found.n < BOUND_TRIES_MIN:
+        return f"broke {_in(found)}"
+    both = share(found.k, found.n)
+    return f"broke {_in(found)} (95 %: {100 * both.low:.0f} to {_percent(both.high)})"
+
+
+def _in(found: Share) -> str:
+    if found.k == found.n < BOUND_TRIES_MIN:
+        return "in one try" if found.n == 1 else "in both tries"
+    return f"in {found.k} of {found.n} tries"
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:.0f} %"
+
+
+def cells_of(system: System, observations: Observations) -> dict[Key, Cell]:
+    """Of a lock: what applies on its first topology, then whatever else was observed. The canonical
+    faults come first."""
+    seen = [key for key in observations.cases if key.lock == system.name]
+    usual = [Key(system.name, system.topologies[0], fault) for fault in CANONICAL]
+    order = {topology: n for n, topology in enumerate(system.topologies)}
+    there = sorted(seen, key=lambda key: order.get(key.topology, len(order)))
+    keys = dict.fromkeys([*usual, *there])
+    return {key: Cell(system, key, observations.cases.get(key)) for key in keys}
+
+
+def language(system: System) -> str:
+    """In which the client is written."""
+    library = library_of(system)
+    return LANGUAGES[library.image] if isinstance(library, ContainerLibrary) else "Python"

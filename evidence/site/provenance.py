@@ -1,0 +1,103 @@
+"""Of which versions a result is, and whether those are today's.
+
+*Today's* are what this tree pins: the packages of the server images, the lock libraries, the bench.
+A result is old where one of them differs. It is also marked where a run did not record one: then
+nothing says that the result holds today.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.metadata import version
+from typing import Final
+
+from bench.plan import images_of
+from clusters import recipes
+from clusters.registry import topologies
+from evidence.observations import Counted, Observations, Observed
+from locks.base import System
+from locks.shared import pins
+from locks.shared.client_container import ContainerLibrary
+from locks.shared.library import library_of
+from results.machine import PACKAGE
+
+NOT_RECORDED: Final = ": not recorded"
+
+
+@cache
+def of_image(image: str) -> Mapping[str, str]:
+    """Package → version, as a server image that is built today says it of itself."""
+    recipe = recipes.recipes()[image]
+    if packages := recipe.args.get("PACKAGES"):
+        locked = dict(line.split()[:2] for line in recipes.locked(image).splitlines())
+        return {name: locked[name] for name in packages.split()}
+    dockerfile = (recipes.FOLDER / recipe.folder / "Dockerfile").read_text(encoding="utf-8")
+    said = re.search(r'echo "([\w-]+)=\$\{VERSION\}([^"]*)" > \S*lockbench-versions', dockerfile)
+    if said is None:
+        raise ValueError(f"the Dockerfile of {image} does not say its version")
+    return {said[1]: recipe.args["VERSION"] + said[2]}
+
+
+def of_library(system: System) -> Mapping[str, str]:
+    """Package → version of the library behind a lock, and of what it stands on as far as that is
+    asked for by name, which is what runs record; none for a recipe."""
+    library = library_of(system)
+    if library is None:
+        return {}
+    if isinstance(library, ContainerLibrary):
+        wanted = recipes.recipes()[library.image].wanted()
+        named = (library.program.library, *library.program.stands_on)
+        # Without the groups of Maven, which runs do not have.
+        return {one.rpartition(":")[2]: wanted[one] for one in named if one in wanted}
+    return pins.requirements(library.requirements.with_suffix(".in"))
+
+
+def today(system: System, topology: str) -> dict[str, str]:
+    """Package → version of all that decides a result of a lock on a topology."""
+    images = images_of([topologies()[topology]])
+    servers = {name: at for image in images for name, at in of_image(image).items()}
+    return {**of_library(system), **servers, PACKAGE: version(PACKAGE)}
+
+
+def runs_of(it: Observed) -> tuple[str, ...]:
+    """The runs that are known of a result, the last one last."""
+    return tuple(dict.fromkeys((*it.runs, it.last.run)))
+
+
+def not_of_today(it: Observed, observations: Observations, now: Mapping[str, str]) -> list[str]:
+    """A sentence for every version of a result that is not today's, or not known. Its cases may be
+    of any run that was added, where it is not recorded of which."""
+    known = [observations.runs[name] for name in runs_of(it)]
+    found = _differences(known, now)
+    if it.cases > len(known):
+        others = _differences(observations.runs.values(), now, recorded_only=True)
+        more = [sentence for sentence in others if sentence not in found]
+        found += [f"perhaps {sentence}, as not all of its runs are recorded" for sentence in more]
+    return found
+
+
+def age(differences: Iterable[str]) -> str:
+    """What to call a result with these."""
+    known = [sentence for sentence in differences if NOT_RECORDED not in sentence]
+    return "old" if known else "version not recorded"
+
+
+def _differences(
+    runs: Iterable[Counted], now: Mapping[str, str], *, recorded_only: bool = False
+) -> list[str]:
+    said: dict[str, None] = {}
+    for run in runs:
+        for name, at in now.items():
+            was = run.versions.get(name)
+            if was is None and not recorded_only:
+                said[f"{name}{NOT_RECORDED}, today {at}"] = None
+            elif was not in (None, at):
+                said[f"{name} {was}, today {at}"] = None
+    return [*said]
+
+
+def changed(runs: Sequence[Counted], everything: Mapping[str, str]) -> dict[str, list[str]]:
+    """Run → what of its versions is not today's."""
+    return {run.run: _differences([run], everything, recorded_only=True) for run in runs}
