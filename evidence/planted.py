@@ -1,7 +1,8 @@
-"""The planted slowdown of nights: ``redis-token``, of which each try takes a quarter longer.
+"""The planted slowdown of nights: ``redis-token``, of which each grant takes a quarter longer.
 
 A night whose gate does not find it says nothing about the others. The quarter is spent computing,
-as a slower client library would: no sleep is as short as a fifth of a millisecond.
+as a slower client library would: no sleep is as short as a fifth of a millisecond. Tries that are
+refused are left alone, or polling would keep the load generator busy.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ class Slower(RedisToken):
     def take(self, key: str, token: str, ttl_ms: int) -> Taken | None:
         began_ns = time.monotonic_ns()
         taken = super().take(key, token, ttl_ms)
+        if taken is None:
+            return None
         until_ns = time.monotonic_ns() + round(SLOWDOWN * (time.monotonic_ns() - began_ns))
         while time.monotonic_ns() < until_ns:
             pass

@@ -3,8 +3,10 @@ command that repeats it."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,12 @@ from rich.console import Console
 
 from bench import plan
 from bench.suite import Finished
-from evidence import baseline, nightly
+from evidence import baseline, nightly, planted
 from evidence.baseline import Pinned
 from evidence.nightly import NIGHTS, Night, code_of, finish, read_nights, run_night
 from evidence.regress_plan import Order
+from locks.redis import token
+from locks.redis.recipe import Taken
 from report.trends import page
 from results import documents
 from results.comparison import Comparison
@@ -159,6 +163,25 @@ def test_by_default_everything_is_compared_with_the_pinned_baseline(
     assert (base.images, new.images) == ((("redis", PINNED.images["redis"]),), ())
     assert without.cases["etcd", "none"][0].images == ()
     assert "--base baseline --new current" in without.repeat
+
+
+@pytest.mark.parametrize(("granted", "times"), [(True, 1.25), (False, 1.0)])
+def test_what_is_planted_is_a_quarter_of_a_grant(
+    monkeypatch: pytest.MonkeyPatch, granted: bool, times: float
+) -> None:
+    clock = itertools.count(0, 1000)
+    try_ns = 4_000_000
+
+    def take(*_: Any) -> Taken | None:
+        for _ in range(try_ns // 1000):
+            next(clock)
+        return Taken(0) if granted else None
+
+    monkeypatch.setattr(token.RedisToken, "take", take)
+    monkeypatch.setattr(time, "monotonic_ns", lambda: next(clock))
+    began_ns = next(clock)
+    assert (planted.Slower.__new__(planted.Slower).take("k", "t", 1) is not None) is granted
+    assert (next(clock) - began_ns) / try_ns == pytest.approx(times, rel=0.01)
 
 
 def test_a_night_without_a_baseline_is_refused_and_makes_none(
