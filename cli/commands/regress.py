@@ -17,8 +17,9 @@ def regress(
     base: Annotated[
         str,
         typer.Option(
-            help="What was: current, baseline, redis=redis:7.4, redis==8.0.1, topology:NAME, "
-            "path.py:Class or a lock."
+            help="What was: current, baseline, an image (redis=redis:7.4), a library "
+            "(redis==8.0.1, git+URL@REV, a source tree, a wheel, go:MODULE@VERSION, "
+            "maven:GROUP:ARTIFACT:VERSION), topology:NAME, path.py:Class or a lock."
         ),
     ],
     new: Annotated[str, typer.Option(help="What is new, written the same way.")],
