@@ -172,7 +172,7 @@ def test_what_is_planted_is_a_quarter_of_a_grant(
     clock = itertools.count(0, 1000)
     try_ns = 4_000_000
 
-    def take(*_: Any) -> Taken | None:
+    def take(*__: Any) -> Taken | None:
         for _ in range(try_ns // 1000):
             next(clock)
         return Taken(0) if granted else None
