@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Final
 
 from bench.client_process import ClientProcess
-from bench.judge import expectation
+from bench.judge import MAY, expectation
 from clusters.base import Cluster, Pausable
 from locks.base import (
     Acquired,
@@ -44,7 +44,6 @@ LEASE_S: Final = 2.0
 # their own are kept alive by their clients.
 LONG_S: Final = 60.0
 FOREVER: Final = 2**62
-MAY: Final = ("breaks", "may-break")
 
 STAYS_LOCKED: Final = "as declared, it stays locked for ever"
 

@@ -120,7 +120,7 @@ def lock(folder: Path) -> Path:
 def _package(requirement: str) -> str:
     """The distribution's name, as indexes write it."""
     name = re.match(r"[A-Za-z0-9][\w.\-]*", requirement.strip())
-    return re.sub(r"[-_.]+", "-", name[0]).lower() if name else requirement.strip()
+    return pins.plain(name[0]) if name else requirement.strip()
 
 
 def _check_name(name: str) -> None:

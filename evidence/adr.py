@@ -40,7 +40,7 @@ from results.cases import (
 )
 from results.digests import whole_digest
 from results.documents import CaseResult, LockRates
-from results.statistics import Share
+from results.statistics import BOUND_TRIES_MIN, Share
 from results.statistics import share as exact
 from results.stored import Stored
 
@@ -207,7 +207,7 @@ def k_of_n(found: Share) -> str:
     if found.n == 0:
         return "0 of 0 (nothing is known)"
     said = f"{found.k} of {found.n}"
-    if found.n < 3:
+    if found.n < BOUND_TRIES_MIN:
         return said
     low, high = 100 * found.low, 100 * found.high
     if found.k == 0:

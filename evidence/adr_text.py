@@ -23,7 +23,7 @@ from results import wording
 from results.cases import in_order
 from results.documents import CaseResult, Machine
 from results.machine import describe
-from results.statistics import Share
+from results.statistics import BOUND_TRIES_MIN, Share
 from results.wording import escape_markdown
 
 # Heading → field of an ``Evidence``.
@@ -93,7 +93,7 @@ def kept(found: Share) -> str:
     """That no promise was seen to break, with the tries that say so; a bound from three on."""
     if found.n == 0:
         return "not exposed"
-    if found.n < 3:
+    if found.n < BOUND_TRIES_MIN:
         return "kept in one try" if found.n == 1 else "kept in 2 tries"
     return f"kept in {found.n} tries (broken in at most {100 * found.high:.0f} %)"
 

@@ -27,7 +27,7 @@ from typing import Final
 
 import declarations
 import locks
-from bench.judge import SILENCE, expectation
+from bench.judge import MAY, SILENCE, expectation
 from bench.plan import LINK_IMAGE
 from checker.catalogue import CATALOGUE
 from checker.check import check
@@ -110,15 +110,11 @@ class Broken:
     @property
     def as_declared(self) -> bool:
         """Whether the lock's declaration says of this fault that it breaks the verdict, or may."""
-        return expected_of(self.case, self.verdict) in DECLARED
+        return expected_of(self.case, self.verdict) in MAY
 
     @property
     def title(self) -> str:
         return f"{self.case.lock} under {self.case.fault}: {self.verdict}"
-
-
-# What a lock's declaration may say of a verdict that breaks.
-DECLARED: Final = frozenset({"breaks", "may-break"})
 
 
 @dataclass(frozen=True)

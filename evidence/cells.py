@@ -21,11 +21,10 @@ from locks.shared.client_container import ContainerLibrary
 from locks.shared.client_programs import GO_IMAGE, JVM_IMAGE
 from locks.shared.library import library_of
 from nemesis.registry import NONE
-from results.statistics import share
+from results.statistics import BOUND_TRIES_MIN, share
 from results.wording import times
 
 CANONICAL: Final = (NONE, *faults_of("full"))
-BOUND_TRIES_MIN: Final = 3
 LEAKED: Final = "leaked-lock"  # judged since there is a quiet phase
 LANGUAGES: Final = {GO_IMAGE: "Go", JVM_IMAGE: "Java"}
 # worse: broke against its declaration, or where nothing is declared. may: its declaration lets it

@@ -170,7 +170,7 @@ def _library(name: str, version: str) -> tuple[str, str]:
     known = _of_workers() | {
         pin for one in map(library_of, systems().values()) for pin in _pins(one)
     }
-    if _plain(name) not in known:
+    if pins.plain(name) not in known:
         raise plan.unknown("library that the locks use", name, sorted(known))
     return name, version
 
@@ -196,19 +196,14 @@ def _source(ref: str) -> str | None:
 
 
 def _of_workers() -> set[str]:
-    return {_plain(name) for name in machine.versions() if name != machine.PACKAGE}
+    return {pins.plain(name) for name in machine.versions() if name != machine.PACKAGE}
 
 
 def _pins(library: AnyLibrary | None) -> set[str]:
     """What is installed in the environment of a lock's library; that of an image is not Python."""
     if not isinstance(library, Library):
         return set()
-    return {_plain(name) for name in pins.requirements(library.requirements)}
-
-
-def _plain(name: str) -> str:
-    """As the package index compares names."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return {pins.plain(name) for name in pins.requirements(library.requirements)}
 
 
 def locks_of(side: Side, locks: Sequence[str]) -> list[str]:
@@ -252,8 +247,8 @@ def _install_library(side: Side, folder: Path, cases: Sequence[Case]) -> dict[st
         raise BadInput(
             f"{side.ref} is {', '.join(found) or 'no library'}: it has to be one library"
         )
-    beside = {one for case in cases if _plain(name) in _pins(one := library_of(case.system))}
-    if _plain(name) in _of_workers():
+    beside = {one for case in cases if pins.plain(name) in _pins(one := library_of(case.system))}
+    if pins.plain(name) in _of_workers():
         _probe(side, folder, found)
     elif not beside:
         locks = ", ".join(dict.fromkeys(case.lock for case in cases))

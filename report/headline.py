@@ -15,7 +15,7 @@ from typing import Final
 from checker.catalogue import CATALOGUE
 from checker.follows import told
 from nemesis.registry import faults
-from report.labels import row_labels
+from report.labels import flat_labels
 from results.cases import (
     COULD_NOT_RUN,
     DISTURBED,
@@ -37,14 +37,13 @@ from results.cases import (
 )
 from results.documents import CaseResult
 from results.judgements import BROKE_UNDECLARED, GREEN, HELD_UNDECLARED, NOT_AS_ASKED, WORSE
-from results.statistics import share
+from results.statistics import BOUND_TRIES_MIN, share
 from results.wording import times, words
 
 NOTHING: Final = "Nothing was decided: no case is evidence for or against a lock."
 # Cases that say nothing about the lock, whatever verdict they reached.
 AMISS: Final = frozenset({COULD_NOT_RUN, DISTURBED})
 NAMED_MAX: Final = 3
-BOUND_FROM: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +60,8 @@ def headline(cases: Sequence[CaseResult]) -> Headline:
     lines = [line for line in (_ended(cases), _open(cases), _controls(cases)) if line]
     ordinary = [case for case in cases if not is_published(case) or broken(case)]
     by_label: dict[str, list[CaseResult]] = {}
-    for label, case in zip(row_labels(ordinary), ordinary, strict=True):
-        by_label.setdefault(label.replace("\n", " "), []).append(case)
+    for label, case in zip(flat_labels(ordinary), ordinary, strict=True):
+        by_label.setdefault(label, []).append(case)
     by_lock = (f"{label}: {said}" for label, of in by_label.items() if (said := _lock(of)))
     return Headline(tuple(lines) or (NOTHING,), tuple(by_lock))
 
@@ -81,12 +80,11 @@ def _ended(cases: Sequence[CaseResult]) -> str:
     if not as_declared:
         return ""
     if as_declared == len(cases):
-        return "The case ended as declared." if len(cases) == 1 else _all(len(cases))
+        one = len(cases) == 1
+        return (
+            "The case ended as declared." if one else f"All {len(cases)} cases ended as declared."
+        )
     return f"{as_declared} of {times(len(cases), 'case')} ended as declared, none of them worse."
-
-
-def _all(count: int) -> str:
-    return f"All {count} cases ended as declared."
 
 
 def _open(cases: Sequence[CaseResult]) -> str:
@@ -168,9 +166,11 @@ def _lock(cases: Sequence[CaseResult]) -> str:
         evidence = [
             case
             for case in tries
-            if case.exposed is True and results_of(case) and not undecided(case)
+            if case.exposed is True
+            and results_of(case)
+            and not undecided(case)
+            and case.judgement not in {*AMISS, NOT_AS_ASKED}
         ]
-        evidence = [case for case in evidence if case.judgement not in {*AMISS, NOT_AS_ASKED}]
         if evidence:
             kept.setdefault(len(evidence), []).append(fault)
         else:
@@ -195,7 +195,7 @@ def _faults(names: Sequence[str]) -> str:
 def _tries(n: int, of: Sequence[str]) -> str:
     """How many tries "kept" stands on, for each of these faults."""
     each = " each" if len(of) > 1 else ""
-    if n < BOUND_FROM:
+    if n < BOUND_TRIES_MIN:
         return ("one try" if n == 1 else f"{n} tries") + each
     most = 100 * share(0, n).high
     return f"{n} tries{each}, so it breaks in at most {most:.0f} % of such, with 95 % confidence"

@@ -24,3 +24,8 @@ def row_labels(cases: Sequence[CaseResult]) -> list[str]:
         control = "\n(control)" if is_control(case) else ""
         labels.append(lock_of(case) + "".join(f", {extra}" for extra in extras) + control)
     return labels
+
+
+def flat_labels(cases: Sequence[CaseResult]) -> list[str]:
+    """The same, each in one line."""
+    return [label.replace("\n", " ") for label in row_labels(cases)]

@@ -24,7 +24,6 @@ Drawn = Mapping[tuple[int, str], str]
 def to_html(content: Content, drawn: Drawn) -> str:
     """``drawn`` maps (number of the case or ``ALL``, name of the chart) → SVG on white paper."""
     script = asset("script.js")
-    wheel = "wheel to zoom"
     return rendered(
         "page.html.j2",
         c=content,
@@ -32,7 +31,7 @@ def to_html(content: Content, drawn: Drawn) -> str:
         # The paper is the page's own, which may be dark.
         drawn={place: without_paper(svg) for place, svg in drawn.items()},
         any_figures=any(section.figures for section in content.sections),
-        legend=LEGEND.replace(wheel, f"Ctrl and {wheel}"),
+        legend=drawings_legend(),
         lanes_script=SCRIPT,
         script=script,
         style=drawings_style(),
@@ -50,6 +49,12 @@ def drawings_style() -> str:
     """The style of a page with drawings of the checker. Theirs is nested, so that what it says of
     its own page's body stays inside them."""
     return f"{asset('style.css')}.drawings{{{STYLE}}}{asset('lanes.css')}"
+
+
+def drawings_legend() -> str:
+    """What the checker's drawings show, on a page that scrolls over them."""
+    wheel = "wheel to zoom"
+    return LEGEND.replace(wheel, f"Ctrl and {wheel}")
 
 
 def policy(script: str) -> str:

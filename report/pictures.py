@@ -10,7 +10,7 @@ from statistics import median
 from typing import Final
 
 from report.charts import BLUE, CONFIG, INK, LINES, ORANGE, RED, Chart, Spec, decades, rates_of
-from report.labels import row_labels
+from report.labels import flat_labels
 from report.source import Seen
 from report.timeline import Shade, Timeline
 from results.baseline import CASES_MIN
@@ -95,10 +95,10 @@ def through_faults(seen: Sequence[Seen]) -> Chart | None:
     draw, or too much for one picture. Of several cases in a place the first is drawn."""
     ordinary = [one for one in seen if not is_published(one.case)]
     places: dict[tuple[str, str], list[Spec]] = {}
-    for label, one in zip(row_labels([one.case for one in ordinary]), ordinary, strict=True):
+    for label, one in zip(flat_labels([one.case for one in ordinary]), ordinary, strict=True):
         rows = [] if one.line is None else list(_small(one.line))
         if rows:
-            place = (label.replace("\n", " "), one.case.fault)
+            place = (label, one.case.fault)
             places.setdefault(place, _layers(rows, dashed=not has_numbers(one.case)))
     if not places or len(ordinary) > CASES_MAX:
         return None

@@ -21,7 +21,7 @@ from report.footnotes import Notes, notes
 from report.grid import BROKE, FAILED, KEPT, NOT_EXPECTED, OPEN, UNDECLARED, Cell, Grid, drawn
 from report.headline import Headline, headline
 from report.jobs import JOBS, WORTH
-from report.labels import row_labels
+from report.labels import flat_labels, row_labels
 from report.published import published_grid
 from results.baseline import ceiling_of, of_cases
 from results.cases import (
@@ -199,8 +199,9 @@ def matrix(cases: Sequence[CaseResult], *, short: bool = False) -> Grid | None:
     if not shown:
         return None
     faults = in_order(case.fault for _, case in shown)
+    labels = flat_labels if short else row_labels
     rows: dict[str, dict[str, list[tuple[int, CaseResult]]]] = {}
-    for label, (n, case) in zip(row_labels([case for _, case in shown]), shown, strict=True):
+    for label, (n, case) in zip(labels([case for _, case in shown]), shown, strict=True):
         rows.setdefault(label, {}).setdefault(case.fault, []).append((n, case))
     codes = [f"{_code(v)} {v}" for v in in_order(v for _, case in shown for v in broken(case))]
     return Grid(
@@ -209,7 +210,7 @@ def matrix(cases: Sequence[CaseResult], *, short: bool = False) -> Grid | None:
         ("lock", *faults),
         tuple(
             (
-                Cell(label.replace("\n", " ") if short else label),
+                Cell(label),
                 *(_cell(by.get(fault, []), short=short) for fault in faults),
             )
             for label, by in rows.items()

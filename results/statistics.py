@@ -25,6 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 ALPHA: Final = 0.05
+# A share has bounds where there are so many tries; of fewer the tries themselves are told.
+BOUND_TRIES_MIN: Final = 3
 Floats = NDArray[np.float64]
 
 

@@ -10,7 +10,6 @@ what, and the standard libraries of Go and Java beyond the package that they cam
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterable
 from email.parser import Parser
@@ -22,7 +21,7 @@ from urllib.parse import quote
 from clusters import images
 from clusters.engine.docker import Engine, EngineError
 from locks.shared.library import ADAPTERS
-from locks.shared.pins import requirements
+from locks.shared.pins import plain, requirements
 
 Component = dict[str, Any]
 DPKG_STATUS: Final = "/var/lib/dpkg/status"
@@ -84,7 +83,7 @@ def python(pins: Iterable[tuple[str, str]]) -> list[Component]:
     """Packages of the Python package index: name and version."""
     found = []
     for name, version in pins:
-        usual = re.sub(r"[-_.]+", "-", name).lower()
+        usual = plain(name)
         found.append(component(f"pkg:pypi/{usual}@{quote(version)}", usual, version))
     return found
 

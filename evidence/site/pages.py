@@ -23,10 +23,10 @@ from markupsafe import Markup, escape
 from bench.plan import extendable, fits
 from bench.undeclared import undeclared
 from checker.catalogue import CATALOGUE, OF_LOCKS
-from checker.drawing import LEGEND, SCRIPT
+from checker.drawing import SCRIPT
 from clusters.registry import topologies
 from evidence import track
-from evidence.cells import BOUND_TRIES_MIN, CANONICAL, SIGNS, Cell, language
+from evidence.cells import CANONICAL, SIGNS, Cell, language
 from evidence.observations import Key
 from evidence.site import prose, provenance
 from evidence.site.material import Material, doc_of_fault
@@ -36,9 +36,10 @@ from locks.base import ANY, Shareable, System
 from locks.shared.client_container import ContainerLibrary
 from locks.shared.library import library_of
 from nemesis.registry import NONE, faults
-from report.page import asset, drawings_style, policy
+from report.page import asset, drawings_legend, drawings_style, policy
 from results.documents import PerGrant
 from results.errors import BadInput
+from results.statistics import BOUND_TRIES_MIN
 from results.store import write_atomically
 from results.wording import NONE as NONE_WORD
 from results.wording import printable
@@ -51,7 +52,6 @@ WORDS: Final = {
     "breaks": "breaks",
     "n/a": "does not apply",
 }
-WHEEL: Final = "wheel to zoom"
 
 
 def write(folder: Path, given: Material) -> int:
@@ -386,7 +386,7 @@ def _environment() -> Environment:
         "style": Markup(  # noqa: S704 - our own
             drawings_style() + (Path(__file__).parent / "style.css").read_text(encoding="utf-8")
         ),
-        "legend": Markup(LEGEND.replace(WHEEL, f"Ctrl and {WHEEL}")),  # noqa: S704 - our own
+        "legend": Markup(drawings_legend()),  # noqa: S704 - our own
         "mark": Markup(MARK),  # noqa: S704 - our own
         "catalogue": CATALOGUE,
         "cost_headings": COSTS,

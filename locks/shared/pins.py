@@ -84,4 +84,9 @@ def names(path: Path) -> set[str]:
     """The packages that a list of requirements asks for, with or without a version, as indexes
     write them."""
     found = re.findall(r"^[A-Za-z0-9][\w.\-]*", path.read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[-_.]+", "-", name).lower() for name in found}
+    return {plain(name) for name in found}
+
+
+def plain(name: str) -> str:
+    """The name of a package as indexes compare it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
