@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import math
 import time
-from abc import abstractmethod
-from typing import Final
+from typing import ClassVar, Final
 
 from clusters.base import Clocked, Cluster
 from declarations.parameters import Parameter
 from nemesis.base import CLOCKS, Arena, Asked, Fault, NemesisError
-from nemesis.targets import nobody, note_deciding, resolve, who
+from nemesis.targets import WHO, nobody, note_deciding, resolve
 
 CLOSE_S: Final = 0.25
 ASK_S: Final = 0.5
@@ -30,6 +29,7 @@ class ClockFault(Fault):
 
     rules = ("proven", "grants-around", "clock-beyond-lease")
     touches = frozenset({CLOCKS})
+    parameters: ClassVar[dict[str, Parameter]] = {"by_s": BY, "who": WHO}
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
         if not isinstance(cluster, Clocked):
@@ -49,12 +49,8 @@ class ClockFault(Fault):
         note_deciding(arena)
         arena.facts.offset_s, arena.facts.moves = 0.0, []
 
-    @abstractmethod
-    def offset_s(self, arena: Arena, elapsed_s: float) -> float:
-        """How far the clock is ahead, so long after the beginning."""
-
     def begin(self, arena: Arena) -> None:
-        self.shift(arena, self.offset_s(arena, 0.0))
+        self.shift(arena, arena.number("by_s"))
 
     def shift(self, arena: Arena, offset_s: float) -> None:
         _move(arena, offset_s)
@@ -98,6 +94,3 @@ def clocked(arena: Arena) -> Clocked:
     if not isinstance(arena.cluster, Clocked):
         raise NemesisError("the cluster's wall clocks cannot be moved")
     return arena.cluster
-
-
-PARAMETERS: Final[dict[str, Parameter]] = {"by_s": BY, "who": who()}

@@ -47,7 +47,7 @@ def silent_while(
         return silent(arena, nodes, group) and said.result()
 
 
-def note_usual(arena: Arena, nodes: Iterable[int], group: int = HARNESS) -> None:
+def note_usual(arena: Arena, nodes: Iterable[int]) -> None:
     """Before a fault that is too short for a probe to run out of patience, and after which what was
     sent is answered: how long the slowest of a few probes takes while nothing is wrong."""
     if arena.injection.duration_s > 2 * PROBE_S:
@@ -55,7 +55,7 @@ def note_usual(arena: Arena, nodes: Iterable[int], group: int = HARNESS) -> None
     slowest = 0.0
     for node in [*nodes] * ROUNDS:
         asked_ns = monotonic_ns()
-        arena.cluster.serves(node, PROBE_S, group)
+        arena.cluster.serves(node, PROBE_S)
         slowest = max(slowest, (monotonic_ns() - asked_ns) / 1e9)
     arena.facts.usual_s = slowest
 

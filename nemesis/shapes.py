@@ -47,12 +47,12 @@ def server_side(shape: str, nodes: Sequence[int], leader: int | None, rng: rando
     if shape == LEADER:
         assert leader is not None
         return Sides((leader,), split((leader,), (n for n in nodes if n != leader)))
-    if shape == BRIDGE:
-        return _bridge(nodes, leader, rng)
     if shape == RING:
         return _ring(nodes, rng)
     others = rng.sample([n for n in nodes if n != leader], len(nodes) - (leader is not None))
     order = ([] if leader is None else [leader]) + others
+    if shape == BRIDGE:
+        return _bridge(order)
     # A minority that the leader is not in, or the whole majority away from the leader's rest.
     rest = order[: len(nodes) - majority(nodes)]
     away = sorted(others[: minority(nodes)] if shape == MINORITY else rest)
@@ -64,10 +64,8 @@ def client_side(nodes: Iterable[int], groups: Iterable[int]) -> frozenset[Edge]:
     return split((-g for g in groups), nodes)
 
 
-def _bridge(nodes: Sequence[int], leader: int | None, rng: random.Random) -> Sides:
-    """Two halves that do not hear each other, and one node that hears both."""
-    others = rng.sample([n for n in nodes if n != leader], len(nodes) - (leader is not None))
-    order = ([] if leader is None else [leader]) + others
+def _bridge(order: Sequence[int]) -> Sides:
+    """Two halves that do not hear each other, and one node, the last, that hears both."""
     middle, rest = order[-1], order[:-1]
     half = len(rest) // 2
     left, right = rest[:half] or rest[:1], rest[half:] or rest[1:]

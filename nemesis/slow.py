@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from typing import ClassVar, Final
+from typing import Final
 
 from clusters.base import Cluster, Led, Shape
 from nemesis import links
@@ -29,7 +29,6 @@ class Slow(Fault):
     rules = ("proven", "grants-around", "attempts-during")
     lasts_leases = 1.5
     touches = frozenset({LINKS})
-    parameters: ClassVar = {"on": links.ON}
 
     @abstractmethod
     def shape(self, arena: Arena) -> Shape:

@@ -16,26 +16,12 @@ from declarations.parameters import Parameter
 from nemesis.base import Arena, NemesisError
 
 DECISIVE: Final = "decisive"
-WHO: Final = (
+WHO: Final = Parameter(
+    "which servers; decisive: the leader, the primary, the only node, or a majority of "
+    "independent nodes",
     DECISIVE,
-    "one",
-    "leader",
-    "primary",
-    "replica",
-    "minority",
-    "majority",
-    "all",
+    (DECISIVE, "one", "leader", "primary", "replica", "minority", "majority", "all"),
 )
-
-
-def who() -> Parameter:
-    """The parameter that names the nodes."""
-    return Parameter(
-        "which servers; decisive: the leader, the primary, the only node, or a majority of "
-        "independent nodes",
-        DECISIVE,
-        WHO,
-    )
 
 
 def nobody(cluster: Cluster, role: str, *, kept: bool = False) -> str | None:

@@ -12,7 +12,7 @@ from typing import ClassVar
 from declarations.parameters import Parameter
 from nemesis.base import Arena
 from nemesis.clock import CLOSE_S, ClockFault
-from nemesis.targets import who
+from nemesis.targets import WHO
 
 
 class ClockDrift(ClockFault):
@@ -23,21 +23,17 @@ class ClockDrift(ClockFault):
     lasts_leases = 1.5
     parameters: ClassVar = {
         "rate": Parameter("seconds gained per true second", 2.0, least=-0.9, most=1000),
-        "who": who(),
+        "who": WHO,
     }
     period_s: ClassVar = 0.05
 
-    def offset_s(self, arena: Arena, elapsed_s: float) -> float:
-        return arena.number("rate") * elapsed_s
+    def begin(self, arena: Arena) -> None:
+        # At once as far off as can be told from the truth.
+        self.shift(arena, 1.5 * CLOSE_S * (1 if arena.number("rate") > 0 else -1))
 
     def tick(self, arena: Arena) -> None:
         elapsed_s = time.monotonic() - arena.begun_ns / 1e9
-        self.shift(arena, self.offset_s(arena, elapsed_s))
-
-    def begin(self, arena: Arena) -> None:
-        # At once as far off as can be told from the truth.
-        rate = arena.number("rate")
-        self.shift(arena, 1.5 * CLOSE_S * (1 if rate > 0 else -1))
+        self.shift(arena, arena.number("rate") * elapsed_s)
 
 
 FAULT = ClockDrift()

@@ -6,11 +6,7 @@ them; back, it keeps them for longer than it promised.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from declarations.parameters import Parameter
-from nemesis.base import Arena
-from nemesis.clock import PARAMETERS, ClockFault
+from nemesis.clock import ClockFault
 
 
 class ClockJump(ClockFault):
@@ -20,10 +16,6 @@ class ClockJump(ClockFault):
     summary = "makes the wall clocks of servers jump"
     during = "when servers' clocks jumped"
     suites = frozenset({"nightly", "full"})
-    parameters: ClassVar[dict[str, Parameter]] = PARAMETERS
-
-    def offset_s(self, arena: Arena, elapsed_s: float) -> float:
-        return arena.number("by_s")
 
 
 FAULT = ClockJump()

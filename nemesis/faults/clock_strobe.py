@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from declarations.parameters import Parameter
 from nemesis.base import Arena
-from nemesis.clock import PARAMETERS, ClockFault
+from nemesis.clock import ClockFault
 
 
 class ClockStrobe(ClockFault):
@@ -17,11 +16,7 @@ class ClockStrobe(ClockFault):
 
     name = "clock-strobe"
     summary = "makes the wall clocks of servers jump back and forth, many times a second"
-    parameters: ClassVar[dict[str, Parameter]] = PARAMETERS
     period_s: ClassVar = 0.05
-
-    def offset_s(self, arena: Arena, elapsed_s: float) -> float:
-        return arena.number("by_s")
 
     def tick(self, arena: Arena) -> None:
         share = arena.rng.uniform(0.5, 1.0)

@@ -12,10 +12,9 @@ starting the old primary, which must come back as a replica.
 from __future__ import annotations
 
 from time import monotonic_ns
-from typing import ClassVar, Final
+from typing import Final
 
 from clusters.base import Cluster, Cuttable, Edge, Killable, Promotable, Replicated
-from declarations.parameters import Parameter
 from nemesis.base import LINKS, SERVERS, Arena, Asked, Fault, NemesisError
 from nemesis.faults.kill import killable
 from nemesis.probes import serving
@@ -40,7 +39,6 @@ class Failover(Fault):
     # Sentinels make a primary that is back a replica after some ten seconds, and until then a lock
     # that waits for its replica is not granted.
     settles_s = 12.0
-    parameters: ClassVar[dict[str, Parameter]] = {}
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
         if not isinstance(cluster, Promotable):

@@ -14,7 +14,7 @@ from typing import ClassVar
 from clusters.base import Cluster, Delaying, Killable
 from nemesis.base import SERVERS, Arena, Asked, Fault, NemesisError
 from nemesis.probes import serving, silent
-from nemesis.targets import nobody, note_deciding, note_head_during, resolve, who
+from nemesis.targets import WHO, nobody, note_deciding, note_head_during, resolve
 
 
 class Kill(Fault):
@@ -30,7 +30,7 @@ class Kill(Fault):
     outlived = True
     touches = frozenset({SERVERS})
     ends_servers = True
-    parameters: ClassVar = {"who": who()}
+    parameters: ClassVar = {"who": WHO}
     # Whether it takes away what each node keeps for itself (``nemesis.targets``).
     kept: ClassVar[bool] = False
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 from clusters.base import Cluster, Pausable
 from nemesis.base import SERVERS, Arena, Asked, Fault, NemesisError
 from nemesis.probes import at_once, note_usual, serving, silent_while
-from nemesis.targets import leader_due, nobody, note_head_during, resolve, who
+from nemesis.targets import WHO, leader_due, nobody, note_head_during, resolve
 
 
 class Pause(Fault):
@@ -25,7 +25,7 @@ class Pause(Fault):
     rules = ("proven", "grants-around", "hold-across")
     lasts_leases = 2.0
     touches = frozenset({SERVERS})
-    parameters: ClassVar = {"who": who()}
+    parameters: ClassVar = {"who": WHO}
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
         if not isinstance(cluster, Pausable):
