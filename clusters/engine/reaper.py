@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from clusters.engine import owner
-from clusters.engine.docker import Container, Engine
+from clusters.engine.docker import Container, Engine, Labels
 
 AT_ONCE = 6
 
@@ -28,13 +28,13 @@ def reap(
     engine = engine or Engine()
     ours = {owner.OURS: "1"}
 
-    def doomed(labels: dict[str, str]) -> bool:
+    def doomed(labels: Labels) -> bool:
         # Asked again although the engine has filtered: nothing unlabelled is ever removed.
         return labels.get(owner.OURS) == "1" and (all or owner.orphaned(labels))
 
     def remove(container: Container) -> str | None:
         state = engine.state(container)
-        if state is None or not doomed(dict(state.labels)):
+        if state is None or not doomed(state.labels):
             return None
         engine.remove(container)
         return container.name
@@ -43,7 +43,7 @@ def reap(
         removed = [name for name in pool.map(remove, engine.containers(ours)) if name]
     # Networks last: their containers must be gone.
     for network in engine.networks(ours):
-        if doomed(dict(network.labels)):
+        if doomed(network.labels):
             engine.remove_network(network)
             removed.append(network.name)
     for name in removed:

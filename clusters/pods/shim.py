@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from clusters.base import HARNESS, ClusterError, ClusterPlan
 from clusters.pods.cluster import PodCluster
@@ -26,9 +26,10 @@ OFFSET_S_MAX = 100 * 365 * 86400
 C = TypeVar("C", bound=PodCluster)
 
 
-def by_image(swapped: type[C], ours: type[C]) -> Callable[[ClusterPlan], C]:
-    """What makes a cluster that can do what its image can: ``ours``, or one of a swapped image."""
-    return lambda plan: (swapped if swapped.kind in plan.images else ours)(plan)
+def by_image(swapped: type[C], ours: type[C], **how: Any) -> Callable[[ClusterPlan], C]:
+    """What makes a cluster that can do what its image can: ``ours``, or one of a swapped image.
+    ``how`` is what else it is made with."""
+    return lambda plan: (swapped if swapped.kind in plan.images else ours)(plan, **how)
 
 
 class ClockedPods(PodCluster):

@@ -20,13 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 from clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
 from clusters.pods.cluster import PROBE_LIMIT_S, PodCluster
 from clusters.pods.launch import POLL_S, Server
 from clusters.pods.links import PeerPort
-from clusters.pods.shim import ClockedPods
+from clusters.pods.shim import ClockedPods, by_image
 from clusters.postgres.protocol import USER, Session
 from clusters.wire import PROBE_FAILURES, Address, ProbeFailed
 
@@ -219,11 +218,6 @@ class OurPostgres(ClockedPods, PostgresCluster):
         return float(str(found))
 
 
-def make(plan: ClusterPlan, settings: Mapping[str, str] = SETTINGS) -> PostgresCluster:
-    """Make a cluster that can do what its image can."""
-    return (PostgresCluster if PostgresCluster.kind in plan.images else OurPostgres)(plan, settings)
-
-
 def _write(session: Session) -> str | None:
     """Commit something on a primary and return the transaction's id; on a replica, do nothing."""
     if session.query("SELECT pg_is_in_recovery()") == [["t"]]:
@@ -242,7 +236,7 @@ TOPOLOGIES = tuple(
         default_size=2,
         images=("postgres",),
         settings={"nodes": "primary and streaming replica", **settings},
-        make=partial(make, settings=settings),
+        make=by_image(PostgresCluster, OurPostgres, settings=settings),
         quorum=False,
         fails_over=True,
         restart_s=RESTART_S,

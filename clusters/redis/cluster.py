@@ -184,10 +184,8 @@ class ShardedRedis(ReplicatedRedis):
 
 def slot_of(key: str) -> int:
     """The slot of a key; of ``{tag}`` in it, where it has one."""
-    before, opened, rest = key.partition("{")
-    tag, closed, _ = rest.partition("}")
-    hashed = tag if opened and closed and tag else key
-    del before
+    tag, closed, _ = key.partition("{")[2].partition("}")
+    hashed = tag if closed and tag else key
     return binascii.crc_hqx(hashed.encode(), 0) % SLOTS
 
 
@@ -232,15 +230,13 @@ class OurShardedRedis(ClockedRedis, ShardedRedis):
     that lost it is another node, and what becomes of it then depends on the file system."""
 
 
-make = by_image(ShardedRedis, OurShardedRedis)
-
 TOPOLOGY = Topology(
     name="redis-cluster",
     sizes=(SIZE,),
     default_size=SIZE,
     images=("redis",),
     settings=SETTINGS,
-    make=make,
+    make=by_image(ShardedRedis, OurShardedRedis),
     quorum=False,
     fails_over=True,
 )

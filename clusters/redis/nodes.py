@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 from clusters.base import ClusterError, ClusterPlan, ServerLog, Topology
 from clusters.engine.docker import EngineError
 from clusters.pods.cluster import PodCluster
 from clusters.pods.launch import Server
-from clusters.pods.shim import ClockedPods, SyncingPods
+from clusters.pods.shim import ClockedPods, SyncingPods, by_image
 from clusters.redis import append_only_file as aof
 from clusters.redis import protocol as resp
 from clusters.redis.protocol import ask_once, items
@@ -147,10 +146,7 @@ class OurRedisNodes(PreloadedRedis, RedisNodes):
         return super().lose_unsynced(chosen)
 
 
-def make(plan: ClusterPlan, settings: Mapping[str, str] = SETTINGS) -> RedisNodes:
-    """Make a cluster that can do what its image can."""
-    return (RedisNodes if RedisNodes.kind in plan.images else OurRedisNodes)(plan, settings)
-
+make = by_image(RedisNodes, OurRedisNodes)
 
 TOPOLOGIES = tuple(
     Topology(
@@ -159,7 +155,7 @@ TOPOLOGIES = tuple(
         default_size=default_size,
         images=("redis",),
         settings=settings,
-        make=partial(make, settings=settings),
+        make=by_image(RedisNodes, OurRedisNodes, settings=settings),
         quorum=False,
     )
     for name, sizes, default_size in (("redis", (1, 3, 5), 1), ("redlock", (3, 5, 7), 5))
