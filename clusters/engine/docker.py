@@ -8,11 +8,12 @@ work from any state. Only the streams of `attach` and `events` last longer than 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from clusters.engine import ledger
 from clusters.engine.connection import EngineError, EngineUnreachable
@@ -272,11 +273,24 @@ class Engine(ImageStore):
             found = api.containers(all=True, filters={"label": _label_filter(labels)})
         return [Container(c["Id"], c["Names"][0].lstrip("/")) for c in found]
 
-    def logs(self, container: Container, *, last_lines: int | None = None) -> str:
-        """Return what a container has printed, both streams together."""
+    def last_words(self, container: Container, lines: int) -> str:
+        """Return the end of what a container has printed, both streams together."""
         with self._asking(f"read the log of container {container.name}") as api:
-            said = api.logs(container.id, tail=last_lines or "all")
+            said = api.logs(container.id, tail=lines)
         return bytes(said).decode(errors="replace")
+
+    def save_log(self, container: Container, file: BinaryIO) -> None:
+        """Write all that a container has printed, both streams together, piece by piece: it may be
+        more than is good to hold in memory."""
+        with self._asking(f"read the log of container {container.name}") as api:
+            said = api.logs(container.id, stream=True)
+            # docker-py takes its limit of time off a stream.
+            limit = threading.Timer(api.timeout, _close, (said,))
+            limit.start()
+            try:
+                file.writelines(_until_its_end(said))
+            finally:
+                limit.cancel()
 
     def attach(self, container: Container) -> Generator[bytes, None, None]:
         """What a container prints from now on, running or not yet, both streams together, until it

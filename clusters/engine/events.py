@@ -123,9 +123,7 @@ class ContainerWatch:
     def last_words(self, event: Event) -> list[str]:
         """The end of its log; none where it is gone, as a client container at once."""
         with suppress(EngineError):
-            said = self._engine.logs(
-                Container(event.container_id, event.name), last_lines=LOG_LINES
-            )
+            said = self._engine.last_words(Container(event.container_id, event.name), LOG_LINES)
             return [line for line in said.splitlines() if line.strip()]
         return []
 

@@ -273,18 +273,16 @@ class Pods(ABC):
         engine.remove(container)
 
     def _save_log(self, engine: Engine, container: Container) -> None:
-        try:
-            said = engine.logs(container)
-        except EngineUnreachable:
-            raise
-        except EngineError:
-            return  # it has none any more
         folder = Path(self.plan.log_dir)
         name = container.name.removeprefix(self._name(""))
-        with suppress(OSError):
+        try:
             folder.mkdir(parents=True, exist_ok=True)
-            with (folder / f"{name}.log").open("a", encoding="utf-8") as file:
-                file.write(said)
+            with (folder / f"{name}.log").open("ab") as file:
+                engine.save_log(container, file)
+        except EngineUnreachable:
+            raise
+        except (EngineError, OSError):
+            return  # it has none any more, or the disk is full
 
     def _last_words(self) -> str:
         """The end of the servers' logs, for the message of a start that failed."""
@@ -292,7 +290,7 @@ class Pods(ABC):
         for pod in self._pods.values():
             with suppress(EngineError):
                 if pod.server is not None:
-                    said = self._engine.logs(pod.server, last_lines=LOG_LINES).strip()
+                    said = self._engine.last_words(pod.server, LOG_LINES).strip()
                     lines += f"\n{self.node_name(pod.node)} said last:\n{said}"
         return lines
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import io
 import socket
+import tracemalloc
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from tempfile import TemporaryFile
 
 import pytest
 
@@ -88,6 +91,28 @@ def redis(engine: Engine, network: Network, *ports: int, labels: Labels) -> Cont
 
 
 @pytest.mark.docker
+def test_a_large_log_is_not_held_in_memory(
+    engine: Engine, labels: Labels, network: Network
+) -> None:
+    talkative = engine.create_container(
+        images.recipes()["redis"].ref,
+        f"lockbench-test-{uuid.uuid4().hex[:8]}",
+        ["sh", "-c", "head -c 20000000 /dev/zero | tr '\\0' x | fold -w 999"],
+        network=network,
+        labels=labels,
+    )
+    engine.start(talkative)
+    eventually(lambda: (state := engine.state(talkative)) is not None and not state.running)
+    with TemporaryFile() as file:
+        tracemalloc.start()
+        engine.save_log(talkative, file)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert file.tell() > 20_000_000
+    assert peak < 2_000_000
+
+
+@pytest.mark.docker
 def test_a_container_lives_through_everything_done_to_it(
     engine: Engine, labels: Labels, network: Network
 ) -> None:
@@ -115,7 +140,10 @@ def test_a_container_lives_through_everything_done_to_it(
     conf = {"/etc/test.conf": b"protected-mode no\n"}
     assert engine.read_folder(server, "/etc/test.conf") == conf
     assert engine.read_folder(server, "/etc/none") == {}
-    assert "Ready to accept connections" in engine.logs(server)
+    said = io.BytesIO()
+    engine.save_log(server, said)
+    assert b"Ready to accept connections" in said.getvalue()
+    assert said.getvalue().decode().endswith(engine.last_words(server, 3))
 
     engine.stop(server)
     stopped = engine.state(server)
