@@ -97,6 +97,12 @@ class History:
         """What a key names; every key that nothing was said about is an owned mutex."""
         return self.objects.get(key, MUTEX)
 
+    def has_role(self, role: str) -> NDArray[np.bool_]:
+        """Which rows are about a key of this role."""
+        of_key = [self.object_of(key).role == role for key in self.keys]
+        # One more for key -1, none.
+        return np.array([*of_key, False], np.bool_)[self.key]
+
     def hold_name(self, hold: int) -> str:
         """The hold as the interchange format writes it: hexadecimal unless it came with a name."""
         return (self.hold_names or {}).get(hold, f"{hold:x}")

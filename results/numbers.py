@@ -33,7 +33,7 @@ and not for the baseline. Otherwise it is *before* when it started before the fi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -100,7 +100,7 @@ def measure(
     asked = view.is_f(F.ACQUIRE)
     granted = asked & view.ok
     in_own, in_contended = view.within(phases.own), view.within(phases.contended)
-    own, contended = view.has_role(_Role.OWN), view.has_role(_Role.CONTENDED)
+    own, contended = history.has_role("own"), history.has_role("contended")
     measured = (own & in_own) | ((own | contended) & in_contended)
 
     places: dict[str, Mask] = {
@@ -128,7 +128,7 @@ def measure(
     contended_grants = history.complete_ns[cycle & contended]
     own_grants = history.complete_ns[cycle & own]
     rate, rate_by_phase = _rates(contended_grants, phases.contended, view.faults, names)
-    floor = granted & view.has_role(_Role.FLOOR)
+    floor = granted & history.has_role("floor")
     return Numbers(
         latency_ms={kind: service[kind] for kind in kinds},
         response_ms=response,
@@ -151,8 +151,8 @@ def before(history: History, phases: Phases, *, unknown_after_s: float = 0.0) ->
     view = _View(history, unknown_after_s)
     asked = view.is_f(F.ACQUIRE) & (view.phase == BEFORE)
     granted = asked & view.ok
-    own = view.has_role(_Role.OWN) & view.within(phases.own)
-    contended = view.has_role(_Role.CONTENDED) & view.within(phases.contended)
+    own = history.has_role("own") & view.within(phases.own)
+    contended = history.has_role("contended") & view.within(phases.contended)
     took = history.complete_ns - history.invoke_ns
     handovers, phase = _handovers(view, view.is_f(F.ACQUIRE) & view.ok, contended)
     return {
@@ -162,26 +162,6 @@ def before(history: History, phases: Phases, *, unknown_after_s: float = 0.0) ->
         "handover": handovers[phase == BEFORE],
         "wait": took[granted & contended],
     }
-
-
-class _Role(IntEnum):
-    OTHER = 0
-    FLOOR = 1
-    OWN = 2
-    CONTENDED = 3
-    AIMED = 4
-    RATE = 5
-
-
-ROLES: Final = {
-    "floor": _Role.FLOOR,
-    "own": _Role.OWN,
-    "contended": _Role.CONTENDED,
-    "aimed": _Role.AIMED,
-    "rate": _Role.RATE,
-}
-# What is no load, what ends badly by design, and what has figures of its own (``results.rates``).
-NOT_COUNTED: Final = (_Role.FLOOR, _Role.AIMED, _Role.RATE)
 
 
 class _Faults:
@@ -239,24 +219,20 @@ class _View:
         )
         self.faults = _Faults(history)
         self.phase = self.faults.phase_of(self.start, self.end)
-        role_of_key = [ROLES.get(history.object_of(k).role or "", 0) for k in history.keys]
-        # One more for key -1, none.
-        self._role: Small = np.array([*role_of_key, 0], np.uint8)[history.key]
 
     def is_f(self, f: F) -> Mask:
         found: Mask = self.history.f == f
-        return found
-
-    def has_role(self, role: _Role) -> Mask:
-        found: Mask = self._role == role
         return found
 
     def within(self, interval: Interval) -> Mask:
         found: Mask = (self.start >= interval[0]) & (self.start < interval[1])
         return found
 
+    @cached_property
     def counted(self) -> Mask:
-        return ~np.isin(self._role, NOT_COUNTED)
+        # No load, what ends badly by design, and what has figures of its own (``results.rates``).
+        floor, aimed, rate = map(self.history.has_role, ("floor", "aimed", "rate"))
+        return ~(floor | aimed | rate)
 
     def latencies(
         self,
@@ -327,7 +303,7 @@ def _holders(history: History) -> int | None:
 
 def _counts(view: _View, names: tuple[str, ...]) -> dict[str, dict[str, dict[str, int]]]:
     history = view.history
-    counted = view.counted()
+    counted = view.counted
     cell = history.f.astype(np.int64) * 12 + view.phase * 4 + history.type
     tally = np.bincount(cell[counted], minlength=12 * (max(F) + 1)).reshape(-1, 3, 4)
     return {
@@ -350,7 +326,7 @@ def _error_class(text: str) -> str:
 def _errors(view: _View, names: tuple[str, ...]) -> dict[str, dict[str, int]]:
     """Classes of errors, the most frequent first. Refusals (``held`` …) are among them."""
     history = view.history
-    named = view.counted() & (history.error >= 0)
+    named = view.counted & (history.error >= 0)
     result: dict[str, dict[str, int]] = {}
     for number, name in enumerate(names):
         tally = np.bincount(history.error[named & (view.phase == number)])
@@ -395,7 +371,7 @@ def _series(view: _View, grants: Mask, interval: Interval) -> Series:
     ordinary = [_error_class(text) in ORDINARY_REFUSALS for text in history.errors]
     # One more for error -1, none.
     refused &= ~np.array([*ordinary, False], np.bool_)[history.error]
-    bad = view.counted() & ((history.type == Type.INFO) | refused)
+    bad = view.counted & ((history.type == Type.INFO) | refused)
 
     def seconds_of(times: Ints) -> Ints:
         inside = times[(times >= start) & (times < end)]

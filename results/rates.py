@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -65,7 +65,7 @@ def step_of(
 ) -> Block:
     """A step that was measured between two times, at a stated rate or saturated (None). An acquire
     without an answer counts as given up ``unknown_after_s`` after it was sent."""
-    ours = _of_the_rates(history)
+    ours = history.has_role(ROLE)
     acquires = ours & (history.f == F.ACQUIRE)
     at = history.invoke_ns if offered_per_s is None else history.intended_ns
     rows = np.flatnonzero(acquires & (at >= begin_ns) & (at < end_ns))
@@ -163,9 +163,3 @@ def _range(blocks: Iterable[Block], permille: int) -> Bounds | None:
 
 def _reasons(blocks: Iterable[Block]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(why for block in blocks for why in block.step.why))
-
-
-def _of_the_rates(history: History) -> NDArray[Any]:
-    """Which rows are about keys of the rates."""
-    of_key = [history.object_of(key).role == ROLE for key in history.keys]
-    return np.array([*of_key, False], np.bool_)[history.key]
