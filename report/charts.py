@@ -1,5 +1,5 @@
-"""Draws a case over time. One Vega-Lite description per chart gives the SVG of the page, the SVG
-beside the Markdown and, where somebody wants one, a PNG.
+"""Draws a case over time. One Vega-Lite description per chart gives the SVG of the page and the one
+beside the Markdown.
 
 What a colour says, a shape, a dash or a word says too. Every series is one path, so a chart has
 some ten kilobytes whatever it shows. The page maps the few colours used here to those of its theme.
@@ -79,12 +79,6 @@ class Chart:
     def svg(self) -> str:
         """On white paper, by itself."""
         return svg(self.spec)
-
-    def png(self) -> bytes:
-        """The same as pixels, twice the size for dense screens."""
-        import vl_convert
-
-        return vl_convert.vegalite_to_png(self.spec, vl_version=VEGA_LITE, scale=2)
 
 
 def svg(spec: Spec) -> str:
@@ -195,34 +189,36 @@ def _chart(
         "scale": {"domain": [0, line.end_s], "nice": False},
         "axis": {"title": "seconds since the first operation", "grid": False},
     }
-    scale: Spec = {"zero": True}
-    axis: Spec = {"title": title, "tickCount": 5}
+    y: Spec = {
+        "type": "quantitative",
+        "scale": {"zero": True},
+        "axis": {"title": title, "tickCount": 5},
+    }
     if log:
         data = [row for layer in layers for row in layer["data"]["values"]]
-        low, high, ticks = decades([row["v"] for row in data if row.get("v") is not None])
-        scale = {"type": "log", "domain": [low, high], "nice": False}
-        # From thousandths of a millisecond to minutes in plain numbers.
-        axis |= {"values": ticks, "format": "~g"}
+        y = logarithmic([row["v"] for row in data if row.get("v") is not None], title)
     return {
         "width": WIDTH,
         "height": height,
         "layer": layers,
-        "encoding": {
-            "x": x,
-            "y": {"field": "v", "type": "quantitative", "scale": scale, "axis": axis},
-        },
+        "encoding": {"x": x, "y": {"field": "v", **y}},
         "config": CONFIG,
     }
 
 
-def decades(values: Sequence[float]) -> tuple[float, float, list[float]]:
-    """The powers of ten around every value above zero, and where to draw lines."""
+def logarithmic(values: Sequence[float], title: str) -> Spec:
+    """An axis from power of ten to power of ten around every value above zero."""
     known = [value for value in values if value > 0]
     low = math.floor(math.log10(min(known, default=1)))
     high = max(math.ceil(math.log10(max(known, default=10))), low + 1)
     steps = (1, 2, 5) if high - low < 3 else (1,)
     ticks = [10.0**power * step for power in range(low, high) for step in steps]
-    return 10.0**low, 10.0**high, [*ticks, 10.0**high]
+    return {
+        "type": "quantitative",
+        "scale": {"type": "log", "domain": [10.0**low, 10.0**high], "nice": False},
+        # From thousandths of a millisecond to minutes in plain numbers.
+        "axis": {"title": title, "values": [*ticks, 10.0**high], "format": "~g"},
+    }
 
 
 def _bare(spec: Spec) -> Spec:
@@ -233,14 +229,8 @@ def _shading(line: Timeline, *, label: bool = True) -> list[Spec]:
     """Faults as a tint with edges and their names, so that it needs no colour."""
     if not line.shades:
         return []
-    values = [
-        {
-            "t": max(0.0, shade.begin_s),
-            "e": line.end_s if shade.heal_s is None else min(shade.heal_s, line.end_s),
-            "name": shade.name,
-        }
-        for shade in line.shades
-    ]
+    spans = [(shade.name, *shade.within(line.end_s)) for shade in line.shades]
+    values = [{"t": begin, "e": end, "name": name} for name, begin, end in spans]
     edges = [{"t": at} for value in values for at in (value["t"], value["e"])]
     both = {"y": {"value": 0}, "y2": {"value": "height"}}
     layers: list[Spec] = [

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Final
 
-from report.charts import BLUE, CONFIG, INK, LINES, ORANGE, RED, Chart, Spec, decades, rates_of
+from report.charts import BLUE, CONFIG, INK, LINES, ORANGE, RED, Chart, Spec, logarithmic, rates_of
 from report.labels import flat_labels
 from report.source import Seen
-from report.timeline import Shade, Timeline
+from report.timeline import Timeline
 from results.baseline import CASES_MIN
 from results.cases import has_numbers, in_order, is_published
 from results.documents import Spread, UndisturbedLock
@@ -53,14 +53,7 @@ def side_by_side(
         rows.append(row | ({"p99": p99} if p99 is not None else {}))
     if not rows:
         return None
-    low, high, ticks = decades(
-        [row[name] for row in rows for name in ("low", "p99") if name in row]
-    )
-    x: Spec = {
-        "type": "quantitative",
-        "scale": {"type": "log", "domain": [low, high], "nice": False},
-        "axis": {"title": "ms", "values": ticks, "format": "~g"},
-    }
+    x = logarithmic([row[name] for row in rows for name in ("low", "p99") if name in row], "ms")
     filled = {"condition": {"test": "datum.few", "value": "transparent"}, "value": BLUE}
     spec: Spec = {
         "width": 620,
@@ -189,14 +182,9 @@ def _small(line: Timeline) -> Iterator[Spec]:
     usual = median(before)
     yield {"kind": "one", "t": 0.0, "e": line.end_s, "v": 1.0}
     for shade in line.shades:
-        begin, end = _ends(shade, line.end_s)
+        begin, end = shade.within(line.end_s)
         yield {"kind": "fault", "t": begin, "e": end}
         yield from ({"kind": "edge", "t": at} for at in (begin, end))
     points = [*((begin, rate) for (begin, rate), _ in steps), (line.end_s, steps[-1][0][1])]
     for t, rate in points:
         yield {"kind": "rate", "t": t, "v": min(rate / usual, MOST)}
-
-
-def _ends(shade: Shade, end_s: float) -> tuple[float, float]:
-    heal_s = end_s if shade.heal_s is None else shade.heal_s
-    return max(0.0, shade.begin_s), min(heal_s, end_s)

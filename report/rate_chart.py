@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from report.charts import BLUE, CONFIG, INK, ORANGE, PURPLE, RED, Chart, Spec, decades
+from report.charts import BLUE, CONFIG, INK, ORANGE, PURPLE, RED, Chart, Spec, logarithmic
 from report.rates import labels
 from results.documents import LockRates
 
@@ -80,10 +80,11 @@ def _panel(
     colours: Spec = {"field": "s", "type": "nominal", "scale": colour, "legend": legend}
     shapes = {"field": "s", "type": "nominal", "scale": shape, "legend": legend}
     dashed = {"field": "s", "scale": {"domain": series, "range": dashes}, "legend": None}
+    y = logarithmic([row[end] for row in rows for end in ("low", "high")], title)
     layers: list[Spec] = [
         {
             "mark": {"type": "area", "opacity": 0.16},
-            "encoding": {"y": _y("low", rows, title), "y2": {"field": "high"}, "color": colours},
+            "encoding": {"y": {"field": "low", **y}, "y2": {"field": "high"}, "color": colours},
         },
         {
             "mark": {"type": "line", "strokeWidth": 1.8},
@@ -115,18 +116,7 @@ def _panel(
         "height": HEIGHT,
         "data": {"values": rows},
         "layer": layers,
-        "encoding": {"x": x, "y": _y("v", rows, title)},
-    }
-
-
-def _y(field: str, rows: Sequence[Spec], title: str) -> Spec:
-    ends = [row[end] for row in rows for end in ("low", "high")]
-    low, high, ticks = decades(ends)
-    return {
-        "field": field,
-        "type": "quantitative",
-        "scale": {"type": "log", "domain": [low, high], "nice": False},
-        "axis": {"title": title, "values": ticks, "format": "~g"},
+        "encoding": {"x": x, "y": {"field": "v", **y}},
     }
 
 

@@ -12,13 +12,12 @@ the time ends with their beginning: they have figures of their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from history.columns import History, Ints
 from history.op import NULL, F, Type
@@ -48,6 +47,11 @@ class Shade:
     begin_s: float
     heal_s: float | None
 
+    def within(self, end_s: float) -> tuple[float, float]:
+        """(begin, end) of what lies on an axis that ends there."""
+        healed_s = end_s if self.heal_s is None else min(self.heal_s, end_s)
+        return max(0.0, self.begin_s), healed_s
+
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
@@ -69,7 +73,7 @@ def timeline(history: History) -> Timeline | None:
     origin = int(history.invoke_ns[0])
     done = history.complete_ns[history.complete_ns != NULL]
     last_ns = max(int(history.invoke_ns[-1]), int(done.max()) if len(done) else 0)
-    rates_ns = _start_ns(history)[_place(history, ("rate",)) == 0]
+    rates_ns = _start_ns(history)[history.has_role("rate")]
     end_ns = min(last_ns + 1, rates_ns.min(initial=FOREVER_NS)) - origin
     end_s = end_ns / NS_PER_S
     bin_s = max(BIN_S_MIN, end_s / BINS_MAX)
@@ -96,11 +100,12 @@ def _shades(history: History, origin: int) -> Iterator[Shade]:
 
 def _frame(history: History, origin: int, end_s: float, bin_s: float) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
-    start, role = _start_ns(history), _place(history, ROLES)
+    start = _start_ns(history)
     acquires = (history.f == F.ACQUIRE) & (start < origin + end_s * NS_PER_S)
-    for number, name in enumerate(ROLES):
+    for name in ROLES:
+        of_role = acquires & history.has_role(name)
         for outcome, type_ in OUTCOMES.items():
-            picked = np.flatnonzero(acquires & (role == number) & (history.type == type_))
+            picked = np.flatnonzero(of_role & (history.type == type_))
             took = history.complete_ns[picked] - start[picked] if type_ != Type.INFO else None
             at = np.maximum(start[picked] - origin, 0) / NS_PER_S
             what = {"role": name, "outcome": outcome}
@@ -112,13 +117,6 @@ def _start_ns(history: History) -> Ints:
     paced = history.intended_ns != NULL
     found: Ints = np.where(paced, history.intended_ns, history.invoke_ns)
     return found
-
-
-def _place(history: History, roles: Sequence[str]) -> NDArray[np.int8]:
-    """Of every row, the place of its key's role among these; -1: it has none of them."""
-    number = {name: place for place, name in enumerate(roles)}
-    of_key = [number.get(history.object_of(key).role or "", -1) for key in history.keys]
-    return np.array([*of_key, -1], np.int8)[history.key]
 
 
 def _bins(
