@@ -91,7 +91,6 @@ def serve(
                 f"plain Locust drives {case.lock} on it with\n"
                 f"  {ENVIRONMENT}={fleet.load_file} .venv/bin/locust -f workloads/locustfile.py "
                 "--headless -u 12 -r 12 -t 30s\nCtrl-C removes it.",
-                highlight=False,
                 soft_wrap=True,
             )
             _serve(Prompt(ByHand(cluster, case.pace.lease_ttl_s)), console)
@@ -108,13 +107,11 @@ def plain_recipe(topology: str) -> str:
 
 
 def _oddness(system: System) -> tuple[bool, bool, bool, bool, int, str]:
-    wrong = {"control", "defect"} & {
-        one.kind for under in system.expectations.values() for one in under.values()
-    }
+    wrong = not system.kinds_expected.isdisjoint({"control", "defect"})
     library = library_of(system) is not None
     plain = system.kind == "mutex" and not system.variant
     first = system.name in sampled()
-    return not first, bool(wrong), library, not plain, len(system.name), system.name
+    return not first, wrong, library, not plain, len(system.name), system.name
 
 
 class Prompt:
@@ -175,13 +172,12 @@ def _check(command: str) -> None:
 
 
 def _say_where(cluster: Cluster, case: plan.Case, console: Console) -> None:
-    console.print(f"{case.topology} with {case.size} nodes is up:", highlight=False)
+    console.print(f"{case.topology} with {case.size} nodes is up:")
     for node, (host, port) in zip(cluster.nodes, cluster.addresses(GROUP), strict=True):
-        console.print(f"  {cluster.node_name(node)}  {host}:{port}", highlight=False)
+        console.print(f"  {cluster.node_name(node)}  {host}:{port}")
     console.print(
         "Point your application at these addresses; type help to see how to break it.\n"
         "From another terminal: lockbench break --do 'pause:for=5'",
-        highlight=False,
     )
 
 
@@ -204,7 +200,7 @@ def _serve(prompt: Prompt, console: Console) -> None:
                 said = prompt.answer(typed) if typed else None
                 if said is None:
                     return
-                console.print(said, highlight=False, markup=False)
+                console.print(said)
 
 
 def _answer(prompt: Prompt, line: socket.socket) -> bool:

@@ -237,8 +237,7 @@ def _choice(parameter: Mapping[str, Any]) -> str:
 
 def _known(system: System) -> str | None:
     """Whether a lock is here to be caught, or a source says that it does what it must not."""
-    kinds = {one.kind for under in system.expectations.values() for one in under.values()}
-    return next((kind for kind in MARKS if kind in kinds), None)
+    return next((kind for kind in MARKS if kind in system.kinds_expected), None)
 
 
 def _lock(system: System) -> dict[str, Any]:

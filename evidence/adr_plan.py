@@ -20,7 +20,6 @@ from clusters.base import NETWORKS
 from clusters.registry import topologies
 from evidence.adr import TRIES, Key, Option, same_servers, untried
 from evidence.adr_tree import Answers, Decision, missing, speed
-from locks.base import System
 from locks.registry import systems
 from nemesis.registry import NONE
 
@@ -62,7 +61,7 @@ def considered(measured: Sequence[Option], answers: Answers, *, anew: bool = Fal
     found = [
         (one, name)
         for one in systems().values()
-        if one.kind == "mutex" and not one.variant and not _is_control(one)
+        if one.kind == "mutex" and not one.variant and "control" not in one.kinds_expected
         if one.fence or answers.needs != "correctness"
         for name in one.topologies
         if (name in there and (one.fence or one.name in samples))
@@ -77,10 +76,6 @@ def considered(measured: Sequence[Option], answers: Answers, *, anew: bool = Fal
             if (one.name, name) not in known
         ),
     ]
-
-
-def _is_control(system: System) -> bool:
-    return any(one.kind == "control" for of in system.expectations.values() for one in of.values())
 
 
 def needed(decision: Decision) -> list[Needed]:

@@ -244,6 +244,11 @@ class System:
     represents: bool = False  # a library that ``make test`` has too, not ``make fuzz`` alone
     untested: str = ""  # why it is not tested at all
 
+    @property
+    def kinds_expected(self) -> set[str | None]:
+        """Of all expectations: why a break is expected (``Expectation.kind``)."""
+        return {one.kind for under in self.expectations.values() for one in under.values()}
+
     def derived(self, **changed: Any) -> System:
         """The declaration of another lock, which differs in what is ``changed``. It joins no suite
         and no comparison by its origin."""
