@@ -17,8 +17,8 @@ from report.console import say_json
 from report.grid import drawn, texts
 from report.source import histories
 from results.alert_metrics import ALERTS, EVALUATION_S, PHASES_S, SCRAPE_S
-from results.alert_replay import REPEATED_S, replay, unknown_after_s
-from results.cases import lock_of
+from results.alert_replay import REPEATED_S, replay
+from results.cases import lock_of, unknown_after_s
 from results.errors import BadInput
 from results.store import NotARun, open_run
 
@@ -115,7 +115,6 @@ def _show(cases: Sequence[Mapping[str, Any]], out: Console) -> None:
         f"{n} violations in {found['cases']} cases. As recorded, the recommended alerts notice "
         f"{found['recorded_seen_by_field']}, ours {found[f'recorded_seen_by_{OURS}']}; repeated, "
         f"{found['repeated_seen_by_field']} and {found[f'repeated_seen_by_{OURS}']}.",
-        highlight=False,
     )
     alarms = found["repeated_alarms_without_violation"]
     told = ", ".join(f"{name} in {count}" for name, count in alarms.items())

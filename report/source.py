@@ -21,8 +21,8 @@ from history.columns import History
 from history.lines import UnreadableHistory
 from history.recording import is_recording, read_recording
 from report.timeline import Timeline, timeline
-from results.alert_replay import ReplayedViolation, replay_judged, unknown_after_s
-from results.cases import broken, expected_of, results_of
+from results.alert_replay import ReplayedViolation, replay_judged
+from results.cases import broken, expected_of, results_of, unknown_after_s
 from results.documents import CaseResult, Machine, Results, Verdict, Versions, made
 from results.judgements import BROKE_UNDECLARED, GREEN, VIOLATED, WORSE
 from results.store import CaseFolder, NotARun, RunFolder

@@ -44,7 +44,6 @@ from results.alert_metrics import (
     evaluate,
     longest_true_s,
 )
-from results.documents import CaseResult
 
 REPEATED_S: Final = 1800.0
 QUIET_ACQUISITIONS_MIN: Final = 10
@@ -122,11 +121,6 @@ def replay_judged(
         return ()
     counted = counters(history, unknown_after_s=unknown_after_s)
     return tuple(_replayed(history, counted, violation) for violation in found)
-
-
-def unknown_after_s(case: CaseResult) -> float:
-    """When the client of a stored case gave up a request."""
-    return case.pace.client_timeout_s or 0.0
 
 
 def violations_of(history: History, report: Report) -> Iterator[Violation]:

@@ -256,6 +256,11 @@ def fenced(case: CaseResult) -> Scoring | None:
     return None
 
 
+def unknown_after_s(case: CaseResult) -> float:
+    """When its clients gave up a request, seconds after they had sent it."""
+    return case.pace.client_timeout_s or 0.0
+
+
 def rate_per_s(case: CaseResult) -> float | None:
     """Cycles per second on contended keys; on own keys where the workload has only those."""
     return case.cycles_per_second or case.own_cycles_per_second or None

@@ -21,7 +21,7 @@ from checker.check import check
 from history.columns import History
 from history.lines import UnreadableHistory
 from history.recording import read_recording
-from results.cases import BASES, is_published, lock_of, results_of
+from results.cases import BASES, is_published, lock_of, results_of, unknown_after_s
 from results.documents import CaseResult, Machine, Plan, Results, Versions
 from results.numbers import KINDS, Numbers, Phases, before, measure
 from results.rates import Block, again
@@ -129,16 +129,15 @@ def samples_ns(run: RunFolder, case: CaseResult) -> dict[str, NDArray[np.int64]]
     spans = _spans(case)
     if spans is None:
         return {}
-    unknown_after_s = case.pace.client_timeout_s or 0.0
-    return before(history_of(run, case), spans, unknown_after_s=unknown_after_s)
+    return before(history_of(run, case), spans, unknown_after_s=unknown_after_s(case))
 
 
 def blocks_of(run: RunFolder, case: CaseResult) -> list[Block]:
     """The steps of a case with their acquires. Raises Edited."""
     if not case.rates:
         return []
-    history, unknown_after_s = history_of(run, case), case.pace.client_timeout_s or 0.0
-    return [again(history, step, unknown_after_s) for step in case.rates]
+    history = history_of(run, case)
+    return [again(history, step, unknown_after_s(case)) for step in case.rates]
 
 
 def _spans(case: CaseResult) -> Phases | None:
@@ -213,12 +212,11 @@ def _other_number(case: CaseResult, history: History) -> str | None:
     spans = _spans(case)
     if spans is None or is_published(case):
         return None
-    unknown_after_s = case.pace.client_timeout_s or 0.0
-    if any(again(history, step, unknown_after_s).step != step for step in case.rates):
+    if any(again(history, step, unknown_after_s(case)).step != step for step in case.rates):
         return "rates"
     wrong: str | None = None
     for old in (False, True):
-        today = measure(history, spans, unknown_after_s=unknown_after_s, only_granted=old)
+        today = measure(history, spans, unknown_after_s=unknown_after_s(case), only_granted=old)
         differs = _differs(case, today)
         if differs is None:
             return None
