@@ -23,7 +23,7 @@ def doctor(console: Console) -> int:
     """Prints one line per need; returns 0 when nothing is missing, else 254."""
     checks = [_python(), _machine(), *_engine()]
     for good, line in checks:
-        console.print(f"{'ok     ' if good else 'missing'}  {line}", highlight=False)
+        console.print(f"{'ok     ' if good else 'missing'}  {line}")
     return 0 if all(good for good, _ in checks) else BAD_INPUT
 
 
@@ -33,7 +33,7 @@ def clean(console: Console, *, old_images: bool = False) -> None:
     processes = leftovers()
     for process in processes:
         process.kill()
-        console.print(f"ended process {process.pid}", highlight=False)
+        console.print(f"ended process {process.pid}")
     try:
         removed = reap()
         if old_images:
@@ -41,7 +41,7 @@ def clean(console: Console, *, old_images: bool = False) -> None:
     except EngineError as error:
         raise BadInput(str(error)) from error
     for line in removed:
-        console.print(line, highlight=False)
+        console.print(line)
     if not processes and not removed:
         console.print("nothing was left behind")
 

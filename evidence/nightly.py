@@ -44,6 +44,7 @@ from evidence.sides import BASELINE, CURRENT
 from history.files import BadFile, MissingFile
 from nemesis.registry import NONE
 from report.comparison_text import markdown
+from report.console import out
 from report.trends import figures_of, machine_in, page, versions_in
 from results import documents
 from results.cases import command_of, lock_of
@@ -199,7 +200,7 @@ def run_night(*, base: str, new: str, locks: Sequence[str], seed: int, console: 
     expected = (declared.expected_s + apart_s) / 60
     if expected > MINUTES_MAX:
         raise BadInput(f"this night would take {expected:.0f} minutes; name fewer locks")
-    console.print(f"nightly: suite nightly, about {expected:.0f} minutes", highlight=False)
+    console.print(f"nightly: suite nightly, about {expected:.0f} minutes")
     pinned = compared[0].sides[BASE].pinned
     if pinned is not None:
         check_images(pinned, [name for asked in compared for name in asked.images(BASE)])
@@ -386,7 +387,6 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
 
 def main(words: Sequence[str]) -> int:
     """Returns the exit code; see the module."""
-    console = Console(width=None if sys.stdout.isatty() else 120)
     try:
         given = _arguments(words)
         fail_on = endings_named(given.fail_on)
@@ -396,7 +396,7 @@ def main(words: Sequence[str]) -> int:
     except (BadInput, argparse.ArgumentError) as error:
         return _refused(error)
     try:
-        night = run_night(base=given.base, new=given.new, locks=locks, seed=seed, console=console)
+        night = run_night(base=given.base, new=given.new, locks=locks, seed=seed, console=out)
         run, code = finish(night, fail_on, given.history, earlier)
     except BadInput as error:
         return _refused(error)
@@ -407,10 +407,10 @@ def main(words: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - our own failure must not look like a lock's
         traceback.print_exc()
         return _crashed(f"it crashed: {type(error).__name__}: {error}", given.history)
-    console.print(f"\n{night.headline}", markup=False, highlight=False)
+    out.print(f"\n{night.headline}")
     for kind, what, command in night.failures():
-        console.print(f"{kind}: {what}\n  {command}", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"saved in {run.path}; trends in {given.history}/trends.html", highlight=False)
+        out.print(f"{kind}: {what}\n  {command}", soft_wrap=True)
+    out.print(f"saved in {run.path}; trends in {given.history}/trends.html")
     if not code and night.ending != Ending.OK.word:
         print(f"nightly: warning: {night.headline}", file=sys.stderr)
     return code

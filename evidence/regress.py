@@ -130,13 +130,13 @@ def _measure(job: _Job, console: Console) -> None:
     _stage(job, dict.fromkeys(job.asked.cases, pairs), console)
     void = {key: n for key, of in job.whole().items() if (n := sum(map(_is_void, of)))}
     if void:
-        console.print(f"{sum(void.values())} pairs are void and measured again", highlight=False)
+        console.print(f"{sum(void.values())} pairs are void and measured again")
         _stage(job, void, console)
     found = suspects(judge_pairs(job.whole(), pairs))
     if found:
         names = ", ".join(f"{lock} under {fault}" for lock, fault in found)
         line = f"{names}: slower at first sight, or too noisy; {pairs} more pairs decide"
-        console.print(line, markup=False, highlight=False)
+        console.print(line)
         _stage(job, dict.fromkeys(found, pairs), console)
 
 
@@ -260,7 +260,7 @@ def _ready(
     cases = [case for both in asked.cases.values() for case in both]
     engine = ready(cases, console)
     try:
-        versions = versions_of(cases, engine, lambda line: console.print(line, highlight=False))
+        versions = versions_of(cases, engine, console.print)
     except EngineError as error:
         raise BadInput(str(error)) from error
     installed = [
@@ -295,7 +295,6 @@ def command(
     console.print(
         f"{asked.pairs} pairs of {len(asked.cases)} cases, about {asked.expected_s / 60:.0f} "
         f"minutes, more for what looks slower or is noisy; numbers may need {asked.needed} pairs",
-        highlight=False,
     )
     if asked.pairs < asked.needed:
         console.print("fewer pairs than numbers may need: then they end inconclusive")
@@ -305,8 +304,8 @@ def command(
         say_json({**found, "run": str(finished.folder)})
     else:
         show(made, out)
-        out.print(f"saved in {finished.folder} (comparison.md, results.json)", highlight=False)
-        out.print(report_after(finished.folder), highlight=False, markup=False, soft_wrap=True)
+        out.print(f"saved in {finished.folder} (comparison.md, results.json)")
+        out.print(report_after(finished.folder), soft_wrap=True)
     if junit is not None:
         write_junit(made, junit)
     return exit_code(made.endings, fail_on)

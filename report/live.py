@@ -1,6 +1,6 @@
 """What is to be seen while cases run: a live line in a terminal, plain lines elsewhere.
 
-    with LiveView(total_cases=21) as view:
+    with LiveView(21, console) as view:
         view.case_started(1, "etcd", "kill")
         view.update("contended", ["kill"], cycles_per_s=812, errors=0, seconds_left=14)
         view.note("etcd under kill: as expected")
@@ -10,7 +10,6 @@ Safe to call from several threads. Nothing is written after the end of the ``wit
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -29,14 +28,14 @@ REFRESH_PER_S: Final = 4
 class LiveView:
     """Shows which case of how many, its phase, the faults on now, cycles/s, errors, time left.
 
-    ``console`` decides where: give one on standard error when standard output holds JSON. Without
-    one it is standard output. In a terminal one line is rewritten; elsewhere a line is written
-    whenever phase or faults change, and otherwise every five seconds at most.
+    ``console`` decides where: give one on standard error when standard output holds JSON. In a
+    terminal one line is rewritten; elsewhere a line is written whenever phase or faults change, and
+    otherwise every five seconds at most.
     """
 
-    def __init__(self, total_cases: int, console: Console | None = None) -> None:
+    def __init__(self, total_cases: int, console: Console) -> None:
         self._total = total_cases
-        self._console = console or Console(file=sys.stdout)
+        self._console = console
         self._guard = threading.Lock()
         self._live: Live | None = None
         self._case = ""

@@ -27,16 +27,16 @@ def conform(
     def told(outcome: Outcome) -> None:
         why = f": {outcome.why}" if outcome.why else ""
         line = f"{outcome.word:<9}  {outcome.duty.sentence}{why}"
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
     found = {}
     for name in plan.each_lock(lock):
         system = plan.find_system(name)
-        console.print(f"{system.name} on {topology or system.topologies[0]}", highlight=False)
+        console.print(f"{system.name} on {topology or system.topologies[0]}")
         outcomes = found[name] = conform(name, topology=topology, told=told)
         counts = {word: sum(o.word == word for o in outcomes) for word in COUNTED}
         said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-        console.print(f"{system.name}: {said}\n", highlight=False)
+        console.print(f"{system.name}: {said}\n")
     last = Ending.worst([ending(outcomes) for outcomes in found.values()])
     if as_json:
         locks = [

@@ -48,4 +48,4 @@ def _say(folder: Path) -> None:
 
     pinned = pins.requirements(folder / "requirements.txt")
     said = ", ".join(f"{name} {version}" for name, version in pinned.items())
-    out.print(f"{folder}: {said}", highlight=False, markup=False, soft_wrap=True)
+    out.print(f"{folder}: {said}", soft_wrap=True)

@@ -31,7 +31,5 @@ def new_lock(
         f"{word} is written; {kind}, then\n"
         f"  lockbench conform {word}\n"
         f"  lockbench run --lock {word} --fault none,client-pause",
-        highlight=False,
-        markup=False,
         soft_wrap=True,
     )
