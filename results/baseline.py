@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -25,46 +24,43 @@ KINDS: Final = ("acquire", "handover", "wait")
 CASES_MIN: Final = 3
 
 
-@dataclass
 class Baselines:
     """Gathers a run's cases one after the other."""
 
-    _samples_ns: dict[str, dict[str, list[Ints]]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(list))
-    )
-    _rates: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    _floors: dict[str, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
+    def __init__(self) -> None:
+        self._found: dict[str, list[tuple[CaseResult, Mapping[str, Ints]]]] = defaultdict(list)
 
     def add(self, case: CaseResult, samples_ns: Mapping[str, Ints]) -> None:
         """``samples_ns`` is from ``results.numbers.before``: kind → nanoseconds."""
-        lock = name_of(case)
-        for kind, took_ns in samples_ns.items():
-            self._samples_ns[lock][kind].append(took_ns)
-        rate = (case.cycles_per_second_by_phase or {}).get("before")
-        if rate is not None:
-            self._rates[lock].append(rate)
-        floor = case.floor
-        if floor and floor.acquire_ms_p50 is not None and floor.cpu_us_per_cycle is not None:
-            self._floors[lock].append((floor.acquire_ms_p50, floor.cpu_us_per_cycle))
+        self._found[name_of(case)].append((case, samples_ns))
 
     def locks(self) -> tuple[UndisturbedLock, ...]:
         """One for each lock, in the order in which they came."""
-        return tuple(
-            UndisturbedLock(
-                lock=lock,
-                cases=len(kinds["acquire"]),
-                latency_ms=PooledKinds(
-                    **{k: quantiles(np.concatenate(kinds[k]), 1e6) for k in KINDS}
-                ),
-                response_ms=_response(
-                    *(np.concatenate(kinds[k]) for k in ("response", "given_up"))
-                ),
-                cycles_per_second=spread(self._rates[lock]),
-                floor_acquire_ms_p50=spread([ms for ms, _ in self._floors[lock]]),
-                floor_cpu_us_per_cycle=spread([us for _, us in self._floors[lock]]),
-            )
-            for lock, kinds in self._samples_ns.items()
-        )
+        return tuple(_pooled(lock, found) for lock, found in self._found.items())
+
+
+def _pooled(lock: str, found: Sequence[tuple[CaseResult, Mapping[str, Ints]]]) -> UndisturbedLock:
+    cases = [case for case, _ in found]
+    took_ns = {
+        kind: np.concatenate([samples_ns[kind] for _, samples_ns in found]) for kind in found[0][1]
+    }
+    rates = [(case.cycles_per_second_by_phase or {}).get("before") for case in cases]
+    floors = [
+        (floor.acquire_ms_p50, floor.cpu_us_per_cycle)
+        for case in cases
+        if (floor := case.floor)
+        and floor.acquire_ms_p50 is not None
+        and floor.cpu_us_per_cycle is not None
+    ]
+    return UndisturbedLock(
+        lock=lock,
+        cases=len(cases),
+        latency_ms=PooledKinds(**{kind: quantiles(took_ns[kind], 1e6) for kind in KINDS}),
+        response_ms=_response(took_ns["response"], took_ns["given_up"]),
+        cycles_per_second=spread(rate for rate in rates if rate is not None),
+        floor_acquire_ms_p50=spread(ms for ms, _ in floors),
+        floor_cpu_us_per_cycle=spread(us for _, us in floors),
+    )
 
 
 def of_cases(cases: Sequence[CaseResult], lock: str) -> dict[str, Spread]:

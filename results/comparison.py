@@ -273,7 +273,7 @@ def _versions(run: Stored) -> dict[str, str]:
 
 def _changed(base: CaseResult, new: CaseResult) -> list[str]:
     """``name old and new`` for everything that makes two cases of one name two experiments."""
-    old, now = ({**_flat(case)} for case in (base, new))
+    old, now = _flat(base), _flat(new)
     return [
         f"{name} {old.get(name)} and {now.get(name)}"
         for name in in_order([*old, *now])

@@ -30,11 +30,11 @@ BOUND_TRIES_MIN: Final = 3
 Floats = NDArray[np.float64]
 
 
-def needed_pairs(cells: int, alpha: float = ALPHA) -> int:
+def needed_pairs(cells: int) -> int:
     """The fewest pairs with which one of ``cells`` cells can be called different at all: the
-    smallest p of n pairs is 2^-n, and it has to stay below ``alpha / cells``. 6 for 3 cells, 10 for
+    smallest p of n pairs is 2^-n, and it has to stay below ``ALPHA / cells``. 6 for 3 cells, 10 for
     30."""
-    return math.ceil(math.log2(max(cells, 1) / alpha))
+    return math.ceil(math.log2(max(cells, 1) / ALPHA))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

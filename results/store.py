@@ -159,7 +159,8 @@ class RunFolder:
         with understood():
             found = [folder / name for name in digests.names(folder, self.path)]
         found = [p for p in found if "-" in p.name and files.is_folder(p, inside=self.path)]
-        return [CaseFolder(path) for path in sorted(found, key=_case_order)]
+        folders = [CaseFolder(path) for path in found]
+        return sorted(folders, key=lambda folder: (folder.number, folder.path.name))
 
     def write_plan(self, plan: Plan) -> None:
         """The plan with every default and every random choice resolved."""
@@ -226,10 +227,7 @@ class RunFolder:
 
     def set_aside(self, folder: CaseFolder) -> None:
         """Moves the folder of a case that was cut to ``cut/``, so that it can be run anew."""
-        aside = self.make_folder("cut")
-        names = _candidates(folder.path.name)
-        name = next(name for name in names if not (aside / name).exists())
-        folder.path.rename(aside / name)
+        _renamed(folder.path, self.make_folder("cut"), folder.path.name)
 
     @property
     def ending(self) -> str:
@@ -399,6 +397,7 @@ def _new_folder(base: Path, stem: str) -> Path:
 
 
 def _renamed(path: Path, base: Path, stem: str) -> Path:
+    """Moves a folder to the first of these names in ``base`` that is free."""
     name = next(name for name in _candidates(stem) if not (base / name).exists())
     return path.rename(base / name)
 
@@ -436,10 +435,6 @@ def _point_latest(base: Path, name: str) -> None:
     except OSError:
         beside.unlink()
         raise
-
-
-def _case_order(path: Path) -> tuple[int, str]:
-    return (CaseFolder(path).number, path.name)
 
 
 def _read(path: Path, kind: type[D], inside: Path) -> D:

@@ -62,11 +62,11 @@ def is_missing(value: Any) -> bool:
     return value is None or value != value  # noqa: PLR0124 - NaN is unequal to itself
 
 
-def words(names: Sequence[str], last: str = "and") -> str:
+def words(names: Sequence[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     if len(names) < 2:
         return "".join(names)
-    return f"{', '.join(names[:-1])} {last} {names[-1]}"
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def times(count: int, noun: str) -> str:
