@@ -84,17 +84,15 @@ def case(lock: str, fault: str, *broken: str, topology: str = "", **changes: Any
     } | changes
 
 
-def proven(
-    lock: str, *, without: Iterable[str] = NOT_OF_ETCD, n: int = TRIES, **changes: Any
-) -> list[Plain]:
-    """``n`` exposed tries of every required fault, in which it kept its word and its fence stopped
-    every stale holder."""
+def proven(lock: str, *, without: Iterable[str] = NOT_OF_ETCD) -> list[Plain]:
+    """``TRIES`` exposed tries of every required fault, in which it kept its word and its fence
+    stopped every stale holder."""
     faults = [fault for fault in ("none", *CANONICAL) if fault not in without]
     stale = {"client-pause": ("stale-holder", "lost-update")}
     return [
-        case(lock, fault, *stale.get(fault, ()), **({**FENCED, "seed": seed} | changes))
+        case(lock, fault, *stale.get(fault, ()), **FENCED, seed=seed)
         for fault in faults
-        for seed in range(n)
+        for seed in range(TRIES)
     ]
 
 
@@ -313,9 +311,9 @@ def test_without_an_answer_nothing_is_chosen(tmp_path: Path) -> None:
 # Limits.
 
 
-def limited(tmp_path: Path, *rates: LockRates, p99: float | None = 50.0) -> tuple[str, str]:
+def limited(tmp_path: Path, *rates: LockRates) -> tuple[str, str]:
     """What is found of the acquire's p99, and of 200 per second."""
-    answers = Answers("efficiency", p99_ms=p99, ops_per_second=200.0)
+    answers = Answers("efficiency", p99_ms=50.0, ops_per_second=200.0)
     quiet = [case("etcd", "none", **FENCED, seed=seed) for seed in range(TRIES)]
     decision, _, _ = decided(tmp_path, answers, *quiet, rates=rates)
     found = [decision.steps[at].found.get("etcd", ("", ""))[0] for at in (1, 2)]

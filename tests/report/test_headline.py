@@ -21,8 +21,8 @@ def of_lock(*cases: dict[str, Any]) -> str:
     return str(said)
 
 
-def worse(lock: str, fault: str = "kill", **more: Any) -> dict[str, Any]:
-    bad = case(lock, fault, broke=("double-grant",), judgement="worse than expected", **more)
+def worse(lock: str) -> dict[str, Any]:
+    bad = case(lock, "kill", broke=("double-grant",), judgement="worse than expected")
     bad["expected"]["double-grant"] = "holds"
     return bad
 
@@ -92,7 +92,7 @@ def test_everything_as_declared() -> None:
     cases = [
         case("etcd"),
         case("etcd", "kill"),
-        fenced_case("etcd", applied=0),
+        fenced_case(applied=0),
         case("redis-no-owner", "client-pause", broke=("wrong-release",), control=True),
     ]
     found = headline(cases)
@@ -149,14 +149,14 @@ def test_an_undecided_verdict_is_no_evidence_and_is_said() -> None:
 
 
 def test_a_fence_that_did_not_help_is_counted() -> None:
-    said = of_lock(fenced_case("etcd", applied=0), fenced_case("etcd", applied=1))
+    said = of_lock(fenced_case(applied=0), fenced_case(applied=1))
     assert "(2 of 2, as declared); its fence, checked at the resource, let 1 of 4" in said
 
 
 def test_a_fence_gets_no_credit_where_nothing_broke_without_it() -> None:
-    held = fenced_case("etcd", applied=0)
+    held = fenced_case(applied=0)
     held["verdicts"]["stale-holder"]["result"] = "valid"
-    assert "let 0 of 2 such acts" in of_lock(fenced_case("etcd", applied=0), held)
+    assert "let 0 of 2 such acts" in of_lock(fenced_case(applied=0), held)
     assert "fence" not in of_lock(held)
 
 

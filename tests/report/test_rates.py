@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from report import rates
@@ -136,8 +137,8 @@ def test_what_tells_rows_apart_is_in_the_label_and_what_all_share_in_the_caption
 
 def test_the_knee_is_told_with_its_uncertainty() -> None:
     bent = lock("etcd", at_rate(0.5, 4.5, 20.0))
-    known = LockRates(bent.of, bent.carried_per_s, bent.rates, Knee(180.0, 260.0, 3))
-    unbent = LockRates(bent.of, bent.carried_per_s, bent.rates, Knee(400.0, None, 3))
+    known = replace(bent, knee=Knee(180.0, 260.0, 3))
+    unbent = replace(bent, knee=Knee(400.0, None, 3))
     for one, told in (
         (known, ["180", "260"]),
         (unbent, ["> 400", ""]),
@@ -150,12 +151,7 @@ def test_the_knee_is_told_with_its_uncertainty() -> None:
 
 
 def test_a_rate_that_was_not_a_share_is_told_per_second() -> None:
-    fixed = PooledRate(**{**plain_fields(SHOWN[0].rates[0]), "share": None})
-    assert rates.at(fixed) == "80/s"
-
-
-def plain_fields(part: PooledRate) -> dict[str, Any]:
-    return {name: getattr(part, name) for name in part.__struct_fields__}
+    assert rates.at(replace(SHOWN[0].rates[0], share=None)) == "80/s"
 
 
 def test_what_all_rows_share_is_in_no_column_of_the_report() -> None:

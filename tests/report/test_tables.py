@@ -96,8 +96,8 @@ def case(
     }
 
 
-def fenced_case(lock: str, *, applied: int) -> dict[str, Any]:
-    found = case(lock, "client-pause", broke=("stale-holder",))
+def fenced_case(*, applied: int) -> dict[str, Any]:
+    found = case("etcd", "client-pause", broke=("stale-holder",))
     score = {"stale_attempted": 2, "stale_applied": applied}
     found["measurements"] |= {"fencing": {"fence-on-read-and-write": score}}
     return found
@@ -242,9 +242,9 @@ def test_from_the_intended_start_where_there_is_one() -> None:
     assert found == [["1.00", "8.00"], ["1,810", "2,000"], ["1.00", "8.00"]]
 
 
-def row_of(lock: str, cases: int, p50: float = 2.0) -> UndisturbedLock:
+def row_of(lock: str, cases: int) -> UndisturbedLock:
     """A lock before any fault, whose response times are ten times its service times."""
-    service = Quantiles(count=2000, p50=p50, p99=9.0, max=9.0)
+    service = Quantiles(count=2000, p50=2.0, p99=9.0, max=9.0)
     none = Spread(count=0)
     return UndisturbedLock(
         lock=lock,
@@ -253,7 +253,7 @@ def row_of(lock: str, cases: int, p50: float = 2.0) -> UndisturbedLock:
         cycles_per_second=Spread(3, 224.0, 211.0, 234.0),
         floor_acquire_ms_p50=none,
         floor_cpu_us_per_cycle=none,
-        response_ms=Quantiles(count=2001, p50=10 * p50, p99=90.0, max=90.0, above=("p99", "max")),
+        response_ms=Quantiles(count=2001, p50=20.0, p99=90.0, max=90.0, above=("p99", "max")),
     )
 
 

@@ -119,6 +119,21 @@ def make(tmp_path: Path) -> Make:
     return made
 
 
+def timed(*, beside: int = 0, **changes: Any) -> dict[str, Any]:
+    """The numbers of ``recorded``: four grants in one second, and nothing that carries a quantile.
+    ``beside``: how many acquires of own keys were granted."""
+    counts = {"acquire": 0, "handover": 0, "wait": 4, "acquire_beside": beside, "release": 4}
+    return {
+        "phases_s": {"floor_s": 0.0, "own_s": 0.0, "contended_s": 1.0},
+        "series": {"start_ns": 0},
+        "latency_ms": {
+            kind: {"before": {"count": count} | ({"max": 1.0} if count else {})}
+            for kind, count in counts.items()
+        },
+        "cycles_per_second": 4.0,
+    } | changes
+
+
 def both_files(path: Path) -> tuple[Path, Path]:
     return path / "results.json", path / "cases" / "01-etcd-none" / "case.json"
 
@@ -225,19 +240,7 @@ def test_an_edited_verdict_is_refused(make: Make) -> None:
 def test_a_number_that_was_edited_in_both_files_is_refused(
     make: Make, name: str, old: str, new: str
 ) -> None:
-    """Four grants in one second, and nothing that carries a quantile."""
-    wait: dict[str, object] = {"before": {"p50": None, "max": 1.0, "count": 4}}
-    none: dict[str, object] = {"before": {"count": 0}}
-    timed = {
-        "phases_s": {"floor_s": 0.0, "own_s": 0.0, "contended_s": 1.0},
-        "series": {"start_ns": 0},
-        "latency_ms": {
-            "acquire": none, "handover": none, "wait": wait, "acquire_beside": none,
-            "release": {"before": {"max": 1.0, "count": 4}},
-        },
-        "cycles_per_second": 4.0,
-    }  # fmt: skip
-    path = make("a", case=timed)
+    path = make("a", case=timed())
     assert stored(path).cases[0].cycles_per_second == 4.0
     for file in both_files(path):
         text = file.read_text()
@@ -255,18 +258,12 @@ def test_a_rate_is_measured_again_in_the_nanoseconds_of_the_run(
     lengths = Phases(*lengths_s)
     start_ns = -lengths.ends_ns(0)[1]
     _, contended_ns, end_ns, _ = lengths.ends_ns(start_ns)
-    wait: dict[str, object] = {"before": {"p50": None, "max": 1.0, "count": 4}}
-    none: dict[str, object] = {"before": {"count": 0}}
-    timed = {
-        "phases_s": asdict(lengths),
-        "series": {"start_ns": contended_ns},
-        "latency_ms": {
-            "acquire": none, "handover": none, "wait": wait, "acquire_beside": none,
-            "release": {"before": {"max": 1.0, "count": 4}},
-        },
-        "cycles_per_second": 4 * 1e9 / (end_ns - contended_ns),
-    }  # fmt: skip
-    stored(make("a", case=timed))
+    document = timed(
+        phases_s=asdict(lengths),
+        series={"start_ns": contended_ns},
+        cycles_per_second=4 * 1e9 / (end_ns - contended_ns),
+    )
+    stored(make("a", case=document))
 
 
 @pytest.mark.parametrize(
@@ -281,21 +278,9 @@ def test_a_rate_is_measured_again_in_the_nanoseconds_of_the_run(
 def test_a_response_time_of_an_older_version_is_known_and_an_edited_one_is_not(
     make: Make, count: int, most: float, known: bool
 ) -> None:
-    none: dict[str, object] = {"before": {"count": 0}}
-    grants: dict[str, object] = {"before": {"max": 1.0, "count": 4}}
-    own: dict[str, object] = {"before": {"max": 1.0, "count": 1}}
     beside = {"max": most, "count": count, "above": ["max"] if count == 2 else []}
-    timed = {
-        "phases_s": {"floor_s": 0.0, "own_s": 0.0, "contended_s": 1.0},
-        "series": {"start_ns": 0},
-        "latency_ms": {
-            "acquire": none, "handover": none, "wait": grants, "acquire_beside": own,
-            "release": grants,
-        },
-        "response_ms": {"acquire_beside": {"before": beside}},
-        "cycles_per_second": 4.0,
-    }  # fmt: skip
-    path = make("a", given_up=True, case=timed)
+    document = timed(beside=1, response_ms={"acquire_beside": {"before": beside}})
+    path = make("a", given_up=True, case=document)
     if known:
         assert stored(path).cases[0].response_ms is not None
         return

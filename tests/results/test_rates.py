@@ -26,13 +26,13 @@ def arriving(load: Load, count: int, took_ms: float = 2.0, late_ms: float = 0.0)
         load.release(f"r{n}", hold, at + late_ms + took_ms, at + late_ms + took_ms + 1)
 
 
-def at_rate(load: Load, *, share: float | None = 0.5) -> Block:
+def at_rate(load: Load) -> Block:
     return step_of(
         load.history(),
         BEGIN_MS * MS,
         END_MS * MS,
         unknown_after_s=1.0,
-        share=share,
+        share=0.5,
         offered_per_s=200.0,
     )
 
