@@ -22,7 +22,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TypeVar
+from typing import BinaryIO, Final, TypeVar
 
 import msgspec
 
@@ -87,20 +87,9 @@ def read_text(path: Path, *, inside: Path | None = None, most: int = BYTES_MAX) 
         raise BadFile(path, f"not text in UTF-8 ({error.reason}, byte {error.start})") from None
 
 
-def read_json(path: Path, kind: type[T], *, inside: Path | None = None, most: int = BYTES_MAX) -> T:
+def read_json(path: Path, kind: type[T], *, inside: Path | None = None) -> T:
     """A JSON file as a ``kind`` that msgspec knows. Raises BadFile that names the field."""
-    return _decoded(path, read_bytes(path, inside=inside, most=most), kind)
-
-
-def read_plain(path: Path, kind: type[Any], *, inside: Path | None = None) -> dict[str, Any]:
-    """The same file as plain values, once it was found to fit ``kind``, a type of objects. It is
-    read once: what was validated is what is returned. Raises as ``read_json``."""
     data = read_bytes(path, inside=inside)
-    _decoded(path, data, kind)
-    return _decoded(path, data, dict[str, Any])
-
-
-def _decoded(path: Path, data: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:

@@ -52,7 +52,6 @@ def write_meta(
     objects: Mapping[str, Object],
     *,
     wall_minus_monotonic_ns: int,
-    epsilon_ns: int = 0,
     ended: bool | None = None,
 ) -> None:
     """Says what the keys name; the offset lets a reader turn times into dates. ``ended``: False
@@ -60,7 +59,7 @@ def write_meta(
     meta: dict[str, object] = {
         "history": 1,
         "objects": {key: asdict(o) for key, o in objects.items()},
-        "epsilon_ns": epsilon_ns,
+        "epsilon_ns": 0,  # one machine has one monotonic clock
         "wall_minus_monotonic_ns": wall_minus_monotonic_ns,
     }
     if ended is not None:

@@ -15,7 +15,7 @@ The file is ``service.jsonl`` in the folder of a recording. The first line says 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeVar
 
@@ -127,9 +127,8 @@ def read_service(lines: Sequence[bytes]) -> Service:
     if not lines:
         raise BadService("1: no line that says what the record is")
     head = _decoded(1, lines[0], HEADS)
-    service = Service(head.record, head.quorum, head.partial, ())
     tenures = (_decoded(n, line, TENURES).tenure() for n, line in enumerate(lines[1:], 2))
-    return replace(service, tenures=tuple(tenures))
+    return Service(head.record, head.quorum, head.partial, tuple(tenures))
 
 
 def _decoded(number: int, line: bytes, decoder: msgspec.json.Decoder[T]) -> T:
