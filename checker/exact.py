@@ -58,7 +58,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from checker.analysis import Analysis
-from checker.intervals import up_to
+from checker.intervals import up_to, writer_overlaps
 from checker.promises import Links, effective_releases, promised_ends
 from checker.rows import FOREVER, Bools, Rows, by_key_and_time, owners, rows_of
 from history.columns import History, Ids, Ints
@@ -215,21 +215,13 @@ def _writer_conflict(
 ) -> tuple[int, ...] | None:
     """``reads`` and ``owner`` are those of ``mine``. Who writes may hold beside himself."""
     order = np.argsort(found.begin[mine], kind="stable")
-    cores = order[~found.floating[mine][order]].tolist()
-    # Of the cores so far, by what they do: the two that end last and differ in their owners.
-    latest: dict[bool, list[int]] = {True: [], False: []}
-    for i in cores:
-        rivals = latest[False] if reads[i] else [*latest[False], *latest[True]]
-        for j in rivals:
-            if found.end[mine[j]] > found.begin[mine[i]] and owner[j] != owner[i]:
-                return int(found.row[mine[j]]), int(found.row[mine[i]])
-        others = [j for j in latest[bool(reads[i])] if owner[j] != owner[i]]
-        own = [j for j in latest[bool(reads[i])] if owner[j] == owner[i]]
-        longest = max([i, *own], key=lambda j: int(found.end[mine[j]]))
-        two = sorted([longest, *others], key=lambda j: -int(found.end[mine[j]]))[:2]
-        latest[bool(reads[i])] = two
-    everybody = _Cores(found, mine[np.array(cores, np.intp)])
-    writers = _Cores(found, mine[np.array([i for i in cores if not reads[i]], np.intp)])
+    order = order[~found.floating[mine][order]]
+    cores = mine[order]
+    overlaps = writer_overlaps(found.begin[cores], found.end[cores], reads[order], owner[order])
+    if pair := next(overlaps, None):
+        return int(found.row[cores[pair[0]]]), int(found.row[cores[pair[1]]])
+    everybody = _Cores(found, cores)
+    writers = _Cores(found, cores[~reads[order]])
     owner_of = dict(zip(mine.tolist(), owner.tolist(), strict=True))
     for i in np.flatnonzero(found.floating[mine]).tolist():
         near = (writers if reads[i] else everybody).near(int(mine[i]))

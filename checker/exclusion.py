@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from checker.analysis import Analysis
-from checker.intervals import ByKey, running_max, same_key_as_before
+from checker.intervals import ByKey, running_max, same_key_as_before, writer_overlaps
 from checker.kinds import SHARED
 from checker.rows import FOREVER, Rows, rows_of
 from checker.verdict import Verdict
@@ -96,37 +96,22 @@ def _mutex_overlaps(analysis: Analysis, order: Rows) -> tuple[list[Rows], int]:
 
 def _shared_overlaps(analysis: Analysis, chosen: Rows, key: int, kind: str) -> Iterator[Rows]:
     """Groups that are together too many, one for each promise whose beginning makes it so."""
-    order = chosen[np.argsort(analysis.promises.start[chosen], kind="stable")].tolist()
+    start, end = analysis.promises.start, analysis.promises.end
+    order = chosen[np.argsort(start[chosen], kind="stable")]
     if kind == "read-write":
-        yield from _writer_overlaps(analysis, order)
+        reads = analysis.history.mode[analysis.promises.row[order]] == Mode.READ
+        owner = analysis.promises.owner[order]
+        for pair in writer_overlaps(start[order], end[order], reads, owner):
+            yield order[[*pair]]
         return
     permits = permits_of(analysis.history, key)
-    start, end = analysis.promises.start, analysis.promises.end
     active: list[tuple[int, int]] = []  # (end, grant)
-    for i in order:
+    for i in order.tolist():
         while active and active[0][0] <= start[i]:
             heapq.heappop(active)
         if len(active) >= permits:
             yield np.array([*sorted(j for _, j in active[:permits]), i])
         heapq.heappush(active, (int(end[i]), i))
-
-
-def _writer_overlaps(analysis: Analysis, order: list[int]) -> Iterator[Rows]:
-    """A writer against everybody of another owner, a reader against the writers. Of each sort the
-    two that end last are enough to look at, if their owners differ."""
-    promises, mode = analysis.promises, analysis.history.mode
-    latest: dict[bool, list[int]] = {True: [], False: []}  # reads: grants
-    for i in order:
-        reads = bool(mode[promises.row[i]] == Mode.READ)
-        rivals = latest[False] if reads else [*latest[False], *latest[True]]
-        for j in rivals:
-            if promises.end[j] > promises.start[i] and promises.owner[j] != promises.owner[i]:
-                yield np.array([j, i])
-                break
-        others = [j for j in latest[reads] if promises.owner[j] != promises.owner[i]]
-        own = [j for j in latest[reads] if promises.owner[j] == promises.owner[i]]
-        mine = max([i, *own], key=lambda j: int(promises.end[j]))
-        latest[reads] = sorted([mine, *others], key=lambda j: -int(promises.end[j]))[:2]
 
 
 def _shared_from(analysis: Analysis, group: Rows) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from checker.rows import FOREVER, Bools, Rows, by_key_and_time, stable_order
@@ -58,6 +60,25 @@ def _compressed(values: Ints, segments: int) -> Ints:
     if (high - low + 2) * segments < FOREVER:
         return np.where(values < FOREVER, values - low, high - low + 1)
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
+
+
+def writer_overlaps(begin: Ints, end: Ints, reads: Bools, owner: Ints) -> Iterator[tuple[int, int]]:
+    """Of the holds of a read-write lock, sorted by their beginning: each writer that began beside
+    another owner's hold, and each reader that began beside another owner's write, as (the hold that
+    was there, the one that began). Of the readers and of the writers so far, the two that end last
+    are enough to look at, if their owners differ."""
+    latest: dict[bool, list[int]] = {True: [], False: []}  # reads: places
+    for i in range(len(begin)):
+        alike = latest[bool(reads[i])]
+        rivals = latest[False] if reads[i] else [*latest[False], *latest[True]]
+        for j in rivals:
+            if end[j] > begin[i] and owner[j] != owner[i]:
+                yield j, i
+                break
+        others = [j for j in alike if owner[j] != owner[i]]
+        own = [j for j in alike if owner[j] == owner[i]]
+        longest = max([i, *own], key=lambda j: int(end[j]))
+        alike[:] = sorted([longest, *others], key=lambda j: -int(end[j]))[:2]
 
 
 def up_to(keys: Ids, times: Ints, key: Ids, time: Ints) -> Rows:
