@@ -130,11 +130,11 @@ class Calls:
             )
             calls.append(_call(analysis, row, operation))
             where.append(row)
-            for at, end, there in ((limit, "expire", limited), (loss, "lose", lost)):
-                if there:
-                    over: Answer = "expire" if end == "expire" else "lose"
-                    calls.append(Call(Operation("expire", over, grant=number), at, None))
-                    where.append(row)
+            ended: list[tuple[Answer, int]] = [("expire", limit)] if limited else []
+            ended += [("lose", loss)] if lost else []
+            for end, at in ended:
+                calls.append(Call(Operation("expire", end, grant=number), at, None))
+                where.append(row)
         return calls, where
 
     def _shortest(self, rows: Rows, who: Callable[[int], int | None]) -> dict[int, int]:

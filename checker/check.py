@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from time import perf_counter
-from typing import TypeVar
 
 from checker.analysis import Analysis
 from checker.exclusion import double_grant, late_grant
@@ -28,8 +28,6 @@ from checker.verdict import Report, Verdict
 from checker.witness import Witness
 from history.columns import History
 from history.op import F, Type
-
-T = TypeVar("T")
 
 
 def check(history: History, *, only: Collection[str] | None = None) -> Report:
@@ -55,7 +53,8 @@ def _check(history: History, only: Collection[str] | None) -> Report:
         return Report(len(history), 0, verdicts, {}, seconds, history.ended is False)
 
     record = history.service
-    witness = None if record is None else once(lambda: Witness(analysis, links, record))
+    # Made when it is first asked for, so that a crash belongs to those who need it.
+    witness = None if record is None else cache(lambda: Witness(analysis, links, record))
 
     def answer(name: str, ask: Callable[[], Verdict | None]) -> None:
         verdict = attempt(name, ask) if only is None or name in only else None
@@ -69,12 +68,12 @@ def _check(history: History, only: Collection[str] | None) -> Report:
 
     answer("double-grant", lambda: double_grant(analysis))
     answer("late-grant", lambda: late_grant(analysis))
-    released = once(lambda: Releases(analysis, links))
+    released = cache(lambda: Releases(analysis, links))
     answer("wrong-release", lambda: released().wrong_release())
     answer("false-release", lambda: released().false_release())
     answer("wrong-extend", lambda: released().wrong_extend())
     answer("fence-order", lambda: fence_order(analysis))
-    used = once(lambda: uses(analysis, links))
+    used = cache(lambda: uses(analysis, links))
     answer("stale-holder", lambda: stale_holder(analysis, used()))
     answer("lost-update", lambda: lost_update(analysis, used()))
     answer("queue-order", lambda: queue_order(analysis, links))
@@ -117,15 +116,3 @@ def attempt_measurement(name: str, take: Callable[[], dict[str, object]]) -> dic
         return take()
     except Exception as error:  # noqa: BLE001 - see above
         return {name: {"error": f"{type(error).__name__}: {error}"}}
-
-
-def once(make: Callable[[], T]) -> Callable[[], T]:
-    """Makes something when it is first asked for, so that a crash belongs to those who need it."""
-    made: list[T] = []
-
-    def get() -> T:
-        if not made:
-            made.append(make())
-        return made[0]
-
-    return get

@@ -105,7 +105,8 @@ def fewest_reads(history: History, rows: Rows, initial: int | None, failed: int)
     out in ever smaller parts while it stays impossible."""
     deadline = perf_counter() + SECONDS_MAX
     is_read = history.f[rows] == F.READ
-    adds, reads = rows[~is_read], rows[is_read & (history.invoke_ns[rows] <= _end(history, failed))]
+    end = history.complete_ns[failed] + 2 * history.epsilon_ns
+    adds, reads = rows[~is_read], rows[is_read & (history.invoke_ns[rows] <= end)]
     kept = [row for row in reads.tolist() if row != failed]
     size = len(kept)
     while size and perf_counter() < deadline:
@@ -119,7 +120,3 @@ def fewest_reads(history: History, rows: Rows, initial: int | None, failed: int)
                 at += size
         size //= 2
     return [*kept, failed]
-
-
-def _end(history: History, row: int) -> int:
-    return int(history.complete_ns[row]) + 2 * history.epsilon_ns

@@ -46,7 +46,8 @@ FOLLOWS: Final[Mapping[str, tuple[str, ...]]] = {
 
 def causes_of(verdict: str) -> frozenset[str]:
     """Everything that a verdict follows from, directly or not."""
-    return _closure(FOLLOWS.get(verdict, ()))
+    direct = FOLLOWS.get(verdict, ())
+    return frozenset(direct).union(*map(causes_of, direct))
 
 
 def following(found: Collection[str], broken: Collection[str]) -> frozenset[str]:
@@ -64,9 +65,3 @@ def told(broken: Collection[str]) -> list[str]:
     """The ``broken`` verdicts without those that follow from another one of them. What it cost is
     told in any case."""
     return [v for v in broken if v in OF_JOBS or causes_of(v).isdisjoint(broken)]
-
-
-def _closure(causes: Collection[str]) -> frozenset[str]:
-    found = frozenset(causes)
-    further = found.union(*(FOLLOWS.get(cause, ()) for cause in found))
-    return found if further == found else _closure(further)

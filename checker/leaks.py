@@ -144,7 +144,7 @@ class _Asked:
                 return "it was refused, but nothing else was granted at that time"
             left = max([*before[np.isin(before, unknown)], *holds, *unsure], default=int(late[0]))
             return _Leak(key, free_ns, int(left), late, served)
-        if self._all_permits(key, mark_ns, attempts):
+        if self._all_permits(key, attempts):
             return None
         if len(attempts) == 0:
             return "nobody asked for it after the load"
@@ -186,7 +186,7 @@ class _Asked:
         others = granted[(history.key[granted] != key) & (history.complete_ns[granted] >= since_ns)]
         return int(others[0]) if len(others) else None
 
-    def _all_permits(self, key: int, mark_ns: int, attempts: Rows) -> bool:
+    def _all_permits(self, key: int, attempts: Rows) -> bool:
         """Whether who asked had as many holds at once as there are permits."""
         history, held = self._history, self._analysis.promises
         got = attempts[history.type[attempts] == Type.OK]

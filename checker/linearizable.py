@@ -57,7 +57,7 @@ def linearizable(analysis: Analysis, links: Links) -> Verdict | None:
     locks = keys_of(analysis.history, OWNED | SHARED)
     # A contradiction of the minimal holds stands whatever else there is; only where they agree
     # may the rest of a key's answers still make a difference.
-    unsure = judged & (~locks | _unsure(analysis, links, kinds))
+    unsure = judged & (~locks | _unsure(analysis, links))
     found = contradiction(analysis, links, locks & ~unsure)
     if found is not None:
         return _invalid(analysis, whole_sections(analysis, links, found.rows), found.reason)
@@ -90,7 +90,7 @@ def _judged(analysis: Analysis) -> Bools:
     return judged
 
 
-def _unsure(analysis: Analysis, links: Links, kinds: list[str]) -> Bools:
+def _unsure(analysis: Analysis, links: Links) -> Bools:
     """The lock keys that the minimal hold rule does not cover."""
     history = analysis.history
     unsure = np.zeros(len(history.keys), np.bool_)

@@ -303,16 +303,11 @@ def promises(history: History, links: Links) -> Promises:
 def promised_ends(history: History, links: Links, acquires: Rows) -> Ints:
     """When the promises of acquires end by lease, loss or release; for unknown acquires too, whose
     promise is that of their extends. Without ε."""
-    end = lease_ends(history, links, acquires)
+    end = np.minimum(_leases(history, links, acquires), losses(history, links, acquires))
     release = _first_release(history, links)[acquires]
     ended = release >= 0
     end[ended] = np.minimum(end[ended], history.invoke_ns[release[ended]])
     return end
-
-
-def lease_ends(history: History, links: Links, acquires: Rows) -> Ints:
-    """When the holds of acquires may be taken away: by lease, loss or death. Without ε."""
-    return np.minimum(_leases(history, links, acquires), losses(history, links, acquires))
 
 
 def known_leases(history: History, links: Links, held: Promises, at_ns: int) -> Ints:

@@ -167,10 +167,9 @@ class Witness:
             f"the entry of {a} was gone ({_HOW[mine.how]}) at #{mine.ended}, and it was the turn "
             f"of {b} at #{other.begun}, by {told} s; {a} was promised it {until}"
         )
-        for_good = self._analysis.promises.lease[self._grant_of[first]] >= FOREVER
-        if for_good if mine.until_ns is None else mine.until_ns[0] > at:
-            return self._confirmed(text)
-        return self.undecided(f"{text}, which is longer than it can show")
+        if self._may_be_over(first, mine, at):
+            return self.undecided(f"{text}, which is longer than it can show")
+        return self._confirmed(text)
 
     def late_grant(self, row: int) -> Word:
         """Of a grant that was told after its promise."""
@@ -229,8 +228,7 @@ class Witness:
             )
         own = int(effective_releases(history, self._links)[ended])
         asked_itself = own >= 0 and history.invoke_ns[own] <= last
-        for_good = self._analysis.promises.lease[self._grant_of[ended]] >= FOREVER
-        over = not for_good if theirs.until_ns is None else theirs.until_ns[0] <= last
+        over = self._may_be_over(ended, theirs, last)
         if theirs.how == "deleted" and not asked_itself and not over:
             return self._confirmed(
                 f"the entry of {a} was deleted at #{theirs.ended}, before the end of its term and "
@@ -296,14 +294,21 @@ class Witness:
         counts for as long as its term, because nobody ever took it back."""
         found = []
         for tenure in self._tenures(row):
-            for_good = self._analysis.promises.lease[self._grant_of[row]] >= FOREVER
-            if not for_good if tenure.until_ns is None else tenure.until_ns[0] <= at_ns:
+            if self._may_be_over(row, tenure, at_ns):
                 continue
             if tenure.ended is None:
                 found.append(f"{tenure.log} (wiped)" if tenure.how == "lost" else tenure.log)
             elif self._not_before(tenure.log, tenure.ended) >= at_ns:
                 found.append(tenure.log)
         return found
+
+    def _may_be_over(self, row: int, tenure: Tenure, at_ns: int) -> bool:
+        """Whether the term of a grant's entry may have ended by a time. One that was not noted may
+        have, unless the grant has no limit."""
+        if tenure.until_ns is not None:
+            return tenure.until_ns[0] <= at_ns
+        lease: int = self._leases[self._grant_of[row]]
+        return lease < FOREVER
 
     def _over_two_logs(self, first: int, second: int) -> Word:
         """Where the server lost its data between two holds."""

@@ -23,14 +23,11 @@ def clock(history: History, times: Sequence[int]) -> list[str]:
     """Times as seconds since the first operation, with as many digits as it takes to tell them
     apart."""
     origin = int(history.invoke_ns[0]) if len(history) else 0
-    digits = 3
-    for digits in (3, 6, 9):
+    for digits in (3, 6):
         texts = [f"{(time - origin) / 1e9:.{digits}f}" for time in times]
-        if digits == 9:
-            texts = [_exact(time - origin) for time in times]
         if len(set(texts)) == len(set(times)):
             return texts
-    return texts
+    return [_exact(time - origin) for time in times]
 
 
 def _exact(nanoseconds: int) -> str:

@@ -14,8 +14,6 @@ group written before everything. Windows are closed, so zones that only touch do
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from checker.rows import FOREVER, Rows
@@ -24,15 +22,6 @@ from history.columns import History, Ints
 from history.op import NULL, F, Type
 
 NEVER = -FOREVER
-
-
-@dataclass(frozen=True)
-class _Group:
-    """All operations on the values that were written or read, by number of the value."""
-
-    first_end: Ints
-    last_begin: Ints
-    number: Ints  # of every row
 
 
 def by_zones(history: History, rows: Rows, initial: int | None) -> Found | None:
@@ -79,11 +68,10 @@ def _judge(  # noqa: PLR0917 - the columns of one register
     # Unread, an unknown write need not have happened and the initial value says nothing.
     counts = was_read | (first_end < FOREVER)
     counts[first] = was_read[first]
-    found = _Group(first_end, last_begin, number)
-    clash = _clash(found, np.flatnonzero(counts))
+    clash = _clash(first_end, last_begin, np.flatnonzero(counts))
     if clash is None:
         return Found("valid", f"{len(rows)} operations in zones")
-    involved = _fewest(found, np.flatnonzero(np.isin(number, clash)), begin, end, write)
+    involved = _fewest(number, np.flatnonzero(np.isin(number, clash)), begin, end, write)
     return Found(
         "invalid",
         "two values were both in the register",
@@ -92,18 +80,17 @@ def _judge(  # noqa: PLR0917 - the columns of one register
     )
 
 
-def _fewest(found: _Group, places: Rows, begin: Ints, end: Ints, write: np.ndarray) -> Rows:
+def _fewest(number: Ints, places: Rows, begin: Ints, end: Ints, write: np.ndarray) -> Rows:
     """Of the operations on two values, the writes and the ends of the zones: they clash as well."""
     chosen: set[int] = set(places[write[places]].tolist())
-    for group in np.unique(found.number[places]).tolist():
-        mine = places[found.number[places] == group]
+    for group in np.unique(number[places]).tolist():
+        mine = places[number[places] == group]
         chosen |= {int(mine[np.argmin(end[mine])]), int(mine[np.argmax(begin[mine])])}
     return np.array(sorted(chosen), np.intp)
 
 
-def _clash(found: _Group, groups: Rows) -> tuple[int, int] | None:
-    """Two groups that cannot both be, or None."""
-    low, high = found.first_end, found.last_begin
+def _clash(low: Ints, high: Ints, groups: Rows) -> tuple[int, int] | None:
+    """Two groups that cannot both be, or None, by their first ends and last beginnings."""
     forward = groups[low[groups] < high[groups]]
     forward = forward[np.argsort(low[forward], kind="stable")]
     overlap = np.flatnonzero(low[forward[1:]] < high[forward[:-1]])
