@@ -24,9 +24,7 @@ from clusters import images
 from clusters.base import Cluster
 from clusters.engine.docker import EngineError
 from clusters.engine.reaper import reap
-from locks.base import (
-    Address,
-)
+from locks.base import Address
 from locks.shared import sidecar
 from results.errors import BadInput, Ending, Unfit
 from workloads.load import Pace

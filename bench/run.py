@@ -24,9 +24,7 @@ from bench.plan import PUBLISHED, WORKERS, Case, cluster_plan_of, topology_of
 from bench.progress import Progress
 from bench.room import full
 from bench.scene import CONTENDED, END, FLOOR, OWN, QUIET, RATES, PlayedStep, Scene
-from bench.usable import (
-    why_unusable,
-)
+from bench.usable import why_unusable
 from clusters.base import HARNESS, Cluster, ClusterError, Measurable, Recorded
 from clusters.engine.removal import left_behind, remove_run
 from history.columns import Ints

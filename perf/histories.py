@@ -33,10 +33,10 @@ class Load:
     double_grants: int = 0
 
 
-def lock_history(load: Load, *, seed: int = 1) -> History:
+def lock_history(load: Load) -> History:
     """Clients that wait in turn for their locks. Of the unknown operations half are releases that
     took effect, half acquires that did not; the process retires after each."""
-    dice = np.random.default_rng(seed)
+    dice = np.random.default_rng(1)
     n = load.operations // 2
     lost = int(n * load.unknown)
     key: Ints = np.sort(dice.integers(0, load.keys, n))
@@ -115,16 +115,15 @@ def register_history(*, operations: int, seed: int, wrong: bool, unknown: float)
     state: int | None = None
     reads: list[int] = []
     rows: list[tuple[int, int, int, int, int, int, int]] = []
-    for number in range(operations):
+    for _ in range(operations):
         free.sort()
         begin, client, process = free.pop(0)
         taken, end = begin + dice.randint(1, 20), begin + dice.randint(21, 40)
         f = dice.choice((F.READ, F.WRITE, F.CAS))
         value, old = dice.randint(0, 4), dice.randint(0, 4)
-        rows.append((taken, number, int(f), value, old, begin, end))
         lost = f is not F.READ and dice.random() < unknown
         free.append((end + dice.randint(1, 20), client, process + 5 if lost else process))
-        rows[-1] = (taken, process, int(f), value, old, begin, NULL if lost else end)
+        rows.append((taken, process, int(f), value, old, begin, NULL if lost else end))
     for _, process, f_number, value, old, begin, done in sorted(rows):
         outcome = Type.INFO if done == NULL else Type.OK
         numbers: dict[str, int] = {}
