@@ -62,9 +62,9 @@ def _replayed(path: Path) -> tuple[list[dict[str, Any]], int]:
         run = open_run(path)
         results = run.evidence()
         found = [
-            {"run": str(path), "folder": folder, "lock": lock_of(case), "fault": case.fault}
+            {"run": str(path), "folder": case.folder, "lock": lock_of(case), "fault": case.fault}
             | replay(history, unknown_after_s=unknown_after_s(case)).to_json()
-            for folder, case, history in histories(run)
+            for _, case, history in histories(run)
         ]
         return found, len(results.cases) - len(found)
     except NotARun as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -225,8 +225,8 @@ def _histories(run: RunFolder, form: str, folder: Path) -> dict[str, pd.DataFram
     """Writes them one after the other; returns what is derived from all."""
     bins: list[pd.DataFrame] = []
     faults: list[dict[str, Any]] = []
-    for n, (name, case, history) in _numbered(run):
-        path = folder / f"{name}.{HISTORY_SUFFIX[form]}"
+    for n, case, history in histories(run):
+        path = folder / f"{case.folder}.{HISTORY_SUFFIX[form]}"
         if form == "json":
             write_jsonl(history, path)
         elif form == "edn":
@@ -234,30 +234,16 @@ def _histories(run: RunFolder, form: str, folder: Path) -> dict[str, pd.DataFram
         else:
             _write(history_frame(history), form, path)
         line = timeline(history)
-        identity = {"case": n, "lock": lock_of(case), "fault": case.fault}
         if line is not None:
-            bins.append(_identified(line.bins, identity))
+            bins.append(line.bins.assign(case=n, lock=lock_of(case), fault=case.fault))
             for shade, fault in zip(line.shades, history.faults, strict=True):
                 known = {"n": n, "case": case, "shade": shade, "facts": fault.facts}
                 faults.append(FAULTS.values(known))
     found = {FAULTS.name: pd.DataFrame(faults, columns=FAULTS.names, dtype=object)}
     if bins:
-        found[TIMELINE.name] = pd.concat([part for part in bins if not part.empty] or bins[:1])
+        every = pd.concat([part for part in bins if not part.empty] or bins[:1])
+        found[TIMELINE.name] = every[TIMELINE.names]
     return found
-
-
-def _identified(frame: pd.DataFrame, identity: Mapping[str, Any]) -> pd.DataFrame:
-    made = frame.copy()
-    for place, (name, value) in enumerate(identity.items()):
-        made.insert(place, name, value)
-    return made
-
-
-def _numbered(run: RunFolder) -> Iterator[tuple[int, tuple[str, CaseResult, History]]]:
-    """With the number of the case, which a case without history has as well."""
-    folders = [case.folder for case in run.results().cases]
-    for found in histories(run):
-        yield folders.index(found[0]) + 1, found
 
 
 def _write(frame: pd.DataFrame, form: str, path: Path) -> None:

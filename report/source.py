@@ -70,22 +70,20 @@ def read(run: RunFolder) -> Source:
     return Source(run, results, seen, run.machine(), run.versions())
 
 
-def histories(run: RunFolder) -> Iterator[tuple[str, CaseResult, History]]:
-    """(folder name, case, history) of every case that has one, checked like the report's. Raises
+def histories(run: RunFolder) -> Iterator[tuple[int, CaseResult, History]]:
+    """(number from 1, case, history) of every case that has one, checked like the report's. Raises
     NotARun."""
     results = run.evidence()
     folders = {folder.path.name: folder for folder in run.cases()}
     for n, case in enumerate(results.cases, 1):
-        folder = _verified(n, case, folders, run)
-        history = None if folder is None else _history(folder)
-        if folder is not None and history is not None:
-            yield folder.path.name, case, history
+        history = _history(n, case, folders, run)
+        if history is not None:
+            yield n, case, history
 
 
 def _seen(n: int, case: CaseResult, folders: Mapping[str, CaseFolder], run: RunFolder) -> Seen:
     notes = []
-    folder = _verified(n, case, folders, run)
-    history = None if folder is None else _history(folder)
+    history = _history(n, case, folders, run)
     if case.history_sha256 is None:
         notes.append("No digest of the history was stored; that it is unchanged is not known.")
     notes += _of_its_own(case)
@@ -186,8 +184,12 @@ def _verified(
     return folder
 
 
-def _history(folder: CaseFolder) -> History | None:
-    if not is_recording(folder.history):
+def _history(
+    n: int, case: CaseResult, folders: Mapping[str, CaseFolder], run: RunFolder
+) -> History | None:
+    """The recording of a case that nobody has touched; None where it never had one."""
+    folder = _verified(n, case, folders, run)
+    if folder is None or not is_recording(folder.history):
         return None
     try:
         return read_recording(folder.history)
