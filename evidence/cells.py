@@ -58,6 +58,11 @@ class Cell:
     key: Key
     observed: Observed | None
 
+    @property
+    def elsewhere(self) -> str:
+        """The topology, where that is not the lock's usual one."""
+        return "" if self.key.topology == self.system.topologies[0] else self.key.topology
+
     @cached_property
     def applies(self) -> bool:
         """Whether the fault can be applied there, and leaves something to judge."""

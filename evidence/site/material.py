@@ -71,7 +71,7 @@ class Material:
             for system in self.systems.values()
             for topology in system.topologies
             if (cell := self.cell(system, topology, fault)).observed
-            or (topology == system.topologies[0] and cell.applies)
+            or (cell.applies and not cell.elsewhere)
         ]
 
     def explaining(self, lock: str, fault: str) -> list[Page]:

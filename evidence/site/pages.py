@@ -60,7 +60,8 @@ def write(folder: Path, given: Material) -> int:
     index = folder / "index.html"
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"{folder} is a file; name a folder")
-    if folder.is_dir() and any(folder.iterdir()) and not _is_site(index):
+    is_site = index.is_file() and MARK in read_text(index)
+    if folder.is_dir() and any(folder.iterdir()) and not is_site:
         raise BadInput(f"{folder} holds something else than a site; name a new folder")
     try:
         written = dict(pages(given))
@@ -74,10 +75,6 @@ def write(folder: Path, given: Material) -> int:
     except OSError as error:
         raise BadInput(f"{folder} cannot be written: {error.strerror or error}") from error
     return len(written)
-
-
-def _is_site(index: Path) -> bool:
-    return index.is_file() and MARK in read_text(index)
 
 
 def pages(given: Material) -> Iterator[tuple[str, str]]:
@@ -248,11 +245,7 @@ def _settings(system: System) -> dict[str, str]:
 
 def _listed_faults(given: Material) -> list[tuple[str, str, dict[str, int]]]:
     """(fault, what it does, how many cells of each kind)."""
-    found = []
-    for fault in _faults(given):
-        cells = given.under(fault)
-        found.append((fault, _summary(fault), _counts(cells)))
-    return found
+    return [(fault, _summary(fault), _counts(given.under(fault))) for fault in _faults(given)]
 
 
 def _summary(fault: str) -> str:
@@ -335,17 +328,15 @@ def _runs(given: Material) -> str:
 
 def anchor(cell: Cell) -> str:
     """Of its row on the page of its lock."""
-    first = cell.key.topology == cell.system.topologies[0]
-    return cell.key.fault if first else f"{cell.key.fault}-on-{cell.key.topology}"
+    return f"{cell.key.fault}-on-{cell.elsewhere}" if cell.elsewhere else cell.key.fault
 
 
 def command(cell: Cell) -> str:
     """What runs the case again, as it was run last."""
-    first = cell.key.topology == cell.system.topologies[0]
     seed = cell.observed.last.seed if cell.observed else None
     return (
         f"lockbench run --lock {cell.key.lock} --fault {cell.key.fault}"
-        + ("" if first else f" --topology {cell.key.topology}")
+        + (f" --topology {cell.elsewhere}" if cell.elsewhere else "")
         + (f" --seed {seed}" if seed else "")
     )
 
