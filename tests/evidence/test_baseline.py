@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +18,7 @@ from evidence.sides import Side, install, parse
 from evidence.touched import touched
 from results import documents
 from results.errors import BadInput
+from tests.evidence.test_workflows import git
 
 IMAGE = "sha256:" + "c" * 64
 OLD, NEW = (f"redis=={version} \\\n    --hash=sha256:{version}\n" for version in ("1.0", "2.0"))
@@ -47,14 +48,6 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "requirements.lock").write_text(NEW + OTHERS.replace("locust==1.0", "locust==2.0"))
     monkeypatch.setattr(baseline, "ROOT", root)
     return root
-
-
-def git(root: Path, *words: str) -> str:
-    who = ["-c", "user.name=x", "-c", "user.email=x@y"]
-    done = subprocess.run(
-        ["git", "-C", str(root), *who, *words], capture_output=True, check=True, text=True
-    )
-    return done.stdout.strip()
 
 
 def test_a_side_is_given_the_recipes_and_the_clients_of_its_commit(
@@ -94,16 +87,9 @@ def test_moving_it_writes_the_commit_the_lock_and_the_images(
 ) -> None:
     git(tree, "commit", "--all", "--quiet", "--message", "new")
     tagged: list[tuple[str, str]] = []
-    engine = SimpleNamespace(__enter__=None, tag=lambda ref, name: tagged.append((ref, name)))
-
-    class Here:
-        def __enter__(self) -> Any:
-            return engine
-
-        def __exit__(self, *_: object) -> None: ...
-
+    engine = SimpleNamespace(tag=lambda ref, name: tagged.append((ref, name)))
     found = {"redis": SimpleNamespace(ref="lockbench-redis:abc", id=IMAGE)}
-    monkeypatch.setattr(baseline, "Engine", Here)
+    monkeypatch.setattr(baseline, "Engine", lambda: nullcontext(engine))
     monkeypatch.setattr(images, "ensure", lambda *_, **__: None)
     monkeypatch.setattr(images, "describe", lambda *_, **__: found)
     file = tree / "baseline.json"
@@ -138,13 +124,8 @@ def test_a_baseline_that_is_missing_or_no_pin_is_refused(
 def test_an_image_that_is_gone_is_an_error_and_is_not_made_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    class Here:
-        def __enter__(self) -> Any:
-            return SimpleNamespace(image=lambda ref: None)
-
-        def __exit__(self, *_: object) -> None: ...
-
-    monkeypatch.setattr(baseline, "Engine", Here)
+    engine = SimpleNamespace(image=lambda ref: None)
+    monkeypatch.setattr(baseline, "Engine", lambda: nullcontext(engine))
     with pytest.raises(BadInput, match=r"the baseline's image redis .* is not here"):
         baseline.check_images(pinned(), ["toxiproxy", "redis"])
     baseline.check_images(pinned(), ["toxiproxy", "etcd"])
