@@ -41,7 +41,6 @@ class Command(TyperCommand):
     """One command."""
 
     def get_params(self, ctx: Any) -> Any:
-        """See the module."""
         return [_quick(parameter) for parameter in super().get_params(ctx)]
 
 
@@ -50,11 +49,9 @@ class Commands(TyperGroup):
     of a command are errors of the bench: its output raises OutputGone."""
 
     def get_params(self, ctx: Any) -> Any:
-        """See the module."""
         return [_quick(parameter) for parameter in super().get_params(ctx)]
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs the command that was named."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:

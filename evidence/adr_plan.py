@@ -44,7 +44,6 @@ class Needed:
 
     @property
     def key(self) -> tuple[Key, bool]:
-        """What it is of."""
         return self.option.key, self.is_sweep
 
     @property

@@ -139,7 +139,6 @@ class Night:
 
     @property
     def ending(self) -> str:
-        """The worst of them."""
         return self.endings[0]
 
     def failures(self) -> list[tuple[str, str, str]]:

@@ -110,7 +110,6 @@ class Keyed(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def key(self) -> Key:
-        """Which cases."""
         return Key(self.lock, self.topology, self.fault)
 
 
@@ -130,7 +129,6 @@ class Observed(Keyed, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 
     @property
     def locked(self) -> Share:
-        """See ``Locked``."""
         return self.dead_holder.locked if self.dead_holder else NEVER
 
     def wrong(self) -> Iterator[str]:

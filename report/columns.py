@@ -200,11 +200,9 @@ class Table:
 
     @property
     def names(self) -> list[str]:
-        """Of all columns."""
         return [column.name for column in self.columns]
 
     def values(self, context: Context) -> dict[str, Any]:
-        """One row: column → value."""
         return {column.name: column.value(context) for column in self.columns}
 
     def rows(self, cases: Sequence[Any], also: Sequence[Context] = ()) -> list[Row]:

@@ -106,7 +106,6 @@ class Counters:
         return (at_ns - self.begin_ns) / NS_PER_S
 
     def of(self, metric: str, resource: str) -> list[Series]:
-        """The series of a metric for one resource."""
         return [s for s in self.series if s.metric == metric and s.resource == resource]
 
     def until(self, end_ns: int) -> Counters:

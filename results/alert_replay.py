@@ -99,7 +99,6 @@ class Replayed:
     alarms: Mapping[str, tuple[str, ...]]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain dictionaries and lists."""
         return asdict(self)
 
 

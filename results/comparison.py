@@ -74,7 +74,6 @@ class Comparison:
 
     @property
     def ending(self) -> str:
-        """The worst of them."""
         return self.endings[0]
 
     @property

@@ -139,7 +139,6 @@ class Cell:
         return f"too few pairs, need n ≥ {self.needed}"
 
     def document(self) -> ComparedNumber:
-        """As it stands in ``results.json``."""
         return ComparedNumber(
             lock=self.lock,
             fault=self.fault,

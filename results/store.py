@@ -43,9 +43,10 @@ from history.files import BadFile, MissingFile
 from history.text import write_whole
 from results import digests
 from results.documents import CaseResult, D, Machine, Plan, Results, Versions, read, text_of
+from results.errors import Ending
 
 RUNNING: Final = "running"
-ENDINGS: Final = ("ok", "safety", "inconclusive", "regression", "bench")
+ENDINGS: Final = tuple(ending.word for ending in Ending)
 LATEST: Final = "latest"
 # In a run folder while the run is written; given up where the disk is full.
 RESERVE: Final = ".reserve"
@@ -79,7 +80,6 @@ class CaseFolder:
 
     @property
     def history(self) -> Path:
-        """The recording."""
         return self.path / "history"
 
     @property
@@ -89,7 +89,6 @@ class CaseFolder:
 
     @property
     def run(self) -> Path:
-        """The run folder that it is a part of."""
         return self.path.parent.parent
 
     def write_case(self, case: CaseResult) -> None:
@@ -167,7 +166,6 @@ class RunFolder:
         self._write("plan.json", text_of(plan))
 
     def write_machine(self, facts: Machine) -> None:
-        """See ``results.machine``."""
         self._write("machine.json", text_of(facts))
 
     def write_versions(self, versions: Versions) -> None:
