@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from locks.bare import Bare
-from locks.base import ANY, Acquired, Address, Extended, Freed, Hold, System
+from locks.base import ANY, Acquired, Address, Extended, Freed, Hold
+from locks.redis import token as redis_token
 from locks.redis.cluster_link import ClusterLink
 from locks.redis.expectations import LEASE_WITH_REPLICAS
 from locks.redis.link import BARE_CYCLE
-from locks.redis.recipe import OUTCOMES, PARAMETERS, WAITS_BY
+from locks.redis.recipe import OUTCOMES
 from locks.redis.sentinel import NOT_REPLICATED
 from locks.redis.token import RedisToken
 from locks.shared.expectations import CUT, may_grant_twice, with_changes
@@ -57,13 +58,10 @@ WRITES_LOST_DOC = (
     "writes during partitions'"
 )
 
-SYSTEM = System(
+SYSTEM = redis_token.SYSTEM.derived(
     name="redis-cluster",
     suites={"capacity": (ANY,)},
     topologies=("redis-cluster",),
-    family="redis",
-    fence=None,
-    waits_by=WAITS_BY,
     source=WRITES_LOST_DOC,
     connect=RedisClusterLock,
     outcomes={
@@ -80,6 +78,6 @@ SYSTEM = System(
         dict.fromkeys(("pause", *CUT, "kill", "restart"), may_grant_twice(WRITES_LOST_DOC)),
         {"failover": NOT_REPLICATED},
     ),
-    parameters=PARAMETERS,
+    entry=None,
     bare=(Bare("redis-cluster", BARE_CYCLE),),
 )

@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from locks.bare import Bare
-from locks.base import Address, System
+from locks.base import Address
+from locks.redis import token as redis_token
 from locks.redis.expectations import LEASE_WITH_REPLICAS, LOCK_DOC
 from locks.redis.link import BARE_CYCLE, Link
-from locks.redis.recipe import OUTCOMES, PARAMETERS, WAITS_BY
+from locks.redis.recipe import OUTCOMES
 from locks.redis.sentinel_link import SentinelLink
 from locks.redis.token import RedisToken
 from locks.shared.expectations import CUT, grants_twice, may_grant_twice, with_changes
@@ -60,13 +61,10 @@ REPLICATED_LEASE = with_changes(
     {"wipe": EMPTIED, "failover": NOT_REPLICATED},
 )
 
-SYSTEM = System(
+SYSTEM = redis_token.SYSTEM.derived(
     name="redis-sentinel",
     topologies=("sentinel",),
     suites={"quick": ("failover",)},
-    family="redis",
-    fence=None,
-    waits_by=WAITS_BY,
     source=SENTINEL_DOC,
     connect=RedisSentinel,
     outcomes={
@@ -76,6 +74,6 @@ SYSTEM = System(
         "acquire: ReadOnlyError": "Denied: no-effect",
     },
     expectations=REPLICATED_LEASE,
-    parameters=PARAMETERS,
+    entry=None,
     bare=(Bare("sentinel", BARE_CYCLE),),
 )

@@ -12,10 +12,10 @@ Errors mean what ``locks.redis.recipe`` says. After an Unknown acquire nobody ma
 from __future__ import annotations
 
 from locks.bare import KEY, TOKEN, Bare
-from locks.base import Hold, System
+from locks.base import Hold
+from locks.redis import token as redis_token
 from locks.redis.expectations import no_lease
-from locks.redis.recipe import COMMAND_OUTCOMES, PARAMETERS, WAITS_BY, RedisRecipe, Taken
-from locks.shared.tenures import redis_entry
+from locks.redis.recipe import COMMAND_OUTCOMES, RedisRecipe, Taken
 
 
 class RedisSetnx(RedisRecipe):
@@ -35,18 +35,13 @@ class RedisSetnx(RedisRecipe):
 SETNX_DOC = "https://redis.io/docs/latest/commands/setnx/#design-pattern-locking-with-setnx"
 _NEVER_ENDS = f"{SETNX_DOC}: without a time to live a hold ends by its release alone"
 
-SYSTEM = System(
+SYSTEM = redis_token.SYSTEM.derived(
     name="redis-setnx",
     topologies=("redis",),
-    family="redis",
-    fence=None,
-    waits_by=WAITS_BY,
     source=SETNX_DOC,
     connect=RedisSetnx,
     outcomes={r: o for r, o in COMMAND_OUTCOMES.items() if r != "acquire: granted too late"},
     expectations=no_lease(_NEVER_ENDS),
     limited=False,
-    parameters=PARAMETERS,
-    entry=redis_entry,
     bare=(Bare("redis", (f"SETNX {KEY} {TOKEN}", f"DEL {KEY}")),),
 )
