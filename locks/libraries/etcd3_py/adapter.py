@@ -1,8 +1,5 @@
-"""etcd3-py's ``Lock``, as its user drives it, at its defaults: no timeout for requests, a thread
-that keeps the lease alive. The time to live is the bench's lease, for a fault would have to outlast
-the default of 60 s. A client speaks to one endpoint alone; each is given one by lot.
-
-``acquire`` returns the lock, or None when it may not wait; it raises when the wait is over.
+"""etcd3-py's ``Lock``, as its user drives it; what is set stands in ``lock.py``. Requests have no
+timeout. A client speaks to one endpoint alone; each is given one by lot.
 
 The promise (etcd3-py 0.1.6): ``Lock.acquire`` (etcd3/stateful/lock.py) looks and waits first, then
 asks for a lease, writes the key and starts a thread that keeps the lease alive at once

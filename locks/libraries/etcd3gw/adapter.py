@@ -1,12 +1,8 @@
-"""etcd3gw's ``Lock``, as its user drives it.
+"""etcd3gw's ``Lock``, as its user drives it; what is set stands in ``lock.py``.
 
-As it comes: ``with client.lock(name)``, without a timeout for requests. ``with`` calls ``acquire``
-and does not look at its answer, so its block runs whether the lock was acquired or not, and here
-that is Granted. ``safe``: ``acquire``, whose False is Denied, and the client timeout.
-
-The lock does not wait, so a wait asks again every tenth of a second. The time to live is the
-bench's lease in both, for a fault would have to outlast the default of 30 s. A client speaks to one
-endpoint alone; each is given one by lot.
+A block that ``with`` runs is Granted, whether the lock was acquired or not. The lock does not wait,
+so a wait asks again every tenth of a second. A client speaks to one endpoint alone; each is given
+one by lot.
 
 The promise (etcd3gw 2.7.0): ``Lock.acquire`` (etcd3gw/lock.py) asks for a lease first and then for
 the key in one transaction, which renews nothing; so the promise runs from when the lease was asked

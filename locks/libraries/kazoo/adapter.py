@@ -1,10 +1,5 @@
-"""kazoo's own ``Lock``, as its user drives it.
+"""kazoo's own ``Lock``, as its user drives it; what is set stands in ``lock.py``.
 
-Defaults: ``KazooClient(hosts=…)``, so a session of 10 s, and nobody listens to the state of the
-connection: ``is_acquired`` is all that its user has. ``safe``: a session as long as the lease, no
-retries of commands, and a listener, through which a lost session is told.
-
-A try is ``acquire(blocking=False)``, a wait ``acquire(timeout=…)``. The promise is the session's.
 ``release`` returns True for a node that is gone already, and so it is Released here.
 """
 

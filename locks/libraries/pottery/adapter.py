@@ -1,8 +1,4 @@
-"""pottery's ``Redlock``, as its user drives it.
-
-Defaults: ``Redlock(key=…, masters=…)``, so 10 s of time to live, three extensions, no exceptions
-for errors of nodes, and redis-py's ten retries. ``safe``: the lease as ``auto_release_time``,
-``raise_on_redis_errors``, no retries, and a tenth of the lease for each request.
+"""pottery's ``Redlock``, as its user drives it; what is set stands in ``lock.py``.
 
 The promise (``pottery/redlock.py`` of 3.0.1): ``_acquire_masters`` counts ``validity_time`` from
 before the first SET, less its drift, and so does ``rounds``. Every round has a value of its own, so

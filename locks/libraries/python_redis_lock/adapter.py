@@ -1,8 +1,5 @@
-"""python-redis-lock's ``Lock``, as its user drives it.
-
-Defaults: ``Lock(client, name)``, so no time to live and no renewal. ``safe``: the lease as
-``expire`` (whole seconds), ``auto_renewal``, no retries, and a limit for every request that is
-longer than it may wait for a signal.
+"""python-redis-lock's ``Lock``, as its user drives it; what is set stands in ``lock.py``. The limit
+for requests is longer than one may wait for a signal.
 
 The promise (``redis_lock/__init__.py`` of 4.0.1): ``acquire`` is GET, then SET NX EX, again after
 each BLPOP; ``extend`` and its renewal thread run EXTEND_SCRIPT, which sets the whole time to live.

@@ -1,8 +1,5 @@
-"""redis-lock-py's ``RedisLock``, as its user drives it.
-
-Defaults: ``RedisLock(client, name)``, so no time to live; waits by subscription. It cannot be asked
-not to wait, so a try waits for a hundredth of a second. ``safe``: the lease as ``expire_timeout``
-(whole seconds), no retries, a limit for every request.
+"""redis-lock-py's ``RedisLock``, as its user drives it; ``lock.py`` says what is set. It
+cannot be asked not to wait, so a try waits for a hundredth of a second.
 
 The promise (``redis_lock/lock.py`` of 1.3.0): ``_try_acquire`` is one SET NX EX, so it runs from
 the last one that was sent. ``extend`` adds to what is left: ``LUA_EXTEND`` in ``base.py`` sets TTL

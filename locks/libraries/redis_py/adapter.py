@@ -1,8 +1,4 @@
-"""redis-py's own ``Lock``, as its user drives it.
-
-Defaults: ``Redis(host, port)`` and ``client.lock(name)``, so no time to live, ten retries of every
-command, sockets' timeouts as redis-py has them. A try is ``blocking=False``, a wait is
-``blocking_timeout``. ``safe``: the lease as ``timeout``, no retries, the client timeout on sockets.
+"""redis-py's own ``Lock``, as its user drives it; what is set stands in ``lock.py``.
 
 The promise (``redis/lock.py`` of 8.1.0): ``do_acquire`` is one SET NX PX and ``do_extend`` with
 ``replace_ttl`` one script that sets the whole time to live, so both run from the last one that was

@@ -1,9 +1,5 @@
-"""redlock-ng's ``Redlock``, as its user drives it.
-
-Defaults: ``Redlock(RedlockConfig(masters=…))``, so 0.1 s for each request and four attempts; the
-user always says the time to live. ``with`` hands out a lock object even without a lock; its
-documentation looks at ``valid``, and so does this adapter. The library waits for ever or not at
-all, so a wait asks again until it is over. ``safe``: one attempt (``retry_count=0``).
+"""redlock-ng's ``Redlock``, as its user drives it; what is set stands in ``lock.py``. The library
+waits for ever or not at all, so a wait asks again until it is over.
 
 The promise (``redlock/lock.py`` of 2.0.4): ``Redlock.acquire`` counts ``validity`` from before the
 first SET of an attempt, less its drift, and so does ``rounds``. All attempts have one value; each

@@ -1,10 +1,6 @@
-"""tooz's lock on its ZooKeeper driver, as its user drives it.
+"""tooz's lock on its ZooKeeper driver, as its user drives it; what is set stands in ``lock.py``.
 
-Defaults: ``get_coordinator("zookeeper://…", member)`` and ``get_lock(name)``, so a session of 10 s.
-``safe``: a session as long as the lease, no retries of commands. The driver is kazoo's ``Lock``
-inside, whose LockTimeout comes through when a wait is over.
-
-``acquired`` is what this process remembers. The promise is the session's.
+The driver is kazoo's ``Lock`` inside, whose LockTimeout comes through when a wait is over.
 """
 
 from __future__ import annotations
