@@ -61,11 +61,9 @@ class _Known:
     def extended(
         self, hold: Hold, *, sent_ns: int, acknowledged_ns: int, valid_until_ns: int
     ) -> None:
-        """The promise was renewed in the background."""
         self._until_ns[hold.id] = max(valid_until_ns, self._until_ns.get(hold.id, 0))
 
     def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
-        """The service announced that the hold is over."""
         self._lost.add(hold.id)
         if self._told is not None:
             self._told(hold)

@@ -258,7 +258,6 @@ class Fleet:
     # What the nemesis may do to clients (nemesis.base.Clients).
 
     def hold(self, timeout_s: float) -> int | None:
-        """Makes the victim keep its next grant. Returns the hold's id once it is held."""
         self.control.aim = True
         held = _until(lambda: self.control.held != 0, timeout_s)
         return self.control.held if held else None
@@ -286,11 +285,9 @@ class Fleet:
         self.control.gate = False
 
     def asking(self) -> bool:
-        """Whether an acquire of the victim is under way."""
         return self.control.asking
 
     def occupy(self, timeout_s: float) -> bool:
-        """Makes a rival keep its next grant."""
         self.control.occupy = True
         return _until(lambda: self.control.occupied != 0, timeout_s)
 
@@ -298,7 +295,6 @@ class Fleet:
         self.control.occupy = False
 
     def extend(self) -> None:
-        """Tells the victim to extend the hold that it keeps."""
         self.control.extends += 1
 
     @property

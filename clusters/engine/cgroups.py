@@ -44,16 +44,14 @@ def memory_bytes(
         return None
 
 
-def threads(
-    pid: int, container: str, *, groups: Path = GROUPS, of: Path = PROCESSES
-) -> tuple[int, ...]:
+def threads(pid: int, container: str) -> tuple[int, ...]:
     """The numbers of all threads in the group; none where they cannot be read."""
-    path = _groups(pid, container, of)
+    path = _groups(pid, container, PROCESSES)
     try:
         if "cpuacct" in path:
-            said = (groups / "cpuacct" / path["cpuacct"] / "tasks").read_text()
+            said = (GROUPS / "cpuacct" / path["cpuacct"] / "tasks").read_text()
         else:
-            said = (groups / path[""] / "cgroup.threads").read_text()
+            said = (GROUPS / path[""] / "cgroup.threads").read_text()
         return tuple(map(int, said.split()))
     except (OSError, KeyError, ValueError):
         return ()

@@ -124,7 +124,6 @@ class EtcdCluster(PodCluster):
             http.post("/v3/kv/deleterange", {"key": key})
 
     def check_answer(self, address: Address, limit_s: float) -> None:
-        """Its version."""
         with Http(address, limit_s) as http:
             http.get("/version")
 
@@ -140,7 +139,6 @@ class EtcdCluster(PodCluster):
 
     @contextmanager
     def pinger(self, address: Address, limit_s: float) -> Iterator[Callable[[], object]]:
-        """GET /version on a kept connection."""
         with Http(address, limit_s) as http:
             yield lambda: http.get("/version")
 

@@ -162,7 +162,6 @@ class PostgresCluster(PodCluster):
 
     @contextmanager
     def pinger(self, address: Address, limit_s: float) -> Iterator[Callable[[], object]]:
-        """The empty query."""
         with Session(address, limit_s) as session:
             yield lambda: session.query("")
 
@@ -212,7 +211,6 @@ class OurPostgres(ClockedPods, PostgresCluster):
     """Servers of our own image. What they have synced is not told: they sync before they answer."""
 
     def read_clock_s(self, node: int, address: Address, limit_s: float) -> float:
-        """clock_timestamp()."""
         with Session(address, limit_s) as session:
             ((found,),) = session.query("SELECT extract(epoch from clock_timestamp())")
         return float(str(found))

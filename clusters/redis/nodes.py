@@ -53,7 +53,6 @@ class RedisPods(PodCluster):
 
     @contextmanager
     def pinger(self, address: Address, limit_s: float) -> Iterator[Callable[[], object]]:
-        """PING."""
         with Line(address, limit_s) as line:
             yield lambda: resp.ask(line, "PING")
 
@@ -125,7 +124,6 @@ class ClockedRedis(ClockedPods):
     """Redis servers of our own image, whose clocks can be moved."""
 
     def read_clock_s(self, node: int, address: Address, limit_s: float) -> float:
-        """TIME."""
         seconds, microseconds = items(ask_once(address, limit_s, "TIME"))
         return int(str(seconds)) + int(str(microseconds)) / 1_000_000
 

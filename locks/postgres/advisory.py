@@ -33,7 +33,6 @@ class PostgresAdvisory(PostgresRecipe):
         return None
 
     def give_back(self, session: Session, key: str) -> bool:
-        """Unlocks."""
         return session.ask(_unlock(key)) == [[True]]
 
 

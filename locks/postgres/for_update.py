@@ -54,7 +54,6 @@ class PostgresForUpdate(PostgresRecipe):
         return int(rows[0][0])
 
     def give_back(self, session: Session, key: str) -> bool:
-        """Commits."""
         session.ask("COMMIT")
         return True
 

@@ -74,7 +74,6 @@ class ClusterLink(Link):
         raise NotSent("redirected in circles")
 
     def close(self) -> None:
-        """Never raises."""
         for link in self._links.values():
             link.close()
 

@@ -266,7 +266,8 @@ class NotSentError(SidecarError):
 
 
 class SidecarLock:
-    """One client of a library. ``safe``: with retries and timeouts set, else as it comes."""
+    """One client of a library, whose answers are what that says to its user. ``safe``: with retries
+    and timeouts set, else as it comes."""
 
     def __init__(
         self,
@@ -297,7 +298,6 @@ class SidecarLock:
             raise LockUnusableError(f"{sidecar.name} does not make a client: {reason}")
 
     def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
-        """What the library says to its user."""
         return self._acquire(Hold(hold_id, key), ttl_s=ttl_s, wait_s=wait_s)
 
     def _acquire(self, hold: Hold, **how: Any) -> Acquired:
@@ -317,7 +317,6 @@ class SidecarLock:
         return outcome
 
     def release(self, hold: Hold) -> Freed:
-        """What the library says to its user."""
         token = token_of(hold.id)
         self._holds.pop(token, None)
         try:
@@ -361,7 +360,6 @@ class ExtendableSidecarLock(SidecarLock):
     """One client of a library whose holders can lengthen the promise."""
 
     def extend(self, hold: Hold, ttl_s: float) -> Extended:
-        """What the library says to its user."""
         try:
             answer = self._sidecar.ask(
                 "extend", self._number, key=hold.key, hold=token_of(hold.id), ttl_s=ttl_s
@@ -380,7 +378,6 @@ class ShareableSidecarLock(SidecarLock):
     """One client of a library's read-write lock."""
 
     def acquire_shared(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
-        """What the library says to its user, who asks to read."""
         return self._acquire(Hold(hold_id, key), ttl_s=ttl_s, wait_s=wait_s, shared=True)
 
 

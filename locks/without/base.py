@@ -120,7 +120,6 @@ class PostgresWay(ABC):
             return Unknown(str(error))
 
     def ledger(self) -> list[Entry]:
-        """See the contract."""
         try:
             rows = self.session().ask(self.entries)
         except (NotSent, Refused, Broken) as error:
@@ -128,7 +127,6 @@ class PostgresWay(ABC):
         return [Entry(str(key), int(thing), int(place), int(by)) for key, thing, place, by in rows]
 
     def close(self) -> None:
-        """See the contract."""
         if self._open is not None:
             self._open.close()
             self._open = None

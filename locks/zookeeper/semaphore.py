@@ -32,7 +32,6 @@ class PermitPlace(Place):
 
     @property
     def fence(self) -> int | None:
-        """None."""
         return None
 
     def before(self, children: Sequence[str]) -> str | None:
