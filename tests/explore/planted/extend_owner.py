@@ -1,0 +1,21 @@
+"""An extend that lengthens the key's time to live without looking whose key it is.
+
+Shown where a holder extends, frozen at the request, which is delivered when another has the key:
+both are promised it. double-grant.
+"""
+
+from __future__ import annotations
+
+from locks.base import Hold
+from locks.redis import token
+from locks.redis.token import RedisToken
+
+
+class Wrong(RedisToken):
+    def lengthen(self, hold: Hold, ttl_ms: int) -> int | None:
+        return self._link.sent_ns if self._link.call("PEXPIRE", hold.key, ttl_ms) else None
+
+
+RIGHT = token.SYSTEM.derived(name="right-extend-owner")
+WRONG = RIGHT.derived(name="wrong-extend-owner", connect=Wrong)
+SYSTEMS = (RIGHT, WRONG)

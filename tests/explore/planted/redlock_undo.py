@@ -1,0 +1,25 @@
+"""Redlock that does not ask nodes that were silent to delete what they may have granted.
+
+Shown where a free key is acquired and the answers of three nodes of five are lost: it is told as
+denied, and most of the nodes keep it for a lease. opposite-answer.
+"""
+
+from __future__ import annotations
+
+from locks.base import Acquired, Hold
+from locks.redis import redlock
+from locks.redis.redlock import Redlock, _is_grant
+from locks.redis.redlock_nodes import Question
+
+
+class Wrong(Redlock):
+    def _undo(self, hold: Hold, ask: Question) -> Acquired:
+        refused = sum(not _is_grant(answer) for answer in ask.answers.values())
+        if refused <= len(self._all) - self._quorum:  # what is missing was not refused
+            ask.asked &= ask.answers.keys()
+        return super()._undo(hold, ask)
+
+
+RIGHT = redlock.SYSTEM.derived(name="right-redlock-undo")
+WRONG = RIGHT.derived(name="wrong-redlock-undo", connect=Wrong)
+SYSTEMS = (RIGHT, WRONG)
