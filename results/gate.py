@@ -164,27 +164,19 @@ Pair = tuple[CaseResult, CaseResult]
 def judge_pairs(pairs: Mapping[tuple[str, str], Sequence[Pair]], declared: int) -> list[Cell]:
     """``pairs`` maps (lock, fault) → (base, new) cases in the order of their runs; ``declared`` is
     how many each was to have. All cells are corrected together."""
-    samples = {
-        (lock, fault, metric): sample
+    samples = [
+        sample
         for (lock, fault), of in pairs.items()
         for metric in metrics_of(fault)
-        if (sample := _sample(of, metric)).is_carried_by(len(of))
-    }
+        if (sample := _sample(lock, fault, METRICS[metric], of)).is_carried_by(len(of))
+    ]
     needed = needed_pairs(len(samples))
-    alone = {key: sample.p(worse=True) for key, sample in samples.items()}
-    worse = dict(zip(samples, holm(list(alone.values())), strict=True))
-    better = dict(zip(samples, holm([s.p(worse=False) for s in samples.values()]), strict=True))
+    alone = [sample.p(worse=True) for sample in samples]
+    worse = holm(alone)
+    better = holm([sample.p(worse=False) for sample in samples])
     return [
-        _cell(
-            *key[:2],
-            sample,
-            p_alone=alone[key],
-            p_worse=worse[key],
-            p_better=better[key],
-            declared=declared,
-            needed=needed,
-        )
-        for key, sample in samples.items()
+        _cell(*sample_and_p, declared=declared, needed=needed)
+        for sample_and_p in zip(samples, alone, worse, better, strict=True)
     ]
 
 
@@ -211,6 +203,8 @@ def suspects(cells: Sequence[Cell]) -> list[tuple[str, str]]:
 class _Sample:
     """The pairs in which both runs carry a number."""
 
+    lock: str
+    fault: str
     metric: Metric
     base: Sequence[float]
     new: Sequence[float]
@@ -229,27 +223,20 @@ class _Sample:
         return p_beyond(self.base, self.new, ratio, above=above)
 
 
-def _sample(pairs: Sequence[Pair], metric: str) -> _Sample:
-    values = [(value_of(base, metric), value_of(new, metric)) for base, new in pairs]
+def _sample(lock: str, fault: str, metric: Metric, pairs: Sequence[Pair]) -> _Sample:
+    values = [(value_of(base, metric.name), value_of(new, metric.name)) for base, new in pairs]
     whole = [(b, n) for b, n in values if b is not None and n is not None]
-    return _Sample(METRICS[metric], [b for b, _ in whole], [n for _, n in whole])
+    return _Sample(lock, fault, metric, [b for b, _ in whole], [n for _, n in whole])
 
 
 def _cell(
-    lock: str,
-    fault: str,
-    sample: _Sample,
-    *,
-    p_alone: float,
-    p_worse: float,
-    p_better: float,
-    declared: int,
-    needed: int,
+    sample: _Sample, p_alone: float, p_worse: float, p_better: float, *, declared: int, needed: int
 ) -> Cell:
+    """``p_worse`` and ``p_better`` are corrected, ``p_alone`` is not."""
     metric, pairs = sample.metric, len(sample.base)
     effect = paired_effect(sample.base, sample.new)
     if effect is None:
-        return Cell(lock, fault, metric.name, "too few pairs", 0, needed=needed)
+        return Cell(sample.lock, sample.fault, metric.name, "too few pairs", 0, needed=needed)
     base, new = median(sample.base), median(sample.new)
     big = abs(effect.ratio - 1) >= CHANGE_MIN
     slower = (effect.ratio > 1) is metric.higher_is_worse
@@ -269,8 +256,8 @@ def _cell(
     elif big and not slower and p_better < ALPHA:
         word = "improved"
     return Cell(
-        lock=lock,
-        fault=fault,
+        lock=sample.lock,
+        fault=sample.fault,
         metric=metric.name,
         word=word,
         pairs=pairs,
