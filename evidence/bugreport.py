@@ -51,9 +51,9 @@ from results.cases import (
     asked_lock,
     broken,
     command_of,
-    counts_as_try,
     expected_of,
     fault_name,
+    k_of_n,
 )
 from results.documents import CaseResult
 from results.errors import BadInput
@@ -156,9 +156,8 @@ def _broken(found: Stored) -> Iterator[Broken]:
     for cases in groups.values():
         tried = [document for case in cases for document in _documents(found, case)]
         for verdict in dict.fromkeys(v for document in tried for v in broken(document)):
-            showed = [document for document in tried if verdict in broken(document)]
-            counted = [document for document in tried if counts_as_try(document, verdict)]
-            yield Broken(found, showed[0], verdict, len(showed), len(counted))
+            first = next(document for document in tried if verdict in broken(document))
+            yield Broken(found, first, verdict, *k_of_n(tried, verdict))
 
 
 def _documents(found: Stored, case: CaseResult) -> Iterator[CaseResult]:

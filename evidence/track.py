@@ -34,8 +34,7 @@ from history.jsonl import read_jsonl
 from history.lines import UnreadableHistory
 from nemesis.registry import faults
 from report.grid import Markdown, markdown_table
-from results import cases
-from results.cases import attempts, counts_as_try
+from results.cases import attempts, broken, k_of_n
 from results.documents import CaseResult
 from results.errors import BAD_INPUT, BadInput
 from results.store import NotARun, RunFolder, open_run, write_atomically
@@ -262,13 +261,15 @@ def count(
         if topology in {None, case.topology}
     ]
     tried = [document for _, case in counted for document in attempts(case)]
-    for verdict in sorted({v for document in tried for v in cases.broken(document)}):
-        those = [document for document in tried if counts_as_try(document, verdict)]
-        times = sum(verdict in cases.broken(document) for document in those)
-        print(f"{verdict} {times} of {len(those)}")
-    struck = [dead_holder(case, partial(history_of, open_run(run), case)) for run, case in counted]
-    if times := sum(it.locked for it in struck if it is not None):
-        print(f"locked {times} of {len([it for it in struck if it is not None])}")
+    for verdict in sorted({v for document in tried for v in broken(document)}):
+        times, of = k_of_n(tried, verdict)
+        print(f"{verdict} {times} of {of}")
+    looked_at = (
+        dead_holder(case, partial(history_of, open_run(run), case)) for run, case in counted
+    )
+    struck = [it for it in looked_at if it is not None]
+    if times := sum(it.locked for it in struck):
+        print(f"locked {times} of {len(struck)}")
 
 
 def _cases_of(run: Path) -> Sequence[CaseResult]:
