@@ -58,6 +58,7 @@ def words(text: str) -> list[str]:
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Topology = Annotated[str | None, typer.Option(help="The cluster, for a lock that runs on several.")]
 Junit = Annotated[Path | None, typer.Option(help="Write JUnit XML into this file.", parser=target)]
 Resume = Annotated[
     Path | None,

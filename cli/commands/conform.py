@@ -6,15 +6,13 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Done, Json
+from cli.options import Done, Json, Topology
 from report.console import err, out, say_json
 
 
 def conform(
     lock: Annotated[str, typer.Argument(help="A lock by name, or by its file or folder.")],
-    topology: Annotated[
-        str | None, typer.Option(help="The cluster, for a lock that runs on several.")
-    ] = None,
+    topology: Topology = None,
     as_json: Json = False,
 ) -> None:
     """Test on a real cluster, without faults, what every lock owes its users."""

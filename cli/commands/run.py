@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import Json, path, words
+from cli.options import Json, Topology, path, words
 from results.errors import BadInput, Unfit
 
 if TYPE_CHECKING:
@@ -39,9 +39,7 @@ def run(
         float | None, typer.Option(help="Seconds under load; default: what the faults need, or 20.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Decides the schedule of the faults.")] = 0,
-    topology: Annotated[
-        str | None, typer.Option(help="The cluster, for a lock that runs on several.")
-    ] = None,
+    topology: Topology = None,
     nodes: Annotated[int | None, typer.Option(help="How many nodes the cluster has.")] = None,
     ttl: Annotated[
         float | None, typer.Option(help="Lease in seconds; default 3, or the lock's own.")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Json, Resume, words
+from cli.options import Json, Resume, Topology, words
 from report.console import err, out
 from results.errors import BadInput
 
@@ -34,9 +34,7 @@ def sweep(
     ] = "loopback",
     repeats: Annotated[int, typer.Option(help="Rounds, each on a cluster of its own.")] = 3,
     seconds: Annotated[float, typer.Option(help="How long each rate is measured.")] = 4.0,
-    topology: Annotated[
-        str | None, typer.Option(help="The cluster, for a lock that runs on several.")
-    ] = None,
+    topology: Topology = None,
     seed: Annotated[int, typer.Option(help="Decides arrivals and the order of the rates.")] = 0,
     resume: Resume = None,
     as_json: Json = False,
