@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from checker.analysis import Analysis
 from checker.rows import FOREVER
 from history.columns import History
 from history.op import NULL, F, Fault, Type
-
-Evidence = Mapping[str, object]
 
 EVIDENCE_MAX = 16  # entries of one verdict; the reason says how many there are
 

@@ -43,9 +43,7 @@ from history.text import create_named
 
 BLOCK_LINES: Final = 4096
 NO_SUCH: Final = 255  # neither a function nor a type nor a mode
-OK: Final = int(Type.OK)
 INFO: Final = int(Type.INFO)
-CAS: Final = int(F.CAS)
 CAS_WORD: Final = F.CAS.word
 DEATH: Final = int(F.DEATH)
 NEMESIS: Final = "nemesis"

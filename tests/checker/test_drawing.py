@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,8 +16,7 @@ from history.columns import History
 from perf.histories import Load, lock_history
 from tests.checker.scenes import Scene
 from tests.checker.test_planted import DEFECTS
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+from tests.report.browser import CHROMIUM, browser
 
 
 def drawn(history: History) -> str:
@@ -81,8 +78,20 @@ def long() -> History:
 
 
 # Turns the wheel over the first drawing, as somebody who looks closer.
-WHEEL = """<script>document.querySelector('svg.lanes').dispatchEvent(new WheelEvent('wheel',
-{deltaY:-400,clientX:600,clientY:60,cancelable:true}))</script>"""
+WHEEL = """document.querySelector('svg.lanes').dispatchEvent(new WheelEvent('wheel',
+{deltaY:-400,clientX:600,clientY:60,cancelable:true}))"""
+# All colours of a picture that stands as base64 in place of PICTURE.
+COLOURS = """(async () => {
+  const picture = new Image(); picture.src = 'data:image/png;base64,PICTURE';
+  await picture.decode();
+  const {width, height} = picture, canvas = new OffscreenCanvas(width, height).getContext('2d');
+  canvas.drawImage(picture, 0, 0);
+  const found = new Map(), {data} = canvas.getImageData(0, 0, width, height);
+  for (let i = 0; i < data.length; i += 4) {
+    const colour = [...data.slice(i, i + 3)]; found.set(colour.join(), colour);
+  }
+  return [...found.values()];
+})()"""
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
@@ -91,78 +100,19 @@ def test_in_a_real_browser(tmp_path: Path, make: Callable[[], History]) -> None:
     """The script runs (it marks what it has set up), the wheel zooms, and the picture has the
     colours of a promise and of a violation in it; also for a hundred thousand operations."""
     path = tmp_path / "check.html"
-    path.write_text(drawn(make()) + WHEEL, encoding="utf-8")
-    assert CHROMIUM is not None
-    browser = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-    browser += [f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1280,900"]
-    dom = subprocess.run(
-        [*browser, "--dump-dom", path.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    ).stdout
-    assert dom.count('data-ready="yes"') == dom.count("<figure>") > 0
-    first = re.search(r'class="plot" transform="matrix\(([\d.]+),', dom)
-    assert first is not None
-    assert float(first[1]) == pytest.approx(math.e, rel=1e-3)  # exp(400 / 400)
-    picture = tmp_path / "check.png"
-    subprocess.run(
-        [*browser, f"--screenshot={picture}", path.as_uri()],
-        capture_output=True,
-        timeout=60,
-        check=True,
-    )
-    colours = _colours(picture)
+    path.write_text(drawn(make()), encoding="utf-8")
+    with browser(tmp_path) as opened:
+        opened.screen(1280, 900)
+        opened.open(path.as_uri())
+        figures = opened.ask("document.querySelectorAll('figure').length")
+        ready = opened.ask("document.querySelectorAll('[data-ready=yes]').length")
+        assert ready == figures > 0
+        opened.ask(WHEEL)
+        zoomed = opened.ask("document.querySelector('.plot').transform.baseVal[0].matrix.a")
+        assert zoomed == pytest.approx(math.e, rel=1e-3)  # exp(400 / 400)
+        picture = opened.call("Page.captureScreenshot", format="png")["data"]
+        assert opened.errors == []
+        opened.open("about:blank")
+        colours = np.array(opened.ask(COLOURS.replace("PICTURE", picture)))
     for red, green, blue in ((0x2E, 0x86, 0xAB), (0xD7, 0x26, 0x3D)):
         assert np.any(np.all(abs(colours - (red, green, blue)) < 12, axis=1)), (red, green, blue)
-
-
-def _colours(picture: Path) -> np.ndarray:
-    """All colours of a PNG of 8-bit RGB or RGBA, read without a library."""
-    import struct
-    import zlib
-
-    data = picture.read_bytes()
-    at, packed, width, channels = 8, b"", 0, 3
-    while at < len(data):
-        (length,) = struct.unpack(">I", data[at : at + 4])
-        kind, body = data[at + 4 : at + 8], data[at + 8 : at + 8 + length]
-        if kind == b"IHDR":
-            width, _height, depth, colour = struct.unpack(">IIBB", body[:10])
-            assert depth == 8
-            channels = {2: 3, 6: 4}[colour]
-        elif kind == b"IDAT":
-            packed += body
-        at += 12 + length
-    raw = zlib.decompress(packed)
-    stride = width * channels
-    above = np.zeros(stride, np.int64)
-    found: set[tuple[int, ...]] = set()
-    for start in range(0, len(raw), stride + 1):
-        line = _unfiltered(
-            raw[start], np.frombuffer(raw, np.uint8, stride, start + 1), above, channels
-        )
-        above = line
-        found.update(map(tuple, np.unique(line.reshape(-1, channels)[:, :3], axis=0).tolist()))
-    return np.array(sorted(found))
-
-
-def _unfiltered(kind: int, line: np.ndarray, above: np.ndarray, channels: int) -> np.ndarray:
-    result: np.ndarray = line.astype(np.int64)
-    if kind == 2:
-        return np.asarray((result + above) % 256)
-    if kind == 0:
-        return result
-    for i in range(len(result)):
-        left = int(result[i - channels]) if i >= channels else 0
-        up = int(above[i])
-        corner = int(above[i - channels]) if i >= channels else 0
-        guess = {1: left, 3: (left + up) // 2, 4: _paeth(left, up, corner)}[kind]
-        result[i] = (int(result[i]) + guess) % 256
-    return result
-
-
-def _paeth(left: int, up: int, corner: int) -> int:
-    near = left + up - corner
-    return min((left, up, corner), key=lambda value: abs(near - value))

@@ -55,10 +55,6 @@ def test_a_fault_without_rules_exposes_nothing() -> None:
     assert not seen(shared(Scene()).acquire(1, 0, 1).fault("pause", 2, 3))
 
 
-def test_an_unknown_rule_is_not_met() -> None:
-    assert not seen(shared(Scene()).acquire(1, 0, 1).fault("pause", 2, 3, "no-such-rule"))
-
-
 @pytest.mark.parametrize(("holders", "exposed"), [(2, True), (1, False)])
 def test_a_semaphore_with_room_for_everybody_exposes_nothing(holders: int, exposed: bool) -> None:
     scene = Scene().kind("semaphore", role="contended", permits=2)

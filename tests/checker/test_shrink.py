@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -79,12 +78,7 @@ def test_lock_explanations_too() -> None:
 def without_others(history: History, verdict: Verdict) -> History:
     """The operations of the evidence alone."""
     rows = sorted({int(str(e["row"])) for e in verdict.evidence if "row" in e})
-    columns: dict[str, Any] = {
-        name: column[rows]
-        for name, column in vars(history).items()
-        if isinstance(column, np.ndarray)
-    }
-    return replace(history, **columns)
+    return history.only(np.array(rows))
 
 
 @pytest.mark.random
