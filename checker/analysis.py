@@ -1,4 +1,4 @@
-"""A history with its promises."""
+"""A history with its links and promises."""
 
 from __future__ import annotations
 
@@ -7,17 +7,25 @@ from functools import cached_property
 
 import numpy as np
 
-from checker.promises import Promises
+from checker.promises import Links, Promises, link, promises
 from checker.rows import Rows
 from history.columns import History
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """A history with its promises: what every verdict and every sentence is about."""
+    """A history, the acquire that each of its rows belongs to, and its promises: what every verdict
+    and every sentence is about."""
 
     history: History
+    links: Links
     promises: Promises
+
+    @staticmethod
+    def of(history: History) -> Analysis:
+        """Works out the rest."""
+        links = link(history)
+        return Analysis(history, links, promises(history, links))
 
     @cached_property
     def grant_of(self) -> Rows:

@@ -19,7 +19,7 @@ import numpy as np
 from checker.analysis import Analysis
 from checker.kinds import OWNERLESS, RESOURCES, SHARED
 from checker.models import Answer, Operation
-from checker.promises import Links, limits, losses
+from checker.promises import limits, losses
 from checker.rows import FOREVER, Rows, owners, rows_of
 from checker.search import Budget, Call
 from history.columns import Ints
@@ -30,17 +30,17 @@ LOCK_OPERATIONS: Final = frozenset({F.ACQUIRE, F.RELEASE, F.EXTEND})
 ALMOST_FOREVER: Final = FOREVER // 2  # no time of an operation, even with an ε taken off a limit
 
 
-def calls_of(analysis: Analysis, links: Links, key: int, kind: str) -> tuple[list[Call], list[int]]:
+def calls_of(analysis: Analysis, key: int, kind: str) -> tuple[list[Call], list[int]]:
     """The calls on one key and the row each of them comes from."""
-    return Calls(analysis, links).key(key, kind, np.flatnonzero(analysis.history.key == key))
+    return Calls(analysis).key(key, kind, np.flatnonzero(analysis.history.key == key))
 
 
 class Calls:
     """Makes the calls of many keys. What is the same for all of them is worked out once."""
 
-    def __init__(self, analysis: Analysis, links: Links) -> None:
+    def __init__(self, analysis: Analysis) -> None:
         self._analysis = analysis
-        self._links = links
+        self._links = analysis.links
 
     def key(
         self, key: int, kind: str, rows: Rows, budget: Budget | None = None
@@ -108,7 +108,7 @@ class Calls:
             f = F(int(history.f[row]))
             if f not in LOCK_OPERATIONS:
                 continue
-            answer = _answer(analysis, links, row, f, strict=strict)
+            answer = _answer(analysis, row, f, strict=strict)
             if answer is None:
                 continue
             acquires, identity = f is F.ACQUIRE, who(row)
@@ -180,16 +180,16 @@ def _resource_calls(analysis: Analysis, rows: Rows, budget: Budget) -> tuple[lis
     return calls, where
 
 
-def _answer(analysis: Analysis, links: Links, row: int, f: F, *, strict: bool) -> Answer | None:
+def _answer(analysis: Analysis, row: int, f: F, *, strict: bool) -> Answer | None:
     """How a lock operation is judged; None where it says nothing."""
     outcome = int(analysis.history.type[row])
     if outcome == Type.OK:
         return "ok"
     if outcome == Type.INFO:
         return None if f is F.EXTEND else "info"
-    if links.not_held[row] and f is not F.ACQUIRE:
+    if analysis.links.not_held[row] and f is not F.ACQUIRE:
         return "not-held"
-    return "refused" if strict and links.held[row] and f is F.ACQUIRE else None
+    return "refused" if strict and analysis.links.held[row] and f is F.ACQUIRE else None
 
 
 def _call(analysis: Analysis, row: int, operation: Operation) -> Call:

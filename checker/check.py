@@ -18,7 +18,6 @@ from checker.leaks import leaked_lock
 from checker.linearizable import linearizable
 from checker.measurements import measurements
 from checker.outside import from_outside, only_untouched
-from checker.promises import link, promises
 from checker.queue_order import queue_order
 from checker.releases import Releases
 from checker.resource import lost_update, stale_holder, uses
@@ -45,8 +44,7 @@ def _check(history: History, only: Collection[str] | None) -> Report:
     began = perf_counter()
     verdicts: dict[str, Verdict] = {}
     try:
-        links = link(history)
-        analysis = Analysis(history, promises(history, links))
+        analysis = Analysis.of(history)
     except Exception as error:  # noqa: BLE001 - whatever it is, it must not pass for a verdict
         verdicts["double-grant"] = crashed("reading the grants", error)
         seconds = {"check": perf_counter() - began}
@@ -54,7 +52,7 @@ def _check(history: History, only: Collection[str] | None) -> Report:
 
     record = history.service
     # Made when it is first asked for, so that a crash belongs to those who need it.
-    witness = None if record is None else cache(lambda: Witness(analysis, links, record))
+    witness = None if record is None else cache(lambda: Witness(analysis, record))
 
     def answer(name: str, ask: Callable[[], Verdict | None]) -> None:
         verdict = attempt(name, ask) if only is None or name in only else None
@@ -68,22 +66,22 @@ def _check(history: History, only: Collection[str] | None) -> Report:
 
     answer("double-grant", lambda: double_grant(analysis))
     answer("late-grant", lambda: late_grant(analysis))
-    released = cache(lambda: Releases(analysis, links))
+    released = cache(lambda: Releases(analysis))
     answer("wrong-release", lambda: released().wrong_release())
     answer("false-release", lambda: released().false_release())
     answer("wrong-extend", lambda: released().wrong_extend())
     answer("fence-order", lambda: fence_order(analysis))
-    used = cache(lambda: uses(analysis, links))
+    used = cache(lambda: uses(analysis))
     answer("stale-holder", lambda: stale_holder(analysis, used()))
     answer("lost-update", lambda: lost_update(analysis, used()))
-    answer("queue-order", lambda: queue_order(analysis, links))
-    answer("leaked-lock", lambda: leaked_lock(analysis, links))
-    answer("linearizable", lambda: linearizable(analysis, links))
+    answer("queue-order", lambda: queue_order(analysis))
+    answer("leaked-lock", lambda: leaked_lock(analysis))
+    answer("linearizable", lambda: linearizable(analysis))
     for name, ask in judged(analysis).items():
         answer(name, ask)
     measured: dict[str, object] = {}
     if only is None:
-        measured = attempt_measurement("measurements", lambda: measurements(analysis, links))
+        measured = attempt_measurement("measurements", lambda: measurements(analysis))
         done = attempt_measurement("jobs", lambda: {"jobs": summaries(analysis)})
         if done["jobs"]:
             measured |= done

@@ -31,9 +31,9 @@ class Contradiction:
     reason: str
 
 
-def contradiction(analysis: Analysis, links: Links, chosen: Bools) -> Contradiction | None:
+def contradiction(analysis: Analysis, chosen: Bools) -> Contradiction | None:
     """The first contradiction on the ``chosen`` keys, on which sections can be told apart."""
-    history = analysis.history
+    history, links = analysis.history, analysis.links
     releases = _on(history, rows_of(history, F.RELEASE, Type.OK), chosen)
     extends = _on(history, rows_of(history, F.EXTEND, Type.OK), chosen)
     proofs = np.concatenate([releases, extends]) if len(extends) else releases
@@ -54,7 +54,7 @@ def contradiction(analysis: Analysis, links: Links, chosen: Bools) -> Contradict
         return Contradiction((int(twice[0]), again), "one hold was released twice, both ok")
     told = links.under(np.flatnonzero(links.not_held & (chosen & plain)[history.key]))
     gone = _after_the_end(history, links, np.concatenate([releases, told]), extends, told)
-    return gone or _told_too_early(analysis, links, told)
+    return gone or _told_too_early(analysis, told)
 
 
 def _on(history: History, rows: Rows, keys: Bools) -> Rows:
@@ -83,10 +83,10 @@ def _after_the_end(
     return Contradiction((int(acquire[row]), end, row), "a hold was confirmed after it was over")
 
 
-def _told_too_early(analysis: Analysis, links: Links, told: Rows) -> Contradiction | None:
+def _told_too_early(analysis: Analysis, told: Rows) -> Contradiction | None:
     """Not-held, answered while nothing can have ended the hold: neither a release of whatever
     outcome, nor its lease, nor a loss."""
-    history, promises = analysis.history, analysis.promises
+    history, promises, links = analysis.history, analysis.promises, analysis.links
     if len(told) == 0:
         return None
     index = analysis.grant_of[links.acquire[told]]
@@ -105,7 +105,7 @@ def _told_too_early(analysis: Analysis, links: Links, told: Rows) -> Contradicti
     )
 
 
-def unpaired(analysis: Analysis, links: Links) -> Ints:
+def unpaired(analysis: Analysis) -> Ints:
     """The keys on which sections cannot be told apart for certain, so that only a search decides.
 
     A pending operation of the same identity (a hold id; the process where there is none) that could
@@ -129,7 +129,7 @@ def unpaired(analysis: Analysis, links: Links) -> Ints:
     may still hold from before; and an unknown acquire under which both ok and not-held were
     answered.
     """
-    history = analysis.history
+    history, links = analysis.history, analysis.links
     says = (history.type != Type.FAIL) | links.not_held
     paired = ((history.f == F.ACQUIRE) | (history.f == F.RELEASE)) & says
     bad: list[int] = np.unique(history.key[links.vague_ns < FOREVER]).tolist()

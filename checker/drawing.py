@@ -18,7 +18,6 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 
 from checker.analysis import Analysis
-from checker.promises import Links, link, promises
 from checker.rows import FOREVER, Rows
 from checker.verdict import Report, Verdict
 from checker.words import describe, operation
@@ -47,7 +46,6 @@ class _View:
     """The window that is drawn, and how times and clients become places."""
 
     analysis: Analysis
-    links: Links
     begin: int
     end: int
     rows: Rows
@@ -104,8 +102,7 @@ def figure(history: History, name: str, verdict: Verdict) -> str:
     rows = sorted({int(str(e["row"])) for e in verdict.evidence if "row" in e})
     if not rows or verdict.result == "valid":
         return ""
-    links = link(history)
-    view = _view(Analysis(history, promises(history, links)), links, rows)
+    view = _view(Analysis.of(history), rows)
     origin = int(history.invoke_ns[0])
     begin, end = view.begin - origin, view.end - origin
     return _rendered(
@@ -132,8 +129,8 @@ def _rendered(template: str, **values: object) -> str:
     return environment.from_string(_asset(template)).render(**values)
 
 
-def _view(analysis: Analysis, links: Links, marked: Sequence[int]) -> _View:
-    history = analysis.history
+def _view(analysis: Analysis, marked: Sequence[int]) -> _View:
+    history, links = analysis.history, analysis.links
     evidence = np.array(marked)
     times = [int(t) for t in history.invoke_ns[evidence]]
     times += [int(t) for t in history.complete_ns[evidence] if t != NULL]
@@ -157,7 +154,7 @@ def _view(analysis: Analysis, links: Links, marked: Sequence[int]) -> _View:
     rows = np.union1d(rows, links.acquire[links.under(rows)])
     lanes = _lanes(history, rows, evidence)
     shown = np.isin(history.process[rows], np.array(list(lanes)))
-    return _View(analysis, links, begin, end, rows[shown], lanes, frozenset(marked))
+    return _View(analysis, begin, end, rows[shown], lanes, frozenset(marked))
 
 
 def _lanes(history: History, rows: Rows, evidence: Rows) -> dict[int, int]:
@@ -196,7 +193,7 @@ def _hold(view: _View, i: int) -> Iterator[_Shape]:
     if start < end:
         look = f"promised{view.mark(row)}"
         yield _rect(look, view, (start, min(end, view.end)), text, y=y, height=16)
-    under = view.rows[view.links.acquire[view.rows] == row]
+    under = view.rows[view.analysis.links.acquire[view.rows] == row]
     acted = int(history.invoke_ns[under].max()) if len(under) else end
     if acted > end:
         title = f"{text}; still acting after the promise"

@@ -80,11 +80,11 @@ class Sections:
     floating: Bools
 
 
-def sections(analysis: Analysis, links: Links) -> Sections:
+def sections(analysis: Analysis) -> Sections:
     """The smallest holds of a history, by the rules above."""
     history = analysis.history
     epsilon = history.epsilon_ns
-    row, end = _granted_ends(analysis, links)
+    row, end = _granted_ends(analysis)
     done = history.complete_ns[row]
     if epsilon:
         # Windows are widened at both ends, so what lies between them shrinks.
@@ -96,7 +96,7 @@ def sections(analysis: Analysis, links: Links) -> Sections:
         end = np.where(floating, done, end)
     else:
         begin = done
-    unknown = _proven_unknown(history, links)
+    unknown = _proven_unknown(history, analysis.links)
     if len(unknown.row):
         row = np.concatenate([row, unknown.row])
         begin = np.concatenate([begin, unknown.begin])
@@ -107,9 +107,9 @@ def sections(analysis: Analysis, links: Links) -> Sections:
     return Sections(row, history.key[row], begin, end, floating)
 
 
-def _granted_ends(analysis: Analysis, links: Links) -> tuple[Rows, Ints]:
+def _granted_ends(analysis: Analysis) -> tuple[Rows, Ints]:
     """The granted acquires and until when each surely held the lock."""
-    history, promises = analysis.history, analysis.promises
+    history, promises, links = analysis.history, analysis.promises, analysis.links
     row = promises.row if np.all(promises.outer) else promises.row[promises.outer]
     release = promises.release if len(row) == len(promises) else promises.release[promises.outer]
     end = np.minimum(promises.lease, promises.lost)

@@ -18,21 +18,20 @@ import numpy as np
 
 from checker.analysis import Analysis
 from checker.kinds import REENTRANT, keys_of
-from checker.promises import Links
 from checker.rows import owners
 from history.op import NULL, F, Type
 
 
-def whole_sections(analysis: Analysis, links: Links, rows: tuple[int, ...]) -> tuple[int, ...]:
+def whole_sections(analysis: Analysis, rows: tuple[int, ...]) -> tuple[int, ...]:
     """The rows that the sections of some rows are made of, and the rows themselves."""
     found = set(rows)
-    for acquire in {int(links.acquire[row]) for row in rows} - {-1}:
-        found |= {acquire, *_section(analysis, links, acquire)}
+    for acquire in {int(analysis.links.acquire[row]) for row in rows} - {-1}:
+        found |= {acquire, *_section(analysis, acquire)}
     return tuple(sorted(found))
 
 
-def _section(analysis: Analysis, links: Links, acquire: int) -> Iterator[int]:
-    history = analysis.history
+def _section(analysis: Analysis, acquire: int) -> Iterator[int]:
+    history, links = analysis.history, analysis.links
     if keys_of(history, REENTRANT)[history.key[acquire]]:
         yield from _levels(analysis, acquire)
         return

@@ -16,7 +16,6 @@ from checker.analysis import Analysis
 from checker.contention import aimed_acquires, between, worker_of
 from checker.exclusion import permits_of
 from checker.faults import Answer, proven, span, struck_workers
-from checker.promises import link, promises
 from checker.rows import AIMED_ROLES, FOREVER, Bools, keys_with, rows_of
 from checker.rules import RULES
 from checker.words import describe, many
@@ -36,7 +35,7 @@ def exposure(history: History) -> Exposure:
     """Whether every fault of a history met every one of its rules."""
     if not history.faults and not history.objects:
         return Exposure(True, ("a foreign history: no minimum is asked of it",))
-    analysis = Analysis(history, promises(history, link(history)))
+    analysis = Analysis.of(history)
     if len(rows_of(history, F.ACQUIRE)) == 0:
         return _without_locks(analysis)
     if not history.faults:

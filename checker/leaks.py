@@ -29,7 +29,6 @@ from checker.analysis import Analysis
 from checker.exclusion import permits_of
 from checker.intervals import ByKey
 from checker.kinds import OWNERLESS, keys_of
-from checker.promises import Links
 from checker.rows import FOREVER, Rows, rows_of
 from checker.verdict import Verdict
 from checker.words import clock, during, faults_on, many, operation
@@ -68,7 +67,7 @@ class _Leak:
     served: int
 
 
-def leaked_lock(analysis: Analysis, links: Links) -> Verdict | None:
+def leaked_lock(analysis: Analysis) -> Verdict | None:
     """Absent in a history without a quiet phase."""
     history = analysis.history
     marks = rows_of(history, F.QUIET)
@@ -77,7 +76,7 @@ def leaked_lock(analysis: Analysis, links: Links) -> Verdict | None:
         return None
     leaks: list[_Leak] = []
     undecided: list[str] = []
-    asked = _Asked(analysis, links)
+    asked = _Asked(analysis)
     keys, first = np.unique(history.key[marks], return_index=True)
     for key, mark in zip(keys.tolist(), marks[first].tolist(), strict=True):
         found = asked.of(key, int(history.invoke_ns[mark]))
@@ -96,7 +95,7 @@ def leaked_lock(analysis: Analysis, links: Links) -> Verdict | None:
 class _Asked:
     """What was asked of each key, before the quiet phase and in it."""
 
-    def __init__(self, analysis: Analysis, links: Links) -> None:
+    def __init__(self, analysis: Analysis) -> None:
         self._analysis = analysis
         history = self._history = analysis.history
         self._healed_ns = max(
@@ -104,7 +103,7 @@ class _Asked:
         )
         acquires = rows_of(history, F.ACQUIRE)
         self._acquires = ByKey(history.key[acquires], acquires)
-        unsure = links.under(rows_of(history, F.RELEASE, Type.INFO))
+        unsure = analysis.links.under(rows_of(history, F.RELEASE, Type.INFO))
         self._unsure_releases = ByKey(history.key[unsure], unsure)
         self._granted = rows_of(history, F.ACQUIRE, Type.OK)
         deaths = rows_of(history, F.DEATH)

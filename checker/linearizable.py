@@ -23,7 +23,6 @@ from checker.explain import whole_sections
 from checker.intervals import ByKey
 from checker.kinds import OWNED, OWNERLESS, REENTRANT, RESOURCES, SHARED, keys_of
 from checker.models import model_of
-from checker.promises import Links
 from checker.reentrant import unbalanced
 from checker.rows import Bools, Rows
 from checker.search import Budget, Found, OverBudget, search
@@ -48,7 +47,7 @@ class _Searched:
     undecided: dict[str, str] = field(default_factory=dict)
 
 
-def linearizable(analysis: Analysis, links: Links) -> Verdict | None:
+def linearizable(analysis: Analysis) -> Verdict | None:
     """Absent when the history has no operations of an object with a model."""
     kinds = analysis.history.kinds
     judged = _judged(analysis)
@@ -57,11 +56,11 @@ def linearizable(analysis: Analysis, links: Links) -> Verdict | None:
     locks = keys_of(analysis.history, OWNED | SHARED)
     # A contradiction of the minimal holds stands whatever else there is; only where they agree
     # may the rest of a key's answers still make a difference.
-    unsure = judged & (~locks | _unsure(analysis, links))
-    found = contradiction(analysis, links, locks & ~unsure)
+    unsure = judged & (~locks | _unsure(analysis))
+    found = contradiction(analysis, locks & ~unsure)
     if found is not None:
-        return _invalid(analysis, whole_sections(analysis, links, found.rows), found.reason)
-    held = sections(analysis, links)
+        return _invalid(analysis, whole_sections(analysis, found.rows), found.reason)
+    held = sections(analysis)
     rows = mutex_conflicts(analysis, held, keys_of(analysis.history, OWNED) & ~unsure)
     shared = np.flatnonzero(keys_of(analysis.history, SHARED) & ~unsure).tolist()
     mine = ByKey(held.key) if shared and rows is None else None
@@ -69,10 +68,10 @@ def linearizable(analysis: Analysis, links: Links) -> Verdict | None:
         if mine is not None and rows is None:
             rows = shared_conflict(analysis, held, mine[key], key, kinds[key])
     if rows is not None:
-        rows = whole_sections(analysis, links, rows)
+        rows = whole_sections(analysis, rows)
         return _invalid(analysis, rows, "no order of effects explains these grants")
-    unsure |= judged & locks & _refused_in_a_gap(analysis, links, held, kinds)
-    searched = _search(analysis, links, unsure, kinds)
+    unsure |= judged & locks & _refused_in_a_gap(analysis, held, kinds)
+    searched = _search(analysis, unsure, kinds)
     return _verdict(analysis, judged, searched)
 
 
@@ -90,16 +89,16 @@ def _judged(analysis: Analysis) -> Bools:
     return judged
 
 
-def _unsure(analysis: Analysis, links: Links) -> Bools:
+def _unsure(analysis: Analysis) -> Bools:
     """The lock keys that the minimal hold rule does not cover."""
     history = analysis.history
     unsure = np.zeros(len(history.keys), np.bool_)
-    unsure[unpaired(analysis, links)] = True
+    unsure[unpaired(analysis)] = True
     unsure[unbalanced(history)] = True
     return unsure | keys_of(history, frozenset({"fenced", OWNERLESS}))
 
 
-def _refused_in_a_gap(analysis: Analysis, links: Links, held: Sections, kinds: list[str]) -> Bools:
+def _refused_in_a_gap(analysis: Analysis, held: Sections, kinds: list[str]) -> Bools:
     """The keys with strict tries where a refusal is not explained by the smallest holds alone: its
     window touches no core. (Where every refusal touches one, the order of the smallest holds
     explains the refusals too.)"""
@@ -108,7 +107,7 @@ def _refused_in_a_gap(analysis: Analysis, links: Links, held: Sections, kinds: l
     strict = [k for k, name in enumerate(history.keys) if history.object_of(name).strict_try]
     if not strict:
         return unsure
-    rows = np.flatnonzero(links.held & (history.f == F.ACQUIRE))
+    rows = np.flatnonzero(analysis.links.held & (history.f == F.ACQUIRE))
     refusals, sections_of = ByKey(history.key[rows]), ByKey(held.key)
     for key in strict:
         refused = rows[refusals[key]]
@@ -131,10 +130,10 @@ def _refused_in_a_gap(analysis: Analysis, links: Links, held: Sections, kinds: l
     return unsure
 
 
-def _search(analysis: Analysis, links: Links, keys: Bools, kinds: list[str]) -> _Searched:
+def _search(analysis: Analysis, keys: Bools, kinds: list[str]) -> _Searched:
     searched = _Searched()
     deadline = perf_counter() + SECONDS_MAX
-    places, calls_of = ByKey(analysis.history.key), Calls(analysis, links)
+    places, calls_of = ByKey(analysis.history.key), Calls(analysis)
     for key in np.flatnonzero(keys).tolist():
         name = analysis.history.keys[key]
         left = deadline - perf_counter()

@@ -15,7 +15,6 @@ from checker.analysis import Analysis
 from checker.contention import held_by
 from checker.intervals import running_max
 from checker.leaks import of_the_load
-from checker.promises import Links
 from checker.rows import FOREVER, Rows, answered_ns, by_key_and_time, keys_with, owners, rows_of
 from history.columns import History, Ints
 from history.joining import killed_worker
@@ -24,7 +23,7 @@ from history.op import F, Fault, Type
 NS: Final = 1_000_000_000
 
 
-def measurements(analysis: Analysis, links: Links) -> dict[str, object]:
+def measurements(analysis: Analysis) -> dict[str, object]:
     """Everything but the scorings of fences; what does not apply is absent."""
     history = analysis.history
     acquires = of_the_load(history, rows_of(history, F.ACQUIRE))
@@ -35,7 +34,7 @@ def measurements(analysis: Analysis, links: Links) -> dict[str, object]:
     result: dict[str, object] = {"availability": _availability(history, acquires, granted)}
     if history.faults:
         result["recovery"] = [_recovery(analysis, fault, granted) for fault in history.faults]
-    leaks = _leaks(analysis, links)
+    leaks = _leaks(analysis)
     if leaks:
         result["leaked-lock"] = leaks
     if len(granted):
@@ -102,7 +101,7 @@ def _next_grant(analysis: Analysis, i: int, after_ns: int) -> int | None:
     return int(others.min()) if len(others) else None
 
 
-def _leaks(analysis: Analysis, links: Links) -> list[dict[str, object]]:
+def _leaks(analysis: Analysis) -> list[dict[str, object]]:
     """Holds whose holder died, with others waiting: how long the lock stayed taken, and how long
     its lease had still to run. A lock that nobody got afterwards has ``released_s`` null."""
     history, promises = analysis.history, analysis.promises
@@ -110,7 +109,7 @@ def _leaks(analysis: Analysis, links: Links) -> list[dict[str, object]]:
     for row in rows_of(history, F.DEATH):
         process, died = history.process[row], int(history.invoke_ns[row])
         mine = (history.process[promises.row] == process) & (promises.start <= died)
-        mine |= promises.row == links.acquire[row]
+        mine |= promises.row == analysis.links.acquire[row]
         for held in np.flatnonzero(mine & promises.outer & (promises.release < 0)):
             ends.setdefault(int(held), died)
     for fault in history.faults:

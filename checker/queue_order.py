@@ -27,16 +27,15 @@ import numpy as np
 
 from checker.analysis import Analysis
 from checker.kinds import OWNED, keys_of
-from checker.promises import Links
 from checker.rows import rows_of
 from checker.verdict import Verdict
 from checker.words import clock, during, faults_on, grant, many, operation
 from history.op import F, Type
 
 
-def queue_order(analysis: Analysis, links: Links) -> Verdict | None:
+def queue_order(analysis: Analysis) -> Verdict | None:
     """Absent where nothing is proven either way (see the module)."""
-    history, held = analysis.history, analysis.promises
+    history, held, links = analysis.history, analysis.promises, analysis.links
     marks = links.under(rows_of(history, F.QUEUED, Type.OK))
     marks = marks[keys_of(history, OWNED)[history.key[marks]]]
     if len(marks) == 0 or not held.disjoint:

@@ -33,7 +33,7 @@ from checker.analysis import Analysis
 from checker.exclusion import permits_of
 from checker.intervals import ByKey, running_max
 from checker.kinds import OWNED, REENTRANT, SHARED, keys_of
-from checker.promises import Links, first_under
+from checker.promises import first_under
 from checker.rows import FOREVER, Bools, Rows, by_key_and_time, owners, rows_of
 from checker.verdict import Verdict
 from checker.words import clock, during, faults_on, grant, many, operation
@@ -57,11 +57,11 @@ class _Timeline:
 class Releases:
     """The releases of a history, judged once for all three verdicts."""
 
-    def __init__(self, analysis: Analysis, links: Links) -> None:
+    def __init__(self, analysis: Analysis) -> None:
         self._analysis = analysis
-        self._links = links
+        self._links = analysis.links
         self._epsilon = analysis.history.epsilon_ns
-        history = analysis.history
+        history, links = analysis.history, analysis.links
         self._grant_of = analysis.grant_of
         # For every acquire, the first release or extend under it that was told not-held.
         told = links.not_held & ((history.f == F.RELEASE) | (history.f == F.EXTEND))

@@ -11,7 +11,7 @@ from checker.analysis import Analysis
 from checker.contention import aimed_acquires, all_permits, between, compatible, worker_of
 from checker.exclusion import permits_of
 from checker.faults import Answer, healed_ns, span, worker_struck
-from checker.promises import known_leases, link
+from checker.promises import known_leases
 from checker.rows import AIMED_ROLES, FOREVER, Bools, Rows, answered_ns, keys_with, rows_of
 from checker.words import many
 from history.columns import Ints
@@ -77,8 +77,7 @@ def _effect_seen(analysis: Analysis, row: int, f: F, until: int) -> str | None:
     answers are lost."""
     history, held = analysis.history, analysis.promises
     asked_ns = int(history.invoke_ns[row])
-    links = link(history)
-    own = np.flatnonzero(held.row == links.acquire[row])
+    own = np.flatnonzero(held.row == analysis.links.acquire[row])
     if f == F.ACQUIRE:
         return _kept_by_nobody(analysis, row, row, asked_ns, until)
     if len(own) == 0:
@@ -87,7 +86,7 @@ def _effect_seen(analysis: Analysis, row: int, f: F, until: int) -> str | None:
     if f == F.EXTEND:
         if history.type[row] == Type.OK:
             return "it was answered only when it asked again"
-        over = int(known_leases(history, links, held, asked_ns)[i])
+        over = int(known_leases(history, analysis.links, held, asked_ns)[i])
         return _kept_by_nobody(analysis, row, int(held.row[i]), over, FOREVER)
     others = (held.key == held.key[i]) & held.nonempty
     others &= worker_of(analysis, held.row) != worker_of(analysis, held.row[[i]])[0]

@@ -32,7 +32,7 @@ import numpy as np
 from checker.analysis import Analysis
 from checker.intervals import ByKey, running_max, up_to
 from checker.kinds import OTHERS_TOO, RESOURCES, keys_of
-from checker.promises import Links, Promises
+from checker.promises import Promises
 from checker.rows import FOREVER, Bools, Rows, by_key_and_time, owners, rows_of
 from checker.verdict import Verdict
 from checker.words import EVIDENCE_MAX, clock, during, faults_on, grant, many, operation
@@ -59,7 +59,7 @@ class Uses:
     beside: Rows
 
 
-def uses(analysis: Analysis, links: Links) -> Uses:
+def uses(analysis: Analysis) -> Uses:
     """All reads, writes and effects on keys of locks that keep others out, with what is known of
     their holds."""
     history, promises = analysis.history, analysis.promises
@@ -68,7 +68,7 @@ def uses(analysis: Analysis, links: Links) -> Uses:
     used = (history.f == F.READ) | (history.f == F.WRITE) | (history.f == F.EFFECT)
     row = np.flatnonzero(used & done)
     row = row[guarded[history.key[row]]]
-    index = analysis.grant_of[links.acquire[row]]
+    index = analysis.grant_of[analysis.links.acquire[row]]
     stale = np.zeros(len(row), np.bool_)
     later = np.full(len(row), -1, np.intp)
     known = np.flatnonzero(index >= 0)
@@ -81,7 +81,7 @@ def uses(analysis: Analysis, links: Links) -> Uses:
     if len(over):
         later[known[over]] = _overtaken(analysis, index[known[over]], certain[over])
         stale = later >= 0
-    return Uses(row, index, stale, later, _beside(analysis, links, row))
+    return Uses(row, index, stale, later, _beside(analysis, row))
 
 
 def stale_holder(analysis: Analysis, used: Uses) -> Verdict | None:
@@ -179,11 +179,11 @@ def _applied(analysis: Analysis, row: int) -> int:
     return int(analysis.history.complete_ns[row]) if applied == NULL else applied
 
 
-def _beside(analysis: Analysis, links: Links, row: Rows) -> Rows:
+def _beside(analysis: Analysis, row: Rows) -> Rows:
     """For operations under an acquire whose outcome is unknown, and of which the resource knows
     when it applied them: somebody else's promise that was good then, and not reader beside reader;
     -1 for all others. A hold that was extended is one that the service knew: not looked at here."""
-    history, promises = analysis.history, analysis.promises
+    history, promises, links = analysis.history, analysis.promises, analysis.links
     beside = np.full(len(row), -1, np.intp)
     acquire = links.acquire[row]
     unknown = (acquire >= 0) & (history.applied_ns[row] != NULL)

@@ -26,7 +26,6 @@ from checker.contention import (
 from checker.exclusion import permits_of
 from checker.faults import Answer, healed_ns, proven, span, struck_workers, worker_struck
 from checker.kinds import REENTRANT, keys_of
-from checker.promises import link
 from checker.replies import held_back, reply_lost
 from checker.rows import AIMED_ROLES, FOREVER, Rows, answered_ns, keys_with, rows_of
 from checker.words import many
@@ -90,7 +89,6 @@ def _holder_frozen(analysis: Analysis, fault: Fault) -> Answer:
         return False, "the frozen client was never thawed"
     thaw = fault.heal_ns[0]
     overtaken = acted = 0
-    links = link(history)
     for i in frozen:
         others = (
             (held.key == held.key[i]) & held.nonempty & (worker_of(analysis, held.row) != worker)
@@ -107,7 +105,7 @@ def _holder_frozen(analysis: Analysis, fault: Fault) -> Answer:
         endless = held.lease[i] >= FOREVER and len(kept_out(analysis, i, begin, thaw)) > 0
         if not passed and not endless:
             continue
-        under = np.flatnonzero(links.acquire == held.row[i])
+        under = np.flatnonzero(analysis.links.acquire == held.row[i])
         after = (history.invoke_ns[under] >= thaw) | (
             # An operation under way when the process froze ends after the thaw.
             (history.complete_ns[under] >= thaw) & (history.invoke_ns[under] >= begin)
@@ -262,7 +260,7 @@ def _acknowledged(
     promised, and how far ahead the clocks may have been as the server counted it."""
     history, held = analysis.history, analysis.promises
     row = int(held.row[i])
-    mine = link(history).acquire == row
+    mine = analysis.links.acquire == row
     if keys_of(history, REENTRANT)[held.key[i]]:
         # An inner grant renews, too.
         mine |= (history.process == history.process[row]) & (history.key == history.key[row])

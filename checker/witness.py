@@ -15,7 +15,7 @@ from typing import Final, Literal
 from checker.analysis import Analysis
 from checker.brackets import bracketed
 from checker.kinds import OWNED, REENTRANT, keys_of
-from checker.promises import Links, effective_releases
+from checker.promises import effective_releases
 from checker.rows import FOREVER, rows_of
 from checker.verdict import Verdict
 from checker.words import clock, many
@@ -50,13 +50,13 @@ class Word:
 class Witness:
     """The service's record of one history, asked about grants and operations by their rows."""
 
-    def __init__(self, analysis: Analysis, links: Links, service: Service) -> None:
+    def __init__(self, analysis: Analysis, service: Service) -> None:
         self._analysis = analysis
         self._service = service
-        self._links = links
+        self._links = analysis.links
         self.record = service.record
         self.several_decide = service.quorum > 1
-        history = analysis.history
+        history, links = analysis.history, analysis.links
         asked = rows_of(history, F.ACQUIRE, Type.OK, Type.INFO)
         keys = [history.keys[key] for key in history.key[asked].tolist()]
         self._identity = dict(

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from checker.analysis import Analysis
 from checker.intervals import running_max, same_key_as_before, up_to
-from checker.promises import Links, Promises, link, promises
+from checker.promises import Promises
 from checker.resource import uses
 from checker.rows import FOREVER, Bools, Rows, by_key_and_time, failed_with, has_values, rows_of
 from history.columns import History, Ids, Ints
@@ -134,14 +134,13 @@ def rules() -> str:
 
 def counters(history: History, *, unknown_after_s: float = 0.0) -> Counters:
     """What would have been counted. ``unknown_after_s``: when a client gives up on an answer."""
-    links = link(history)
-    analysis = Analysis(history, promises(history, links))
+    analysis = Analysis.of(history)
     timeout_ns = int(unknown_after_s * NS_PER_S)
     end = np.where(history.complete_ns == NULL, history.invoke_ns + timeout_ns, history.complete_ns)
     acquires = rows_of(history, F.ACQUIRE)
     contended = acquires[_contended(analysis, acquires)]
-    expired_key, expired_at = _expired(analysis, links, end)
-    refused = _refused(analysis, links)
+    expired_key, expired_at = _expired(analysis, end)
+    refused = _refused(analysis)
     made: list[Series] = []
     for key in np.unique(history.key[acquires]).tolist():
         name = history.keys[key]
@@ -186,11 +185,11 @@ def _active(promised: Promises, chosen: Bools, key: Ids, at_ns: Ints) -> Ints:
     return counts[0] - counts[1]
 
 
-def _expired(analysis: Analysis, links: Links, end: Ints) -> tuple[Rows, Ints]:
+def _expired(analysis: Analysis, end: Ints) -> tuple[Rows, Ints]:
     """(key, time) of holds that were over before their holder released them, when it first could
     see that: told of the loss, told not-held, or releasing after the lease. The dead count nothing.
     """
-    history, promised = analysis.history, analysis.promises
+    history, promised, links = analysis.history, analysis.promises, analysis.links
     grant_of = np.full(len(history) + 1, -1, np.intp)
     grant_of[promised.row] = np.arange(len(promised))
     at = np.full(len(promised), FOREVER, np.int64)
@@ -212,13 +211,13 @@ def _expired(analysis: Analysis, links: Links, end: Ints) -> tuple[Rows, Ints]:
     return promised.key[counted].astype(np.intp), at[counted]
 
 
-def _refused(analysis: Analysis, links: Links) -> tuple[Rows, Ints] | None:
+def _refused(analysis: Analysis) -> tuple[Rows, Ints] | None:
     """(row, time) of the writes that a resource checking fences on write would have refused; None
     where there is no fence. The same policy as ``fence-on-write`` of ``checker.fencing``."""
     history, promised = analysis.history, analysis.promises
     if not has_values(history.fence):
         return None
-    used = uses(analysis, links)
+    used = uses(analysis)
     writes = np.flatnonzero(history.f[used.row] == F.WRITE)
     row, grant = used.row[writes], used.grant[writes]
     fence = history.fence[row].copy()

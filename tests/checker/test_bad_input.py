@@ -20,7 +20,6 @@ from checker.check import check as judge_history
 from checker.intervals import ByKey
 from checker.kinds import MODELS, with_model
 from checker.load import load
-from checker.promises import link, promises
 from evidence.check import check_files
 from history.jsonl import write_jsonl
 from history.op import F, Mode, Object, Type
@@ -378,9 +377,7 @@ def test_what_one_key_costs_does_not_depend_on_the_others() -> None:
     prepared = {}
     for keys in (4_000, 400_000):
         history = lock_history(Load(2 * keys, keys=keys, holds=True))
-        links = link(history)
-        calls = Calls(Analysis(history, promises(history, links)), links)
-        prepared[keys] = ByKey(history.key), calls
+        prepared[keys] = ByKey(history.key), Calls(Analysis.of(history))
     assert exponent(ask, 4_000, 400_000) < 0.5
 
 

@@ -13,7 +13,6 @@ import pytest
 from checker.analysis import Analysis
 from checker.calls import calls_of
 from checker.models import model_of
-from checker.promises import link, promises
 from checker.search import search
 from history.columns import History
 from history.jsonl import to_lines
@@ -28,10 +27,8 @@ EACH = tries(6)  # histories of each of 224 combinations
 
 def verdicts(history: History) -> tuple[str, str]:
     """What the search says, and what every order says."""
-    links = link(history)
-    analysis = Analysis(history, promises(history, links))
     given_object = history.object_of("k")
-    calls, _ = calls_of(analysis, links, 0, given_object.kind)
+    calls, _ = calls_of(Analysis.of(history), 0, given_object.kind)
     model = model_of(given_object.kind, given_object.permits, given_object.initial)
     slow = "valid" if exhaustively(model, calls) else "invalid"
     return search(model, calls).result, slow

@@ -15,7 +15,6 @@ from checker.check import check
 from checker.counters import by_sweep, fewest_reads
 from checker.kinds import MODELS, with_model
 from checker.models import Model, Operation, counter, model_of, register
-from checker.promises import link, promises
 from checker.search import Call, search
 from checker.zones import by_zones
 from history.builder import Builder
@@ -129,8 +128,7 @@ def test_the_sweep_agrees_where_amounts_are_equal() -> None:
 
 def _numbers(history: History, rows: np.ndarray) -> list[int]:
     """The places of rows among the calls, which leave out reads without an answer."""
-    links = link(history)
-    _, where = calls_of(Analysis(history, promises(history, links)), links, 0, "counter")
+    _, where = calls_of(Analysis.of(history), 0, "counter")
     return [where.index(row) for row in rows.tolist() if row in where]
 
 
@@ -157,10 +155,9 @@ def test_a_long_counter_is_decided_in_one_sweep() -> None:
 
 
 def calls(history: History) -> tuple[Model, list[Call]]:
-    links = link(history)
     given = history.object_of("r")
-    analysis = Analysis(history, promises(history, links))
-    return model_of(given.kind, None, given.initial), calls_of(analysis, links, 0, given.kind)[0]
+    calls, _ = calls_of(Analysis.of(history), 0, given.kind)
+    return model_of(given.kind, None, given.initial), calls
 
 
 @pytest.mark.random
