@@ -351,7 +351,8 @@ def library_path(side: Side, folder: Path) -> Iterator[None]:
     """Processes started inside import this side's libraries and recipes first."""
     changed = {}
     if side.library or side.source or side.artifact or side.pinned:
-        changed["PYTHONPATH"] = _python_path(folder)
+        path = filter(None, [str(folder), os.environ.get("PYTHONPATH")])
+        changed["PYTHONPATH"] = os.pathsep.join(path)
     if side.library or side.source:
         changed[INSTEAD] = str(folder)
     before = {name: os.environ.get(name) for name in changed}
@@ -364,10 +365,6 @@ def library_path(side: Side, folder: Path) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def _python_path(folder: Path) -> str:
-    return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def _run(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from report.columns import MORE, Column, Context, Row, Table
+from report.columns import MORE, Column, Context, Table
 from report.facts import (
     ABOVE,
     CLIENTS,
@@ -40,15 +40,11 @@ def labels(found: Sequence[LockRates]) -> list[str]:
     return [", ".join([one.of.lock, *(_said(one.of, f) for f in named)]) for one in found]
 
 
-def rows(found: Sequence[LockRates]) -> list[Row]:
-    """A row for each lock at each rate."""
-    return RATES.rows(found, [{"label": label} for label in labels(found)])
-
-
 def grid(found: Sequence[LockRates]) -> Grid | None:
     """For the report: what all rows have in common stands in the caption and in no column."""
     same = [field for field in OF if field not in _differing(found)]
-    made = RATES.grid(rows(found), leave_out=same)
+    rows = RATES.rows(found, [{"label": label} for label in labels(found)])
+    made = RATES.grid(rows, leave_out=same)
     return None if made is None else replace(made, caption=caption(found))
 
 

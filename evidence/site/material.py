@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -144,20 +144,16 @@ def material(
         raise BadInput(str(error)) from error
     return Material(
         systems=declarations.collected(modules, "SYSTEM", System),
-        docs=_docs(modules),
+        docs={
+            name: inspect.getdoc(module) or ""
+            for module in modules
+            for name in declarations.collected([module], "SYSTEM", System)
+        },
         found=observations.load(observed),
         defects=defects,
         observed=observed,
         track=track_record,
     )
-
-
-def _docs(modules: Iterable[ModuleType]) -> dict[str, str]:
-    return {
-        name: inspect.getdoc(module) or ""
-        for module in modules
-        for name in declarations.collected([module], "SYSTEM", System)
-    }
 
 
 def doc_of_fault(name: str) -> str:

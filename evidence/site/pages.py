@@ -86,7 +86,8 @@ def pages(given: Material) -> Iterator[tuple[str, str]]:
         yield f"faults/{fault}.html", _fault(given, fault)
     for page in given.defects:
         yield f"defects/{page.id}.html", _defect(given, page)
-    yield "faults.html", _rendered("faults.html.j2", given, "", faults=_listed_faults(given))
+    listed = [(fault, _summary(fault), _counts(given.under(fault))) for fault in _faults(given)]
+    yield "faults.html", _rendered("faults.html.j2", given, "", faults=listed)
     yield "defects.html", _rendered("defects.html.j2", given, "", defects=given.defects)
     yield "runs.html", _runs(given)
 
@@ -241,11 +242,6 @@ def _settings(system: System) -> dict[str, str]:
         default = f"default {parameter.default}{parameter.unit}{choices}"
         found[f"{system.name}:{name}=…"] = f"{parameter.summary} ({default})"
     return found | dict(topologies()[system.topologies[0]].settings)
-
-
-def _listed_faults(given: Material) -> list[tuple[str, str, dict[str, int]]]:
-    """(fault, what it does, how many cells of each kind)."""
-    return [(fault, _summary(fault), _counts(given.under(fault))) for fault in _faults(given)]
 
 
 def _summary(fault: str) -> str:
