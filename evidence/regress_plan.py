@@ -72,13 +72,12 @@ def order(
     of_sides = [locks_of(side, locks) for side in sides]
     for lock_base, lock_new in zip(*of_sides, strict=True):
         for fault in faults:
-            made = [
-                _case(side, lock, fault, time_limit_s, seed)
-                for side, lock in zip(sides, (lock_base, lock_new), strict=True)
-            ]
-            names = [lock_base, lock_new]
-            label = names[0] if names[0] == names[1] else " → ".join(map(short, names))
-            cases[label, fault] = (made[0], made[1])
+            same = lock_base == lock_new
+            label = lock_base if same else f"{short(lock_base)} → {short(lock_new)}"
+            cases[label, fault] = (
+                _case(sides[BASE], lock_base, fault, time_limit_s, seed),
+                _case(sides[NEW], lock_new, fault, time_limit_s, seed),
+            )
     for at, side in enumerate(sides):
         check_image_is_used(side, [both[at] for both in cases.values()])
     draft = Order(sides, cases, 0, seed, "")
@@ -99,11 +98,10 @@ def _case(side: Side, lock: str, fault: str, time_limit_s: float, seed: int) -> 
 
 def short(lock: str) -> str:
     """A lock of one's own by its file's name and class."""
-    return (
-        Path(lock.rpartition(":")[0]).name + ":" + lock.rpartition(":")[2]
-        if ".py:" in lock
-        else lock
-    )
+    if ".py:" not in lock:
+        return lock
+    file, _, name = lock.rpartition(":")
+    return f"{Path(file).name}:{name}"
 
 
 def turns(pairs: int, seed: int) -> list[tuple[int, int]]:
