@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from report import commands
 from results.errors import BadInput
+from tests.command import lockbench
 from tests.results.made_run import make_run
-
-
-def lockbench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cli.main", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
 
 
 def test_report_and_export_as_commands(tmp_path: Path) -> None:
