@@ -30,8 +30,8 @@ from results.documents import Client, Versions, known, made
 
 
 def declared(lock: str) -> AnyLibrary | None:
-    """The same by a lock's name; None also for one that is not declared here: a file that it names
-    is never run."""
+    """The library of a lock, by the lock's name; None without one, and for a lock that is not
+    declared here: a file that it names is never run."""
     try:
         return library_of(registry.declared(lock))
     except LockNotFoundError:

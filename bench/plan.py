@@ -281,16 +281,8 @@ def never_started(case: Case) -> Cluster:
 def _never_started(
     topology: str, size: int, lease_ttl_s: float, images: tuple[tuple[str, str], ...]
 ) -> Cluster:
-    plan = ClusterPlan(
-        topology=topology,
-        size=size,
-        groups=WORKERS + 1,
-        run_id="plan",
-        lease_ttl_s=lease_ttl_s,
-        log_dir="",
-        images=dict(images),
-    )
-    return topologies()[topology].make(plan)
+    case = Case("", topology, size, NONE, pace=Pace(lease_ttl_s=lease_ttl_s), images=images)
+    return topologies()[topology].make(cluster_plan_of(case, "plan", Path()))
 
 
 def fits(fault: str, topology: str) -> bool:

@@ -43,7 +43,7 @@ def held_by(analysis: Analysis, fault: Fault) -> list[int]:
     if worker is None:
         return []
     history, promises = analysis.history, analysis.promises
-    mine = history.process[promises.row] // PROCESSES_PER_WORKER == worker
+    mine = worker_of(analysis, promises.row) == worker
     begin = fault.begin_ns[0]
     held = mine & (promises.start <= begin) & promises.outer
     released = promises.release >= 0
