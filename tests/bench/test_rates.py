@@ -86,8 +86,8 @@ def test_what_cannot_be_swept_is_refused(asked: dict[str, Any], said: str) -> No
 
 
 def test_rates_are_of_a_lock_without_a_fault() -> None:
-    for case in (plan.make_case("etcd", "kill", seed=0),):
-        with pytest.raises(BadInput, match="without a fault"):
-            plan.resolve(with_rates(case, quick_rates(0)))
+    case = plan.make_case("etcd", "kill", seed=0)
+    with pytest.raises(BadInput, match="without a fault"):
+        plan.resolve(with_rates(case, quick_rates(0)))
     with pytest.raises((BadInput, Unfit)):
         sweep(["without-actor"])
