@@ -162,14 +162,14 @@ def _proven_unknown(history: History, links: Links) -> Sections:
 
 
 def shared_conflict(
-    analysis: Analysis, found: Sections, mine: Rows, key: int, kind: str
+    analysis: Analysis, found: Sections, mine: Rows, key: int
 ) -> tuple[int, ...] | None:
     """Rows of acquires whose smallest holds cannot be together, or None. ``mine`` are the sections
     of one key."""
     history = analysis.history
-    permits = history.object_of(history.keys[key]).permits or 1
-    if kind == "semaphore":
-        return _crowd(found, mine, permits)
+    named = history.object_of(history.keys[key])
+    if named.kind == "semaphore":
+        return _crowd(found, mine, named.permits or 1)
     row = found.row[mine]
     return _writer_conflict(found, mine, history.mode[row] == Mode.READ, owners(history)[row])
 

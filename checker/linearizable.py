@@ -49,7 +49,6 @@ class _Searched:
 
 def linearizable(analysis: Analysis) -> Verdict | None:
     """Absent when the history has no operations of an object with a model."""
-    kinds = analysis.history.kinds
     judged = _judged(analysis)
     if not np.any(judged):
         return None
@@ -66,12 +65,12 @@ def linearizable(analysis: Analysis) -> Verdict | None:
     mine = ByKey(held.key) if shared and rows is None else None
     for key in shared:
         if mine is not None and rows is None:
-            rows = shared_conflict(analysis, held, mine[key], key, kinds[key])
+            rows = shared_conflict(analysis, held, mine[key], key)
     if rows is not None:
         rows = whole_sections(analysis, rows)
         return _invalid(analysis, rows, "no order of effects explains these grants")
-    unsure |= judged & locks & _refused_in_a_gap(analysis, held, kinds)
-    searched = _search(analysis, unsure, kinds)
+    unsure |= judged & locks & _refused_in_a_gap(analysis, held)
+    searched = _search(analysis, unsure)
     return _verdict(analysis, judged, searched)
 
 
@@ -98,7 +97,7 @@ def _unsure(analysis: Analysis) -> Bools:
     return unsure | keys_of(history, frozenset({"fenced", OWNERLESS}))
 
 
-def _refused_in_a_gap(analysis: Analysis, held: Sections, kinds: list[str]) -> Bools:
+def _refused_in_a_gap(analysis: Analysis, held: Sections) -> Bools:
     """The keys with strict tries where a refusal is not explained by the smallest holds alone: its
     window touches no core. (Where every refusal touches one, the order of the smallest holds
     explains the refusals too.)"""
@@ -113,7 +112,7 @@ def _refused_in_a_gap(analysis: Analysis, held: Sections, kinds: list[str]) -> B
         refused = rows[refusals[key]]
         if len(refused) == 0:
             continue
-        if kinds[key] not in OWNED - REENTRANT:
+        if history.kinds[key] not in OWNED - REENTRANT:
             # A reentrant lock is never refused to its holder, whose own core would be touched.
             unsure[key] = True
             continue
@@ -130,7 +129,7 @@ def _refused_in_a_gap(analysis: Analysis, held: Sections, kinds: list[str]) -> B
     return unsure
 
 
-def _search(analysis: Analysis, keys: Bools, kinds: list[str]) -> _Searched:
+def _search(analysis: Analysis, keys: Bools) -> _Searched:
     searched = _Searched()
     deadline = perf_counter() + SECONDS_MAX
     places, calls_of = ByKey(analysis.history.key), Calls(analysis)
@@ -144,8 +143,8 @@ def _search(analysis: Analysis, keys: Bools, kinds: list[str]) -> _Searched:
         searched.keys += 1
         # A handful of operations is searched faster than it is sorted.
         found = None
-        if kinds[key] in RESOURCES and len(places[key]) > HANDFUL:
-            found = _sorted(analysis, places[key], kinds[key], given.initial)
+        if given.kind in RESOURCES and len(places[key]) > HANDFUL:
+            found = _sorted(analysis, places[key], given.kind, given.initial)
         if found is None:
             _search_one(analysis, searched, calls_of, (key, places[key]), Budget(left))
         elif found.result == "invalid":
@@ -164,17 +163,17 @@ def _search_one(
 ) -> None:
     """Notes what the search says of one key, given with its rows."""
     key, places = which
-    name, kind = analysis.history.keys[key], analysis.history.kinds[key]
+    name = analysis.history.keys[key]
     given = analysis.history.object_of(name)
     if len(places) > CALLS_MAX:
         searched.undecided[name] = f"{len(places)} operations are too many for the search"
         return
     try:
-        calls, rows = calls_of.key(key, kind, places, budget)
+        calls, rows = calls_of.key(key, given.kind, places, budget)
     except OverBudget as bound:
         searched.undecided[name] = str(bound)
         return
-    model = model_of(kind, given.permits, given.initial)
+    model = model_of(given.kind, given.permits, given.initial)
     found = search(model, calls, budget=budget)
     if found.result == "unknown":
         searched.undecided[name] = found.reason
