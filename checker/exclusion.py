@@ -19,11 +19,11 @@ import numpy as np
 from checker.analysis import Analysis
 from checker.intervals import ByKey, running_max, same_key_as_before, writer_overlaps
 from checker.kinds import SHARED
-from checker.rows import FOREVER, Rows, rows_of
+from checker.rows import FOREVER, Rows
 from checker.verdict import Verdict
 from checker.words import EVIDENCE_MAX, clock, during, faults_on, grant, many
 from history.columns import History
-from history.op import NULL, F, Mode, Type
+from history.op import NULL, Mode
 
 DEFAULT_PERMITS = 1
 
@@ -63,8 +63,8 @@ def double_grant(analysis: Analysis) -> Verdict | None:
 def late_grant(analysis: Analysis) -> Verdict | None:
     """Absent when no grant had a limit. One machine's clock on both sides, so ε plays no part."""
     history = analysis.history
-    acquires = rows_of(history, F.ACQUIRE, Type.OK)
-    limited = acquires[history.valid_until_ns[acquires] != NULL]
+    grants = analysis.promises.row
+    limited = grants[history.valid_until_ns[grants] != NULL]
     if len(limited) == 0:
         return None
     late = limited[history.complete_ns[limited] > history.valid_until_ns[limited]]

@@ -639,6 +639,14 @@ def test_an_empty_promise_makes_nobody_before_it_a_successor() -> None:
     assert verdicts["false-release"].result == "valid", verdicts["false-release"].reason
 
 
+def test_a_lock_without_owners_promises_nobody_anything() -> None:
+    late = Scene()
+    late.acquire(1, 0, 10, until=TTL / 2)
+    assert check(late.history()).verdicts["late-grant"].result == "invalid"
+    late.kind("ownerless")
+    assert "late-grant" not in check(late.history()).verdicts
+
+
 def test_without_epsilon_the_same_clocks_show_a_double_grant() -> None:
     scene = Scene()
     skewed_clocks_within_epsilon(scene)

@@ -85,7 +85,7 @@ class FakeEngine:
     def state(self, container: Container) -> ContainerState:
         return self.found
 
-    def logs(self, container: Container, *, last_lines: int) -> str:
+    def last_words(self, container: Container, lines: int) -> str:
         return f"{container.name} said\n\nthis\n"
 
     def events(self, since_ns: int, until_ns: int | None = None) -> FakeStream:
