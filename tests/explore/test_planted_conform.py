@@ -47,6 +47,7 @@ def test_a_neighbour_differs_in_nothing_but_how_it_is_driven(wrong: str) -> None
 
 
 @pytest.mark.docker
+@pytest.mark.long
 @pytest.mark.parametrize("name", BY_TOPOLOGY)
 def test_it_conforms(name: str, running: Callable[[str], Running]) -> None:
     system: System = registry.find(spec(name))
