@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -20,6 +19,7 @@ from clusters.redis.nodes import RedisNodes
 from clusters.wire import Address, Http
 from clusters.zookeeper import protocol as jute
 from clusters.zookeeper.ensemble import ZooKeeperCluster
+from tests.clusters.conftest import Start
 from tests.clusters.waiting import (
     PROBE_S,
     SURE_S,
@@ -34,8 +34,6 @@ from tests.clusters.waiting import (
 from tests.eventually import eventually
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
-
-Start = Callable[[str, int], PodCluster]
 
 
 @pytest.fixture(params=["three_etcd", "three_zookeeper"])

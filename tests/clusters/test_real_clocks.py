@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,18 +11,17 @@ import pytest
 from clusters import registry
 from clusters.base import Clocked, ClusterError, ClusterPlan, Syncing
 from clusters.etcd import cluster as etcd
-from clusters.pods.cluster import PodCluster
 from clusters.redis import nodes as redis
 from clusters.redis.nodes import OurRedisNodes
 from clusters.redis.protocol import ask, ask_once
 from clusters.wire import Line
 from clusters.zookeeper import ensemble as zookeeper
 from clusters.zookeeper.ensemble import OurZooKeeperCluster
+from tests.clusters.conftest import Start
 from tests.clusters.waiting import frozen
 from tests.eventually import eventually
 
 docker = [pytest.mark.docker, pytest.mark.slow]
-Start = Callable[[str, int], PodCluster]
 LIMIT_S = 2.0
 EXACT_S = 0.5  # how far a reading may be off on a busy machine
 WRITES = 200

@@ -3,8 +3,6 @@ primary. Each test leaves its cluster whole."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from clusters.base import ClusterError, Edge, Led, Promotable, Wipeable
@@ -16,6 +14,7 @@ from clusters.redis.cluster import AIMED_KEY, ShardedRedis, slot_of
 from clusters.redis.protocol import ask_once, items
 from clusters.redis.sentinel import SENTINELS, SETTINGS, SentinelCluster
 from clusters.wire import ProbeFailed
+from tests.clusters.conftest import Start
 from tests.clusters.waiting import (
     PROBE_S,
     SURE_S,
@@ -30,7 +29,6 @@ from tests.eventually import LIMIT_S, eventually
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
-Start = Callable[[str, int], PodCluster]
 SIZES = {"postgres": 2, "sentinel": 5, "redis-cluster": 6}
 Replicating = PostgresCluster | SentinelCluster | ShardedRedis
 

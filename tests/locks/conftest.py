@@ -51,9 +51,8 @@ def room(running: Callable[[str], Running]) -> Iterator[Callable[[str], Room]]:
 
 @pytest.fixture
 def server() -> Iterator[FakeRedis]:
-    fake = FakeRedis()
-    yield fake
-    fake.stop()
+    with FakeRedis() as fake:
+        yield fake
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import hiredis
 
@@ -47,7 +47,7 @@ Action = Reply | Late | Silent | Close
 
 
 class FakeRedis:
-    """One server; close it with ``stop``."""
+    """One server, until ``stop`` or the end of its block."""
 
     def __init__(self) -> None:
         self.keys: dict[bytes, tuple[bytes, float]] = {}
@@ -82,6 +82,12 @@ class FakeRedis:
     def value(self, key: str) -> bytes | None:
         with self._mutex:
             return self._get(key.encode())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def stop(self) -> None:
         self._listener.close()

@@ -23,8 +23,9 @@ from typing import Any, Final
 
 from clusters.base import Cluster
 from locks.base import Address, System, new_hold_id, token_of
+from tests.eventually import eventually
 from tests.locks.delays import DelayingProxy
-from tests.locks.parties import Party, cluster, fault, prepared, rounds, until, written
+from tests.locks.parties import Party, cluster, fault, prepared, rounds, written
 
 SESSION_S: Final = 2.0
 LATE_S: Final = 3.0  # longer than a session
@@ -42,7 +43,7 @@ def one_round(servers: Cluster, system: System) -> tuple[bool, list[Party], dict
         before.acquire(WAIT_S)  # makes what the nodes of a lock are children of
         before.release()
         a = Party("A", system, [proxy.address for proxy in proxies], key, SESSION_S)
-        until(lambda: any(proxy.count("reply") for proxy in proxies), "a connection")
+        eventually(lambda: any(proxy.count("reply") for proxy in proxies), "no connection")
         others = [proxy for proxy in proxies if not proxy.count("reply")]
         for proxy in proxies:
             if proxy in others:
@@ -51,7 +52,7 @@ def one_round(servers: Cluster, system: System) -> tuple[bool, list[Party], dict
                 proxy.last("reply", proxy.count("reply") + 1)
         begin_ns = time.monotonic_ns()
         threading.Thread(target=a.acquire, args=(WAIT_S,), daemon=True).start()
-        until(lambda: any(proxy.count("request") for proxy in others), "another connection")
+        eventually(lambda: any(proxy.count("request") for proxy in others), "no other")
         for proxy in others:
             if not proxy.count("request"):
                 proxy.delay("request", 1, 0.0)

@@ -33,11 +33,10 @@ from locks.base import (
     token_of,
 )
 from locks.registry import find
+from tests.eventually import eventually
 from workloads.resource import Resource
 
 COULD_NOT_TELL: Final = 2  # how a script ends
-READY_S: Final = 10.0
-POLL_S: Final = 0.01
 
 
 class Party:
@@ -234,16 +233,7 @@ def guarded() -> Iterator[tuple[str, int]]:
         command = [sys.executable, "-m", module, str(port_file), f"{folder}/log"]
         with subprocess.Popen(command) as server:
             try:
-                until(port_file.exists, "the guarded resource")
+                eventually(port_file.exists, "the guarded resource does not listen")
                 yield "127.0.0.1", int(port_file.read_text(encoding="ascii"))
             finally:
                 server.terminate()
-
-
-def until(true: Callable[[], bool], what: str) -> None:
-    """Returns once it is true. Raises TimeoutError when it is not within some seconds."""
-    deadline = time.monotonic() + READY_S
-    while not true():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {READY_S:g} s in vain for {what}")
-        time.sleep(POLL_S)

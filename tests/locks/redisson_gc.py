@@ -37,6 +37,7 @@ from locks.registry import find
 from locks.shared.client_container import ContainerSidecar
 from locks.shared.client_programs import JVM_IMAGE
 from locks.shared.sidecar import Sidecar, SidecarLock
+from tests.eventually import eventually
 from tests.locks.parties import (
     Party,
     cluster,
@@ -45,7 +46,6 @@ from tests.locks.parties import (
     prepared,
     rounds,
     say,
-    until,
     written,
 )
 from workloads.resource import Resource
@@ -132,7 +132,7 @@ def scene(nodes: list[Address], heap: str, history: Path | None) -> bool | None:
         waiting = threading.Thread(target=work, args=(b, Resource(where)), daemon=True)
         waiting.start()
         with Redis(*nodes[0]) as server:
-            until(partial(someone_waits, server), "B to wait")
+            eventually(partial(someone_waits, server), "B does not wait")
         stall = stalled(of_a)
         overwritten = a.write(resource, version) - version - 1
         at_last = a.release()

@@ -220,9 +220,8 @@ class Redis(FakeRedis):
 
 @pytest.fixture
 def redis() -> Iterator[Redis]:
-    fake = Redis()
-    yield fake
-    fake.stop()
+    with Redis() as fake:
+        yield fake
 
 
 def test_redis_py_says_no_while_its_own_key_lives(redis: Redis) -> None:

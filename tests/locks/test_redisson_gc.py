@@ -30,15 +30,12 @@ LONG = Stall(asked_ns=0, answered_ns=9 * NS, longest_ns=3 * NS)
 @pytest.fixture
 def parties() -> Iterator[tuple[Party, Party]]:
     """A and B, each a client of one server."""
-    server = FakeRedis()
-    try:
+    with FakeRedis() as server:
         key = token_of(new_hold_id())
         made = [Party(name, find("redis-token"), [server.address], key, LEASE_S) for name in "AB"]
         yield made[0], made[1]
         for party in made:
             party.close()
-    finally:
-        server.stop()
 
 
 def test_a_write_after_the_lease_is_recorded_and_judged(

@@ -89,13 +89,10 @@ class FullRedis(FakeRedis):
 
 
 def test_a_server_that_is_full_is_no_quiet_number(tmp_path: Path) -> None:
-    server = FullRedis()
-    try:
+    with FullRedis() as server:
         played = play(
             tmp_path, "mutex", address=server.address, clients=8, keys=8, pace=PACE, contended_s=3
         )
-    finally:
-        server.stop()
     span = (played.spans.floor[1], played.spans.contended[1])
     health = generator_health(played.logs, (), span, 3)
     assert not health.ok

@@ -118,18 +118,10 @@ def test_every_verdict_of_a_job_is_broken_here() -> None:
 
 
 def on_redis(folder: Path, workload: str, *, contended_s: float, pace: Pace) -> Played:
-    server = FakeRedis()
-    try:
+    with FakeRedis() as server:
         return play(
-            folder,
-            workload,
-            address=server.address,
-            keys=2,
-            contended_s=contended_s,
-            pace=pace,
+            folder, workload, address=server.address, keys=2, contended_s=contended_s, pace=pace
         )
-    finally:
-        server.stop()
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,22 @@ from workloads.control import Control
 from workloads.fleet import free_port
 from workloads.load import Load, Pace, Phases, shared_key
 
+LOAD = Load(
+    lock="redis-token",
+    keys=2,
+    clients=8,
+    solo=2,
+    rivals=2,
+    workers=2,
+    phases=Phases(1, 5, 14),
+    pace=Pace(),
+    seed=0,
+    nodes=((("127.0.0.2", 1),),) * 3,
+    resource=("127.0.0.1", 9),
+    folder="f",
+    master_port=1,
+)
+
 
 def test_the_control_page_is_shared(tmp_path: Path) -> None:
     bench = Control(tmp_path / "control", create=True)
@@ -24,38 +40,20 @@ def test_the_control_page_is_shared(tmp_path: Path) -> None:
     assert [bench.worker(w).ready for w in range(3)] == [0, 0, 5]
 
 
-def load() -> Load:
-    return Load(
-        lock="redis-token",
-        keys=2,
-        clients=8,
-        solo=2,
-        rivals=2,
-        workers=2,
-        phases=Phases(1, 5, 14),
-        pace=Pace(),
-        seed=0,
-        nodes=((("127.0.0.2", 1),),) * 3,
-        resource=("127.0.0.1", 9),
-        folder="f",
-        master_port=1,
-    )
-
-
 def test_a_load_comes_back_from_its_file(tmp_path: Path) -> None:
-    load().save(tmp_path / "load.json")
-    assert Load.read(tmp_path / "load.json") == load()
+    LOAD.save(tmp_path / "load.json")
+    assert Load.read(tmp_path / "load.json") == LOAD
 
 
 def test_every_user_is_allotted_once_and_the_victim_is_alone() -> None:
-    allotted = load().allotment
+    allotted = LOAD.allotment
     assert allotted[0] == {"VictimUser": 1}
-    assert sum(n for users in allotted.values() for n in users.values()) == load().users
+    assert sum(n for users in allotted.values() for n in users.values()) == LOAD.users
     assert allotted[1] == allotted[2]
 
 
 def test_every_key_that_a_user_can_ask_for_has_a_role() -> None:
-    objects = load().objects()
+    objects = LOAD.objects()
     for worker in (1, 2):
         for user in range(4):
             assert objects[f"own-contended-{worker + 3 * user}"].role == "own"

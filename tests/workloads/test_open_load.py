@@ -25,8 +25,6 @@ PACE = Pace(lease_ttl_s=8.0, client_timeout_s=5.0, aimed_hold_s=0.05)
 
 
 def with_an_outage(folder: Path, workload: str) -> Played:
-    server = FakeRedis()
-
     def freeze(fleet: Fleet, begin_ns: int) -> Sequence[Fault]:
         while time.monotonic_ns() < begin_ns + 4 * S:
             time.sleep(0.01)
@@ -35,7 +33,7 @@ def with_an_outage(folder: Path, workload: str) -> Played:
         server.thaw()
         return ()
 
-    try:
+    with FakeRedis() as server:
         return play(
             folder,
             workload,
@@ -46,8 +44,6 @@ def with_an_outage(folder: Path, workload: str) -> Played:
             pace=PACE,
             meanwhile=freeze,
         )
-    finally:
-        server.stop()
 
 
 def test_an_open_load_shows_an_outage_that_a_closed_one_hides(tmp_path: Path) -> None:
@@ -79,8 +75,7 @@ def test_an_open_load_shows_an_outage_that_a_closed_one_hides(tmp_path: Path) ->
 
 
 def test_a_rate_that_cannot_be_served_is_said(tmp_path: Path) -> None:
-    server = FakeRedis()
-    try:
+    with FakeRedis() as server:
         # One key and holds of 50 ms: twenty a second, and no more.
         played = play(
             tmp_path,
@@ -88,8 +83,6 @@ def test_a_rate_that_cannot_be_served_is_said(tmp_path: Path) -> None:
             address=server.address,
             pace=Pace(hold_s=0.05, aimed_hold_s=0.05),
         )
-    finally:
-        server.stop()
     span = (played.spans.floor[1], played.spans.contended[1])
     health = generator_health(played.logs, (), span, 3)
     assert not health.ok

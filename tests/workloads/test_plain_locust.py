@@ -13,6 +13,7 @@ import sys
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,9 @@ from history.recorder import PROCESSES_PER_WORKER
 from history.recording import is_recording, read_recording
 from tests.eventually import eventually
 from tests.locks.fakes import FakeRedis
+from tests.workloads.test_load import LOAD
 from workloads.fleet import Fleet, free_port
-from workloads.load import ENVIRONMENT, Load, Pace, Phases
+from workloads.load import ENVIRONMENT, Pace, Phases
 
 pytestmark = pytest.mark.slow
 FILE = Path(__file__).parents[2] / "workloads" / "locustfile.py"
@@ -64,29 +66,18 @@ LockUser.connect = connect
 @pytest.fixture
 def load(tmp_path: Path) -> Iterator[Path]:
     """The file of a load of payments, as ``lockbench break`` writes it."""
-    server = FakeRedis()
-    try:
-        with Fleet(tmp_path, "plain", 2) as fleet:
-            fleet.launch()
-            Load(
-                lock="redis-token",
-                keys=2,
-                clients=8,
-                solo=2,
-                rivals=2,
-                workers=2,
-                phases=Phases(floor_s=0.2, own_s=0.3, contended_s=600),
-                pace=Pace(aimed_hold_s=0.05),
-                seed=0,
-                nodes=((server.address,),) * 3,
-                resource=fleet.resource,
-                folder=str(fleet.folder),
-                master_port=1,
-                workload="payment:spread=uniform",
-            ).save(fleet.load_file)
-            yield fleet.load_file
-    finally:
-        server.stop()
+    with FakeRedis() as server, Fleet(tmp_path, "plain", 2) as fleet:
+        fleet.launch()
+        replace(
+            LOAD,
+            phases=Phases(floor_s=0.2, own_s=0.3, contended_s=600),
+            pace=Pace(aimed_hold_s=0.05),
+            nodes=((server.address,),) * 3,
+            resource=fleet.resource,
+            folder=str(fleet.folder),
+            workload="payment:spread=uniform",
+        ).save(fleet.load_file)
+        yield fleet.load_file
 
 
 class Locust:
