@@ -135,12 +135,17 @@ def pack(files: Mapping[str, bytes]) -> io.BytesIO:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for path, content in sorted(files.items()):
-            entry = tarfile.TarInfo(path.lstrip("/"))
-            entry.size = len(content)
-            entry.mode = 0o644
-            archive.addfile(entry, io.BytesIO(content))
+            archive.addfile(new_entry(path, len(content)), io.BytesIO(content))
     packed.seek(0)
     return packed
+
+
+def new_entry(path: str, size: int) -> tarfile.TarInfo:
+    """A file's entry in an archive, with a fixed time and owner."""
+    entry = tarfile.TarInfo(path.lstrip("/"))
+    entry.size = size
+    entry.mode = 0o644
+    return entry
 
 
 def unpack(api: docker.APIClient, container_id: str, path: str) -> dict[str, bytes]:

@@ -81,12 +81,5 @@ class SyncingPods(PodCluster):
         return dict(zip(chosen, self._each(chosen, self._lose_unsynced), strict=True))
 
     def _lose_unsynced(self, node: int) -> int:
-        server, synced = self._server(node), self._pods[node].links.synced()
-        files = self._engine.read_folder(server, self.data)
-        kept = {
-            path: content[: synced.get(path, 0)]
-            for path, content in files.items()
-            if len(content) > synced.get(path, 0)
-        }
-        self._engine.put_files(server, kept)
-        return sum(len(files[path]) - len(content) for path, content in kept.items())
+        synced = self._pods[node].links.synced()
+        return self._engine.cut_files(self._server(node), self.data, synced)

@@ -29,7 +29,8 @@ def receive(line: Line) -> Answer:
     while (answer := reader.gets()) is False:
         reader.feed(line.some())
     if isinstance(answer, ProbeFailed):
-        raise answer
+        # A new one: what is raised keeps this frame, and the frame what was answered.
+        raise ProbeFailed(str(answer))
     found: Answer = answer
     return found
 

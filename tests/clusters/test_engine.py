@@ -140,6 +140,12 @@ def test_a_container_lives_through_everything_done_to_it(
     conf = {"/etc/test.conf": b"protected-mode no\n"}
     assert engine.read_folder(server, "/etc/test.conf") == conf
     assert engine.read_folder(server, "/etc/none") == {}
+    engine.put_files(
+        server, {"/srv/cut/long": b"12345", "/srv/cut/never": b"6", "/srv/cut/ok": b"7"}
+    )
+    assert engine.cut_files(server, "/srv/cut", {"/srv/cut/long": 2, "/srv/cut/ok": 9}) == 4
+    left = {"/srv/cut/long": b"12", "/srv/cut/never": b"", "/srv/cut/ok": b"7"}
+    assert engine.read_folder(server, "/srv/cut") == left
     said = io.BytesIO()
     engine.save_log(server, said)
     assert b"Ready to accept connections" in said.getvalue()
