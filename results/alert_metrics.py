@@ -213,7 +213,8 @@ def _expired(analysis: Analysis, end: Ints) -> tuple[Rows, Ints]:
 
 def _refused(analysis: Analysis) -> tuple[Rows, Ints] | None:
     """(row, time) of the writes that a resource checking fences on write would have refused; None
-    where there is no fence. The same policy as ``fence-on-write`` of ``checker.fencing``."""
+    where there is no fence. The policy ``fence-on-write`` of ``checker.fencing``, of writes alone:
+    effects that it would refuse are not counted."""
     history, promised = analysis.history, analysis.promises
     if not has_values(history.fence):
         return None
