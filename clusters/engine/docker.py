@@ -286,7 +286,8 @@ class Engine(ImageStore):
         """Write all that a container has printed, both streams together, piece by piece: it may be
         more than is good to hold in memory."""
         with self._asking(f"read the log of container {container.name}") as api:
-            said = api.logs(container.id, stream=True)
+            # A stream follows a container that runs unless it is told not to.
+            said = api.logs(container.id, stream=True, follow=False)
             # docker-py takes its limit of time off a stream.
             limit = threading.Timer(api.timeout, _close, (said,))
             limit.start()

@@ -14,6 +14,7 @@ from tempfile import TemporaryFile
 import pytest
 
 from clusters import images
+from clusters.engine.connection import CALL_TIMEOUT_S
 from clusters.engine.docker import Container, Engine, EngineError, EngineUnreachable, Network
 from tests.eventually import eventually
 
@@ -88,6 +89,19 @@ def redis(engine: Engine, network: Network, *ports: int, labels: Labels) -> Cont
     )
     engine.start(container)
     return container
+
+
+@pytest.mark.docker
+@pytest.mark.timeout(CALL_TIMEOUT_S - 5)
+def test_the_log_of_a_container_that_runs_ends(
+    engine: Engine, labels: Labels, network: Network
+) -> None:
+    port = free_port()
+    server = redis(engine, network, port, labels=labels)
+    eventually(lambda: answers(port))
+    said = io.BytesIO()
+    engine.save_log(server, said)
+    assert b"Ready to accept connections" in said.getvalue()
 
 
 @pytest.mark.docker
