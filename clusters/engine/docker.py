@@ -14,13 +14,12 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from clusters.engine import ledger
 from clusters.engine.connection import EngineError, EngineUnreachable
-from clusters.engine.image_store import ImageStore, Labels, new_entry, pack, unpack
+from clusters.engine.image_store import ImageStore, Labels, files_of, new_entry, pack, unpack
 from declarations.lazy import lazy
 
 if TYPE_CHECKING:
@@ -333,24 +332,14 @@ class Engine(ImageStore):
         """Cut every file below a folder to its length (absolute path → bytes; 0 where none is
         named), and return how many bytes that were. On disk, because files may be large."""
         cut = 0
-        with (
-            self._asking(f"cut the files of container {container.name}") as api,
-            TemporaryFile() as whole,
-            TemporaryFile() as kept,
-        ):
-            chunks, _ = api.get_archive(container.id, folder)
-            whole.writelines(chunks)
-            whole.seek(0)
-            with (
-                tarfile.open(fileobj=whole) as source,
-                tarfile.open(fileobj=kept, mode="w") as target,
-            ):
-                for member in source:
-                    path = str(Path(folder).parent / member.name)
+        doing = f"cut the files of container {container.name}"
+        with self._asking(doing) as api, TemporaryFile() as kept:
+            with tarfile.open(fileobj=kept, mode="w") as target:
+                for path, size, content in files_of(api, container.id, folder):
                     length = lengths.get(path, 0)
-                    if member.isfile() and member.size > length:
-                        cut += member.size - length
-                        target.addfile(new_entry(path, length), source.extractfile(member))
+                    if size > length:
+                        cut += size - length
+                        target.addfile(new_entry(path, length), content)
             kept.seek(0)
             if cut:
                 api.put_archive(container.id, "/", kept)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import shutil
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING
 
 from clusters.engine.connection import Connection, EngineError
 from declarations.lazy import lazy
@@ -151,13 +152,22 @@ def new_entry(path: str, size: int) -> tarfile.TarInfo:
 def unpack(api: docker.APIClient, container_id: str, path: str) -> dict[str, bytes]:
     """A container's file, or every file below a folder, by absolute path; nothing where there is
     none."""
+    return {at: content.read() for at, _, content in files_of(api, container_id, path)}
+
+
+def files_of(
+    api: docker.APIClient, container_id: str, path: str
+) -> Iterator[tuple[str, int, IO[bytes]]]:
+    """The same, one after the other: absolute path, bytes, content. On disk meanwhile, because
+    files may be large."""
     try:
         chunks, _ = api.get_archive(container_id, path)
     except docker.errors.NotFound:
-        return {}
-    found = {}
-    with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
-        for member in archive.getmembers():
-            if content := archive.extractfile(member):
-                found[str(Path(path).parent / member.name)] = content.read()
-    return found
+        return
+    with TemporaryFile() as packed:
+        packed.writelines(chunks)
+        packed.seek(0)
+        with tarfile.open(fileobj=packed) as archive:
+            for member in archive:
+                if content := archive.extractfile(member):
+                    yield str(Path(path).parent / member.name), member.size, content
