@@ -4,7 +4,8 @@ A release deletes the key and publishes it, in one script. A waiter subscribes, 
 its own, tries again (the release may have come before the subscription) and then sleeps until the
 word comes or the key's time to live must be over: a holder that died publishes nothing, and Redis
 delivers a message at most once (https://redis.io/docs/latest/develop/pubsub/). All waiters of a key
-wake together and one of them gets it.
+wake together and one of them gets it. It stops listening before its grant is told, and looks at the
+clock after that.
 
 Does not guarantee: what ``redis-token`` does not; any order among the waiters.
 
@@ -17,7 +18,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from locks.bare import KEY, TOKEN, TTL_MS, Bare
-from locks.base import Acquired, Address, Backoff, Deadline, Denied, Hold, Observer, token_of
+from locks.base import (
+    Acquired,
+    Address,
+    Backoff,
+    Deadline,
+    Denied,
+    Granted,
+    Hold,
+    Observer,
+    token_of,
+)
 from locks.redis import token as redis_token
 from locks.redis.client import exceptions
 from locks.redis.link import Link, NotSent, Script
@@ -67,6 +78,8 @@ class RedisPubsub(RedisToken):
                 listening = self._sleep(deadline)
         if listening:
             self._stop_listening()
+        if isinstance(answer, Granted):
+            return self._in_time(answer)
         return Denied(f"gave-up: {answer.reason}") if isinstance(answer, Denied) else answer
 
     def take(self, key: str, token: str, ttl_ms: int) -> Taken | None:

@@ -145,17 +145,18 @@ class RedisRecipe(ABC):
         if not self.limited:
             return Granted(hold, taken.fence, taken.sent_ns, None)
         valid_until_ns = taken.sent_ns + ttl_ms * 1_000_000
-        if time.monotonic_ns() >= valid_until_ns:
-            return self._too_late(hold)
-        return Granted(hold, taken.fence, taken.sent_ns, valid_until_ns)
+        return self._in_time(Granted(hold, taken.fence, taken.sent_ns, valid_until_ns))
 
     def _refused(self) -> tuple[type[Exception], ...]:
         """Errors of ``take`` that say: it was not run."""
         before = (NotSent, exceptions.BusyLoadingError)
         return before if self.by_script else (*before, exceptions.ResponseError)
 
-    def _too_late(self, hold: Hold) -> Acquired:
-        freed = self.release(hold)
+    def _in_time(self, granted: Granted) -> Acquired:
+        """The grant, or given back where its promise has ended."""
+        if granted.valid_until_ns is None or time.monotonic_ns() < granted.valid_until_ns:
+            return granted
+        freed = self.release(granted.hold)
         if isinstance(freed, Unknown):
             return freed
         return Denied("gave-up: granted, but the answer came after the time to live")

@@ -251,6 +251,27 @@ def test_a_waiter_is_not_woken_by_the_dead_but_by_the_clock(bench: Bench) -> Non
     assert time.monotonic() - began < 20, "the end of its wait has woken it"
 
 
+@pytest.mark.parametrize(("ttl_s", "answer"), [(0.3, "Denied: gave-up"), (LONG_S, "Granted")])
+def test_a_waiter_whose_last_message_is_late_hands_out_no_dead_grant(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, ttl_s: float, answer: str
+) -> None:
+    """It stops listening after it was granted, which may take longer than the grant lasts."""
+    holder, waiter = bench.client("redis-pubsub"), bench.client("redis-pubsub")
+    assert isinstance(waiter, RedisPubsub)
+    stop = waiter._stop_listening
+
+    def slowly() -> None:
+        stop()
+        time.sleep(0.5)
+
+    monkeypatch.setattr(waiter, "_stop_listening", slowly)
+    grant = bench.granted(holder, ttl_s=LONG_S)
+    with meanwhile(lambda: bench.take(waiter, 20, ttl_s=ttl_s)) as waited:
+        eventually(lambda: bench.ask("PUBSUB", "NUMSUB", f"{bench.key}:freed")[1] == 1)
+        holder.release(grant.hold)
+    assert said(waited.result()) == answer
+
+
 def test_fences_of_the_control_regress_under_contention(bench: Bench) -> None:
     """Who draws first waits, and is granted after one who drew later."""
     holder, late = (bench.client("redis-fence-incr-first") for _ in range(2))
