@@ -262,6 +262,9 @@ class Promotable(Replicated, Protocol):
 
     elects: bool
 
+    def promotes_nobody(self) -> str | None:
+        """Why no replica would be promoted now if the primary died, where that is known."""
+
     def promote(self, node: int, timeout_s: float) -> None:
         """Returns when clients are sent to this replica, by an election already under way or by
         the operator's command for a primary that is gone. What had not been replicated is lost. No

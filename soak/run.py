@@ -46,6 +46,7 @@ from locks.registry import systems
 from nemesis import schedule
 from nemesis.base import Arena, Injection
 from nemesis.conductor import Played, TargetClaims, play
+from nemesis.faults.failover import NOBODY
 from nemesis.registry import faults
 from nemesis.schedule import ScheduleError
 from nemesis.staging import NOT_GRANTED
@@ -213,7 +214,7 @@ def _play(
         stop.set()
     wrong = []
     for failure in (p.failure for p in played if p.failure is not None):
-        if NOT_GRANTED in failure:
+        if NOT_GRANTED in failure or NOBODY in failure:
             tally.missed[cluster.plan.topology] += 1
         else:
             wrong.append(failure)

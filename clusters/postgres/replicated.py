@@ -111,6 +111,9 @@ class PostgresCluster(PodCluster):
         """The nodes that only replay."""
         return [node for node, line in self._timelines().items() if line == 0]
 
+    def promotes_nobody(self) -> str | None:
+        return None
+
     def promote(self, node: int, timeout_s: float) -> None:
         """``pg_promote`` on the replica."""
         if self.primary() == node:

@@ -38,6 +38,9 @@ class ReplicatedRedis(RedisPods):
         """Ask for the promotion of this node, where none is under way. Raises OSError or
         ProbeFailed."""
 
+    def promotes_nobody(self) -> str | None:
+        return None
+
     def promote(self, node: int, timeout_s: float) -> None:
         """Wait for the failover of the servers, and begin one where none is under way."""
 

@@ -12,7 +12,7 @@ is. A primary that was replaced is made a replica about ten seconds after it is 
 takes writes, and they are lost.
 
 A Sentinel that did not run for two seconds distrusts its clock for the next thirty (TILT): it
-answers and promotes nobody. https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/
+answers and promotes nobody (``promotes_nobody``). https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ MASTER_NAME = "lockbench"
 DATA_NODES = (1, 2)
 SENTINELS = (3, 4, 5)
 QUORUM = len(SENTINELS) // 2 + 1
+TILTED = "sentinel_tilt:1"
 
 SENTINEL_SETTINGS = {
     "down-after-milliseconds": "1000",
@@ -97,6 +98,13 @@ class SentinelCluster(ReplicatedRedis):
             raise ClusterError(f"{self.node_name(node)} carries no data")
         super().promote(node, timeout_s)
 
+    def promotes_nobody(self) -> str | None:
+        """So it is after a jump of their clocks. When they trust them again, a replica whose
+        primary died meanwhile is too stale for them (sentinelSelectSlave in src/sentinel.c)."""
+        if sum(map(self._distrusts, SENTINELS)) <= len(SENTINELS) - QUORUM:
+            return None
+        return "after a jump of their clocks the Sentinels distrust them for 30 s (TILT)"
+
     def begin_failover(self, node: int) -> None:
         """The Sentinel refuses where one is under way, as it is as a rule."""
         ask_once(self.address(HARNESS, SENTINELS[0]), ASK_LIMIT_S, *_sentinel("failover"))
@@ -155,6 +163,13 @@ class SentinelCluster(ReplicatedRedis):
         except PROBE_FAILURES:
             return None
         return self._node_at(port)
+
+    def _distrusts(self, sentinel: int) -> bool:
+        try:
+            said = ask_once(self.address(HARNESS, sentinel), ASK_LIMIT_S, "INFO", "sentinel")
+        except PROBE_FAILURES:
+            return False
+        return TILTED in str(said).split()
 
     def _follows(self, node: int, primary: int) -> bool:
         try:

@@ -3,7 +3,8 @@
 Replication from the primary is cut first, then the victim is granted the lock, then the primary is
 killed and the replica promoted, by the system's own mechanism. A lock that waits for its replica
 before it trusts a grant is not granted while replication is cut; then the links are healed before
-the kill, and the fault says so (``lagged``).
+the kill, and the fault says so (``lagged``). Where nobody would be promoted now (Sentinels after a
+jump of their clocks), the fault is not injected.
 
 Applies to clusters with a primary and replicas. Verified by who is primary afterwards; healed by
 starting the old primary, which must come back as a replica.
@@ -21,6 +22,7 @@ from nemesis.probes import serving
 from nemesis.staging import fresh_hold
 
 PROMOTION_S: Final = 15.0
+NOBODY: Final = "nobody would be promoted"
 # A lock that is not granted in this time waits for its replica.
 LAG_S: Final = 1.5
 
@@ -55,6 +57,9 @@ class Failover(Fault):
     def stage(self, arena: Arena) -> None:
         cluster = arena.cluster
         assert isinstance(cluster, Cuttable)
+        assert isinstance(cluster, Promotable)
+        if why := cluster.promotes_nobody():
+            raise NemesisError(f"{NOBODY}: {why}")
         primary, replica = arena.targets[0], arena.facts.replica
         assert replica is not None
         lag = {Edge(primary, replica), Edge(replica, primary)}

@@ -14,12 +14,16 @@ from clusters.etcd import cluster as etcd
 from clusters.redis import nodes as redis
 from clusters.redis.nodes import OurRedisNodes
 from clusters.redis.protocol import ask, ask_once
+from clusters.redis.sentinel import SENTINELS, OurSentinelCluster
 from clusters.wire import Line
 from clusters.zookeeper import ensemble as zookeeper
 from clusters.zookeeper.ensemble import OurZooKeeperCluster
+from nemesis.base import Arena, Injection, NemesisError
+from nemesis.faults.failover import FAULT, NOBODY
 from tests.clusters.conftest import Start
 from tests.clusters.waiting import frozen
 from tests.eventually import eventually
+from tests.nemesis.fakes import FakeClients
 
 docker = [pytest.mark.docker, pytest.mark.slow]
 LIMIT_S = 2.0
@@ -198,3 +202,23 @@ class TestZooKeeper:
             assert abs(found[0] - offset_s) < EXACT_S
             assert max(map(abs, found[1:])) < EXACT_S
         assert cluster.leader() == leader, "elections are measured by the monotonic clock"
+
+
+class TestSentinel:
+    pytestmark = docker
+
+    def test_sentinels_that_distrust_their_clocks_promote_nobody_and_say_so(
+        self, start: Start
+    ) -> None:
+        cluster = start("sentinel", 5)
+        assert isinstance(cluster, OurSentinelCluster)
+        assert cluster.promotes_nobody() is None
+        cluster.shift_clock([SENTINELS[0]], 10.0)
+        eventually(lambda: cluster._distrusts(SENTINELS[0]))
+        assert cluster.promotes_nobody() is None, "two of three still can"
+        cluster.shift_clock(SENTINELS[1:], 10.0)
+        eventually(cluster.promotes_nobody)
+        arena = Arena(cluster, FakeClients(), Injection("failover", 0.0, 1.0), 2.0)
+        with pytest.raises(NemesisError, match=NOBODY):
+            FAULT.stage(arena)
+        assert cluster.primary() == 1, "it lives"
