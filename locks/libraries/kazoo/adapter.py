@@ -27,7 +27,8 @@ class Kazoo(Client):
         self._session = Session(setup)
         how: dict[str, Any] = {}
         if setup.safe:
-            how = {"timeout": setup.ttl_s, "command_retry": KazooRetry(max_tries=0)}
+            # One try. kazoo counts before it compares, so that 0 would be without end.
+            how = {"timeout": setup.ttl_s, "command_retry": KazooRetry(max_tries=1)}
         hosts = ",".join(f"{host}:{port}" for host, port in setup.nodes)
         self._zk = watched(KazooClient(hosts=hosts, **how), self._session)
         if setup.safe:

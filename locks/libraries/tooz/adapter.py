@@ -26,7 +26,8 @@ class Tooz(Client):
         hosts = ",".join(f"{host}:{port}" for host, port in setup.nodes)
         how: dict[str, Any] = {}
         if setup.safe:
-            how = {"timeout": str(math.ceil(setup.ttl_s)), "command_retry": {"max_tries": 0}}
+            # One try. kazoo counts before it compares, so that 0 would be without end.
+            how = {"timeout": str(math.ceil(setup.ttl_s)), "command_retry": {"max_tries": 1}}
         member = f"lockbench-{secrets.token_hex(8)}".encode()
         self._coordinator: Any = get_coordinator(f"zookeeper://{hosts}", member, **how)
         watched(self._coordinator._coord, self._session)  # noqa: SLF001 - its kazoo client
