@@ -203,7 +203,8 @@ def matrix(cases: Sequence[CaseResult], *, short: bool = False) -> Grid | None:
     rows: dict[str, dict[str, list[tuple[int, CaseResult]]]] = {}
     for label, (n, case) in zip(labels([case for _, case in shown]), shown, strict=True):
         rows.setdefault(label, {}).setdefault(case.fault, []).append((n, case))
-    codes = [f"{_code(v)} {v}" for v in in_order(v for _, case in shown for v in broken(case))]
+    names = in_order(v for _, case in shown for v in broken(case))
+    codes = [f"{_code(v)} {v}" for v in names if _code(v) != v]
     return Grid(
         "verdicts-by-lock-and-fault",
         "Verdicts, lock by fault",
