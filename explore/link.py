@@ -1,0 +1,305 @@
+"""The victim's link to one server: counts what passes, and strikes where it is told to.
+
+What passes are *events*: a connection that opens, a request, a reply, a connection that the client
+ends. A request or a reply is a burst: all bytes that pass one way on one connection until something
+passes the other way, however they were cut into segments. Events are numbered from 1, for each kind
+over all connections of the link, in the order in which their first byte came here.
+
+Guarantees: an order strikes the event with its kind and number and nothing else, and ``struck``
+says when, in the machine's monotonic clock; what was never struck is not there. What is behind a
+burst that is kept back, on its connection and in its direction, waits with it; everything else
+passes.
+
+Does not guarantee that a burst is one message: what is sent without waiting for an answer, and what
+a server says unasked, is counted with what is beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, Self
+
+from locks.base import Address
+
+Kind = Literal["connect", "request", "reply", "end"]
+# lost: it does not arrive, and nor does anything after it on its connection, either way, until the
+#   link is healed, which ends the connection. Other connections work.
+# reset-before: both sides are sent RST, and it does not arrive. reset-after: it arrives, then they
+#   are. Of a request that would be the same as a reply that is reset before it arrives.
+# late: it arrives so many seconds later. orphaned: the client is sent RST at once, and its request
+#   arrives so many seconds later, beside whatever the client sends on a new connection. The server
+#   keeps its side until the link is healed.
+# held: it waits until it is let go.
+Strike = Literal["lost", "reset-before", "reset-after", "late", "orphaned", "held"]
+FITTING: Final[dict[Kind, tuple[Strike, ...]]] = {
+    "connect": ("lost", "reset-before", "late", "held"),
+    "request": ("lost", "reset-before", "late", "orphaned", "held"),
+    "reply": ("lost", "reset-before", "reset-after", "late", "held"),
+    "end": ("lost", "late"),
+}
+ANYWHERE: Final = Address("127.0.0.1", 0)
+READ_BYTES: Final = 1 << 16
+DIAL_S: Final = 5.0
+# Off at once, and what was not sent is thrown away: the other side is sent RST.
+NO_LINGER: Final = struct.pack("ii", 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """``time_ns``: when its first byte came here. ``size``: its bytes so far; 0 of what has none.
+    Connections are numbered from 1."""
+
+    kind: Kind
+    number: int
+    connection: int
+    time_ns: int
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to happen to an event. ``seconds``: how late it is. Raises ValueError for a strike
+    that does not fit."""
+
+    kind: Kind
+    number: int
+    strike: Strike
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.strike not in FITTING[self.kind]:
+            raise ValueError(f"no {self.kind} can be {self.strike}")
+
+
+@dataclass
+class Held:
+    """An order that holds: ``reached`` when the event is there; ``let_go`` lets it pass."""
+
+    reached: threading.Event = field(default_factory=threading.Event)
+    let_go: threading.Event = field(default_factory=threading.Event)
+
+
+class Link:
+    """Listens at ``at`` until it is closed. Clients that tell nodes by their ports need the port of
+    the server, on a loopback address of its own."""
+
+    def __init__(
+        self, server: Address, at: Address = ANYWHERE, orders: Iterable[Order] = ()
+    ) -> None:
+        self._server = server
+        self._mutex = threading.Lock()
+        self._events: list[Event] = []
+        self._counts: dict[Kind, int] = dict.fromkeys(FITTING, 0)
+        self._orders = {(one.kind, one.number): one for one in orders}
+        self._struck: dict[Order, int] = {}
+        self._held = {one: Held() for one in self._orders.values() if one.strike == "held"}
+        self._closed = False
+        self._connections: list[_Connection] = []
+        self._threads: list[threading.Thread] = []
+        self._listener = socket.create_server(at)
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
+
+    @property
+    def address(self) -> Address:
+        """Where clients connect to."""
+        return Address(*self._listener.getsockname())
+
+    @property
+    def events(self) -> list[Event]:
+        """What has come so far, in its order."""
+        with self._mutex:
+            return list(self._events)
+
+    @property
+    def struck(self) -> dict[Order, int]:
+        """Order → when its event came."""
+        with self._mutex:
+            return dict(self._struck)
+
+    def held(self, order: Order) -> Held:
+        """The hold of an order that holds."""
+        return self._held[order]
+
+    def heal(self) -> None:
+        """Ends the connections on which something was lost or orphaned."""
+        for one in self._connections:
+            if one.deaf:
+                one.hang_up()
+
+    def close(self) -> None:
+        """Ends every connection at once, and what is kept back with it."""
+        self._closed = True
+        for held in self._held.values():
+            held.let_go.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._accepting.join()
+        self._listener.close()
+        for one in self._connections:
+            one.hang_up()
+        for thread in self._threads:
+            thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _accept(self) -> None:
+        for number in itertools.count(1):
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection = _Connection(number, client)
+            self._connections.append(connection)
+            # Others connect meanwhile.
+            thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, connection: _Connection) -> None:
+        """Passes on what comes on a connection until it has ended on both sides."""
+        try:
+            if self._opened(connection):
+                back = threading.Thread(target=self._pump, args=(connection, "reply"), daemon=True)
+                back.start()
+                self._pump(connection, "request")
+                back.join()
+            elif connection.deaf:
+                connection.over.wait()
+        finally:
+            connection.close()
+
+    def _opened(self, connection: _Connection) -> bool:
+        """Whether it leads to the server."""
+        order = self._note(connection, "connect", 0)
+        if order is not None and not self._strike(connection, order):
+            return False
+        try:
+            connection.server = socket.create_connection(self._server, timeout=DIAL_S)
+        except OSError:
+            return False
+        connection.server.settimeout(None)
+        connection.server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return not connection.over.is_set()
+
+    def _pump(self, connection: _Connection, kind: Literal["request", "reply"]) -> None:
+        """Passes on what comes one way until its source has no more to say."""
+        source, sink = connection.ends(kind)
+        try:
+            while data := source.recv(READ_BYTES):
+                order = self._note(connection, kind, len(data))
+                if order is not None and not self._strike(connection, order):
+                    return
+                if order is not None and order.strike == "orphaned":
+                    sink.sendall(data)
+                    connection.over.wait()
+                    return
+                if connection.deaf:
+                    continue
+                if order is not None and order.strike == "reset-after":
+                    # The end comes with it: what is reset may be thrown away unread.
+                    sink.sendall(data, socket.MSG_MORE)
+                    sink.shutdown(socket.SHUT_WR)
+                    connection.hang_up(gently=sink)
+                    return
+                sink.sendall(data)
+            if kind == "request" and not connection.over.is_set():
+                order = self._note(connection, "end", 0)
+                if order is not None and not self._strike(connection, order):
+                    return
+            if connection.deaf:
+                connection.over.wait()
+            if not connection.over.is_set():
+                sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            if connection.deaf:
+                connection.over.wait()
+            connection.hang_up()
+
+    def _strike(self, connection: _Connection, order: Order) -> bool:
+        """Does what was ordered when its event is there. Returns whether the connection goes on."""
+        with self._mutex:
+            self._struck[order] = time.monotonic_ns()
+        match order.strike:
+            case "lost":
+                connection.deaf = True
+            case "reset-before":
+                connection.hang_up()
+            case "late":
+                connection.over.wait(order.seconds)
+            case "orphaned":
+                connection.deaf = True
+                connection.let_client_go()
+                connection.over.wait(order.seconds)
+            case "held":
+                held = self._held[order]
+                held.reached.set()
+                held.let_go.wait()
+        return not connection.over.is_set()
+
+    def _note(self, connection: _Connection, kind: Kind, size: int) -> Order | None:
+        """Writes down what came; the order for it where it is new."""
+        now_ns = time.monotonic_ns()
+        with self._mutex:
+            if kind in {"request", "reply"} and connection.kind == kind:
+                known = self._events[connection.newest]
+                self._events[connection.newest] = replace(known, size=known.size + size)
+                return None
+            self._counts[kind] += 1
+            connection.kind, connection.newest = kind, len(self._events)
+            event = Event(kind, self._counts[kind], connection.number, now_ns, size)
+            self._events.append(event)
+            return self._orders.get((kind, event.number))
+
+
+class _Connection:
+    """``deaf``: nothing passes any more. ``over``: set when it ends. ``newest``: the place of its
+    last event among all."""
+
+    def __init__(self, number: int, client: socket.socket) -> None:
+        self.number = number
+        self.client = client
+        self.server: socket.socket | None = None
+        self.kind: Kind | None = None
+        self.newest = -1
+        self.deaf = False
+        self.over = threading.Event()
+
+    def ends(self, kind: Literal["request", "reply"]) -> tuple[socket.socket, socket.socket]:
+        """Where it comes from, and where it goes to."""
+        assert self.server is not None
+        return (self.client, self.server) if kind == "request" else (self.server, self.client)
+
+    def hang_up(self, gently: socket.socket | None = None) -> None:
+        """Both sides, or the other one, are sent RST when the threads have ended, which this
+        wakes."""
+        self.over.set()
+        for one in (self.client, self.server):
+            if one is not None:
+                with contextlib.suppress(OSError):
+                    if one is not gently:
+                        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+                    one.shutdown(socket.SHUT_RD)
+
+    def let_client_go(self) -> None:
+        """The client is sent RST at once; nobody else reads from it."""
+        self.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+        self.client.close()
+
+    def close(self) -> None:
+        """Frees both sockets."""
+        for one in (self.client, self.server):
+            if one is not None:
+                one.close()

@@ -1,0 +1,260 @@
+"""The explorer's link by itself: what it counts, and that it strikes what it was told to alone."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+
+from explore.link import FITTING, Kind, Link, Order, Strike
+from locks.base import Address
+from tests.eventually import eventually
+from tests.locks.fakes import FakeRedis, closed_port
+from tests.locks.test_delays import LIMIT_S, PING, PONG, Client
+
+LATE_S = 0.3
+
+
+@pytest.fixture
+def server() -> Iterator[FakeRedis]:
+    fake = FakeRedis()
+    yield fake
+    fake.stop()
+
+
+@pytest.fixture
+def link(server: FakeRedis) -> Iterator[Callable[..., Link]]:
+    made: list[Link] = []
+
+    def start(*orders: Order, at: Address | None = None) -> Link:
+        made.append(Link(server.address, *([] if at is None else [at]), orders=orders))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()
+
+
+def pings(server: FakeRedis) -> int:
+    return sum(entry == (b"PING",) for entry in server.log)
+
+
+def is_silent(client: Client) -> bool:
+    client.socket.settimeout(LATE_S)
+    try:
+        return not isinstance(client.socket.recv(4096), bytes)
+    except TimeoutError:
+        return True
+    finally:
+        client.socket.settimeout(LIMIT_S)
+
+
+def test_events_are_counted_over_all_connections(link: Callable[..., Link]) -> None:
+    begun_ns = time.monotonic_ns()
+    made = link()
+    with Client(made.address) as one:
+        one.ping()
+        with Client(made.address) as other:
+            other.ping()
+            one.ping(3)
+    eventually(lambda: sum(e.kind == "end" for e in made.events) == 2)
+    seen = [(e.kind, e.number, e.connection, e.size) for e in made.events]
+    three = (3 * len(PING), 3 * len(PONG))
+    assert seen[:8] == [
+        ("connect", 1, 1, 0),
+        ("request", 1, 1, len(PING)),
+        ("reply", 1, 1, len(PONG)),
+        ("connect", 2, 2, 0),
+        ("request", 2, 2, len(PING)),
+        ("reply", 2, 2, len(PONG)),
+        ("request", 3, 1, three[0]),
+        ("reply", 3, 1, three[1]),
+    ]
+    assert {(kind, number) for kind, number, *_ in seen[8:]} == {("end", 1), ("end", 2)}
+    times = [begun_ns, *(e.time_ns for e in made.events), time.monotonic_ns()]
+    assert times == sorted(times)
+    assert made.struck == {}
+
+
+def test_a_request_in_pieces_is_one_event(link: Callable[..., Link]) -> None:
+    made = link()
+    with Client(made.address) as client:
+        client.socket.sendall(PING[:5])
+        eventually(lambda: len(made.events) == 2)
+        client.socket.sendall(PING[5:])
+        client.hears(PONG)
+    assert [e.size for e in made.events if e.kind == "request"] == [len(PING)]
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    for kind, strike in (("connect", "orphaned"), ("reply", "orphaned"), ("end", "held")):
+        with pytest.raises(ValueError, match="can be"):
+            Order(kind, 1, strike)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("kind", "arrives"), [("request", 1), ("reply", 2)])
+def test_what_is_lost_hangs_until_the_link_is_healed(
+    server: FakeRedis, link: Callable[..., Link], kind: Kind, arrives: int
+) -> None:
+    order = Order(kind, 2, "lost")
+    made = link(order)
+    with Client(made.address) as client, Client(made.address) as other:
+        client.ping()
+        client.socket.sendall(PING)
+        eventually(lambda: order in made.struck)
+        client.socket.sendall(PING)
+        assert is_silent(client)
+        other.ping()
+        assert pings(server) == arrives + 1
+        made.heal()
+        with pytest.raises(ConnectionResetError):
+            client.socket.recv(4096)
+
+
+@pytest.mark.parametrize(("kind", "arrives"), [("request", 1), ("reply", 2)])
+def test_a_reset_comes_before_what_it_strikes(
+    server: FakeRedis, link: Callable[..., Link], kind: Kind, arrives: int
+) -> None:
+    made = link(Order(kind, 2, "reset-before"))
+    with Client(made.address) as client, Client(made.address) as other:
+        client.ping()
+        client.socket.sendall(PING)
+        with pytest.raises(ConnectionResetError):
+            client.socket.recv(4096)
+        other.ping()
+    assert pings(server) == arrives + 1
+
+
+def test_a_reply_arrives_before_the_reset(server: FakeRedis, link: Callable[..., Link]) -> None:
+    made = link(Order("reply", 2, "reset-after"))
+    with Client(made.address) as client:
+        client.ping()
+        client.ping()
+        assert client.socket.recv(4096) == b""
+    assert pings(server) == 2
+
+
+@pytest.mark.parametrize("kind", ["request", "reply"])
+def test_only_the_chosen_event_is_late(link: Callable[..., Link], kind: Kind) -> None:
+    order = Order(kind, 2, "late", LATE_S)
+    made = link(order)
+    with Client(made.address) as client, Client(made.address) as other:
+        client.ping()
+        client.socket.sendall(PING)
+        eventually(lambda: order in made.struck)
+        other.ping()
+        client.hears(PONG)
+        assert time.monotonic_ns() - made.struck[order] >= LATE_S * 1e9
+        client.ping()
+
+
+def test_an_orphan_arrives_beside_what_comes_on_a_new_connection(
+    server: FakeRedis, link: Callable[..., Link]
+) -> None:
+    order = Order("request", 2, "orphaned", LATE_S)
+    made = link(order)
+    with Client(made.address) as client:
+        client.ping()
+        client.socket.sendall(PING)
+        with pytest.raises(ConnectionResetError):
+            client.socket.recv(4096)
+    with Client(made.address) as again:
+        again.ping()
+        assert pings(server) == 2, "before the orphan"
+        eventually(lambda: pings(server) == 3)
+        again.ping()
+
+
+@pytest.mark.parametrize("kind", ["connect", "request", "reply"])
+def test_what_is_held_waits_until_it_is_let_go(link: Callable[..., Link], kind: Kind) -> None:
+    order = Order(kind, 1, "held")
+    made = link(order)
+    with Client(made.address) as client:
+        client.socket.sendall(PING)
+        assert made.held(order).reached.wait(LIMIT_S)
+        assert is_silent(client)
+        made.held(order).let_go.set()
+        client.hears(PONG)
+
+
+def test_a_connection_that_is_lost_is_neither_refused_nor_served(
+    server: FakeRedis, link: Callable[..., Link]
+) -> None:
+    made = link(Order("connect", 1, "lost"))
+    with Client(made.address) as client, Client(made.address) as other:
+        client.socket.sendall(PING)
+        assert is_silent(client)
+        other.ping()
+        made.heal()
+        with pytest.raises(ConnectionResetError):
+            client.socket.recv(4096)
+    assert pings(server) == 1
+
+
+def test_a_server_does_not_hear_of_an_end_that_is_lost() -> None:
+    order = Order("end", 1, "lost")
+    listener = socket.create_server(("127.0.0.1", 0))
+    with listener, Link(Address(*listener.getsockname()), orders=[order]) as made:
+        client = socket.create_connection(made.address)
+        heard, _ = listener.accept()
+        with heard:
+            client.close()
+            eventually(lambda: order in made.struck)
+            heard.settimeout(LATE_S)
+            with pytest.raises(TimeoutError):
+                heard.recv(1)
+            heard.settimeout(LIMIT_S)
+            made.heal()
+            with pytest.raises(ConnectionResetError):
+                heard.recv(1)
+
+
+def test_the_end_of_a_server_ends_the_connection(
+    server: FakeRedis, link: Callable[..., Link]
+) -> None:
+    made = link()
+    with Client(made.address) as client:
+        client.ping()
+        server.drop_connections()
+        assert client.socket.recv(4096) == b""
+
+
+def test_a_server_that_is_away_is_a_connection_that_ends() -> None:
+    with Link(closed_port()) as made, Client(made.address) as client:
+        assert client.socket.recv(4096) == b""
+
+
+@pytest.mark.parametrize(
+    ("kind", "strike"),
+    [(kind, strike) for kind, strikes in FITTING.items() for strike in strikes],
+)
+def test_closing_waits_for_nothing(
+    server: FakeRedis, link: Callable[..., Link], kind: Kind, strike: Strike
+) -> None:
+    before = threading.active_count()
+    order = Order(kind, 1, strike, 60.0)
+    made = link(order)
+    with suppress(ConnectionResetError), Client(made.address) as client:
+        client.socket.sendall(PING)
+        if kind == "end":
+            client.hears(PONG)
+            client.socket.shutdown(socket.SHUT_WR)
+        eventually(lambda: order in made.struck)
+        made.close()
+    eventually(lambda: order in made.struck)
+    made.close()
+    server.stop()
+    eventually(lambda: threading.active_count() <= before)
+
+
+def test_it_can_stand_at_the_port_of_its_server(
+    server: FakeRedis, link: Callable[..., Link]
+) -> None:
+    made = link(at=Address("127.0.0.99", server.address.port))
+    assert made.address == Address("127.0.0.99", server.address.port)
+    with Client(made.address) as client:
+        client.ping()
