@@ -7,71 +7,33 @@ number of its own.
 
 from __future__ import annotations
 
-import logging
 import random
-from collections.abc import Callable
-from time import monotonic_ns
 from typing import Final
 
 import gevent
 
-from history.op import NULL, F, Mode, Type
+from history.op import NULL, F, Type
 from history.recorder import Handle
-from locks.base import (
-    Acquired,
-    Denied,
-    Extendable,
-    Extended,
-    Granted,
-    Hold,
-    NotHeld,
-    Released,
-    Shareable,
-    Unknown,
-    new_hold_id,
-)
+from locks.base import Granted
 from workloads.base import Job
+from workloads.caller import OK, Caller, Tell
 from workloads.load import AIMED_KEY, FLOOR_KEY
-from workloads.resource import Resource, or_null
+from workloads.resource import Resource
 from workloads.session import Session
 from workloads.use import Keep, Use
-
-log = logging.getLogger("lockbench.client")
-
-# Reading a member of an Enum class costs as much as recording an operation.
-ACQUIRE: Final = F.ACQUIRE
-RELEASE: Final = F.RELEASE
-OK: Final = Type.OK
-EXCLUSIVE: Final = Mode.NONE
 
 # What a fault is aimed at, and what the client costs, is held alone.
 ALONE: Final = frozenset({AIMED_KEY, FLOOR_KEY})
 
-NOT_BEGUN: Final = "gave-up: it was never begun, because every client was busy"
 
-# What Locust's own statistics are told: (f, milliseconds, error or None).
-Tell = Callable[[tuple[str, float, str | None]], None]
-
-
-class Client:
-    """Used by one greenlet. Takes a new process number after every unknown outcome, so that the
-    processes of a history are sequential."""
+class Client(Caller):
+    """Used by one greenlet."""
 
     def __init__(self, session: Session, tell: Tell, number: int = 0) -> None:
+        pace = session.load.pace
+        super().__init__(session.recorder, session.system, pace, session.connect, tell)
         self._session = session
-        self.recorder = session.recorder
-        self.pace = session.load.pace
-        self._tell = tell
-        self.process = session.recorder.new_process()
-        # The longest lease that it was ever promised, at least the one that it asks for.
-        self.lease_ns = int(1e9 * self.pace.lease_ttl_s)
-        self._held: dict[int, int] = {}  # hold's id → when its acquire was invoked
-        # Of a lock that its holder may enter again: hold's id → who holds it. What is left after an
-        # unknown outcome is given back by the same one, under a new process number.
-        self._holder: dict[int, int] | None = {} if session.system.kind == "reentrant" else None
         self.resource = Resource(session.load.resource)
-        self._lock = session.connect(self)
-        self._shareable = self._lock if isinstance(self._lock, Shareable) else None
         self._guarded = self.pace.touch_resource and session.system.kind != "semaphore"
         job = self._job = session.asked.workload.job(session.asked.options)
         job.number = number
@@ -140,165 +102,10 @@ class Client:
         return self.recorder.invoke(self._timed, F.JOB, key, version=thing, intended_ns=intended_ns)
 
     def close(self) -> None:
+        """Drops the connections, that to the resource too."""
         self.resource.close()
-        self._lock.close()
-
-    # The observer of the lock (locks.base.Observer).
-
-    def extended(
-        self, hold: Hold, *, sent_ns: int, acknowledged_ns: int, valid_until_ns: int
-    ) -> None:
-        asked_ns = self._held.get(hold.id)
-        if asked_ns is None:
-            return
-        # A heartbeat of the session may have been on its way already when the lock was asked for.
-        began_ns = max(sent_ns, asked_ns)
-        handle = self.recorder.invoke(
-            self.process, F.EXTEND, hold.key, hold=hold.id, invoke_ns=began_ns
-        )
-        self.recorder.complete(
-            handle, OK, sent_ns=sent_ns, valid_until_ns=valid_until_ns, complete_ns=acknowledged_ns
-        )
-
-    def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
-        if hold.id in self._held:
-            now_ns = monotonic_ns()
-            handle = self.recorder.invoke(
-                self.process, F.LOST, hold.key, hold=hold.id, invoke_ns=alive_ns or now_ns
-            )
-            self.recorder.complete(handle, OK, complete_ns=now_ns)
-
-    def queued(self, key: str, hold_id: int, *, acknowledged_ns: int) -> None:
-        handle = self.recorder.invoke(
-            self.process, F.QUEUED, key, hold=hold_id, invoke_ns=acknowledged_ns
-        )
-        self.recorder.complete(handle, OK, complete_ns=acknowledged_ns)
+        super().close()
 
     def _only_reads(self, key: str) -> bool:
         """Drawn for each cycle."""
         return key not in ALONE and self._draws.random() < self._job.reads_share
-
-    def acquire(
-        self,
-        key: str,
-        wait_s: float | None = None,
-        *,
-        intended_ns: int = NULL,
-        reads: bool = False,
-    ) -> Granted | None:
-        """Asks for a key once, and records what came of it. Waits as long as the pace says, unless
-        ``wait_s`` says otherwise."""
-        if wait_s is None:
-            wait_s = self.pace.wait_s
-        ask, mode = self._lock.acquire, EXCLUSIVE
-        if self._shareable is not None:
-            mode = Mode.READ if reads else Mode.WRITE
-            if reads:
-                ask = self._shareable.acquire_shared
-        hold_id = new_hold_id()
-        began_ns = monotonic_ns()
-        handle = self.recorder.invoke(
-            self.process,
-            ACQUIRE,
-            key,
-            hold=hold_id,
-            mode=mode,
-            intended_ns=intended_ns,
-            invoke_ns=began_ns,
-        )
-        if self._holder is not None:
-            self._holder[hold_id] = self.process
-        # Known before it is granted: a heartbeat may be acknowledged before this greenlet runs.
-        self._held[hold_id] = began_ns
-        outcome: Acquired
-        try:
-            outcome = ask(key, hold_id=hold_id, ttl_s=self.pace.lease_ttl_s, wait_s=wait_s)
-        except Exception as error:  # noqa: BLE001 - recorded as unknown, with its name
-            outcome = _unexpected(error)
-        told = "acquire"
-        error_text: str | None = None
-        match outcome:
-            case Granted(fence=fence, sent_ns=sent_ns, valid_until_ns=valid_until_ns):
-                if valid_until_ns is not None and valid_until_ns - sent_ns > self.lease_ns:
-                    self.lease_ns = valid_until_ns - sent_ns
-                ended_ns = self.recorder.complete(
-                    handle,
-                    OK,
-                    fence=or_null(fence),
-                    sent_ns=sent_ns,
-                    valid_until_ns=or_null(valid_until_ns),
-                )
-            case Denied(reason=reason):
-                del self._held[hold_id]
-                # What a busy lock is supposed to answer: a line of its own, not a failure.
-                told = "acquire, refused"
-                ended_ns = self.recorder.complete(handle, Type.FAIL, error=reason)
-            case Unknown(reason=reason):
-                del self._held[hold_id]
-                error_text = reason
-                ended_ns = self._unknown(handle, reason)
-        self._tell((told, (ended_ns - began_ns) / 1e6, error_text))
-        return outcome if isinstance(outcome, Granted) else None
-
-    def not_begun(self, key: str, intended_ns: int) -> None:
-        """Records an acquire that was due and for which there was no time."""
-        handle = self.recorder.invoke(
-            self.process, ACQUIRE, key, hold=new_hold_id(), intended_ns=intended_ns
-        )
-        self.recorder.complete(handle, Type.FAIL, error=NOT_BEGUN)
-
-    def extend(self, hold: Hold) -> None:
-        """Extends a hold by a whole lease, once; records what came of it. Nothing happens where the
-        lock has no extend."""
-        if not isinstance(self._lock, Extendable):
-            return
-        handle = self.recorder.invoke(self.process, F.EXTEND, hold.key, hold=hold.id)
-        outcome: Extended
-        try:
-            outcome = self._lock.extend(hold, self.pace.lease_ttl_s)
-        except Exception as error:  # noqa: BLE001 - recorded as unknown, with its name
-            outcome = _unexpected(error)
-        match outcome:
-            case Granted(sent_ns=sent_ns, valid_until_ns=valid_until_ns):
-                self.recorder.complete(
-                    handle, OK, sent_ns=sent_ns, valid_until_ns=or_null(valid_until_ns)
-                )
-            case NotHeld():
-                self.recorder.complete(handle, Type.FAIL, error="not-held")
-            case Unknown(reason=reason):
-                self._unknown(handle, reason)
-
-    def release(self, hold: Hold) -> None:
-        """Gives a hold back, and records what came of it."""
-        began_ns = monotonic_ns()
-        holder = NULL if self._holder is None else self._holder.pop(hold.id, NULL)
-        handle = self.recorder.invoke(
-            self.process, RELEASE, hold.key, hold=hold.id, owner=holder, invoke_ns=began_ns
-        )
-        try:
-            outcome = self._lock.release(hold)
-        except Exception as error:  # noqa: BLE001 - recorded as unknown, with its name
-            outcome = _unexpected(error)
-        self._held.pop(hold.id, None)
-        error_text: str | None = None
-        match outcome:
-            case Released():
-                ended_ns = self.recorder.complete(handle, OK)
-            case NotHeld():
-                error_text = "not-held"
-                ended_ns = self.recorder.complete(handle, Type.FAIL, error=error_text)
-            case Unknown(reason=reason):
-                error_text = reason
-                ended_ns = self._unknown(handle, reason)
-        self._tell(("release", (ended_ns - began_ns) / 1e6, error_text))
-
-    def _unknown(self, handle: tuple[object, int], reason: str) -> int:
-        ended_ns = self.recorder.complete(handle, Type.INFO, error=reason)  # type: ignore[arg-type]
-        self.process = self.recorder.new_process()
-        return ended_ns
-
-
-def _unexpected(error: Exception) -> Unknown:
-    """A lock must map its errors itself; one that escapes is the lock's bug, and is shown so."""
-    log.error("the lock raised", exc_info=error)
-    return Unknown(f"unexpected: {type(error).__name__}: {error}")

@@ -14,7 +14,7 @@ from time import monotonic_ns
 from history.op import NULL, F, Type
 from locks.base import Backoff, Deadline, Granted, Hold, NoObserver, Unknown, new_hold_id
 from locks.without.base import Conflict, Done, DoneAlready, Outcome, Thinking, Way
-from workloads.client import Tell
+from workloads.caller import Tell
 from workloads.resource import Resource
 from workloads.session import Session
 from workloads.use import Keep, Lasting

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from explore.link import FITTING, Kind, Link, Order, Strike
+from explore.link import ANYWHERE, FITTING, Kind, Link, Order, Strike
 from locks.base import Address
 from tests.eventually import eventually
 from tests.locks.fakes import FakeRedis, closed_port
@@ -30,8 +30,8 @@ def server() -> Iterator[FakeRedis]:
 def link(server: FakeRedis) -> Iterator[Callable[..., Link]]:
     made: list[Link] = []
 
-    def start(*orders: Order, at: Address | None = None) -> Link:
-        made.append(Link(server.address, *([] if at is None else [at]), orders=orders))
+    def start(*orders: Order, at: Address = ANYWHERE) -> Link:
+        made.append(Link(server.address, at, orders))
         return made[-1]
 
     yield start
