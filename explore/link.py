@@ -1,9 +1,9 @@
-"""The victim's link to one server: counts what passes, and strikes where it is told to.
+"""The victim's links to its servers: they count what passes, and strike where they are told to.
 
 What passes are *events*: a connection that opens, a request, a reply, a connection that the client
 ends. A request or a reply is a burst: all bytes that pass one way on one connection until something
 passes the other way, however they were cut into segments. Events are numbered from 1, for each kind
-over all connections of the link, in the order in which their first byte came here.
+over all links of the client, in the order in which their first byte came here.
 
 Guarantees: an order strikes the event with its kind and number and nothing else, and ``struck``
 says when, in the machine's monotonic clock; what was never struck is not there. What is behind a
@@ -22,7 +22,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, Self
 
@@ -54,10 +54,11 @@ NO_LINGER: Final = struct.pack("ii", 1, 0)
 @dataclass(frozen=True, slots=True)
 class Event:
     """``time_ns``: when its first byte came here. ``size``: its bytes so far; 0 of what has none.
-    Connections are numbered from 1."""
+    Connections of a link are numbered from 1; ``node`` is the number of the link."""
 
     kind: Kind
     number: int
+    node: int
     connection: int
     time_ns: int
     size: int = 0
@@ -84,33 +85,32 @@ class Held:
 
     reached: threading.Event = field(default_factory=threading.Event)
     let_go: threading.Event = field(default_factory=threading.Event)
+    connection: _Connection | None = None
+
+    def drop(self) -> None:
+        """Ends its connection: it never arrives. Only what was reached."""
+        assert self.connection is not None
+        self.connection.hang_up()
+        self.let_go.set()
 
 
-class Link:
-    """Listens at ``at`` until it is closed. Clients that tell nodes by their ports need the port of
-    the server, on a loopback address of its own."""
+class Traffic:
+    """What passes between one client and its servers, over all its links, and what is to happen to
+    it. ``on_strike`` is called with an order and the event that it strikes, before anything is done
+    to that; it must not wait."""
 
     def __init__(
-        self, server: Address, at: Address = ANYWHERE, orders: Iterable[Order] = ()
+        self,
+        orders: Iterable[Order] = (),
+        on_strike: Callable[[Order, Event], None] = lambda *_: None,
     ) -> None:
-        self._server = server
+        self._on_strike = on_strike
         self._mutex = threading.Lock()
         self._events: list[Event] = []
         self._counts: dict[Kind, int] = dict.fromkeys(FITTING, 0)
         self._orders = {(one.kind, one.number): one for one in orders}
         self._struck: dict[Order, int] = {}
         self._held = {one: Held() for one in self._orders.values() if one.strike == "held"}
-        self._closed = False
-        self._connections: list[_Connection] = []
-        self._threads: list[threading.Thread] = []
-        self._listener = socket.create_server(at)
-        self._accepting = threading.Thread(target=self._accept, daemon=True)
-        self._accepting.start()
-
-    @property
-    def address(self) -> Address:
-        """Where clients connect to."""
-        return Address(*self._listener.getsockname())
 
     @property
     def events(self) -> list[Event]:
@@ -128,6 +128,60 @@ class Link:
         """The hold of an order that holds."""
         return self._held[order]
 
+    def let_go(self) -> None:
+        """Everything that is held."""
+        for held in self._held.values():
+            held.let_go.set()
+
+    def note(self, node: int, connection: _Connection, kind: Kind, size: int) -> Order | None:
+        """Writes down what came; the order for it where it is new. For links."""
+        now_ns = time.monotonic_ns()
+        with self._mutex:
+            if kind in {"request", "reply"} and connection.kind == kind:
+                known = self._events[connection.newest]
+                self._events[connection.newest] = replace(known, size=known.size + size)
+                return None
+            self._counts[kind] += 1
+            connection.kind, connection.newest = kind, len(self._events)
+            event = Event(kind, self._counts[kind], node, connection.number, now_ns, size)
+            self._events.append(event)
+            order = self._orders.get((kind, event.number))
+            if order is None:
+                return None
+            self._struck[order] = now_ns
+            if order in self._held:
+                self._held[order].connection = connection
+        self._on_strike(order, event)
+        return order
+
+
+class Link:
+    """Listens at ``at`` until it is closed. Clients that tell nodes by their ports need the port of
+    the server, on a loopback address of its own."""
+
+    def __init__(
+        self,
+        server: Address,
+        at: Address = ANYWHERE,
+        traffic: Traffic | None = None,
+        *,
+        node: int = 1,
+    ) -> None:
+        self._server = server
+        self.traffic = traffic or Traffic()
+        self._node = node
+        self._closed = False
+        self._connections: list[_Connection] = []
+        self._threads: list[threading.Thread] = []
+        self._listener = socket.create_server(at)
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
+
+    @property
+    def address(self) -> Address:
+        """Where clients connect to."""
+        return Address(*self._listener.getsockname())
+
     def heal(self) -> None:
         """Ends the connections on which something was lost or orphaned."""
         for one in self._connections:
@@ -137,14 +191,14 @@ class Link:
     def close(self) -> None:
         """Ends every connection at once, and what is kept back with it."""
         self._closed = True
-        for held in self._held.values():
-            held.let_go.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._accepting.join()
         self._listener.close()
         for one in self._connections:
             one.hang_up()
+        # What is held does not arrive any more.
+        self.traffic.let_go()
         for thread in self._threads:
             thread.join()
 
@@ -183,7 +237,7 @@ class Link:
 
     def _opened(self, connection: _Connection) -> bool:
         """Whether it leads to the server."""
-        order = self._note(connection, "connect", 0)
+        order = self.traffic.note(self._node, connection, "connect", 0)
         if order is not None and not self._strike(connection, order):
             return False
         try:
@@ -199,7 +253,7 @@ class Link:
         source, sink = connection.ends(kind)
         try:
             while data := source.recv(READ_BYTES):
-                order = self._note(connection, kind, len(data))
+                order = self.traffic.note(self._node, connection, kind, len(data))
                 if order is not None and not self._strike(connection, order):
                     return
                 if order is not None and order.strike == "orphaned":
@@ -216,7 +270,7 @@ class Link:
                     return
                 sink.sendall(data)
             if kind == "request" and not connection.over.is_set():
-                order = self._note(connection, "end", 0)
+                order = self.traffic.note(self._node, connection, "end", 0)
                 if order is not None and not self._strike(connection, order):
                     return
             if connection.deaf:
@@ -230,8 +284,6 @@ class Link:
 
     def _strike(self, connection: _Connection, order: Order) -> bool:
         """Does what was ordered when its event is there. Returns whether the connection goes on."""
-        with self._mutex:
-            self._struck[order] = time.monotonic_ns()
         match order.strike:
             case "lost":
                 connection.deaf = True
@@ -244,24 +296,10 @@ class Link:
                 connection.let_client_go()
                 connection.over.wait(order.seconds)
             case "held":
-                held = self._held[order]
+                held = self.traffic.held(order)
                 held.reached.set()
                 held.let_go.wait()
         return not connection.over.is_set()
-
-    def _note(self, connection: _Connection, kind: Kind, size: int) -> Order | None:
-        """Writes down what came; the order for it where it is new."""
-        now_ns = time.monotonic_ns()
-        with self._mutex:
-            if kind in {"request", "reply"} and connection.kind == kind:
-                known = self._events[connection.newest]
-                self._events[connection.newest] = replace(known, size=known.size + size)
-                return None
-            self._counts[kind] += 1
-            connection.kind, connection.newest = kind, len(self._events)
-            event = Event(kind, self._counts[kind], connection.number, now_ns, size)
-            self._events.append(event)
-            return self._orders.get((kind, event.number))
 
 
 class _Connection:

@@ -62,6 +62,7 @@ class Caller:
         self.recorder = recorder
         self.pace = pace
         self._tell = tell
+        self._permits = system.permits or 1
         self.process = recorder.new_process()
         # The longest lease that it was ever promised, at least the one that it asks for.
         self.lease_ns = int(1e9 * pace.lease_ttl_s)
@@ -220,6 +221,19 @@ class Caller:
                 error_text = reason
                 ended_ns = self._unknown(handle, reason)
         self._tell(("release", (ended_ns - began_ns) / 1e6, error_text))
+
+    def take_all(self, key: str, wait_s: float) -> bool:
+        """Asks for a key, or all permits of a semaphore at once, and gives it back; whether it was
+        granted."""
+        held: list[Granted] = []
+        for _ in range(self._permits):
+            granted = self.acquire(key, wait_s)
+            if granted is None:
+                break
+            held.append(granted)
+        for granted in held:
+            self.release(granted.hold)
+        return len(held) == (self._permits)
 
     def _unknown(self, handle: tuple[object, int], reason: str) -> int:
         ended_ns = self.recorder.complete(handle, Type.INFO, error=reason)  # type: ignore[arg-type]

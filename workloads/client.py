@@ -14,7 +14,6 @@ import gevent
 
 from history.op import NULL, F, Type
 from history.recorder import Handle
-from locks.base import Granted
 from workloads.base import Job
 from workloads.caller import OK, Caller, Tell
 from workloads.load import AIMED_KEY, FLOOR_KEY
@@ -83,19 +82,6 @@ class Client(Caller):
         finally:
             session.busy -= 1
             session.show_busy(session.busy)
-
-    def take_all(self, key: str, wait_s: float) -> bool:
-        """Asks for a key, or all permits of a semaphore at once, and gives it back; whether it was
-        granted."""
-        held: list[Granted] = []
-        for _ in range(self._session.system.permits or 1):
-            granted = self.acquire(key, wait_s)
-            if granted is None:
-                break
-            held.append(granted)
-        for granted in held:
-            self.release(granted.hold)
-        return len(held) == (self._session.system.permits or 1)
 
     def _begun(self, key: str, thing: int, intended_ns: int) -> Handle:
         assert self._timed is not None

@@ -4,9 +4,9 @@ Importing Locust and the lock libraries takes a process about a second of CPU; f
 and two cores would spend a fifth of a run on it. Every child is a process of its own, forked before
 any event loop exists, with a log and an environment of its own.
 
-``python -m workloads.fork_server`` reads one JSON object a line (module, environment, log) and
-answers with the child's process id. It dies with the bench, and its children with it
-(PR_SET_PDEATHSIG).
+``python -m workloads.fork_server MODULE…`` imports those modules, reads one JSON object a line
+(module, environment, log) and answers with the child's process id. It dies with the bench, and its
+children with it (PR_SET_PDEATHSIG).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -92,10 +93,10 @@ class ForkServer:
     """A context manager for the duration of a run. Start it in the main thread, which its life
     hangs on."""
 
-    def __init__(self, run_id: str) -> None:
+    def __init__(self, run_id: str, modules: Sequence[str] = MODULES) -> None:
         self.run_id = run_id
         self._process = subprocess.Popen(
-            program.command("workloads.fork_server"),
+            program.command("workloads.fork_server", *modules),
             # Children show the environment that this process was started with.
             env=program.environment() | {RUN_ENVIRONMENT: run_mark(run_id)},
             stdin=subprocess.PIPE,
@@ -148,7 +149,7 @@ def serve() -> None:
     """Forks on demand until standard input ends."""
     # Ctrl-C does not reach it. That somebody interrupted it alone is told by the bench, not by it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    for module in MODULES:
+    for module in sys.argv[1:]:
         importlib.import_module(module)
     registry = importlib.import_module("locks.registry")
     registry.systems()

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from explore.link import ANYWHERE, FITTING, Kind, Link, Order, Strike
+from explore.link import ANYWHERE, FITTING, Kind, Link, Order, Strike, Traffic
 from locks.base import Address
 from tests.eventually import eventually
 from tests.locks.fakes import FakeRedis, closed_port
@@ -31,7 +31,7 @@ def link(server: FakeRedis) -> Iterator[Callable[..., Link]]:
     made: list[Link] = []
 
     def start(*orders: Order, at: Address = ANYWHERE) -> Link:
-        made.append(Link(server.address, at, orders))
+        made.append(Link(server.address, at, Traffic(orders)))
         return made[-1]
 
     yield start
@@ -61,8 +61,8 @@ def test_events_are_counted_over_all_connections(link: Callable[..., Link]) -> N
         with Client(made.address) as other:
             other.ping()
             one.ping(3)
-    eventually(lambda: sum(e.kind == "end" for e in made.events) == 2)
-    seen = [(e.kind, e.number, e.connection, e.size) for e in made.events]
+    eventually(lambda: sum(e.kind == "end" for e in made.traffic.events) == 2)
+    seen = [(e.kind, e.number, e.connection, e.size) for e in made.traffic.events]
     three = (3 * len(PING), 3 * len(PONG))
     assert seen[:8] == [
         ("connect", 1, 1, 0),
@@ -75,19 +75,38 @@ def test_events_are_counted_over_all_connections(link: Callable[..., Link]) -> N
         ("reply", 3, 1, three[1]),
     ]
     assert {(kind, number) for kind, number, *_ in seen[8:]} == {("end", 1), ("end", 2)}
-    times = [begun_ns, *(e.time_ns for e in made.events), time.monotonic_ns()]
+    times = [begun_ns, *(e.time_ns for e in made.traffic.events), time.monotonic_ns()]
     assert times == sorted(times)
-    assert made.struck == {}
+    assert made.traffic.struck == {}
+
+
+def test_events_are_counted_over_all_links_of_a_client(server: FakeRedis) -> None:
+    second = Order("request", 2, "reset-before")
+    struck: list[tuple[Order, int]] = []
+    traffic = Traffic([second], lambda order, event: struck.append((order, event.node)))
+    with (
+        Link(server.address, traffic=traffic, node=1) as one,
+        Link(server.address, traffic=traffic, node=2) as two,
+        Client(one.address) as first,
+        Client(two.address) as other,
+    ):
+        first.ping()
+        with pytest.raises(ConnectionError):
+            other.ping()
+        first.ping()
+    requests = [(e.number, e.node) for e in traffic.events if e.kind == "request"]
+    assert requests == [(1, 1), (2, 2), (3, 1)]
+    assert struck == [(second, 2)]
 
 
 def test_a_request_in_pieces_is_one_event(link: Callable[..., Link]) -> None:
     made = link()
     with Client(made.address) as client:
         client.socket.sendall(PING[:5])
-        eventually(lambda: len(made.events) == 2)
+        eventually(lambda: len(made.traffic.events) == 2)
         client.socket.sendall(PING[5:])
         client.hears(PONG)
-    assert [e.size for e in made.events if e.kind == "request"] == [len(PING)]
+    assert [e.size for e in made.traffic.events if e.kind == "request"] == [len(PING)]
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -105,7 +124,7 @@ def test_what_is_lost_hangs_until_the_link_is_healed(
     with Client(made.address) as client, Client(made.address) as other:
         client.ping()
         client.socket.sendall(PING)
-        eventually(lambda: order in made.struck)
+        eventually(lambda: order in made.traffic.struck)
         client.socket.sendall(PING)
         assert is_silent(client)
         other.ping()
@@ -145,10 +164,10 @@ def test_only_the_chosen_event_is_late(link: Callable[..., Link], kind: Kind) ->
     with Client(made.address) as client, Client(made.address) as other:
         client.ping()
         client.socket.sendall(PING)
-        eventually(lambda: order in made.struck)
+        eventually(lambda: order in made.traffic.struck)
         other.ping()
         client.hears(PONG)
-        assert time.monotonic_ns() - made.struck[order] >= LATE_S * 1e9
+        assert time.monotonic_ns() - made.traffic.struck[order] >= LATE_S * 1e9
         client.ping()
 
 
@@ -175,9 +194,9 @@ def test_what_is_held_waits_until_it_is_let_go(link: Callable[..., Link], kind: 
     made = link(order)
     with Client(made.address) as client:
         client.socket.sendall(PING)
-        assert made.held(order).reached.wait(LIMIT_S)
+        assert made.traffic.held(order).reached.wait(LIMIT_S)
         assert is_silent(client)
-        made.held(order).let_go.set()
+        made.traffic.held(order).let_go.set()
         client.hears(PONG)
 
 
@@ -198,12 +217,12 @@ def test_a_connection_that_is_lost_is_neither_refused_nor_served(
 def test_a_server_does_not_hear_of_an_end_that_is_lost() -> None:
     order = Order("end", 1, "lost")
     listener = socket.create_server(("127.0.0.1", 0))
-    with listener, Link(Address(*listener.getsockname()), orders=[order]) as made:
+    with listener, Link(Address(*listener.getsockname()), traffic=Traffic([order])) as made:
         client = socket.create_connection(made.address)
         heard, _ = listener.accept()
         with heard:
             client.close()
-            eventually(lambda: order in made.struck)
+            eventually(lambda: order in made.traffic.struck)
             heard.settimeout(LATE_S)
             with pytest.raises(TimeoutError):
                 heard.recv(1)
@@ -243,9 +262,9 @@ def test_closing_waits_for_nothing(
         if kind == "end":
             client.hears(PONG)
             client.socket.shutdown(socket.SHUT_WR)
-        eventually(lambda: order in made.struck)
+        eventually(lambda: order in made.traffic.struck)
         made.close()
-    eventually(lambda: order in made.struck)
+    eventually(lambda: order in made.traffic.struck)
     made.close()
     server.stop()
     eventually(lambda: threading.active_count() <= before)

@@ -1,0 +1,455 @@
+"""Explores a lock: finds the events of its scenarios, strikes each with each fault that fits.
+
+Guarantees: what counts as tried has met its events, as the links saw it. A play that did not is
+played again, and after ``PLAYS_MAX`` it counts as not reached. What was found is played
+``REPEATS`` times more, once for each kind of event. What is known is told to ``saved`` piece by
+piece, and gone on with where an exploration of the same lock was interrupted.
+
+Does not guarantee that an event is the same message in every play: events are counted.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final
+
+from msgspec.structs import replace as evolved
+
+from bench import interruption, plan
+from bench.usable import why_unusable
+from clusters.base import Cluster, Recorded
+from explore.actors import Actors
+from explore.faults import FAULTS, fitting
+from explore.judge import Shown, judged
+from explore.scenarios import SCENARIOS, Scenario
+from explore.servers import Blow, possible
+from explore.stage import Place, Played, Server, Setting, Stage, Strike, Trial
+from history.service import write_service
+from locks.shared.client_container import ContainerLibrary
+from locks.shared.library import library_of
+from locks.shared.tenures import service_of
+from results.documents.exploration import (
+    EventPlace,
+    Exploration,
+    ExploredScenario,
+    Finding,
+    StrikeAt,
+    Tried,
+)
+from results.errors import Unfit
+from workloads.fork_server import ForkServer
+
+# So many plays at once: they wait most of the time.
+SLOTS: Final = 12
+CONTAINER_SLOTS: Final = 4  # their clients are virtual machines
+# After so many trials, what is known is saved.
+CHUNK: Final = 10
+FIRST_HOST: Final = 100  # 127.0.0.100 and up are the victims'
+DRY_PLAYS: Final = 2
+PLAYS_MAX: Final = 3
+REPEATS: Final = 10
+LEASE_S: Final = 2.0
+CLIENT_TIMEOUT_S: Final = 0.8
+VICTIMS_GROUP: Final = 1
+OTHERS_GROUP: Final = 2
+RECOVERS_S: Final = 30.0
+
+Told = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be explored: a lock, on a topology, in these scenarios (none: all that fit it)."""
+
+    case: plan.Case
+    scenarios: Sequence[Scenario]
+
+
+def asked(
+    lock: str, *, seed: int = 0, topology: str | None = None, scenarios: Sequence[str] = ()
+) -> Asked:
+    """Raises BadInput for a name that does not exist, Unfit for what cannot be explored."""
+    for name in scenarios:
+        if name not in SCENARIOS:
+            raise plan.unknown("scenario", name, SCENARIOS)
+    case = plan.make_case(lock, "none", seed=seed, topology=topology)
+    if case.system.kind == "none":
+        raise Unfit(f"{lock} is a way to do without a lock; there is nothing to explore")
+    lease_s = max(LEASE_S, case.system.pace.get("lease_ttl_s", 0.0))
+    pace = replace(case.pace, lease_ttl_s=lease_s, client_timeout_s=CLIENT_TIMEOUT_S)
+    chosen = [SCENARIOS[name] for name in scenarios or SCENARIOS]
+    return Asked(replace(case, pace=pace), [one for one in chosen if one.fits(case.system)])
+
+
+def explore(
+    what: Asked,
+    folder: Path,
+    *,
+    run_id: str,
+    told: Told,
+    saved: Callable[[Exploration], None],
+    before: Exploration | None = None,
+) -> Exploration:
+    """All single faults of a lock. ``told`` hears a line for each thing that is known. ``before``:
+    what an interrupted exploration of the same has found. Raises ClusterError, Unfit."""
+    case = what.case
+    if why := why_unusable(case.system):
+        raise Unfit(why)
+    document = before or Exploration(
+        lock=case.lock,
+        topology=case.topology,
+        seed=case.seed,
+        depth=1,
+        lease_s=case.pace.lease_ttl_s,
+    )
+    with ExitStack() as stack:
+        fork_server = stack.enter_context(ForkServer(run_id, ["explore.actor"]))
+        wanted = plan.cluster_plan_of(case, run_id, folder / "logs")
+        cluster = plan.topology_of(case).make(replace(wanted, groups=OTHERS_GROUP))
+        stack.enter_context(cluster)
+        actors = stack.enter_context(Actors(fork_server, folder / "logs"))
+        explorer = _Explorer(case, cluster, actors, folder, told)
+        began = time.monotonic() - document.took_s
+        for known in explorer.explore(what.scenarios, document):
+            document = evolved(known, took_s=time.monotonic() - began)
+            saved(document)
+    return document
+
+
+class _Explorer:
+    def __init__(
+        self, case: plan.Case, cluster: Cluster, actors: Actors, folder: Path, told: Told
+    ) -> None:
+        self._setting = Setting(
+            case.lock,
+            case.system,
+            case.pace,
+            tuple(cluster.addresses(VICTIMS_GROUP)),
+            tuple(cluster.addresses(OTHERS_GROUP)),
+        )
+        self._cluster = cluster
+        self._actors = actors
+        self._folder = folder
+        self._told = told
+        contained = isinstance(library_of(case.system), ContainerLibrary)
+        self._slots = CONTAINER_SLOTS if contained else SLOTS
+        self._hosts: SimpleQueue[str] = SimpleQueue()
+        for slot in range(self._slots):
+            self._hosts.put(f"127.0.0.{FIRST_HOST + slot}")
+        self._played = len(list(folder.glob("[0-9]*")))
+        self._lending = threading.Lock()
+
+    def explore(self, scenarios: Sequence[Scenario], known: Exploration) -> Iterator[Exploration]:
+        """What is known, again and again as it grows."""
+        self._actors.raise_to(self._slots * self._setting.actors)
+        if not known.scenarios:
+            known = evolved(known, scenarios=tuple(self._events(scenarios)))
+            yield known
+        done = {(tried.scenario, tried.strikes) for tried in known.tried}
+        trials = [
+            trial
+            for scenario in known.scenarios
+            for trial in self._trials(scenario)
+            if (trial.scenario, _struck(trial)) not in done
+        ]
+        self._told(f"{len(trials)} single faults to try")
+        for chunk in self._chunks(trials):
+            known = self._tried(chunk, known)
+            yield known
+        yield evolved(known, ended=True)
+
+    def _events(self, scenarios: Sequence[Scenario]) -> Iterator[ExploredScenario]:
+        dry = self._play_all([Trial(one.name) for one in scenarios for _ in range(DRY_PLAYS)])
+        for scenario in scenarios:
+            plays = [play for play in dry if play.trial.scenario == scenario.name]
+            found = self._common_events(scenario, plays)
+            self._told(f"{scenario.name}: {found.why or f'{len(found.events)} events'}")
+            yield found
+
+    def _common_events(self, scenario: Scenario, plays: Sequence[Played]) -> ExploredScenario:
+        """Those that all plays without a fault have."""
+        about = ExploredScenario(scenario.name, scenario.summary)
+        for play in plays:
+            why = play.unable
+            shown = None if why else judged(play, self._setting.system)
+            if shown is not None:
+                why = f"{', '.join(shown.verdicts)}: {shown.why}"
+            elif not why and play.grants != scenario.grants:
+                why = f"the victim was granted {play.grants} times of {scenario.grants}"
+            if why:
+                return evolved(about, worked=False, why=f"does not work without a fault: {why}")
+            shutil.rmtree(play.folder)
+        common = set.intersection(*(set(play.places) for play in plays))
+        events = sorted((p for p in plays[0].places if p in common), key=lambda p: p.at_s)
+        if not events:
+            return evolved(about, why="nothing passes in it")
+        return evolved(about, events=tuple(map(_event, events)))
+
+    # --- trials ---
+
+    def _trials(self, scenario: ExploredScenario) -> Iterator[Trial]:
+        """Each event with each fault that fits; where the lock asks several nodes, that of a
+        majority too."""
+        places = [_place(event) for event in scenario.events]
+        groups = _of_majorities(places, len(self._cluster.nodes))
+        for group in [*((place,) for place in places), *groups]:
+            for fault in fitting(group[0].kind):
+                if possible(fault.act, self._cluster) and (
+                    len(group) == 1 or not fault.act.startswith("client")
+                ):
+                    yield Trial(scenario.name, tuple(Strike(p, fault.name) for p in group))
+
+    def _chunks(self, trials: Sequence[Trial]) -> Iterator[Sequence[Trial]]:
+        """Those that strike the same servers, whose events come at about the same time, together;
+        after all others."""
+        alone = [trial for trial in trials if not _act(trial)]
+        yield from _parts(alone, CHUNK * self._slots)
+
+        def blow(trial: Trial) -> tuple[str, list[int]]:
+            return _act(trial), _nodes(trial)
+
+        rest = sorted((t for t in trials if _act(t)), key=lambda t: (*blow(t), _at_s(t)))
+        for _, of in groupby(rest, blow):
+            yield from _parts(list(of), self._slots)
+
+    def _tried(self, trials: Sequence[Trial], known: Exploration) -> Exploration:
+        """Plays each until it has met its events, judges, and repeats what is new."""
+        left = dict.fromkeys(trials, 0)
+        plays: list[tuple[Played, int]] = []
+        while left:
+            again: dict[Trial, int] = {}
+            for play in self._play_all(list(left)):
+                count = left[play.trial] + 1
+                if (play.missed or play.unable) and count < PLAYS_MAX:
+                    again[play.trial] = count
+                    shutil.rmtree(play.folder, ignore_errors=True)
+                else:
+                    plays.append((play, count))
+            left = again
+        self._record([play for play, _ in plays])
+        tried, findings = list(known.tried), list(known.findings)
+        fresh: list[tuple[Trial, int]] = []
+        for play, count in plays:
+            trial, shown = play.trial, None
+            one = Tried(trial.scenario, _struck(trial), "kept", count)
+            if play.unable:
+                one = evolved(one, outcome="could not run", why=play.unable)
+            elif play.missed:
+                one = evolved(one, outcome="not reached")
+            elif (shown := judged(play, self._setting.system)) is not None:
+                place = _alike(findings, trial, shown)
+                if place is None:
+                    place = len(findings)
+                    fresh.append((trial, place))
+                    findings.append(_finding(play, shown))
+                one = evolved(one, outcome="broke", finding=place)
+            kept = {finding.recording for finding in findings}
+            if play.folder.name not in kept:
+                shutil.rmtree(play.folder, ignore_errors=True)
+            tried.append(one)
+        for place, again_of in self._repeated(fresh).items():
+            findings[place] = _counted(findings[place], again_of, self._setting)
+            self._told(_sentence(findings[place]))
+        return evolved(known, tried=tuple(tried), findings=tuple(findings))
+
+    def _repeated(self, fresh: Sequence[tuple[Trial, int]]) -> dict[int, list[Played]]:
+        """Place of a finding → plays of its trial again."""
+        plays = self._play_all([trial for trial, _ in fresh for _ in range(REPEATS)])
+        return {place: [play for play in plays if play.trial == trial] for trial, place in fresh}
+
+    def _record(self, plays: Sequence[Played]) -> None:
+        """Puts what the servers kept themselves beside each history."""
+        entry, cluster = self._setting.system.entry, self._cluster
+        if entry is None or not isinstance(cluster, Recorded):
+            return
+        keys = {play.key for play in plays}
+        ahead_ns = time.time_ns() - time.monotonic_ns()
+        service = service_of(
+            cluster.server_logs(), entry, cluster.record_name, keys, (ahead_ns, ahead_ns)
+        )
+        for play in plays:
+            mine = tuple(tenure for tenure in service.tenures if tenure.key == play.key)
+            if not play.unable:
+                write_service(play.folder, replace(service, tenures=mine))
+
+    # --- plays ---
+
+    def _play_all(self, trials: Sequence[Trial]) -> list[Played]:
+        """In any order."""
+        found: list[Played] = []
+        with ThreadPoolExecutor(self._slots) as pool:
+            for chunk in self._chunks(trials):
+                interruption.raise_if_asked()
+                if _act(chunk[0]):
+                    found += self._play_blow(pool, chunk)
+                else:
+                    found += pool.map(self._play, chunk)
+        return found
+
+    def _play_blow(self, pool: ThreadPoolExecutor, trials: Sequence[Trial]) -> list[Played]:
+        """One strike at servers for all of these."""
+        act, lease_s = FAULTS[trials[0].strikes[0].fault].act, self._setting.lease_s
+        blow = Blow(self._cluster, _nodes(trials[0]), act, plays=len(trials), lease_s=lease_s)
+        striker = threading.Thread(target=blow.run, daemon=True)
+        striker.start()
+        latest_s = max(map(_at_s, trials))
+        servers = [_Later(blow, latest_s - _at_s(trial)) for trial in trials]
+        played = list(pool.map(self._play, trials, servers))
+        blow.over()
+        striker.join()
+        self._recover()
+        for play in played:
+            play.unable = play.unable or blow.failure
+        return played
+
+    def _recover(self) -> None:
+        """Waits until the whole cluster serves. Raises ClusterError."""
+        end = time.monotonic() + RECOVERS_S
+        while not all(self._cluster.serves(node, 1.0) for node in self._cluster.nodes):
+            if time.monotonic() > end:
+                self._cluster.verify()
+            interruption.raise_if_asked()
+
+    def _play(self, trial: Trial, server: Server | None = None) -> Played:
+        host = self._hosts.get()
+        try:
+            with ExitStack() as stack:
+                with self._lending:
+                    self._actors.raise_to(self._setting.actors)
+                    lent = stack.enter_context(self._actors.lent(self._setting.actors))
+                    self._played += 1
+                    number = self._played
+                stage = Stage(
+                    self._setting,
+                    trial,
+                    lent,
+                    folder=self._folder / f"{number:06}",
+                    host=host,
+                    key=f"p{number}",
+                    server=server,
+                )
+                return stage.play()
+        finally:
+            self._hosts.put(host)
+
+
+class _Later:
+    """A play that begins later than the others of its blow, so that all come at once."""
+
+    def __init__(self, blow: Blow, delay_s: float) -> None:
+        self._blow = blow
+        self._delay_s = delay_s
+        self.struck = blow.struck
+        self.healed = blow.healed
+
+    def ready(self) -> None:
+        self._blow.ready()
+        time.sleep(self._delay_s)
+
+
+def _of_majorities(places: Sequence[Place], nodes: int) -> list[tuple[Place, ...]]:
+    """The events of a kind that come to one node after the other, or to all at once: of each such
+    round, the first of as many nodes as are a majority."""
+    most = nodes // 2 + 1
+    found: list[tuple[Place, ...]] = []
+    for kind in ("connect", "request", "reply"):
+        rounds: dict[int, list[Place]] = {}
+        counts: Counter[int] = Counter()
+        for place in places:
+            if place.kind == kind:
+                rounds.setdefault(counts[place.node], []).append(place)
+                counts[place.node] += 1
+        found += [tuple(of[:most]) for of in rounds.values() if len(of) >= most > 1]
+    return found
+
+
+def _parts(trials: Sequence[Trial], size: int) -> list[Sequence[Trial]]:
+    return [trials[at : at + size] for at in range(0, len(trials), size)]
+
+
+def _act(trial: Trial) -> str:
+    """What strikes servers; empty for what strikes none."""
+    acts = (FAULTS[strike.fault] for strike in trial.strikes)
+    return next((fault.act for fault in acts if fault.of_servers), "")
+
+
+def _nodes(trial: Trial) -> list[int]:
+    return [strike.place.node for strike in trial.strikes]
+
+
+def _at_s(trial: Trial) -> float:
+    return trial.strikes[0].place.at_s
+
+
+# --- findings ---
+
+
+def _alike(findings: Sequence[Finding], trial: Trial, shown: Shown) -> int | None:
+    """The place of the same: at another event of the same kind, or another node."""
+    for place, known in enumerate(findings):
+        if (known.scenario, known.verdicts) == (trial.scenario, shown.verdicts) and [
+            (s.fault, s.place.kind) for s in known.strikes
+        ] == [(s.fault, s.place.kind) for s in trial.strikes]:
+            return place
+    return None
+
+
+def _finding(play: Played, shown: Shown) -> Finding:
+    trial = play.trial
+    return Finding(
+        shown.verdicts,
+        shown.why,
+        trial.scenario,
+        _struck(trial),
+        shown.declared,
+        1,
+        1,
+        play.folder.name,
+    )
+
+
+def _counted(finding: Finding, again: Sequence[Played], setting: Setting) -> Finding:
+    """With what came of playing it again."""
+    counts: Counter[bool] = Counter()
+    for play in again:
+        if not play.missed and not play.unable:
+            shown = judged(play, setting.system)
+            counts[shown is not None and set(finding.verdicts) <= set(shown.verdicts)] += 1
+        shutil.rmtree(play.folder, ignore_errors=True)
+    return evolved(
+        finding, broke=finding.broke + counts[True], plays=finding.plays + counts.total()
+    )
+
+
+def _sentence(finding: Finding) -> str:
+    struck = " and ".join(
+        f"{s.fault} at {s.place.kind} {s.place.number} of node {s.place.node}"
+        for s in finding.strikes
+    )
+    declared = ", as declared" if finding.declared else ""
+    return (
+        f"{finding.scenario}, {struck}: {', '.join(finding.verdicts)} in {finding.broke} of "
+        f"{finding.plays} plays{declared}: {finding.why[:160]}"
+    )
+
+
+def _place(event: EventPlace) -> Place:
+    return Place(event.kind, event.number, event.node, event.at_s)
+
+
+def _event(place: Place) -> EventPlace:
+    return EventPlace(place.kind, place.number, place.node, round(place.at_s, 6))
+
+
+def _struck(trial: Trial) -> tuple[StrikeAt, ...]:
+    return tuple(StrikeAt(_event(strike.place), strike.fault) for strike in trial.strikes)

@@ -1,0 +1,151 @@
+"""What can go wrong at one event of a lock's traffic.
+
+Each fault names the kinds of event that it fits, what the link does to the event, what else is done
+while the event is held, and under which faults of the nemesis a declaration speaks of the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from explore.link import Kind, Strike
+
+# What is done while the event is held. client-killed: and the event passes; client-gone: and it
+# does not. Of servers: the event passes when the server has been struck.
+Act = Literal[
+    "",
+    "client-frozen",
+    "client-killed",
+    "client-gone",
+    "server-frozen",
+    "server-killed",
+    "leader-changed",
+]
+OF_SERVERS: Final[frozenset[Act]] = frozenset({"server-frozen", "server-killed", "leader-changed"})
+# A freeze, or a delivery that is very late, in leases: longer than one, and the margin of a lock.
+BEYOND: Final = 1.3
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """``leases``: how late it is, or how long what is frozen stays so. ``like``: faults of
+    ``nemesis.faults`` that do the same to a lock."""
+
+    name: str
+    summary: str
+    fits: tuple[Kind, ...]
+    strike: Strike
+    like: tuple[str, ...]
+    leases: float = 0.0
+    act: Act = ""
+
+    @property
+    def of_servers(self) -> bool:
+        """Whether it strikes servers, which all plays share."""
+        return self.act in OF_SERVERS
+
+
+_CUT: Final = ("partition-drop", "partition-stall")
+_SLOW: Final = ("latency", "jitter", "bandwidth", "partition-stall")
+_FAULTS: Final = (
+    Fault("connect-lost", "the client cannot connect", ("connect",), "lost", _CUT),
+    Fault("connect-reset", "the connection is refused", ("connect",), "reset-before", ("reset",)),
+    Fault("request-lost", "the request does not arrive", ("request",), "lost", _CUT),
+    Fault("reply-lost", "the answer does not arrive", ("reply",), "lost", ("reply-lost", *_CUT)),
+    Fault(
+        "reset-before",
+        "the connection is reset, and it does not arrive",
+        ("request", "reply"),
+        "reset-before",
+        ("reset", "reply-lost"),
+    ),
+    Fault(
+        "reset-after",
+        "the answer arrives, then the connection is reset",
+        ("reply",),
+        "reset-after",
+        ("reset",),
+    ),
+    Fault("late", "it arrives half a lease late", ("request", "reply"), "late", _SLOW, leases=0.5),
+    Fault(
+        "very-late",
+        "it arrives later than a lease",
+        ("request", "reply"),
+        "late",
+        _SLOW,
+        leases=BEYOND,
+    ),
+    Fault(
+        "doubled",
+        "the connection is reset, and the request arrives later, beside a new connection",
+        ("request",),
+        "orphaned",
+        ("reset", *_SLOW),
+        leases=0.5,
+    ),
+    Fault(
+        "doubled-late",
+        "the connection is reset, and the request arrives after more than a lease",
+        ("request",),
+        "orphaned",
+        ("reset", *_SLOW),
+        leases=BEYOND,
+    ),
+    Fault(
+        "client-frozen",
+        "the client is frozen for longer than its lease",
+        ("connect", "request", "reply"),
+        "held",
+        ("client-pause", "client-gc"),
+        leases=BEYOND,
+        act="client-frozen",
+    ),
+    Fault(
+        "client-killed",
+        "the client is killed, and it arrives",
+        ("request", "reply"),
+        "held",
+        ("client-kill",),
+        act="client-killed",
+    ),
+    Fault(
+        "client-gone",
+        "the client is killed, and it does not arrive",
+        ("request",),
+        "held",
+        ("client-kill",),
+        act="client-gone",
+    ),
+    Fault(
+        "server-frozen",
+        "the server is frozen for longer than a lease",
+        ("request", "reply"),
+        "held",
+        ("pause",),
+        leases=BEYOND,
+        act="server-frozen",
+    ),
+    Fault(
+        "server-killed",
+        "the server is killed and started again",
+        ("request", "reply"),
+        "held",
+        ("kill", "restart"),
+        act="server-killed",
+    ),
+    Fault(
+        "leader-changed",
+        "the leader is killed, and another node leads",
+        ("request", "reply"),
+        "held",
+        ("failover", "kill"),
+        act="leader-changed",
+    ),
+)
+FAULTS: Final = {fault.name: fault for fault in _FAULTS}
+
+
+def fitting(kind: Kind) -> list[Fault]:
+    """The faults that can strike an event of this kind."""
+    return [fault for fault in _FAULTS if kind in fault.fits]

@@ -1,0 +1,147 @@
+"""The scripts that an exploration plays: what the victim does, step by step, on one key.
+
+Beside the victim there are *rivals*, who ask for the key once the script says so or a fault has
+struck, and a *helper*, who holds it first where the script needs somebody else. Whatever a script
+leaves undone, the rivals are granted the key in the end, or it leaked.
+
+Only events inside ``stage.focus()`` are struck: what other scenarios show already is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from locks.base import System
+
+if TYPE_CHECKING:
+    from explore.stage import Stage
+
+# In leases.
+MOMENT: Final = 0.1
+WAIT: Final = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """``grants``: how many acquires of the victim are granted where nothing goes wrong."""
+
+    name: str
+    summary: str
+    script: Callable[[Stage], None]
+    grants: int = 1
+    kinds: frozenset[str] = frozenset({"mutex", "reentrant", "read-write", "semaphore"})
+
+    def fits(self, system: System) -> bool:
+        """Whether the lock is of a kind that it is made for."""
+        return system.kind in self.kinds
+
+
+def _free(stage: Stage) -> None:
+    with stage.focus(from_the_start=True):
+        stage.victim.acquire()
+        stage.rivals_ask()
+        stage.pass_time(MOMENT)
+        stage.victim.release()
+
+
+def _refused(stage: Stage) -> None:
+    stage.helper_holds(6 * MOMENT)
+    with stage.focus():
+        stage.victim.acquire()
+    stage.rivals_ask()
+    stage.victim.release()
+
+
+def _gives_up(stage: Stage) -> None:
+    stage.helper_holds(7 * MOMENT)
+    with stage.focus():
+        stage.victim.acquire(2 * MOMENT)
+    stage.rivals_ask()
+    stage.victim.release()
+
+
+def _handed_over(stage: Stage) -> None:
+    stage.helper_holds(2 * MOMENT)
+    with stage.focus():
+        stage.victim.acquire(WAIT)
+        stage.rivals_ask()
+        stage.pass_time(MOMENT)
+        stage.victim.release()
+
+
+def _extended(stage: Stage) -> None:
+    stage.victim.acquire()
+    stage.rivals_ask()
+    stage.pass_time(2 * MOMENT)
+    with stage.focus():
+        stage.victim.extend()
+        stage.pass_time(MOMENT)
+    stage.victim.release()
+
+
+def _renewed(stage: Stage) -> None:
+    stage.victim.acquire()
+    stage.rivals_ask()
+    with stage.focus():
+        stage.pass_time(WAIT)
+    stage.victim.release()
+
+
+def _released_late(stage: Stage) -> None:
+    stage.victim.acquire()
+    stage.rivals_ask()
+    stage.pass_time(12 * MOMENT)
+    with stage.focus():
+        stage.victim.release()
+
+
+def _twice(stage: Stage) -> None:
+    stage.victim.acquire()
+    with stage.focus():
+        stage.victim.release()
+        stage.victim.acquire(WAIT)
+    stage.rivals_ask()
+    stage.pass_time(5 * MOMENT)
+    stage.victim.release()
+
+
+def _reentered(stage: Stage) -> None:
+    stage.victim.acquire()
+    stage.rivals_ask()
+    with stage.focus():
+        stage.victim.acquire()
+        stage.victim.release()
+    stage.pass_time(2 * MOMENT)
+    stage.victim.release()
+
+
+def _read(stage: Stage) -> None:
+    stage.helper_holds(3 * MOMENT, reads=True)
+    with stage.focus():
+        stage.victim.acquire(reads=True)
+        stage.rivals_ask()
+        stage.pass_time(MOMENT)
+        stage.victim.release()
+
+
+_SCENARIOS: Final = (
+    Scenario("free", "a free key is acquired and released", _free),
+    Scenario("refused", "one try at a key that somebody holds", _refused, grants=0),
+    Scenario("gives-up", "a wait that runs out", _gives_up, grants=0),
+    Scenario("handed-over", "a waiter is given the key that its holder releases", _handed_over),
+    Scenario("twice", "released, and acquired again by the same client", _twice, grants=2),
+    Scenario("extended", "a hold is extended by its holder", _extended),
+    Scenario("renewed", "a hold that lasts longer than a lease", _renewed),
+    Scenario("released-late", "a release when the lease is over", _released_late),
+    Scenario(
+        "re-entered",
+        "the holder enters again",
+        _reentered,
+        grants=2,
+        kinds=frozenset({"reentrant"}),
+    ),
+    Scenario("read", "readers share a key", _read, kinds=frozenset({"read-write"})),
+)
+SCENARIOS: Final = {scenario.name: scenario for scenario in _SCENARIOS}

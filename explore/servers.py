@@ -1,0 +1,148 @@
+"""Strikes at servers that many plays share: all come to their events, one strike, all go on.
+
+A play that comes much later than the others finds it over, and is played again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from clusters.base import Cluster, ClusterError, Killable, Led, Pausable, Promotable
+from explore.faults import BEYOND, Act
+
+# How long the first that has come waits for the others, in leases. Its event is held meanwhile.
+GATHERS: Final = 0.25
+BEGINS_S: Final = 60.0
+# From the kill until it is started again: clients notice it.
+DOWN_S: Final = 0.2
+ELECTS_S: Final = 15.0
+POLL_S: Final = 0.05
+
+
+def possible(act: Act, cluster: Cluster) -> bool:
+    """Whether it can be done to the servers of this cluster."""
+    if act == "server-frozen":
+        return isinstance(cluster, Pausable)
+    if act == "server-killed":
+        return isinstance(cluster, Killable)
+    if act == "leader-changed":
+        return isinstance(cluster, Killable) and isinstance(cluster, Led | Promotable)
+    return True
+
+
+class Blow:
+    """One strike, for so many plays. ``run`` belongs to a thread of its own; ``ready``, ``struck``
+    and ``healed`` are called by the plays (``explore.stage.Server``)."""
+
+    def __init__(
+        self, cluster: Cluster, nodes: Sequence[int], act: Act, *, plays: int, lease_s: float
+    ) -> None:
+        self._cluster = cluster
+        self._nodes = nodes
+        self._act = act
+        self._plays = plays
+        self._lease_s = lease_s
+        self._start = threading.Barrier(plays)
+        self._arrived = 0
+        self._changed = threading.Condition()
+        self._struck = threading.Event()
+        self._healed = threading.Event()
+        self._closed = False
+        self.failure = ""
+
+    def ready(self) -> None:
+        """Waits for the other plays, so that all begin at once."""
+        with suppress(threading.BrokenBarrierError):
+            self._start.wait(BEGINS_S)
+
+    def struck(self) -> bool:
+        """Waits until the servers are struck; False if that was over already."""
+        with self._changed:
+            if self._struck.is_set():
+                return False
+            self._arrived += 1
+            self._changed.notify_all()
+        self._struck.wait()
+        return not self.failure
+
+    def healed(self) -> None:
+        """Waits until they serve again."""
+        self._healed.wait()
+
+    def over(self) -> None:
+        """No play comes any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def run(self) -> None:
+        """Strikes when all have come, or the first has waited long enough. ``failure`` says why
+        they could not be struck or healed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._arrived or self._closed)
+            if self._arrived:
+                patience_s = GATHERS * self._lease_s
+                self._changed.wait_for(lambda: self._arrived == self._plays, patience_s)
+        try:
+            if self._arrived:
+                self._strike()
+        except Exception as error:  # noqa: BLE001 - told by who began it
+            self.failure = f"{type(error).__name__}: {error}"
+        finally:
+            with self._changed:
+                self._struck.set()
+            self._healed.set()
+
+    def _strike(self) -> None:
+        cluster = self._cluster
+        if self._act == "server-frozen":
+            assert isinstance(cluster, Pausable)
+            try:
+                cluster.pause(self._nodes)
+                self._go_on()
+                time.sleep(BEYOND * self._lease_s)
+            finally:
+                cluster.unpause(self._nodes)
+            return
+        assert isinstance(cluster, Killable)
+        nodes = self._nodes
+        if self._act == "leader-changed":
+            nodes = [_leader(cluster)]
+        try:
+            cluster.kill(nodes)
+            self._go_on()
+            time.sleep(DOWN_S)
+            if self._act == "leader-changed":
+                _elect(cluster, nodes[0])
+        finally:
+            cluster.restart(nodes)
+
+    def _go_on(self) -> None:
+        with self._changed:
+            self._struck.set()
+
+
+def _leader(cluster: Cluster) -> int:
+    """Raises ClusterError where there is none now."""
+    found = cluster.leader() if isinstance(cluster, Led) else None
+    found = cluster.primary() if isinstance(cluster, Promotable) else found
+    if found is None:
+        raise ClusterError("the cluster had no leader")
+    return found
+
+
+def _elect(cluster: Cluster, dead: int) -> None:
+    """Waits until another leads. Raises ClusterError."""
+    if isinstance(cluster, Promotable):
+        cluster.promote(next(n for n in cluster.nodes if n in cluster.replicas()), ELECTS_S)
+        return
+    assert isinstance(cluster, Led)
+    end = time.monotonic() + ELECTS_S
+    while cluster.leader() in {None, dead}:
+        if time.monotonic() > end:
+            raise ClusterError(f"nobody was elected within {ELECTS_S:g} s")
+        time.sleep(POLL_S)

@@ -1,0 +1,464 @@
+"""Plays one script once, with a fault at each of some events, and records it.
+
+Guarantees: what is recorded is a history like any other (``history.recording``), with the strikes
+as its faults. ``Played`` says whether every strike met its event, as the links themselves saw it.
+Nobody waits for ever: a call that outlasts everything that was done to it is told as a hang, and
+its process is killed.
+
+Does not guarantee that two plays interleave alike.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from explore import link
+from explore.actors import Actor, Gone
+from explore.faults import BEYOND, FAULTS, Fault
+from explore.link import Kind, Link, Traffic
+from explore.orders import Acquire, Answer, Claim, Close, Extend, Open, Order, Release
+from explore.scenarios import MOMENT, SCENARIOS, WAIT
+from history import op
+from history.op import F, Object, Type
+from history.recorder import Recorder
+from history.recording import records_of, write_faults, write_meta
+from locks.base import Address, System
+from workloads.load import NOTICES_S, Pace
+
+SPARE: Final = "spare"
+# Worker numbers of the recording. DEATHS + n records the death of n.
+VICTIM: Final = 0
+HELPER: Final = 1
+DEATHS: Final = 100
+# What a call may take beside what it was told to wait, its lock's own limit, and what was done.
+SPARE_S: Final = 5.0
+# How long a rival keeps what it was granted while something may still come, in leases: not to the
+# end of its promise, or its own lateness would be blamed.
+KEEPS: Final = 0.8
+# How long rivals ask, in leases: for what was held or frozen, and for each other.
+ASKS: Final = 5.0
+POLL_S: Final = 0.01
+SEED: Final = 0  # of the victim's own draws, so that its plays are alike
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """An event of a play without a fault, the ``number``-th of its kind on all links of the victim.
+    ``node``: where it was. ``at_s``: since the script began."""
+
+    kind: Kind
+    number: int
+    node: int = field(default=1, compare=False)
+    at_s: float = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """A fault of ``explore.faults`` at a place."""
+
+    place: Place
+    fault: str
+
+    def order(self, lease_s: float) -> link.Order:
+        """What the link is told."""
+        how = FAULTS[self.fault]
+        return link.Order(self.place.kind, self.place.number, how.strike, how.leases * lease_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One play of a script; without strikes nothing goes wrong."""
+
+    scenario: str
+    strikes: tuple[Strike, ...] = ()
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all plays of an exploration share. ``victim``, ``others``: the addresses of the nodes
+    through the links of two client groups."""
+
+    lock: str
+    system: System
+    pace: Pace
+    victim: Sequence[tuple[str, int]]
+    others: Sequence[tuple[str, int]]
+
+    @property
+    def lease_s(self) -> float:
+        return self.pace.lease_ttl_s
+
+    @property
+    def permits(self) -> int:
+        return self.system.permits or 1
+
+    @property
+    def actors(self) -> int:
+        """How many processes a play needs: victim, helper, and more rivals than there is room for
+        beside each other."""
+        return 2 + self.permits + 1
+
+    @property
+    def slack_s(self) -> float:
+        """How much longer than its lease a key may stay taken (``workloads.load``)."""
+        return self.pace.client_timeout_s + max(NOTICES_S, self.system.settles_s)
+
+
+class Server(Protocol):
+    """What strikes a server, once for all the plays that have come to their event."""
+
+    def ready(self) -> None:
+        """Waits until a play may begin."""
+
+    def struck(self) -> bool:
+        """Waits until the server is struck; False if that was over already."""
+
+    def healed(self) -> None:
+        """Waits until it is whole again."""
+
+
+@dataclass
+class Played:
+    """``places``: the events inside the focus. ``missed``: strikes that never met their event.
+    ``hangs``: calls that had to be ended, a sentence each. ``grants``: of the victim. ``unable``:
+    why it was no play at all."""
+
+    trial: Trial
+    folder: Path
+    key: str
+    places: list[Place] = field(default_factory=list)
+    missed: list[Strike] = field(default_factory=list)
+    hangs: list[str] = field(default_factory=list)
+    grants: int = 0
+    unable: str = ""
+
+
+class _Over(Exception):
+    """Nothing more comes from this process: it is gone, or was killed."""
+
+
+class Player:
+    """One actor in its part. Calls return when they are done. Raises _Over."""
+
+    def __init__(self, stage: Stage, actor: Actor, name: str, number: int) -> None:
+        self.actor = actor
+        self.name = name
+        self.number = number
+        self.held = 0
+        self.grants = 0
+        self._stage = stage
+
+    def acquire(self, wait_leases: float = 0.0, *, reads: bool = False) -> bool:
+        """Asks for the key; whether it was granted."""
+        wait_s = wait_leases * self._stage.setting.lease_s
+        self.tell(Acquire(self._stage.key, wait_s, reads))
+        granted = self.answered("acquire", wait_s).granted
+        self.held += granted
+        self.grants += granted
+        return granted
+
+    def extend(self) -> None:
+        """The newest hold; nothing without one, or where the lock has no extend."""
+        self.do(Extend())
+
+    def release(self) -> None:
+        """The newest hold; nothing without one."""
+        if self.held:
+            self.held -= 1
+            self.do(Release())
+
+    def release_all(self) -> None:
+        """Every hold."""
+        while self.held:
+            self.release()
+
+    def do(self, order: Order, takes_s: float = 0.0) -> None:
+        """Gives an order and waits until it is done."""
+        self.tell(order)
+        self.answered(type(order).__name__.lower(), takes_s)
+
+    def tell(self, order: Order) -> None:
+        """Gives an order."""
+        try:
+            self.actor.tell(order)
+        except Gone as error:
+            raise _Over from error
+
+    def answered(self, call: str, takes_s: float = 0.0) -> Answer:
+        """Waits for as long as the call may take."""
+        stage = self._stage
+        limit_s = takes_s + stage.setting.system.gives_up_s + SPARE_S
+        limit_s += 2 * BEYOND * stage.setting.lease_s  # what may be done to it
+        try:
+            answer = self.actor.answer(limit_s)
+        except Gone as error:
+            raise _Over from error
+        if answer is None:
+            stage.played.hangs.append(
+                f"{call} of the {self.name} had not ended after {limit_s:.0f} s"
+            )
+            self.actor.kill()
+            raise _Over
+        if answer.failed:
+            stage.played.unable = f"the {self.name} could not {call}: {answer.failed}"
+            raise _Over
+        return answer
+
+
+class Stage:
+    """One play; what scripts know of it is public."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        trial: Trial,
+        actors: Sequence[Actor],
+        *,
+        folder: Path,
+        host: str,
+        key: str,
+        server: Server | None = None,
+    ) -> None:
+        """``host``: a loopback address of its own, where the victim finds the nodes."""
+        self.setting = setting
+        self.played = Played(trial, folder, key)
+        self.key = key
+        self.victim = Player(self, actors[VICTIM], "victim", VICTIM)
+        self.helper = Player(self, actors[HELPER], "helper", HELPER)
+        self._rivals = [
+            Player(self, actor, f"rival {n}", HELPER + n) for n, actor in enumerate(actors[2:], 1)
+        ]
+        self._host = host
+        self._server = server
+        self._strikes = {strike.order(setting.lease_s): strike for strike in trial.strikes}
+        self._traffic = Traffic(self._strikes, self._strike)
+        self._links: list[Link] = []
+        self._began_ns = 0
+        self._ask = threading.Event()
+        self._scripted = threading.Event()  # the victim has nothing left to do
+        self._threads: list[threading.Thread] = []
+        self._calm_ns = 0  # from then on nothing is to come any more
+        self._seen: list[_Seen] = []
+
+    # --- for scripts ---
+
+    @contextmanager
+    def focus(self, *, from_the_start: bool = False) -> Iterator[None]:
+        """What passes on the victim's links inside is what an exploration strikes."""
+        before = 0 if from_the_start else len(self._traffic.events)
+        try:
+            yield
+        finally:
+            self.played.places += [
+                Place(e.kind, e.number, e.node, (e.time_ns - self._began_ns) / 1e9)
+                for e in self._traffic.events[before:]
+            ]
+
+    def helper_holds(self, leases: float, *, reads: bool = False) -> None:
+        """The helper takes the key, of a semaphore every permit, and releases after this time,
+        whatever the victim does then."""
+        for _ in range(self.setting.permits):
+            self.helper.acquire(reads=reads)
+        self._start(self._let_go, leases)
+
+    def _let_go(self, leases: float) -> None:
+        self.pass_time(leases)
+        with suppress(_Over):
+            self.helper.release_all()
+
+    def rivals_ask(self) -> None:
+        """From now on. Twice is no error."""
+        self._ask.set()
+
+    def pass_time(self, leases: float) -> None:
+        """Lets others act."""
+        time.sleep(leases * self.setting.lease_s)
+
+    # --- for the explorer ---
+
+    def play(self) -> Played:
+        """Plays it to its end."""
+        played, setting = self.played, self.setting
+        played.folder.mkdir(parents=True)
+        more = {"lease_ns": int(1e9 * setting.lease_s), "slack_ns": int(1e9 * setting.slack_s)}
+        kind, permits = setting.system.kind, setting.system.permits
+        roles = {self.key: "aimed", SPARE: "floor"}
+        objects = {k: Object(kind=kind, permits=permits, role=r, **more) for k, r in roles.items()}
+        write_meta(
+            played.folder, objects, wall_minus_monotonic_ns=time.time_ns() - time.monotonic_ns()
+        )
+        try:
+            self._connect()
+            self._act_out()
+        except OSError as error:
+            played.unable = f"the victim's links: {error}"
+        finally:
+            for one in self._links:
+                one.close()
+            self._record_deaths()
+            played.grants = self.victim.grants
+        write_faults(played.folder, [seen.fault() for seen in self._seen])
+        return played
+
+    def _connect(self) -> None:
+        for node, (host, port) in enumerate(self.setting.victim, 1):
+            at = Address(self._host, port)
+            self._links.append(Link(Address(host, port), at, self._traffic, node=node))
+
+    def _act_out(self) -> None:
+        with suppress(_Over):
+            self._open()
+            if self._server is not None:
+                self._server.ready()
+            self._began_ns = time.monotonic_ns()
+            for rival in self._rivals:
+                self._start(self._ask_for_it, rival)
+            with suppress(_Over):
+                SCENARIOS[self.played.trial.scenario].script(self)
+        self._scripted.set()
+        self.rivals_ask()
+        while self._threads:  # which may start others
+            self._threads.pop().join()
+        struck = self._traffic.struck
+        self.played.missed = [one for order, one in self._strikes.items() if order not in struck]
+        for one in self._links:
+            one.heal()
+        with suppress(_Over):
+            claim = Claim(self.key, SPARE, self.setting.slack_s)
+            # It asks for as long as what others may have been promised lasts, which it knows.
+            self.helper.do(claim, 4 * self.setting.slack_s + 4 * ASKS * self.setting.lease_s)
+        self._close()
+
+    def _open(self) -> None:
+        setting = self.setting
+        seen = tuple((self._host, port) for _, port in setting.victim)
+        others = tuple(setting.others)
+        players = [self.victim, self.helper, *self._rivals]
+        for player in players:
+            nodes = seen if player is self.victim else others
+            folder = str(self.played.folder)
+            seed = SEED if player is self.victim else None
+            player.tell(Open(setting.lock, nodes, setting.pace, folder, player.number, seed))
+        for player in players:
+            player.answered("connect")
+
+    def _close(self) -> None:
+        players = [self.victim, self.helper, *self._rivals]
+        for player in players:
+            if player.actor.killed_ns is None and not player.actor.busy:
+                with suppress(_Over):
+                    player.tell(Close())
+        for player in players:
+            if player.actor.killed_ns is None:
+                with suppress(_Over):
+                    player.answered("close")
+
+    def _start(self, target: Callable[..., None], *arguments: object) -> None:
+        thread = threading.Thread(target=target, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    # --- rivals ---
+
+    def _ask_for_it(self, rival: Player) -> None:
+        """Asks until it is granted once, and keeps it while something may still come."""
+        self._ask.wait()
+        lease_s = self.setting.lease_s
+        end = time.monotonic() + ASKS * lease_s
+        with suppress(_Over):
+            while not rival.acquire(WAIT):
+                if time.monotonic() > end:
+                    return
+                time.sleep(self.setting.pace.retry_pause_s)
+            kept = time.monotonic() + KEEPS * lease_s
+            time.sleep(MOMENT * lease_s / 2)
+            while not self._calm() and time.monotonic() < kept:
+                time.sleep(POLL_S)
+            rival.release()
+
+    def _calm(self) -> bool:
+        return self._scripted.is_set() and time.monotonic_ns() > self._calm_ns
+
+    # --- strikes ---
+
+    def _strike(self, order: link.Order, event: link.Event) -> None:
+        """The event is there."""
+        fault = FAULTS[self._strikes[order].fault]
+        now_ns = time.monotonic_ns()
+        lasts_ns = int(1e9 * self.setting.lease_s * (fault.leases + MOMENT))
+        self._calm_ns = max(self._calm_ns, now_ns + lasts_ns)
+        seen = _Seen(fault, event.node, order, now_ns)
+        self._seen.append(seen)
+        self._ask.set()
+        if fault.act:
+            self._start(self._act_on, seen)
+
+    def _act_on(self, seen: _Seen) -> None:
+        """Does what a fault does while its event is held."""
+        held, victim = self._traffic.held(seen.order), self.victim.actor
+        match seen.how.act:
+            case "client-frozen":
+                victim.freeze()
+                held.let_go.set()
+                time.sleep(seen.how.leases * self.setting.lease_s)
+                victim.thaw()
+            case "client-killed":
+                victim.kill()
+                held.let_go.set()
+            case "client-gone":
+                victim.kill()
+                held.drop()
+            case _:
+                assert self._server is not None
+                if not self._server.struck():
+                    self.played.unable = "its event came when the server was whole again"
+                held.let_go.set()
+                self._server.healed()
+        seen.healed_ns = time.monotonic_ns()
+        self._calm_ns = max(self._calm_ns, seen.healed_ns)
+
+    def _record_deaths(self) -> None:
+        for player in (self.victim, self.helper, *self._rivals):
+            died_ns = player.actor.killed_ns
+            if died_ns is None:
+                continue
+            folder = self.played.folder
+            segments = folder.glob(f"{player.number}.*.ops")
+            clients = {int(p) for segment in segments for p in records_of(segment, 0)["process"]}
+            recorder = Recorder(folder, DEATHS + player.number, segment_records=8)
+            for client in sorted(clients):
+                death = recorder.invoke(client, F.DEATH, self.key, invoke_ns=died_ns)
+                recorder.complete(death, Type.OK, complete_ns=died_ns)
+            recorder.close()
+
+
+@dataclass
+class _Seen:
+    """A strike that met its event."""
+
+    how: Fault
+    node: int
+    order: link.Order
+    struck_ns: int
+    healed_ns: int = 0
+
+    def fault(self) -> op.Fault:
+        """As it stands in the history."""
+        end_ns = self.healed_ns or self.struck_ns + int(1e9 * self.order.seconds)
+        return op.Fault(
+            self.how.name,
+            (f"node {self.node}",),
+            (self.struck_ns, self.struck_ns),
+            (end_ns, end_ns),
+            facts={
+                "event": f"{self.order.kind} {self.order.number}",
+                "proven": True,
+                "ends_servers": self.how.act in {"server-killed", "leader-changed"},
+            },
+        )
