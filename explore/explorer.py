@@ -153,7 +153,7 @@ class _Explorer:
         """What is known, again and again as it grows."""
         self._actors.raise_to(self._slots * self._setting.actors)
         if not known.scenarios:
-            known = evolved(known, scenarios=tuple(self._events(scenarios)))
+            known = self._with_events(scenarios, known)
             yield known
         done = {(tried.scenario, tried.strikes) for tried in known.tried}
         trials = [
@@ -168,32 +168,36 @@ class _Explorer:
             yield known
         yield evolved(known, ended=True)
 
-    def _events(self, scenarios: Sequence[Scenario]) -> Iterator[ExploredScenario]:
+    def _with_events(self, scenarios: Sequence[Scenario], known: Exploration) -> Exploration:
+        """What passes in each scenario, and what goes wrong in it without any fault."""
         dry = self._play_all([Trial(one.name) for one in scenarios for _ in range(DRY_PLAYS)])
+        self._record(dry)
+        found: list[ExploredScenario] = []
         for scenario in scenarios:
             plays = [play for play in dry if play.trial.scenario == scenario.name]
-            found = self._common_events(scenario, plays)
-            self._told(f"{scenario.name}: {found.why or f'{len(found.events)} events'}")
-            yield found
+            broken = [
+                (play, shown)
+                for play in plays
+                if not play.unable
+                and (shown := judged(play, self._setting.system)) is not None
+                and not shown.declared
+            ]
+            if broken:
+                finding = _finding(*broken[0])
+                finding = evolved(finding, broke=len(broken), plays=len(plays))
+                known = evolved(known, findings=(*known.findings, finding))
+                self._told(_sentence(finding))
+            found.append(_common_events(scenario, plays, broken=bool(broken)))
+            self._told(f"{scenario.name}: {found[-1].why or f'{len(found[-1].events)} events'}")
+            self._forget(plays, known)
+        return evolved(known, scenarios=tuple(found))
 
-    def _common_events(self, scenario: Scenario, plays: Sequence[Played]) -> ExploredScenario:
-        """Those that all plays without a fault have."""
-        about = ExploredScenario(scenario.name, scenario.summary)
+    def _forget(self, plays: Sequence[Played], known: Exploration) -> None:
+        """Removes the recordings that show nothing."""
+        kept = {finding.recording for finding in known.findings}
         for play in plays:
-            why = play.unable
-            shown = None if why else judged(play, self._setting.system)
-            if shown is not None:
-                why = f"{', '.join(shown.verdicts)}: {shown.why}"
-            elif not why and play.grants != scenario.grants:
-                why = f"the victim was granted {play.grants} times of {scenario.grants}"
-            if why:
-                return evolved(about, worked=False, why=f"does not work without a fault: {why}")
-            shutil.rmtree(play.folder)
-        common = set.intersection(*(set(play.places) for play in plays))
-        events = sorted((p for p in plays[0].places if p in common), key=lambda p: p.at_s)
-        if not events:
-            return evolved(about, why="nothing passes in it")
-        return evolved(about, events=tuple(map(_event, events)))
+            if play.folder.name not in kept:
+                shutil.rmtree(play.folder, ignore_errors=True)
 
     # --- trials ---
 
@@ -253,14 +257,13 @@ class _Explorer:
                     fresh.append((trial, place))
                     findings.append(_finding(play, shown))
                 one = evolved(one, outcome="broke", finding=place)
-            kept = {finding.recording for finding in findings}
-            if play.folder.name not in kept:
-                shutil.rmtree(play.folder, ignore_errors=True)
             tried.append(one)
         for place, again_of in self._repeated(fresh).items():
             findings[place] = _counted(findings[place], again_of, self._setting)
             self._told(_sentence(findings[place]))
-        return evolved(known, tried=tuple(tried), findings=tuple(findings))
+        known = evolved(known, tried=tuple(tried), findings=tuple(findings))
+        self._forget([play for play, _ in plays], known)
+        return known
 
     def _repeated(self, fresh: Sequence[tuple[Trial, int]]) -> dict[int, list[Played]]:
         """Place of a finding → plays of its trial again."""
@@ -304,9 +307,11 @@ class _Explorer:
         striker.start()
         latest_s = max(map(_at_s, trials))
         servers = [_Later(blow, latest_s - _at_s(trial)) for trial in trials]
-        played = list(pool.map(self._play, trials, servers))
-        blow.over()
-        striker.join()
+        try:
+            played = list(pool.map(self._play, trials, servers))
+        finally:
+            blow.over()
+            striker.join()
         self._recover()
         for play in played:
             play.unable = play.unable or blow.failure
@@ -355,6 +360,27 @@ class _Later:
     def ready(self) -> None:
         self._blow.ready()
         time.sleep(self._delay_s)
+
+
+def _common_events(
+    scenario: Scenario, plays: Sequence[Played], *, broken: bool
+) -> ExploredScenario:
+    """The events that all plays without a fault have. One in which something is broken already is
+    explored no further."""
+    about = ExploredScenario(scenario.name, scenario.summary)
+    if broken:
+        return evolved(about, why="it breaks without a fault")
+    for play in plays:
+        why = play.unable
+        if not why and play.grants != scenario.grants:
+            why = f"the victim was granted {play.grants} times of {scenario.grants}"
+        if why:
+            return evolved(about, worked=False, why=f"does not work without a fault: {why}")
+    common = set.intersection(*(set(play.places) for play in plays))
+    events = sorted((p for p in plays[0].places if p in common), key=lambda p: p.at_s)
+    if not events:
+        return evolved(about, why="nothing passes in it")
+    return evolved(about, events=tuple(map(_event, events)))
 
 
 def _of_majorities(places: Sequence[Place], nodes: int) -> list[tuple[Place, ...]]:
@@ -432,10 +458,8 @@ def _counted(finding: Finding, again: Sequence[Played], setting: Setting) -> Fin
 
 
 def _sentence(finding: Finding) -> str:
-    struck = " and ".join(
-        f"{s.fault} at {s.place.kind} {s.place.number} of node {s.place.node}"
-        for s in finding.strikes
-    )
+    struck = " and ".join(f"{s.fault} at {s.place.kind} {s.place.number}" for s in finding.strikes)
+    struck = struck or "without a fault"
     declared = ", as declared" if finding.declared else ""
     return (
         f"{finding.scenario}, {struck}: {', '.join(finding.verdicts)} in {finding.broke} of "

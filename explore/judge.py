@@ -18,6 +18,7 @@ from checker.check import check
 from checker.follows import told
 from checker.rows import rows_of
 from explore.faults import FAULTS
+from explore.scenarios import SCENARIOS
 from explore.stage import Played
 from history.columns import History
 from history.op import F, Type
@@ -53,7 +54,9 @@ def judged(played: Played, system: System) -> Shown | None:
     }
     strikes = played.trial.strikes
     like = tuple(dict.fromkeys(name for s in strikes for name in FAULTS[s.fault].like))
-    excused = Expected(system, like or (NONE,), exact=False).excused(list(broken))
+    outlasts = SCENARIOS[played.trial.scenario].outlasts
+    expected = Expected(system, like or (NONE,), exact=False, outlasts=outlasts)
+    excused = expected.excused(list(broken))
     names = told(sorted(broken))
     always = dict(_always(played, history, system))
     if not broken and not always:

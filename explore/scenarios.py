@@ -25,12 +25,14 @@ WAIT: Final = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """``grants``: how many acquires of the victim are granted where nothing goes wrong."""
+    """``grants``: how many acquires of the victim are granted where nothing goes wrong.
+    ``outlasts``: the victim works for longer than its lease."""
 
     name: str
     summary: str
     script: Callable[[Stage], None]
     grants: int = 1
+    outlasts: bool = False
     kinds: frozenset[str] = frozenset({"mutex", "reentrant", "read-write", "semaphore"})
 
     def fits(self, system: System) -> bool:
@@ -133,8 +135,8 @@ _SCENARIOS: Final = (
     Scenario("handed-over", "a waiter is given the key that its holder releases", _handed_over),
     Scenario("twice", "released, and acquired again by the same client", _twice, grants=2),
     Scenario("extended", "a hold is extended by its holder", _extended),
-    Scenario("renewed", "a hold that lasts longer than a lease", _renewed),
-    Scenario("released-late", "a release when the lease is over", _released_late),
+    Scenario("renewed", "a hold that lasts longer than a lease", _renewed, outlasts=True),
+    Scenario("released-late", "a release when the lease is over", _released_late, outlasts=True),
     Scenario(
         "re-entered",
         "the holder enters again",

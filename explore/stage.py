@@ -242,7 +242,9 @@ class Stage:
         self._began_ns = 0
         self._ask = threading.Event()
         self._scripted = threading.Event()  # the victim has nothing left to do
+        self._starting = threading.RLock()
         self._threads: list[threading.Thread] = []
+        self._over = False  # an event that comes now is not struck any more
         self._calm_ns = 0  # from then on nothing is to come any more
         self._seen: list[_Seen] = []
 
@@ -296,8 +298,8 @@ class Stage:
         try:
             self._connect()
             self._act_out()
-        except OSError as error:
-            played.unable = f"the victim's links: {error}"
+        except Exception as error:  # noqa: BLE001 - one play must not take the others with it
+            played.unable = f"{type(error).__name__}: {error}"
         finally:
             for one in self._links:
                 one.close()
@@ -323,9 +325,8 @@ class Stage:
                 SCENARIOS[self.played.trial.scenario].script(self)
         self._scripted.set()
         self.rivals_ask()
-        while self._threads:  # which may start others
-            self._threads.pop().join()
-        struck = self._traffic.struck
+        self._join_all()
+        struck = {seen.order for seen in self._seen}
         self.played.missed = [one for order, one in self._strikes.items() if order not in struck]
         for one in self._links:
             one.heal()
@@ -361,8 +362,19 @@ class Stage:
 
     def _start(self, target: Callable[..., None], *arguments: object) -> None:
         thread = threading.Thread(target=target, args=arguments, daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        with self._starting:
+            thread.start()
+            self._threads.append(thread)
+
+    def _join_all(self) -> None:
+        """Also those that others start meanwhile."""
+        while True:
+            with self._starting:
+                self._over = not self._threads
+                if self._over:
+                    return
+                thread = self._threads.pop()
+            thread.join()
 
     # --- rivals ---
 
@@ -394,10 +406,14 @@ class Stage:
         lasts_ns = int(1e9 * self.setting.lease_s * (fault.leases + MOMENT))
         self._calm_ns = max(self._calm_ns, now_ns + lasts_ns)
         seen = _Seen(fault, event.node, order, now_ns)
-        self._seen.append(seen)
-        self._ask.set()
-        if fault.act:
-            self._start(self._act_on, seen)
+        with self._starting:
+            if self._over:
+                self._traffic.let_go()
+                return
+            self._seen.append(seen)
+            self._ask.set()
+            if fault.act:
+                self._start(self._act_on, seen)
 
     def _act_on(self, seen: _Seen) -> None:
         """Does what a fault does while its event is held."""
