@@ -30,6 +30,7 @@ from cli.commands.clean import clean
 from cli.commands.compare import compare
 from cli.commands.conform import conform
 from cli.commands.doctor import doctor
+from cli.commands.explore import explore
 from cli.commands.export import export
 from cli.commands.library import library
 from cli.commands.list import list_
@@ -63,6 +64,7 @@ COMMANDS: Final = (
     run,
     suite,
     sweep,
+    explore,
     conform,
     new_lock,
     check,

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -288,10 +288,14 @@ class Stage:
         """Plays it to its end."""
         played, setting = self.played, self.setting
         played.folder.mkdir(parents=True)
-        more = {"lease_ns": int(1e9 * setting.lease_s), "slack_ns": int(1e9 * setting.slack_s)}
-        kind, permits = setting.system.kind, setting.system.permits
-        roles = {self.key: "aimed", SPARE: "floor"}
-        objects = {k: Object(kind=kind, permits=permits, role=r, **more) for k, r in roles.items()}
+        aimed = Object(
+            kind=setting.system.kind,
+            permits=setting.system.permits,
+            role="aimed",
+            lease_ns=int(1e9 * setting.lease_s),
+            slack_ns=int(1e9 * setting.slack_s),
+        )
+        objects = {self.key: aimed, SPARE: replace(aimed, role="floor")}
         write_meta(
             played.folder, objects, wall_minus_monotonic_ns=time.time_ns() - time.monotonic_ns()
         )

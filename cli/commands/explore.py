@@ -1,0 +1,55 @@
+"""``lockbench explore``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.options import Done, Json, Topology, path, words
+from report.console import err, out, say_json
+
+
+def explore(
+    lock: Annotated[str, typer.Option(help="Locks by name, file or folder, with commas.")],
+    scenario: Annotated[
+        str | None, typer.Option(help="Only these scripts, separated by commas.")
+    ] = None,
+    topology: Topology = None,
+    seed: Annotated[int, typer.Option(help="Of what the bench itself draws.")] = 0,
+    output: Annotated[Path, typer.Option(help="Where each lock has a folder.", parser=path)] = Path(
+        "runs/explore"
+    ),
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Do not go on with what is there already.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Strike every message of a lock's calls with every fault that fits it, one at a time."""
+    from msgspec import to_builtins
+
+    from bench import plan
+    from explore.command import ending, explore_into
+    from explore.explorer import asked
+    from explore.page import summary
+
+    console = err if as_json else out
+
+    def told(line: str) -> None:
+        console.print(line, soft_wrap=True)
+
+    names = [each for name in words(lock) for each in plan.each_lock(name)]
+    chosen = words(scenario) if scenario else []
+    all_asked = [asked(n, seed=seed, topology=topology, scenarios=chosen) for n in names]
+    found = []
+    for what in all_asked:
+        document, page = explore_into(what, output, told, anew=anew)
+        found.append(document)
+        told("")
+        for line in summary(document):
+            told(line)
+        told(f"{page}\n")
+    if as_json:
+        say_json({"explorations": [to_builtins(document) for document in found]})
+    raise Done(ending(found).code)

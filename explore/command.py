@@ -1,0 +1,102 @@
+"""``lockbench explore``: explores locks into a folder for each, and goes on where one was stopped.
+
+FOLDER/<lock>/
+  exploration.json   what was tried, and what came of it (``results.documents.exploration``)
+  map.html           the same to be looked at
+  000123/            the recording of a play that shows a finding
+  logs/              what the servers and the actors said
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from bench import interruption, plan
+from clusters import images
+from clusters.base import ClusterError
+from clusters.engine.docker import EngineError
+from clusters.engine.reaper import reap
+from explore import page
+from explore.explorer import Asked, explore
+from history.files import BadFile, MissingFile
+from results.documents import read, text_of
+from results.documents.exploration import Exploration
+from results.errors import BadInput, Ending, Failed
+from results.store import slug, write_atomically
+
+DOCUMENT: Final = "exploration.json"
+
+
+def explore_into(
+    what: Asked, output: Path, told: Callable[[str], None], *, anew: bool = False
+) -> tuple[Exploration, Path]:
+    """Returns what is known in the end, and its page. Raises BadInput, Unfit, Failed."""
+    case = what.case
+    folder = output / slug(f"{case.lock}-{case.topology}")
+    if anew:
+        shutil.rmtree(folder, ignore_errors=True)
+    before = _known(folder, what)
+    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    try:
+        images.ensure(plan.ours_of([case]), say=told)
+        reap()
+    except EngineError as error:
+        raise BadInput(str(error)) from error
+    interruption.arm()
+    document = before
+
+    def saved(known: Exploration) -> None:
+        nonlocal document
+        document = known
+        write_atomically(folder / DOCUMENT, text_of(known))
+
+    told(f"{case.lock} on {case.topology}, into {folder}")
+    try:
+        document = explore(
+            what,
+            folder,
+            run_id=uuid.uuid4().hex[:12],
+            told=told,
+            saved=saved,
+            before=before,
+        )
+    except (ClusterError, EngineError) as error:
+        raise Failed(str(error)) from error
+    finally:
+        if document is not None:
+            page.write(folder, document)
+    return document, folder / page.PAGE
+
+
+def ending(found: Sequence[Exploration]) -> Ending:
+    """What was not tried leaves it open whether a lock keeps its promises everywhere."""
+    return Ending.worst([_ending(document) for document in found])
+
+
+def _ending(document: Exploration) -> Ending:
+    if any(not finding.declared for finding in document.findings):
+        return Ending.SAFETY
+    missed = [one for one in document.tried if one.outcome in {"not reached", "could not run"}]
+    broken_off = [one for one in document.scenarios if not one.worked]
+    if missed or broken_off or not document.ended or not document.tried:
+        return Ending.INCONCLUSIVE
+    return Ending.OK
+
+
+def _known(folder: Path, what: Asked) -> Exploration | None:
+    """What an exploration of the same has found so far. Raises BadInput where it was of another."""
+    case = what.case
+    try:
+        known = read(folder / DOCUMENT, Exploration, inside=folder)
+    except MissingFile:
+        return None
+    except BadFile as error:
+        raise BadInput(f"{error}; begin again with --anew") from error
+    wanted = (case.lock, case.topology, case.seed, case.pace.lease_ttl_s)
+    if (known.lock, known.topology, known.seed, known.lease_s) != wanted:
+        raise BadInput(f"{folder} has another exploration; begin again with --anew")
+    return known
