@@ -1,0 +1,94 @@
+"""Actors do as they are told, can be frozen, and are never waited for when they are gone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace as evolved
+
+from explore.actors import Actors, Gone
+from explore.orders import Acquire, Close, Open, Release
+from history.recording import read_recording, write_meta
+from tests.locks.fakes import closed_port
+from workloads.fork_server import ForkServer
+from workloads.load import Pace
+
+LIMIT_S = 20.0
+PACE = replace(Pace(), lease_ttl_s=1.0, client_timeout_s=0.2)
+
+pytestmark = pytest.mark.slow  # a fork server imports everything
+
+
+@pytest.fixture(scope="module")
+def actors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Actors]:
+    logs = tmp_path_factory.mktemp("logs")
+    with ForkServer("test", ["explore.actor"]) as fork_server, Actors(fork_server, logs) as pool:
+        yield pool
+
+
+def opened(folder: Path) -> Open:
+    return Open("redis-token", (closed_port(),), PACE, str(folder), 0)
+
+
+def test_what_it_does_is_recorded(actors: Actors, tmp_path: Path) -> None:
+    actors.raise_to(1)
+    with actors.lent(1) as (actor,):
+        for order in (opened(tmp_path), Acquire("k", 0.0), Release(), Close()):
+            actor.tell(order)
+            answer = actor.answer(LIMIT_S)
+            assert answer is not None
+            assert not answer.failed
+            assert not answer.granted
+    write_meta(tmp_path, {}, wall_minus_monotonic_ns=0)
+    history = read_recording(tmp_path)
+    # There is no hold, so there is nothing to release.
+    assert [history.keys[key] for key in history.key] == ["k"]
+
+
+def test_a_frozen_actor_answers_when_it_is_thawed(actors: Actors, tmp_path: Path) -> None:
+    actors.raise_to(1)
+    with actors.lent(1) as (actor,):
+        actor.freeze()
+        actor.tell(opened(tmp_path))
+        assert actor.answer(0.5) is None
+        actor.thaw()
+        assert actor.answer(LIMIT_S) is not None
+
+
+def test_a_killed_actor_is_gone_and_lent_to_nobody_again(actors: Actors, tmp_path: Path) -> None:
+    actors.raise_to(2)
+    with actors.lent(1) as (killed,):
+        before_ns = time.monotonic_ns()
+        killed.kill()
+        assert killed.killed_ns is not None
+        assert killed.killed_ns >= before_ns
+        with pytest.raises(Gone):
+            killed.answer(LIMIT_S)
+        with pytest.raises(Gone):
+            killed.tell(opened(tmp_path))
+    actors.raise_to(2)
+    with actors.lent(2) as lent:
+        assert killed not in lent
+
+
+def test_who_has_not_answered_is_lent_to_nobody_again(actors: Actors, tmp_path: Path) -> None:
+    actors.raise_to(1)
+    with actors.lent(1) as (busy,):
+        busy.freeze()
+        busy.tell(opened(tmp_path))
+    actors.raise_to(1)
+    with actors.lent(1) as (other,):
+        assert other is not busy
+
+
+def test_what_an_actor_cannot_do_is_told(actors: Actors, tmp_path: Path) -> None:
+    actors.raise_to(1)
+    with actors.lent(1) as (actor,):
+        actor.tell(evolved(opened(tmp_path), lock="no-such-lock"))
+        answer = actor.answer(LIMIT_S)
+        assert answer is not None
+        assert "no-such-lock" in answer.failed

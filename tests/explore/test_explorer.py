@@ -1,0 +1,139 @@
+"""What is tried at which events, what counts as the same finding, and a lock that is explored."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from explore import page
+from explore.command import ending
+from explore.explorer import _alike, _of_majorities, asked, explore
+from explore.faults import FAULTS, fitting
+from explore.judge import Shown
+from explore.link import FITTING
+from explore.stage import Place, Strike, Trial
+from results.documents import read, text_of
+from results.documents.exploration import (
+    EventPlace,
+    Exploration,
+    ExploredScenario,
+    Finding,
+    StrikeAt,
+    Tried,
+)
+from results.errors import BadInput, Ending, Unfit
+from tests.explore.planted import PLANTED, spec
+
+SHOWN = Shown(("double-grant",), "both held it", declared=False)
+KNOWN = Exploration(lock="x", topology="redis", seed=0, depth=1, lease_s=2.0)
+
+
+def finding(kind: str = "request", number: int = 1, *, declared: bool = False) -> Finding:
+    place = EventPlace(kind, number, 1)  # type: ignore[arg-type]
+    return Finding(
+        ("double-grant",), "both", "free", (StrikeAt(place, "late"),), declared, 3, 11, "000001"
+    )
+
+
+def test_every_fault_strikes_as_a_link_can() -> None:
+    for fault in FAULTS.values():
+        for kind in fault.fits:
+            assert fault.strike in FITTING[kind], fault.name
+    assert {fault.name for kind in FITTING for fault in fitting(kind)} == set(FAULTS)
+
+
+def test_a_round_of_requests_to_several_nodes_is_struck_on_a_majority() -> None:
+    places = [Place("request", n, node) for n, node in enumerate((1, 2, 3, 1, 2, 3), 1)]
+    groups = _of_majorities(places, 3)
+    assert [[place.number for place in group] for group in groups] == [[1, 2], [4, 5]]
+    assert _of_majorities([Place("request", n, 1) for n in (1, 2, 3)], 3) == []
+    assert _of_majorities([Place("request", n, 1) for n in (1, 2)], 1) == []
+
+
+def test_the_same_at_another_event_of_the_kind_is_no_other_finding() -> None:
+    known = [finding("request", 3)]
+    same = Trial("free", (Strike(Place("request", 5), "late"),))
+    assert _alike(known, same, SHOWN) == 0
+    for other in (
+        Trial("twice", same.strikes),
+        Trial("free", (Strike(Place("reply", 5), "late"),)),
+        Trial("free", (Strike(Place("request", 5), "very-late"),)),
+    ):
+        assert _alike(known, other, SHOWN) is None
+
+
+def test_a_name_that_does_not_exist_and_what_is_no_lock_are_refused() -> None:
+    with pytest.raises(BadInput, match="fre"):
+        asked("redis-token", scenarios=["fre"])
+    with pytest.raises(Unfit):
+        asked("without-actor")
+    with pytest.raises(BadInput):
+        asked("reddis-token")
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ({"ended": True, "tried": "kept"}, Ending.OK),
+        ({"ended": False, "tried": "kept"}, Ending.INCONCLUSIVE),
+        ({"ended": True, "tried": "not reached"}, Ending.INCONCLUSIVE),
+        ({"ended": True, "tried": "could not run"}, Ending.INCONCLUSIVE),
+        ({"ended": True}, Ending.INCONCLUSIVE),
+        ({"ended": True, "tried": "kept", "finding": False}, Ending.SAFETY),
+        ({"ended": True, "tried": "kept", "finding": True}, Ending.OK),
+        ({"ended": True, "tried": "kept", "works": False}, Ending.INCONCLUSIVE),
+    ],
+)
+def test_what_was_not_tried_is_never_green(made: dict[str, object], expected: Ending) -> None:
+    strikes = (StrikeAt(EventPlace("request", 1, 1), "late"),)
+    tried = (Tried("free", strikes, made["tried"]),) if "tried" in made else ()  # type: ignore[arg-type]
+    found = (finding(declared=made["finding"] is True),) if "finding" in made else ()
+    scenario = ExploredScenario("free", "a free key", worked=made.get("works", True) is True)
+    document = Exploration(
+        lock="x",
+        topology="redis",
+        seed=0,
+        depth=1,
+        lease_s=2.0,
+        scenarios=(scenario,),
+        tried=tried,
+        findings=found,
+        ended=made["ended"] is True,
+    )
+    assert ending([document]) == expected
+
+
+@pytest.mark.docker
+def test_a_wrong_step_is_found_and_shown(tmp_path: Path) -> None:
+    document = explored("wrong-token-per-hold", tmp_path, "twice")
+    found = {verdict for one in document.findings for verdict in one.verdicts}
+    assert found & set(PLANTED["wrong-token-per-hold"].found), page.summary(document)
+    assert {one.outcome for one in document.tried} == {"kept", "broke"}
+    (tmp_path / "exploration.json").write_text(text_of(document), encoding="utf-8")
+    assert read(tmp_path / "exploration.json", Exploration, inside=tmp_path) == document
+    html = page.write(tmp_path, document).read_text(encoding="utf-8")
+    assert "not declared" in html
+    assert html.count('id="finding-') == len(document.findings)
+
+
+@pytest.mark.docker
+def test_its_right_neighbour_is_not_accused(tmp_path: Path) -> None:
+    document = explored("right-token-per-hold", tmp_path, "twice")
+    assert [page.sentence(one) for one in document.findings] == []
+    assert {one.outcome for one in document.tried} == {"kept"}
+
+
+def explored(name: str, folder: Path, *scenarios: str) -> Exploration:
+    (folder / "logs").mkdir()
+    last = KNOWN
+
+    def saved(known: Exploration) -> None:
+        nonlocal last
+        last = known
+
+    what = asked(spec(name), scenarios=scenarios)
+    explore(what, folder, run_id=uuid.uuid4().hex[:12], told=lambda _: None, saved=saved)
+    assert last.ended
+    return last

@@ -1,0 +1,108 @@
+"""What a play shows: what every lock owes is held against the service's own record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from explore.judge import DENIED_YET_TAKEN, HANGS, RAISES, RELEASED_YET_KEPT, Shown, judged
+from explore.link import Kind
+from explore.stage import Place, Played, Strike, Trial
+from history.op import F, Object, Type
+from history.recorder import Recorder
+from history.recording import write_faults, write_meta
+from history.service import How, Service, Tenure, write_service
+from locks.registry import find
+
+NS = 1_000_000_000
+HOLD = 7
+
+
+def played(folder: Path, fault: str = "request-lost", kind: Kind = "request") -> Played:
+    return Played(Trial("free", (Strike(Place(kind, 1), fault),)), folder, "k")
+
+
+def judge(folder: Path, *, lock: str = "redis-token", **more: Any) -> Shown | None:
+    play = played(folder)
+    for name, value in more.items():
+        setattr(play, name, value)
+    return judged(play, find(lock))
+
+
+def recorded(folder: Path, *calls: tuple[F, Type, str | None]) -> None:
+    write_meta(folder, {"k": Object(kind="mutex")}, wall_minus_monotonic_ns=0)
+    recorder = Recorder(folder, 0)
+    for at, (f, ended, error) in enumerate(calls):
+        handle = recorder.invoke(0, f, "k", hold=HOLD, invoke_ns=at * NS)
+        recorder.complete(handle, ended, error=error, complete_ns=at * NS + NS // 2)
+    recorder.close()
+    write_faults(folder, [])
+
+
+def record(folder: Path, how: How | None, *, servers: int = 1, quorum: int = 1) -> None:
+    tenures = [
+        Tenure(f"s{n}", "k", HOLD, made=1, begun=1, ended=None, how=how, until_ns=None)
+        for n in range(servers)
+    ]
+    write_service(folder, Service("a record", quorum, None, tuple(tenures)))
+
+
+def test_a_play_in_which_all_went_well_shows_nothing(tmp_path: Path) -> None:
+    recorded(tmp_path, (F.ACQUIRE, Type.OK, None), (F.RELEASE, Type.OK, None))
+    record(tmp_path, "deleted")
+    assert judge(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("how", "servers", "quorum", "found"),
+    [
+        (None, 1, 1, True),
+        ("replaced", 1, 1, True),
+        ("deleted", 1, 1, False),
+        ("session", 1, 1, False),
+        ("lost", 1, 1, False),
+        (None, 3, 3, True),
+        (None, 2, 3, False),
+    ],
+)
+def test_a_refused_hold_that_the_service_kept(
+    tmp_path: Path, how: How | None, servers: int, quorum: int, found: bool
+) -> None:
+    recorded(tmp_path, (F.ACQUIRE, Type.FAIL, "held"))
+    record(tmp_path, how, servers=servers, quorum=quorum)
+    shown = judge(tmp_path)
+    assert (shown is not None) == found
+    if shown is not None:
+        assert shown.verdicts == (DENIED_YET_TAKEN,)
+        assert not shown.declared
+
+
+def test_an_unknown_outcome_says_nothing_that_could_be_wrong(tmp_path: Path) -> None:
+    recorded(tmp_path, (F.ACQUIRE, Type.INFO, "timed out"))
+    record(tmp_path, None)
+    assert judge(tmp_path) is None
+
+
+def test_a_release_that_was_confirmed_and_did_not_happen(tmp_path: Path) -> None:
+    recorded(tmp_path, (F.ACQUIRE, Type.OK, None), (F.RELEASE, Type.OK, None))
+    record(tmp_path, None)
+    shown = judge(tmp_path)
+    assert shown is not None
+    assert shown.verdicts == (RELEASED_YET_KEPT,)
+
+
+def test_an_inner_hold_leaves_the_entry_to_the_outer_one(tmp_path: Path) -> None:
+    recorded(tmp_path, (F.ACQUIRE, Type.OK, None), (F.RELEASE, Type.OK, None))
+    record(tmp_path, None)
+    assert judge(tmp_path, lock="redis-reentrant") is None
+
+
+def test_hangs_and_errors_are_findings_whatever_is_declared(tmp_path: Path) -> None:
+    recorded(tmp_path, (F.ACQUIRE, Type.INFO, "unexpected: KeyError: 'id'"))
+    shown = judge(tmp_path, hangs=["acquire of the victim had not ended after 30 s"])
+    assert shown is not None
+    assert shown.verdicts == (HANGS, RAISES)
+    assert not shown.declared
+    assert "KeyError: 'id'" in shown.why

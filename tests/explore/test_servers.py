@@ -1,0 +1,99 @@
+"""One strike at servers for all plays that have come to their event."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import cast
+
+from clusters.base import Cluster
+from explore.servers import Blow, possible
+
+LIMIT_S = 20.0
+
+
+class Pauses:
+    """A cluster that can only be paused, and notes it."""
+
+    def __init__(self, failure: str = "") -> None:
+        self.done: list[str] = []
+        self.failure = failure
+
+    def pause(self, nodes: Iterable[int]) -> None:
+        if self.failure:
+            raise OSError(self.failure)
+        self.done.append(f"pause {[*nodes]}")
+
+    def unpause(self, nodes: Iterable[int]) -> None:
+        self.done.append(f"unpause {[*nodes]}")
+
+    def frozen(self, node: int) -> bool:
+        return False
+
+
+def blow(cluster: Pauses, plays: int) -> tuple[Blow, threading.Thread]:
+    made = Blow(cast("Cluster", cluster), [2], "server-frozen", plays=plays, lease_s=0.2)
+    thread = threading.Thread(target=made.run, daemon=True)
+    thread.start()
+    return made, thread
+
+
+def arrive(made: Blow, count: int) -> list[bool]:
+    met: list[bool] = []
+
+    def play() -> None:
+        met.append(made.struck())
+        made.healed()
+
+    threads = [threading.Thread(target=play, daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT_S)
+        assert not thread.is_alive()
+    return met
+
+
+def test_all_plays_share_one_strike() -> None:
+    cluster = Pauses()
+    made, thread = blow(cluster, 3)
+    assert arrive(made, 3) == [True] * 3
+    made.over()
+    thread.join(LIMIT_S)
+    assert cluster.done == ["pause [2]", "unpause [2]"]
+    assert not made.failure
+
+
+def test_who_comes_too_late_is_told_so() -> None:
+    cluster = Pauses()
+    made, thread = blow(cluster, 2)
+    assert arrive(made, 1) == [True]
+    assert arrive(made, 1) == [False]
+    made.over()
+    thread.join(LIMIT_S)
+    assert cluster.done == ["pause [2]", "unpause [2]"]
+
+
+def test_nobody_came_and_nothing_was_struck() -> None:
+    cluster = Pauses()
+    made, thread = blow(cluster, 2)
+    made.over()
+    thread.join(LIMIT_S)
+    assert cluster.done == []
+
+
+def test_a_strike_that_fails_is_healed_and_told() -> None:
+    cluster = Pauses("the engine is gone")
+    made, thread = blow(cluster, 1)
+    assert arrive(made, 1) == [False]
+    thread.join(LIMIT_S)
+    assert cluster.done == ["unpause [2]"]
+    assert "the engine is gone" in made.failure
+
+
+def test_a_cluster_is_asked_only_for_what_it_can() -> None:
+    can = cast("Cluster", Pauses())
+    assert possible("server-frozen", can)
+    assert possible("client-killed", can)
+    assert not possible("server-killed", can)
+    assert not possible("leader-changed", can)
