@@ -34,7 +34,7 @@ def judge(folder: Path, *, lock: str = "redis-token", **more: Any) -> Shown | No
 def recorded(folder: Path, *calls: tuple[F, Type, str | None]) -> None:
     write_meta(folder, {"k": Object(kind="mutex")}, wall_minus_monotonic_ns=0)
     recorder = Recorder(folder, 0)
-    for at, (f, ended, error) in enumerate(calls):
+    for at, (f, ended, error) in enumerate(calls, 1):
         handle = recorder.invoke(0, f, "k", hold=HOLD, invoke_ns=at * NS)
         recorder.complete(handle, ended, error=error, complete_ns=at * NS + NS // 2)
     recorder.close()
@@ -43,7 +43,7 @@ def recorded(folder: Path, *calls: tuple[F, Type, str | None]) -> None:
 
 def record(folder: Path, how: How | None, *, servers: int = 1, quorum: int = 1) -> None:
     tenures = [
-        Tenure(f"s{n}", "k", HOLD, made=1, begun=1, ended=None, how=how, until_ns=None)
+        Tenure(f"s{n}", "k", HOLD, 1, 1, None if how in {None, "lost"} else 2, how, None)
         for n in range(servers)
     ]
     write_service(folder, Service("a record", quorum, None, tuple(tenures)))
