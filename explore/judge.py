@@ -3,7 +3,8 @@
 ``hangs``: a call outlasted its own limit and everything that was done to it. ``raises``: an error
 came out of the lock that its adapter does not know. ``denied-yet-taken`` and ``released-yet-kept``:
 the service's own record shows, on as many servers as decide, that a hold which was refused was
-never taken away again, or that one whose release was confirmed was not deleted.
+never taken away again, or that one whose release was confirmed was not deleted. ``lost-wakeup``: a
+waiter was not granted the key for more than half a lease in which certainly nobody held it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from explore.faults import FAULTS
 from explore.scenarios import SCENARIOS
 from explore.stage import Played
 from history.columns import History
-from history.op import F, Type
+from history.op import NULL, F, Type
 from history.recording import read_recording
 from locks.base import System
 from nemesis.registry import NONE
@@ -30,6 +31,8 @@ HANGS: Final = "hangs"
 RAISES: Final = "raises"
 DENIED_YET_TAKEN: Final = "denied-yet-taken"
 RELEASED_YET_KEPT: Final = "released-yet-kept"
+LOST_WAKEUP: Final = "lost-wakeup"
+FOREVER_NS: Final = 2**62
 # What ``workloads.caller`` records of an error that a lock let escape.
 UNEXPECTED: Final = "unexpected: "
 
@@ -73,6 +76,8 @@ def _always(played: Played, history: History, system: System) -> Iterator[tuple[
     raised = [error for error in history.errors if error.startswith(UNEXPECTED)]
     if raised:
         yield RAISES, raised[0].removeprefix(UNEXPECTED)
+    if unwoken := _unwoken(history):
+        yield LOST_WAKEUP, unwoken
     record = history.service
     # An inner hold of a lock that is entered again leaves the entry to the outer one.
     if record is None or record.partial is not None or system.kind == "reentrant":
@@ -87,3 +92,43 @@ def _always(played: Played, history: History, system: System) -> Iterator[tuple[
         wrong = [h for h in history.hold[rows_of(history, f, ended)].tolist() if left.get(h, 0)]
         if any(left[hold] >= record.quorum for hold in wrong):
             yield name, f"in {record.record}: a hold was {said}"
+
+
+def _unwoken(history: History) -> str | None:
+    """Of waiters that were never woken, the first. Nothing is said of a time in which somebody may
+    have held the key, something was struck, or a connection was deaf."""
+    (aimed,) = (o for o in history.objects.values() if o.role == "aimed")
+    lease_ns, slack_ns = aimed.lease_ns or 0, aimed.slack_ns or 0
+    ends = {row: _end_ns(history, row, lease_ns, slack_ns) for row in rows_of(history, F.ACQUIRE)}
+    healed_ns = max((f.heal_ns[1] if f.heal_ns else FOREVER_NS for f in history.faults), default=0)
+    for row in rows_of(history, F.ACQUIRE, Type.OK, Type.FAIL).tolist():
+        key, answered_ns = history.key[row], int(history.complete_ns[row])
+        others = (
+            end_ns
+            for other, end_ns in ends.items()
+            if other != row and history.key[other] == key and history.invoke_ns[other] < answered_ns
+        )
+        free_ns = max(int(history.invoke_ns[row]), healed_ns, *others)
+        if answered_ns - free_ns > lease_ns // 2:
+            return (
+                f"{history.client(int(history.process[row]))} waited for "
+                f"{(answered_ns - free_ns) / 1e9:.1f} s for a key that nobody held"
+            )
+    return None
+
+
+def _end_ns(history: History, row: int, lease_ns: int, slack_ns: int) -> int:
+    """When the hold that an acquire may have led to was certainly over; 0 where there was none."""
+    if history.type[row] == Type.FAIL:
+        return 0
+    same = history.hold == history.hold[row]
+    answered = same & (history.f == F.RELEASE) & (history.type != Type.INFO)
+    if answered.any():
+        return int(history.complete_ns[answered].min())
+    deaths = (history.f == F.DEATH) & (history.process == history.process[row])
+    if deaths.any():
+        return int(history.invoke_ns[deaths].min()) + lease_ns + slack_ns
+    promised = same & (history.valid_until_ns != NULL)
+    if history.type[row] == Type.OK and promised.any():
+        return int(history.valid_until_ns[promised].max()) + slack_ns
+    return FOREVER_NS

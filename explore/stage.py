@@ -334,6 +334,9 @@ class Stage:
         self.played.missed = [one for order, one in self._strikes.items() if order not in struck]
         for one in self._links:
             one.heal()
+        for seen in self._seen:
+            if seen.order.strike in {"lost", "orphaned"}:  # its connection was deaf until now
+                seen.healed_ns = time.monotonic_ns()
         with suppress(_Over):
             claim = Claim(self.key, SPARE, self.setting.slack_s)
             # It asks for as long as what others may have been promised lasts, which it knows.

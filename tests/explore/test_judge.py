@@ -7,10 +7,18 @@ from typing import Any
 
 import pytest
 
-from explore.judge import DENIED_YET_TAKEN, HANGS, RAISES, RELEASED_YET_KEPT, Shown, judged
+from explore.judge import (
+    DENIED_YET_TAKEN,
+    HANGS,
+    LOST_WAKEUP,
+    RAISES,
+    RELEASED_YET_KEPT,
+    Shown,
+    judged,
+)
 from explore.link import Kind
 from explore.stage import Place, Played, Strike, Trial
-from history.op import F, Object, Type
+from history.op import F, Fault, Object, Type
 from history.recorder import Recorder
 from history.recording import write_faults, write_meta
 from history.service import How, Service, Tenure, write_service
@@ -32,7 +40,8 @@ def judge(folder: Path, *, lock: str = "redis-token", **more: Any) -> Shown | No
 
 
 def recorded(folder: Path, *calls: tuple[F, Type, str | None]) -> None:
-    write_meta(folder, {"k": Object(kind="mutex")}, wall_minus_monotonic_ns=0)
+    aimed = Object(kind="mutex", role="aimed", lease_ns=2 * NS, slack_ns=NS)
+    write_meta(folder, {"k": aimed}, wall_minus_monotonic_ns=0)
     recorder = Recorder(folder, 0)
     for at, (f, ended, error) in enumerate(calls, 1):
         handle = recorder.invoke(0, f, "k", hold=HOLD, invoke_ns=at * NS)
@@ -106,3 +115,44 @@ def test_hangs_and_errors_are_findings_whatever_is_declared(tmp_path: Path) -> N
     assert shown.verdicts == (HANGS, RAISES)
     assert not shown.declared
     assert "KeyError: 'id'" in shown.why
+
+
+def waited(folder: Path, *, until_s: float, fault: Fault | None = None, **release: Any) -> None:
+    """A holder from 1 to 2 s, and a waiter from 1.5 s to ``until_s``."""
+    aimed = Object(kind="mutex", role="aimed", lease_ns=2 * NS, slack_ns=NS)
+    write_meta(folder, {"k": aimed}, wall_minus_monotonic_ns=0)
+    recorder = Recorder(folder, 0)
+    held = recorder.invoke(0, F.ACQUIRE, "k", hold=1, invoke_ns=NS)
+    recorder.complete(held, Type.OK, complete_ns=NS + 1)
+    given = recorder.invoke(0, F.RELEASE, "k", hold=1, invoke_ns=2 * NS - 1)
+    recorder.complete(given, release.get("ended", Type.OK), complete_ns=2 * NS)
+    waits = recorder.invoke(1, F.ACQUIRE, "k", hold=2, invoke_ns=int(1.5 * NS))
+    recorder.complete(waits, Type.OK, complete_ns=int(until_s * NS))
+    recorder.close()
+    write_faults(folder, [] if fault is None else [fault])
+
+
+def test_a_waiter_that_is_not_woken(tmp_path: Path) -> None:
+    waited(tmp_path, until_s=3.5)
+    shown = judge(tmp_path)
+    assert shown is not None
+    assert shown.verdicts == (LOST_WAKEUP,)
+    assert "1.5 s" in shown.why
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"until_s": 2.9},
+        # It may have held on: nobody knows what became of the release.
+        {"until_s": 3.5, "ended": Type.INFO},
+        {
+            "until_s": 3.5,
+            "fault": Fault("late", ("node 1",), (2 * NS, 2 * NS), (3 * NS, 3 * NS)),
+        },
+    ],
+    ids=["soon", "unknown", "struck"],
+)
+def test_a_waiter_that_had_to_wait(tmp_path: Path, more: dict[str, Any]) -> None:
+    waited(tmp_path, **more)
+    assert judge(tmp_path) is None
