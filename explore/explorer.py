@@ -2,8 +2,15 @@
 
 Guarantees: what counts as tried has met its events, as the links saw it. A play that did not is
 played again, and after ``PLAYS_MAX`` it counts as not reached. What was found is played
-``REPEATS`` times more, once for each kind of event. What is known is told to ``saved`` piece by
-piece, and gone on with where an exploration of the same lock was interrupted.
+``REPEATS`` times more, once for each kind of event.
+
+Of two faults (depth 2) the second strikes an event that came after the first, in a play with the
+first alone. Where the first left the same state as no fault, or as another first, its pairs are
+those of the other and are left out. The state is what passed between victim and servers (kinds and
+sizes, in order), what the victim was answered, and who held the key in which order.
+
+What is known is told to ``saved`` piece by piece, and gone on with where an exploration of the same
+lock was interrupted.
 
 Does not guarantee that an event is the same message in every play: events are counted.
 """
@@ -18,11 +25,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
+import numpy as np
 from msgspec.structs import replace as evolved
 
 from bench import interruption, plan
@@ -33,7 +42,10 @@ from explore.faults import FAULTS, fitting
 from explore.judge import Shown, judged
 from explore.scenarios import SCENARIOS, Scenario
 from explore.servers import Blow, possible
-from explore.stage import Place, Played, Server, Setting, Stage, Strike, Trial
+from explore.stage import VICTIM, Place, Played, Server, Setting, Stage, Strike, Trial
+from history.op import F, Type
+from history.recorder import PROCESSES_PER_WORKER
+from history.recording import read_recording
 from history.service import write_service
 from locks.shared.client_container import ContainerLibrary
 from locks.shared.library import library_of
@@ -46,7 +58,7 @@ from results.documents.exploration import (
     StrikeAt,
     Tried,
 )
-from results.errors import Unfit
+from results.errors import BadInput, Unfit
 from workloads.fork_server import ForkServer
 
 # So many plays at once: they wait most of the time.
@@ -69,16 +81,25 @@ Told = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be explored: a lock, on a topology, in these scenarios (none: all that fit it)."""
+    """What is to be explored: a lock, on a topology, in these scenarios, with so many faults."""
 
     case: plan.Case
     scenarios: Sequence[Scenario]
+    depth: int = 1
 
 
 def asked(
-    lock: str, *, seed: int = 0, topology: str | None = None, scenarios: Sequence[str] = ()
+    lock: str,
+    *,
+    seed: int = 0,
+    topology: str | None = None,
+    scenarios: Sequence[str] = (),
+    depth: int = 1,
 ) -> Asked:
-    """Raises BadInput for a name that does not exist, Unfit for what cannot be explored."""
+    """Without scenarios all that fit the lock. Raises BadInput for a name that does not exist,
+    Unfit for what cannot be explored."""
+    if depth not in {1, 2}:
+        raise BadInput(f"--depth {depth}: it is 1 (each fault alone) or 2 (pairs, too)")
     for name in scenarios:
         if name not in SCENARIOS:
             raise plan.unknown("scenario", name, SCENARIOS)
@@ -88,7 +109,7 @@ def asked(
     lease_s = max(LEASE_S, case.system.pace.get("lease_ttl_s", 0.0))
     pace = replace(case.pace, lease_ttl_s=lease_s, client_timeout_s=CLIENT_TIMEOUT_S)
     chosen = [SCENARIOS[name] for name in scenarios or SCENARIOS]
-    return Asked(replace(case, pace=pace), [one for one in chosen if one.fits(case.system)])
+    return Asked(replace(case, pace=pace), [one for one in chosen if one.fits(case.system)], depth)
 
 
 def explore(
@@ -100,8 +121,9 @@ def explore(
     saved: Callable[[Exploration], None],
     before: Exploration | None = None,
 ) -> Exploration:
-    """All single faults of a lock. ``told`` hears a line for each thing that is known. ``before``:
-    what an interrupted exploration of the same has found. Raises ClusterError, Unfit."""
+    """All single faults of a lock, and the pairs where they are asked for. ``told`` hears a line
+    for each thing that is known, ``saved`` all that is known. ``before``: what an interrupted
+    exploration of the same has found. Raises ClusterError, Unfit."""
     case = what.case
     if why := why_unusable(case.system):
         raise Unfit(why)
@@ -109,7 +131,7 @@ def explore(
         lock=case.lock,
         topology=case.topology,
         seed=case.seed,
-        depth=1,
+        depth=what.depth,
         lease_s=case.pace.lease_ttl_s,
     )
     with ExitStack() as stack:
@@ -118,18 +140,16 @@ def explore(
         cluster = plan.topology_of(case).make(replace(wanted, groups=OTHERS_GROUP))
         stack.enter_context(cluster)
         actors = stack.enter_context(Actors(fork_server, folder / "logs"))
-        explorer = _Explorer(case, cluster, actors, folder, told)
-        began = time.monotonic() - document.took_s
-        for known in explorer.explore(what.scenarios, document):
-            document = evolved(known, took_s=time.monotonic() - began)
-            saved(document)
-    return document
+        explorer = _Explorer(what, cluster, actors, folder, told)
+        return explorer.explore(document, saved)
 
 
 class _Explorer:
     def __init__(
-        self, case: plan.Case, cluster: Cluster, actors: Actors, folder: Path, told: Told
+        self, what: Asked, cluster: Cluster, actors: Actors, folder: Path, told: Told
     ) -> None:
+        case = what.case
+        self._what = what
         self._setting = Setting(
             case.lock,
             case.system,
@@ -149,24 +169,70 @@ class _Explorer:
         self._played = len(list(folder.glob("[0-9]*")))
         self._lending = threading.Lock()
 
-    def explore(self, scenarios: Sequence[Scenario], known: Exploration) -> Iterator[Exploration]:
-        """What is known, again and again as it grows."""
+    def explore(self, known: Exploration, saved: Callable[[Exploration], None]) -> Exploration:
+        """Goes on from what is known."""
+        began = time.monotonic() - known.took_s
+
+        def save(now: Exploration) -> Exploration:
+            now = evolved(now, took_s=time.monotonic() - began)
+            saved(now)
+            return now
+
         self._actors.raise_to(self._slots * self._setting.actors)
-        if not known.scenarios:
-            known = self._with_events(scenarios, known)
-            yield known
-        done = {(tried.scenario, tried.strikes) for tried in known.tried}
-        trials = [
-            trial
-            for scenario in known.scenarios
-            for trial in self._trials(scenario)
-            if (trial.scenario, _struck(trial)) not in done
-        ]
-        self._told(f"{len(trials)} single faults to try")
-        for chunk in self._chunks(trials):
-            known = self._tried(chunk, known)
-            yield known
-        yield evolved(known, ended=True)
+        there = {scenario.name for scenario in known.scenarios}
+        if missing := [one for one in self._what.scenarios if one.name not in there]:
+            known = save(self._with_events(missing, evolved(known, ended=False)))
+        asked_for = {one.name for one in self._what.scenarios}
+        chosen = [scenario for scenario in known.scenarios if scenario.name in asked_for]
+        singles = [trial for scenario in chosen for trial in self._trials(scenario)]
+        known = self._all_tried(singles, known, save, "single faults")
+        if self._what.depth > 1:
+            pairs, count = self._pairs(known)
+            self._told(f"{count} pairs, {count - len(pairs)} of them like others")
+            known = evolved(known, depth=2, pairs=count)
+            known = self._all_tried(pairs, known, save, "pairs")
+        return save(evolved(known, ended=True))
+
+    def _all_tried(
+        self,
+        trials: Sequence[Trial],
+        known: Exploration,
+        save: Callable[[Exploration], Exploration],
+        what: str,
+    ) -> Exploration:
+        """Tries those that were not tried yet."""
+        done = {(tried.scenario, _orders(tried.strikes)) for tried in known.tried}
+        left = [t for t in trials if (t.scenario, _orders(_struck(t))) not in done]
+        self._told(f"{len(left)} {what} to try")
+        for chunk in self._chunks(left):
+            known = save(self._tried(chunk, known))
+        return known
+
+    def _pairs(self, known: Exploration) -> tuple[list[Trial], int]:
+        """Those that are to be tried, and how many there are."""
+        chosen: list[Trial] = []
+        count = 0
+        for scenario in known.scenarios:
+            seen = {scenario.state}
+            for first in known.tried:
+                if first.scenario != scenario.name or len(first.strikes) != 1:
+                    continue
+                pairs = list(self._after(first)) if first.outcome == "kept" else []
+                count += len(pairs)
+                if first.state is None or first.state not in seen:
+                    chosen += pairs
+                seen.add(first.state)
+        return chosen, count
+
+    def _after(self, first: Tried) -> Iterator[Trial]:
+        """A fault and each that can follow it. Servers are struck once at most."""
+        (struck,) = first.strikes
+        before = Strike(_place(struck.place), struck.fault)
+        for place in map(_place, first.then):
+            for fault in fitting(place.kind):
+                both = fault.of_servers and FAULTS[struck.fault].of_servers
+                if possible(fault.act, self._cluster) and not both:
+                    yield Trial(first.scenario, (before, Strike(place, fault.name)), pair=True)
 
     def _with_events(self, scenarios: Sequence[Scenario], known: Exploration) -> Exploration:
         """What passes in each scenario, and what goes wrong in it without any fault."""
@@ -190,7 +256,7 @@ class _Explorer:
             found.append(_common_events(scenario, plays, broken=bool(broken)))
             self._told(f"{scenario.name}: {found[-1].why or f'{len(found[-1].events)} events'}")
             self._forget(plays, known)
-        return evolved(known, scenarios=tuple(found))
+        return evolved(known, scenarios=(*known.scenarios, *found))
 
     def _forget(self, plays: Sequence[Played], known: Exploration) -> None:
         """Removes the recordings that show nothing."""
@@ -245,7 +311,9 @@ class _Explorer:
         fresh: list[tuple[Trial, int]] = []
         for play, count in plays:
             trial, shown = play.trial, None
-            one = Tried(trial.scenario, _struck(trial), "kept", count)
+            one = Tried(trial.scenario, _struck(trial), "kept", trial.pair, count)
+            if len(trial.strikes) == 1 and not play.unable:
+                one = evolved(one, state=_state(play), then=_then(play))
             if play.unable:
                 one = evolved(one, outcome="could not run", why=play.unable)
             elif play.missed:
@@ -380,7 +448,9 @@ def _common_events(
     events = sorted((p for p in plays[0].places if p in common), key=lambda p: p.at_s)
     if not events:
         return evolved(about, why="nothing passes in it")
-    return evolved(about, events=tuple(map(_event, events)))
+    states = {_state(play) for play in plays}
+    state = states.pop() if len(states) == 1 else None
+    return evolved(about, events=tuple(map(_event, events)), state=state)
 
 
 def _of_majorities(places: Sequence[Place], nodes: int) -> list[tuple[Place, ...]]:
@@ -405,16 +475,45 @@ def _parts(trials: Sequence[Trial], size: int) -> list[Sequence[Trial]]:
 
 def _act(trial: Trial) -> str:
     """What strikes servers; empty for what strikes none."""
-    acts = (FAULTS[strike.fault] for strike in trial.strikes)
-    return next((fault.act for fault in acts if fault.of_servers), "")
+    return next((FAULTS[strike.fault].act for strike in _of_servers(trial)), "")
+
+
+def _of_servers(trial: Trial) -> list[Strike]:
+    return [strike for strike in trial.strikes if FAULTS[strike.fault].of_servers]
 
 
 def _nodes(trial: Trial) -> list[int]:
-    return [strike.place.node for strike in trial.strikes]
+    return [strike.place.node for strike in _of_servers(trial)]
 
 
 def _at_s(trial: Trial) -> float:
-    return trial.strikes[0].place.at_s
+    return _of_servers(trial)[0].place.at_s
+
+
+def _orders(strikes: Sequence[StrikeAt]) -> tuple[tuple[str, int, str], ...]:
+    """What tells trials of a scenario apart."""
+    return tuple((s.place.kind, s.place.number, s.fault) for s in strikes)
+
+
+def _state(play: Played) -> str:
+    """What passed in a play, what the victim was answered, and who held the key in which order, as
+    a short word."""
+    history = read_recording(play.folder)
+    answers = []
+    for row in np.argsort(history.complete_ns, kind="stable").tolist():
+        mine = history.process[row] // PROCESSES_PER_WORKER == VICTIM
+        f, ended = int(history.f[row]), int(history.type[row])
+        if mine or (ended == Type.OK and f in {F.ACQUIRE, F.RELEASE}):
+            answers.append((bool(mine), f, ended))
+    passed = [(place.kind, place.size) for place in play.places]
+    return sha256(repr((passed, answers)).encode()).hexdigest()[:16]
+
+
+def _then(play: Played) -> tuple[EventPlace, ...]:
+    """The events that came after the one that was struck."""
+    (strike,) = play.trial.strikes
+    at = next((n for n, p in enumerate(play.places, 1) if p == strike.place), len(play.places))
+    return tuple(map(_event, play.places[at:]))
 
 
 # --- findings ---

@@ -52,9 +52,13 @@ def summary(document: Exploration) -> list[str]:
     reached = "all tried" if document.ended and not missed else f"{missed} of them not tried"
     if not document.ended:
         reached = "not ended"
+    pairs = sum(tried.pair for tried in document.tried)
+    like_others = document.pairs - pairs
+    and_pairs = f", {document.pairs} pairs ({like_others} like others)" if document.pairs else ""
     first = (
-        f"{document.lock}: {times(events, 'event')}, {times(len(document.tried), 'fault')}, "
-        f"{reached}, {times(len(document.findings), 'finding')}; {document.took_s / 60:.0f} minutes"
+        f"{document.lock}: {times(events, 'event')}, {times(len(document.tried) - pairs, 'fault')}"
+        f"{and_pairs}, {reached}, {times(len(document.findings), 'finding')}; "
+        f"{document.took_s / 60:.0f} minutes"
     )
     news = [finding for finding in document.findings if not finding.declared]
     said = [first, *(f"not declared: {sentence(finding)}" for finding in news)]

@@ -50,12 +50,13 @@ SEED: Final = 0  # of the victim's own draws, so that its plays are alike
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
     """An event of a play without a fault, the ``number``-th of its kind on all links of the victim.
-    ``node``: where it was. ``at_s``: since the script began."""
+    ``node``: where it was. ``at_s``: since the script began. ``size``: its bytes."""
 
     kind: Kind
     number: int
     node: int = field(default=1, compare=False)
     at_s: float = field(default=0.0, compare=False)
+    size: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +74,12 @@ class Strike:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One play of a script; without strikes nothing goes wrong."""
+    """One play of a script; without strikes nothing goes wrong. ``pair``: two faults, one after the
+    other; otherwise one, at an event or at that of each of several nodes."""
 
     scenario: str
     strikes: tuple[Strike, ...] = ()
+    pair: bool = False
 
 
 @dataclass(frozen=True)
@@ -258,7 +261,7 @@ class Stage:
             yield
         finally:
             self.played.places += [
-                Place(e.kind, e.number, e.node, (e.time_ns - self._began_ns) / 1e9)
+                Place(e.kind, e.number, e.node, (e.time_ns - self._began_ns) / 1e9, e.size)
                 for e in self._traffic.events[before:]
             ]
 

@@ -16,6 +16,7 @@ def explore(
     scenario: Annotated[
         str | None, typer.Option(help="Only these scripts, separated by commas.")
     ] = None,
+    depth: Annotated[int, typer.Option(help="1: each fault alone. 2: pairs of them, too.")] = 1,
     topology: Topology = None,
     seed: Annotated[int, typer.Option(help="Of what the bench itself draws.")] = 0,
     output: Annotated[Path, typer.Option(help="Where each lock has a folder.", parser=path)] = Path(
@@ -26,7 +27,7 @@ def explore(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Strike every message of a lock's calls with every fault that fits it, one at a time."""
+    """Strike every message of a lock's calls with every fault that fits it."""
     from msgspec import to_builtins
 
     from bench import plan
@@ -41,7 +42,9 @@ def explore(
 
     names = [each for name in words(lock) for each in plan.each_lock(name)]
     chosen = words(scenario) if scenario else []
-    all_asked = [asked(n, seed=seed, topology=topology, scenarios=chosen) for n in names]
+    all_asked = [
+        asked(n, seed=seed, topology=topology, scenarios=chosen, depth=depth) for n in names
+    ]
     found = []
     for what in all_asked:
         document, page = explore_into(what, output, told, anew=anew)

@@ -31,25 +31,32 @@ class StrikeAt(Part, frozen=True):
 
 
 class ExploredScenario(Part, frozen=True):
-    """``why``: it was not explored; nothing passes in it, or it does not work without a fault."""
+    """``why``: it was not explored; nothing passes in it, or it does not work without a fault.
+    ``state``: what the victim met and answered in it, where that was the same in every play."""
 
     name: Name
     summary: Name
     events: tuple[EventPlace, ...] = ()
+    state: Name | None = None
     why: str | None = None
     worked: bool = True
 
 
 class Tried(Part, frozen=True):
-    """``plays``: how often it was played until it met its events, or given up. ``finding``: the
-    place of what it found among the findings. ``why``: of what could not run."""
+    """``pair``: of two faults, one after the other; otherwise one fault, at an event or at that of
+    each of several nodes. ``plays``: how often it was played until it met its events, or given up.
+    ``finding``: the place of what it found among the findings. ``why``: of what could not run. Of
+    one fault at one event, ``state``: as that of the scenario; ``then``: the events after it."""
 
     scenario: Name
     strikes: tuple[StrikeAt, ...]
     outcome: Outcome
+    pair: bool = False
     plays: Count = 1
     finding: Count | None = None
     why: str | None = None
+    state: Name | None = None
+    then: tuple[EventPlace, ...] = ()
 
 
 class Finding(Part, frozen=True):
@@ -70,7 +77,8 @@ class Finding(Part, frozen=True):
 
 
 class Exploration(Document, frozen=True, kw_only=True):
-    """``ended``: everything that was planned was tried."""
+    """``pairs``: of two faults, how many there are, tried or not. ``ended``: everything that was
+    planned was tried."""
 
     lock: Name
     topology: Name
@@ -80,5 +88,6 @@ class Exploration(Document, frozen=True, kw_only=True):
     scenarios: tuple[ExploredScenario, ...] = ()
     tried: tuple[Tried, ...] = ()
     findings: tuple[Finding, ...] = ()
+    pairs: Count = 0
     took_s: Seconds = 0.0
     ended: bool = False
