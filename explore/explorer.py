@@ -37,9 +37,10 @@ from msgspec.structs import replace as evolved
 from bench import interruption, plan
 from bench.usable import why_unusable
 from clusters.base import Cluster, Recorded
+from evidence import track
 from explore.actors import Actors
 from explore.faults import FAULTS, fitting
-from explore.judge import Shown, judged
+from explore.judge import HANGS, LOST_WAKEUP, Shown, judged
 from explore.scenarios import SCENARIOS, Scenario
 from explore.servers import Blow, possible
 from explore.stage import VICTIM, Place, Played, Server, Setting, Stage, Strike, Trial
@@ -75,6 +76,8 @@ CLIENT_TIMEOUT_S: Final = 0.8
 VICTIMS_GROUP: Final = 1
 OTHERS_GROUP: Final = 2
 RECOVERS_S: Final = 30.0
+# What may be the same as a page on a lock that nobody gets any more.
+LIVENESS: Final = frozenset({HANGS, LOST_WAKEUP, "leaked-lock"})
 
 Told = Callable[[str], None]
 
@@ -249,7 +252,7 @@ class _Explorer:
                 and not shown.declared
             ]
             if broken:
-                finding = _finding(*broken[0])
+                finding = _finding(*broken[0], self._setting.lock)
                 finding = evolved(finding, broke=len(broken), plays=len(plays))
                 known = evolved(known, findings=(*known.findings, finding))
                 self._told(_sentence(finding))
@@ -323,7 +326,7 @@ class _Explorer:
                 if place is None:
                     place = len(findings)
                     fresh.append((trial, place))
-                    findings.append(_finding(play, shown))
+                    findings.append(_finding(play, shown, self._setting.lock))
                 one = evolved(one, outcome="broke", finding=place)
             tried.append(one)
         for place, again_of in self._repeated(fresh).items():
@@ -529,7 +532,7 @@ def _alike(findings: Sequence[Finding], trial: Trial, shown: Shown) -> int | Non
     return None
 
 
-def _finding(play: Played, shown: Shown) -> Finding:
+def _finding(play: Played, shown: Shown, lock: str) -> Finding:
     trial = play.trial
     return Finding(
         shown.verdicts,
@@ -540,6 +543,20 @@ def _finding(play: Played, shown: Shown) -> Finding:
         1,
         1,
         play.folder.name,
+        _on_record(trial, shown, lock.partition(":")[0]),
+    )
+
+
+def _on_record(trial: Trial, shown: Shown, lock: str) -> tuple[str, ...]:
+    """The pages of the track record on this lock, under a fault that does the same, that break one
+    of these verdicts or are about a lock that nobody gets any more."""
+    like = {name for strike in trial.strikes for name in FAULTS[strike.fault].like}
+    told = {*shown.verdicts, *([track.LIVENESS] if LIVENESS.intersection(shown.verdicts) else [])}
+    return tuple(
+        page.id
+        for page in track.pages()
+        if any(page.explains(lock, fault) for fault in like)
+        and not told.isdisjoint({*page.verdicts, page.kind})
     )
 
 
