@@ -3,8 +3,8 @@
 ``hangs``: a call outlasted its own limit and everything that was done to it. ``raises``: an error
 came out of the lock that its adapter does not know. ``denied-yet-taken`` and ``released-yet-kept``:
 the service's own record shows, on as many servers as decide, that a hold which was refused was
-never taken away again, or that one whose release was confirmed was not deleted. ``lost-wakeup``: a
-waiter was not granted the key for more than half a lease in which certainly nobody held it.
+never taken away again, or that one whose release was confirmed was not deleted. ``lost-wakeup``:
+who waited was not granted the key for more than half a lease in which certainly nobody held it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from checker.follows import told
 from checker.rows import rows_of
 from explore.faults import FAULTS
 from explore.scenarios import SCENARIOS
-from explore.stage import Played
+from explore.stage import VICTIM, Played
 from history.columns import History
-from history.op import NULL, F, Type
+from history.op import NULL, F, Fault, Type
+from history.recorder import PROCESSES_PER_WORKER
 from history.recording import read_recording
 from locks.base import System
 from nemesis.registry import NONE
@@ -95,12 +96,19 @@ def _always(played: Played, history: History, system: System) -> Iterator[tuple[
 
 
 def _unwoken(history: History) -> str | None:
-    """Of waiters that were never woken, the first. Nothing is said of a time in which somebody may
-    have held the key, something was struck, or a connection was deaf."""
+    """Of those who were kept from a key that nobody held, the first. Nothing is said of a time in
+    which somebody may have held it or servers were struck, and of the victim not before the last
+    strike was over."""
     (aimed,) = (o for o in history.objects.values() if o.role == "aimed")
     lease_ns, slack_ns = aimed.lease_ns or 0, aimed.slack_ns or 0
     ends = {row: _end_ns(history, row, lease_ns, slack_ns) for row in rows_of(history, F.ACQUIRE)}
-    healed_ns = max((f.heal_ns[1] if f.heal_ns else FOREVER_NS for f in history.faults), default=0)
+    healed_ns = {
+        servers: max(
+            (f.heal_ns[1] for f in history.faults if f.heal_ns and (_of_servers(f) or not servers)),
+            default=0,
+        )
+        for servers in (True, False)
+    }
     for row in rows_of(history, F.ACQUIRE, Type.OK, Type.FAIL).tolist():
         key, answered_ns = history.key[row], int(history.complete_ns[row])
         others = (
@@ -108,13 +116,19 @@ def _unwoken(history: History) -> str | None:
             for other, end_ns in ends.items()
             if other != row and history.key[other] == key and history.invoke_ns[other] < answered_ns
         )
-        free_ns = max(int(history.invoke_ns[row]), healed_ns, *others)
+        others_row = history.process[row] // PROCESSES_PER_WORKER != VICTIM
+        free_ns = max(int(history.invoke_ns[row]), healed_ns[bool(others_row)], *others)
         if answered_ns - free_ns > lease_ns // 2:
             return (
                 f"{history.client(int(history.process[row]))} waited for "
                 f"{(answered_ns - free_ns) / 1e9:.1f} s for a key that nobody held"
             )
     return None
+
+
+def _of_servers(fault: Fault) -> bool:
+    known = FAULTS.get(fault.name)
+    return known is None or known.of_servers
 
 
 def _end_ns(history: History, row: int, lease_ns: int, slack_ns: int) -> int:
