@@ -3,6 +3,8 @@
 FOLDER/<lock>/
   exploration.json   what was tried, and what came of it (``results.documents.exploration``)
   map.html           the same to be looked at
+  map.json           what is kept of it (``ExplorationMap``)
+  findings/          for each that was not declared, what its maintainers need (``explore.reports``)
   000123/            the recording of a play that shows a finding
   logs/              what the servers and the actors said
 """
@@ -12,16 +14,19 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from bench import interruption, plan
+from bench.suite import versions_of
 from clusters import images
 from clusters.base import ClusterError
-from clusters.engine.docker import EngineError
+from clusters.engine.docker import Engine, EngineError
 from clusters.engine.reaper import reap
-from explore import page
-from explore.explorer import Asked, explore
+from explore import page, reports
+from explore.explorer import Asked, at_event, explore
+from explore.mapped import map_of
 from history.files import BadFile, MissingFile
 from results.documents import read, text_of
 from results.documents.exploration import Exploration
@@ -29,6 +34,7 @@ from results.errors import BadInput, Ending, Failed
 from results.store import slug, write_atomically
 
 DOCUMENT: Final = "exploration.json"
+MAP: Final = "map.json"
 
 
 def explore_into(
@@ -36,7 +42,8 @@ def explore_into(
 ) -> tuple[Exploration, Path]:
     """Returns what is known in the end, and its page. Raises BadInput, Unfit, Failed."""
     case = what.case
-    folder = output / slug(f"{case.lock}-{case.topology}")
+    name = "-".join([case.lock, case.topology, *map(str, map(at_event, what.strikes))])
+    folder = output / slug(name)
     if anew:
         shutil.rmtree(folder, ignore_errors=True)
     before = _known(folder, what)
@@ -44,10 +51,21 @@ def explore_into(
     try:
         images.ensure(plan.ours_of([case]), say=told)
         reap()
+        versions = versions_of([case], Engine(), told)
     except EngineError as error:
         raise BadInput(str(error)) from error
+    if before is not None and before.versions != versions:
+        raise BadInput(f"{folder} was begun with other versions; begin again with --anew")
     interruption.arm()
-    document = before
+    document = before or Exploration(
+        lock=case.lock,
+        topology=case.topology,
+        seed=case.seed,
+        depth=what.depth,
+        lease_s=case.pace.lease_ttl_s,
+        at=f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
+        versions=versions,
+    )
 
     def saved(known: Exploration) -> None:
         nonlocal document
@@ -62,13 +80,14 @@ def explore_into(
             run_id=uuid.uuid4().hex[:12],
             told=told,
             saved=saved,
-            before=before,
+            before=document,
         )
     except (ClusterError, EngineError) as error:
         raise Failed(str(error)) from error
     finally:
-        if document is not None:
-            page.write(folder, document)
+        write_atomically(folder / MAP, text_of(map_of(document)))
+        page.write(folder, document)
+        reports.write(folder, document, case.system)
     return document, folder / page.PAGE
 
 

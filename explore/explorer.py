@@ -84,11 +84,13 @@ Told = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be explored: a lock, on a topology, in these scenarios, with so many faults."""
+    """What is to be explored: a lock, on a topology, in these scenarios, with so many faults.
+    ``strikes``: nothing but these, together."""
 
     case: plan.Case
     scenarios: Sequence[Scenario]
     depth: int = 1
+    strikes: Sequence[Strike] = ()
 
 
 def asked(
@@ -98,21 +100,41 @@ def asked(
     topology: str | None = None,
     scenarios: Sequence[str] = (),
     depth: int = 1,
+    strikes: Sequence[str] = (),
 ) -> Asked:
-    """Without scenarios all that fit the lock. Raises BadInput for a name that does not exist,
-    Unfit for what cannot be explored."""
+    """Without scenarios all that fit the lock. ``strikes``: such as ``late@request:2``. Raises
+    BadInput for a name that does not exist, Unfit for what cannot be explored."""
     if depth not in {1, 2}:
         raise BadInput(f"--depth {depth}: it is 1 (each fault alone) or 2 (pairs, too)")
     for name in scenarios:
         if name not in SCENARIOS:
             raise plan.unknown("scenario", name, SCENARIOS)
+    if strikes and len(scenarios) != 1:
+        raise BadInput("--strike counts the events of one scenario: give it with --scenario")
     case = plan.make_case(lock, "none", seed=seed, topology=topology)
     if case.system.kind == "none":
         raise Unfit(f"{lock} is a way to do without a lock; there is nothing to explore")
     lease_s = max(LEASE_S, case.system.pace.get("lease_ttl_s", 0.0))
     pace = replace(case.pace, lease_ttl_s=lease_s, client_timeout_s=CLIENT_TIMEOUT_S)
     chosen = [SCENARIOS[name] for name in scenarios or SCENARIOS]
-    return Asked(replace(case, pace=pace), [one for one in chosen if one.fits(case.system)], depth)
+    fit = [one for one in chosen if one.fits(case.system)]
+    if scenarios and len(fit) < len(chosen):
+        raise Unfit(f"{lock} is a {case.system.kind}: it has no {', '.join(scenarios)}")
+    return Asked(replace(case, pace=pace), fit, depth, [*map(_strike, strikes)])
+
+
+def _strike(words: str) -> Strike:
+    fault, _, place = words.partition("@")
+    kind, _, number = place.partition(":")
+    if fault not in FAULTS:
+        raise plan.unknown("fault of an exploration", fault, FAULTS)
+    fits = FAULTS[fault].fits
+    if kind not in fits or not number.isdecimal() or int(number) < 1:
+        raise BadInput(
+            f"--strike {words}: give the fault and the event, such as {fault}@{fits[0]}:2; "
+            f"it fits {' and '.join(fits)}"
+        )
+    return Strike(Place(kind, int(number)), fault)
 
 
 def explore(
@@ -187,6 +209,9 @@ class _Explorer:
             known = save(self._with_events(missing, evolved(known, ended=False)))
         asked_for = {one.name for one in self._what.scenarios}
         chosen = [scenario for scenario in known.scenarios if scenario.name in asked_for]
+        if self._what.strikes:
+            trials = [self._asked_for(scenario) for scenario in chosen]
+            return save(evolved(self._all_tried(trials, known, save, "plays"), ended=True))
         singles = [trial for scenario in chosen for trial in self._trials(scenario)]
         known = self._all_tried(singles, known, save, "single faults")
         if self._what.depth > 1:
@@ -207,8 +232,13 @@ class _Explorer:
         done = {(tried.scenario, _orders(tried.strikes)) for tried in known.tried}
         left = [t for t in trials if (t.scenario, _orders(_struck(t))) not in done]
         self._told(f"{len(left)} {what} to try")
+        began, count = time.monotonic(), 0
         for chunk in self._chunks(left):
             known = save(self._tried(chunk, known))
+            count += len(chunk)
+            left_s = (time.monotonic() - began) / count * (len(left) - count)
+            if count < len(left):
+                self._told(f"{count} of {len(left)} tried, about {left_s / 60:.0f} minutes left")
         return known
 
     def _pairs(self, known: Exploration) -> tuple[list[Trial], int]:
@@ -281,6 +311,16 @@ class _Explorer:
                     len(group) == 1 or not fault.act.startswith("client")
                 ):
                     yield Trial(scenario.name, tuple(Strike(p, fault.name) for p in group))
+
+    def _asked_for(self, scenario: ExploredScenario) -> Trial:
+        """What was asked for by name. Where an event is that no play without a fault has, is not
+        known: the first node."""
+        there = {(place.kind, place.number): place for place in map(_place, scenario.events)}
+        strikes = [
+            replace(strike, place=there.get((strike.place.kind, strike.place.number), strike.place))
+            for strike in self._what.strikes
+        ]
+        return Trial(scenario.name, tuple(strikes))
 
     def _chunks(self, trials: Sequence[Trial]) -> Iterator[Sequence[Trial]]:
         """Those that strike the same servers, whose events come at about the same time, together;
@@ -523,11 +563,17 @@ def _then(play: Played) -> tuple[EventPlace, ...]:
 
 
 def _alike(findings: Sequence[Finding], trial: Trial, shown: Shown) -> int | None:
-    """The place of the same: at another event of the same kind, or another node."""
+    """The place of the same: at another event of the same kind, or another node. What one fault of
+    a pair has shown alone is no news of the pair."""
+    struck = [(s.fault, s.place.kind) for s in trial.strikes]
     for place, known in enumerate(findings):
-        if (known.scenario, known.verdicts) == (trial.scenario, shown.verdicts) and [
-            (s.fault, s.place.kind) for s in known.strikes
-        ] == [(s.fault, s.place.kind) for s in trial.strikes]:
+        if known.scenario != trial.scenario:
+            continue
+        before = [(s.fault, s.place.kind) for s in known.strikes]
+        if before == struck and known.verdicts == shown.verdicts:
+            return place
+        alone = trial.pair and len(before) == 1 and before[0] in struck
+        if alone and set(shown.verdicts) <= set(known.verdicts):
             return place
     return None
 
@@ -591,5 +637,10 @@ def _event(place: Place) -> EventPlace:
     return EventPlace(place.kind, place.number, place.node, round(place.at_s, 6))
 
 
+def at_event(strike: Strike) -> StrikeAt:
+    """As documents have it."""
+    return StrikeAt(_event(strike.place), strike.fault)
+
+
 def _struck(trial: Trial) -> tuple[StrikeAt, ...]:
-    return tuple(StrikeAt(_event(strike.place), strike.fault) for strike in trial.strikes)
+    return tuple(map(at_event, trial.strikes))

@@ -1,11 +1,4 @@
-"""What a play shows: broken verdicts, and what is wrong whatever a lock promises.
-
-``hangs``: a call outlasted its own limit and everything that was done to it. ``raises``: an error
-came out of the lock that its adapter does not know. ``denied-yet-taken`` and ``released-yet-kept``:
-the service's own record shows, on as many servers as decide, that a hold which was refused was
-never taken away again, or that one whose release was confirmed was not deleted. ``lost-wakeup``:
-who waited was not granted the key for more than half a lease in which certainly nobody held it.
-"""
+"""What a play shows: broken verdicts, and what is wrong whatever a lock promises (``MEANS``)."""
 
 from __future__ import annotations
 
@@ -33,6 +26,22 @@ RAISES: Final = "raises"
 DENIED_YET_TAKEN: Final = "denied-yet-taken"
 RELEASED_YET_KEPT: Final = "released-yet-kept"
 LOST_WAKEUP: Final = "lost-wakeup"
+MEANS: Final = {
+    HANGS: "a call outlasted its own limit and everything that was done to it",
+    RAISES: "an error came out of the lock that its adapter does not know",
+    DENIED_YET_TAKEN: (
+        "the service's own record shows, on as many servers as decide, that a hold which was "
+        "refused was never taken away again"
+    ),
+    RELEASED_YET_KEPT: (
+        "the service's own record shows, on as many servers as decide, that a hold whose release "
+        "was confirmed was not deleted"
+    ),
+    LOST_WAKEUP: (
+        "who waited was not granted the key for more than half a lease in which certainly nobody "
+        "held it"
+    ),
+}
 FOREVER_NS: Final = 2**62
 # What ``workloads.caller`` records of an error that a lock let escape.
 UNEXPECTED: Final = "unexpected: "

@@ -17,6 +17,10 @@ def explore(
         str | None, typer.Option(help="Only these scripts, separated by commas.")
     ] = None,
     depth: Annotated[int, typer.Option(help="1: each fault alone. 2: pairs of them, too.")] = 1,
+    strike: Annotated[
+        str | None,
+        typer.Option(help="Nothing but this, such as reply-lost@reply:2; a pair with a comma."),
+    ] = None,
     topology: Topology = None,
     seed: Annotated[int, typer.Option(help="Of what the bench itself draws.")] = 0,
     output: Annotated[Path, typer.Option(help="Where each lock has a folder.", parser=path)] = Path(
@@ -33,7 +37,8 @@ def explore(
     from bench import plan
     from explore.command import ending, explore_into
     from explore.explorer import asked
-    from explore.page import summary
+    from explore.mapped import map_of
+    from report.messages import summary
 
     console = err if as_json else out
 
@@ -43,14 +48,22 @@ def explore(
     names = [each for name in words(lock) for each in plan.each_lock(name)]
     chosen = words(scenario) if scenario else []
     all_asked = [
-        asked(n, seed=seed, topology=topology, scenarios=chosen, depth=depth) for n in names
+        asked(
+            name,
+            seed=seed,
+            topology=topology,
+            scenarios=chosen,
+            depth=depth,
+            strikes=words(strike) if strike else [],
+        )
+        for name in names
     ]
     found = []
     for what in all_asked:
         document, page = explore_into(what, output, told, anew=anew)
         found.append(document)
         told("")
-        for line in summary(document):
+        for line in summary(map_of(document)):
             told(line)
         told(f"{page}\n")
     if as_json:

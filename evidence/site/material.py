@@ -15,16 +15,18 @@ import locks
 from checker.check import check
 from checker.drawing import figure
 from checker.verdict import Report
-from evidence import observations, track
+from evidence import explored, observations, track
 from evidence.cells import CANONICAL, Cell, cells_of
 from evidence.observations import Key, Observations, history_showing
 from evidence.site import provenance
 from evidence.track import Page
 from history.columns import History
+from history.files import BadFile
 from history.jsonl import read_jsonl
 from locks.base import System
 from locks.registry import NO_LOCKS
 from nemesis.registry import faults
+from results.documents.exploration import ExplorationMap
 from results.errors import BadInput
 
 
@@ -39,13 +41,14 @@ class Picture(NamedTuple):
 
 @dataclass(frozen=True)
 class Material:
-    """``docs`` maps a lock to what the file says that declares it; ``observed`` and ``track`` are
-    the folders of the histories."""
+    """``docs`` maps a lock to what the file says that declares it, ``explored`` to the maps of its
+    explorations; ``observed`` and ``track`` are the folders of the histories."""
 
     systems: Mapping[str, System]
     docs: Mapping[str, str]
     found: Observations
     defects: Sequence[Page]
+    explored: Mapping[str, Sequence[ExplorationMap]]
     observed: Path
     track: Path
 
@@ -139,8 +142,8 @@ def material(
         raise BadInput(f"{observed} does not exist: the site is written from the repository itself")
     modules = declarations.modules(package, NO_LOCKS)
     try:
-        defects = track.pages(track_record)
-    except track.BadPage as error:
+        defects, maps = track.pages(track_record), explored.load(observed)
+    except (track.BadPage, BadFile) as error:
         raise BadInput(str(error)) from error
     return Material(
         systems=declarations.collected(modules, "SYSTEM", System),
@@ -151,6 +154,7 @@ def material(
         },
         found=observations.load(observed),
         defects=defects,
+        explored=maps,
         observed=observed,
         track=track_record,
     )

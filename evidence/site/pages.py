@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -36,8 +37,10 @@ from locks.base import ANY, Shareable, System
 from locks.shared.client_container import ContainerLibrary
 from locks.shared.library import library_of
 from nemesis.registry import NONE, faults
+from report import messages
 from report.page import asset, drawings_legend, drawings_style, policy
 from results.documents import PerGrant
+from results.documents.exploration import ExplorationMap
 from results.errors import BadInput
 from results.statistics import BOUND_TRIES_MIN
 from results.store import write_atomically
@@ -181,8 +184,26 @@ def _lock(given: Material, system: System) -> str:
         kin=[other for other in kin if other.name != system.name],
         defects=[page for page in given.defects if system.name in page.locks],
         costs=[found for found in _costs(given) if found[0] == system.name],
+        explored=[_explored(given, system, one) for one in given.explored.get(system.name, ())],
         versions=given.today[system.name, system.topologies[0]],
     )
+
+
+@dataclass(frozen=True)
+class _Explored:
+    """An exploration: its summary and tables, and what of it is not of today's versions."""
+
+    map: ExplorationMap
+    lines: Sequence[str]
+    tables: Markup
+    old: Sequence[str]
+
+
+def _explored(given: Material, system: System, one: ExplorationMap) -> _Explored:
+    now = given.today.get((system.name, one.topology), {})
+    old = provenance.differences(one.versions, now)
+    tables = messages.tables(one, defects="../defects/")
+    return _Explored(one, messages.summary(one), Markup(tables), old)  # noqa: S704 - it escapes
 
 
 def _kin(system: System) -> str:
@@ -371,7 +392,9 @@ def _environment() -> Environment:
         "scripts": [Markup(script) for script in scripts],  # noqa: S704 - our own
         "hashes": Markup(" ".join(policy(script) for script in scripts)),  # noqa: S704
         "style": Markup(  # noqa: S704 - our own
-            drawings_style() + (Path(__file__).parent / "style.css").read_text(encoding="utf-8")
+            drawings_style()
+            + messages.style()
+            + (Path(__file__).parent / "style.css").read_text(encoding="utf-8")
         ),
         "legend": Markup(drawings_legend()),  # noqa: S704 - our own
         "mark": Markup(MARK),  # noqa: S704 - our own

@@ -87,15 +87,22 @@ def age(differences: Iterable[str]) -> str:
 def _differences(
     runs: Iterable[Counted], now: Mapping[str, str], *, recorded_only: bool = False
 ) -> list[str]:
-    said: dict[str, None] = {}
-    for run in runs:
-        for name, at in now.items():
-            was = run.versions.get(name)
-            if was is None and not recorded_only:
-                said[f"{name}{NOT_RECORDED}, today {at}"] = None
-            elif was not in (None, at):
-                said[f"{name} {was}, today {at}"] = None
-    return [*said]
+    found = [differences(r.versions, now, recorded_only=recorded_only) for r in runs]
+    return [*dict.fromkeys(sentence for of in found for sentence in of)]
+
+
+def differences(
+    then: Mapping[str, str], now: Mapping[str, str], *, recorded_only: bool = False
+) -> list[str]:
+    """A sentence for every version that is not today's, or not known."""
+    said: list[str] = []
+    for name, at in now.items():
+        was = then.get(name)
+        if was is None and not recorded_only:
+            said.append(f"{name}{NOT_RECORDED}, today {at}")
+        elif was not in (None, at):
+            said.append(f"{name} {was}, today {at}")
+    return said
 
 
 def changed(runs: Sequence[Counted], everything: Mapping[str, str]) -> dict[str, list[str]]:

@@ -1,11 +1,15 @@
-"""exploration.json: every event of a lock's traffic, what was tried at it, and what was found."""
+"""exploration.json and map.json: the events of a lock, what was tried at them, what was found.
+
+The map is what is kept of an exploration: without the states that plays were left in.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
+from results.documents.environment import Versions
 from results.documents.part import Count, Document, FolderName, Name, Part, Real, Seconds, Seed
 
 Positive = Annotated[int, Meta(ge=1, le=100_000)]
@@ -28,6 +32,10 @@ class StrikeAt(Part, frozen=True):
 
     place: EventPlace
     fault: Name
+
+    def __str__(self) -> str:
+        """As ``lockbench explore --strike`` takes it."""
+        return f"{self.fault}@{self.place.kind}:{self.place.number}"
 
 
 class ExploredScenario(Part, frozen=True):
@@ -77,17 +85,60 @@ class Finding(Part, frozen=True):
 
 
 class Exploration(Document, frozen=True, kw_only=True):
-    """``pairs``: of two faults, how many there are, tried or not. ``ended``: everything that was
-    planned was tried."""
+    """``at``: when it began (UTC). ``pairs``: of two faults, how many there are, tried or not.
+    ``ended``: everything that was planned was tried."""
 
     lock: Name
     topology: Name
     seed: Seed
     depth: Positive
     lease_s: Seconds
+    at: str = ""
+    versions: Versions | None = None
     scenarios: tuple[ExploredScenario, ...] = ()
     tried: tuple[Tried, ...] = ()
     findings: tuple[Finding, ...] = ()
     pairs: Count = 0
+    took_s: Seconds = 0.0
+    ended: bool = False
+
+
+# What came of a fault at an event; a number above counts the findings from 1.
+KEPT = 0
+MISSED = -1  # not reached, or could not run
+Came = Annotated[int, Meta(ge=MISSED, le=100_000)] | None
+
+
+class MappedScenario(Part, frozen=True):
+    """``why``: it was not explored. ``tried`` maps a fault to what came of it at each event: null
+    where it does not fit."""
+
+    name: Name
+    summary: Name
+    events: tuple[EventPlace, ...] = ()
+    tried: dict[Name, tuple[Came, ...]] = field(default_factory=dict)
+    why: str | None = None
+    worked: bool = True
+
+
+class ExplorationMap(Document, frozen=True, kw_only=True):
+    """``versions``: package → version of all that decides what was found. ``faults``: what each
+    fault does. ``singles``: faults at one event, or at a round of them; ``missed``: of those and of
+    the pairs, how many did not come about. ``pairs`` there are, ``pairs_tried`` were tried: the
+    others are like these."""
+
+    lock: Name
+    topology: Name
+    depth: Positive
+    lease_s: Seconds
+    at: str
+    versions: dict[Name, Name]
+    faults: dict[Name, Name]
+    scenarios: tuple[MappedScenario, ...]
+    singles: Count
+    missed: Count = 0
+    pairs: Count = 0
+    pairs_tried: Count = 0
+    findings: tuple[Finding, ...] = ()
     took_s: Seconds = 0.0
     ended: bool = False

@@ -15,13 +15,21 @@ import pytest
 from msgspec.structs import replace as with_
 
 from bench import plan
-from evidence import observations, track
+from evidence import explored, observations, track
 from evidence.observations import Counted, Key, Last, Observations, Observed, Share, history_file
 from evidence.site import prose, provenance
 from evidence.site.material import Material, material
 from evidence.site.pages import linked, write
 from locks import registry
 from locks.registry import find
+from results.documents import line_of
+from results.documents.exploration import (
+    EventPlace,
+    ExplorationMap,
+    Finding,
+    MappedScenario,
+    StrikeAt,
+)
 from results.errors import BadInput
 from tests.report.browser import CHROMIUM, Browser, browser
 
@@ -99,6 +107,29 @@ def observed(key: Key, **verdicts: tuple[int, int]) -> Observed:
     )
 
 
+def explored_map(lock: str, topology: str, *, ended: bool = True) -> ExplorationMap:
+    """One event, and what came of two faults at it."""
+    reply = EventPlace("reply", 1, 1)
+    lost = (StrikeAt(reply, "reply-lost"),)
+    return ExplorationMap(
+        lock=lock,
+        topology=topology,
+        depth=1,
+        lease_s=2.0,
+        at="2026-01-01 00:00",
+        versions={**provenance.today(find("etcd"), "etcd"), "lockbench": "0.0"},
+        faults={"late": "it is late", "reply-lost": "it is lost"},
+        scenarios=(
+            MappedScenario("free", "a free key", (reply,), {"reply-lost": (1,), "late": (0,)}),
+        ),
+        singles=2,
+        findings=(
+            Finding(("raises",), SCRIPT, "free", lost, False, 3, 11, "1", ("redlock-clock-jump",)),
+        ),
+        ended=ended,
+    )
+
+
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Material]:
     """A lock in a folder of its own, with one break, whose texts try to be scripts."""
@@ -118,6 +149,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Material]:
     run = Counted(RUN, 1, "0" * 64, now, "2 cores")
     found = Observations({RUN: run}, {key: observed(key, double_grant=(1, 1))})
     observations.save(found, folder)
+    (folder / "planted" / "messages-etcd.json").write_text(line_of(explored_map("planted", "etcd")))
     sys.path.insert(0, str(base))
     with pytest.MonkeyPatch.context() as patch:
         given = material(importlib.import_module("plantedlocks"), folder, record)
@@ -197,6 +229,35 @@ def cells(site: Path) -> dict[str, str]:
     columns = text[text.index("<thead>") : text.index("</thead>")].split("faults/")[1:]
     names = [column.partition(".html")[0] for column in columns]
     return dict(zip(names, row.split("<td class=")[1:], strict=True))
+
+
+def test_what_came_of_a_fault_at_each_message_is_on_the_page_of_the_lock(site: Path) -> None:
+    text = (site / "locks" / "planted.html").read_text()
+    assert "Every message, on etcd" in text
+    assert text.count('<td class="c kept">✓</td>') == 1
+    assert text.count('<a href="#etcd-finding-0">✗</a>') == 1
+    assert "lockbench 0.0, today" in text
+
+
+def test_a_map_is_taken_over_when_its_exploration_has_ended(tmp_path: Path) -> None:
+    done, open_end, strange = (tmp_path / name for name in ("done", "open", "strange"))
+    for path, found in (
+        (done, explored_map("redis-token", "redis")),
+        (open_end, explored_map("redis-token", "redis", ended=False)),
+        (strange, explored_map("reddis", "redis")),
+    ):
+        path.mkdir()
+        (path / "map.json").write_text(line_of(found))
+    kept = explored.add(done, tmp_path)
+    assert kept == tmp_path / "redis-token" / "messages-redis.json"
+    assert [one.lock for one in explored.load(tmp_path)["redis-token"]] == ["redis-token"]
+    for path, said in (
+        (open_end, "has not ended"),
+        (strange, "is not declared"),
+        (tmp_path, "map"),
+    ):
+        with pytest.raises(BadInput, match=said):
+            explored.add(path, tmp_path)
 
 
 def test_what_was_not_run_is_said_so_and_never_green(site: Path) -> None:

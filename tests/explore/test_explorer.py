@@ -9,11 +9,13 @@ import pytest
 
 from explore import page
 from explore.command import ending
-from explore.explorer import _alike, _of_majorities, asked, explore
+from explore.explorer import _alike, _of_majorities, asked, at_event, explore
 from explore.faults import FAULTS, fitting
 from explore.judge import Shown
 from explore.link import FITTING
+from explore.mapped import map_of
 from explore.stage import Place, Strike, Trial
+from report import messages
 from results.documents import read, text_of
 from results.documents.exploration import (
     EventPlace,
@@ -64,6 +66,47 @@ def test_the_same_at_another_event_of_the_kind_is_no_other_finding() -> None:
         assert _alike(known, other, SHOWN) is None
 
 
+def test_what_one_fault_of_a_pair_shows_alone_is_no_other_finding() -> None:
+    known = [finding("request", 3)]
+    first, second = Strike(Place("reply", 1), "reply-lost"), Strike(Place("request", 5), "late")
+    assert _alike(known, Trial("free", (first, second), pair=True), SHOWN) == 0
+    other = Shown(("double-grant", "late-grant"), "", declared=False)
+    assert _alike(known, Trial("free", (first, second), pair=True), other) is None
+    neither = Strike(Place("request", 5), "very-late")
+    assert _alike(known, Trial("free", (first, neither), pair=True), SHOWN) is None
+    # At a majority of nodes it is one fault, and no other than itself.
+    assert _alike(known, Trial("free", (second, second)), SHOWN) is None
+
+
+def test_a_strike_is_asked_for_by_name() -> None:
+    words = ["reply-lost@reply:2", "late@request:3"]
+    what = asked("redis-token", scenarios=["free"], strikes=words)
+    assert [str(at_event(strike)) for strike in what.strikes] == words
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("reply-losst@reply:2", "reply-losst"),
+        ("reply-lost@request:2", "it fits reply"),
+        ("reply-lost@reply:0", "reply-lost@reply:2"),
+        ("reply-lost@reply", "reply-lost@reply:2"),
+        ("reply-lost", "reply-lost@reply:2"),
+    ],
+)
+def test_a_strike_that_cannot_be_is_refused(words: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        asked("redis-token", scenarios=["free"], strikes=[words])
+
+
+def test_a_strike_needs_one_scenario_and_a_scenario_its_kind_of_lock() -> None:
+    for scenarios in ([], ["free", "twice"]):
+        with pytest.raises(BadInput, match="--scenario"):
+            asked("redis-token", scenarios=scenarios, strikes=["late@request:1"])
+    with pytest.raises(Unfit, match="read"):
+        asked("redis-token", scenarios=["read"])
+
+
 def test_a_name_that_does_not_exist_and_what_is_no_lock_are_refused() -> None:
     with pytest.raises(BadInput, match="fre"):
         asked("redis-token", scenarios=["fre"])
@@ -109,19 +152,19 @@ def test_what_was_not_tried_is_never_green(made: dict[str, object], expected: En
 def test_a_wrong_step_is_found_and_shown(tmp_path: Path) -> None:
     document = explored("wrong-token-per-hold", tmp_path, "twice")
     found = {verdict for one in document.findings for verdict in one.verdicts}
-    assert found & set(PLANTED["wrong-token-per-hold"].found), page.summary(document)
+    assert found & set(PLANTED["wrong-token-per-hold"].found), messages.summary(map_of(document))
     assert {one.outcome for one in document.tried} == {"kept", "broke"}
     (tmp_path / "exploration.json").write_text(text_of(document), encoding="utf-8")
     assert read(tmp_path / "exploration.json", Exploration, inside=tmp_path) == document
     html = page.write(tmp_path, document).read_text(encoding="utf-8")
     assert "not declared" in html
-    assert html.count('id="finding-') == len(document.findings)
+    assert html.count('id="redis-finding-') == len(document.findings)
 
 
 @pytest.mark.docker
 def test_its_right_neighbour_is_not_accused(tmp_path: Path) -> None:
     document = explored("right-token-per-hold", tmp_path, "twice")
-    assert [page.sentence(one) for one in document.findings] == []
+    assert [messages.sentence(one) for one in document.findings] == []
     assert {one.outcome for one in document.tried} == {"kept"}
 
 

@@ -1,0 +1,71 @@
+"""What is kept of an exploration: its map, without what only going on with it needs."""
+
+from __future__ import annotations
+
+from explore.faults import FAULTS, fitting
+from results.documents import Versions
+from results.documents.exploration import (
+    KEPT,
+    MISSED,
+    Exploration,
+    ExplorationMap,
+    ExploredScenario,
+    MappedScenario,
+)
+from results.machine import PACKAGE
+
+
+def map_of(document: Exploration) -> ExplorationMap:
+    """Of one that has ended, or as far as it is."""
+    pairs = sum(tried.pair for tried in document.tried)
+    return ExplorationMap(
+        lock=document.lock,
+        topology=document.topology,
+        depth=document.depth,
+        lease_s=document.lease_s,
+        at=document.at,
+        versions=_packages(document.versions or Versions()),
+        faults={fault.name: fault.summary for fault in FAULTS.values()},
+        scenarios=tuple(_mapped(scenario, document) for scenario in document.scenarios),
+        singles=len(document.tried) - pairs,
+        missed=sum(tried.outcome in {"not reached", "could not run"} for tried in document.tried),
+        pairs=document.pairs,
+        pairs_tried=pairs,
+        findings=document.findings,
+        took_s=document.took_s,
+        ended=document.ended,
+    )
+
+
+def _mapped(scenario: ExploredScenario, document: Exploration) -> MappedScenario:
+    places = {(event.kind, event.number): n for n, event in enumerate(scenario.events)}
+    fit = {fault.name for event in scenario.events for fault in fitting(event.kind)}
+    found: dict[str, list[int | None]] = {
+        name: [None] * len(places) for name in FAULTS if name in fit
+    }
+    for tried in document.tried:
+        if tried.scenario == scenario.name and len(tried.strikes) == 1:
+            (strike,) = tried.strikes
+            outcome = KEPT if tried.outcome == "kept" else MISSED
+            if tried.finding is not None:
+                outcome = tried.finding + 1
+            found[strike.fault][places[strike.place.kind, strike.place.number]] = outcome
+    return MappedScenario(
+        scenario.name,
+        scenario.summary,
+        scenario.events,
+        {name: tuple(row) for name, row in found.items() if row != [None] * len(row)},
+        scenario.why,
+        scenario.worked,
+    )
+
+
+def _packages(versions: Versions) -> dict[str, str]:
+    found = {
+        package: str(version)
+        for part in (versions.images, versions.clients)
+        for one in (part or {}).values()
+        for package, version in (one.versions or {}).items()
+    }
+    ours = (versions.libraries or {}).get(PACKAGE)
+    return found | ({PACKAGE: ours} if ours else {})
