@@ -85,12 +85,13 @@ Told = Callable[[str], None]
 @dataclass(frozen=True)
 class Asked:
     """What is to be explored: a lock, on a topology, in these scenarios, with so many faults.
-    ``strikes``: nothing but these, together."""
+    ``strikes``: nothing but these, together. ``pruned``: without the pairs that are like others."""
 
     case: plan.Case
     scenarios: Sequence[Scenario]
     depth: int = 1
     strikes: Sequence[Strike] = ()
+    pruned: bool = True
 
 
 def asked(
@@ -252,7 +253,8 @@ class _Explorer:
                     continue
                 pairs = list(self._after(first)) if first.outcome == "kept" else []
                 count += len(pairs)
-                if first.state is None or first.state not in seen:
+                like_others = self._what.pruned and first.state is not None and first.state in seen
+                if not like_others:
                     chosen += pairs
                 seen.add(first.state)
         return chosen, count

@@ -14,60 +14,62 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from explore.judge import DENIED_YET_TAKEN, LOST_WAKEUP, RELEASED_YET_KEPT
+
 HERE: Final = Path(__file__).parent
 
 
 @dataclass(frozen=True)
 class Planted:
     """What is to be known of a wrong lock. ``right`` is its neighbour. ``depth``: how many faults
-    it takes to show the step in one run of ``scenario``. ``found``: what says so, at least one of
-    these. Each is a verdict of the checker, or
-
-    - ``opposite-answer``: the server's record shows the opposite of what the client was told;
-    - ``lost-wakeup``: a waiter waits on although the key is free.
-    """
+    it takes to show the step in a play of one of ``scenarios``. ``found``: what says so, at least
+    one of these."""
 
     right: str
     depth: int
-    scenario: str
+    scenarios: tuple[str, ...]
     found: tuple[str, ...]
 
 
+OPPOSITE: Final = (DENIED_YET_TAKEN, RELEASED_YET_KEPT)
+
+
 def _planted(
-    what: str, scenario: str, *found: str, depth: int = 1, beside: str = ""
+    what: str, scenarios: str, *found: str, depth: int = 1, beside: str = ""
 ) -> tuple[str, Planted]:
-    return f"wrong-{what}", Planted(f"right-{beside or what}", depth, scenario, found)
+    where = tuple(scenarios.split())
+    return f"wrong-{what}", Planted(f"right-{beside or what}", depth, where, found)
 
 
 PLANTED: Final[Mapping[str, Planted]] = dict(
     [
-        _planted("release-owner", "release", "double-grant", "linearizable"),
-        _planted("release-at-once", "release", "double-grant", "linearizable"),
-        _planted("failed-release", "release", "opposite-answer"),
-        _planted("second-release", "release", "opposite-answer", depth=2),
-        _planted("token-per-hold", "release", "double-grant"),
-        _planted("lease-start", "free acquire", "double-grant"),
-        _planted("late-answer", "free acquire", "late-grant"),
-        _planted("fence-draw", "free acquire", "fence-order"),
-        _planted("second-try", "free acquire", "opposite-answer"),
-        _planted("second-silence", "free acquire", "opposite-answer", depth=2, beside="second-try"),
-        _planted("clean-up", "free acquire", "opposite-answer"),
-        _planted("silence-is-no", "free acquire", "opposite-answer"),
-        _planted("silence-is-yes", "free acquire", "double-grant"),
-        _planted("expiry", "free acquire", "leaked-lock"),
-        _planted("extend-owner", "extend", "double-grant"),
-        _planted("extend-existing", "extend", "double-grant", "linearizable"),
-        _planted("renewal-end", "release", "leaked-lock"),
-        _planted("renewal-failed", "background renewal", "double-grant"),
-        _planted("listen-first", "hand-over to a waiter", "lost-wakeup"),
-        _planted("redlock-majority", "free acquire", "double-grant"),
-        _planted("redlock-validity", "free acquire", "double-grant"),
-        _planted("redlock-undo", "free acquire", "opposite-answer"),
-        _planted("etcd-keepalive", "extend", "double-grant"),
-        _planted("zookeeper-own-node", "contended acquire", "leaked-lock"),
-        _planted("zookeeper-clean-up", "release", "leaked-lock"),
-        _planted("zookeeper-watch", "hand-over to a waiter", "lost-wakeup"),
-        _planted("postgres-loss", "free acquire", "double-grant"),
+        _planted("release-owner", "free twice", "double-grant", "linearizable"),
+        _planted("release-at-once", "free twice", "double-grant", "linearizable"),
+        _planted("failed-release", "free twice", *OPPOSITE),
+        _planted("second-release", "free twice", *OPPOSITE, depth=2),
+        _planted("token-per-hold", "free twice", "double-grant"),
+        _planted("lease-start", "free", "double-grant"),
+        _planted("late-answer", "free", "late-grant"),
+        _planted("fence-draw", "free", "fence-order"),
+        _planted("second-try", "free", *OPPOSITE),
+        _planted("second-silence", "free", *OPPOSITE, depth=2, beside="second-try"),
+        _planted("clean-up", "free", *OPPOSITE),
+        _planted("silence-is-no", "free", *OPPOSITE),
+        _planted("silence-is-yes", "free", "double-grant"),
+        _planted("expiry", "free", "leaked-lock"),
+        _planted("extend-owner", "extended", "double-grant"),
+        _planted("extend-existing", "extended", "double-grant", "linearizable"),
+        _planted("renewal-end", "free twice", "leaked-lock"),
+        _planted("renewal-failed", "renewed", "double-grant"),
+        _planted("listen-first", "handed-over", LOST_WAKEUP),
+        _planted("redlock-majority", "free", "double-grant"),
+        _planted("redlock-validity", "free", "double-grant"),
+        _planted("redlock-undo", "free", *OPPOSITE),
+        _planted("etcd-keepalive", "extended", "double-grant"),
+        _planted("zookeeper-own-node", "refused gives-up handed-over", "leaked-lock"),
+        _planted("zookeeper-clean-up", "free twice", "leaked-lock"),
+        _planted("zookeeper-watch", "handed-over", LOST_WAKEUP),
+        _planted("postgres-loss", "free", "double-grant"),
     ]
 )
 

@@ -1,0 +1,61 @@
+"""Locks with one wrong step are found, their right neighbours acquitted; pruning hides nothing."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from explore.explorer import asked, explore
+from report.messages import sentence
+from results.documents.exploration import Exploration
+from tests.explore.planted import PLANTED, spec
+
+pytestmark = [pytest.mark.docker, pytest.mark.long]
+
+
+def explored(name: str, of: str, folder: Path, *, pruned: bool = True) -> Exploration:
+    """The lock ``name`` in the scenarios, and as deeply, as ``of`` needs."""
+    folder.mkdir()
+    (folder / "logs").mkdir()
+    planted = PLANTED[of]
+    what = asked(spec(name), scenarios=planted.scenarios, depth=planted.depth)
+    return explore(
+        replace(what, pruned=pruned),
+        folder,
+        run_id=uuid.uuid4().hex[:12],
+        told=print,
+        saved=lambda _: None,
+    )
+
+
+def news(document: Exploration) -> list[str]:
+    return [sentence(one) for one in document.findings if not one.declared]
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_wrong_step_is_found(name: str, tmp_path: Path) -> None:
+    document = explored(name, name, tmp_path / "wrong")
+    found = {v for one in document.findings if not one.declared for v in one.verdicts}
+    assert found & {*PLANTED[name].found}, news(document)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_its_right_neighbour_is_acquitted(name: str, tmp_path: Path) -> None:
+    document = explored(PLANTED[name].right, name, tmp_path / "right")
+    assert news(document) == []
+    missed = [one for one in document.tried if one.outcome in {"not reached", "could not run"}]
+    assert len(missed) <= len(document.tried) // 50, missed[:3]
+
+
+@pytest.mark.parametrize("name", [name for name, one in PLANTED.items() if one.depth == 2])
+def test_pairs_that_are_left_out_would_have_found_nothing_else(name: str, tmp_path: Path) -> None:
+    documents = [
+        explored(name, name, tmp_path / word, pruned=pruned)
+        for word, pruned in (("few", True), ("all", False))
+    ]
+    few, every = ({v for one in d.findings for v in one.verdicts} for d in documents)
+    assert few == every
+    assert len(documents[0].tried) < len(documents[1].tried)
