@@ -59,7 +59,8 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     empty for a claim that was refuted and where no promise of exclusion is broken. ``shown`` is in
     how many of ``runs`` independent runs of ``command`` it showed; ``script`` is a program in the
     same folder that shows it without Lockbench, or empty. ``also`` are other faults of the bench
-    under which the same thing shows."""
+    under which the same thing shows. ``explored``: the verdicts and findings as which
+    ``lockbench explore`` shows it."""
 
     id: str
     title: str
@@ -74,6 +75,7 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     source: str
     script: str = ""
     also: tuple[str, ...] = ()
+    explored: tuple[str, ...] = ()
 
     def explains(self, lock: str, fault: str) -> bool:
         """Whether it is about this lock under this fault."""

@@ -15,11 +15,23 @@ from time import monotonic_ns
 
 import msgspec
 
-from explore.orders import ENVIRONMENT, Acquire, Answer, Claim, Close, Extend, Open, Order, Release
+from explore.orders import (
+    ENVIRONMENT,
+    Acquire,
+    Answer,
+    Claim,
+    Close,
+    Extend,
+    Open,
+    Order,
+    Release,
+    Touch,
+)
 from history.op import F, Type
 from history.recorder import Recorder
 from locks.base import Address, Granted, Hold, Lock, Observer
 from locks.registry import find
+from locks.shared.sidecar import close_shared
 from workloads.caller import Caller
 
 log = logging.getLogger("lockbench.actor")
@@ -47,13 +59,18 @@ class Actor:
             case Extend():
                 if self._holds:
                     self._caller.extend(self._holds[-1])
+            case Touch():
+                if self._holds:
+                    self._caller.touch(self._holds[-1])
             case Release():
                 if self._holds:
                     self._caller.release(self._holds.pop())
             case Claim():
                 return self._claim(self._caller, order)
-            case Close():
+            case Close(sidecars=sidecars):
                 self._close(self._caller)
+                if not sidecars:
+                    close_shared()
         return Answer()
 
     def _open(self, order: Open) -> Answer:

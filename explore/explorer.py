@@ -42,7 +42,7 @@ from explore.actors import Actors
 from explore.faults import FAULTS, fitting
 from explore.judge import HANGS, LOST_WAKEUP, Shown, judged
 from explore.scenarios import SCENARIOS, Scenario
-from explore.servers import Blow, possible
+from explore.servers import ELSEWHERE, Blow, possible
 from explore.stage import VICTIM, Place, Played, Server, Setting, Stage, Strike, Trial
 from history.op import F, Type
 from history.recorder import PROCESSES_PER_WORKER
@@ -70,6 +70,8 @@ CHUNK: Final = 10
 FIRST_HOST: Final = 100  # 127.0.0.100 and up are the victims'
 DRY_PLAYS: Final = 2
 PLAYS_MAX: Final = 3
+ELSEWHERE_MAX: Final = 10  # of a play whose event came at another server than was struck
+MORE_PLAYS: Final = 4  # where something broke without a fault, to see what else does
 REPEATS: Final = 10
 LEASE_S: Final = 2.0
 CLIENT_TIMEOUT_S: Final = 0.8
@@ -165,14 +167,21 @@ def explore(
         wanted = plan.cluster_plan_of(case, run_id, folder / "logs")
         cluster = plan.topology_of(case).make(replace(wanted, groups=OTHERS_GROUP))
         stack.enter_context(cluster)
-        actors = stack.enter_context(Actors(fork_server, folder / "logs"))
-        explorer = _Explorer(what, cluster, actors, folder, told)
+        # Whoever was a rival may share what it keeps of the servers' other links.
+        victims = stack.enter_context(Actors(fork_server, folder / "logs"))
+        others = stack.enter_context(Actors(fork_server, folder / "logs"))
+        explorer = _Explorer(what, cluster, (victims, others), folder, told)
         return explorer.explore(document, saved)
 
 
 class _Explorer:
     def __init__(
-        self, what: Asked, cluster: Cluster, actors: Actors, folder: Path, told: Told
+        self,
+        what: Asked,
+        cluster: Cluster,
+        actors: tuple[Actors, Actors],
+        folder: Path,
+        told: Told,
     ) -> None:
         case = what.case
         self._what = what
@@ -184,7 +193,7 @@ class _Explorer:
             tuple(cluster.addresses(OTHERS_GROUP)),
         )
         self._cluster = cluster
-        self._actors = actors
+        self._victims, self._others = actors
         self._folder = folder
         self._told = told
         contained = isinstance(library_of(case.system), ContainerLibrary)
@@ -204,7 +213,8 @@ class _Explorer:
             saved(now)
             return now
 
-        self._actors.raise_to(self._slots * self._setting.actors)
+        self._victims.raise_to(self._slots)
+        self._others.raise_to(self._slots * self._setting.rivals_and_helper)
         there = {scenario.name for scenario in known.scenarios}
         if missing := [one for one in self._what.scenarios if one.name not in there]:
             known = save(self._with_events(missing, evolved(known, ended=False)))
@@ -251,7 +261,9 @@ class _Explorer:
             for first in known.tried:
                 if first.scenario != scenario.name or len(first.strikes) != 1:
                     continue
-                pairs = list(self._after(first)) if first.outcome == "kept" else []
+                usual = first.finding is not None and not known.findings[first.finding].strikes
+                goes_on = usual or first.outcome == "kept"
+                pairs = list(self._after(first)) if goes_on else []
                 count += len(pairs)
                 like_others = self._what.pruned and first.state is not None and first.state in seen
                 if not like_others:
@@ -276,22 +288,24 @@ class _Explorer:
         found: list[ExploredScenario] = []
         for scenario in scenarios:
             plays = [play for play in dry if play.trial.scenario == scenario.name]
-            broken = [
-                (play, shown)
-                for play in plays
-                if not play.unable
-                and (shown := judged(play, self._setting.system)) is not None
-                and not shown.declared
-            ]
+            broken = self._broken(plays)
             if broken:
-                finding = _finding(*broken[0], self._setting.lock)
-                finding = evolved(finding, broke=len(broken), plays=len(plays))
+                more = self._play_all([Trial(scenario.name)] * MORE_PLAYS)
+                self._record(more)
+                plays += more
+                broken += self._broken(more)
+                finding = _usual(broken, len(plays), self._setting.lock)
                 known = evolved(known, findings=(*known.findings, finding))
                 self._told(_sentence(finding))
-            found.append(_common_events(scenario, plays, broken=bool(broken)))
+            news = any(not shown.declared for _, shown in broken)
+            found.append(_common_events(scenario, plays, broken=news))
             self._told(f"{scenario.name}: {found[-1].why or f'{len(found[-1].events)} events'}")
             self._forget(plays, known)
         return evolved(known, scenarios=(*known.scenarios, *found))
+
+    def _broken(self, plays: Sequence[Played]) -> list[tuple[Played, Shown]]:
+        judgements = [(p, judged(p, self._setting.system)) for p in plays if not p.unable]
+        return [(play, shown) for play, shown in judgements if shown is not None]
 
     def _forget(self, plays: Sequence[Played], known: Exploration) -> None:
         """Removes the recordings that show nothing."""
@@ -345,7 +359,8 @@ class _Explorer:
             again: dict[Trial, int] = {}
             for play in self._play_all(list(left)):
                 count = left[play.trial] + 1
-                if (play.missed or play.unable) and count < PLAYS_MAX:
+                limit = ELSEWHERE_MAX if play.unable == ELSEWHERE else PLAYS_MAX
+                if (play.missed or play.unable) and count < limit:
                     again[play.trial] = count
                     shutil.rmtree(play.folder, ignore_errors=True)
                 else:
@@ -443,8 +458,11 @@ class _Explorer:
         try:
             with ExitStack() as stack:
                 with self._lending:
-                    self._actors.raise_to(self._setting.actors)
-                    lent = stack.enter_context(self._actors.lent(self._setting.actors))
+                    count = self._setting.rivals_and_helper
+                    self._victims.raise_to(1)
+                    self._others.raise_to(count)
+                    lent = stack.enter_context(self._victims.lent(1))
+                    lent += stack.enter_context(self._others.lent(count))
                     self._played += 1
                     number = self._played
                 stage = Stage(
@@ -493,7 +511,7 @@ def _common_events(
     events = sorted((p for p in plays[0].places if p in common), key=lambda p: p.at_s)
     if not events:
         return evolved(about, why="nothing passes in it")
-    states = {_state(play) for play in plays}
+    states = {_state(play) for play in plays if not play.unable}
     state = states.pop() if len(states) == 1 else None
     return evolved(about, events=tuple(map(_event, events)), state=state)
 
@@ -565,8 +583,8 @@ def _then(play: Played) -> tuple[EventPlace, ...]:
 
 
 def _alike(findings: Sequence[Finding], trial: Trial, shown: Shown) -> int | None:
-    """The place of the same: at another event of the same kind, or another node. What one fault of
-    a pair has shown alone is no news of the pair."""
+    """The place of the same: at another event of the same kind, or another node. What shows without
+    a fault is no news of a fault, nor what one fault of a pair has shown alone of the pair."""
     struck = [(s.fault, s.place.kind) for s in trial.strikes]
     for place, known in enumerate(findings):
         if known.scenario != trial.scenario:
@@ -575,7 +593,7 @@ def _alike(findings: Sequence[Finding], trial: Trial, shown: Shown) -> int | Non
         if before == struck and known.verdicts == shown.verdicts:
             return place
         alone = trial.pair and len(before) == 1 and before[0] in struck
-        if alone and set(shown.verdicts) <= set(known.verdicts):
+        if (alone or not before) and set(shown.verdicts) <= set(known.verdicts):
             return place
     return None
 
@@ -595,16 +613,29 @@ def _finding(play: Played, shown: Shown, lock: str) -> Finding:
     )
 
 
+def _usual(broken: Sequence[tuple[Played, Shown]], plays: int, lock: str) -> Finding:
+    """What breaks without a fault: every verdict of those that were shown."""
+    play, first = next((one for one in broken if not one[1].declared), broken[0])
+    verdicts = tuple(dict.fromkeys(v for _, shown in broken for v in shown.verdicts))
+    declared = all(shown.declared for _, shown in broken)
+    finding = _finding(play, Shown(verdicts, first.why, declared), lock)
+    return evolved(finding, broke=len(broken), plays=plays)
+
+
 def _on_record(trial: Trial, shown: Shown, lock: str) -> tuple[str, ...]:
-    """The pages of the track record on this lock, under a fault that does the same, that break one
-    of these verdicts or are about a lock that nobody gets any more."""
+    """The pages of the track record on this lock that say that an exploration shows one of these
+    verdicts, or that under a fault that does the same break one or are about a lock that nobody
+    gets any more."""
     like = {name for strike in trial.strikes for name in FAULTS[strike.fault].like}
     told = {*shown.verdicts, *([track.LIVENESS] if LIVENESS.intersection(shown.verdicts) else [])}
     return tuple(
         page.id
         for page in track.pages()
-        if any(page.explains(lock, fault) for fault in like)
-        and not told.isdisjoint({*page.verdicts, page.kind})
+        if (lock in page.locks and not told.isdisjoint(page.explored))
+        or (
+            any(page.explains(lock, fault) for fault in like)
+            and not told.isdisjoint({*page.verdicts, page.kind})
+        )
     )
 
 

@@ -21,8 +21,16 @@ Act = Literal[
     "server-frozen",
     "server-killed",
     "leader-changed",
+    "server-wiped",
+    "clock-jumped",
 ]
-OF_SERVERS: Final[frozenset[Act]] = frozenset({"server-frozen", "server-killed", "leader-changed"})
+# Those that forget what they have just confirmed: the event passes before they are struck.
+FORGETS: Final[frozenset[Act]] = frozenset({"server-wiped", "clock-jumped"})
+OF_SERVERS: Final[frozenset[Act]] = FORGETS | {
+    "server-frozen",
+    "server-killed",
+    "leader-changed",
+}
 # A freeze, or a delivery that is very late, in leases: longer than one, and the margin of a lock.
 BEYOND: Final = 1.3
 
@@ -141,6 +149,23 @@ _FAULTS: Final = (
         "held",
         ("failover", "kill"),
         act="leader-changed",
+    ),
+    Fault(
+        "server-wiped",
+        "the server is killed when it has passed, and comes back without its data",
+        ("request", "reply"),
+        "held",
+        ("wipe",),
+        act="server-wiped",
+    ),
+    Fault(
+        "clock-jumped",
+        "the server's wall clock jumps ahead when it has passed, by five leases",
+        ("request", "reply"),
+        "held",
+        ("clock-jump",),
+        leases=1.0,
+        act="clock-jumped",
     ),
 )
 FAULTS: Final = {fault.name: fault for fault in _FAULTS}

@@ -103,8 +103,12 @@ class Traffic:
         self,
         orders: Iterable[Order] = (),
         on_strike: Callable[[Order, Event], None] = lambda *_: None,
+        *,
+        armed: bool = True,
     ) -> None:
+        """``armed``: orders are for the events from now on, not from ``arm`` on."""
         self._on_strike = on_strike
+        self._armed = armed
         self._mutex = threading.Lock()
         self._events: list[Event] = []
         self._counts: dict[Kind, int] = dict.fromkeys(FITTING, 0)
@@ -123,6 +127,12 @@ class Traffic:
         """Order → when its event came."""
         with self._mutex:
             return dict(self._struck)
+
+    def arm(self) -> None:
+        """Events are numbered from 1 again, and orders are for those that come from now on."""
+        with self._mutex:
+            self._counts = dict.fromkeys(FITTING, 0)
+            self._armed = True
 
     def held(self, order: Order) -> Held:
         """The hold of an order that holds."""
@@ -145,7 +155,7 @@ class Traffic:
             connection.kind, connection.newest = kind, len(self._events)
             event = Event(kind, self._counts[kind], node, connection.number, now_ns, size)
             self._events.append(event)
-            order = self._orders.get((kind, event.number))
+            order = self._orders.get((kind, event.number)) if self._armed else None
             if order is None:
                 return None
             self._struck[order] = now_ns

@@ -39,6 +39,10 @@ class Extend(_Order, frozen=True, tag="extend"):
     """Extend the newest hold, if there is one."""
 
 
+class Touch(_Order, frozen=True, tag="touch"):
+    """Write at the resource under the newest hold, if there is one."""
+
+
 class Release(_Order, frozen=True, tag="release"):
     """Give the newest hold back, if there is one."""
 
@@ -53,10 +57,12 @@ class Claim(_Order, frozen=True, tag="claim"):
 
 
 class Close(_Order, frozen=True, tag="close"):
-    """Be no client any more."""
+    """Be no client any more. ``sidecars``: nor keep what runs beside this process."""
+
+    sidecars: bool = True
 
 
-Order = Open | Acquire | Extend | Release | Claim | Close
+Order = Open | Acquire | Extend | Touch | Release | Claim | Close
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -7,11 +7,21 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from clusters.base import Cluster, ClusterError, Killable, Led, Pausable, Promotable
+from clusters.base import (
+    Clocked,
+    Cluster,
+    ClusterError,
+    Killable,
+    Led,
+    Pausable,
+    Promotable,
+    Wipeable,
+)
 from explore.faults import BEYOND, Act
 
 # How long the first that has come waits for the others, in leases. Its event is held meanwhile.
@@ -21,6 +31,10 @@ BEGINS_S: Final = 60.0
 DOWN_S: Final = 0.2
 ELECTS_S: Final = 15.0
 POLL_S: Final = 0.05
+JUMPS: Final = 5.0  # how far a clock jumps, in leases
+LED: Final = "leader-changed"
+LATE: Final = "its event came when the servers were whole again"
+ELSEWHERE: Final = "its event came at another server"
 
 
 def possible(act: Act, cluster: Cluster) -> bool:
@@ -29,8 +43,14 @@ def possible(act: Act, cluster: Cluster) -> bool:
         return isinstance(cluster, Pausable)
     if act == "server-killed":
         return isinstance(cluster, Killable)
+    replicated = isinstance(cluster, Led | Promotable)
     if act == "leader-changed":
-        return isinstance(cluster, Killable) and isinstance(cluster, Led | Promotable)
+        return isinstance(cluster, Killable) and replicated
+    if act == "server-wiped":
+        # One of a quorum copies everything from the others.
+        return isinstance(cluster, Killable) and isinstance(cluster, Wipeable) and not replicated
+    if act == "clock-jumped":
+        return isinstance(cluster, Clocked)
     return True
 
 
@@ -47,7 +67,7 @@ class Blow:
         self._plays = plays
         self._lease_s = lease_s
         self._start = threading.Barrier(plays)
-        self._arrived = 0
+        self._arrived: Counter[int] = Counter()  # node → plays
         self._changed = threading.Condition()
         self._struck = threading.Event()
         self._healed = threading.Event()
@@ -59,15 +79,16 @@ class Blow:
         with suppress(threading.BrokenBarrierError):
             self._start.wait(BEGINS_S)
 
-    def struck(self) -> bool:
-        """Waits until the servers are struck; False if that was over already."""
+    def struck(self, node: int) -> str:
+        """Waits until the servers are struck. Why that was none for a play whose event came at this
+        node; empty if it was."""
         with self._changed:
             if self._struck.is_set():
-                return False
-            self._arrived += 1
+                return LATE
+            self._arrived[node] += 1
             self._changed.notify_all()
         self._struck.wait()
-        return not self.failure
+        return self.failure or ("" if self._act == LED or node in self._nodes else ELSEWHERE)
 
     def healed(self) -> None:
         """Waits until they serve again."""
@@ -86,7 +107,11 @@ class Blow:
             self._changed.wait_for(lambda: self._arrived or self._closed)
             if self._arrived:
                 patience_s = GATHERS * self._lease_s
-                self._changed.wait_for(lambda: self._arrived == self._plays, patience_s)
+                self._changed.wait_for(lambda: self._arrived.total() == self._plays, patience_s)
+                if len(self._nodes) == 1:
+                    # Clients may choose their server by lot.
+                    ((node, _),) = self._arrived.most_common(1)
+                    self._nodes = [node]
         try:
             if self._arrived:
                 self._strike()
@@ -108,16 +133,28 @@ class Blow:
             finally:
                 cluster.unpause(self._nodes)
             return
+        if self._act == "clock-jumped":
+            assert isinstance(cluster, Clocked)
+            try:
+                cluster.shift_clock(self._nodes, JUMPS * self._lease_s)
+                self._go_on()
+                time.sleep(self._lease_s)
+            finally:
+                cluster.shift_clock(self._nodes, 0.0)
+            return
         assert isinstance(cluster, Killable)
         nodes = self._nodes
-        if self._act == "leader-changed":
+        if self._act == LED:
             nodes = [_leader(cluster)]
         try:
             cluster.kill(nodes)
             self._go_on()
             time.sleep(DOWN_S)
-            if self._act == "leader-changed":
+            if self._act == LED:
                 _elect(cluster, nodes[0])
+            if self._act == "server-wiped":
+                assert isinstance(cluster, Wipeable)
+                cluster.wipe(nodes)
         finally:
             cluster.restart(nodes)
 

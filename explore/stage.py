@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import monotonic_ns
 from typing import Final, Protocol
 
 from explore import link
 from explore.actors import Actor, Gone
-from explore.faults import BEYOND, FAULTS, Fault
+from explore.faults import BEYOND, FAULTS, FORGETS, Fault
 from explore.link import Kind, Link, Traffic
-from explore.orders import Acquire, Answer, Claim, Close, Extend, Open, Order, Release
+from explore.orders import Acquire, Answer, Claim, Close, Extend, Open, Order, Release, Touch
 from explore.scenarios import MOMENT, SCENARIOS, WAIT
 from history import op
 from history.op import F, Object, Type
@@ -102,10 +103,10 @@ class Setting:
         return self.system.permits or 1
 
     @property
-    def actors(self) -> int:
-        """How many processes a play needs: victim, helper, and more rivals than there is room for
-        beside each other."""
-        return 2 + self.permits + 1
+    def rivals_and_helper(self) -> int:
+        """How many processes a play needs beside the victim's: more rivals than there is room for
+        beside each other, and the helper."""
+        return self.permits + 1 + 1
 
     @property
     def slack_s(self) -> float:
@@ -119,8 +120,9 @@ class Server(Protocol):
     def ready(self) -> None:
         """Waits until a play may begin."""
 
-    def struck(self) -> bool:
-        """Waits until the server is struck; False if that was over already."""
+    def struck(self, node: int) -> str:
+        """Waits until the server is struck. Why that was none for an event at this node; empty if
+        it was."""
 
     def healed(self) -> None:
         """Waits until it is whole again."""
@@ -169,6 +171,11 @@ class Player:
     def extend(self) -> None:
         """The newest hold; nothing without one, or where the lock has no extend."""
         self.do(Extend())
+
+    def touch(self) -> None:
+        """Writes at the resource under the newest hold; nothing without one."""
+        if self.held:
+            self.do(Touch())
 
     def release(self) -> None:
         """The newest hold; nothing without one."""
@@ -240,7 +247,8 @@ class Stage:
         self._host = host
         self._server = server
         self._strikes = {strike.order(setting.lease_s): strike for strike in trial.strikes}
-        self._traffic = Traffic(self._strikes, self._strike)
+        self._scenario = SCENARIOS[trial.scenario]
+        self._traffic = Traffic(self._strikes, self._strike, armed=self._scenario.from_the_start)
         self._links: list[Link] = []
         self._began_ns = 0
         self._ask = threading.Event()
@@ -254,9 +262,12 @@ class Stage:
     # --- for scripts ---
 
     @contextmanager
-    def focus(self, *, from_the_start: bool = False) -> Iterator[None]:
-        """What passes on the victim's links inside is what an exploration strikes."""
-        before = 0 if from_the_start else len(self._traffic.events)
+    def focus(self) -> Iterator[None]:
+        """What passes on the victim's links inside is what an exploration strikes, and counts."""
+        before = 0
+        if not self._scenario.from_the_start:
+            before = len(self._traffic.events)
+            self._traffic.arm()
         try:
             yield
         finally:
@@ -281,6 +292,16 @@ class Stage:
         """From now on. Twice is no error."""
         self._ask.set()
 
+    @property
+    def struck(self) -> bool:
+        """Whether a fault has met its event."""
+        return bool(self._seen)
+
+    def settle(self) -> None:
+        """Waits until whatever was struck is over."""
+        while monotonic_ns() <= self._calm_ns:
+            time.sleep(POLL_S)
+
     def pass_time(self, leases: float) -> None:
         """Lets others act."""
         time.sleep(leases * self.setting.lease_s)
@@ -299,9 +320,7 @@ class Stage:
             slack_ns=int(1e9 * setting.slack_s),
         )
         objects = {self.key: aimed, SPARE: replace(aimed, role="floor")}
-        write_meta(
-            played.folder, objects, wall_minus_monotonic_ns=time.time_ns() - time.monotonic_ns()
-        )
+        write_meta(played.folder, objects, wall_minus_monotonic_ns=time.time_ns() - monotonic_ns())
         try:
             self._connect()
             self._act_out()
@@ -325,11 +344,11 @@ class Stage:
             self._open()
             if self._server is not None:
                 self._server.ready()
-            self._began_ns = time.monotonic_ns()
+            self._began_ns = monotonic_ns()
             for rival in self._rivals:
                 self._start(self._ask_for_it, rival)
             with suppress(_Over):
-                SCENARIOS[self.played.trial.scenario].script(self)
+                self._scenario.script(self)
         self._scripted.set()
         self.rivals_ask()
         self._join_all()
@@ -339,7 +358,7 @@ class Stage:
             one.heal()
         for seen in self._seen:
             if seen.order.strike in {"lost", "orphaned"}:  # its connection was deaf until now
-                seen.healed_ns = time.monotonic_ns()
+                seen.healed_ns = monotonic_ns()
         with suppress(_Over):
             claim = Claim(self.key, SPARE, self.setting.slack_s)
             # It asks for as long as what others may have been promised lasts, which it knows.
@@ -364,7 +383,8 @@ class Stage:
         for player in players:
             if player.actor.killed_ns is None and not player.actor.busy:
                 with suppress(_Over):
-                    player.tell(Close())
+                    # Clients of the victim's links may be shared there, and the links end now.
+                    player.tell(Close(sidecars=player is not self.victim))
         for player in players:
             if player.actor.killed_ns is None:
                 with suppress(_Over):
@@ -405,14 +425,14 @@ class Stage:
             rival.release()
 
     def _calm(self) -> bool:
-        return self._scripted.is_set() and time.monotonic_ns() > self._calm_ns
+        return self._scripted.is_set() and monotonic_ns() > self._calm_ns
 
     # --- strikes ---
 
     def _strike(self, order: link.Order, event: link.Event) -> None:
         """The event is there."""
         fault = FAULTS[self._strikes[order].fault]
-        now_ns = time.monotonic_ns()
+        now_ns = monotonic_ns()
         lasts_ns = int(1e9 * self.setting.lease_s * (fault.leases + MOMENT))
         self._calm_ns = max(self._calm_ns, now_ns + lasts_ns)
         seen = _Seen(fault, event.node, order, now_ns)
@@ -440,13 +460,14 @@ class Stage:
             case "client-gone":
                 victim.kill()
                 held.drop()
-            case _:
+            case act:
                 assert self._server is not None
-                if not self._server.struck():
-                    self.played.unable = "its event came when the server was whole again"
+                if act in FORGETS:
+                    held.let_go.set()
+                self.played.unable = self._server.struck(seen.node) or self.played.unable
                 held.let_go.set()
                 self._server.healed()
-        seen.healed_ns = time.monotonic_ns()
+        seen.healed_ns = monotonic_ns()
         self._calm_ns = max(self._calm_ns, seen.healed_ns)
 
     def _record_deaths(self) -> None:
@@ -485,6 +506,6 @@ class _Seen:
             facts={
                 "event": f"{self.order.kind} {self.order.number}",
                 "proven": True,
-                "ends_servers": self.how.act in {"server-killed", "leader-changed"},
+                "ends_servers": self.how.act in {"server-killed", "leader-changed", "server-wiped"},
             },
         )

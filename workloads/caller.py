@@ -198,6 +198,11 @@ class Caller:
             case Unknown(reason=reason):
                 self._unknown(handle, reason)
 
+    def touch(self, hold: Hold) -> None:
+        """Records a write under a hold, applied at once by a resource that no fault reaches."""
+        handle = self.recorder.invoke(self.process, F.WRITE, hold.key, hold=hold.id)
+        self.recorder.complete(handle, OK, applied_ns=monotonic_ns())
+
     def release(self, hold: Hold) -> None:
         """Gives a hold back, and records what came of it."""
         began_ns = monotonic_ns()

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import cast
 
 from clusters.base import Cluster
-from explore.servers import Blow, possible
+from explore.servers import ELSEWHERE, LATE, Blow, possible
 
 LIMIT_S = 20.0
 
@@ -38,26 +38,27 @@ def blow(cluster: Pauses, plays: int) -> tuple[Blow, threading.Thread]:
     return made, thread
 
 
-def arrive(made: Blow, count: int) -> list[bool]:
-    met: list[bool] = []
+def arrive(made: Blow, *nodes: int) -> list[str]:
+    """What plays are told whose events come at these nodes."""
+    why: list[str] = []
 
-    def play() -> None:
-        met.append(made.struck())
+    def play(node: int) -> None:
+        why.append(made.struck(node))
         made.healed()
 
-    threads = [threading.Thread(target=play, daemon=True) for _ in range(count)]
+    threads = [threading.Thread(target=play, args=(node,), daemon=True) for node in nodes]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(LIMIT_S)
         assert not thread.is_alive()
-    return met
+    return sorted(why)
 
 
 def test_all_plays_share_one_strike() -> None:
     cluster = Pauses()
     made, thread = blow(cluster, 3)
-    assert arrive(made, 3) == [True] * 3
+    assert arrive(made, 2, 2, 2) == [""] * 3
     made.over()
     thread.join(LIMIT_S)
     assert cluster.done == ["pause [2]", "unpause [2]"]
@@ -67,11 +68,20 @@ def test_all_plays_share_one_strike() -> None:
 def test_who_comes_too_late_is_told_so() -> None:
     cluster = Pauses()
     made, thread = blow(cluster, 2)
-    assert arrive(made, 1) == [True]
-    assert arrive(made, 1) == [False]
+    assert arrive(made, 2) == [""]
+    assert arrive(made, 2) == [LATE]
     made.over()
     thread.join(LIMIT_S)
     assert cluster.done == ["pause [2]", "unpause [2]"]
+
+
+def test_the_server_is_struck_at_which_most_are_and_the_others_are_told() -> None:
+    cluster = Pauses()
+    made, thread = blow(cluster, 3)
+    assert arrive(made, 3, 1, 3) == ["", "", ELSEWHERE]
+    made.over()
+    thread.join(LIMIT_S)
+    assert cluster.done == ["pause [3]", "unpause [3]"]
 
 
 def test_nobody_came_and_nothing_was_struck() -> None:
@@ -85,7 +95,8 @@ def test_nobody_came_and_nothing_was_struck() -> None:
 def test_a_strike_that_fails_is_healed_and_told() -> None:
     cluster = Pauses("the engine is gone")
     made, thread = blow(cluster, 1)
-    assert arrive(made, 1) == [False]
+    (why,) = arrive(made, 2)
+    assert "the engine is gone" in why
     thread.join(LIMIT_S)
     assert cluster.done == ["unpause [2]"]
     assert "the engine is gone" in made.failure
@@ -96,4 +107,5 @@ def test_a_cluster_is_asked_only_for_what_it_can() -> None:
     assert possible("server-frozen", can)
     assert possible("client-killed", can)
     assert not possible("server-killed", can)
-    assert not possible("leader-changed", can)
+    for act in ("leader-changed", "server-wiped", "clock-jumped"):
+        assert not possible(act, can)  # type: ignore[arg-type]
