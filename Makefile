@@ -32,7 +32,7 @@ test: lint ## the same, with more that is random, and every test on real cluster
 # Clusters and loads mostly wait, so what only computes runs beside them, yields to them, and is shown
 # when it is done ("+": not kept back). It yields no further than this, or other work on the machine
 # would leave it nothing. Two runs would write the same cache.
-CASES := tests/bench tests/cli tests/evidence tests/perf tests/soak tests/tools
+CASES := tests/bench tests/cli tests/evidence tests/explore tests/perf tests/soak tests/tools
 
 test-clusters:
 	+$(BIN)/pytest -m "docker and not long" $(CASES:%=--ignore=%)

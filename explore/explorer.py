@@ -461,8 +461,10 @@ class _Explorer:
                     count = self._setting.rivals_and_helper
                     self._victims.raise_to(1)
                     self._others.raise_to(count)
-                    lent = stack.enter_context(self._victims.lent(1))
-                    lent += stack.enter_context(self._others.lent(count))
+                    lent = [
+                        *stack.enter_context(self._victims.lent(1)),
+                        *stack.enter_context(self._others.lent(count)),
+                    ]
                     self._played += 1
                     number = self._played
                 stage = Stage(

@@ -53,6 +53,22 @@ def is_silent(client: Client) -> bool:
         client.socket.settimeout(LIMIT_S)
 
 
+def test_what_came_before_it_was_armed_is_not_struck_and_not_counted(server: FakeRedis) -> None:
+    struck: list[Order] = []
+    second = Order("request", 2, "late", LATE_S)
+    traffic = Traffic([second], lambda order, _: struck.append(order), armed=False)
+    with Link(server.address, traffic=traffic) as made, Client(made.address) as one:
+        for _ in range(3):
+            one.ping()
+        assert struck == []
+        traffic.arm()
+        one.ping()
+        assert struck == []
+        one.ping()
+        assert struck == [second]
+    assert [e.number for e in traffic.events if e.kind == "request"] == [1, 2, 3, 1, 2]
+
+
 def test_events_are_counted_over_all_connections(link: Callable[..., Link]) -> None:
     begun_ns = time.monotonic_ns()
     made = link()

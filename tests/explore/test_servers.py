@@ -108,4 +108,4 @@ def test_a_cluster_is_asked_only_for_what_it_can() -> None:
     assert possible("client-killed", can)
     assert not possible("server-killed", can)
     for act in ("leader-changed", "server-wiped", "clock-jumped"):
-        assert not possible(act, can)  # type: ignore[arg-type]
+        assert not possible(act, can)
