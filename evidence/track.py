@@ -60,7 +60,7 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     how many of ``runs`` independent runs of ``command`` it showed; ``script`` is a program in the
     same folder that shows it without Lockbench, or empty. ``also`` are other faults of the bench
     under which the same thing shows. ``explored``: the verdicts and findings as which
-    ``lockbench explore`` shows it."""
+    ``lockbench explore`` shows it; ``unexplored``: why it cannot."""
 
     id: str
     title: str
@@ -76,6 +76,7 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     script: str = ""
     also: tuple[str, ...] = ()
     explored: tuple[str, ...] = ()
+    unexplored: str = ""
 
     def explains(self, lock: str, fault: str) -> bool:
         """Whether it is about this lock under this fault."""
@@ -163,7 +164,7 @@ def with_quotation(text: str, quoted: str) -> str:
 def with_list(text: str, found: Sequence[Page]) -> str:
     """The index with the table of all pages. Raises BadPage without marks."""
     table = markdown_table(
-        ("what", "locks", "fault", "verdict", "kind", "k of n"),
+        ("what", "locks", "fault", "verdict", "kind", "k of n", "by explore"),
         (
             (
                 Markdown(
@@ -175,6 +176,7 @@ def with_list(text: str, found: Sequence[Page]) -> str:
                 ", ".join(made.verdicts) or "-",
                 made.kind,
                 f"{made.shown} of {made.runs}",
+                ", ".join(made.explored) or f"no: {made.unexplored}",
             )
             for made in found
         ),

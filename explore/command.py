@@ -24,17 +24,20 @@ from clusters import images
 from clusters.base import ClusterError
 from clusters.engine.docker import Engine, EngineError
 from clusters.engine.reaper import reap
+from evidence import explored
 from explore import page, reports
 from explore.explorer import Asked, at_event, explore
 from explore.mapped import map_of
 from history.files import BadFile, MissingFile
+from locks.registry import systems
 from results.documents import read, text_of
 from results.documents.exploration import Exploration
 from results.errors import BadInput, Ending, Failed
 from results.store import slug, write_atomically
+from results.wording import times
 
 DOCUMENT: Final = "exploration.json"
-MAP: Final = "map.json"
+USUAL_S: Final = 300.0
 
 
 def explore_into(
@@ -85,18 +88,36 @@ def explore_into(
     except (ClusterError, EngineError) as error:
         raise Failed(str(error)) from error
     finally:
-        write_atomically(folder / MAP, text_of(map_of(document)))
+        write_atomically(folder / explored.MAP, text_of(map_of(document)))
         page.write(folder, document)
         reports.write(folder, document, case.system)
     return document, folder / page.PAGE
 
 
-def ending(found: Sequence[Exploration]) -> Ending:
+def every_lock() -> list[str]:
+    """The names of all that are declared and can be explored."""
+    return [name for name, system in systems().items() if system.kind != "none"]
+
+
+def beforehand(all_asked: Sequence[Asked]) -> str:
+    """How long it will take: what each took when its map was kept, or as long as is usual."""
+    kept = {
+        (one.lock, one.topology): one.took_s
+        for maps in explored.load().values()
+        for one in maps
+        if one.depth == 1
+    }
+    known = [kept.get((what.case.lock, what.case.topology)) for what in all_asked]
+    left_s = sum(USUAL_S if took_s is None else took_s for took_s in known)
+    locks = times(len(all_asked), "lock")
+    return (
+        f"{locks}, about {left_s / 3600:.1f} hours with single faults: {USUAL_S / 60:.0f} minutes "
+        f"for each, or what it took before ({len(known) - known.count(None)} of them)"
+    )
+
+
+def ending(document: Exploration) -> Ending:
     """What was not tried leaves it open whether a lock keeps its promises everywhere."""
-    return Ending.worst([_ending(document) for document in found])
-
-
-def _ending(document: Exploration) -> Ending:
     if any(not finding.declared for finding in document.findings):
         return Ending.SAFETY
     missed = [one for one in document.tried if one.outcome in {"not reached", "could not run"}]

@@ -9,15 +9,18 @@ from pathlib import Path
 import pytest
 
 from bench.plan import make_case
+from checker.catalogue import CATALOGUE
 from evidence import excerpt as cutting
-from evidence import track
+from evidence import explored, track
 from evidence.dead_holder import DeadHolder
 from evidence.track import FOLDER, INDEX, BadPage, Page, pages
+from explore.judge import MEANS
 from history.jsonl import read_jsonl
 from history.op import NULL, F
 from tests.results.made_run import make_run
 
 PAGES = pages()
+EXPLORED = explored.load()
 ID = "redis-no-owner"
 
 
@@ -44,6 +47,16 @@ def test_the_command_of_a_page_can_be_given(page: Page) -> None:
         assert any(word.endswith(f"/{page.script}") for word in words)
     if page.script:
         ast.parse((FOLDER / page.script).read_text())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.id)
+def test_a_page_says_whether_an_exploration_shows_it(page: Page) -> None:
+    assert bool(page.explored) != bool(page.unexplored)
+    assert {*page.explored} <= {*CATALOGUE, *MEANS}
+    maps = [one for lock in page.locks for one in EXPLORED.get(lock, ())]
+    if page.explored and {one.lock for one in maps} == {*page.locks}:
+        known = {name for one in maps for finding in one.findings for name in finding.known}
+        assert page.id in known, "no stored exploration of its locks has found it"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.id)

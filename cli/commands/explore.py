@@ -12,7 +12,7 @@ from report.console import err, out, say_json
 
 
 def explore(
-    lock: Annotated[str, typer.Option(help="Locks by name, file or folder, with commas.")],
+    lock: Annotated[str, typer.Option(help="Locks by name, file or folder, with commas; or all.")],
     scenario: Annotated[
         str | None, typer.Option(help="Only these scripts, separated by commas.")
     ] = None,
@@ -35,10 +35,11 @@ def explore(
     from msgspec import to_builtins
 
     from bench import plan
-    from explore.command import ending, explore_into
+    from explore.command import beforehand, ending, every_lock, explore_into
     from explore.explorer import asked
     from explore.mapped import map_of
     from report.messages import summary
+    from results.errors import Ending, Failed, Unfit
 
     console = err if as_json else out
 
@@ -46,26 +47,32 @@ def explore(
         console.print(line, soft_wrap=True)
 
     names = [each for name in words(lock) for each in plan.each_lock(name)]
+    if names == ["all"]:
+        names = every_lock()
     chosen = words(scenario) if scenario else []
+    strikes = words(strike) if strike else []
     all_asked = [
-        asked(
-            name,
-            seed=seed,
-            topology=topology,
-            scenarios=chosen,
-            depth=depth,
-            strikes=words(strike) if strike else [],
-        )
+        asked(name, seed=seed, topology=topology, scenarios=chosen, depth=depth, strikes=strikes)
         for name in names
     ]
-    found = []
+    if len(all_asked) > 1:
+        told(beforehand(all_asked))
+    found, endings = [], []
     for what in all_asked:
-        document, page = explore_into(what, output, told, anew=anew)
+        try:
+            document, page = explore_into(what, output, told, anew=anew)
+        except (Unfit, Failed) as error:
+            if len(all_asked) == 1:
+                raise
+            told(f"{what.case.lock} could not be explored: {error}\n")
+            endings.append(Ending.BENCH)
+            continue
         found.append(document)
+        endings.append(ending(document))
         told("")
         for line in summary(map_of(document)):
             told(line)
         told(f"{page}\n")
     if as_json:
         say_json({"explorations": [to_builtins(document) for document in found]})
-    raise Done(ending(found).code)
+    raise Done(Ending.worst(endings).code)

@@ -11,13 +11,14 @@ from msgspec.structs import replace as with_
 
 from evidence import track
 from explore import page
-from explore.command import ending
+from explore.command import beforehand, ending, every_lock
 from explore.explorer import _alike, _of_majorities, _on_record, asked, at_event, explore
 from explore.faults import FAULTS, fitting
 from explore.judge import Shown
 from explore.link import FITTING
 from explore.mapped import map_of
 from explore.stage import Place, Strike, Trial
+from locks.registry import systems
 from report import messages
 from results.documents import read, text_of
 from results.documents.exploration import (
@@ -101,6 +102,12 @@ def test_a_page_says_as_what_an_exploration_shows_it(monkeypatch: pytest.MonkeyP
         assert _on_record(trial, shown, "another") == ()
 
 
+def test_how_long_it_will_take_is_said_beforehand() -> None:
+    every = [asked(name) for name in every_lock()]
+    assert len(every) == len(systems()) > 60
+    assert beforehand(every).startswith(f"{len(every)} locks, about ")
+
+
 def test_a_strike_is_asked_for_by_name() -> None:
     words = ["reply-lost@reply:2", "late@request:3"]
     what = asked("redis-token", scenarios=["free"], strikes=words)
@@ -168,7 +175,7 @@ def test_what_was_not_tried_is_never_green(made: dict[str, object], expected: En
         findings=found,
         ended=made["ended"] is True,
     )
-    assert ending([document]) == expected
+    assert ending(document) == expected
 
 
 @pytest.mark.docker
