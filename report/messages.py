@@ -44,7 +44,8 @@ def summary(document: ExplorationMap) -> list[str]:
         )
     first = (
         f"{document.lock}: {times(events, 'event')}, {times(document.singles, 'fault')}{pairs}, "
-        f"{reached}, {times(len(document.findings), 'finding')}; {document.took_s / 60:.0f} minutes"
+        f"{reached}, {times(len(document.findings), 'finding')}; "
+        f"{times(round(document.took_s / 60), 'minute')}"
     )
     news = [finding for finding in document.findings if not finding.declared]
     said = [first, *(f"not declared: {sentence(finding)}" for finding in news)]
