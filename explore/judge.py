@@ -38,8 +38,8 @@ MEANS: Final = {
         "was confirmed was not deleted"
     ),
     LOST_WAKEUP: (
-        "who waited was not granted the key for more than half a lease in which certainly nobody "
-        "held it"
+        "who waited was not granted the key for more than a quarter of a lease in which certainly "
+        "nobody held it"
     ),
 }
 FOREVER_NS: Final = 2**62
@@ -127,7 +127,7 @@ def _unwoken(history: History) -> str | None:
         )
         others_row = history.process[row] // PROCESSES_PER_WORKER != VICTIM
         free_ns = max(int(history.invoke_ns[row]), healed_ns[bool(others_row)], *others)
-        if answered_ns - free_ns > lease_ns // 2:
+        if answered_ns - free_ns > lease_ns // 4:
             return (
                 f"{history.client(int(history.process[row]))} waited for "
                 f"{(answered_ns - free_ns) / 1e9:.1f} s for a key that nobody held"
@@ -141,9 +141,10 @@ def _of_servers(fault: Fault) -> bool:
 
 
 def _end_ns(history: History, row: int, lease_ns: int, slack_ns: int) -> int:
-    """When the hold that an acquire may have led to was certainly over; 0 where there was none."""
+    """When the hold that an acquire may have led to was certainly over. Who is refused may have
+    been granted something until then, and given it back."""
     if history.type[row] == Type.FAIL:
-        return 0
+        return int(history.complete_ns[row])
     same = history.hold == history.hold[row]
     answered = same & (history.f == F.RELEASE) & (history.type != Type.INFO)
     if answered.any():

@@ -441,7 +441,8 @@ class Stage:
                 self._traffic.let_go()
                 return
             self._seen.append(seen)
-            self._ask.set()
+            if not self._scenario.undisturbed:
+                self._ask.set()
             if fault.act:
                 self._start(self._act_on, seen)
 

@@ -143,7 +143,7 @@ def test_a_waiter_that_is_not_woken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {"until_s": 2.9},
+        {"until_s": 2.4},
         # It may have held on: nobody knows what became of the release.
         {"until_s": 3.5, "ended": Type.INFO},
         {
@@ -155,4 +155,14 @@ def test_a_waiter_that_is_not_woken(tmp_path: Path) -> None:
 )
 def test_a_waiter_that_had_to_wait(tmp_path: Path, more: dict[str, Any]) -> None:
     waited(tmp_path, **more)
+    assert judge(tmp_path) is None
+
+
+def test_who_is_refused_may_have_held_it_until_then(tmp_path: Path) -> None:
+    """It asks on after the holder has released and is refused at 3 s; then another gets it."""
+    waited(tmp_path, until_s=3.4)
+    recorder = Recorder(tmp_path, 1)
+    refused = recorder.invoke(2, F.ACQUIRE, "k", hold=3, invoke_ns=NS)
+    recorder.complete(refused, Type.FAIL, complete_ns=3 * NS, error="gave-up")
+    recorder.close()
     assert judge(tmp_path) is None

@@ -31,7 +31,9 @@ class Planted:
     found: tuple[str, ...]
 
 
-OPPOSITE: Final = (DENIED_YET_TAKEN, RELEASED_YET_KEPT)
+# What Redis deletes because its time is over looks like a release in its record; then the rivals
+# that were kept waiting show it.
+OPPOSITE: Final = (DENIED_YET_TAKEN, RELEASED_YET_KEPT, LOST_WAKEUP)
 
 
 def _planted(
