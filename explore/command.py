@@ -26,8 +26,10 @@ from clusters.engine.docker import Engine, EngineError
 from clusters.engine.reaper import reap
 from evidence import explored
 from explore import page, reports
-from explore.explorer import Asked, at_event, explore
+from explore.asked import Asked
+from explore.explorer import explore
 from explore.mapped import map_of
+from explore.trial import at_event
 from history.files import BadFile, MissingFile
 from locks.registry import systems
 from results.documents import read, text_of

@@ -13,7 +13,8 @@ from checker.follows import told
 from checker.rows import rows_of
 from explore.faults import FAULTS
 from explore.scenarios import SCENARIOS
-from explore.stage import VICTIM, Played
+from explore.stage import VICTIM
+from explore.trial import Played
 from history.columns import History
 from history.op import NULL, F, Fault, Type
 from history.recorder import PROCESSES_PER_WORKER

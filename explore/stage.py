@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic_ns
 from typing import Final, Protocol
@@ -22,15 +22,15 @@ from typing import Final, Protocol
 from explore import link
 from explore.actors import Actor, Gone
 from explore.faults import BEYOND, FAULTS, FORGETS, Fault
-from explore.link import Kind, Link, Traffic
+from explore.link import Link, Traffic
 from explore.orders import Acquire, Answer, Claim, Close, Extend, Open, Order, Release, Touch
 from explore.scenarios import MOMENT, SCENARIOS, WAIT
+from explore.trial import Place, Played, Setting, Trial
 from history import op
 from history.op import F, Object, Type
 from history.recorder import Recorder
 from history.recording import records_of, write_faults, write_meta
-from locks.base import Address, System
-from workloads.load import NOTICES_S, Pace
+from locks.base import Address
 
 SPARE: Final = "spare"
 # Worker numbers of the recording. DEATHS + n records the death of n.
@@ -48,72 +48,6 @@ POLL_S: Final = 0.01
 SEED: Final = 0  # of the victim's own draws, so that its plays are alike
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
-    """An event of a play without a fault, the ``number``-th of its kind on all links of the victim.
-    ``node``: where it was. ``at_s``: since the script began. ``size``: its bytes."""
-
-    kind: Kind
-    number: int
-    node: int = field(default=1, compare=False)
-    at_s: float = field(default=0.0, compare=False)
-    size: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Strike:
-    """A fault of ``explore.faults`` at a place."""
-
-    place: Place
-    fault: str
-
-    def order(self, lease_s: float) -> link.Order:
-        """What the link is told."""
-        how = FAULTS[self.fault]
-        return link.Order(self.place.kind, self.place.number, how.strike, how.leases * lease_s)
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """One play of a script; without strikes nothing goes wrong. ``pair``: two faults, one after the
-    other; otherwise one, at an event or at that of each of several nodes."""
-
-    scenario: str
-    strikes: tuple[Strike, ...] = ()
-    pair: bool = False
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What all plays of an exploration share. ``victim``, ``others``: the addresses of the nodes
-    through the links of two client groups."""
-
-    lock: str
-    system: System
-    pace: Pace
-    victim: Sequence[tuple[str, int]]
-    others: Sequence[tuple[str, int]]
-
-    @property
-    def lease_s(self) -> float:
-        return self.pace.lease_ttl_s
-
-    @property
-    def permits(self) -> int:
-        return self.system.permits or 1
-
-    @property
-    def rivals_and_helper(self) -> int:
-        """How many processes a play needs beside the victim's: more rivals than there is room for
-        beside each other, and the helper."""
-        return self.permits + 1 + 1
-
-    @property
-    def slack_s(self) -> float:
-        """How much longer than its lease a key may stay taken (``workloads.load``)."""
-        return self.pace.client_timeout_s + max(NOTICES_S, self.system.settles_s)
-
-
 class Server(Protocol):
     """What strikes a server, once for all the plays that have come to their event."""
 
@@ -126,22 +60,6 @@ class Server(Protocol):
 
     def healed(self) -> None:
         """Waits until it is whole again."""
-
-
-@dataclass
-class Played:
-    """``places``: the events inside the focus. ``missed``: strikes that never met their event.
-    ``hangs``: calls that had to be ended, a sentence each. ``grants``: of the victim. ``unable``:
-    why it was no play at all."""
-
-    trial: Trial
-    folder: Path
-    key: str
-    places: list[Place] = field(default_factory=list)
-    missed: list[Strike] = field(default_factory=list)
-    hangs: list[str] = field(default_factory=list)
-    grants: int = 0
-    unable: str = ""
 
 
 class _Over(Exception):

@@ -35,8 +35,8 @@ def explore(
     from msgspec import to_builtins
 
     from bench import plan
+    from explore.asked import asked
     from explore.command import beforehand, ending, every_lock, explore_into
-    from explore.explorer import asked
     from explore.mapped import map_of
     from report.messages import summary
     from results.errors import Ending, Failed, Unfit

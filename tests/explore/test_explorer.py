@@ -11,13 +11,16 @@ from msgspec.structs import replace as with_
 
 from evidence import track
 from explore import page
+from explore.asked import asked
 from explore.command import beforehand, ending, every_lock
-from explore.explorer import _alike, _of_majorities, _on_record, asked, at_event, explore
+from explore.explorer import explore
 from explore.faults import FAULTS, fitting
+from explore.findings import alike, on_record
 from explore.judge import Shown
 from explore.link import FITTING
 from explore.mapped import map_of
-from explore.stage import Place, Strike, Trial
+from explore.trial import Place, Strike, Trial, at_event
+from explore.trials import of_majorities
 from locks.registry import systems
 from report import messages
 from results.documents import read, text_of
@@ -52,42 +55,42 @@ def test_every_fault_strikes_as_a_link_can() -> None:
 
 def test_a_round_of_requests_to_several_nodes_is_struck_on_a_majority() -> None:
     places = [Place("request", n, node) for n, node in enumerate((1, 2, 3, 1, 2, 3), 1)]
-    groups = _of_majorities(places, 3)
+    groups = of_majorities(places, 3)
     assert [[place.number for place in group] for group in groups] == [[1, 2], [4, 5]]
-    assert _of_majorities([Place("request", n, 1) for n in (1, 2, 3)], 3) == []
-    assert _of_majorities([Place("request", n, 1) for n in (1, 2)], 1) == []
+    assert of_majorities([Place("request", n, 1) for n in (1, 2, 3)], 3) == []
+    assert of_majorities([Place("request", n, 1) for n in (1, 2)], 1) == []
 
 
 def test_the_same_at_another_event_of_the_kind_is_no_other_finding() -> None:
     known = [finding("request", 3)]
     same = Trial("free", (Strike(Place("request", 5), "late"),))
-    assert _alike(known, same, SHOWN) == 0
+    assert alike(known, same, SHOWN) == 0
     for other in (
         Trial("twice", same.strikes),
         Trial("free", (Strike(Place("reply", 5), "late"),)),
         Trial("free", (Strike(Place("request", 5), "very-late"),)),
     ):
-        assert _alike(known, other, SHOWN) is None
+        assert alike(known, other, SHOWN) is None
 
 
 def test_what_one_fault_of_a_pair_shows_alone_is_no_other_finding() -> None:
     known = [finding("request", 3)]
     first, second = Strike(Place("reply", 1), "reply-lost"), Strike(Place("request", 5), "late")
-    assert _alike(known, Trial("free", (first, second), pair=True), SHOWN) == 0
+    assert alike(known, Trial("free", (first, second), pair=True), SHOWN) == 0
     other = Shown(("double-grant", "late-grant"), "", declared=False)
-    assert _alike(known, Trial("free", (first, second), pair=True), other) is None
+    assert alike(known, Trial("free", (first, second), pair=True), other) is None
     neither = Strike(Place("request", 5), "very-late")
-    assert _alike(known, Trial("free", (first, neither), pair=True), SHOWN) is None
+    assert alike(known, Trial("free", (first, neither), pair=True), SHOWN) is None
     # At a majority of nodes it is one fault, and no other than itself.
-    assert _alike(known, Trial("free", (second, second)), SHOWN) is None
+    assert alike(known, Trial("free", (second, second)), SHOWN) is None
 
 
 def test_what_shows_without_a_fault_is_no_news_of_a_fault() -> None:
     usual = Finding(("false-release", "wrong-release"), "", "free", (), True, 6, 6, "000001")
     late = Trial("free", (Strike(Place("request", 5), "late"),))
-    assert _alike([usual], late, Shown(("wrong-release",), "", declared=True)) == 0
-    assert _alike([usual], late, SHOWN) is None, "another verdict is"
-    assert _alike([usual], replace(late, scenario="twice"), SHOWN) is None
+    assert alike([usual], late, Shown(("wrong-release",), "", declared=True)) == 0
+    assert alike([usual], late, SHOWN) is None, "another verdict is"
+    assert alike([usual], replace(late, scenario="twice"), SHOWN) is None
 
 
 def test_a_page_says_as_what_an_exploration_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,8 +101,8 @@ def test_a_page_says_as_what_an_exploration_shows_it(monkeypatch: pytest.MonkeyP
     for explored, found in ((("hangs",), (page.id,)), (("raises",), ())):
         there = with_(page, explored=explored, fault="none", also=(), kind="defect")
         monkeypatch.setattr(track, "pages", lambda there=there: [there])
-        assert _on_record(trial, shown, lock) == found
-        assert _on_record(trial, shown, "another") == ()
+        assert on_record(trial, shown, lock) == found
+        assert on_record(trial, shown, "another") == ()
 
 
 def test_how_long_it_will_take_is_said_beforehand() -> None:

@@ -17,7 +17,7 @@ from explore.judge import (
     judged,
 )
 from explore.link import Kind
-from explore.stage import Place, Played, Strike, Trial
+from explore.trial import Place, Played, Strike, Trial
 from history.op import F, Fault, Object, Type
 from history.recorder import Recorder
 from history.recording import write_faults, write_meta

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from explore.explorer import asked, explore
+from explore.asked import asked
+from explore.explorer import explore
 from report.messages import sentence
 from results.documents.exploration import Exploration
 from tests.explore.planted import PLANTED, spec

@@ -1,0 +1,72 @@
+"""What is to be explored: a lock, in which scenarios, with which faults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from bench import plan
+from explore.faults import FAULTS
+from explore.scenarios import SCENARIOS, Scenario
+from explore.trial import Place, Strike
+from results.errors import BadInput, Unfit
+
+LEASE_S: Final = 2.0
+CLIENT_TIMEOUT_S: Final = 0.8
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be explored: a lock, on a topology, in these scenarios, with so many faults.
+    ``strikes``: nothing but these, together. ``pruned``: without the pairs that are like others."""
+
+    case: plan.Case
+    scenarios: Sequence[Scenario]
+    depth: int = 1
+    strikes: Sequence[Strike] = ()
+    pruned: bool = True
+
+
+def asked(
+    lock: str,
+    *,
+    seed: int = 0,
+    topology: str | None = None,
+    scenarios: Sequence[str] = (),
+    depth: int = 1,
+    strikes: Sequence[str] = (),
+) -> Asked:
+    """Without scenarios all that fit the lock. ``strikes``: such as ``late@request:2``. Raises
+    BadInput for a name that does not exist, Unfit for what cannot be explored."""
+    if depth not in {1, 2}:
+        raise BadInput(f"--depth {depth}: it is 1 (each fault alone) or 2 (pairs, too)")
+    for name in scenarios:
+        if name not in SCENARIOS:
+            raise plan.unknown("scenario", name, SCENARIOS)
+    if strikes and len(scenarios) != 1:
+        raise BadInput("--strike counts the events of one scenario: give it with --scenario")
+    case = plan.make_case(lock, "none", seed=seed, topology=topology)
+    if case.system.kind == "none":
+        raise Unfit(f"{lock} is a way to do without a lock; there is nothing to explore")
+    lease_s = max(LEASE_S, case.system.pace.get("lease_ttl_s", 0.0))
+    pace = replace(case.pace, lease_ttl_s=lease_s, client_timeout_s=CLIENT_TIMEOUT_S)
+    chosen = [SCENARIOS[name] for name in scenarios or SCENARIOS]
+    fit = [one for one in chosen if one.fits(case.system)]
+    if scenarios and len(fit) < len(chosen):
+        raise Unfit(f"{lock} is a {case.system.kind}: it has no {', '.join(scenarios)}")
+    return Asked(replace(case, pace=pace), fit, depth, [*map(_strike, strikes)])
+
+
+def _strike(words: str) -> Strike:
+    fault, _, place = words.partition("@")
+    kind, _, number = place.partition(":")
+    if fault not in FAULTS:
+        raise plan.unknown("fault of an exploration", fault, FAULTS)
+    fits = FAULTS[fault].fits
+    if kind not in fits or not number.isdecimal() or int(number) < 1:
+        raise BadInput(
+            f"--strike {words}: give the fault and the event, such as {fault}@{fits[0]}:2; "
+            f"it fits {' and '.join(fits)}"
+        )
+    return Strike(Place(kind, int(number)), fault)

@@ -1,0 +1,101 @@
+"""What was found: which findings are the same, what is on record already, how often it shows."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace as evolved
+
+from evidence import track
+from explore.faults import FAULTS
+from explore.judge import HANGS, LOST_WAKEUP, Shown, judged
+from explore.trial import Played, Setting, Trial, struck
+from results.documents.exploration import Finding
+
+# What may be the same as a page on a lock that nobody gets any more.
+LIVENESS: Final = frozenset({HANGS, LOST_WAKEUP, "leaked-lock"})
+
+
+def alike(findings: Sequence[Finding], trial: Trial, shown: Shown) -> int | None:
+    """The place of the same: at another event of the same kind, or another node. What shows without
+    a fault is no news of a fault, nor what one fault of a pair has shown alone of the pair."""
+    asked = [(s.fault, s.place.kind) for s in trial.strikes]
+    for place, known in enumerate(findings):
+        if known.scenario != trial.scenario:
+            continue
+        before = [(s.fault, s.place.kind) for s in known.strikes]
+        if before == asked and known.verdicts == shown.verdicts:
+            return place
+        alone = trial.pair and len(before) == 1 and before[0] in asked
+        if (alone or not before) and set(shown.verdicts) <= set(known.verdicts):
+            return place
+    return None
+
+
+def finding_of(play: Played, shown: Shown, lock: str) -> Finding:
+    """Of one play."""
+    trial = play.trial
+    return Finding(
+        shown.verdicts,
+        shown.why,
+        trial.scenario,
+        struck(trial),
+        shown.declared,
+        1,
+        1,
+        play.folder.name,
+        on_record(trial, shown, lock.partition(":")[0]),
+    )
+
+
+def usual(broken: Sequence[tuple[Played, Shown]], plays: int, lock: str) -> Finding:
+    """What breaks without a fault: every verdict of those that were shown."""
+    play, first = next((one for one in broken if not one[1].declared), broken[0])
+    verdicts = tuple(dict.fromkeys(v for _, shown in broken for v in shown.verdicts))
+    declared = all(shown.declared for _, shown in broken)
+    finding = finding_of(play, Shown(verdicts, first.why, declared), lock)
+    return evolved(finding, broke=len(broken), plays=plays)
+
+
+def on_record(trial: Trial, shown: Shown, lock: str) -> tuple[str, ...]:
+    """The pages of the track record on this lock that say that an exploration shows one of these
+    verdicts, or that under a fault that does the same break one or are about a lock that nobody
+    gets any more."""
+    like = {name for strike in trial.strikes for name in FAULTS[strike.fault].like}
+    names = {*shown.verdicts, *([track.LIVENESS] if LIVENESS.intersection(shown.verdicts) else [])}
+    return tuple(
+        page.id
+        for page in track.pages()
+        if (lock in page.locks and not names.isdisjoint(page.explored))
+        or (
+            any(page.explains(lock, fault) for fault in like)
+            and not names.isdisjoint({*page.verdicts, page.kind})
+        )
+    )
+
+
+def counted(finding: Finding, again: Sequence[Played], setting: Setting) -> Finding:
+    """With what came of playing it again."""
+    counts: Counter[bool] = Counter()
+    for play in again:
+        if not play.missed and not play.unable:
+            shown = judged(play, setting.system)
+            counts[shown is not None and set(finding.verdicts) <= set(shown.verdicts)] += 1
+        shutil.rmtree(play.folder, ignore_errors=True)
+    return evolved(
+        finding, broke=finding.broke + counts[True], plays=finding.plays + counts.total()
+    )
+
+
+def as_line(finding: Finding) -> str:
+    """A line for who watches."""
+    where = " and ".join(f"{s.fault} at {s.place.kind} {s.place.number}" for s in finding.strikes)
+    where = where or "without a fault"
+    declared = ", as declared" if finding.declared else ""
+    return (
+        f"{finding.scenario}, {where}: {', '.join(finding.verdicts)} in {finding.broke} of "
+        f"{finding.plays} plays{declared}: {finding.why[:160]}"
+    )

@@ -1,0 +1,162 @@
+"""Plays trials on one cluster, many at once.
+
+Plays of strikes at servers come to their events together, and share one strike
+(``explore.servers``); the cluster serves again before others begin.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final
+
+from bench import interruption
+from clusters.base import Cluster, Recorded
+from explore.actors import Actors
+from explore.asked import Asked
+from explore.servers import Blow
+from explore.stage import Server, Stage
+from explore.trial import Played, Setting, Trial
+from explore.trials import act_of, at_s_of, chunks, nodes_of
+from history.service import write_service
+from locks.shared.client_container import ContainerLibrary
+from locks.shared.library import library_of
+from locks.shared.tenures import service_of
+
+# So many plays at once: they wait most of the time.
+SLOTS: Final = 12
+CONTAINER_SLOTS: Final = 4  # their clients are virtual machines
+FIRST_HOST: Final = 100  # 127.0.0.100 and up are the victims'
+VICTIMS_GROUP: Final = 1
+OTHERS_GROUP: Final = 2
+RECOVERS_S: Final = 30.0
+
+
+class Plays:
+    """``cluster``: with the links of ``OTHERS_GROUP`` groups. ``folder``: where each play has one
+    of its own. ``victims``, ``others``: processes; whoever was a rival may share what it keeps of
+    the servers' other links, and is never a victim."""
+
+    def __init__(
+        self, what: Asked, cluster: Cluster, victims: Actors, others: Actors, folder: Path
+    ) -> None:
+        case = what.case
+        self.setting = Setting(
+            case.lock,
+            case.system,
+            case.pace,
+            tuple(cluster.addresses(VICTIMS_GROUP)),
+            tuple(cluster.addresses(OTHERS_GROUP)),
+        )
+        self.cluster = cluster
+        self.folder = folder
+        self._victims, self._others = victims, others
+        contained = isinstance(library_of(case.system), ContainerLibrary)
+        self.slots = CONTAINER_SLOTS if contained else SLOTS
+        self._hosts: SimpleQueue[str] = SimpleQueue()
+        for slot in range(self.slots):
+            self._hosts.put(f"127.0.0.{FIRST_HOST + slot}")
+        self._played = len(list(folder.glob("[0-9]*")))
+        self._lending = threading.Lock()
+        victims.raise_to(self.slots)
+        others.raise_to(self.slots * self.setting.rivals_and_helper)
+
+    def play_all(self, trials: Sequence[Trial]) -> list[Played]:
+        """In any order."""
+        found: list[Played] = []
+        with ThreadPoolExecutor(self.slots) as pool:
+            for chunk in chunks(trials, self.slots):
+                interruption.raise_if_asked()
+                if act_of(chunk[0]):
+                    found += self._play_blow(pool, chunk)
+                else:
+                    found += pool.map(self._play, chunk)
+        return found
+
+    def _play_blow(self, pool: ThreadPoolExecutor, trials: Sequence[Trial]) -> list[Played]:
+        """One strike at servers for all of these."""
+        act, lease_s = act_of(trials[0]), self.setting.lease_s
+        blow = Blow(self.cluster, nodes_of(trials[0]), act, plays=len(trials), lease_s=lease_s)
+        striker = threading.Thread(target=blow.run, daemon=True)
+        striker.start()
+        latest_s = max(map(at_s_of, trials))
+        servers = [_Later(blow, latest_s - at_s_of(trial)) for trial in trials]
+        try:
+            played = list(pool.map(self._play, trials, servers))
+        finally:
+            blow.over()
+            striker.join()
+        self._recover()
+        for play in played:
+            play.unable = play.unable or blow.failure
+        return played
+
+    def _recover(self) -> None:
+        """Waits until the whole cluster serves. Raises ClusterError."""
+        end = time.monotonic() + RECOVERS_S
+        while not all(self.cluster.serves(node, 1.0) for node in self.cluster.nodes):
+            if time.monotonic() > end:
+                self.cluster.verify()
+            interruption.raise_if_asked()
+
+    def _play(self, trial: Trial, server: Server | None = None) -> Played:
+        host = self._hosts.get()
+        try:
+            with ExitStack() as stack:
+                with self._lending:
+                    count = self.setting.rivals_and_helper
+                    self._victims.raise_to(1)
+                    self._others.raise_to(count)
+                    lent = [
+                        *stack.enter_context(self._victims.lent(1)),
+                        *stack.enter_context(self._others.lent(count)),
+                    ]
+                    self._played += 1
+                    number = self._played
+                stage = Stage(
+                    self.setting,
+                    trial,
+                    lent,
+                    folder=self.folder / f"{number:06}",
+                    host=host,
+                    key=f"p{number}",
+                    server=server,
+                )
+                return stage.play()
+        finally:
+            self._hosts.put(host)
+
+    def record(self, plays: Sequence[Played]) -> None:
+        """Puts what the servers kept themselves beside each history."""
+        entry, cluster = self.setting.system.entry, self.cluster
+        if entry is None or not isinstance(cluster, Recorded):
+            return
+        keys = {play.key for play in plays}
+        ahead_ns = time.time_ns() - time.monotonic_ns()
+        service = service_of(
+            cluster.server_logs(), entry, cluster.record_name, keys, (ahead_ns, ahead_ns)
+        )
+        for play in plays:
+            mine = tuple(tenure for tenure in service.tenures if tenure.key == play.key)
+            if not play.unable:
+                write_service(play.folder, replace(service, tenures=mine))
+
+
+class _Later:
+    """A play that begins later than the others of its blow, so that all come at once."""
+
+    def __init__(self, blow: Blow, delay_s: float) -> None:
+        self._blow = blow
+        self._delay_s = delay_s
+        self.struck = blow.struck
+        self.healed = blow.healed
+
+    def ready(self) -> None:
+        self._blow.ready()
+        time.sleep(self._delay_s)

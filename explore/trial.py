@@ -1,0 +1,116 @@
+"""What a play is: a script, strikes at events, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from explore import link
+from explore.faults import FAULTS
+from explore.link import Kind
+from locks.base import System
+from results.documents.exploration import EventPlace, StrikeAt
+from workloads.load import NOTICES_S, Pace
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """An event of a play without a fault, the ``number``-th of its kind on all links of the victim.
+    ``node``: where it was. ``at_s``: since the script began. ``size``: its bytes."""
+
+    kind: Kind
+    number: int
+    node: int = field(default=1, compare=False)
+    at_s: float = field(default=0.0, compare=False)
+    size: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """A fault of ``explore.faults`` at a place."""
+
+    place: Place
+    fault: str
+
+    def order(self, lease_s: float) -> link.Order:
+        """What the link is told."""
+        how = FAULTS[self.fault]
+        return link.Order(self.place.kind, self.place.number, how.strike, how.leases * lease_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One play of a script; without strikes nothing goes wrong. ``pair``: two faults, one after the
+    other; otherwise one, at an event or at that of each of several nodes."""
+
+    scenario: str
+    strikes: tuple[Strike, ...] = ()
+    pair: bool = False
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all plays of an exploration share. ``victim``, ``others``: the addresses of the nodes
+    through the links of two client groups."""
+
+    lock: str
+    system: System
+    pace: Pace
+    victim: Sequence[tuple[str, int]]
+    others: Sequence[tuple[str, int]]
+
+    @property
+    def lease_s(self) -> float:
+        return self.pace.lease_ttl_s
+
+    @property
+    def permits(self) -> int:
+        return self.system.permits or 1
+
+    @property
+    def rivals_and_helper(self) -> int:
+        """How many processes a play needs beside the victim's: more rivals than there is room for
+        beside each other, and the helper."""
+        return self.permits + 1 + 1
+
+    @property
+    def slack_s(self) -> float:
+        """How much longer than its lease a key may stay taken (``workloads.load``)."""
+        return self.pace.client_timeout_s + max(NOTICES_S, self.system.settles_s)
+
+
+@dataclass
+class Played:
+    """``places``: the events inside the focus. ``missed``: strikes that never met their event.
+    ``hangs``: calls that had to be ended, a sentence each. ``grants``: of the victim. ``unable``:
+    why it was no play at all."""
+
+    trial: Trial
+    folder: Path
+    key: str
+    places: list[Place] = field(default_factory=list)
+    missed: list[Strike] = field(default_factory=list)
+    hangs: list[str] = field(default_factory=list)
+    grants: int = 0
+    unable: str = ""
+
+
+def place_of(event: EventPlace) -> Place:
+    """From a document."""
+    return Place(event.kind, event.number, event.node, event.at_s)
+
+
+def event_of(place: Place) -> EventPlace:
+    """As documents have it."""
+    return EventPlace(place.kind, place.number, place.node, round(place.at_s, 6))
+
+
+def at_event(strike: Strike) -> StrikeAt:
+    """As documents have it."""
+    return StrikeAt(event_of(strike.place), strike.fault)
+
+
+def struck(trial: Trial) -> tuple[StrikeAt, ...]:
+    """Its strikes, as documents have them."""
+    return tuple(map(at_event, trial.strikes))
