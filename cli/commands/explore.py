@@ -51,21 +51,36 @@ def explore(
         names = every_lock()
     chosen = words(scenario) if scenario else []
     strikes = words(strike) if strike else []
-    all_asked = [
-        asked(name, seed=seed, topology=topology, scenarios=chosen, depth=depth, strikes=strikes)
-        for name in names
-    ]
+    all_asked, found, endings = [], [], []
+
+    def refused(name: str, error: Exception) -> None:
+        """One of several that cannot be explored stops none of the others."""
+        if len(names) == 1:
+            raise error
+        told(f"{name} could not be explored: {error}\n")
+        endings.append(Ending.BENCH)
+
+    for name in names:
+        try:
+            all_asked.append(
+                asked(
+                    name,
+                    seed=seed,
+                    topology=topology,
+                    scenarios=chosen,
+                    depth=depth,
+                    strikes=strikes,
+                )
+            )
+        except Unfit as error:
+            refused(name, error)
     if len(all_asked) > 1:
         told(beforehand(all_asked))
-    found, endings = [], []
     for what in all_asked:
         try:
             document, page = explore_into(what, output, told, anew=anew)
         except (Unfit, Failed) as error:
-            if len(all_asked) == 1:
-                raise
-            told(f"{what.case.lock} could not be explored: {error}\n")
-            endings.append(Ending.BENCH)
+            refused(what.case.lock, error)
             continue
         found.append(document)
         endings.append(ending(document))
