@@ -85,8 +85,6 @@ def _extended(stage: Stage) -> None:
     with stage.focus():
         stage.victim.extend()
         stage.pass_time(MOMENT)
-    stage.settle()
-    stage.victim.touch()
     stage.victim.release()
 
 

@@ -67,6 +67,7 @@ class Caller:
         # The longest lease that it was ever promised, at least the one that it asks for.
         self.lease_ns = int(1e9 * pace.lease_ttl_s)
         self._held: dict[int, int] = {}  # hold's id → when its acquire was invoked
+        self._renewed: set[int] = set()  # holds that the lock renews itself, and has not lost
         # Of a lock that its holder may enter again: hold's id → who holds it. What is left after an
         # unknown outcome is given back by the same one, under a new process number.
         self._holder: dict[int, int] | None = {} if system.kind == "reentrant" else None
@@ -85,6 +86,7 @@ class Caller:
         asked_ns = self._held.get(hold.id)
         if asked_ns is None:
             return
+        self._renewed.add(hold.id)
         # A heartbeat of the session may have been on its way already when the lock was asked for.
         began_ns = max(sent_ns, asked_ns)
         handle = self.recorder.invoke(
@@ -95,6 +97,7 @@ class Caller:
         )
 
     def lost(self, hold: Hold, *, alive_ns: int | None = None) -> None:
+        self._renewed.discard(hold.id)
         if hold.id in self._held:
             now_ns = monotonic_ns()
             handle = self.recorder.invoke(
@@ -199,7 +202,10 @@ class Caller:
                 self._unknown(handle, reason)
 
     def touch(self, hold: Hold) -> None:
-        """Records a write under a hold, applied at once by a resource that no fault reaches."""
+        """Records a write under a hold that the lock renews and has not called lost; its user has
+        no end to look at. It is applied at once, by a resource that no fault reaches."""
+        if hold.id not in self._renewed:
+            return
         handle = self.recorder.invoke(self.process, F.WRITE, hold.key, hold=hold.id)
         self.recorder.complete(handle, OK, applied_ns=monotonic_ns())
 
@@ -215,6 +221,7 @@ class Caller:
         except Exception as error:  # noqa: BLE001 - recorded as unknown, with its name
             outcome = _unexpected(error)
         self._held.pop(hold.id, None)
+        self._renewed.discard(hold.id)
         error_text: str | None = None
         match outcome:
             case Released():

@@ -37,13 +37,14 @@ LOST_UPDATE: Final = may_break(
 
 
 def may_grant_twice(source: str) -> Verdicts:
-    """Two may hold at once, and so an update may be lost."""
-    return {**may_break(source, "double-grant"), **LOST_UPDATE}
+    """The servers may forget a hold: two hold at once, and so an update may be lost, or the holder
+    is told within its promise that it holds nothing."""
+    return {**may_break(source, "double-grant", "linearizable"), **LOST_UPDATE}
 
 
 def grants_twice(source: str) -> Verdicts:
-    """Two must be seen to hold at once, and so an update may be lost."""
-    return {**breaks(source, "double-grant"), **LOST_UPDATE}
+    """The same, and two must be seen to hold at once."""
+    return {**breaks(source, "double-grant"), **may_break(source, "linearizable"), **LOST_UPDATE}
 
 
 # Links that are cut, in three ways.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bench.judge import Expected
 from locks.base import Expectation
+from locks.registry import find
 from locks.shared.expectations import SLOW_LINKS, UNMINDED, with_changes, with_verdicts
 
 KEPT = {"double-grant": Expectation("holds", "a page")}
@@ -23,3 +25,10 @@ def test_a_change_leaves_the_usual_declaration_alone() -> None:
     found = with_changes(USUAL, {"pause": LATE}, {"power-loss": LATE})
     assert found == {"pause": KEPT | LATE, "latency": KEPT, "power-loss": LATE}
     assert USUAL == {"pause": KEPT, "latency": KEPT}
+
+
+def test_a_server_that_forgets_may_say_so_to_the_holder() -> None:
+    """Before anybody else is granted the key, a release within the promise finds nothing."""
+    system = find("redis-token")
+    assert Expected(system, ("wipe",)).excused(["linearizable"]) == {"linearizable"}
+    assert Expected(system, ("latency",)).excused(["linearizable"]) == frozenset()
