@@ -1,7 +1,8 @@
 """Explores a lock: finds the events of its scenarios, strikes each with each fault that fits.
 
 Guarantees: what counts as tried has met its events, as the links saw it. A play that did not is
-played again, and after ``PLAYS_MAX`` it counts as not reached. What was found is played
+played again, and after ``PLAYS_MAX`` it counts as not reached. A lost wake-up is told only where so
+many plays in a row show it. What was found is played
 ``REPEATS`` times more, once for each kind of event.
 
 What is known is told to ``saved`` piece by piece, and gone on with where an exploration of the same
@@ -29,7 +30,7 @@ from bench.usable import why_unusable
 from explore.actors import Actors
 from explore.asked import Asked
 from explore.findings import alike, as_line, counted, finding_of, usual
-from explore.judge import Shown, judged
+from explore.judge import Shown, judged, waits_too_long
 from explore.plays import OTHERS_GROUP, Plays
 from explore.scenarios import Scenario
 from explore.servers import ELSEWHERE
@@ -157,7 +158,9 @@ class _Explorer:
                 more = self._plays.play_all([Trial(scenario.name)] * MORE_PLAYS)
                 self._plays.record(more)
                 plays += more
-                broken += self._broken(more)
+                waiting = sum(waits_too_long(play) for play in plays if not play.unable)
+                broken = self._broken(plays, timed=2 * waiting > len(plays))
+            if broken:
                 finding = usual(broken, len(plays), self._setting.lock)
                 known = evolved(known, findings=(*known.findings, finding))
                 self._told(as_line(finding))
@@ -167,8 +170,9 @@ class _Explorer:
             self._forget(plays, known)
         return evolved(known, scenarios=(*known.scenarios, *found))
 
-    def _broken(self, plays: Sequence[Played]) -> list[tuple[Played, Shown]]:
-        judgements = [(p, judged(p, self._setting.system)) for p in plays if not p.unable]
+    def _broken(self, plays: Sequence[Played], *, timed: bool = True) -> list[tuple[Played, Shown]]:
+        system = self._setting.system
+        judgements = [(p, judged(p, system, timed=timed)) for p in plays if not p.unable]
         return [(play, shown) for play, shown in judgements if shown is not None]
 
     def _forget(self, plays: Sequence[Played], known: Exploration) -> None:
@@ -187,7 +191,8 @@ class _Explorer:
             for play in self._plays.play_all(list(left)):
                 count = left[play.trial] + 1
                 limit = ELSEWHERE_MAX if play.unable == ELSEWHERE else PLAYS_MAX
-                if (play.missed or play.unable) and count < limit:
+                doubtful = bool(play.missed or play.unable) or waits_too_long(play)
+                if doubtful and count < limit:
                     again[play.trial] = count
                     shutil.rmtree(play.folder, ignore_errors=True)
                 else:

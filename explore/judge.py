@@ -58,8 +58,9 @@ class Shown:
     declared: bool
 
 
-def judged(played: Played, system: System) -> Shown | None:
-    """None where everything was as it should be. Raises UnreadableHistory."""
+def judged(played: Played, system: System, *, timed: bool = True) -> Shown | None:
+    """None where everything was as it should be. ``timed``: with what a busy machine may show, too
+    (``waits_too_long``). Raises UnreadableHistory."""
     history = read_recording(played.folder)
     broken = {
         name: verdict.reason
@@ -73,11 +74,19 @@ def judged(played: Played, system: System) -> Shown | None:
     excused = expected.excused(list(broken))
     names = told(sorted(broken))
     always = dict(_always(played, history, system))
+    if not timed:
+        always.pop(LOST_WAKEUP, None)
     if not broken and not always:
         return None
     declared = not always and excused >= set(broken)
     whys = [*always.values(), *(broken[name] for name in names)]
     return Shown((*always, *names), "; ".join(whys), declared)
+
+
+def waits_too_long(played: Played) -> bool:
+    """Whether a play shows a lost wake-up. On a busy machine one play alone is no proof of it: the
+    waiter itself may not have been run. Raises UnreadableHistory."""
+    return _unwoken(read_recording(played.folder)) is not None
 
 
 def _always(played: Played, history: History, system: System) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,7 @@ from explore.judge import (
     RELEASED_YET_KEPT,
     Shown,
     judged,
+    waits_too_long,
 )
 from explore.link import Kind
 from explore.trial import Place, Played, Strike, Trial
@@ -138,6 +139,9 @@ def test_a_waiter_that_is_not_woken(tmp_path: Path) -> None:
     assert shown is not None
     assert shown.verdicts == (LOST_WAKEUP,)
     assert "1.5 s" in shown.why
+    play = played(tmp_path)
+    assert waits_too_long(play)
+    assert judged(play, find("redis-token"), timed=False) is None
 
 
 @pytest.mark.parametrize(
@@ -156,6 +160,7 @@ def test_a_waiter_that_is_not_woken(tmp_path: Path) -> None:
 def test_a_waiter_that_had_to_wait(tmp_path: Path, more: dict[str, Any]) -> None:
     waited(tmp_path, **more)
     assert judge(tmp_path) is None
+    assert not waits_too_long(played(tmp_path))
 
 
 def test_who_is_refused_may_have_held_it_until_then(tmp_path: Path) -> None:
