@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
@@ -154,7 +155,7 @@ class _Later:
     def __init__(self, blow: Blow, delay_s: float) -> None:
         self._blow = blow
         self._delay_s = delay_s
-        self.struck = blow.struck
+        self.struck = partial(blow.struck, self)
         self.healed = blow.healed
 
     def ready(self) -> None:

@@ -67,7 +67,7 @@ class Blow:
         self._plays = plays
         self._lease_s = lease_s
         self._start = threading.Barrier(plays)
-        self._arrived: Counter[int] = Counter()  # node → plays
+        self._arrived: dict[object, int] = {}  # play → the node of its first event
         self._changed = threading.Condition()
         self._struck = threading.Event()
         self._healed = threading.Event()
@@ -79,13 +79,14 @@ class Blow:
         with suppress(threading.BrokenBarrierError):
             self._start.wait(BEGINS_S)
 
-    def struck(self, node: int) -> str:
-        """Waits until the servers are struck. Why that was none for a play whose event came at this
-        node; empty if it was."""
+    def struck(self, play: object, node: int) -> str:
+        """Waits until the servers are struck. Why that was none for this play, whose event came at
+        this node; empty if it was. A play may have an event at each of several nodes; the first
+        that comes stands for all."""
         with self._changed:
-            if self._struck.is_set():
+            if self._struck.is_set() and play not in self._arrived:
                 return LATE
-            self._arrived[node] += 1
+            node = self._arrived.setdefault(play, node)
             self._changed.notify_all()
         self._struck.wait()
         return self.failure or ("" if self._act == LED or node in self._nodes else ELSEWHERE)
@@ -107,10 +108,10 @@ class Blow:
             self._changed.wait_for(lambda: self._arrived or self._closed)
             if self._arrived:
                 patience_s = GATHERS * self._lease_s
-                self._changed.wait_for(lambda: self._arrived.total() == self._plays, patience_s)
+                self._changed.wait_for(lambda: len(self._arrived) == self._plays, patience_s)
                 if len(self._nodes) == 1:
                     # Clients may choose their server by lot.
-                    ((node, _),) = self._arrived.most_common(1)
+                    ((node, _),) = Counter(self._arrived.values()).most_common(1)
                     self._nodes = [node]
         try:
             if self._arrived:

@@ -24,11 +24,16 @@ CHUNK: Final = 10
 
 
 def singles(scenario: ExploredScenario, cluster: Cluster) -> Iterator[Trial]:
-    """Each event with each fault that fits; where the lock asks several nodes, that of a
-    majority too."""
+    """Each event with each fault that fits. Where the lock asks all of several nodes, they are
+    alike: those of the first, of the one that makes the majority, and of a majority at once."""
     places = [place_of(event) for event in scenario.events]
-    groups = of_majorities(places, len(cluster.nodes))
-    for group in [*((place,) for place in places), *groups]:
+    most = len(cluster.nodes) // 2 + 1
+    alike, groups = set[Place](), list[tuple[Place, ...]]()
+    for asked in rounds(places):
+        if len(asked) >= most > 1:
+            alike |= {*asked} - {asked[0], asked[most - 1]}
+            groups.append(tuple(asked[:most]))
+    for group in [*((place,) for place in places if place not in alike), *groups]:
         for fault in fitting(group[0].kind):
             if possible(fault.act, cluster) and (
                 len(group) == 1 or not fault.act.startswith("client")
@@ -92,20 +97,16 @@ def chunks(trials: Sequence[Trial], slots: int) -> Iterator[Sequence[Trial]]:
         yield from _parts(list(of), slots)
 
 
-def of_majorities(places: Sequence[Place], nodes: int) -> list[tuple[Place, ...]]:
-    """The events of a kind that come to one node after the other, or to all at once: of each such
-    round, the first of as many nodes as are a majority."""
-    most = nodes // 2 + 1
-    found: list[tuple[Place, ...]] = []
-    for kind in ("connect", "request", "reply"):
-        rounds: dict[int, list[Place]] = {}
-        counts: Counter[int] = Counter()
-        for place in places:
-            if place.kind == kind:
-                rounds.setdefault(counts[place.node], []).append(place)
-                counts[place.node] += 1
-        found += [tuple(of[:most]) for of in rounds.values() if len(of) >= most > 1]
-    return found
+def rounds(places: Sequence[Place]) -> list[list[Place]]:
+    """The events of a kind that come to one node after the other, or to all at once."""
+    found: dict[tuple[str, int], list[Place]] = {}
+    counts: Counter[tuple[str, int]] = Counter()
+    for place in places:
+        if place.kind != "end":
+            at = (place.kind, place.node)
+            found.setdefault((place.kind, counts[at]), []).append(place)
+            counts[at] += 1
+    return [*found.values()]
 
 
 def _parts(trials: Sequence[Trial], size: int) -> list[Sequence[Trial]]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from msgspec.structs import replace as with_
 
+from clusters.base import Cluster
 from evidence import track
 from explore import page
 from explore.asked import asked
@@ -20,7 +23,7 @@ from explore.judge import Shown
 from explore.link import FITTING
 from explore.mapped import map_of
 from explore.trial import Place, Strike, Trial, at_event
-from explore.trials import of_majorities
+from explore.trials import singles
 from locks.registry import systems
 from report import messages
 from results.documents import read, text_of
@@ -53,12 +56,31 @@ def test_every_fault_strikes_as_a_link_can() -> None:
     assert {fault.name for kind in FITTING for fault in fitting(kind)} == set(FAULTS)
 
 
-def test_a_round_of_requests_to_several_nodes_is_struck_on_a_majority() -> None:
-    places = [Place("request", n, node) for n, node in enumerate((1, 2, 3, 1, 2, 3), 1)]
-    groups = of_majorities(places, 3)
-    assert [[place.number for place in group] for group in groups] == [[1, 2], [4, 5]]
-    assert of_majorities([Place("request", n, 1) for n in (1, 2, 3)], 3) == []
-    assert of_majorities([Place("request", n, 1) for n in (1, 2)], 1) == []
+class Nodes:
+    """A cluster of so many, to which nothing can be done."""
+
+    def __init__(self, count: int) -> None:
+        self.nodes = range(1, count + 1)
+
+
+def struck_places(nodes: Sequence[int], cluster: int) -> list[list[int]]:
+    """The numbers of the events that are lost, alone or together, of requests to these nodes."""
+    events = tuple(EventPlace("request", n, node) for n, node in enumerate(nodes, 1))
+    trials = singles(ExploredScenario("free", "", events), cast("Cluster", Nodes(cluster)))
+    lost = [trial for trial in trials if trial.strikes[0].fault == "request-lost"]
+    return [[strike.place.number for strike in trial.strikes] for trial in lost]
+
+
+def test_of_a_round_of_requests_the_first_the_deciding_one_and_a_majority_are_struck() -> None:
+    assert struck_places((1, 2, 3), 3) == [[1], [2], [1, 2]]
+    assert struck_places((1, 2, 3, 4, 5), 5) == [[1], [3], [1, 2, 3]]
+    twice = struck_places((1, 2, 3, 1, 2, 3), 3)
+    assert twice == [[1], [2], [4], [5], [1, 2], [4, 5]]
+
+
+def test_who_speaks_to_one_node_is_struck_at_each_event() -> None:
+    assert struck_places((1, 1, 1), 3) == [[1], [2], [3]]
+    assert struck_places((1, 1, 1), 1) == [[1], [2], [3]]
 
 
 def test_the_same_at_another_event_of_the_kind_is_no_other_finding() -> None:

@@ -43,7 +43,7 @@ def arrive(made: Blow, *nodes: int) -> list[str]:
     why: list[str] = []
 
     def play(node: int) -> None:
-        why.append(made.struck(node))
+        why.append(made.struck(object(), node))
         made.healed()
 
     threads = [threading.Thread(target=play, args=(node,), daemon=True) for node in nodes]
@@ -82,6 +82,21 @@ def test_the_server_is_struck_at_which_most_are_and_the_others_are_told() -> Non
     made.over()
     thread.join(LIMIT_S)
     assert cluster.done == ["pause [3]", "unpause [3]"]
+
+
+def test_a_play_with_events_at_several_nodes_is_struck_once() -> None:
+    """Its other events may come when the servers are whole again."""
+    cluster = Pauses()
+    made = Blow(cast("Cluster", cluster), [1, 2], "server-frozen", plays=1, lease_s=0.2)
+    thread = threading.Thread(target=made.run, daemon=True)
+    thread.start()
+    play = object()
+    assert made.struck(play, 1) == ""
+    assert made.struck(play, 2) == ""
+    thread.join(LIMIT_S)
+    assert made.struck(play, 2) == ""
+    assert made.struck(object(), 1) == LATE
+    assert cluster.done == ["pause [1, 2]", "unpause [1, 2]"]
 
 
 def test_nobody_came_and_nothing_was_struck() -> None:
