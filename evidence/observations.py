@@ -445,14 +445,8 @@ def _save_histories(
 
 def _versions(versions: Versions) -> dict[str, str]:
     """Package → version of everything in the images, of the lock libraries, and ours."""
-    found = {
-        package: str(version)
-        for part in (versions.images, versions.clients)
-        for one in (part or {}).values()
-        for package, version in (one.versions or {}).items()
-    }
     ours = str((versions.libraries or {}).get("lockbench"))
-    return dict(sorted({**found, "lockbench": ours}.items()))
+    return dict(sorted({**versions.packages(), "lockbench": ours}.items()))
 
 
 def _machine(machine: Machine) -> str:

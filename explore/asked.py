@@ -10,6 +10,8 @@ from bench import plan
 from explore.faults import FAULTS
 from explore.scenarios import SCENARIOS, Scenario
 from explore.trial import Place, Strike
+from results.documents import Versions
+from results.documents.exploration import Exploration
 from results.errors import BadInput, Unfit
 
 LEASE_S: Final = 2.0
@@ -56,6 +58,20 @@ def asked(
     if scenarios and len(fit) < len(chosen):
         raise Unfit(f"{lock} is a {case.system.kind}: it has no {', '.join(scenarios)}")
     return Asked(replace(case, pace=pace), fit, depth, [*map(_strike, strikes)])
+
+
+def begun(what: Asked, *, at: str = "", versions: Versions | None = None) -> Exploration:
+    """An exploration of which nothing is known yet."""
+    case = what.case
+    return Exploration(
+        lock=case.lock,
+        topology=case.topology,
+        seed=case.seed,
+        depth=what.depth,
+        lease_s=case.pace.lease_ttl_s,
+        at=at,
+        versions=versions,
+    )
 
 
 def _strike(words: str) -> Strike:

@@ -26,7 +26,7 @@ from clusters.engine.docker import Engine, EngineError
 from clusters.engine.reaper import reap
 from evidence import explored
 from explore import page, reports
-from explore.asked import Asked
+from explore.asked import Asked, begun
 from explore.explorer import explore
 from explore.mapped import map_of
 from explore.trial import at_event
@@ -62,15 +62,8 @@ def explore_into(
     if before is not None and before.versions != versions:
         raise BadInput(f"{folder} was begun with other versions; begin again with --anew")
     interruption.arm()
-    document = before or Exploration(
-        lock=case.lock,
-        topology=case.topology,
-        seed=case.seed,
-        depth=what.depth,
-        lease_s=case.pace.lease_ttl_s,
-        at=f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
-        versions=versions,
-    )
+    now = f"{datetime.now(UTC):%Y-%m-%d %H:%M}"
+    document = before or begun(what, at=now, versions=versions)
 
     def saved(known: Exploration) -> None:
         nonlocal document
@@ -81,11 +74,11 @@ def explore_into(
     try:
         document = explore(
             what,
+            document,
             folder,
             run_id=uuid.uuid4().hex[:12],
             told=told,
             saved=saved,
-            before=document,
         )
     except (ClusterError, EngineError) as error:
         raise Failed(str(error)) from error

@@ -61,26 +61,19 @@ Told = Callable[[str], None]
 
 def explore(
     what: Asked,
+    known: Exploration,
     folder: Path,
     *,
     run_id: str,
     told: Told,
     saved: Callable[[Exploration], None],
-    before: Exploration | None = None,
 ) -> Exploration:
-    """All single faults of a lock, and the pairs where they are asked for. ``told`` hears a line
-    for each thing that is known, ``saved`` all that is known. ``before``: what an interrupted
-    exploration of the same has found. Raises ClusterError, Unfit."""
+    """All single faults of a lock, and the pairs where they are asked for. ``known``: what an
+    interrupted exploration of the same has found, or one that has just begun. ``told`` hears a line
+    for each thing that is known, ``saved`` all that is known. Raises ClusterError, Unfit."""
     case = what.case
     if why := why_unusable(case.system):
         raise Unfit(why)
-    document = before or Exploration(
-        lock=case.lock,
-        topology=case.topology,
-        seed=case.seed,
-        depth=what.depth,
-        lease_s=case.pace.lease_ttl_s,
-    )
     with ExitStack() as stack:
         fork_server = stack.enter_context(ForkServer(run_id, ["explore.actor"]))
         wanted = plan.cluster_plan_of(case, run_id, folder / "logs")
@@ -89,7 +82,7 @@ def explore(
         victims = stack.enter_context(Actors(fork_server, folder / "logs"))
         others = stack.enter_context(Actors(fork_server, folder / "logs"))
         plays = Plays(what, cluster, victims, others, folder)
-        return _Explorer(what, plays, told).explore(document, saved)
+        return _Explorer(what, plays, told).explore(known, saved)
 
 
 class _Explorer:

@@ -13,6 +13,7 @@ from evidence import track
 from explore.faults import FAULTS
 from explore.judge import HANGS, LOST_WAKEUP, Shown, judged
 from explore.trial import Played, Setting, Trial, struck
+from report.messages import sentence
 from results.documents.exploration import Finding
 
 # What may be the same as a page on a lock that nobody gets any more.
@@ -92,10 +93,5 @@ def counted(finding: Finding, again: Sequence[Played], setting: Setting) -> Find
 
 def as_line(finding: Finding) -> str:
     """A line for who watches."""
-    where = " and ".join(f"{s.fault} at {s.place.kind} {s.place.number}" for s in finding.strikes)
-    where = where or "without a fault"
     declared = ", as declared" if finding.declared else ""
-    return (
-        f"{finding.scenario}, {where}: {', '.join(finding.verdicts)} in {finding.broke} of "
-        f"{finding.plays} plays{declared}: {finding.why[:160]}"
-    )
+    return f"{sentence(finding)}{declared}: {finding.why[:160]}"

@@ -61,11 +61,5 @@ def _mapped(scenario: ExploredScenario, document: Exploration) -> MappedScenario
 
 
 def _packages(versions: Versions) -> dict[str, str]:
-    found = {
-        package: str(version)
-        for part in (versions.images, versions.clients)
-        for one in (part or {}).values()
-        for package, version in (one.versions or {}).items()
-    }
     ours = (versions.libraries or {}).get(PACKAGE)
-    return found | ({PACKAGE: ours} if ours else {})
+    return versions.packages() | ({PACKAGE: ours} if ours else {})

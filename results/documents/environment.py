@@ -79,3 +79,12 @@ class Versions(Document, frozen=True, kw_only=True):
     clients: dict[str, Client] | None = None
     own: dict[str, Own] | None = None
     sides: dict[str, VersionsSide] | None = None
+
+    def packages(self) -> dict[str, str]:
+        """Package → version of everything in the images, and of the lock libraries."""
+        return {
+            package: str(version)
+            for part in (self.images, self.clients)
+            for one in (part or {}).values()
+            for package, version in (one.versions or {}).items()
+        }

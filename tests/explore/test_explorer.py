@@ -14,7 +14,7 @@ from msgspec.structs import replace as with_
 from clusters.base import Cluster
 from evidence import track
 from explore import page
-from explore.asked import asked
+from explore.asked import asked, begun
 from explore.command import beforehand, ending, every_lock
 from explore.explorer import explore
 from explore.faults import FAULTS, fitting
@@ -235,6 +235,8 @@ def explored(name: str, folder: Path, *scenarios: str) -> Exploration:
         last = known
 
     what = asked(spec(name), scenarios=scenarios)
-    explore(what, folder, run_id=uuid.uuid4().hex[:12], told=lambda _: None, saved=saved)
+    explore(
+        what, begun(what), folder, run_id=uuid.uuid4().hex[:12], told=lambda _: None, saved=saved
+    )
     assert last.ended
     return last

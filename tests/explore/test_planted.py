@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from explore.asked import asked
+from explore.asked import asked, begun
 from explore.explorer import explore
 from report.messages import sentence
 from results.documents.exploration import Exploration
@@ -22,9 +22,11 @@ def explored(name: str, of: str, folder: Path, *, pruned: bool = True) -> Explor
     folder.mkdir()
     (folder / "logs").mkdir()
     planted = PLANTED[of]
-    what = asked(spec(name), scenarios=planted.scenarios, depth=planted.depth)
+    wanted = asked(spec(name), scenarios=planted.scenarios, depth=planted.depth)
+    what = replace(wanted, pruned=pruned)
     return explore(
-        replace(what, pruned=pruned),
+        what,
+        begun(what),
         folder,
         run_id=uuid.uuid4().hex[:12],
         told=print,
