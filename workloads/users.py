@@ -111,6 +111,8 @@ class LockUser(User):
         self.session.sleep_until(self.session.phase_end_ns(2))
         self.contended(self.session.phase_end_ns(3))
         self.rates()
+        # Without waking now and then: every wake-up is in the way of those who are measured.
+        self.session.sleep_until(self.session.phase_end_ns(4))
         self.quiet()
         while True:
             gevent.sleep(60)
