@@ -165,9 +165,10 @@ def _row(o: Option, decision: Decision) -> list[str]:
         _fencing(o),
         _latency(o, decision.answers.ops_per_second),
         "\n".join(
-            f"{wording.rate(one.carried_per_s.min)} to {wording.rate(one.carried_per_s.max)} "
+            f"{wording.rate(bounds.min)} to {wording.rate(bounds.max)} "
             f"per second, {one.of.clients} clients" + (", or more" if one.why else "")
             for one in o.rates
+            if (bounds := one.carried_range_per_s) is not None
         )
         or "not measured",
         ", ".join(back) or "not tried",

@@ -2,7 +2,8 @@
 
 Guarantees: an answer is "yes" or "no" only where measurements say so, else "not shown". "Does not
 break" takes ``TRIES`` exposed tries of every required fault, which are the same for all options but
-for those that one cannot meet. A limit is met or missed only if all rounds are on one side of it.
+for those that one cannot meet. A limit is met or missed only if a repeated run is expected to say
+the same.
 A control is never chosen. Options that differ by less than a margin are not told apart by it. What
 the reader was asked for and did not say decides nothing.
 """
@@ -108,8 +109,8 @@ def speed(option: Option, rate_per_s: float | None) -> Speed | None:
     if not found:
         return None
     of = [rate for rate in found if not rate.why and rate.response_ms.p99 is not None] or found
-    p99s = [_censored(rate, "p99", rate.p99_ms_of_blocks) for rate in of]
-    p50s = [_censored(rate, "p50", rate.p50_ms_of_blocks) for rate in of]
+    p99s = [_censored(rate, "p99", rate.p99_ms_range) for rate in of]
+    p50s = [_censored(rate, "p50", rate.p50_ms_range) for rate in of]
     why = next((why for rate in of for why in rate.why), "")
     few = next((rate for rate in of if rate.response_ms.p99 is None), None)
     if not why and few is not None:
@@ -328,7 +329,7 @@ def _in_time(option: Option, limit_ms: float, rate_per_s: float | None) -> tuple
         return "yes", said
     if low > limit_ms:
         return "no", said
-    return "not shown", f"{said}: rounds are on both sides of the limit"
+    return "not shown", f"{said}: another run may be on the other side of the limit"
 
 
 def _step_rate(left: Sequence[Option], answers: Answers) -> Step:
@@ -339,11 +340,11 @@ def _step_rate(left: Sequence[Option], answers: Answers) -> Step:
 
 
 def _carries(option: Option, asked: float) -> tuple[Found, str]:
-    carried = [one.carried_per_s for one in option.rates if one.carried_per_s.count]
+    carried = [one.carried_range_per_s for one in option.rates if one.carried_range_per_s]
     if not carried:
         return "not shown", "no sweep measured it"
-    low = min(one.min or 0.0 for one in carried)
-    high = max(one.max or 0.0 for one in carried)
+    low = min(one.min for one in carried)
+    high = max(one.max for one in carried)
     said = f"{low:,.0f} to {high:,.0f} per second were carried"
     bends = [one.knee for one in option.rates if one.knee is not None]
     if bends:
@@ -355,7 +356,7 @@ def _carries(option: Option, asked: float) -> tuple[Found, str]:
             return "not shown", f"{said}, and the lock was not the limit: {limits[0]}"
         return "no", said
     if low < asked:
-        return "not shown", f"{said}: rounds are on both sides of the limit"
+        return "not shown", f"{said}: another run may be on the other side of the limit"
     tried = [
         rate
         for one in option.rates

@@ -27,8 +27,8 @@ DASHES: Final = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 PANELS: Final = {"p50": "response p50, ms", "p99": "response p99, ms"}
 CAPTION: Final = (
     "Granted per second against response time, from the intended start to the grant, of all rounds "
-    "together; both axes are logarithmic. The band runs from the smallest to the largest of the "
-    "rounds' own. Hollow: void. ↑: a lower bound. Without a mark: n does not carry the quantile."
+    "together; both axes are logarithmic. The band is where the figure of a repeated run is "
+    "expected. Hollow: void. ↑: a lower bound. Without a mark: n does not carry the quantile."
 )
 
 
@@ -54,7 +54,7 @@ def _points(found: Sequence[LockRates], name: str) -> Iterator[Spec]:
     for label, one in zip(labels(found), found, strict=True):
         for rate in one.rates:
             x, v = rate.granted_per_s.median, getattr(rate.response_ms, name)
-            bounds = getattr(rate, f"{name}_ms_of_blocks")
+            bounds = getattr(rate, f"{name}_ms_range")
             if not x or not v or bounds is None:
                 continue
             yield {

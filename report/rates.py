@@ -1,8 +1,8 @@
 """Locks at stated rates: what each carries, and how long it takes at shares of that.
 
 A row is a lock at one rate. Figures are of all acquires of at least three rounds together; in
-square brackets stand the smallest and the largest of the rounds' own. A void figure is in round
-brackets, and a footnote says why.
+square brackets stands where that of a repeated run is expected. A void figure is in round brackets,
+and a footnote says why.
 """
 
 from __future__ import annotations
@@ -63,15 +63,14 @@ def narrow(found: Sequence[LockRates]) -> Grid | None:
 
 
 def _in_brackets(one: LockRates) -> str:
-    found = one.carried_per_s
-    least = LEAST if one.why else ""
-    text = f"{least}{wording.rate(found.median)}"
-    return f"{text} [{wording.rate(found.min)}, {wording.rate(found.max)}]" if found.count else text
+    bounds = one.carried_range_per_s
+    text = f"{LEAST if one.why else ''}{wording.rate(one.carried_per_s.median)}"
+    return f"{text} [{wording.rate(bounds.min)}, {wording.rate(bounds.max)}]" if bounds else text
 
 
 def _short(rate: PooledRate) -> str:
     """``1.20 [1.10, 1.31] / 5.02``; in round brackets where it is void."""
-    response, bounds = rate.response_ms, rate.p50_ms_of_blocks
+    response, bounds = rate.response_ms, rate.p50_ms_range
     p50, p99 = (
         (MORE if name in response.above else "") + wording.ms(getattr(response, name))
         for name in ("p50", "p99")
@@ -163,27 +162,25 @@ def _least(r: Context) -> str:
 
 
 def _carried(quantity: str, meaning: str) -> Column:
-    name = "carried_per_s" if quantity == "median" else f"carried_{quantity}_per_s"
-    return Column(
-        name,
-        f"granted per second in saturated rounds, {meaning}",
-        f"found.carried_per_s.{quantity}",
-        signed=_least if quantity == "median" else None,
-    )
+    what = f"granted per second in saturated rounds, {meaning}"
+    if quantity == "median":
+        return Column("carried_per_s", what, "found.carried_per_s.median", signed=_least)
+    return Column(f"carried_{quantity}_per_s", what, f"found.carried_range_per_s.{quantity}")
 
 
 def _response(name: str, words: str) -> Iterator[Column]:
-    """A quantile with the range of the rounds' own, which is shown where the quantile is."""
+    """A quantile with its range, which is shown where the quantile is."""
 
     def bound(end: str) -> Column:
         def of(r: Context) -> float | None:
             if r["rate"] is None or getattr(r["rate"].response_ms, name) is None:
                 return None
-            found = getattr(r["rate"], f"{name}_ms_of_blocks")
+            found = getattr(r["rate"], f"{name}_ms_range")
             return None if found is None else getattr(found, end)
 
-        which = "smallest" if end == "min" else "largest"
-        meaning = f"{words}, {which} of the rounds, milliseconds"
+        meaning = (
+            f"{words}, the {'least' if end == 'min' else 'most'} of a repeated run, milliseconds"
+        )
         return Column(f"response_{name}_{end}_ms", meaning, of, load=True)
 
     yield Column(
@@ -197,15 +194,16 @@ def _response(name: str, words: str) -> Iterator[Column]:
 
 CAPTION: Final = (
     "Carried: granted per second while every client asked again as soon as it had released, median "
-    "of the rounds [smallest, largest]. Knee: between which rates latency leaves the flat part. "
+    "of the rounds. Knee: between which rates latency leaves the flat part. "
     "Then acquires arrived by chance (Poisson) at shares of what was carried. p50 and p99: "
-    "response time, from the intended start to the grant, of all rounds together [smallest, "
-    "largest of the rounds' own]. What was refused, timed out or was never begun "
-    "counts as longer than until it was given up. In round brackets: void."
+    "response time, from the intended start to the grant, of all rounds together. In square "
+    "brackets: where the figure of a repeated run is expected. What was refused, timed out or was "
+    "never begun counts as longer than until it was given up. In round brackets: void."
 )
 NARROW: Final = (
-    "Carried: granted per second while every client asked again at once, median [range of the "
-    "rounds]. At shares of it: response time, p50 [range] / p99; in round brackets: void."
+    "Carried: granted per second while every client asked again at once. At shares of it: response "
+    "time, p50 / p99. In square brackets: where that of a repeated run is expected. In round "
+    "brackets: void."
 )
 RATES: Final = Table("rates", "a lock at a stated rate", (
     LOCK.at("found.of.lock"),
@@ -217,8 +215,8 @@ RATES: Final = Table("rates", "a lock at a stated rate", (
     Column("keys", "keys that all clients share; 0: each has its own", "found.of.keys"),
     Column("hold_s", "how long each hold lasts, seconds", "found.of.hold_s"),
     _carried("median", "median of the rounds"),
-    _carried("min", "smallest of the rounds"),
-    _carried("max", "largest of the rounds"),
+    _carried("min", "the least of a repeated run"),
+    _carried("max", "the most of a repeated run"),
     Column("carried_at_least", "whether the machine or the load generator was the limit of these",
            lambda r: bool(r["found"].why), report=False),
     Column("knee_low_per_s",

@@ -9,12 +9,13 @@ longer than until it was given up (``Quantiles.above``).
 
 Guarantees: every acquire that was due while a step was measured is in its figures, and none from
 the warm-up. Blocks are the same step in several rounds or cases: the figure is that of all their
-acquires together, the range that of the blocks. Void blocks make no figure where three others do;
-where they do not, it is made of all, and is void.
+acquires together, and its range is where that of a repeated run is expected. Void blocks make no
+figure where three others do; where they do not, it is made of all, and is void.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -32,6 +33,12 @@ from results.quantiles import P50, P99, quantiles, rank, spread
 ROLE: Final = "rate"
 NS_PER_MS: Final = 1e6
 BLOCKS_MIN: Final = 3
+# How far a figure of one run lies from that of another on the same machine: the standard deviation
+# of its logarithm, over eight locks (docs/rates.md). The rounds of a run differ less, because they
+# share its clusters and its minute.
+CARRIED_SD: Final = 0.17
+P50_SD: Final = ((0.2, 0.19), (0.6, 0.30), (math.inf, 0.55))  # up to a share of what is carried
+P99_SD: Final = 0.50
 
 
 @dataclass(frozen=True)
@@ -112,6 +119,8 @@ def again(history: History, step: RateStep, unknown_after_s: float) -> Block:
 def pooled(of: RatesOf, blocks: Sequence[Block]) -> LockRates:
     """One lock in one configuration, over all its blocks."""
     saturated = [block for block in blocks if block.step.offered_per_s is None]
+    carried = [block.step.granted_per_s for block in saturated]
+    carried_per_s = spread(carried)
     at_rates: dict[tuple[float, float], list[Block]] = {}
     for block in blocks:
         if block.step.offered_per_s is not None:
@@ -119,14 +128,17 @@ def pooled(of: RatesOf, blocks: Sequence[Block]) -> LockRates:
             at_rates.setdefault((block.step.share or 0.0, rate), []).append(block)
     return LockRates(
         of=of,
-        carried_per_s=spread(block.step.granted_per_s for block in saturated),
+        carried_per_s=carried_per_s,
+        carried_range_per_s=_range(carried_per_s.median, carried, CARRIED_SD),
         why=_reasons(saturated),
-        rates=tuple(_pooled(at_rates[name]) for name in sorted(at_rates)),
+        rates=tuple(
+            _pooled(at_rates[name], carried_per_s.median or 0.0) for name in sorted(at_rates)
+        ),
         knee=knee((block.step, block.samples.took_ns) for block in blocks),
     )
 
 
-def _pooled(blocks: Sequence[Block]) -> PooledRate:
+def _pooled(blocks: Sequence[Block], carried_per_s: float) -> PooledRate:
     valid = [block for block in blocks if not block.step.why]
     few = len(valid) < BLOCKS_MIN
     chosen = list(blocks) if few else valid
@@ -135,30 +147,45 @@ def _pooled(blocks: Sequence[Block]) -> PooledRate:
     why = _reasons(blocks) if few else ()
     if few and len(blocks) < BLOCKS_MIN:
         why = (*why, f"{len(blocks)} rounds, and a figure needs {BLOCKS_MIN}")
+    response_ms = quantiles(took, NS_PER_MS, given_up)
+    offered_per_s = spread(block.step.offered_per_s or 0.0 for block in chosen)
+    sd = _response_sd(offered_per_s.median or 0.0, carried_per_s)
     return PooledRate(
         share=chosen[0].step.share,
-        offered_per_s=spread(block.step.offered_per_s or 0.0 for block in chosen),
+        offered_per_s=offered_per_s,
         granted_per_s=spread(block.step.granted_per_s for block in chosen),
         due=sum(block.step.due for block in chosen),
         granted=sum(block.step.granted for block in chosen),
-        response_ms=quantiles(took, NS_PER_MS, given_up),
-        p50_ms_of_blocks=_range(chosen, P50),
-        p99_ms_of_blocks=_range(chosen, P99),
+        response_ms=response_ms,
+        p50_ms_range=_range(response_ms.p50, _of_blocks(chosen, P50), sd),
+        p99_ms_range=_range(response_ms.p99, _of_blocks(chosen, P99), P99_SD),
         blocks=len(chosen),
         void_blocks=len(blocks) - len(valid),
         why=why,
     )
 
 
-def _range(blocks: Iterable[Block], permille: int) -> Bounds | None:
-    """The smallest and the largest of the blocks' own quantiles. A block has fewer acquires than
-    all together, so its p99 may rest on a few."""
-    found = []
-    for block in blocks:
-        took = np.sort(block.samples.took_ns)
-        if len(took):
-            found.append(float(took[rank(len(took), permille) - 1]) / NS_PER_MS)
-    return Bounds(min(found), max(found)) if found else None
+def _of_blocks(blocks: Iterable[Block], permille: int) -> list[float]:
+    """The blocks' own quantiles in milliseconds. A block has fewer acquires than all together, so
+    its p99 may rest on a few."""
+    sorted_ns = [np.sort(block.samples.took_ns) for block in blocks if len(block.samples.took_ns)]
+    return [float(took[rank(len(took), permille) - 1]) / NS_PER_MS for took in sorted_ns]
+
+
+def _range(figure: float | None, of_blocks: Sequence[float], sd: float) -> Bounds | None:
+    """Where the same figure of a repeated run is expected: as far away as runs differ, and at least
+    where the blocks are."""
+    if not of_blocks:
+        return None
+    away = math.exp(2 * sd)
+    ends = () if figure is None else (figure / away, figure * away)
+    return Bounds(min([*of_blocks, *ends]), max([*of_blocks, *ends]))
+
+
+def _response_sd(offered_per_s: float, carried_per_s: float) -> float:
+    """Of the median at a rate: the nearer to what is carried, the longer the queues."""
+    share = offered_per_s / carried_per_s if carried_per_s else 1.0
+    return next(sd for most, sd in P50_SD if share <= most)
 
 
 def _reasons(blocks: Iterable[Block]) -> tuple[str, ...]:

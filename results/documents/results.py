@@ -50,22 +50,23 @@ class UndisturbedLock(Part, frozen=True):
 
 
 class Bounds(Part, frozen=True):
-    """The smallest and the largest."""
+    """Between which a figure lies."""
 
     min: Real
     max: Real
 
 
 class PooledRate(Part, frozen=True):
-    """A lock at one rate, over all blocks (``results.rates``). ``why`` the figure is void."""
+    """A lock at one rate, over all blocks (``results.rates``). Ranges are where the same figure of
+    a repeated run is expected. ``why`` the figure is void."""
 
     offered_per_s: Spread
     granted_per_s: Spread
     due: Count
     granted: Count
     response_ms: Quantiles
-    p50_ms_of_blocks: Bounds | None
-    p99_ms_of_blocks: Bounds | None
+    p50_ms_range: Bounds | None
+    p99_ms_range: Bounds | None
     blocks: Count
     void_blocks: Count
     share: Real | None = None
@@ -94,12 +95,14 @@ class Knee(Part, frozen=True):
 
 
 class LockRates(Part, frozen=True):
-    """A lock at all its rates. ``carried_per_s``: grants of the saturated steps; ``why`` these are
-    the load generator's or the machine's, and the lock carries at least as much."""
+    """A lock at all its rates. ``carried_per_s``: grants of the saturated steps, and where those of
+    a repeated run are expected; ``why`` these are the load generator's or the machine's, and the
+    lock carries at least as much."""
 
     of: RatesOf
     carried_per_s: Spread
     rates: tuple[PooledRate, ...]
+    carried_range_per_s: Bounds | None = None
     knee: Knee | None = None
     why: tuple[str, ...] = ()
 

@@ -107,7 +107,7 @@ def swept(
     above: tuple[Statistic, ...] = (),
     count: int = 2400,
 ) -> LockRates:
-    """Three rounds; ranges are from the best to the worst of them."""
+    """Three rounds; ranges are where those of a repeated run are expected."""
     topology = "redis" if lock.startswith("redis-") else lock
     stated = Spread(3, at, at, at)
     rate = PooledRate(
@@ -118,8 +118,8 @@ def swept(
         response_ms=Quantiles(
             count, p50[0], p99[0] if count >= 1000 else None, max=p99[1], above=above
         ),
-        p50_ms_of_blocks=Bounds(*p50),
-        p99_ms_of_blocks=Bounds(*p99),
+        p50_ms_range=Bounds(*p50),
+        p99_ms_range=Bounds(*p99),
         blocks=3,
         void_blocks=0,
         why=why,
@@ -127,6 +127,7 @@ def swept(
     return LockRates(
         of=RatesOf(lock, topology, SIZES.get(topology, 3), "loopback", 32, 0, 0.0),
         carried_per_s=Spread(3, sum(carried) / 2, *carried),
+        carried_range_per_s=Bounds(*carried),
         rates=(rate,),
     )
 

@@ -37,8 +37,8 @@ def at_rate(share: float, p50: float, p99: float | None, **more: Any) -> PooledR
         response_ms=Quantiles(
             count=1620, p50=p50, p99=p99, max=90.0, above=more.pop("above", ("max",))
         ),
-        p50_ms_of_blocks=Bounds(p50 - 0.1, p50 + 0.2),
-        p99_ms_of_blocks=Bounds((p99 or 9.0) - 1, (p99 or 9.0) + 2),
+        p50_ms_range=Bounds(p50 - 0.1, p50 + 0.2),
+        p99_ms_range=Bounds((p99 or 9.0) - 1, (p99 or 9.0) + 2),
         blocks=3,
         void_blocks=0,
         share=share,
@@ -55,7 +55,9 @@ def lock(name: str, *found: PooledRate, why: tuple[str, ...] = (), **of: Any) ->
         "keys": 0,
         "hold_s": 0.0,
     }
-    return LockRates(RatesOf(name, **(known | of)), Spread(3, 812.0, 790.0, 845.0), found, why=why)
+    carried = Spread(3, 812.0, 800.0, 820.0)
+    between = Bounds(790.0, 845.0)
+    return LockRates(RatesOf(name, **(known | of)), carried, found, between, why=why)
 
 
 SHOWN = (

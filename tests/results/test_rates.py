@@ -149,25 +149,45 @@ def block(
 
 def figure(found: LockRates) -> tuple[object, ...]:
     (one,) = found.rates
-    bounds = one.p50_ms_of_blocks
-    assert bounds is not None
-    return one.response_ms.p50, (bounds.min, bounds.max), one.blocks, one.void_blocks, one.why
+    return one.response_ms.p50, one.blocks, one.void_blocks, one.why
 
 
-def test_blocks_make_one_figure_with_their_range() -> None:
+def bounds(found: LockRates) -> tuple[float, float]:
+    (one,) = found.rates
+    assert one.p50_ms_range is not None
+    return one.p50_ms_range.min, one.p50_ms_range.max
+
+
+def test_blocks_make_one_figure_of_all() -> None:
     found = pooled(OF, [block([1.0] * 20), block([2.0] * 21), block([3.0] * 20)])
-    assert figure(found) == (2.0, (1.0, 3.0), 3, 0, ())
+    assert figure(found) == (2.0, 3, 0, ())
+
+
+def test_a_range_is_where_a_repeated_run_is_expected_and_holds_every_block() -> None:
+    """Blocks of one run share its minute: that they agree does not say that another run would."""
+    alike = [block([2.0] * 20, share=0.1) for _ in range(3)]
+    saturated = [block([9.0] * 20, share=None, per_s=200.0)] * 3
+    low, high = bounds(pooled(OF, [*alike, *saturated]))
+    assert low < 2.0 < high
+    assert low * high == pytest.approx(2.0**2), "as many times more as less"
+    near = [block([2.0] * 20, share=0.75) for _ in range(3)]
+    wide_low, wide_high = bounds(pooled(OF, [*near, *saturated]))
+    assert wide_low < low < high < wide_high, "queues make it less sure"
+    far = [*alike[:2], block([90.0] * 19, share=0.1)]
+    assert bounds(pooled(OF, [*far, *saturated])) == (low, 90.0)
+    unknown = bounds(pooled(OF, alike))
+    assert unknown == (wide_low, wide_high), "nobody knows how near it was to what is carried"
 
 
 def test_a_void_block_is_left_out_where_three_others_are_valid() -> None:
     good = [block([1.0] * 20), block([2.0] * 21), block([3.0] * 20)]
     void = block([900.0] * 20, why="the hypervisor took it")
-    assert figure(pooled(OF, [*good, void])) == (2.0, (1.0, 3.0), 3, 1, ())
+    assert figure(pooled(OF, [*good, void])) == (2.0, 3, 1, ())
 
 
 def test_fewer_than_three_valid_blocks_make_a_void_figure_of_all() -> None:
     blocks = [block([1.0] * 20), block([2.0] * 21), block([3.0] * 20, why="a hog")]
-    assert figure(pooled(OF, blocks)) == (2.0, (1.0, 3.0), 3, 1, ("a hog",))
+    assert figure(pooled(OF, blocks)) == (2.0, 3, 1, ("a hog",))
     *_, why = figure(pooled(OF, blocks[:2]))
     assert why == ("2 rounds, and a figure needs 3",)
 
@@ -179,6 +199,11 @@ def test_rates_are_told_apart_and_what_was_carried_is_a_spread() -> None:
     assert [one.share for one in found.rates] == [0.1, 0.5]
     carried = found.carried_per_s
     assert (carried.count, carried.median, carried.min, carried.max) == (3, 200.0, 180.0, 230.0)
+    between = found.carried_range_per_s
+    assert between is not None
+    assert between.min < 180.0
+    assert between.max > 230.0
+    assert between.min * between.max == pytest.approx(200.0**2)
 
 
 def a_round(per_s: Sequence[float], medians_ms: Sequence[float], lost: int = 0) -> list[Block]:
