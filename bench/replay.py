@@ -117,6 +117,8 @@ def _check_names(case: Case) -> None:
 
 
 def _planned(folder: Path) -> list[Case]:
+    for side in _sides(folder):
+        raise BadInput(f"{folder} was made with {side}; run its cases again with the same REF")
     try:
         cases = [Case.from_plan(planned) for planned in open_run(folder).plan().cases]
     except (NotARun, OSError, KeyError, TypeError, ValueError) as error:
@@ -124,6 +126,13 @@ def _planned(folder: Path) -> list[Case]:
     if not cases:
         raise BadInput(f"{folder}: its plan holds no case")
     return cases
+
+
+def _sides(folder: Path) -> list[str]:
+    try:
+        return [side.ref for side in (open_run(folder).versions().sides or {}).values()]
+    except NotARun:  # what is missing is said where it is needed
+        return []
 
 
 def replay(folder: Path, times: int, run: Runner, *, trusted: bool = False) -> Finished:

@@ -68,8 +68,10 @@ def run_cases(
     command: str | None = None,
     resume: Path | None = None,
     try_of: Path | None = None,
+    recorded: Callable[[Versions], Versions] = lambda versions: versions,
 ) -> Finished:
     """``try_of`` is the run that is being shrunk. ``refused`` are shown beside the cases.
+    ``recorded`` changes the versions of this tree into those that take part.
     ``command`` is what a suite was asked for with; the run of such a one can be resumed. Raises
     BadInput before anything is started, KeyboardInterrupt or Failed after everything is cleared."""
     plan = planned(name, cases, refused, command)
@@ -77,7 +79,8 @@ def run_cases(
     before = None if resume is None else stopped(resume, plan)
     engine = ready(cases, console)
     try:
-        versions = versions_of(cases, engine, lambda line: console.print(line, highlight=False))
+        here = versions_of(cases, engine, lambda line: console.print(line, highlight=False))
+        versions = recorded(here)
         run = before or RunFolder.create(RUNS, name, try_of=of)
     except (StoreError, EngineError) as error:
         raise BadInput(str(error)) from error

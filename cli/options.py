@@ -59,6 +59,14 @@ def words(text: str) -> list[str]:
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Topology = Annotated[str | None, typer.Option(help="The cluster, for a lock that runs on several.")]
+With = Annotated[
+    str | None,
+    typer.Option(
+        "--with",
+        metavar="REF",
+        help="With another version of a library, a server or the recipes, as regress takes it.",
+    ),
+]
 Junit = Annotated[Path | None, typer.Option(help="Write JUnit XML into this file.", parser=target)]
 Resume = Annotated[
     Path | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,7 +17,7 @@ from cli.options import Done
 from report import tables
 from report.commands import report_after
 from report.console import err, out, say_json
-from results.documents import Refused
+from results.documents import Refused, Versions
 from results.errors import BadInput
 from results.store import open_run
 from workloads.fleet import free_port
@@ -32,6 +32,7 @@ def play(
     refused: Sequence[Refused] = (),
     command: str | None = None,
     resume: Path | None = None,
+    recorded: Callable[[Versions], Versions] = lambda versions: versions,
 ) -> NoReturn:
     """Runs cases into one folder and ends the command as they ended."""
     console = err if as_json else out
@@ -47,6 +48,7 @@ def play(
         refused=refused,
         command=command,
         resume=resume,
+        recorded=recorded,
     )
     _show(finished, len(finished.results.cases), time.monotonic() - began, as_json)
     raise Done(finished.ending.code)

@@ -2,7 +2,8 @@
 
     python -m evidence.explored runs/explore/*     takes over the maps of these explorations
 
-Guarantees: a map that is kept is of a whole exploration: it has ended, of all scenarios that fit.
+Guarantees: a map that is kept is of a whole exploration of what is pinned here: it has ended, of
+all scenarios that fit.
 An older one of the same lock and topology is replaced.
 """
 
@@ -43,6 +44,8 @@ def add(exploration: Path, folder: Path = observations.FOLDER) -> Path:
         raise BadInput(f"{exploration}: {error}") from error
     if found.lock not in systems():
         raise BadInput(f"{exploration}: {found.lock} is not declared here")
+    if found.ref is not None:
+        raise BadInput(f"{exploration} was made with {found.ref} and not with what is pinned here")
     if not found.ended:
         raise BadInput(f"{exploration} has not ended; run its command again")
     if missing := {"free"} - {scenario.name for scenario in found.scenarios}:

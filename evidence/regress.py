@@ -128,6 +128,8 @@ def _measure(job: _Job, console: Console) -> None:
     looks slower or is too noisy."""
     pairs = job.asked.pairs
     _stage(job, dict.fromkeys(job.asked.cases, pairs), console)
+    if not job.asked.numbers:
+        return
     void = {key: n for key, of in job.whole().items() if (n := sum(map(_is_void, of)))}
     if void:
         console.print(f"{sum(void.values())} pairs are void and measured again")
@@ -196,7 +198,7 @@ def _one(job: _Job, case: Case, *, at: int, pair: int, live: LiveView) -> docume
 def _judged(job: _Job) -> Comparison:
     asked = job.asked
     sides = job.sides()
-    cells = judge_pairs(job.whole(), asked.pairs)
+    cells = judge_pairs(job.whole(), asked.pairs) if asked.numbers else []
     changes = verdict_changes(sides)
     endings = worst_first([*endings_of_verdicts(sides), *_endings(cells)])
     return Comparison(
@@ -270,11 +272,7 @@ def _ready(
     # What this tree pins is not what a side has whose library is another.
     other = any(installed) or any(side.pinned for side in asked.sides)
     sides = {
-        name: documents.VersionsSide(
-            side.ref,
-            ", ".join(f"{n}=={v}" for n, v in libraries.items()) or None,
-            side.pinned.commit if side.pinned else None,
-        )
+        name: side.described(libraries)
         for name, side, libraries in zip(SIDES, asked.sides, installed, strict=True)
     }
     known = evolved(versions, sides=sides, clients=None if other else versions.clients)
@@ -292,9 +290,10 @@ def command(
 ) -> int:
     """The whole command; returns the exit code."""
     console = err if as_json else out
+    more = f", more for what looks slower or is noisy; numbers may need {asked.needed} pairs"
     console.print(
         f"{asked.pairs} pairs of {len(asked.cases)} cases, about {asked.expected_s / 60:.0f} "
-        f"minutes, more for what looks slower or is noisy; numbers may need {asked.needed} pairs",
+        f"minutes{more if asked.numbers else ', verdicts alone'}",
     )
     if asked.pairs < asked.needed:
         console.print("fewer pairs than numbers may need: then they end inconclusive")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from bench import plan
-from bench.plan import Case, expected_s
+from bench.plan import MUTEX, PUBLISHED, Case, expected_s
 from evidence.sides import Side, check_image_is_used, locks_of, parse
 from results.errors import BadInput
 from results.gate import metrics_of
@@ -34,10 +34,18 @@ class Order:
     pairs: int
     seed: int
     repeat: str
+    workload: str = MUTEX
+
+    @property
+    def numbers(self) -> bool:
+        """Whether numbers are judged: those of the plain load, whose noise is known."""
+        return self.workload == MUTEX
 
     @property
     def needed(self) -> int:
         """Pairs without which no number can be judged."""
+        if not self.numbers:
+            return 0
         return needed_pairs(sum(len(metrics_of(fault)) for _, fault in self.cases))
 
     def images(self, at: int) -> list[str]:
@@ -57,6 +65,7 @@ def order(
     *,
     locks: Sequence[str],
     faults: Sequence[str],
+    workload: str = MUTEX,
     pairs: int | None,
     time_limit_s: float,
     seed: int,
@@ -68,6 +77,13 @@ def order(
     for side, other in (sides, sides[::-1]):
         if side.lock is not None and other.lock is None and len(locks) != 1:
             raise BadInput(f"{side.ref} is a lock: name the one lock it stands against, or --lock")
+    if workload == PUBLISHED:
+        raise BadInput("the published experiment decides nothing: compare under another workload")
+
+    def planned(side: Side, lock: str, fault: str) -> Case:
+        case = plan.make_case(lock, fault, seed=seed, topology=side.topology, workload=workload)
+        return plan.resolve(side.apply(replace(case, time_limit_s=time_limit_s)))
+
     cases: dict[Key, tuple[Case, Case]] = {}
     of_sides = [locks_of(side, locks) for side in sides]
     for lock_base, lock_new in zip(*of_sides, strict=True):
@@ -75,25 +91,21 @@ def order(
             same = lock_base == lock_new
             label = lock_base if same else f"{short(lock_base)} → {short(lock_new)}"
             cases[label, fault] = (
-                _case(sides[BASE], lock_base, fault, time_limit_s, seed),
-                _case(sides[NEW], lock_new, fault, time_limit_s, seed),
+                planned(sides[BASE], lock_base, fault),
+                planned(sides[NEW], lock_new, fault),
             )
     for at, side in enumerate(sides):
         check_image_is_used(side, [both[at] for both in cases.values()])
-    draft = Order(sides, cases, 0, seed, "")
+    draft = Order(sides, cases, 0, seed, "", workload)
     chosen = max(PAIRS, draft.needed) if pairs is None else pairs
     if chosen < 1:
         raise BadInput(f"--pairs is {pairs}; it has to be more than 0")
     words = ["lockbench", "regress", "--base", base, "--new", new]
     words += ["--lock", ",".join(locks)] if locks else []
     words += [] if list(faults) == ["none"] else ["--fault", ",".join(faults)]
+    words += [] if workload == MUTEX else ["--workload", workload]
     words += ["--pairs", str(chosen), "--time-limit", f"{time_limit_s:g}", "--seed", str(seed)]
     return replace(draft, pairs=chosen, repeat=shlex.join(words))
-
-
-def _case(side: Side, lock: str, fault: str, time_limit_s: float, seed: int) -> Case:
-    case = plan.make_case(lock, fault, seed=seed, topology=side.topology)
-    return plan.resolve(side.apply(replace(case, time_limit_s=time_limit_s)))
 
 
 def short(lock: str) -> str:

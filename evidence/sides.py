@@ -1,4 +1,4 @@
-"""The two sides of ``lockbench regress``: what a REF names, and what it changes in a case.
+"""What a REF of ``regress``, ``run`` and ``explore`` names, and what it changes in a case.
 
     current                  what is installed and built here
     baseline                 what ``evidence/baseline.json`` pins: recipes, client libraries, server
@@ -22,12 +22,15 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace as evolved
 
 from bench import plan
 from bench.plan import Case
@@ -44,6 +47,7 @@ from locks.shared import pins
 from locks.shared.client_container import ContainerLibrary as Contained
 from locks.shared.library import INSTEAD, AnyLibrary, Library, library_of, python_path
 from results import machine
+from results.documents import Client, Versions, VersionsSide
 from results.errors import BadInput
 
 CURRENT: Final = "current"
@@ -51,6 +55,7 @@ BASELINE: Final = "baseline"
 LIBRARY: Final = re.compile(r"([A-Za-z0-9_.-]+)==([A-Za-z0-9_.!+-]+)")
 GO_REF: Final = re.compile(r"go:(\w[\w./~-]*)@(v[\w.+-]+)")
 MAVEN_REF: Final = re.compile(r"maven:([\w.-]+:[\w.-]+):([\w.-]+)")
+WITH: Final = "with"  # the only side of a run or of an exploration
 INSTALL_S: Final = 300.0  # building from source included
 SOURCE_FILES: Final = ("pyproject.toml", "setup.py")
 PREPARE_S: Final = 900.0  # building a client image
@@ -120,8 +125,15 @@ class Side:
     def apply(self, case: Case) -> Case:
         """The case with this side's images."""
         used = plan.images_of([plan.topology_of(case)])
-        instead = [(name, ref) for name, ref in self.images.items() if name in used]
-        return replace(case, images=tuple(instead)) if self.pinned or self.image else case
+        ours = {name: ref for name, ref in self.images.items() if name in used}
+        return replace(case, images=tuple((dict(case.images) | ours).items()))
+
+    def described(self, installed: Mapping[str, str]) -> VersionsSide:
+        """As ``versions.json`` names it; ``installed`` is what ``install`` returned."""
+        libraries = ", ".join(f"{name}=={version}" for name, version in installed.items())
+        return VersionsSide(
+            self.ref, libraries or None, self.pinned.commit if self.pinned else None
+        )
 
 
 def parse(ref: str) -> Side:
@@ -150,9 +162,10 @@ def parse(ref: str) -> Side:
     if equals and image:
         raise plan.unknown("image", name, known)
     raise BadInput(
-        f"{ref!r} names nothing to compare: give current, baseline, an image (redis=redis:7.4), a "
-        "library (redis==8.0.1, git+URL@REV, its source tree or its wheel, go:MODULE@VERSION, "
-        "maven:GROUP:ARTIFACT:VERSION), topology:NAME, the name of a lock, or its file or folder"
+        f"{ref!r} names nothing that could be run: give current, baseline, an image "
+        "(redis=redis:7.4), a library (redis==8.0.1, git+URL@REV, its source tree or its wheel, "
+        "go:MODULE@VERSION, maven:GROUP:ARTIFACT:VERSION), topology:NAME, the name of a lock, or "
+        "its file or folder"
     )
 
 
@@ -365,6 +378,60 @@ def library_path(side: Side, folder: Path) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@dataclass(frozen=True)
+class Instead:
+    """A side that is run by itself, and what was installed for it."""
+
+    side: Side
+    installed: Mapping[str, str]
+
+    @property
+    def ref(self) -> str | None:
+        """None where it is this tree."""
+        return None if self.side.ref == CURRENT else self.side.ref
+
+    def recorded(self, versions: Versions) -> Versions:
+        """``versions`` of this tree, as they are with this side in it. What a client was built
+        from otherwise is not known."""
+        if self.ref is None:
+            return versions
+        new = {pins.plain(name): version for name, version in self.installed.items()}
+
+        def changed(known: Mapping[str, str | None] | None) -> dict[str, str | None] | None:
+            if known is None:
+                return None
+            return {name: new.get(pins.plain(name), version) for name, version in known.items()}
+
+        clients: dict[str, Client] = {}
+        for name, client in (versions.clients or {}).items():
+            if new.keys().isdisjoint(map(pins.plain, client.pins or {})):
+                clients[name] = client
+            else:
+                clients[name] = Client(
+                    locks=client.locks,
+                    pins=changed(client.pins),
+                    versions=changed(client.versions),
+                )
+        return evolved(
+            versions,
+            libraries=changed(versions.libraries),
+            clients=clients or None,
+            sides={WITH: self.side.described(self.installed)},
+        )
+
+
+@contextmanager
+def instead(side: Side, cases: Sequence[Case]) -> Iterator[Instead]:
+    """What is started inside has this side's libraries and recipes. Raises BadInput."""
+    if side.lock is not None:
+        raise BadInput(f"--with {side.ref} is a lock: name it with --lock")
+    check_image_is_used(side, cases)
+    with tempfile.TemporaryDirectory(prefix="lockbench-") as name:
+        installed = install(side, Path(name), cases)
+        with library_path(side, Path(name)):
+            yield Instead(side, installed)
 
 
 def _run(

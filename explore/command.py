@@ -25,6 +25,7 @@ from clusters.base import ClusterError
 from clusters.engine.docker import Engine, EngineError
 from clusters.engine.reaper import reap
 from evidence import explored
+from evidence.sides import Instead
 from explore import page, reports
 from explore.asked import Asked, begun
 from explore.explorer import explore
@@ -43,11 +44,17 @@ USUAL_S: Final = 300.0
 
 
 def explore_into(
-    what: Asked, output: Path, told: Callable[[str], None], *, anew: bool = False
+    what: Asked,
+    output: Path,
+    installed: Instead,
+    told: Callable[[str], None],
+    *,
+    anew: bool = False,
 ) -> tuple[Exploration, Path]:
     """Returns what is known in the end, and its page. Raises BadInput, Unfit, Failed."""
     case = what.case
-    name = "-".join([case.lock, case.topology, *map(str, map(at_event, what.strikes))])
+    ref = [installed.ref] if installed.ref else []
+    name = "-".join([case.lock, case.topology, *ref, *map(str, map(at_event, what.strikes))])
     folder = output / slug(name)
     if anew:
         shutil.rmtree(folder, ignore_errors=True)
@@ -56,7 +63,7 @@ def explore_into(
     try:
         images.ensure(plan.ours_of([case]), say=told)
         reap()
-        versions = versions_of([case], Engine(), told)
+        versions = installed.recorded(versions_of([case], Engine(), told))
     except EngineError as error:
         raise BadInput(str(error)) from error
     if before is not None and before.versions != versions:
@@ -70,7 +77,7 @@ def explore_into(
         document = known
         write_atomically(folder / DOCUMENT, text_of(known))
 
-    told(f"{case.lock} on {case.topology}, into {folder}")
+    told(" with ".join([case.lock, *ref]) + f" on {case.topology}, into {folder}")
     try:
         document = explore(
             what,

@@ -25,6 +25,7 @@ def map_of(document: Exploration) -> ExplorationMap:
         lease_s=document.lease_s,
         at=document.at,
         versions=_packages(document.versions or Versions()),
+        ref=document.ref,
         faults={fault.name: fault.summary for fault in FAULTS.values()},
         scenarios=tuple(_mapped(scenario, document) for scenario in document.scenarios),
         singles=len(document.tried) - pairs,

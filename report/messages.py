@@ -43,7 +43,7 @@ def summary(document: ExplorationMap) -> list[str]:
             f", {document.pairs} pairs ({document.pairs_tried} tried, {like_others} like others)"
         )
     first = (
-        f"{document.lock}: {times(events, 'event')}, {times(document.singles, 'fault')}{pairs}, "
+        f"{named(document)}: {times(events, 'event')}, {times(document.singles, 'fault')}{pairs}, "
         f"{reached}, {times(len(document.findings), 'finding')}; "
         f"{times(round(document.took_s / 60), 'minute')}"
     )
@@ -52,6 +52,11 @@ def summary(document: ExplorationMap) -> list[str]:
     if declared := len(document.findings) - len(news):
         said.append(f"{times(declared, 'finding')} as the lock's declaration says")
     return said
+
+
+def named(document: ExplorationMap) -> str:
+    """The lock, and what it was explored with."""
+    return f"{document.lock} with {document.ref}" if document.ref else document.lock
 
 
 def sentence(finding: Finding) -> str:
@@ -69,6 +74,7 @@ def struck(found: Finding | Tried) -> str:
 def again(document: ExplorationMap, finding: Finding) -> str:
     """The command that plays it again."""
     words = ["lockbench", "explore", "--lock", document.lock, "--topology", document.topology]
+    words += ["--with", document.ref] if document.ref else []
     words += ["--scenario", finding.scenario]
     if finding.strikes:
         words += ["--strike", ",".join(map(str, finding.strikes))]

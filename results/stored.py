@@ -68,7 +68,8 @@ def stored(path: Path) -> Stored:
 
 def countable(runs: Sequence[Stored]) -> None:
     """Raises NotARun for a run of which nothing can be counted: one that holds both sides of a
-    change, and one that was kept because it broke."""
+    change or was made with other versions than this tree's, and one that was kept because it
+    broke."""
     for run in runs:
         if of := run.results.shrunk_from:
             raise NotARun(
@@ -79,6 +80,11 @@ def countable(runs: Sequence[Stored]) -> None:
             raise NotARun(
                 f"{run.path} holds both sides of a change (`lockbench regress`, judged in its "
                 "comparison.md); give runs of `lockbench run` or `suite`"
+            )
+        for side in (run.versions.sides or {}).values():
+            raise NotARun(
+                f"{run.path} was made with {side.ref}; `lockbench regress` compares that with what "
+                "is pinned here"
             )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Done, Json, Topology, path, words
+from cli.options import Done, Json, Topology, With, path, words
 from report.console import err, out, say_json
 
 
@@ -22,6 +22,7 @@ def explore(
         typer.Option(help="Nothing but this, such as reply-lost@reply:2; a pair with a comma."),
     ] = None,
     topology: Topology = None,
+    with_: With = None,
     seed: Annotated[int, typer.Option(help="Of what the bench itself draws.")] = 0,
     output: Annotated[Path, typer.Option(help="Where each lock has a folder.", parser=path)] = Path(
         "runs/explore"
@@ -32,9 +33,12 @@ def explore(
     as_json: Json = False,
 ) -> None:
     """Strike every message of a lock's calls with every fault that fits it."""
+    from dataclasses import replace
+
     from msgspec import to_builtins
 
     from bench import plan
+    from evidence.sides import CURRENT, instead, parse
     from explore.asked import asked
     from explore.command import beforehand, ending, every_lock, explore_into
     from explore.mapped import map_of
@@ -46,6 +50,7 @@ def explore(
     def told(line: str) -> None:
         console.print(line, soft_wrap=True)
 
+    side = parse(with_ or CURRENT)
     names = [each for name in words(lock) for each in plan.each_lock(name)]
     if names == ["all"]:
         names = every_lock()
@@ -62,32 +67,33 @@ def explore(
 
     for name in names:
         try:
-            all_asked.append(
-                asked(
-                    name,
-                    seed=seed,
-                    topology=topology,
-                    scenarios=chosen,
-                    depth=depth,
-                    strikes=strikes,
-                )
+            what = asked(
+                name,
+                seed=seed,
+                topology=side.topology or topology,
+                scenarios=chosen,
+                depth=depth,
+                strikes=strikes,
             )
         except Unfit as error:
             refused(name, error)
+            continue
+        all_asked.append(replace(what, case=side.apply(what.case)))
     if len(all_asked) > 1:
         told(beforehand(all_asked))
-    for what in all_asked:
-        try:
-            document, page = explore_into(what, output, told, anew=anew)
-        except (Unfit, Failed) as error:
-            refused(what.case.lock, error)
-            continue
-        found.append(document)
-        endings.append(ending(document))
-        told("")
-        for line in summary(map_of(document)):
-            told(line)
-        told(f"{page}\n")
+    with instead(side, [what.case for what in all_asked]) as installed:
+        for what in all_asked:
+            try:
+                document, page = explore_into(what, output, installed, told, anew=anew)
+            except (Unfit, Failed) as error:
+                refused(what.case.lock, error)
+                continue
+            found.append(document)
+            endings.append(ending(document))
+            told("")
+            for line in summary(map_of(document)):
+                told(line)
+            told(f"{page}\n")
     if as_json:
         say_json({"explorations": [to_builtins(document) for document in found]})
     raise Done(Ending.worst(endings).code)

@@ -25,6 +25,9 @@ def regress(
     new: Annotated[str, typer.Option(help="What is new, written the same way.")],
     lock: Annotated[str | None, typer.Option(help="Locks, separated by commas.")] = None,
     fault: Annotated[str, typer.Option(help="Faults, separated by commas.")] = "none",
+    workload: Annotated[
+        str, typer.Option(help="What the clients do; numbers are judged of mutex alone.")
+    ] = "mutex",
     pairs: Annotated[
         int | None, typer.Option(help="How often each side runs each case; default: 10 or more.")
     ] = None,
@@ -46,6 +49,7 @@ def regress(
         new,
         locks=words(lock) if lock else [],
         faults=words(fault),
+        workload=workload,
         pairs=pairs,
         time_limit_s=time_limit,
         seed=seed,

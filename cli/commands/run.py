@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import Json, Topology, path, words
+from cli.options import Json, Topology, With, path, words
 from results.errors import BadInput, Unfit
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def run(
     image: Annotated[
         list[str] | None, typer.Option(help="Replace a server image: NAME=REF.")
     ] = None,
+    with_: With = None,
     web: Annotated[
         bool, typer.Option("--web", help="Serve Locust's own page during the load.")
     ] = False,
@@ -71,8 +72,8 @@ def run(
 ) -> None:
     """Run one case or more: each lock that you name, under each fault that you name."""
     if replay is not None:
-        if lock is not None:
-            raise BadInput("--replay decides which lock is run; leave --lock out")
+        if lock is not None or with_ is not None:
+            raise BadInput("--replay decides what is run; leave --lock and --with out")
         from cli.running import play_again
 
         play_again(replay, times, shrink, as_json, trust_plan)
@@ -82,6 +83,12 @@ def run(
         raise BadInput(f"{missing}: see lockbench run --help")
     from bench import plan
 
+    side = None
+    if with_ is not None:
+        from evidence import sides
+
+        side = sides.parse(with_)
+        topology = side.topology or topology
     cases: list[Case] = []
     unfit: list[tuple[Refused, Unfit]] = []
     for lock_name in (each for name in words(lock) for each in plan.each_lock(name)):
@@ -110,13 +117,18 @@ def run(
             if time_limit is None:
                 plan.refuse_impossible(case)
                 case = plan.with_time_for_faults(case)
-            cases.append(plan.resolve(case))
+            cases.append(plan.resolve(side.apply(case) if side else case))
     if not cases:
         raise unfit[0][1]
     from cli import running
 
     name = "-".join([*words(lock), *words(fault)])
-    running.play(cases, name, as_json, web=web, refused=[refused for refused, _ in unfit])
+    refused = [one for one, _ in unfit]
+    if side is None:
+        running.play(cases, name, as_json, web=web, refused=refused)
+    with sides.instead(side, cases) as installed:
+        recorded = installed.recorded
+        running.play(cases, name, as_json, web=web, refused=refused, recorded=recorded)
 
 
 def _images(given: list[str], used: Sequence[str]) -> tuple[tuple[str, str], ...]:

@@ -102,6 +102,12 @@ class Exploration(Document, frozen=True, kw_only=True):
     took_s: Seconds = 0.0
     ended: bool = False
 
+    @property
+    def ref(self) -> str | None:
+        """What it was made with instead of what is pinned (``--with``)."""
+        sides = (self.versions or Versions()).sides or {}
+        return next((side.ref for side in sides.values()), None)
+
 
 # What came of a fault at an event; a number above counts the findings from 1.
 KEPT = 0
@@ -122,7 +128,8 @@ class MappedScenario(Part, frozen=True):
 
 
 class ExplorationMap(Document, frozen=True, kw_only=True):
-    """``versions``: package → version of all that decides what was found. ``faults``: what each
+    """``versions``: package → version of all that decides what was found. ``ref``: what it was made
+    with instead of what is pinned (``--with``). ``faults``: what each
     fault does. ``singles``: faults at one event, or at a round of them; ``missed``: of those and of
     the pairs, how many did not come about. ``pairs`` there are, ``pairs_tried`` were tried: the
     others are like these."""
@@ -133,6 +140,7 @@ class ExplorationMap(Document, frozen=True, kw_only=True):
     lease_s: Seconds
     at: str
     versions: dict[Name, Name]
+    ref: str | None = None
     faults: dict[Name, Name]
     scenarios: tuple[MappedScenario, ...]
     singles: Count

@@ -165,6 +165,13 @@ def test_a_try_is_evidence_for_nothing_and_what_was_kept_is_not_counted(tmp_path
         evidence.countable([evidence.Stored(kept, kept.evidence(), Machine(), Versions())])
 
 
+def test_what_was_made_with_another_version_is_not_played_with_this(tmp_path: Path) -> None:
+    folder = stored(tmp_path, [three_faults()])
+    write_versions(open_run(folder), {"sides": {"with": {"ref": "redis==8.0.1"}}})
+    with pytest.raises(BadInput, match=r"was made with redis==8\.0\.1"):
+        replay.stored_cases(folder)
+
+
 def test_a_stored_try_of_an_older_kind_is_called_after_what_it_played(tmp_path: Path) -> None:
     """Its plan holds no fault, or fewer, under the words of them all."""
     case = three_faults()

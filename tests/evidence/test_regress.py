@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from evidence.regress_plan import BASE, NEW, Order, order, turns
 from evidence.sides import install, library_path, parse
 from locks.shared.library import INSTEAD, Library, python_path
 from results import machine
-from results.documents import CaseResult, Machine, Versions, known, made
+from results.documents import CaseResult, Client, Machine, Versions, VersionsSide, known, made
 from results.errors import BadInput
 from tests.results.measured_noise import case as case_of
 
@@ -186,6 +187,24 @@ def test_a_violation_beats_a_failed_run_and_that_beats_the_rest(
     assert (change.direction, change.new) == ("worse", "1 of 11")
 
 
+def test_under_a_workload_verdicts_alone_are_compared(played: Any) -> None:
+    """Its numbers are those of its work, and nobody knows their noise."""
+    broken = {"double-grant": {"result": "invalid", "reason": "two", "evidence": []}}
+    worse = {"verdicts": broken, "judgement": "worse than expected", "ending": "safety"}
+    long = asked(workload="long-hold:renew=yes", pairs=2)
+    assert [case.workload for both in long.cases.values() for case in both] == [long.workload] * 2
+    assert "--workload long-hold:renew=yes" in long.repeat
+
+    def slower(side: str, _: int) -> CaseResult:
+        return document(9.0 if side == "new" else 1.0, numbers="void")
+
+    made, _, count = played(long, slower)
+    assert (made.ending, made.cells, count) == ("ok", (), {"base": 2, "new": 2})
+    made, _, _ = played(long, lambda side, _: document(1.0, **worse if side == "new" else {}))
+    assert made.ending == "safety"
+    assert "double-grant 2 of 2" in made.headline
+
+
 @pytest.mark.parametrize(("violated", "ending"), [(False, "bench"), (True, "safety")])
 def test_an_interruption_leaves_an_ending_and_hides_no_violation(
     played: Any, tmp_path: Path, violated: bool, ending: str
@@ -220,7 +239,7 @@ def test_thirty_cells_need_ten_pairs() -> None:
 @pytest.mark.parametrize(
     ("base", "new", "changes", "said"),
     [
-        ("current", "nothing", {}, "names nothing to compare"),
+        ("current", "nothing", {}, "names nothing that could be run"),
         ("current", "redis==8.0.1", {"locks": []}, "name them with --lock"),
         ("current", "numpyx==1.0", {}, "no library that the locks use is called 'numpyx'"),
         ("current", "etcd=mine:1", {}, "none of these cases runs the image etcd"),
@@ -230,6 +249,8 @@ def test_thirty_cells_need_ten_pairs() -> None:
         ("current", "nowhere.py:Lock", {}, "there is no file"),
         ("etcd", "current", {"locks": ["etcd", "redlock"]}, "name the one lock"),
         ("current", "redis=a:1", {"pairs": 0}, "--pairs is 0"),
+        ("current", "redis=a:1", {"workload": "published"}, "decides nothing"),
+        ("current", "redis=a:1", {"workload": "nothing"}, "no workload is called 'nothing'"),
         ("current", "redis=a:1", {"time_limit_s": 2.0}, "too short"),
     ],
 )
@@ -381,6 +402,45 @@ def test_a_library_that_breaks_the_locks_is_refused(
     monkeypatch.setitem(vars(sides), "_run", no_network)
     with pytest.raises(BadInput, match="cannot be imported with it: ImportError: of another age"):
         install(parse("redis==8.0.1"), tmp_path)
+
+
+def test_a_run_with_another_version_says_so_and_names_no_other(tmp_path: Path) -> None:
+    here = Versions(
+        libraries={"redis": "8.1.0", "locust": "2.1"},
+        clients={
+            "redis_py": Client(
+                locks=("redis-py",),
+                fingerprint="93ab",
+                pins={"redis": "8.1.0", "async-timeout": "5.0"},
+                versions={"redis": "8.1.0"},
+            ),
+            "kazoo": Client(fingerprint="1f2e", pins={"kazoo": "2.11"}),
+        },
+    )
+    found = sides.Instead(parse("redis==8.0.1"), {"redis": "8.0.1"}).recorded(here)
+    assert found.libraries == {"redis": "8.0.1", "locust": "2.1"}
+    assert found.clients is not None
+    assert here.clients is not None
+    assert found.clients["redis_py"] == Client(
+        locks=("redis-py",),
+        pins={"redis": "8.0.1", "async-timeout": "5.0"},
+        versions={"redis": "8.0.1"},
+    )
+    assert found.clients["kazoo"] == here.clients["kazoo"]
+    assert found.sides == {"with": VersionsSide("redis==8.0.1", "redis==8.0.1")}
+    assert sides.Instead(parse("redis=a:1"), {}).recorded(here).clients == here.clients
+
+
+def test_a_run_with_what_it_cannot_use_is_refused() -> None:
+    cases = [plan.resolve(plan.make_case("redis-token", "none", seed=0))]
+    for ref, said in (("etcd", "name it with --lock"), ("etcd=mine:1", "none of these cases")):
+        with pytest.raises(BadInput, match=said), sides.instead(parse(ref), cases):
+            pass
+    with sides.instead(parse("redis=a:1"), cases) as found:
+        assert found.installed == {}
+    both = dataclasses.replace(cases[0], images=(("redis", "b:1"),))
+    assert parse("redis=a:1").apply(both).images == (("redis", "a:1"),)
+    assert parse("current").apply(both) == both
 
 
 def test_only_processes_started_inside_see_the_library(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from results.comparison import (
     compare_stored,
     differences,
 )
+from results.documents import Versions, VersionsSide
 from results.errors import endings_named, exit_code, worst_first
 from results.gate import Cell
 from results.store import NotARun, RunFolder
@@ -305,6 +306,13 @@ def test_what_was_undecided_then_may_be_decided_now(make: Make) -> None:
 def test_both_sides_of_a_change_are_no_one_run(make: Make) -> None:
     with pytest.raises(NotARun, match="holds both sides of a change"):
         countable([stored(make("a", case={"side": "new"}))])
+
+
+def test_a_run_of_another_version_is_not_counted_as_one_of_this(make: Make) -> None:
+    run = stored(make("a"))
+    other = replace(run, versions=Versions(sides={"with": VersionsSide("redis==8.0.1")}))
+    with pytest.raises(NotARun, match=r"was made with redis==8\.0\.1"):
+        countable([run, other])
 
 
 def test_results_that_were_edited_alone_are_refused(make: Make) -> None:

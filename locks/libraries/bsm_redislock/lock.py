@@ -11,7 +11,8 @@ The promise is the lease, from when the script that was answered was written to 
 of ``Obtain`` sets it with the key, also for its own token, and that of ``Refresh`` for its own
 value alone (``redislock.go``, ``luaObtain``, ``luaRefresh``, v0.9.4). go-redis sends a command up
 to four times (``redis.go``, ``processWithRetry``, v9.23.0); each time sets the lease anew, and the
-last one is what was answered.
+last one is what was answered. Before v0.9.4 ``Obtain`` is ``SET`` with ``NX``, and the same holds:
+only a first one can be answered with OK.
 
 Does not guarantee: what ``redis-token`` does not. It offers no fence.
 """

@@ -113,7 +113,7 @@ type written struct {
 }
 
 func (w *written) Write(data []byte) (int, error) {
-	if bytes.Contains(data, []byte("\r\neval")) {
+	if bytes.Contains(data, []byte("\r\neval")) || bytes.Contains(data, []byte("\r\nset\r\n")) {
 		w.sends.lastNs = monotonicNs()
 	}
 	return w.TCPConn.Write(data)
@@ -121,7 +121,7 @@ func (w *written) Write(data []byte) (int, error) {
 
 func (s *sends) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, command redis.Cmder) error {
-		if name := command.Name(); name != "evalsha" && name != "eval" {
+		if name := command.Name(); name != "evalsha" && name != "eval" && name != "set" {
 			return next(ctx, command)
 		}
 		s.answered = false
