@@ -33,9 +33,9 @@ from results.quantiles import P50, P99, quantiles, rank, spread
 ROLE: Final = "rate"
 NS_PER_MS: Final = 1e6
 BLOCKS_MIN: Final = 3
-# How far a figure of one run lies from that of another on the same machine: the standard deviation
-# of its logarithm, over eight locks (docs/rates.md). The rounds of a run differ less, because they
-# share its clusters and its minute.
+# How far runs on one machine differ: the standard deviation of a figure's logarithm, over eight
+# locks (docs/rates.md). Twice that holds the figure of another run nine times in ten. The rounds of
+# one run differ less, because they share its clusters and its minute.
 CARRIED_SD: Final = 0.17
 P50_SD: Final = ((0.2, 0.19), (0.6, 0.30), (math.inf, 0.55))  # up to a share of what is carried
 P99_SD: Final = 0.50
