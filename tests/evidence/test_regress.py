@@ -199,7 +199,7 @@ def test_under_a_workload_verdicts_alone_are_compared(played: Any) -> None:
         return document(9.0 if side == "new" else 1.0, numbers="void")
 
     made, _, count = played(long, slower)
-    assert (made.ending, made.cells, count) == ("ok", (), {"base": 2, "new": 2})
+    assert (made.ending, list(made.cells), count) == ("ok", [], {"base": 2, "new": 2})
     made, _, _ = played(long, lambda side, _: document(1.0, **worse if side == "new" else {}))
     assert made.ending == "safety"
     assert "double-grant 2 of 2" in made.headline
