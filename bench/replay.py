@@ -117,8 +117,8 @@ def _check_names(case: Case) -> None:
 
 
 def _planned(folder: Path) -> list[Case]:
-    for side in _sides(folder):
-        raise BadInput(f"{folder} was made with {side}; run its cases again with the same REF")
+    if ref := _instead(folder):
+        raise BadInput(f"{folder} was made with {ref}; run its cases again with the same REF")
     try:
         cases = [Case.from_plan(planned) for planned in open_run(folder).plan().cases]
     except (NotARun, OSError, KeyError, TypeError, ValueError) as error:
@@ -128,11 +128,11 @@ def _planned(folder: Path) -> list[Case]:
     return cases
 
 
-def _sides(folder: Path) -> list[str]:
+def _instead(folder: Path) -> str | None:
     try:
-        return [side.ref for side in (open_run(folder).versions().sides or {}).values()]
+        return open_run(folder).versions().instead
     except NotARun:  # what is missing is said where it is needed
-        return []
+        return None
 
 
 def replay(folder: Path, times: int, run: Runner, *, trusted: bool = False) -> Finished:

@@ -3,9 +3,8 @@
 Guarantees: an answer is "yes" or "no" only where measurements say so, else "not shown". "Does not
 break" takes ``TRIES`` exposed tries of every required fault, which are the same for all options but
 for those that one cannot meet. A limit is met or missed only if a repeated run is expected to say
-the same.
-A control is never chosen. Options that differ by less than a margin are not told apart by it. What
-the reader was asked for and did not say decides nothing.
+the same. A control is never chosen. Options that differ by less than a margin are not told apart by
+it. What the reader was asked for and did not say decides nothing.
 """
 
 from __future__ import annotations

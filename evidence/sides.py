@@ -47,7 +47,7 @@ from locks.shared import pins
 from locks.shared.client_container import ContainerLibrary as Contained
 from locks.shared.library import INSTEAD, AnyLibrary, Library, library_of, python_path
 from results import machine
-from results.documents import Client, Versions, VersionsSide
+from results.documents import WITH, Client, Versions, VersionsSide
 from results.errors import BadInput
 
 CURRENT: Final = "current"
@@ -55,7 +55,6 @@ BASELINE: Final = "baseline"
 LIBRARY: Final = re.compile(r"([A-Za-z0-9_.-]+)==([A-Za-z0-9_.!+-]+)")
 GO_REF: Final = re.compile(r"go:(\w[\w./~-]*)@(v[\w.+-]+)")
 MAVEN_REF: Final = re.compile(r"maven:([\w.-]+:[\w.-]+):([\w.-]+)")
-WITH: Final = "with"  # the only side of a run or of an exploration
 INSTALL_S: Final = 300.0  # building from source included
 SOURCE_FILES: Final = ("pyproject.toml", "setup.py")
 PREPARE_S: Final = 900.0  # building a client image

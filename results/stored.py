@@ -81,9 +81,9 @@ def countable(runs: Sequence[Stored]) -> None:
                 f"{run.path} holds both sides of a change (`lockbench regress`, judged in its "
                 "comparison.md); give runs of `lockbench run` or `suite`"
             )
-        for side in (run.versions.sides or {}).values():
+        if ref := run.versions.instead:
             raise NotARun(
-                f"{run.path} was made with {side.ref}; `lockbench regress` compares that with what "
+                f"{run.path} was made with {ref}; `lockbench regress` compares that with what "
                 "is pinned here"
             )
 

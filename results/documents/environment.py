@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from results.documents.part import (
     Count,
     Document,
@@ -61,6 +63,9 @@ class Own(Part, frozen=True):
     libraries: Versioned | None = None
 
 
+WITH: Final = "with"  # the only side of a run that was made with another version
+
+
 class VersionsSide(Part, frozen=True):
     """A side of a change; ``library`` are those of another version, as ``name==version``,
     ``commit`` that of a baseline."""
@@ -79,6 +84,12 @@ class Versions(Document, frozen=True, kw_only=True):
     clients: dict[str, Client] | None = None
     own: dict[str, Own] | None = None
     sides: dict[str, VersionsSide] | None = None
+
+    @property
+    def instead(self) -> str | None:
+        """The REF that a run or an exploration was made with (``--with``)."""
+        side = (self.sides or {}).get(WITH)
+        return None if side is None else side.ref
 
     def packages(self) -> dict[str, str]:
         """Package → version of everything in the images, and of the lock libraries."""

@@ -105,8 +105,7 @@ class Exploration(Document, frozen=True, kw_only=True):
     @property
     def ref(self) -> str | None:
         """What it was made with instead of what is pinned (``--with``)."""
-        sides = (self.versions or Versions()).sides or {}
-        return next((side.ref for side in sides.values()), None)
+        return None if self.versions is None else self.versions.instead
 
 
 # What came of a fault at an event; a number above counts the findings from 1.
@@ -129,10 +128,9 @@ class MappedScenario(Part, frozen=True):
 
 class ExplorationMap(Document, frozen=True, kw_only=True):
     """``versions``: package → version of all that decides what was found. ``ref``: what it was made
-    with instead of what is pinned (``--with``). ``faults``: what each
-    fault does. ``singles``: faults at one event, or at a round of them; ``missed``: of those and of
-    the pairs, how many did not come about. ``pairs`` there are, ``pairs_tried`` were tried: the
-    others are like these."""
+    with instead of what is pinned (``--with``). ``faults``: what each fault does. ``singles``:
+    faults at one event, or at a round of them; ``missed``: of those and of the pairs, how many did
+    not come about. ``pairs`` there are, ``pairs_tried`` were tried: the others are like these."""
 
     lock: Name
     topology: Name

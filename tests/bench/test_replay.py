@@ -170,6 +170,9 @@ def test_what_was_made_with_another_version_is_not_played_with_this(tmp_path: Pa
     write_versions(open_run(folder), {"sides": {"with": {"ref": "redis==8.0.1"}}})
     with pytest.raises(BadInput, match=r"was made with redis==8\.0\.1"):
         replay.stored_cases(folder)
+    # Both sides of a change are plain cases of this tree where they are played again.
+    write_versions(open_run(folder), {"sides": {"base": {"ref": "current"}}})
+    assert replay.stored_cases(folder) == [three_faults()]
 
 
 def test_a_stored_try_of_an_older_kind_is_called_after_what_it_played(tmp_path: Path) -> None:
