@@ -42,9 +42,9 @@ from results.documents.plan import *  # noqa: F403
 from results.documents.results import *  # noqa: F403
 from results.documents.results import Results
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-DECLARED_FROM: Final = 2  # the first format that holds nothing but what is declared
+DECLARED_FROM: Final = 3  # the first format that holds what is declared today and nothing else
 
 D = TypeVar("D", bound=Document)
 S = TypeVar("S", bound=Part)

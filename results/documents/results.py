@@ -65,10 +65,10 @@ class PooledRate(Part, frozen=True):
     due: Count
     granted: Count
     response_ms: Quantiles
-    p50_ms_range: Bounds | None
-    p99_ms_range: Bounds | None
     blocks: Count
     void_blocks: Count
+    p50_ms_range: Bounds | None = None
+    p99_ms_range: Bounds | None = None
     share: Real | None = None
     why: tuple[str, ...] = ()
 

@@ -319,7 +319,12 @@ def test_a_line_of_the_history_says_what_was_compared_and_measured(
 
 
 @pytest.mark.parametrize(
-    "line", ["{", '{"format": 2, "date": "x", "endings": ["ok"], "numbers": {}}', '{"date": "x"}']
+    "line",
+    [
+        "{",
+        f'{{"format": {documents.FORMAT}, "date": "x", "endings": ["ok"], "numbers": {{}}}}',
+        '{"date": "x"}',
+    ],
 )
 def test_a_history_that_cannot_be_read_is_refused_and_kept(
     tmp_path: Path, line: str, capsys: pytest.CaptureFixture[str]
