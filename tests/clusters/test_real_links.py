@@ -259,6 +259,17 @@ def test_a_network_is_the_base_that_is_healed_back_to(
         assert least_ms(lambda: one.serves(1, SURE_S)) < 30, "the harness looks past it"
 
 
+def test_a_delay_of_a_tenth_of_a_millisecond_is_no_millisecond(one: PodCluster, line: Line) -> None:
+    """What wakes a stream in whole milliseconds adds two to a round trip."""
+
+    def least(shape: Shape) -> float:
+        one.shape([REQUESTS], shape)
+        return min(least_ms(lambda: resp.ask(line, "PING")) for _ in range(20))
+
+    added_ms = least(Shape(request_latency_us=100, reply_latency_us=100)) - least(Shape())
+    assert 0.15 < added_ms < 1
+
+
 def test_jitter_delays_and_keeps_the_order(one: PodCluster) -> None:
     one.shape([REQUESTS], Shape(request_latency_us=5_000, jitter_us=20_000))
     with Line(one.address(1, 1), SURE_S) as line:

@@ -111,8 +111,8 @@ func (t *LinkToxic) NewState() interface{} { return new(kept) }
 
 func (t *LinkToxic) Pipe(stub *ToxicStub) {
 	line := stub.State.(*kept)
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
+	var clock *alarm
+	defer func() { clock.stop() }()
 	for {
 		now := t.current()
 		if !line.started {
@@ -132,14 +132,17 @@ func (t *LinkToxic) Pipe(stub *ToxicStub) {
 		}
 
 		var output chan<- *stream.StreamChunk
-		var due <-chan time.Time
+		var due <-chan struct{}
 		var piece *stream.StreamChunk
 		var at time.Time
 		if len(line.chunks) > 0 && now.Cut == "" {
 			piece, at = line.next(now)
 			if wait := time.Until(at); wait > 0 {
-				timer.Reset(wait)
-				due = timer.C
+				if clock == nil {
+					clock = newAlarm()
+				}
+				clock.set(wait)
+				due = clock.rings
 			} else if piece.Data == nil {
 				end(stub)
 				return
