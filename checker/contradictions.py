@@ -123,8 +123,8 @@ def unpaired(analysis: Analysis) -> Ints:
     new grant proves that it took effect, unless the hold may have ended by itself or there was
     place for both. Further: operations of one identity whose windows overlap
     or touch, and so may have taken effect in either order (except extends under a hold id, which
-    run in the background, once the acquire has completed); operations of one key of which some name
-    their hold and some do not; answers of a hold at the time of its acquire; not-held where that
+    run in the background, once the acquire has been asked for); operations of one key of which some
+    name their hold and some do not; answers of a hold at the time of its acquire; not-held where that
     may be said of any of several holds; an unknown acquire while the identity
     may still hold from before; and an unknown acquire under which both ok and not-held were
     answered.
@@ -197,11 +197,14 @@ def _touching(history: History, sequences: Sequences) -> list[int]:
 
 
 def _extended_at_once(history: History, links: Links) -> list[int]:
-    """Keys with an extend that was asked for before its acquire had completed, or may have taken
-    effect under a later acquire of the same name."""
+    """Keys with an extend that was asked for before its acquire had completed and is no proof of
+    it, or may have taken effect under a later acquire of the same name."""
     extends = links.under(np.flatnonzero(history.f == F.EXTEND))
-    granted = history.complete_ns[links.acquire[extends]] + 2 * history.epsilon_ns
-    early = history.invoke_ns[extends] <= granted
+    acquire = links.acquire[extends]
+    width = 2 * history.epsilon_ns
+    early = history.invoke_ns[extends] <= history.complete_ns[acquire] + width
+    proof = (history.type[extends] == Type.OK) & (history.type[acquire] == Type.OK)
+    early &= ~proof
     acquires = rows_of(history, F.ACQUIRE, Type.OK, Type.INFO)
     names, often = np.unique(history.hold[acquires], return_counts=True)
     again = np.isin(history.hold[extends], names[often > 1]) & (history.hold[extends] != NULL)

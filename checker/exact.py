@@ -5,7 +5,8 @@ acquire takes effect inside its window, and so does a release that was answered 
 takes effect at any time from its invocation on, or never. So whatever linearization one chooses, a
 section (an acquire and what was done under it) holds the lock at least during its **core**:
 
-    from the completion of the acquire to the invocation of its release;
+    from the completion of the acquire, or of an extend that was answered ok before it, to the
+    invocation of its release;
     without end if no release was called (a lease: to the end of the promise);
     and, whatever was promised, to the last invocation of an extend or release that was answered ok,
     because the answer proves that the hold was still there.
@@ -86,6 +87,10 @@ def sections(analysis: Analysis) -> Sections:
     epsilon = history.epsilon_ns
     row, end = _granted_ends(analysis)
     done = history.complete_ns[row]
+    early, at = _confirmed_early(analysis, row, done)
+    if len(early):
+        np.minimum.at(done, at, history.complete_ns[early])
+        row = row.copy()  # no longer the grants in the order of their promises
     if epsilon:
         # Windows are widened at both ends, so what lies between them shrinks.
         done = done + epsilon
@@ -105,6 +110,19 @@ def sections(analysis: Analysis) -> Sections:
         order = np.argsort(row, kind="stable")
         row, begin, end, floating = row[order], begin[order], end[order], floating[order]
     return Sections(row, history.key[row], begin, end, floating)
+
+
+def _confirmed_early(analysis: Analysis, row: Rows, done: Ints) -> tuple[Rows, Rows]:
+    """The extends that were answered ok before their acquire was, and their places among acquires
+    that were answered at ``done``."""
+    history, links = analysis.history, analysis.links
+    extends = links.under(rows_of(history, F.EXTEND, Type.OK))
+    if len(extends) == 0 or len(row) == 0:
+        return extends[:0], extends[:0]
+    acquire = links.acquire[extends]
+    at = np.minimum(np.searchsorted(row, acquire), len(row) - 1)
+    early = (row[at] == acquire) & (history.complete_ns[extends] < done[at])
+    return extends[early], at[early]
 
 
 def _granted_ends(analysis: Analysis) -> tuple[Rows, Ints]:

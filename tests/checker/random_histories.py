@@ -29,6 +29,7 @@ class Shape:
     unknown: int = 2
     alternate: int = 9  # how often a process keeps to acquire, release, acquire …
     fences: bool = False
+    background: bool = False  # extends are asked for before the acquire was answered
 
 
 SHAPES = {
@@ -37,6 +38,10 @@ SHAPES = {
     "lease": Shape(leases=True, alternate=7),
     "reused": Shape(holds=False, reuse=True, alternate=6),
     "strict": Shape(holds=False, strict=True),
+    "background-lease": Shape(leases=True, alternate=8, background=True),
+    "background-semaphore": Shape(
+        kind="semaphore", permits=2, leases=True, alternate=8, background=True
+    ),
     "strict-lease": Shape(leases=True, strict=True, alternate=8),
     "reentrant": Shape(kind="reentrant", holds=False, alternate=5),
     "reentrant-known": Shape(kind="reentrant", holds=False, alternate=5, unknown=0),
@@ -86,6 +91,8 @@ def random_history(dice: Dice, shape: Shape) -> History:
                 error=error,
                 numbers=numbers,
             )
+            if shape.background and f is F.ACQUIRE and outcome is Type.OK and dice.randint(0, 1):
+                _renew(builder, dice, (process, hold), begin, now)
             if outcome is Type.INFO and not shape.reuse and not _cleans_up(dice, f):
                 process += 100
                 if not shape.holds:
@@ -96,6 +103,17 @@ def random_history(dice: Dice, shape: Shape) -> History:
                 invoke_ns=now, complete_ns=now, hold=hold if shape.holds else None,
             )  # fmt: skip
     return builder.finish()
+
+
+def _renew(builder: Builder, dice: Dice, who: tuple[int, str], begin: int, end: int) -> None:
+    """Some extends that were asked for in the background, before the acquire was answered."""
+    for _ in range(dice.randint(1, 2)):
+        at = dice.randint(begin - 1, end)
+        builder.add(
+            process=who[0], f=int(F.EXTEND), outcome=int(Type.OK), key="k", invoke_ns=at,
+            complete_ns=at + dice.randint(0, 3), hold=who[1],
+            numbers={"valid_until_ns": at + dice.randint(0, 9)},
+        )  # fmt: skip
 
 
 def _cleans_up(dice: Dice, f: F) -> bool:

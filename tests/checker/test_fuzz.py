@@ -7,6 +7,7 @@ it, in the interchange format.
 from __future__ import annotations
 
 import json
+import random
 from itertools import islice
 
 import pytest
@@ -16,6 +17,7 @@ from history.columns import History
 from history.jsonl import to_lines
 from tests.budget import tries
 from tests.checker.combinations import sketches
+from tests.checker.random_histories import SHAPES, random_history
 from tests.checker.reference import explainable
 from tests.checker.sketch import COMBINATIONS, KINDS, Combination, Sketch, smallest
 
@@ -62,3 +64,17 @@ def test_agrees_with_the_reference(kind: str) -> None:
     some = [combination for combination in COMBINATIONS if combination.kind == kind]
     valid = sum(agree_on("short", combination, EACH) for combination in some)
     assert LEAST < valid / (EACH * len(some)) < 1 - LEAST
+
+
+@pytest.mark.random
+@pytest.mark.parametrize("shape", [name for name in SHAPES if SHAPES[name].background])
+def test_agrees_where_holds_are_extended_in_the_background(shape: str) -> None:
+    """Also before their acquire was answered, as watchdogs do on a busy machine."""
+    dice, count = random.Random(shape), tries(400)
+    valid = 0
+    for _ in range(count):
+        history = random_history(dice, SHAPES[shape])
+        expected = reference(history)
+        assert product(history) == expected, list(to_lines(history))
+        valid += expected == "valid"
+    assert LEAST < valid / count < 1 - LEAST
