@@ -32,6 +32,8 @@ ALONE_NS = 200_000_000
 # The leases of others may be longer than this client's by this much, because those of a session
 # are counted from its last heartbeat.
 OTHERS_LONGER_S = 0.5
+# Longer than nothing, so that all others that can go on do so first (``gevent.sleep``).
+NEXT_TURN_S = 1e-9
 # Its multiples, modulo one, are evenly spread.
 GOLDEN = 0.618034
 
@@ -286,6 +288,9 @@ class RateUser(LockUser):
             client.release(granted.hold)
         finally:
             here.count_busy(-1)
+            # On a busy machine answers are there before they are waited for, and a client that
+            # never waits lets no other one run.
+            gevent.sleep(NEXT_TURN_S)
 
     def _key(self) -> str:
         keys = self.session.load.rates.keys
