@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from checker.catalogue import ALWAYS, AT_THE_RESOURCE, CATALOGUE, GENERAL, NAMED, Needs
 from checker.follows import causes_of, following, told
 from locks.base import ANY, Expectation, System
+from locks.shared.lease import lives_on
 from nemesis.registry import NONE, faults
 from results.cases import COULD_NOT_RUN, DISTURBED
 from results.errors import Ending
@@ -52,8 +53,8 @@ class Expected:
     ``exact``: one fault as the expectations were written for it. Of anything else (parameters, a
     combination, a random schedule) nothing has to break, but everything may that one of the faults
     may break. ``outlasts``: the work may last longer than its lease, so that without any fault its
-    holder may come as late as one that was paused. ``own``: the lock comes from a file of its
-    user's, who may not have declared anything.
+    holder may come as late as one that was paused, unless the lock keeps its grants alive itself.
+    ``own``: the lock comes from a file of its user's, who may not have declared anything.
     """
 
     system: System
@@ -124,7 +125,11 @@ class Expected:
         return all(verdict in declared.get(fault, ()) for fault in self._faults())
 
     def _faults(self) -> tuple[str, ...]:
-        return (*(self.faults or (NONE,)), *([TOO_LATE] if self.outlasts else []))
+        return (*(self.faults or (NONE,)), *([TOO_LATE] if self._outlasts() else []))
+
+    def _outlasts(self) -> bool:
+        """Nothing is known of a lock of one's own whose declaration says nothing."""
+        return self.outlasts and (self.own or not lives_on(self.system))
 
     def _declared(self, verdict: str) -> Expectation:
         return self._loosest([expectation(self.system, f, verdict) for f in self._mentioned()])
@@ -145,7 +150,7 @@ class Expected:
         return tuple(f for f in self._faults() if f in given or f in self.system.expectations)
 
     def _loosest(self, found: Sequence[Expectation]) -> Expectation:
-        if self.exact and not self.outlasts:
+        if self.exact and not self._outlasts():
             return found[0]
         loosest = min(found, key=lambda e: LOOSEST_FIRST.index(e.expected))
         if loosest.expected == "breaks":

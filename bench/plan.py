@@ -19,8 +19,9 @@ from bench.judge import Expected, expectation
 from checker.catalogue import ALWAYS, NAMED
 from clusters.base import NETWORKS, Cluster, ClusterPlan, Topology
 from clusters.registry import topologies
-from locks.base import Extendable, System
+from locks.base import System
 from locks.registry import LockNotFoundError, each, find, is_own, systems, without
+from locks.shared.lease import extendable
 from locks.shared.library import library_of
 from nemesis import schedule
 from nemesis.base import LINKS, SERVERS, Injection
@@ -251,11 +252,6 @@ def unfit(case: Case) -> str | None:
 
 
 _unfit = cache(schedule.unfit)
-
-
-def extendable(system: System) -> bool:
-    """Whether a lock's promise can be lengthened by its holder."""
-    return isinstance(system.connect, type) and issubclass(system.connect, Extendable)
 
 
 def rates_of(case: Case) -> documents.RatesOf:

@@ -21,7 +21,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from bench.plan import extendable, fits
+from bench.plan import fits
 from bench.undeclared import undeclared
 from checker.catalogue import CATALOGUE, OF_LOCKS
 from checker.drawing import SCRIPT
@@ -35,6 +35,7 @@ from history.files import BadFile, read_text
 from history.lines import UnreadableHistory
 from locks.base import ANY, Shareable, System
 from locks.shared.client_container import ContainerLibrary
+from locks.shared.lease import extendable
 from locks.shared.library import library_of
 from nemesis.registry import NONE, faults
 from report import messages
@@ -234,7 +235,6 @@ def _promises(system: System) -> list[tuple[str, list[str], list[str], str, str]
 
 def _features(system: System) -> dict[str, str]:
     library = library_of(system)
-    extends = library.extends if library is not None else extendable(system)
     shares = isinstance(system.connect, type) and issubclass(system.connect, Shareable)
     if isinstance(library, ContainerLibrary):
         shares = library.shares
@@ -246,7 +246,7 @@ def _features(system: System) -> dict[str, str]:
         "waits by": system.waits_by,
         "fencing token": system.fence or "none",
         "grants end by themselves": "yes" if system.limited else "no",
-        "a holder can extend": "yes" if extends else "no",
+        "a holder can extend": "yes" if extendable(system) else "no",
         "readers share": "yes" if shares else "no",
         "order of waiters": f"promised: {system.queue}" if system.queue else "not promised",
     }

@@ -238,6 +238,27 @@ def test_work_that_outlasts_its_lease_may_do_what_a_paused_holder_does() -> None
     assert control.of(DOUBLE).expected == "may-break"
 
 
+def test_a_lock_that_renews_itself_is_not_late_without_a_fault() -> None:
+    """Work may last as long as it likes, while nothing happens to its client."""
+    watched, leased, session, own_file = (
+        Expected(find(name), ("none",), outlasts=True, own=own)
+        for name, own in (
+            ("redisson-rlock", False),
+            ("redisson-redlock", False),
+            ("curator-mutex", False),
+            ("curator-mutex", True),
+        )
+    )
+    for lock in (watched, session):
+        assert lock.of("stale-holder").expected == "holds"
+        assert judged(lock, "stale-holder").word == WORSE
+    for lock in (leased, own_file):
+        assert lock.of("stale-holder").expected == "may-break"
+        assert judged(lock, "stale-holder").ending == Ending.OK
+    paused = replace(watched, faults=("client-pause",))
+    assert judged(paused, "stale-holder").ending == Ending.OK
+
+
 def test_what_is_not_judged_excuses_the_verdicts_of_jobs_alone() -> None:
     shared = Expected(find("zookeeper-read-write"), ("client-pause", "kill"), exact=False)
     assert not shared.excused(["linearizable"])

@@ -11,6 +11,7 @@ import pytest
 
 from bench import plan
 from clusters.base import Cluster
+from locks.shared.lease import extendable
 from nemesis import schedule
 from nemesis.base import Injection
 from nemesis.registry import faults
@@ -211,13 +212,15 @@ def test_a_schedule_longer_than_the_run_is_refused() -> None:
     )
 
 
-def test_an_extend_is_asked_only_of_a_lock_that_has_one() -> None:
-    class Simple:
-        pass
-
-    case = plan.make_case("redis-token", "reply-lost:of=extend", seed=0)
-    assert plan.unfit(case) is None or not plan.extendable(case.system)
-    assert not plan.extendable(replace(case.system, connect=Simple))  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("lock", "extends"),
+    [("redis-token", True), ("redsync-safe", True), ("redis-setnx", False), ("kazoo", False)],
+)
+def test_an_extend_is_asked_only_of_a_lock_that_has_one(lock: str, extends: bool) -> None:
+    """Of a recipe and of a library."""
+    case = plan.make_case(lock, "reply-lost:of=extend", seed=0)
+    assert extendable(case.system) == extends
+    assert (plan.unfit(case) is None) == extends
 
 
 def test_a_plan_is_read_back_as_it_was() -> None:
