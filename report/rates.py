@@ -29,6 +29,7 @@ from results.documents import LockRates, PooledRate, RatesOf
 
 TITLE: Final = "At stated rates"
 LEAST: Final = "≥ "  # before what the machine or the load generator limited
+USUAL: Final = ("10 %", "50 %", "75 %")
 OF: Final = ("topology", "size", "network", "clients", "keys", "hold_s")
 # Of locks, which differ in these anyway.
 ITS_OWN: Final = frozenset({"topology", "size"})
@@ -36,8 +37,20 @@ ITS_OWN: Final = frozenset({"topology", "size"})
 
 def labels(found: Sequence[LockRates]) -> list[str]:
     """The lock's name, with what else tells its rows from others."""
+    return [", ".join(filter(None, pair)) for pair in locks_and_settings(found)]
+
+
+def locks_and_settings(found: Sequence[LockRates]) -> list[tuple[str, str]]:
+    """The same in two parts: the lock with its cluster, and under what it was measured."""
     named = _differing(found)
-    return [", ".join([one.of.lock, *(_said(one.of, f) for f in named)]) for one in found]
+
+    def said(one: LockRates, *, own: bool) -> list[str]:
+        return [_said(one.of, field) for field in named if (field in ITS_OWN) == own]
+
+    return [
+        (", ".join([one.of.lock, *said(one, own=True)]), ", ".join(said(one, own=False)))
+        for one in found
+    ]
 
 
 def grid(found: Sequence[LockRates]) -> Grid | None:
@@ -49,17 +62,28 @@ def grid(found: Sequence[LockRates]) -> Grid | None:
 
 
 def narrow(found: Sequence[LockRates]) -> Grid | None:
-    """For a terminal: a line a lock, a column a rate."""
-    rates = list(dict.fromkeys(at(rate) for one in found for rate in one.rates))
+    """For a terminal: a line a lock, a column for each of three rates."""
     if not found:
         return None
+    every = list(dict.fromkeys(at(rate) for one in found for rate in one.rates))
+    rates = _three(every)
+    more = f" The report has {len(every)} rates." if len(every) > len(rates) else ""
     lines = [
         [label, _in_brackets(one), *(by_rate.get(rate, wording.NONE) for rate in rates)]
         for label, one in zip(labels(found), found, strict=True)
         for by_rate in [{at(rate): _short(rate) for rate in one.rates}]
     ]
     headings = ("lock", "carried/s", *(f"at {rate}, ms" for rate in rates))
-    return texts(RATES.name, TITLE, headings, lines, NARROW)
+    return texts(RATES.name, TITLE, headings, lines, NARROW + more)
+
+
+def _three(rates: Sequence[str]) -> Sequence[str]:
+    """The usual ones; where they were not asked for, the first, the middle and the last."""
+    if len(rates) <= len(USUAL):
+        return rates
+    if set(USUAL) <= set(rates):
+        return USUAL
+    return [rates[0], rates[len(rates) // 2], rates[-1]]
 
 
 def _in_brackets(one: LockRates) -> str:

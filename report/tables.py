@@ -14,6 +14,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from checker.catalogue import CATALOGUE
+from nemesis.registry import NONE
 from report import rates
 from report.columns import Row
 from report.facts import BASELINE, EVERY
@@ -141,8 +142,10 @@ def overview(
 
 def print_tables(made: Overview, console: Console) -> None:
     """For a terminal of 100 columns or more; narrower ones get wrapped cells, nothing is cut. What
-    does not fit into ``LINES_MAX`` lines is named: the report has it."""
+    does not fit into ``LINES_MAX`` lines is named: the report has it. Verdicts come first, unless
+    rates were measured and nothing was done to the locks."""
     left = LINES_MAX
+    unseen: list[str] = []
 
     def fits(part: RenderableType) -> bool:
         nonlocal left
@@ -153,24 +156,31 @@ def print_tables(made: Overview, console: Console) -> None:
         console.print(part)
         return True
 
+    def verdicts() -> None:
+        shown = (made.matrix, made.short_matrix, _notable(made.short_matrix, left))
+        if made.matrix is not None and not any(
+            fits(drawn(replace(grid, title="Verdicts")))
+            for grid in shown
+            if grid is not None and len(grid.rows) <= left // 2
+        ):
+            unseen.append(made.matrix.title)
+
+    def remarks() -> None:
+        about = (*made.notes.verdicts, *made.notes.void)
+        seen = sum(fits(Text(note, style="dim")) for note in about[:NOTES_MAX])
+        if len(about) > seen:
+            unseen.append(f"{len(about) - seen} more notes")
+
+    def figures() -> None:
+        unseen.extend(grid.title for grid in made.narrow() if not fits(drawn(grid)))
+
     console.print()
     for line in made.headline.lines:
         fits(Text(line, style="bold"))
     console.print()
-    unseen = []
-    shown = (made.matrix, made.short_matrix, _notable(made.short_matrix, left))
-    if made.matrix is not None and not any(
-        fits(drawn(replace(grid, title="Verdicts")))
-        for grid in shown
-        if grid is not None and len(grid.rows) <= left // 2
-    ):
-        unseen.append(made.matrix.title)
-    about = (*made.notes.verdicts, *made.notes.void)
-    for note in about[:NOTES_MAX]:
-        fits(Text(note, style="dim"))
-    if len(about) > NOTES_MAX:
-        unseen.append(f"{len(about) - NOTES_MAX} more notes")
-    unseen += [grid.title for grid in made.narrow() if not fits(drawn(grid))]
+    of_rates = bool(made.at_rates) and all(case.fault == NONE for case in made.cases)
+    for part in (figures, remarks, verdicts) if of_rates else (verdicts, remarks, figures):
+        part()
     if unseen:
         console.print(Text(f"In the report: {'; '.join(unseen)}.", style="dim"))
 

@@ -13,11 +13,12 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from report import rates
+from report.charts import Chart
 from report.content import preview
 from report.markdown import to_markdown
 from report.page import to_html
 from report.rate_chart import pictures
-from report.tables import overview, print_tables
+from report.tables import overview, print_tables, show
 from report.write import files, write
 from results.documents import Bounds, Knee, LockRates, PooledRate, Quantiles, RatesOf, Spread
 from results.wording import NONE
@@ -173,24 +174,78 @@ def many(locks: int, count: int) -> list[LockRates]:
     ]
 
 
+def frames(chart: Chart) -> list[Any]:
+    return [frame for row in chart.spec["vconcat"] for frame in row["hconcat"]]
+
+
 def test_all_locks_are_drawn_in_one_frame_with_the_range_of_the_rounds() -> None:
     (chart,) = pictures(many(8, 10))
-    assert [len(panel["data"]["values"]) for panel in chart.spec["vconcat"]] == [80, 80]
-    first = chart.spec["vconcat"][0]["data"]["values"][0]
+    assert [len(panel["data"]["values"]) for panel in frames(chart)] == [80, 80]
+    first = frames(chart)[0]["data"]["values"][0]
     assert (first["s"], first["x"], first["v"]) == ("lock-0", 78.0, 0.6)
     assert (first["low"], first["high"]) == (0.5, pytest.approx(0.8))
-    colours = chart.spec["vconcat"][0]["layer"][0]["encoding"]["color"]["scale"]["range"]
+    colours = frames(chart)[0]["layer"][0]["encoding"]["color"]["scale"]["range"]
     assert len(set(colours)) == 8
     svg = chart.svg()
     assert all(f">lock-{n}<" in svg for n in range(8))
     assert len(svg) < 200_000
     # Of more locks than colours, the lines differ by their dashes.
     (more,) = pictures(many(10, 2))
-    (lines,) = [
-        layer for layer in more.spec["vconcat"][0]["layer"] if layer["mark"]["type"] == "line"
-    ]
+    (lines,) = [layer for layer in frames(more)[0]["layer"] if layer["mark"]["type"] == "line"]
     dashes = lines["encoding"]["strokeDash"]["scale"]["range"]
     assert dashes[0] != dashes[8]
+
+
+def test_each_network_has_a_frame_with_the_same_axes_and_a_lock_the_same_colour() -> None:
+    networks = ("loopback", "rack", "region")
+    found = [
+        lock(name, at_rate(0.1, p50 + n, 9.0 + n), network=network)
+        for name, p50 in (("redis-token", 0.5), ("etcd", 40.0))
+        for n, network in enumerate(networks)
+    ]
+    (chart,) = pictures(found)
+    assert [len(row["hconcat"]) for row in chart.spec["vconcat"]] == [3, 3]
+    upper = frames(chart)[:3]
+    assert [frame["title"] for frame in upper] == list(networks)
+    assert [[row["s"] for row in frame["data"]["values"]] for frame in upper] == [
+        ["redis-token", "etcd"]
+    ] * 3
+    for at in ("x", "y"):
+        scales = [frame["encoding"][at]["scale"] for frame in upper]
+        assert scales[0]["domain"][0] < scales[0]["domain"][1]
+        assert scales[1:] == scales[:1] * 2
+    svg = chart.svg()
+    assert (svg.count(">redis-token<"), svg.count(">region<")) == (1, 1)
+    # One lock alone is compared with itself in one frame.
+    (alone,) = pictures(found[:3])
+    assert len(frames(alone)) == 2
+    assert [row["s"] for row in frames(alone)[0]["data"]["values"]] == [
+        f"redis-token, {network}" for network in networks
+    ]
+
+
+def test_a_terminal_shows_three_of_many_rates() -> None:
+    shares = (0.1, 0.25, 0.5, 0.75, 0.9)
+    grid = rates.narrow([lock("etcd", *(at_rate(share, 0.5, 9.0) for share in shares))])
+    assert grid is not None
+    assert grid.headings[2:] == ("at 10 %, ms", "at 50 %, ms", "at 75 %, ms")
+    assert grid.caption.endswith("The report has 5 rates.")
+    paces = [replace(at_rate(n / 10, 0.5, 9.0), share=None) for n in range(1, 6)]
+    grid = rates.narrow([lock("etcd", *paces)])
+    assert grid is not None
+    assert grid.headings[2:] == ("at 80/s, ms", "at 240/s, ms", "at 400/s, ms")
+
+
+@pytest.mark.parametrize(("fault", "first"), [("none", "rates"), ("pause", "verdicts")])
+def test_a_sweep_shows_its_rates_before_its_verdicts(
+    tmp_path: Path, fault: str, first: str
+) -> None:
+    run = make_run(tmp_path, faults={fault: False}, results={"rates": [plain(s) for s in SHOWN]})
+    out = io.StringIO()
+    show(run, run.results(), Console(file=out, width=110, color_system=None))
+    text = out.getvalue()
+    at = {"rates": text.index(rates.TITLE), "verdicts": text.index("\nVerdicts")}
+    assert min(at, key=lambda name: at[name]) == first
 
 
 def test_a_void_point_is_hollow_and_a_valid_one_is_filled() -> None:
@@ -204,19 +259,19 @@ def test_a_void_point_is_hollow_and_a_valid_one_is_filled() -> None:
 
     valid, void = at_rate(0.5, 4.5, 20.0), at_rate(0.5, 4.5, 20.0, why=(HOG,))
     assert filled(lock("etcd", valid)) > filled(lock("etcd", void))
-    rows = pictures([lock("etcd", valid, void)])[0].spec["vconcat"][0]["data"]["values"]
+    rows = frames(pictures([lock("etcd", valid, void)])[0])[0]["data"]["values"]
     assert [row["void"] for row in rows] == [False, True]
 
 
 def test_what_n_does_not_carry_is_not_drawn_and_a_lower_bound_is_marked() -> None:
     (chart,) = pictures(SHOWN)
-    p50, p99 = (panel["data"]["values"] for panel in chart.spec["vconcat"])
+    p50, p99 = (panel["data"]["values"] for panel in frames(chart))
     assert (len(p50), len(p99)) == (4, 3)
     assert [row["above"] for row in p99] == [False, True, False]
     assert chart.svg().count("↑") == 1
     assert pictures([lock("etcd")]) == []
     (alone,) = pictures([lock("etcd", at_rate(0.5, 4.5, None))])
-    assert len(alone.spec["vconcat"]) == 1
+    assert len(frames(alone)) == 1
 
 
 def test_the_picture_is_in_the_page_and_beside_the_markdown(tmp_path: Path) -> None:
