@@ -2,8 +2,8 @@
 
 Guarantees: what counts as tried has met its events, as the links saw it. A play that did not is
 played again, and after ``PLAYS_MAX`` it counts as not reached. A lost wake-up is told only where so
-many plays in a row show it. What was found is played
-``REPEATS`` times more, once for each kind of event.
+many plays in a row show it. What was found is played ``REPEATS`` times more, once for each kind of
+event.
 
 What is known is told to ``saved`` piece by piece, and gone on with where an exploration of the same
 lock was interrupted.
