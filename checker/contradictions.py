@@ -124,9 +124,9 @@ def unpaired(analysis: Analysis) -> Ints:
     place for both. Further: operations of one identity whose windows overlap
     or touch, and so may have taken effect in either order (except extends under a hold id, which
     run in the background, once the acquire has been asked for); operations of one key of which some
-    name their hold and some do not; answers of a hold at the time of its acquire; not-held where that
-    may be said of any of several holds; an unknown acquire while the identity
-    may still hold from before; and an unknown acquire under which both ok and not-held were
+    name their hold and some do not; answers of a hold at the time of its acquire; not-held where
+    that may be said of any of several holds; an unknown acquire while the identity may still hold
+    from before; and an unknown acquire under which both ok and not-held were
     answered.
     """
     history, links = analysis.history, analysis.links

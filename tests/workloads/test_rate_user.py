@@ -7,8 +7,8 @@ import subprocess
 import sys
 from typing import Final
 
-# In a process of its own, because Locust patches it. Of clients whose answers are always there before they are waited for, so that only what a user
-# does between two cycles lets another one run.
+# In a process of its own, because Locust patches it. Of clients whose answers are always there
+# before they are waited for, so that only what a user does between two cycles lets another one run.
 PROGRAM: Final = """
 import json, time
 from types import SimpleNamespace
