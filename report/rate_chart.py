@@ -64,7 +64,7 @@ def pictures(found: Sequence[LockRates]) -> list[Chart]:
                 )
                 for setting in beside
             ]
-            panels.append({"hconcat": frames, "spacing": SPACING})
+            panels.append({"hconcat": frames, "spacing": SPACING, "bounds": "flush"})
     # Fonts may be wider where the picture is read than where it is drawn.
     padding = {"left": 5, "top": 5, "right": 70, "bottom": 5}
     spec: Spec = {"vconcat": panels, "spacing": SPACING, "padding": padding, "config": CONFIG}
@@ -145,8 +145,8 @@ class _Axes:
             "field": "x",
             "type": "quantitative",
             "scale": {"type": "log", "domain": [low, high], "nice": False},
-            "axis": {"title": "granted per second" if last else None, "values": _ticks(low, high),
-                     "format": "~g", "grid": True, "labels": last},
+            "axis": {"title": "granted per second" if last else None, "format": "~g",
+                     "values": _ticks(low, high, width), "grid": True, "labels": last},
         }  # fmt: skip
         made: Spec = {
             "width": width,
@@ -155,10 +155,11 @@ class _Axes:
             "layer": layers,
             "encoding": {"x": x, "y": {"field": "v", **y}},
         }
-        return made | ({"title": heading} if heading else {})
+        return made | ({"title": {"text": heading, "frame": "group"}} if heading else {})
 
 
-def _ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 of every decade."""
+def _ticks(low: float, high: float, width: float) -> list[float]:
+    """1, 2 and 5 of every decade; of a narrow frame the powers of ten."""
+    steps = (1, 2, 5) if width == WIDTH else (1,)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    return [at for p in powers for step in (1, 2, 5) if low <= (at := step * 10.0**p) <= high]
+    return [at for p in powers for step in steps if low <= (at := step * 10.0**p) <= high]

@@ -25,6 +25,7 @@ from report.facts import (
 )
 from report.grid import Grid, texts
 from results import wording
+from results.cases import in_order
 from results.documents import LockRates, PooledRate, RatesOf
 
 TITLE: Final = "At stated rates"
@@ -77,6 +78,29 @@ def narrow(found: Sequence[LockRates]) -> Grid | None:
     return texts(RATES.name, TITLE, headings, lines, NARROW + more)
 
 
+def compared(found: Sequence[LockRates]) -> Grid | None:
+    """For a terminal, where several locks were measured under several settings: a line a lock, a
+    column a setting, at the lowest of the rates that ``narrow`` shows."""
+    told = locks_and_settings(found)
+    locks, settings = (in_order(pair[n] for pair in told) for n in (0, 1))
+    if min(len(locks), len(settings)) < 2:
+        return None
+    rate = _three(list(dict.fromkeys(at(rate) for one in found for rate in one.rates)))[0]
+    cells = {
+        pair: _p50(each)
+        for pair, one in zip(told, found, strict=True)
+        for each in one.rates
+        if at(each) == rate
+    }
+    lines = [
+        [lock, *(cells.get((lock, setting), wording.NONE) for setting in settings)]
+        for lock in locks
+    ]
+    share = " of what each carries" if rate.endswith("%") else ""
+    title = f"Response time at {rate}{share}, p50, ms"
+    return texts(f"{RATES.name}-compared", title, ("lock", *settings), lines, COMPARED)
+
+
 def _three(rates: Sequence[str]) -> Sequence[str]:
     """The usual ones; where they were not asked for, the first, the middle and the last."""
     if len(rates) <= len(USUAL):
@@ -94,14 +118,24 @@ def _in_brackets(one: LockRates) -> str:
 
 def _short(rate: PooledRate) -> str:
     """``1.20 [1.10, 1.31] / 5.02``; in round brackets where it is void."""
-    response, bounds = rate.response_ms, rate.p50_ms_range
-    p50, p99 = (
-        (MORE if name in response.above else "") + wording.ms(getattr(response, name))
-        for name in ("p50", "p99")
-    )
-    span = f" [{wording.ms(bounds.min)}, {wording.ms(bounds.max)}]" if bounds else ""
-    text = f"{p50}{span} / {p99}"
+    text = f"{_with_range(rate)} / {_told(rate, 'p99')}"
     return f"({text})" if rate.why else text
+
+
+def _p50(rate: PooledRate) -> str:
+    text = _with_range(rate)
+    return f"({text})" if rate.why else text
+
+
+def _with_range(rate: PooledRate) -> str:
+    bounds = rate.p50_ms_range
+    span = f" [{wording.ms(bounds.min)}, {wording.ms(bounds.max)}]" if bounds else ""
+    return _told(rate, "p50") + span
+
+
+def _told(rate: PooledRate, name: str) -> str:
+    response = rate.response_ms
+    return (MORE if name in response.above else "") + wording.ms(getattr(response, name))
 
 
 def caption(found: Sequence[LockRates]) -> str:
@@ -223,6 +257,10 @@ CAPTION: Final = (
     "response time, from the intended start to the grant, of all rounds together. In square "
     "brackets: where the figure of a repeated run is expected. What was refused, timed out or was "
     "never begun counts as longer than until it was given up. In round brackets: void."
+)
+COMPARED: Final = (
+    "From the intended start to the grant. In square brackets: where that of a repeated run is "
+    "expected. In round brackets: void."
 )
 NARROW: Final = (
     "Carried: granted per second while every client asked again at once. At shares of it: response "

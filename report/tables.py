@@ -83,6 +83,7 @@ class Overview:
         # Under each fault all locks, so that they can be compared.
         every.sort(key=lambda row: faults.index(row.values["fault"]))
         grids = (
+            rates.compared(self.at_rates),
             rates.narrow(self.at_rates),
             BASELINE.narrow(self.baseline),
             JOBS.narrow(self.jobs),

@@ -19,6 +19,7 @@ from results.cases import MUTEX, PHASES, ceiling_per_s, cells_of, has_numbers, i
 from results.documents import CaseResult, PooledKinds, Quantiles, Spread, UndisturbedLock
 from results.quantiles import quantiles, spread
 
+LOOPBACK: Final = "loopback"  # the network that is usual
 KINDS: Final = ("acquire", "handover", "wait")
 # A figure of fewer cases is void: it shows no range.
 CASES_MIN: Final = 3
@@ -89,9 +90,11 @@ def _cases_of(cases: Sequence[CaseResult], lock: str) -> list[CaseResult]:
 
 
 def name_of(case: CaseResult) -> str:
-    """The lock, and the workload where it is not the plain one: another experiment."""
-    workload = case.workload or MUTEX
-    return case.lock if workload == MUTEX else f"{case.lock}, {workload}"
+    """The lock, and the workload or the network where they are not the plain ones: another
+    experiment."""
+    workload, network = case.workload or MUTEX, case.network or LOOPBACK
+    words = [workload if workload != MUTEX else "", network if network != LOOPBACK else ""]
+    return ", ".join([case.lock, *filter(None, words)])
 
 
 def _response(granted_ns: Ints, given_up_ns: Ints) -> Quantiles:

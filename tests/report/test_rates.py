@@ -206,7 +206,7 @@ def test_each_network_has_a_frame_with_the_same_axes_and_a_lock_the_same_colour(
     (chart,) = pictures(found)
     assert [len(row["hconcat"]) for row in chart.spec["vconcat"]] == [3, 3]
     upper = frames(chart)[:3]
-    assert [frame["title"] for frame in upper] == list(networks)
+    assert [frame["title"]["text"] for frame in upper] == list(networks)
     assert [[row["s"] for row in frame["data"]["values"]] for frame in upper] == [
         ["redis-token", "etcd"]
     ] * 3
@@ -234,6 +234,25 @@ def test_a_terminal_shows_three_of_many_rates() -> None:
     grid = rates.narrow([lock("etcd", *paces)])
     assert grid is not None
     assert grid.headings[2:] == ("at 80/s, ms", "at 240/s, ms", "at 400/s, ms")
+
+
+def test_several_locks_under_several_settings_are_compared_in_one_table() -> None:
+    networks = ("loopback", "region")
+    found = [
+        lock(name, at_rate(0.1, p50 * (n + 1), 9.0, why=why), at_rate(0.5, 9.0, 9.0), network=net)
+        for name, p50, why in (("redis-token", 0.5, ()), ("etcd", 40.0, (HOG,)))
+        for n, net in enumerate(networks)
+    ]
+    grid = rates.compared(found[:3])
+    assert grid is not None
+    assert grid.title == "Response time at 10 % of what each carries, p50, ms"
+    assert grid.headings == ("lock", "loopback", "region")
+    assert [[cell.text for cell in row] for row in grid.rows] == [
+        ["redis-token", "0.50 [0.40, 0.70]", "1.00 [0.90, 1.20]"],
+        ["etcd", "(40.0 [39.9, 40.2])", NONE],
+    ]
+    assert rates.compared(SHOWN) is None  # under one setting
+    assert rates.compared(found[:2]) is None  # one lock
 
 
 @pytest.mark.parametrize(("fault", "first"), [("none", "rates"), ("pause", "verdicts")])

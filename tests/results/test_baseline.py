@@ -87,6 +87,14 @@ def test_a_failed_case_has_no_rate_and_no_floor() -> None:
     assert {cell.text for cell in grid.rows[0][1:4]} == {NONE}
 
 
+def test_another_network_is_another_experiment() -> None:
+    gathered = Baselines()
+    samples = {kind: np.full(5, MS) for kind in KINDS}
+    for network in ("loopback", "region", None):
+        gathered.add(CaseResult(lock="etcd", fault="none", network=network), samples)
+    assert [(row.lock, row.cases) for row in gathered.locks()] == [("etcd", 2), ("etcd, region", 1)]
+
+
 def test_another_workload_is_another_experiment() -> None:
     gathered = Baselines()
     samples = {kind: np.full(5, MS) for kind in KINDS}
