@@ -212,10 +212,14 @@ def _of_workers() -> set[str]:
 
 
 def _pins(library: AnyLibrary | None) -> set[str]:
-    """What is installed in the environment of a lock's library; that of an image is not Python."""
+    """What is installed in the environment of a lock's library; that of an image is not Python.
+    Raises BadInput."""
     if not isinstance(library, Library):
         return set()
-    return {pins.plain(name) for name in pins.requirements(library.requirements)}
+    try:
+        return {pins.plain(name) for name in library.pinned()}
+    except LockUnusableError as error:
+        raise BadInput(str(error)) from error
 
 
 def locks_of(side: Side, locks: Sequence[str]) -> list[str]:

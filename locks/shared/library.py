@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from locks.base import Address, LockUnusableError, Observer, System
+from locks.shared import pins
 from locks.shared.client_container import ContainerLibrary
 from locks.shared.sidecar import ExtendableSidecarLock, Sidecar, SidecarError, SidecarLock, shared
 
@@ -74,17 +75,24 @@ class Library:
     @property
     def environment(self) -> Path:
         """Where the library is installed, or will be. Raises LockUnusableError without pins."""
+        fingerprint = hashlib.sha256(
+            f"{'.'.join(map(str, sys.version_info[:3]))}\n".encode() + self._pins()
+        ).hexdigest()
+        return ENVIRONMENTS / f"{self.folder.name}-{fingerprint[:12]}"
+
+    def pinned(self) -> dict[str, str]:
+        """Package → version of its environment. Raises LockUnusableError without pins."""
+        self._pins()
+        return pins.requirements(self.requirements)
+
+    def _pins(self) -> bytes:
         try:
-            pins = self.requirements.read_bytes()
+            return self.requirements.read_bytes()
         except OSError as error:
             raise LockUnusableError(
                 f"{self.name} has no pins: lockbench library lock {self.folder} writes "
                 f"requirements.txt ({error.strerror})"
             ) from error
-        fingerprint = hashlib.sha256(
-            f"{'.'.join(map(str, sys.version_info[:3]))}\n".encode() + pins
-        ).hexdigest()
-        return ENVIRONMENTS / f"{self.folder.name}-{fingerprint[:12]}"
 
     def prepare(self) -> None:
         """Builds the environment unless it is there, and imports the adapter in it, once for each

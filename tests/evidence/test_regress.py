@@ -340,6 +340,21 @@ def test_a_library_counts_where_a_lock_uses_it(
     assert path.startswith(f"{tmp_path}{os.pathsep}")
 
 
+def test_a_library_without_pins_is_refused_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def run(command: list[str], *_: Any) -> Any:
+        installed(tmp_path, "python_redis_lock", "9.0")
+        return SimpleNamespace(returncode=0, stderr="", stdout="")
+
+    side = parse("git+https://host/x@main")
+    tried = [plan.make_case("python-redis-lock", "none", seed=0)]
+    monkeypatch.setitem(vars(sides), "_run", run)
+    monkeypatch.setattr(Library, "requirements", property(lambda _: tmp_path / "nowhere"))
+    with pytest.raises(BadInput, match=r"has no pins: .* writes requirements.txt"):
+        install(side, tmp_path, tried)
+
+
 @pytest.mark.parametrize(
     ("ref", "lock", "file", "line"),
     [
