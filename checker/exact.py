@@ -116,13 +116,19 @@ def _confirmed_early(analysis: Analysis, row: Rows, done: Ints) -> tuple[Rows, R
     """The extends that were answered ok before their acquire was, and their places among acquires
     that were answered at ``done``."""
     history, links = analysis.history, analysis.links
-    extends = links.under(rows_of(history, F.EXTEND, Type.OK))
-    if len(extends) == 0 or len(row) == 0:
-        return extends[:0], extends[:0]
-    acquire = links.acquire[extends]
-    at = np.minimum(np.searchsorted(row, acquire), len(row) - 1)
-    early = (row[at] == acquire) & (history.complete_ns[extends] < done[at])
+    extends, at = _placed(links, row, links.under(rows_of(history, F.EXTEND, Type.OK)))
+    early = history.complete_ns[extends] < done[at]
     return extends[early], at[early]
+
+
+def _placed(links: Links, row: Rows, proof: Rows) -> tuple[Rows, Rows]:
+    """Those of ``proof`` that are under one of the acquires in ``row``, and its place there."""
+    if len(proof) == 0 or len(row) == 0:
+        return proof[:0], proof[:0]
+    acquire = links.acquire[proof]
+    at = np.minimum(np.searchsorted(row, acquire), len(row) - 1)
+    mine = row[at] == acquire
+    return proof[mine], at[mine]
 
 
 def _granted_ends(analysis: Analysis) -> tuple[Rows, Ints]:
@@ -150,9 +156,8 @@ def _granted_ends(analysis: Analysis) -> tuple[Rows, Ints]:
             # Each release that counts was answered ok: they are their own proofs.
             end[released] = history.invoke_ns[release]
         elif len(proof):
-            at = np.minimum(np.searchsorted(row, links.acquire[proof]), max(len(row) - 1, 0))
-            mine = row[at] == links.acquire[proof] if len(row) else np.zeros(len(proof), np.bool_)
-            np.maximum.at(end, at[mine], history.invoke_ns[proof[mine]])
+            proof, at = _placed(links, row, proof)
+            np.maximum.at(end, at, history.invoke_ns[proof])
     return row, end
 
 
