@@ -66,7 +66,7 @@ def narrow(found: Sequence[LockRates]) -> Grid | None:
     """For a terminal: a line a lock, a column for each of three rates."""
     if not found:
         return None
-    every = list(dict.fromkeys(at(rate) for one in found for rate in one.rates))
+    every = _rates_of(found)
     rates = _three(every)
     more = f" The report has {len(every)} rates." if len(every) > len(rates) else ""
     lines = [
@@ -85,9 +85,9 @@ def compared(found: Sequence[LockRates]) -> Grid | None:
     locks, settings = (in_order(pair[n] for pair in told) for n in (0, 1))
     if min(len(locks), len(settings)) < 2:
         return None
-    rate = _three(list(dict.fromkeys(at(rate) for one in found for rate in one.rates)))[0]
+    rate = _three(_rates_of(found))[0]
     cells = {
-        pair: _p50(each)
+        pair: _bracketed(_with_range(each), each)
         for pair, one in zip(told, found, strict=True)
         for each in one.rates
         if at(each) == rate
@@ -99,6 +99,10 @@ def compared(found: Sequence[LockRates]) -> Grid | None:
     share = " of what each carries" if rate.endswith("%") else ""
     title = f"Response time at {rate}{share}, p50, ms"
     return texts(f"{RATES.name}-compared", title, ("lock", *settings), lines, COMPARED)
+
+
+def _rates_of(found: Sequence[LockRates]) -> list[str]:
+    return in_order(at(rate) for one in found for rate in one.rates)
 
 
 def _three(rates: Sequence[str]) -> Sequence[str]:
@@ -118,12 +122,10 @@ def _in_brackets(one: LockRates) -> str:
 
 def _short(rate: PooledRate) -> str:
     """``1.20 [1.10, 1.31] / 5.02``; in round brackets where it is void."""
-    text = f"{_with_range(rate)} / {_told(rate, 'p99')}"
-    return f"({text})" if rate.why else text
+    return _bracketed(f"{_with_range(rate)} / {_told(rate, 'p99')}", rate)
 
 
-def _p50(rate: PooledRate) -> str:
-    text = _with_range(rate)
+def _bracketed(text: str, rate: PooledRate) -> str:
     return f"({text})" if rate.why else text
 
 
