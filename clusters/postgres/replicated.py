@@ -171,8 +171,9 @@ class PostgresCluster(PodCluster):
     # --- verifying ---
 
     def _verify(self, limit_s: float) -> None:
-        super()._verify(limit_s)
+        # First, so that a write that waits for a replica is told as what it is.
         self._poll(self._verify_replication, limit_s, "no replication")
+        super()._verify(limit_s)
 
     def _verify_replication(self) -> None:
         """Everybody else follows the primary as declared, and has what it wrote."""
