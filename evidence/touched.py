@@ -1,7 +1,9 @@
-"""Which locks a change is about: ``python -m evidence.touched FILE``, a path of the change a line.
+"""Which locks a change is about: ``python -m evidence.touched FILE [KNOWN]``.
 
-Prints their names, separated by commas: each lock whose own files are among the paths, and the
-sampled ones where something changed that locks share, a cluster or an image. Nothing: no lock.
+FILE has a path of the change a line; KNOWN the names of the locks that there were before. Prints
+names, separated by commas: each lock whose own files are among the paths, and of what locks share
+(an image, a cluster, a module) some of those that use it. Nothing: no lock. A lock that is not
+among KNOWN has nothing to be compared with: it is left out, and said on standard error.
 """
 
 from __future__ import annotations
@@ -11,26 +13,74 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from bench.suites import sampled
+from bench.plan import images_of
+from bench.suites import alike, sampled
+from clusters.images import server_names
+from clusters.recipes import FOLDER, recipes
+from clusters.registry import topologies
 from declarations import collected
 from evidence.baseline import REQUIREMENTS, ROOT, TREE
 from locks.base import System
 from locks.registry import systems
+from locks.shared.client_container import ContainerLibrary
+from locks.shared.library import library_of
 
 SHARED: Final = frozenset({*TREE, REQUIREMENTS})
+IMAGES: Final = PurePosixPath(FOLDER.relative_to(ROOT).as_posix())
+ENOUGH: Final = 2  # locks of something that no suite samples
 
 
 def touched(paths: Sequence[str]) -> list[str]:
     """See above; ``paths`` are relative to the repository."""
-    changed = [PurePosixPath(path) for path in paths]
     own = _own()
-    found = [name for name, place in own.items() if any(p.is_relative_to(place) for p in changed)]
-    shared = [
-        path
-        for path in changed
-        if path.parts[0] in SHARED and not any(path.is_relative_to(o) for o in own.values())
-    ]
-    return list(dict.fromkeys([*found, *(sampled() if shared else ())]))
+    found: dict[str, None] = {}
+    for path in map(PurePosixPath, paths):
+        mine = [name for name, place in own.items() if path.is_relative_to(place)]
+        if mine:
+            found |= dict.fromkeys(mine)
+        elif path.parts[0] in SHARED:
+            for users in _groups(path, own):
+                found |= dict.fromkeys(_some(users))
+    return list(found)
+
+
+def _groups(path: PurePosixPath, own: dict[str, PurePosixPath]) -> list[list[str]]:
+    """The locks that use what is there, by what they use."""
+    if path.is_relative_to(IMAGES) and (built := _built_from(path.relative_to(IMAGES).parts[0])):
+        return [_running(image) for image in built]
+    if path.parts[0] == "clusters" and path.parts[1] in server_names():
+        return [_running(path.parts[1])]
+    beside = [name for name, place in own.items() if place.is_relative_to(path.parent)]
+    return [beside if path.parts[0] == "locks" and beside else list(own)]
+
+
+def _some(users: Sequence[str]) -> Sequence[str]:
+    for suite in (sampled(), alike()):
+        if among := [name for name in suite if name in users]:
+            return among
+    return users[:ENOUGH]
+
+
+def _built_from(folder: str) -> list[str]:
+    """The images that are made of a folder, or of another that is."""
+    found: list[str] = []
+    for name, recipe in recipes().items():  # parents first
+        if recipe.folder == folder or recipe.parent in found:
+            found.append(name)
+    return found
+
+
+def _running(image: str) -> list[str]:
+    """The locks whose cluster or client runs an image."""
+    found = []
+    for name, lock in systems().items():
+        images = images_of([topologies()[lock.topologies[0]]])
+        library = library_of(lock)
+        if isinstance(library, ContainerLibrary):
+            images.append(library.image)
+        if image in images:
+            found.append(name)
+    return found
 
 
 def _own() -> dict[str, PurePosixPath]:
@@ -46,6 +96,15 @@ def _own() -> dict[str, PurePosixPath]:
     return found
 
 
+def main(words: Sequence[str]) -> None:
+    """Prints; see the module."""
+    changed, *known = (Path(word).read_text(encoding="utf-8").split() for word in words)
+    found = touched(changed)
+    new = [name for name in found if known and name not in known[0]]
+    if new:
+        sys.stderr.write(f"nothing to compare with: {', '.join(new)}\n")
+    sys.stdout.write(",".join(name for name in found if name not in new) + "\n")
+
+
 if __name__ == "__main__":
-    lines = Path(sys.argv[1]).read_text(encoding="utf-8").split()
-    sys.stdout.write(",".join(touched(lines)) + "\n")
+    main(sys.argv[1:])

@@ -15,7 +15,10 @@ from clusters import images
 from evidence import baseline, sides
 from evidence.baseline import Pinned, clients, read, unpack
 from evidence.sides import Side, install, parse
-from evidence.touched import touched
+from evidence.touched import main, touched
+from locks.registry import systems
+from locks.shared.client_container import ContainerLibrary
+from locks.shared.library import library_of
 from results import documents
 from results.errors import BadInput
 from tests.evidence.test_workflows import git
@@ -187,12 +190,41 @@ def test_clients_are_what_recipes_import_and_the_load_does_not() -> None:
         (["locks/base.py"], ["etcd", "redis-token", "redlock", "zookeeper"]),
         (["clusters/images/debian.lock"], ["etcd", "redis-token", "redlock", "zookeeper"]),
         (["requirements.lock"], ["etcd", "redis-token", "redlock", "zookeeper"]),
+        (["locks/redis/recipe.py", "clusters/redis/nodes.py"], ["redis-token", "redlock"]),
+        (["clusters/etcd/cluster.py", "clusters/images/etcd/go.sum"], ["etcd"]),
+        (["clusters/postgres/replicated.py"], ["postgres-advisory", "postgres-for-update"]),
+        (["clusters/images/postgres/Dockerfile"], ["postgres-advisory", "postgres-for-update"]),
+        (
+            ["clusters/images/go-sidecar/go.mod"],
+            ["bsm-redislock-safe", "etcd-concurrency", "go-zookeeper", "redsync-safe"],
+        ),
     ],
 )
 def test_a_change_is_about_the_locks_whose_files_it_touches(
     paths: list[str], locks: list[str]
 ) -> None:
-    assert touched(paths) == locks
+    assert sorted(touched(paths)) == locks
+
+
+def test_a_change_of_java_s_client_is_about_locks_of_java() -> None:
+    found = touched(["clusters/images/jvm-sidecar/pom.xml"])
+    assert found
+    for name in found:
+        library = library_of(systems()[name])
+        assert isinstance(library, ContainerLibrary)
+        assert library.image == "jvm-sidecar"
+
+
+def test_a_lock_that_is_new_has_nothing_to_be_compared_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed, known = tmp_path / "changed", tmp_path / "known"
+    changed.write_text("locks/redis/token.py\nlocks/libraries/kazoo/adapter.py\n")
+    known.write_text("etcd\nredis-token\n")
+    main([str(changed), str(known)])
+    told = capsys.readouterr()
+    assert told.out == "redis-token\n"
+    assert told.err == "nothing to compare with: kazoo, kazoo-safe\n"
 
 
 def test_a_baseline_is_a_document_of_today() -> None:

@@ -182,16 +182,31 @@ def test_a_pull_request_is_measured_where_a_lock_or_an_image_changed(
     assert (clone / "changed.txt").read_text().split() == [path]
 
 
+def comment(folder: Path, *, there: str = "") -> tuple[list[str], str]:
+    """What GitHub is asked for, and the comment; ``there`` are the numbers of those that it has."""
+    program(folder, "gh", f'echo "$@" >> calls\ncase "$*" in *--jq*) printf "{there}" ;; esac\n')
+    (folder / "calls").unlink(missing_ok=True)
+    done = played(PULL_REQUEST, "comment", folder, NUMBER="7", REPOSITORY="a/b", RUN="https://run")
+    assert done.returncode == 0, done.stderr
+    return (folder / "calls").read_text().splitlines()[1:], (folder / "comment.md").read_text()
+
+
 def test_a_pull_request_has_one_comment_that_is_updated(tmp_path: Path) -> None:
-    program(tmp_path, "gh", 'echo "$@" >> calls\n')
-    assert played(PULL_REQUEST, "comment", tmp_path, NUMBER="7").returncode == 0
-    assert not (tmp_path / "calls").exists(), "nothing to say"
     (tmp_path / "runs" / "latest").mkdir(parents=True)
     (tmp_path / "runs" / "latest" / "comparison.md").write_text("### Lockbench regress: ok\n")
-    played(PULL_REQUEST, "comment", tmp_path, NUMBER="7")
-    assert (tmp_path / "calls").read_text() == (
-        "pr comment 7 --edit-last --create-if-none --body-file runs/latest/comparison.md\n"
-    )
+    calls, text = comment(tmp_path)
+    assert calls == ["api --method POST repos/a/b/issues/7/comments --field body=@comment.md"]
+    assert text == "<!-- lockbench regress -->\n### Lockbench regress: ok\n"
+    calls, _ = comment(tmp_path, there="12\\n15\\n")
+    assert calls == ["api --method PATCH repos/a/b/issues/comments/12 --field body=@comment.md"]
+
+
+def test_what_could_not_be_compared_is_said_in_place_of_the_last_comparison(
+    tmp_path: Path,
+) -> None:
+    calls, text = comment(tmp_path, there="12")
+    assert "PATCH" in calls[0]
+    assert "Could not compare: [the log says why](https://run)" in text
 
 
 def test_the_action_hands_its_inputs_on_and_says_how_it_ended(tmp_path: Path) -> None:
@@ -202,12 +217,12 @@ def test_the_action_hands_its_inputs_on_and_says_how_it_ended(tmp_path: Path) ->
     inputs = {"BASE": "redis==8.0.1", "NEW": "my lock.py:L", "LOCK": "", "FAULT": "none"}
     done = played(
         ACTION, "regress", tmp_path, GITHUB_ACTION_PATH=str(tmp_path / "action"), PAIRS="",
-        FAIL_ON="safety", **inputs,
+        FAIL_ON="safety", WORKLOAD="", TIME_LIMIT="15", **inputs,
     )  # fmt: skip
     assert done.returncode == 3, "its failure is the job's"
     assert done.stdout.splitlines() == [
         "regress", "--base", "redis==8.0.1", "--new", "my lock.py:L", "--fault", "none",
-        "--fail-on", "safety",
+        "--time-limit", "15", "--fail-on", "safety",
     ]  # fmt: skip
     (tmp_path / "runs" / "latest").mkdir(parents=True)
     (tmp_path / "runs" / "latest" / "ending").write_text("regression\n")
