@@ -12,8 +12,8 @@ its numbers counts, and it fails.
 What occurred is a set of endings: safety, regression, bench, inconclusive; ok where it is empty.
 The headline tells each, and ``runs/latest/ending`` has the worst. The exit code is that of the
 worst ending that ``--fail-on`` names (safety and regression unless said), that of bench for a void
-night, and that of the night after three nights in a row that decided nothing; else 0. 254: bad
-input. 255 also: it crashed.
+night and for one that was cut short, and that of the night after three nights in a row that decided
+nothing; else 0. 254: bad input. What a night found before it was cut short is told and kept.
 
 ``--history DIR`` (``runs`` unless said) keeps one line a night (``nights.jsonl``) and the trends
 (``trends.html``), which gate nothing.
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Sequence
@@ -37,11 +38,13 @@ from rich.console import Console
 from bench import interruption, plan, suites
 from bench.suite import RUNS, run_cases
 from evidence import planted
-from evidence.baseline import check_images, checked_out
+from evidence.baseline import checked_out
 from evidence.regress import regress
 from evidence.regress_plan import BASE, Order, order
-from evidence.sides import BASELINE, CURRENT
+from evidence.sides import BASELINE, CURRENT, install
 from history.files import BadFile, MissingFile
+from locks.registry import systems
+from locks.shared.library import library_of
 from nemesis.registry import NONE
 from report.comparison_text import markdown
 from report.console import out
@@ -88,6 +91,7 @@ class Night:
     parts: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     undone: list[str] = field(default_factory=list)  # comparisons that no time was left for
+    cut_short: str | None = None  # why it ended before its end
 
     def minutes_left(self) -> float:
         """Until the time is over that a night may take."""
@@ -115,6 +119,11 @@ class Night:
         """Why its numbers must not be used."""
         return [why for why, _ in self.failed_controls]
 
+    @property
+    def failed(self) -> list[str]:
+        """Why the night itself failed, whatever the locks did."""
+        return [*([self.cut_short] if self.cut_short else []), *self.void]
+
     def _told(self) -> list[tuple[str, Comparison]]:
         """(ending, comparison) of all that counts: no slowdown of a void night and of the controls,
         for which ``void`` speaks, and of the planted one only what has nothing to do with it."""
@@ -135,7 +144,7 @@ class Night:
         if self.undone or not found:
             found.add("inconclusive")
         found |= {ending for ending, _ in self._told()}
-        return worst_first(found | {"bench"} if self.void else found)
+        return worst_first(found | {"bench"} if self.failed else found)
 
     @property
     def ending(self) -> str:
@@ -148,6 +157,8 @@ class Night:
             if case.ending not in {"ok", None} and case.workload != plan.PUBLISHED:
                 what = f"{lock_of(case)} under {case.fault}: {case.why}"
                 found.append((str(case.ending), what, command_of(case, planned.images)))
+        if self.cut_short:
+            found.append(("bench", f"cut short: {self.cut_short}", "make nightly"))
         found += [("inconclusive", "no time was left to compare", again) for again in self.undone]
         found += [("bench", f"void, {why}", again) for why, again in self.failed_controls]
         found += [(ending, made.sentences[ending], made.repeat) for ending, made in self._told()]
@@ -164,9 +175,10 @@ class Night:
 
     def _sentence(self, ending: str, failures: Sequence[str]) -> str:
         what = failures[0] if failures else "nothing was measured"
+        judged = sum(case.workload != plan.PUBLISHED for case in self.cases)
         more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
         return {
-            "ok": f"ok: {len(self.cases)} cases as expected, nothing slower",
+            "ok": f"ok: {judged} cases as expected, no slowdown shown",
             "safety": f"safety: a promise was broken: {what}{more}",
             "regression": f"regression: {what}{more}",
             "inconclusive": f"inconclusive: nothing is proven either way: {what}{more}",
@@ -175,13 +187,13 @@ class Night:
 
 
 def code_of(
-    endings: Sequence[str], fail_on: Sequence[str], earlier: Sequence[str], *, void: bool = False
+    endings: Sequence[str], fail_on: Sequence[str], earlier: Sequence[str], *, failed: bool = False
 ) -> int:
     """The exit code of a night. ``earlier`` are the worst endings of the nights before, the last
     one last."""
     if code := exit_code(endings, fail_on):
         return code
-    if void:
+    if failed:
         return Ending.BENCH.code
     streak = [endings[0], *reversed(earlier)][:OPEN_NIGHTS_MAX]
     if len(streak) == OPEN_NIGHTS_MAX and all(word in OPEN for word in streak):
@@ -189,8 +201,11 @@ def code_of(
     return 0
 
 
-def run_night(*, base: str, new: str, locks: Sequence[str], seed: int, console: Console) -> Night:
-    """Everything but the report. Raises BadInput before anything is started."""
+def run_night(
+    night: Night, *, base: str, new: str, locks: Sequence[str], seed: int, console: Console
+) -> None:
+    """Everything but the report. Raises BadInput before anything is started; Failed where the
+    night cannot be had here and today."""
     declared = suites.suite("nightly", seed)
     compared = _orders(base, new, locks, seed)
     same, slower = _controls(seed)
@@ -200,10 +215,9 @@ def run_night(*, base: str, new: str, locks: Sequence[str], seed: int, console: 
     if expected > MINUTES_MAX:
         raise BadInput(f"this night would take {expected:.0f} minutes; name fewer locks")
     console.print(f"nightly: suite nightly, about {expected:.0f} minutes")
-    pinned = compared[0].sides[BASE].pinned
-    if pinned is not None:
-        check_images(pinned, [name for asked in compared for name in asked.images(BASE)])
-    night = Night(time.monotonic(), baseline=None if pinned is None else pinned.commit)
+    if (pinned := compared[0].sides[BASE].pinned) is not None:
+        night.baseline = pinned.commit
+    _install(compared[0])
     finished = run_cases(declared.cases, "nightly-suite", console)
     night.cases = list(finished.results.cases)
     # A suite that was cut short has fewer cases than were planned.
@@ -212,9 +226,25 @@ def run_night(*, base: str, new: str, locks: Sequence[str], seed: int, console: 
     _retry(night, console)
     night.same = _compared(night, same, console)
     night.slower = _compared(night, slower, console)
-    made = [_compared(night, asked, console) for asked in compared]
-    night.comparisons = rejudged([one for one in made if one is not None])
-    return night
+    if night.same is None or night.slower is None:
+        # Nothing says whether the gate would see a slowdown in this night.
+        night.undone += [asked.repeat for asked in compared]
+        return
+    made: list[Comparison] = []
+    try:
+        made.extend(filter(None, (_compared(night, asked, console) for asked in compared)))
+    finally:
+        night.comparisons = rejudged(made)
+
+
+def _install(asked: Order) -> None:
+    """Whether both sides can be had, before the suite spends its time. Raises Failed."""
+    for at, side in enumerate(asked.sides):
+        with tempfile.TemporaryDirectory(prefix="lockbench-") as folder:
+            try:
+                install(side, Path(folder), [both[at] for both in asked.cases.values()])
+            except BadInput as error:
+                raise Failed(str(error)) from error
 
 
 def _compared(night: Night, asked: Order, console: Console) -> Comparison | None:
@@ -249,6 +279,17 @@ def _retry(night: Night, console: Console) -> None:
     for n, case, document in zip(again, cases, finished.results.cases, strict=False):
         night.cases[n], night.planned[n] = document, case
     night.notes.append(f"{len(again)} inconclusive cases were repeated once")
+
+
+def usual(seed: int) -> list[str]:
+    """The locks that a night compares unless it is told: one recipe of each system, and of the
+    libraries that are adapted another one each night."""
+    adapted = [
+        name
+        for name, system in systems().items()
+        if (library := library_of(system)) is not None and library.safe
+    ]
+    return [*suites.sampled(), adapted[seed % len(adapted)]]
 
 
 def _orders(base: str, new: str, locks: Sequence[str], seed: int) -> list[Order]:
@@ -298,7 +339,7 @@ def finish(
     and the trends."""
     run = RunFolder.create(RUNS, "nightly")
     endings = [one.endings[0] for one in earlier]
-    code = code_of(night.endings, fail_on, endings, void=bool(night.void))
+    code = code_of(night.endings, fail_on, endings, failed=bool(night.failed))
     results = Results(
         name="nightly",
         cases=tuple(night.cases),
@@ -318,14 +359,15 @@ def finish(
 def _line(night: Night, run: RunFolder) -> documents.Night:
     machine, versions = {}, {}
     try:
-        suite = open_run(Path(night.parts[0]))
-        machine, versions = machine_in(suite.machine()), versions_in(suite.versions())
+        for part in night.parts[:1]:
+            suite = open_run(Path(part))
+            machine, versions = machine_in(suite.machine()), versions_in(suite.versions())
     except NotARun as error:
         night.notes.append(str(error))
     return documents.Night(
         date=_date(run),
         endings=night.endings,
-        void=tuple(night.void),
+        void=tuple(night.failed),
         commit=checked_out(),
         baseline=night.baseline,
         machine=machine,
@@ -349,19 +391,6 @@ def read_nights(history: Path) -> list[documents.Night]:
         raise BadInput(f"{error}; put it right, or move the file away") from error
 
 
-def _crashed(why: str, history: Path) -> int:
-    """The last part may have ended well; the night did not."""
-    run = RunFolder.create(RUNS, "nightly")
-    night = documents.Night(
-        date=_date(run), endings=(Ending.BENCH.word,), void=(why,), commit=checked_out()
-    )
-    _remember(night, history, read_nights(history))
-    run.write_text("report.md", f"# bench: {escape_markdown(why)}\n")
-    run.finish(Ending.BENCH.word)
-    print(f"nightly: bench: {why}", file=sys.stderr)
-    return Ending.BENCH.code
-
-
 def _remember(night: documents.Night, history: Path, earlier: Sequence[documents.Night]) -> None:
     """Adds a line to the nights, and draws the trends anew."""
     nights = [*earlier, night]
@@ -374,7 +403,7 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m evidence.nightly", exit_on_error=False)
     parser.add_argument("--base", default=BASELINE, help="a REF of lockbench regress")
     parser.add_argument("--new", default=CURRENT, help="the same, of what is new")
-    parser.add_argument("--lock", default=",".join(suites.sampled()), help="compared in turn")
+    parser.add_argument("--lock", help="default: one of each system, and a library")
     parser.add_argument("--fail-on", default=",".join(FAIL_ON), help="endings that fail the job")
     parser.add_argument("--seed", type=int, help="default: the day's number, so nights differ")
     parser.add_argument("--history", type=Path, default=RUNS, help="keeps a line a night")
@@ -390,28 +419,31 @@ def main(words: Sequence[str]) -> int:
         given = _arguments(words)
         fail_on = endings_named(given.fail_on)
         seed = datetime.now(UTC).toordinal() if given.seed is None else given.seed
-        locks = [word.strip() for word in given.lock.split(",") if word.strip()]
+        locks = [word.strip() for word in (given.lock or "").split(",") if word.strip()]
+        locks = locks or usual(seed)
         earlier = read_nights(given.history)
     except (BadInput, argparse.ArgumentError) as error:
         return _refused(error)
+    night = Night(time.monotonic())
     try:
-        night = run_night(base=given.base, new=given.new, locks=locks, seed=seed, console=out)
-        run, code = finish(night, fail_on, given.history, earlier)
+        run_night(night, base=given.base, new=given.new, locks=locks, seed=seed, console=out)
     except BadInput as error:
         return _refused(error)
     except Failed as error:
-        return _crashed(str(error), given.history)
+        night.cut_short = str(error)
     except KeyboardInterrupt:
-        return _crashed("interrupted", given.history)
+        night.cut_short = "interrupted"
     except Exception as error:  # noqa: BLE001 - our own failure must not look like a lock's
         traceback.print_exc()
-        return _crashed(f"it crashed: {type(error).__name__}: {error}", given.history)
+        night.cut_short = f"it crashed: {type(error).__name__}: {error}"
+    run, code = finish(night, fail_on, given.history, earlier)
     out.print(f"\n{night.headline}")
     for kind, what, command in night.failures():
         out.print(f"{kind}: {what}\n  {command}", soft_wrap=True)
     out.print(f"saved in {run.path}; trends in {given.history}/trends.html")
-    if not code and night.ending != Ending.OK.word:
-        print(f"nightly: warning: {night.headline}", file=sys.stderr)
+    if night.failed or (not code and night.ending != Ending.OK.word):
+        word = "failed" if night.failed else "warning"
+        print(f"nightly: {word}: {night.headline}", file=sys.stderr)
     return code
 
 
@@ -422,7 +454,11 @@ def _refused(error: Exception) -> int:
 
 if __name__ == "__main__":
     interruption.arm()
-    ended = main(sys.argv[1:])
+    try:
+        ended = main(sys.argv[1:])
+    except OSError as error:
+        print(f"nightly: the night cannot be kept: {error}", file=sys.stderr)
+        ended = Ending.BENCH.code
     if left := interruption.cleared():
         print(f"nightly: {left}", file=sys.stderr)
         ended = ended or Ending.BENCH.code

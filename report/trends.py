@@ -15,7 +15,7 @@ from typing import Any, Final
 from report.charts import BLUE, Spec, svg
 from report.page import asset, rendered
 from results import wording
-from results.cases import in_order, is_published, lock_of
+from results.cases import MUTEX, in_order, is_published, lock_of
 from results.documents import CaseResult, Machine, Night, Versions
 from results.errors import Ending
 from results.gate import METRICS, metrics_of, value_of
@@ -26,14 +26,17 @@ WARNED: Final = frozenset({Ending.INCONCLUSIVE.word, Ending.BENCH.word})
 
 
 def figures_of(cases: Sequence[CaseResult]) -> dict[str, dict[str, dict[str, float | None]]]:
-    """Lock → fault → what is gated under it, of those that the cases carry."""
+    """Lock → fault (and workload, of cases of another than ``mutex``) → what is gated under it, of
+    those that the cases carry."""
     found: dict[str, dict[str, dict[str, float | None]]] = {}
     for case in cases:
         if not is_published(case):
             known = {name: value_of(case, name) for name in metrics_of(case.fault)}
             carried = {name: value for name, value in known.items() if value is not None}
             if carried:
-                found.setdefault(lock_of(case), {})[case.fault] = dict(carried)
+                workload = case.workload or MUTEX
+                under = case.fault if workload == MUTEX else f"{case.fault}, {workload}"
+                found.setdefault(lock_of(case), {})[under] = dict(carried)
     return found
 
 
@@ -44,13 +47,18 @@ def machine_in(machine: Machine) -> dict[str, str | None]:
 
 
 def versions_in(versions: Versions) -> dict[str, str | None]:
-    """Libraries, and what the images hold, as ``image: package``."""
+    """Libraries, and what images and clients of adapted libraries hold, as ``name: package``."""
     inside = {
         f"{name}: {package}": version
         for name, image in (versions.images or {}).items()
         for package, version in (image.versions or {}).items()
     }
-    return {**(versions.libraries or {}), **inside}
+    adapted = {
+        f"{name}: {package}": version
+        for name, client in (versions.clients or {}).items()
+        for package, version in ((client.versions or client.pins) or {}).items()
+    }
+    return {**(versions.libraries or {}), **inside, **adapted}
 
 
 def page(nights: Sequence[Night]) -> str:

@@ -17,13 +17,18 @@ from rich.console import Console
 
 from bench import plan
 from bench.suite import Finished
+from bench.suites import sampled
+from clusters.recipes import CLIENTS
 from evidence import baseline, nightly, planted
 from evidence.baseline import Pinned
 from evidence.nightly import NIGHTS, Night, code_of, finish, read_nights, run_night
 from evidence.regress_plan import Order
 from locks.redis import token
 from locks.redis.recipe import Taken
-from report.trends import page
+from locks.registry import systems
+from locks.shared.client_container import ContainerLibrary
+from locks.shared.library import library_of
+from report.trends import figures_of, page, versions_in
 from results import documents
 from results.comparison import Comparison
 from results.documents import CaseResult, Results
@@ -88,7 +93,7 @@ def night(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Told:
     """A night whose cases end as ``play(case, try)`` says and whose comparisons end as told."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(baseline, "read", lambda *_: PINNED)
-    monkeypatch.setattr(nightly, "check_images", lambda *_: None)
+    monkeypatch.setattr(nightly, "install", lambda *_: {})
     monkeypatch.setattr(nightly, "checked_out", lambda: "d" * 40)
 
     def go(
@@ -121,7 +126,9 @@ def night(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Told:
 
         monkeypatch.setattr(nightly, "run_cases", run_cases)
         monkeypatch.setattr(nightly, "regress", regress)
-        made = run_night(
+        made = Night(time.monotonic())
+        run_night(
+            made,
             base="baseline",
             new="current",
             locks=["redis-token"],
@@ -163,6 +170,16 @@ def test_by_default_everything_is_compared_with_the_pinned_baseline(
     assert (base.images, new.images) == ((("redis", PINNED.images["redis"]),), ())
     assert without.cases["etcd", "none"][0].images == ()
     assert "--base baseline --new current" in without.repeat
+
+
+def test_every_adapted_library_has_its_night() -> None:
+    nights = [nightly.usual(seed) for seed in range(100)]
+    assert all(locks[:-1] == list(sampled()) for locks in nights)
+    libraries = [library_of(systems()[locks[-1]]) for locks in nights]
+    assert {type(one).__name__ for one in libraries} == {"Library", "ContainerLibrary"}
+    assert {one.image for one in libraries if isinstance(one, ContainerLibrary)} == set(CLIENTS)
+    week = {locks[-1] for locks in nights[:7]}
+    assert len(week) == 7
 
 
 @pytest.mark.parametrize(("granted", "times"), [(True, 1.25), (False, 1.0)])
@@ -302,6 +319,17 @@ def test_what_there_was_no_time_for_is_not_green(
     assert "    lockbench regress --base baseline --new current" in report
 
 
+def test_without_its_controls_nothing_is_compared(
+    night: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = iter([60.0, 0.5, 60.0, 60.0])
+    monkeypatch.setattr(Night, "minutes_left", lambda _: next(left))
+    made = night(lambda *_: "ok", compared("regression", cell("worse", p_worse=0.0001)))
+    assert made.slower is None
+    assert made.endings == ("inconclusive",)
+    assert made.comparisons == []
+
+
 def test_three_nights_without_an_answer_are_red(night: Any, tmp_path: Path) -> None:
     codes = [ending_of(night(lambda *_: "inconclusive"), tmp_path)[1] for _ in range(3)]
     assert codes == [0, 0, 2]
@@ -350,6 +378,30 @@ def one_night(date: str, value: float | None = None, **changes: Any) -> document
     return documents.Night(date=date, **({"endings": ("ok",), "figures": figures} | changes))
 
 
+def test_one_workload_s_figures_are_not_another_s() -> None:
+    mutex = document("redis-token", "none", "ok")
+    numbers = mutex.cycles_per_second
+    assert numbers is not None
+    payment = evolved(mutex, workload="payment", cycles_per_second=numbers * 2)
+    found = figures_of([mutex, payment])["redis-token"]
+    assert {under: values["throughput"] for under, values in found.items()} == {
+        "none": numbers,
+        "none, payment": numbers * 2,
+    }
+
+
+def test_a_new_client_of_an_adapted_library_is_new_that_night() -> None:
+    def versions(redisson: str) -> dict[str, str | None]:
+        client = documents.Client(versions={"org.redisson:redisson": redisson})
+        return versions_in(documents.Versions(libraries={}, clients={"jvm-sidecar": client}))
+
+    nights = [
+        one_night("1", 1.0, versions=versions("4.6.1")),
+        one_night("2", 1.0, versions=versions("4.7.0")),
+    ]
+    assert "jvm-sidecar: org.redisson:redisson 4.6.1 → 4.7.0" in page(nights)
+
+
 def test_trends_show_a_gap_and_leave_names_as_text() -> None:
     nights = [one_night(str(n), value) for n, value in enumerate((1.0, 3.0, None, 2.0))]
     made = page([*nights, one_night("5", endings=("bench",), figures={})])
@@ -384,6 +436,7 @@ def test_no_night_is_longer_than_it_may_be(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(nightly, "MINUTES_MAX", 5.0)
     with pytest.raises(BadInput, match="this night would take"):
         run_night(
+            Night(time.monotonic()),
             base="current",
             new="redis=x:1",
             locks=["redis-token"],
@@ -392,17 +445,65 @@ def test_no_night_is_longer_than_it_may_be(monkeypatch: pytest.MonkeyPatch) -> N
         )
 
 
-def test_a_crash_after_a_good_part_is_no_good_night(
+def crash(*_: Any, **__: Any) -> Any:
+    raise RuntimeError("of our own")
+
+
+def test_a_crash_is_no_good_night_and_is_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def crash(**_: Any) -> Night:
-        raise RuntimeError("of our own")
-
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(nightly, "run_night", crash)
     assert nightly.main([]) == 255
     assert (tmp_path / "runs" / "latest" / "ending").read_text() == "bench\n"
     assert "of our own" in capsys.readouterr().err
+    (line,) = read_nights(tmp_path / "runs")
+    assert line.endings == ("bench", "inconclusive")
+    assert "of our own" in line.void[0]
+
+
+@pytest.mark.parametrize("cut", [RuntimeError("of our own"), KeyboardInterrupt()])
+def test_what_was_found_before_a_night_was_cut_short_is_told(
+    night: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    cut: BaseException,
+) -> None:
+    night(lambda *_: "ok")  # as its fixture says from here on
+
+    def regress(asked: Order, _: Console) -> tuple[Finished, Comparison]:
+        base, new = asked.sides
+        if new.lock is None and base.pinned is not None:
+            raise cut
+        found = compared("ok") if new.lock is None else compared("regression", cell("worse"))
+        return Finished(Ending.OK, Path("runs/regress"), Results(cases=())), found
+
+    def run_cases(cases: Sequence[plan.Case], name: str, _: Console) -> Finished:
+        made = [document(c.lock, c.fault, "safety", "two held it") for c in cases]
+        return Finished(Ending.OK, Path("runs") / name, Results(cases=tuple(made)))
+
+    monkeypatch.setattr(nightly, "regress", regress)
+    monkeypatch.setattr(nightly, "run_cases", run_cases)
+    assert nightly.main([]) == Ending.SAFETY.code
+    (line,) = read_nights(Path("runs"))
+    assert line.endings == ("safety", "bench")
+    assert "two held it" in capsys.readouterr().out
+
+
+def test_a_baseline_that_cannot_run_here_is_a_night_that_failed(
+    night: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the suite spends its time, and in the history."""
+    night(lambda *_: "ok")
+
+    def install(*_: Any) -> dict[str, str]:
+        raise BadInput("the image is gone")
+
+    monkeypatch.setattr(nightly, "install", install)
+    monkeypatch.setattr(nightly, "run_cases", crash)
+    assert nightly.main([]) == 255
+    assert "the image is gone" in capsys.readouterr().err
+    assert [line.void for line in read_nights(Path("runs"))] == [("the image is gone",)]
 
 
 @pytest.mark.parametrize(
