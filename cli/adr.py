@@ -7,6 +7,7 @@ or settings are not put together unless the caller says so; edited or half-writt
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -160,11 +161,17 @@ def collect(
 ) -> None:
     """Runs what would settle the decision, one run after the other, until it is settled or no run
     brings anything new; adds each to ``runs``. Raises BadInput."""
-    given_up: set[tuple[Key, bool]] = set()
+    given_up: set[Key] = set()
     _, _, decision = _decided(runs, asked, anew)
-    while left := [one for one in needed(decision) if one.key not in given_up]:
+    began = time.monotonic()
+    swept: set[Key] = set()
+    while left := [one for one in needed(decision, swept) if one.option.key not in given_up]:
         now, minutes = left[0], sum(one.minutes for one in left)
-        out.print(f"{now.option.name}: {now.what}; at most {minutes:.0f} minutes are left")
+        spent = (time.monotonic() - began) / 60
+        out.print(
+            f"{now.option.name}: {now.what}; {spent:.0f} minutes spent, at most some "
+            f"{minutes:.0f} more if every try is exposed"
+        )
         folder = runner(now.cases, f"adr-{now.option.lock}")
         try:
             runs.append(stored(folder))
@@ -174,8 +181,11 @@ def collect(
         _, found, decision = _decided(runs, asked, anew)
         after = next((o for o in found if o.key == now.option.key), now.option)
         # Each sweep is made once: a range that crosses the limit does not shrink.
-        if now.is_sweep or missing(after, asked.needs) == missing(now.option, asked.needs):
-            given_up.add(now.key)
+        if now.is_sweep:
+            swept.add(now.option.key)
+        elif missing(after, asked.needs) == missing(now.option, asked.needs):
+            given_up.add(now.option.key)
+    out.print(f"measured for {(time.monotonic() - began) / 60:.0f} minutes")
 
 
 Cases = list[tuple[Evidence, CaseResult]]

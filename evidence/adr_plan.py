@@ -2,14 +2,15 @@
 
 Guarantees: what can rule an option out at little cost comes first (a sweep, one try of each fault),
 for every option that could still be chosen; then the missing tries, of the option that would be
-chosen first. Nothing that could not change the decision is asked for.
+chosen first. Nothing that could not change the decision is asked for: no tries of an option whose
+measured p99 or rate lies on both sides of a limit.
 """
 
 from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -43,12 +44,8 @@ class Needed:
         return bool(self.cases[0].rates.steps)
 
     @property
-    def key(self) -> tuple[Key, bool]:
-        return self.option.key, self.is_sweep
-
-    @property
     def minutes(self) -> float:
-        """For all runs, if every break that is due shows at once."""
+        """For all runs, if every try is exposed and every break that is due shows at once."""
         return self.runs * sum(map(expected_s, self.cases)) / 60
 
 
@@ -77,13 +74,17 @@ def considered(measured: Sequence[Option], answers: Answers, *, anew: bool = Fal
     ]
 
 
-def needed(decision: Decision) -> list[Needed]:
-    """In the order in which they are best run."""
+def needed(decision: Decision, swept: Collection[Key] = ()) -> list[Needed]:
+    """In the order in which they are best run. ``swept`` are options whose rates are not measured
+    again, whatever came of it."""
     answers = decision.answers
     open_ = [o for o in decision.open_ if _is_ours(o)]
-    found = [one for o in open_ if (one := _sweep(o, answers))]
+    found = [one for o in open_ if o.key not in swept and (one := _sweep(o, answers))]
+    to_be_swept = {one.option.key for one in found}
     rest = []
     for option in open_:
+        if _crosses(option, decision) and option.key not in to_be_swept:
+            continue
         tries = missing(option, answers.needs)
         new = [fault for fault, count in tries.items() if count == TRIES]
         if new:
@@ -91,6 +92,22 @@ def needed(decision: Decision) -> list[Needed]:
         if more := max((n - (fault in new) for fault, n in tries.items()), default=0):
             rest.append(_tries(option, list(tries), more, after=bool(new)))
     return [*found, *rest]
+
+
+def unsettled(decision: Decision) -> list[Option]:
+    """Open options of which no measuring here can show that they keep within the limits."""
+    return [
+        o
+        for o in decision.open_
+        if _is_ours(o) and _crosses(o, decision) and _sweep(o, decision.answers) is None
+    ]
+
+
+def _crosses(option: Option, decision: Decision) -> bool:
+    """Whether it is not shown to keep within a limit."""
+    return any(
+        step.found.get(option.name, ("yes", ""))[0] == "not shown" for step in decision.steps[1:3]
+    )
 
 
 def _is_ours(option: Option) -> bool:

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Final
 
 from evidence.adr import STALE, TRIES, Evidence, Option, k_of_n
-from evidence.adr_plan import needed
+from evidence.adr_plan import needed, unsettled
 from evidence.adr_tree import Decision, required, speed
 from evidence.templates import rendered
 from nemesis.registry import NONE, faults
@@ -69,6 +69,7 @@ def record(
         ],
         evidence=found,
         needed=needed(decision),
+        unsettled=unsettled(decision),
         almost=[(o, only) for o in options if (only := _breaks_only_under(o))],
         not_tested=_not_tested(options, evidence),
         machine=describe(machine),

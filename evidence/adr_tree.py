@@ -24,7 +24,7 @@ from results.wording import ms, times, words
 
 Needs = Literal["correctness", "efficiency"]
 Found = Literal["yes", "no", "not shown"]
-# Two medians are told apart if all rounds of one are faster than all of the other by more.
+# Two medians are told apart if the range of one is faster than that of the other by more.
 MARGIN: Final = 1.25
 WIDE: Final = f"{100 * (MARGIN - 1):.0f} %"
 # A rate counts as the one that was asked for.
@@ -70,8 +70,8 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Acquire at a rate, over all rounds of all sweeps: from the fastest round to the slowest, in
-    milliseconds from when it was due. ``why`` it says nothing."""
+    """Acquire at a rate, over all sweeps: where that of a repeated run is expected, in milliseconds
+    from when it was due. ``why`` it says nothing."""
 
     rate_per_s: float
     count: int
@@ -321,8 +321,8 @@ def _in_time(option: Option, limit_ms: float, rate_per_s: float | None) -> tuple
         return "not shown", f"the figure is void: {found.why}"
     low, high = found.p99_ms
     said = (
-        f"p99 {ms(low)} to {ms(high)} ms in {found.rounds} rounds at {found.rate_per_s:,.0f} "
-        f"per second, n = {found.count:,}"
+        f"p99 {ms(low)} to {ms(high)} ms at {found.rate_per_s:,.0f} per second "
+        f"({found.rounds} rounds, n = {found.count:,})"
     )
     if high <= limit_ms:
         return "yes", said

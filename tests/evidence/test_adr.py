@@ -443,6 +443,22 @@ def test_what_could_not_change_the_decision_is_not_asked_for(tmp_path: Path) -> 
     assert {one.option.name for one in needed(decision)} == {"zookeeper"}
 
 
+def test_no_tries_are_asked_of_what_crosses_a_limit(tmp_path: Path) -> None:
+    answers = Answers("correctness", 50.0, 200.0)
+    crosses, within = swept("etcd", (49.0, 50.1)), swept("etcd", (19.0, 22.4))
+    one = case("etcd", "none", **FENCED)
+    decision, _, text = decided(tmp_path, answers, one, rates=[crosses])
+    assert not needed(decision)
+    assert "Measuring it again on this machine does not settle that." in text
+    decision, _, text = decided(tmp_path, answers, one, rates=[within])
+    assert needed(decision)
+    assert "does not settle" not in text
+    # One that was not measured is measured; one that was void again is not tried for nothing.
+    decision, (etcd, *_), _ = decided(tmp_path, answers, one, rates=[])
+    assert needed(decision)[0].is_sweep
+    assert not needed(decision, {etcd.key})
+
+
 def test_what_needs_no_new_system_is_proposed_with_its_command(tmp_path: Path) -> None:
     answers = Answers("correctness", already_have=("redis",))
     _, found, text = decided(tmp_path, answers, *SOME)
