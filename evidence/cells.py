@@ -6,7 +6,7 @@ try could have shown it. One try is called so, and a bound stands only where the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, NamedTuple
@@ -67,6 +67,17 @@ class Cell:
     def applies(self) -> bool:
         """Whether the fault can be applied there, and leaves something to judge."""
         return applies(make_case(self.key.lock, self.key.fault, seed=0, topology=self.key.topology))
+
+    @cached_property
+    def due(self) -> bool:
+        """Whether the suite ``full`` has it."""
+        usual = self.key.fault in full(self.system) and not self.elsewhere
+        return usual and self.applies
+
+    @property
+    def enough(self) -> bool:
+        """Whether it had as many tries that could have shown a break as a bound needs."""
+        return self.least >= BOUND_TRIES_MIN
 
     @cached_property
     def expected(self) -> Mapping[str, str]:
@@ -175,6 +186,26 @@ class Cell:
         return found
 
 
+def full(system: System) -> tuple[str, ...]:
+    """The faults that a lock meets in the suite ``full``, as far as they apply."""
+    return (NONE, *faults_of("variants" if system.variant else "full"))
+
+
+class Far(NamedTuple):
+    """How far the cases of ``full`` are filled: how many there are, in how many a break could have
+    shown at all, and in how many three times or more."""
+
+    due: int
+    tried: int
+    enough: int
+
+
+def far(cells: Iterable[Cell]) -> Far:
+    """Of any cells, those that ``full`` has."""
+    due = [cell for cell in cells if cell.due]
+    return Far(len(due), sum(bool(cell.least) for cell in due), sum(cell.enough for cell in due))
+
+
 def tries(n: int) -> str:
     """``one try``, ``two tries``, ``3 tries``."""
     return {1: "one try", 2: "two tries"}.get(n, f"{n} tries")
@@ -206,10 +237,9 @@ def _percent(part: float) -> str:
 
 
 def cells_of(system: System, observations: Observations) -> dict[Key, Cell]:
-    """Of a lock: what applies on its first topology, then whatever else was observed. The canonical
-    faults come first."""
+    """Of a lock: what ``full`` has on its first topology, then whatever else was observed."""
     seen = [key for key in observations.cases if key.lock == system.name]
-    usual = [Key(system.name, system.topologies[0], fault) for fault in CANONICAL]
+    usual = [Key(system.name, system.topologies[0], fault) for fault in full(system)]
     order = {topology: n for n, topology in enumerate(system.topologies)}
     there = sorted(seen, key=lambda key: order.get(key.topology, len(order)))
     keys = dict.fromkeys([*usual, *there])

@@ -9,7 +9,8 @@ today as they were then (``results.stored``), and only those that an expectation
 the ordinary workload and network, one fault with its default parameters, our own images. A run
 counts once. A try counts for a verdict if the verdict broke, or held although the fault could have
 hurt. Does not guarantee that the runs were made on one machine, or with the same versions: each is
-named with its own. What became of a dead holder's key, which runs the cases of a key are from, and
+named with its own. Rates are those of the last run that measured them with a key for each client.
+What became of a dead holder's key, which runs the cases of a key are from, and
 the machine of a run are there for what was added since they are recorded.
 """
 
@@ -41,6 +42,7 @@ from results.documents import (
     CaseResult,
     Count,
     Footprint,
+    LockRates,
     Machine,
     Real,
     Seed,
@@ -170,6 +172,15 @@ class Cost(Struct, frozen=True, forbid_unknown_fields=True):
     footprint: Footprint
 
 
+class Rated(Struct, frozen=True, forbid_unknown_fields=True):
+    """A lock at stated rates, in the last run that measured them."""
+
+    lock: str
+    topology: str
+    run: str
+    rates: LockRates
+
+
 class TakenBack(Keyed, frozen=True, forbid_unknown_fields=True):
     """They count no longer, because the bench had recorded something wrong: what."""
 
@@ -184,6 +195,7 @@ class OfLock(Struct, frozen=True, forbid_unknown_fields=True):
     cases: tuple[Observed, ...]
     footprints: tuple[Cost, ...]
     taken_back: tuple[TakenBack, ...]
+    rates: tuple[Rated, ...] = ()
 
 
 class Runs(Struct, frozen=True, forbid_unknown_fields=True):
@@ -201,6 +213,7 @@ class Observations:
     cases: Mapping[Key, Observed] = field(default_factory=dict)
     footprints: Mapping[tuple[str, str], Cost] = field(default_factory=dict)
     taken_back: Mapping[Key, TakenBack] = field(default_factory=dict)
+    rates: Mapping[tuple[str, str], Rated] = field(default_factory=dict)
 
 
 def load(folder: Path = FOLDER) -> Observations:
@@ -217,6 +230,7 @@ def load(folder: Path = FOLDER) -> Observations:
         {it.key: it for of in found for it in of.cases},
         {(it.lock, it.topology): it for of in found for it in of.footprints},
         {it.key: it for of in found for it in of.taken_back},
+        {(it.lock, it.topology): it for of in found for it in of.rates},
     )
     for sentence in wrong(observations):
         raise BadInput(f"{folder}: {sentence}")
@@ -229,7 +243,8 @@ def _of_lock(path: Path, folder: Path) -> OfLock:
     except BadFile as error:
         raise _unreadable(error) from error
     named = {it.lock for it in (*found.cases, *found.taken_back)}
-    for lock in sorted((named | {it.lock for it in found.footprints}) - {path.parent.name}):
+    named |= {it.lock for it in found.footprints} | {it.lock for it in found.rates}
+    for lock in sorted(named - {path.parent.name}):
         raise BadInput(f"{path}: {lock} is another lock")
     return found
 
@@ -254,8 +269,9 @@ def files(observations: Observations) -> dict[str, str]:
         cases = _of(observations.cases, lock)
         costs = _of(observations.footprints, lock)
         dates = [*(it.last.run[:10] for it in cases), *(it.run[:10] for it in costs)]
-        back = _of(observations.taken_back, lock)
-        of_lock = OfLock(FORMAT, max(dates, default=""), cases, costs, back)
+        back, rates = _of(observations.taken_back, lock), _of(observations.rates, lock)
+        dates += [it.run[:10] for it in rates]
+        of_lock = OfLock(FORMAT, max(dates, default=""), cases, costs, back, rates)
         found[f"{lock}/{FILE}"] = _text(of_lock)
     return found
 
@@ -268,6 +284,8 @@ def _text(document: Struct) -> str:
     fields = []
     for name in document.__struct_fields__:
         value = getattr(document, name)
+        if name == "rates" and not value:
+            continue
         many = isinstance(value, tuple) and value
         text = "[\n" + ",\n".join(map(_line, value)) + "\n]" if many else _line(value)
         fields.append(f'"{name}": {text}')
@@ -326,7 +344,7 @@ def add(
                 "run that is to count"
             )
     all_runs, cases = dict(observations.runs), dict(observations.cases)
-    footprints = dict(observations.footprints)
+    footprints, rates = dict(observations.footprints), dict(observations.rates)
     histories = histories_in(folder)
     said: list[str] = []
     refused: dict[str, str] = {}
@@ -345,8 +363,14 @@ def add(
             cases[key] = _with_case(cases.get(key), key, case, name, struck)
             if key.fault == NONE and case.footprint is not None and has_numbers(case):
                 footprints[key[:2]] = _cost(key, name, case, case.footprint)
+        known = {(case.lock, case.topology) for case in counted}
+        for one in run.results.rates:
+            of = (one.of.lock, one.of.topology)
+            if of in known and _usual(one):
+                rounded = msgspec.convert(_rounded(msgspec.to_builtins(one)), LockRates)
+                rates[of] = Rated(*of, name, rounded)
         said.append(f"{name}: {len(counted)} of {len(run.cases)} cases count")
-    now = Observations(all_runs, cases, footprints, observations.taken_back)
+    now = Observations(all_runs, cases, footprints, observations.taken_back, rates)
     return now, [*said, *(text for history, text in refused.items() if history not in histories)]
 
 
@@ -378,6 +402,12 @@ def _counts(case: CaseResult) -> bool:
         and case.workload == MUTEX
         and case.network == "loopback"
     )
+
+
+def _usual(one: LockRates) -> bool:
+    """Whether nothing but the lock is in its way: no network, no contention, no hold."""
+    of, usual = one.of, topologies()[one.of.topology].default_size
+    return (of.size, of.network, of.keys, of.hold_s) == (usual, "loopback", 0, 0.0)
 
 
 def _with_case(

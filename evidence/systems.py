@@ -15,7 +15,7 @@ from typing import Annotated, Final
 
 import typer
 
-from evidence.cells import CANONICAL, cells_of, language
+from evidence.cells import CANONICAL, cells_of, far, language
 from evidence.observations import (
     DOCS,
     FOLDER,
@@ -44,14 +44,19 @@ PAGE: Final = DOCS / "systems.md"
 def render(observations: Observations) -> str:
     """The page."""
     rows = [_row(system, observations) for system in systems().values()]
-    headings = ("lock", "family", "client in", "cases run", "broke under")
-    table = markdown_table(headings, rows)
-    return rendered("systems.md.j2", locks=table, faults=len(CANONICAL) - 1, dash=NONE_WORD)
+    headings = ("lock", "family", "client in", "cases run", "three tries", "broke under")
+    return rendered(
+        "systems.md.j2",
+        locks=markdown_table(headings, rows),
+        faults=len(CANONICAL) - 1,
+        dash=NONE_WORD,
+        far=far(cell for s in systems().values() for cell in cells_of(s, observations).values()),
+    )
 
 
 def _row(system: System, observations: Observations) -> list[str]:
     cells = [cell for cell in cells_of(system, observations).values() if cell.applies]
-    ran = sum(cell.observed is not None for cell in cells)
+    ran, filled = sum(cell.due and cell.observed is not None for cell in cells), far(cells)
     broke = dict.fromkeys(cell.key.fault for cell in cells if cell.kind in {"broke", "worse"})
     name = f"[{system.name}]({FOLDER.name}/{system.name})"
     seen = any(key.lock == system.name for key in observations.cases)
@@ -59,7 +64,8 @@ def _row(system: System, observations: Observations) -> list[str]:
         Markdown(name) if seen else system.name,
         system.family,
         language(system),
-        f"{ran} of {len(cells)}",
+        f"{ran} of {filled.due}",
+        f"{filled.enough} of {filled.due}",
         ", ".join(broke) or (NONE_WORD if ran else "not run"),
     ]
 

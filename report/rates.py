@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, Literal
 
 from report.columns import MORE, Column, Context, Table
 from report.facts import (
@@ -28,6 +28,7 @@ from results import wording
 from results.cases import in_order
 from results.documents import LockRates, PooledRate, RatesOf
 
+Quantile = Literal["p50", "p99"]
 TITLE: Final = "At stated rates"
 LEAST: Final = "≥ "  # before what the machine or the load generator limited
 USUAL: Final = ("10 %", "50 %", "75 %")
@@ -70,7 +71,7 @@ def narrow(found: Sequence[LockRates]) -> Grid | None:
     rates = _three(every)
     more = f" The report has {len(every)} rates." if len(every) > len(rates) else ""
     lines = [
-        [label, _in_brackets(one), *(by_rate.get(rate, wording.NONE) for rate in rates)]
+        [label, carried(one), *(by_rate.get(rate, wording.NONE) for rate in rates)]
         for label, one in zip(labels(found), found, strict=True)
         for by_rate in [{at(rate): _short(rate) for rate in one.rates}]
     ]
@@ -87,7 +88,7 @@ def compared(found: Sequence[LockRates]) -> Grid | None:
         return None
     rate = _three(_rates_of(found))[0]
     cells = {
-        pair: _bracketed(_with_range(each), each)
+        pair: _bracketed(_with_range(each, "p50"), each)
         for pair, one in zip(told, found, strict=True)
         for each in one.rates
         if at(each) == rate
@@ -114,7 +115,8 @@ def _three(rates: Sequence[str]) -> Sequence[str]:
     return [rates[0], rates[len(rates) // 2], rates[-1]]
 
 
-def _in_brackets(one: LockRates) -> str:
+def carried(one: LockRates) -> str:
+    """Per second, with where that of a repeated run is expected."""
     bounds = one.carried_range_per_s
     text = f"{LEAST if one.why else ''}{wording.rate(one.carried_per_s.median)}"
     return f"{text} [{wording.rate(bounds.min)}, {wording.rate(bounds.max)}]" if bounds else text
@@ -122,22 +124,28 @@ def _in_brackets(one: LockRates) -> str:
 
 def _short(rate: PooledRate) -> str:
     """``1.20 [1.10, 1.31] / 5.02``; in round brackets where it is void."""
-    return _bracketed(f"{_with_range(rate)} / {_told(rate, 'p99')}", rate)
+    return _bracketed(f"{_with_range(rate, 'p50')} / {_told(rate, 'p99')}", rate)
+
+
+def response(rate: PooledRate, name: Quantile) -> str:
+    """Milliseconds, with where that of a repeated run is expected; in round brackets where it is
+    void."""
+    return _bracketed(_with_range(rate, name), rate)
 
 
 def _bracketed(text: str, rate: PooledRate) -> str:
     return f"({text})" if rate.why else text
 
 
-def _with_range(rate: PooledRate) -> str:
-    bounds = rate.p50_ms_range
+def _with_range(rate: PooledRate, name: Quantile) -> str:
+    bounds = rate.p50_ms_range if name == "p50" else rate.p99_ms_range
     span = f" [{wording.ms(bounds.min)}, {wording.ms(bounds.max)}]" if bounds else ""
-    return _told(rate, "p50") + span
+    return _told(rate, name) + span
 
 
-def _told(rate: PooledRate, name: str) -> str:
-    response = rate.response_ms
-    return (MORE if name in response.above else "") + wording.ms(getattr(response, name))
+def _told(rate: PooledRate, name: Quantile) -> str:
+    found = rate.response_ms
+    return (MORE if name in found.above else "") + wording.ms(getattr(found, name))
 
 
 def caption(found: Sequence[LockRates]) -> str:

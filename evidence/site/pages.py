@@ -27,8 +27,8 @@ from checker.catalogue import CATALOGUE, OF_LOCKS
 from checker.drawing import SCRIPT
 from clusters.registry import topologies
 from evidence import track
-from evidence.cells import CANONICAL, SIGNS, Cell, language
-from evidence.observations import Key
+from evidence.cells import SIGNS, Cell, far, language
+from evidence.observations import Key, Rated
 from evidence.site import prose, provenance
 from evidence.site.material import Material, doc_of_fault
 from history.files import BadFile, read_text
@@ -38,8 +38,9 @@ from locks.shared.client_container import ContainerLibrary
 from locks.shared.lease import extendable
 from locks.shared.library import library_of
 from nemesis.registry import NONE, faults
-from report import messages
+from report import messages, rates
 from report.page import asset, drawings_legend, drawings_style, policy
+from results import wording
 from results.documents import PerGrant
 from results.documents.exploration import ExplorationMap
 from results.errors import BadInput
@@ -121,7 +122,7 @@ def _index(given: Material) -> str:
         verdicts=[v for v in OF_LOCKS if any(v in cell.broke for cell in every)],
         counts=_counts(every),
         costs=list(_costs(given)),
-        canonical=len(CANONICAL),
+        far=far(every),
     )
 
 
@@ -145,6 +146,25 @@ def _costs(given: Material) -> Iterator[tuple[str, str, str, list[str]]]:
         ]
         if it.lock in given.systems:
             yield it.lock, it.topology, it.run, [_number(number) for number in numbers]
+
+
+def _rates(given: Material, system: System) -> Iterator[tuple[Rated, list[list[str]]]]:
+    """What a lock carries and how long it takes at shares of that, by rate."""
+    for it in given.found.rates.values():
+        if it.lock == system.name:
+            yield (
+                it,
+                [
+                    [
+                        rates.at(one),
+                        wording.rate(one.offered_per_s.median),
+                        rates.response(one, "p50"),
+                        rates.response(one, "p99"),
+                        f"{one.response_ms.count:,}",
+                    ]
+                    for one in it.rates.rates
+                ],
+            )
 
 
 COSTS: Final = (
@@ -185,6 +205,7 @@ def _lock(given: Material, system: System) -> str:
         kin=[other for other in kin if other.name != system.name],
         defects=[page for page in given.defects if system.name in page.locks],
         costs=[found for found in _costs(given) if found[0] == system.name],
+        rates=list(_rates(given, system)),
         explored=[_explored(given, system, one) for one in given.explored.get(system.name, ())],
         versions=given.today[system.name, system.topologies[0]],
     )
@@ -360,9 +381,13 @@ def command(cell: Cell) -> str:
 
 def shown(page: track.Page) -> str:
     """In how many runs of its command a defect showed; k of n only where there are three."""
-    if page.runs >= BOUND_TRIES_MIN or page.shown != page.runs:
-        return f"{page.shown} of {page.runs} runs"
-    return "one run" if page.runs == 1 else "two runs"
+    return ", ".join(f"{lock} {_times(k, n)}".strip() for lock, (k, n) in page.tries.items())
+
+
+def _times(k: int, n: int) -> str:
+    if n >= BOUND_TRIES_MIN or k != n:
+        return f"{k} of {n} runs"
+    return "one run" if n == 1 else "two runs"
 
 
 def linked(text: str) -> Markup:
@@ -400,6 +425,7 @@ def _environment() -> Environment:
         "mark": Markup(MARK),  # noqa: S704 - our own
         "catalogue": CATALOGUE,
         "cost_headings": COSTS,
+        "carried": rates.carried,
         "signs": SIGNS,
         "words": WORDS,
         "known_faults": (NONE, *faults()),

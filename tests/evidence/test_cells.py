@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as with_
 
+from bench.suites import suite
 from checker.catalogue import ALWAYS, CATALOGUE, OF_LOCKS
-from evidence.cells import Cell, cells_of, language
+from evidence.cells import Cell, cells_of, far, language
 from evidence.observations import Key, Locked, Observations, Share
 from locks.registry import find, systems
 from tests.evidence.test_systems import FROZEN, UNDER_PAUSE, changed, seen
@@ -111,6 +112,24 @@ def test_a_lock_has_its_canonical_faults_and_what_else_was_observed() -> None:
     other: Any = Key("etcd", "etcd", "latency")
     assert other not in cells_of(find("etcd"), Observations())
     assert other in cells_of(find("etcd"), judged(1, under=other))
+
+
+def test_a_variant_has_the_cases_that_the_suite_has() -> None:
+    names = ("etcd", "redis-pubsub")
+    whole, variant = (cells_of(find(name), Observations()) for name in names)
+    for name, cells in zip(names, (whole, variant), strict=True):
+        played = {c.fault for c in suite("full", 0).cases if c.lock == name}
+        assert {cell.key.fault for cell in cells.values() if cell.due} == played
+    assert far([*whole.values(), *variant.values()]).due < 2 * len(whole)
+
+
+@pytest.mark.parametrize(("n", "filled"), [(0, (0, 0)), (2, (1, 0)), (3, (1, 1))])
+def test_a_case_is_filled_after_three_tries_that_could_have_shown_a_break(
+    n: int, filled: tuple[int, int]
+) -> None:
+    found = judged(n) if n else seen()
+    elsewhere = replace(cell(found), key=Key("etcd", "etcd", "latency"))
+    assert far([cell(found), elsewhere]) == (1, *filled)
 
 
 def test_a_lock_knows_the_language_of_its_client() -> None:

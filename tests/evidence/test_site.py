@@ -16,7 +16,16 @@ from msgspec.structs import replace as with_
 
 from bench import plan
 from evidence import explored, observations, track
-from evidence.observations import Counted, Key, Last, Observations, Observed, Share, history_file
+from evidence.observations import (
+    Counted,
+    Key,
+    Last,
+    Observations,
+    Observed,
+    Rated,
+    Share,
+    history_file,
+)
 from evidence.site import prose, provenance
 from evidence.site.material import Material, material
 from evidence.site.pages import linked, write
@@ -31,6 +40,7 @@ from results.documents.exploration import (
     StrikeAt,
 )
 from results.errors import BadInput
+from tests.evidence.test_adr import swept
 from tests.report.browser import CHROMIUM, Browser, browser
 
 SCRIPT = "<script>alert('planted')</script>"
@@ -147,7 +157,8 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Material]:
     saved.write_text(OPERATIONS.replace("ERROR", SCRIPT.replace('"', "'")))
     now = provenance.today(find("etcd"), "etcd")
     run = Counted(RUN, 1, "0" * 64, now, "2 cores")
-    found = Observations({RUN: run}, {key: observed(key, double_grant=(1, 1))})
+    rates = {("planted", "etcd"): Rated("planted", "etcd", RUN, swept("planted"))}
+    found = Observations({RUN: run}, {key: observed(key, double_grant=(1, 1))}, rates=rates)
     observations.save(found, folder)
     (folder / "planted" / "messages-etcd.json").write_text(line_of(explored_map("planted", "etcd")))
     sys.path.insert(0, str(base))
@@ -305,6 +316,14 @@ def test_cases_of_runs_that_are_not_recorded_may_be_old(planted: Material) -> No
     known = with_(two, runs=(older.run, RUN))
     assert provenance.not_of_today(known, found, now)[0].startswith("etcd v3.0.0, today")
     assert provenance.not_of_today(with_(two, cases=1), found, now) == []
+
+
+def test_a_lock_s_page_has_its_figures_with_their_conditions(site: Path) -> None:
+    text = (site / "locks" / "planted.html").read_text()
+    assert "it carries 950 [900, 1,000] locks per second" in text
+    assert '<td class="num">1.00 [1.00, 1.10]</td><td class="num">4.00 [4.00, 4.40]</td>' in text
+    assert "32 clients, each with a key of its own" in text
+    assert "2 cores, in" in text
 
 
 def test_every_version_of_today_is_known() -> None:

@@ -23,6 +23,7 @@ from evidence.observations import (
     Locked,
     Observations,
     Observed,
+    Rated,
     Share,
     files,
     histories_in,
@@ -33,7 +34,9 @@ from evidence.track import pages
 from history.jsonl import read_jsonl
 from results.documents import Versions, made
 from results.errors import BadInput
+from results.stored import Stored
 from results.wording import NONE as NONE_WORD
+from tests.evidence.test_adr import swept
 from tests.results.made_run import make_run
 
 UNDER_PAUSE = Key("etcd", "etcd", "pause")
@@ -75,7 +78,8 @@ def test_what_was_observed_is_as_the_command_writes_it() -> None:
 
 
 def test_what_was_observed_is_read_as_it_was_written(tmp_path: Path) -> None:
-    found = seen(double_grant=(1, 2))
+    rated = Rated("etcd", "etcd", "a", swept("etcd"))
+    found = replace(seen(double_grant=(1, 2)), rates={("etcd", "etcd"): rated})
     observations.save(found, tmp_path)
     assert observations.load(tmp_path) == found
     (tmp_path / "etcd").rename(tmp_path / "redlock")
@@ -160,6 +164,31 @@ def test_what_showed_in_an_earlier_try_alone_is_cut_out_of_it(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
+    ("of", "kept"),
+    [({}, True), ({"keys": 1}, False), ({"hold_s": 0.005}, False), ({"network": "az"}, False)],
+)
+def test_rates_are_those_of_the_last_run_with_nothing_in_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: dict[str, Any], kept: bool
+) -> None:
+    before, now = swept("etcd", carried=(100.0, 200.0)), swept("etcd", carried=(300.0, 400.0))
+    run = make_run(tmp_path)
+    real = observations._run
+
+    def measured(path: Path) -> Stored:
+        found = real(path)
+        rates = (with_(now, of=with_(now.of, **of)),)
+        return replace(found, results=with_(found.results, rates=rates))
+
+    monkeypatch.setattr(observations, "_run", measured)
+    earlier = Observations(rates={("etcd", "etcd"): Rated("etcd", "etcd", "a", before)})
+    found, _ = observations.add(earlier, [run.path], tmp_path / "observed")
+    rated = found.rates["etcd", "etcd"]
+    assert rated == (
+        Rated("etcd", "etcd", run.path.name, now) if kept else earlier.rates["etcd", "etcd"]
+    )
+
+
+@pytest.mark.parametrize(
     "change",
     [{"network": "region"}, {"own": {"spec": "./etcd", "file": "./etcd", "sha256": "0" * 64}}],
     ids=["another network", "a lock from elsewhere with the same name"],
@@ -223,9 +252,15 @@ def test_the_table_says_what_broke_and_what_was_not_run() -> None:
             " | "
         )[1:]
 
-    assert row(seen(double_grant=(1, 2)), "etcd") == ["etcd", "Python", "1 of 7", "pause |"]
+    assert row(seen(double_grant=(1, 2)), "etcd") == [
+        "etcd",
+        "Python",
+        "1 of 7",
+        "0 of 7",
+        "pause |",
+    ]
     assert row(seen(double_grant=(0, 2)), "etcd")[-1] == f"{NONE_WORD} |"
-    assert row(Observations(), "etcd")[-2:] == ["0 of 7", "not run |"]
+    assert row(Observations(), "etcd")[-3:] == ["0 of 7", "0 of 7", "not run |"]
     assert row(Observations(), "redisson-rlock")[1] == "Java"
 
 
