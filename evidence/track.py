@@ -57,7 +57,8 @@ WITHOUT_HISTORY: Final = ("refuted", "cost", LIVENESS)
 class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One defect. ``histories`` maps a file in the same folder to the verdict that it breaks; it is
     empty for a claim that was refuted and where no promise of exclusion is broken. ``shown`` is in
-    how many of ``runs`` independent runs of ``command`` it showed; ``script`` is a program in the
+    how many of ``runs`` independent runs of ``command`` it showed, or ``by_lock`` the same of each
+    lock where each was run by itself; ``script`` is a program in the
     same folder that shows it without Lockbench, or empty. ``also`` are other faults of the bench
     under which the same thing shows. ``explored``: the verdicts and findings as which
     ``lockbench explore`` shows it; ``unexplored``: why it cannot."""
@@ -69,8 +70,9 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     kind: str
     versions: str
     histories: dict[str, str]
-    shown: int
-    runs: int
+    shown: int = 0
+    runs: int = 0
+    by_lock: dict[str, tuple[int, int]] = {}
     command: str
     source: str
     script: str = ""
@@ -81,6 +83,11 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def explains(self, lock: str, fault: str) -> bool:
         """Whether it is about this lock under this fault."""
         return lock in self.locks and fault in (self.fault, *self.also)
+
+    @property
+    def tries(self) -> dict[str, tuple[int, int]]:
+        """(k, n) by lock; under an empty name where they are those of all of its locks."""
+        return self.by_lock or {"": (self.shown, self.runs)}
 
     @property
     def verdicts(self) -> tuple[str, ...]:
@@ -121,8 +128,11 @@ def _fault(made: Page, path: Path) -> str | None:
         return f"its id is {made.id}"
     if made.kind not in (*KINDS, *WITHOUT_HISTORY):
         return f"its kind is {made.kind}, not one of {', '.join((*KINDS, *WITHOUT_HISTORY))}"
-    if not 0 <= made.shown <= made.runs or (made.shown == 0) != (made.kind == "refuted"):
-        return f"it showed {made.shown} times in {made.runs} runs"
+    if made.by_lock and (made.runs or set(made.by_lock) != set(made.locks)):
+        return "by_lock has each of its locks, and stands instead of shown and runs"
+    for k, n in made.tries.values():
+        if not 0 <= k <= n or (k == 0) != (made.kind == "refuted"):
+            return f"it showed {k} times in {n} runs"
     if not (made.source.strip() and made.versions.strip() and made.locks):
         return "source, versions and locks must not be empty"
     if bool(made.histories) == (made.kind in WITHOUT_HISTORY):
@@ -175,7 +185,7 @@ def with_list(text: str, found: Sequence[Page]) -> str:
                 made.fault,
                 ", ".join(made.verdicts) or "-",
                 made.kind,
-                f"{made.shown} of {made.runs}",
+                ", ".join(f"{lock} {k} of {n}".strip() for lock, (k, n) in made.tries.items()),
                 ", ".join(made.explored) or f"no: {made.unexplored}",
             )
             for made in found
