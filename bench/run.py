@@ -244,10 +244,11 @@ def _at_rates(scene: Scene, fleet: Fleet, progress: Progress, watch: Watch) -> N
         carried, at_ns = fleet.carried(), time.monotonic_ns()
         until(step_end_ns)
         watch.note_processors()
-        if step.saturated and not control.carried_per_1000_s:
+        if step.saturated:
             per_s = (fleet.carried() - carried) * 1e9 / (time.monotonic_ns() - at_ns)
             # Nothing at all is a rate at which nothing arrives.
             control.carried_per_1000_s = max(1, round(1000 * per_s))
+            control.saturated += 1
         offered = step.rate or step.share * control.carried_per_1000_s / 1000 or None
         scene.steps.append(PlayedStep(step.share or None, offered, measured_ns, step_end_ns))
 

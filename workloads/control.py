@@ -81,8 +81,9 @@ class Control(_Part):
     extends = _Number(64)  # how often the victim was told to extend the hold that it keeps
     clock_offset_ns = _Number(CLOCK_OFFSET_AT)  # how far the victim's wall clock is to be ahead
     opened_ns = _Number(112)  # when the victim was last let go on from where it stood
-    # What the first saturated step carried, grants per 1,000 seconds; 0: not known yet.
+    # What the last saturated step carried, grants per 1,000 seconds, and how many are over.
     carried_per_1000_s = _Number(128)
+    saturated = _Number(136)
     quiet = _Flag(120)  # nobody holds anything any more: the solo users ask for every key
 
     # Written by a rival: the id of the hold that it keeps because it was told to, or 0.

@@ -119,10 +119,12 @@ class Session:
         )
 
     def arrivals_of(self, number: int) -> Arrivals:
-        """This worker's share of a step at a stated rate; waits until that rate is known."""
+        """This worker's share of a step at a stated rate; waits until that rate is known: a share
+        is that of the saturated step before it."""
         step, load = self.load.rates.steps[number], self.load
         begin_ns, _, _ = load.windows_ns(self.control.start_ns)[number]
-        while step.share and self.control.carried_per_1000_s == 0:
+        before = sum(one.saturated for one in load.rates.steps[:number])
+        while step.share and self.control.saturated < before:
             gevent.sleep(POLL_S)
         if number not in self._steps:
             rate = step.rate or step.share * self.control.carried_per_1000_s / 1000

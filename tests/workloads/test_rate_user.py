@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Final
 
 # In a process of its own, because Locust patches it. Of clients whose answers are always there
@@ -55,3 +56,44 @@ def test_a_client_that_never_waits_lets_the_others_run() -> None:
     assert len(counts) == 3
     assert max(counts) <= 1.5 * min(counts)
     assert found["ticks"] >= 5
+
+
+SHARES: Final = """
+import json, sys
+from pathlib import Path
+from types import SimpleNamespace
+import gevent
+from workloads.control import Control
+from workloads.load import Step
+from workloads.session import Session
+
+full, half = Step(1.0, 1.0), Step(1.0, 1.0, share=0.5)
+rates = SimpleNamespace(steps=(full, half, full, half), clients=1)
+load = SimpleNamespace(
+    rates=rates, allotment=[{"RateUser": 1}], seed=1, windows_ns=lambda _: [(0, 0, 0)] * 4
+)
+control = Control(Path(sys.argv[1]), create=True)
+here = SimpleNamespace(load=load, control=control, worker=0, _steps={})
+found = {}
+
+def ask(number):
+    found[number] = Session.arrivals_of(here, number)._rate
+
+asked = [gevent.spawn(ask, number) for number in (1, 3)]
+waited = []
+for carried in (100_000, 300_000):
+    gevent.sleep(0.2)
+    waited.append(sorted(found))
+    control.carried_per_1000_s = carried
+    control.saturated += 1
+gevent.joinall(asked)
+print(json.dumps({"found": found, "waited": waited}))
+"""
+
+
+def test_a_share_is_that_of_the_saturated_step_before_it(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", SHARES, str(tmp_path / "page")],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert json.loads(ran.stdout) == {"found": {"1": 50.0, "3": 150.0}, "waited": [[], [1]]}
