@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from results.documents import Quantiles, Spread, Statistic
 
 BEYOND_MIN: Final = 10
+SAME: Final = 1.05  # how far the bounds of a quantile may lie apart before it is told as a bound
 
 P50: Final = 500
 P99: Final = 990
@@ -55,7 +56,9 @@ def quantiles(
     """Summarises ``values / per_unit``; nanoseconds with ``per_unit=1e6`` give milliseconds.
 
     ``given_up``: which values are right-censored, as the time after which an operation that did not
-    succeed was given up. A quantile at or above such a value is a lower bound (``above``)."""
+    succeed was given up. A quantile lies between that of these times and that of times without end.
+    It is the upper of the two where they differ by at most ``SAME``, else the lower, and a lower
+    bound (``above``). The maximum is one where it was given up."""
     count = len(values)
     if count == 0:
         return EMPTY
@@ -64,18 +67,25 @@ def quantiles(
     ranks = {q: rank(count, q) - 1 for q in wanted}
     parted = np.partition(values, sorted({*ranks.values(), count - 1}))
     found = {q: float(parted[at]) / per_unit for q, at in ranks.items()}
+    bounds = set()
+    if ranks and given_up is not None and given_up.any():
+        highest = np.partition(np.where(given_up, np.inf, values), sorted(ranks.values()))
+        for q, at in ranks.items():
+            high = float(highest[at]) / per_unit
+            if high <= found[q] * SAME:
+                found[q] = high
+            else:
+                bounds.add(q)
     spread = found[P75] - found[P25] if P25 in found and P75 in found else None
-    censored = () if given_up is None else values[given_up] / per_unit
-    least = min(censored, default=np.inf)
     most = float(parted[-1]) / per_unit
-    named: tuple[tuple[Statistic, float | None], ...] = (
-        ("p50", found.get(P50)),
-        ("p99", found.get(P99)),
-        ("p999", found.get(P999)),
-        ("max", most),
+    named: tuple[tuple[Statistic, bool], ...] = (
+        ("p50", P50 in bounds),
+        ("p99", P99 in bounds),
+        ("p999", P999 in bounds),
+        ("max", given_up is not None and bool(np.any(values[given_up] >= parted[-1]))),
     )
     return Quantiles(
-        above=tuple(name for name, value in named if value is not None and value >= least),
+        above=tuple(name for name, is_bound in named if is_bound),
         p50=found.get(P50),
         p99=found.get(P99),
         p999=found.get(P999),

@@ -55,3 +55,20 @@ def test_rank_agrees_with_the_definition_where_floats_would_not() -> None:
             at = rank(count, permille)
             # The smallest number of values that makes up at least the share.
             assert at * 1000 >= count * permille > (at - 1) * 1000
+
+
+def test_one_that_was_given_up_early_moves_no_median() -> None:
+    """Whatever it would have taken, the median lies between two neighbours."""
+    values = np.concatenate([np.arange(100, 200), [5]])
+    given_up = np.arange(101) == 100
+    found = quantiles(values, 1.0, given_up)
+    assert (found.p50, found.above) == (150, ()), "the highest that it can be"
+    plain = np.sort(np.where(given_up, 10**9, values))
+    assert found.p50 == plain[50]
+
+
+def test_many_that_were_given_up_early_leave_a_lower_bound() -> None:
+    values = np.concatenate([np.arange(100, 200), np.full(40, 5)])
+    found = quantiles(values, 1.0, np.arange(140) >= 100)
+    assert found.p50 == np.sort(values)[69]
+    assert found.above == ("p50",)
