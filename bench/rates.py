@@ -36,6 +36,8 @@ SWEEP_SHARES: Final = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.15)
 SWEEP_MEASURED_S: Final = 4.0
 REPEATS_MAX: Final = 100
 HOLD_MS_MAX: Final = 1_000.0
+# Of the quickest lock, clients and links together have sent 3,200 per second and core.
+SENT_PER_CORE: Final = 3_500
 
 
 def quick_rates(seed: int) -> Rates:
@@ -46,6 +48,18 @@ def quick_rates(seed: int) -> Rates:
         warm_s = QUICK_WARM_S if steps else FIRST_WARM_S
         steps += _round(warm_s, rates, f"{seed} {number}")
     return Rates(clients=CLIENTS, steps=tuple(steps))
+
+
+def doubtful(rates: Sequence[float], cores: int) -> str | None:
+    """What is to be said of rates that this machine may not be able to send; None where it is."""
+    most = SENT_PER_CORE * cores
+    high = [f"{rate:,g}" for rate in rates if rate > most]
+    if not high:
+        return None
+    return (
+        f"{', '.join(high)} per second may be more than {cores} processors can send, which is "
+        f"some {most:,}: steps that fall short are void"
+    )
 
 
 def with_rates(case: Case, rates: Rates) -> Case:

@@ -157,14 +157,18 @@ def caption(found: Sequence[LockRates]) -> str:
 
 def notes(found: Sequence[LockRates]) -> list[str]:
     """Why figures are void, and what limited the clients where the lock carries more."""
-    void, least = [], []
+    void: list[str] = []
+    least: dict[str, list[str]] = {}
     for label, one in zip(labels(found), found, strict=True):
         reasons = [f"{at(rate)}: {_first(rate.why)}" for rate in one.rates if rate.why]
         if reasons:
             void.append(f"Void at stated rates: {label} at {'; at '.join(reasons)}.")
         if one.why:
-            least.append(f"{LEAST.strip()}: {label} may carry more: {_first(one.why)}.")
-    return [*void, *least]
+            least.setdefault(_first(one.why), []).append(label)
+    may = (
+        f"{LEAST.strip()}: {wording.words(of)} may carry more: {why}" for why, of in least.items()
+    )
+    return [*void, *(f"{one}." for one in may)]
 
 
 def _first(why: Sequence[str]) -> str:
@@ -225,6 +229,14 @@ def _why(r: Context) -> str | None:
     return None if r["rate"] is None else "; ".join(r["rate"].why) or None
 
 
+def _processors(r: Context) -> str | None:
+    used = r["found"].carried_processors
+    if used is None:
+        return None
+    ordered = sorted(used.items(), key=lambda one: -one[1])
+    return ", ".join(f"{part} {percent:.0f}" for part, percent in ordered if percent >= 1)
+
+
 def _least(r: Context) -> str:
     return LEAST if r["found"].why else ""
 
@@ -262,7 +274,8 @@ def _response(name: str, words: str) -> Iterator[Column]:
 
 CAPTION: Final = (
     "Carried: granted per second while every client asked again as soon as it had released, median "
-    "of the rounds. Knee: between which rates latency leaves the flat part. "
+    "of the rounds. ≥: the machine, the load generator or the clients were the limit, and the lock "
+    "may carry more. Knee: between which rates latency leaves the flat part. "
     "Then acquires arrived by chance (Poisson) at shares of what was carried. p50 and p99: "
     "response time, from the intended start to the grant, of all rounds together. In square "
     "brackets: where the figure of a repeated run is expected. What was refused, timed out or was "
@@ -291,6 +304,8 @@ RATES: Final = Table("rates", "a lock at a stated rate", (
     _carried("max", "the most of a repeated run"),
     Column("carried_at_least", "whether the machine or the load generator was the limit of these",
            lambda r: bool(r["found"].why), report=False),
+    Column("carried_processors",
+           "percent of all processors that each part used in these rounds", _processors),
     Column("knee_low_per_s",
            "arrivals per second from which latency is no longer flat, lowest of the rounds",
            "found.knee.low_per_s",
@@ -304,6 +319,8 @@ RATES: Final = Table("rates", "a lock at a stated rate", (
            "rate.granted_per_s.median", load=True),
     *_response("p50", "median"),
     *_response("p99", "99th percentile"),
+    Column("service_p50_ms", "from when an acquire was sent to its grant, median of the rounds' "
+           "medians, milliseconds", "rate.service_p50_ms.median"),
     Column("granted", "acquires that were granted", "rate.granted"),
     Column("due", "acquires that were due", "rate.due"),
     Column("rounds", "rounds that the figures are of", "rate.blocks"),

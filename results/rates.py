@@ -9,13 +9,15 @@ longer than until it was given up (``Quantiles.above``).
 
 Guarantees: every acquire that was due while a step was measured is in its figures, and none from
 the warm-up. Blocks are the same step in several rounds or cases: the figure is that of all their
-acquires together, and its range is where that of a repeated run is expected. Void blocks make no
-figure where three others do; where they do not, it is made of all, and is void.
+acquires together, and its range is where that of a repeated run is expected. Blocks in which the
+machine or the load generator was in the way make no figure where three others do; where they do
+not, it is made of all, and is void. A block in which the lock fell short is always in its figure.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -26,8 +28,15 @@ from numpy.typing import NDArray
 
 from history.columns import History, Ints
 from history.op import NULL, F, Type
-from results.documents import Bounds, LockRates, PooledRate, Quantiles, RatesOf, RateStep
-from results.knee import knee
+from results.documents import (
+    Bounds,
+    LockRates,
+    PooledRate,
+    Quantiles,
+    RatesOf,
+    RateStep,
+)
+from results.knee import knee, not_granted
 from results.quantiles import P50, P99, quantiles, rank, spread
 
 ROLE: Final = "rate"
@@ -39,6 +48,12 @@ BLOCKS_MIN: Final = 3
 CARRIED_SD: Final = 0.17
 P50_SD: Final = ((0.2, 0.19), (0.6, 0.30), (math.inf, 0.55))  # up to a share of what is carried
 P99_SD: Final = 0.50
+# Percent of all processors that were busy: from here on a lock that is asked for as often as can be
+# is held up by the machine, and here nothing is left of it, so that no figure is the lock's.
+BUSY: Final = 85.0
+FULL: Final = 98.0
+# The share of what the clients can ask for at most, from which on they are the limit.
+ASKED_FOR: Final = 0.8
 
 
 @dataclass(frozen=True)
@@ -126,11 +141,14 @@ def pooled(of: RatesOf, blocks: Sequence[Block]) -> LockRates:
         if block.step.offered_per_s is not None:
             rate = 0.0 if block.step.share else block.step.offered_per_s
             at_rates.setdefault((block.step.share or 0.0, rate), []).append(block)
+    lowest = at_rates[min(at_rates)] if at_rates else ()
+    limits = (_by_machine(saturated), _by_clients(of, lowest, carried_per_s.median))
     return LockRates(
         of=of,
         carried_per_s=carried_per_s,
         carried_range_per_s=_range(carried_per_s.median, carried, CARRIED_SD),
-        why=_reasons(saturated),
+        why=(*_reasons(saturated), *filter(None, limits)),
+        carried_processors=_used(saturated),
         rates=tuple(
             _pooled(at_rates[name], carried_per_s.median or 0.0) for name in sorted(at_rates)
         ),
@@ -139,7 +157,7 @@ def pooled(of: RatesOf, blocks: Sequence[Block]) -> LockRates:
 
 
 def _pooled(blocks: Sequence[Block], carried_per_s: float) -> PooledRate:
-    valid = [block for block in blocks if not block.step.why]
+    valid = [block for block in blocks if not _disturbed(block.step)]
     few = len(valid) < BLOCKS_MIN
     chosen = list(blocks) if few else valid
     took = np.concatenate([block.samples.took_ns for block in chosen])
@@ -147,6 +165,9 @@ def _pooled(blocks: Sequence[Block], carried_per_s: float) -> PooledRate:
     why = _reasons(blocks) if few else ()
     if few and len(blocks) < BLOCKS_MIN:
         why = (*why, f"{len(blocks)} rounds, and a figure needs {BLOCKS_MIN}")
+    due, granted = (sum(getattr(b.step, name) for b in chosen) for name in ("due", "granted"))
+    if not few and (short := not_granted(replace(chosen[0].step, due=due, granted=granted))):
+        why = (short,)
     response_ms = quantiles(took, NS_PER_MS, given_up)
     offered_per_s = spread(block.step.offered_per_s or 0.0 for block in chosen)
     sd = _response_sd(offered_per_s.median or 0.0, carried_per_s)
@@ -154,9 +175,12 @@ def _pooled(blocks: Sequence[Block], carried_per_s: float) -> PooledRate:
         share=chosen[0].step.share,
         offered_per_s=offered_per_s,
         granted_per_s=spread(block.step.granted_per_s for block in chosen),
-        due=sum(block.step.due for block in chosen),
-        granted=sum(block.step.granted for block in chosen),
+        due=due,
+        granted=granted,
         response_ms=response_ms,
+        service_p50_ms=spread(
+            p50 for block in chosen if (p50 := block.step.service_ms.p50) is not None
+        ),
         p50_ms_range=_range(response_ms.p50, _of_blocks(chosen, P50), sd),
         p99_ms_range=_range(response_ms.p99, _of_blocks(chosen, P99), P99_SD),
         blocks=len(chosen),
@@ -189,4 +213,59 @@ def _response_sd(offered_per_s: float, carried_per_s: float) -> float:
 
 
 def _reasons(blocks: Iterable[Block]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(why for block in blocks for why in block.step.why))
+    """Each reason once, but for the lock's own."""
+    found = (why for block in blocks for why in (*block.step.why, *_disturbed(block.step)))
+    return tuple(dict.fromkeys(found))
+
+
+def _disturbed(step: RateStep) -> list[str]:
+    """Why a step says nothing of the lock: not that the lock fell short of what was due."""
+    found = [why for why in step.why if why != not_granted(step)]
+    busy = _busy(step)
+    if step.offered_per_s is not None and busy is not None and busy >= FULL:
+        found.append(f"{busy:.0f} % of the processors were busy")
+    return found
+
+
+def _busy(step: RateStep) -> float | None:
+    """Percent of all processors, whoever used them."""
+    it = step.processors
+    if it is None or it.ours_percent is None or it.others_percent is None:
+        return None
+    return it.ours_percent + it.others_percent
+
+
+def _by_machine(saturated: Sequence[Block]) -> str | None:
+    """Whether the machine was the limit of what was carried."""
+    busy = spread(found for block in saturated if (found := _busy(block.step)) is not None).median
+    if busy is None or busy < BUSY:
+        return None
+    return f"the machine was the limit, with {BUSY:.0f} % of its processors busy or more"
+
+
+def _used(saturated: Sequence[Block]) -> dict[str, float] | None:
+    """Percent of all processors by part of ours and of others, median of the rounds."""
+    found: dict[str, list[float]] = {}
+    for it in filter(None, (block.step.processors for block in saturated)):
+        used = {part: of.used_percent for part, of in (it.parts or {}).items()}
+        for part, percent in {**used, "others": it.others_percent}.items():
+            found.setdefault(part, []).append(percent)
+    return {part: statistics.median(of) for part, of in found.items()} or None
+
+
+def _by_clients(of: RatesOf, lowest: Sequence[Block], carried_per_s: float | None) -> str | None:
+    """Whether more clients would have been granted more: where nobody is in their way, a cycle
+    takes so long that these cannot ask for much more."""
+    steps = [block.step for block in lowest]
+    cycle_ms = spread(
+        acquire + release + 1e3 * of.hold_s
+        for step in steps
+        if (acquire := step.service_ms.p50) is not None
+        if (release := step.release_ms.p50) is not None
+    ).median
+    if of.keys or not cycle_ms or carried_per_s is None:
+        return None
+    most = of.clients * 1e3 / cycle_ms
+    if carried_per_s < ASKED_FOR * most:
+        return None
+    return f"its {of.clients} clients were the limit: they ask for at most {most:,.0f} per second"

@@ -40,16 +40,19 @@ def sweep(
     as_json: Json = False,
 ) -> None:
     """Find what locks carry, and how long they take on the way there."""
+    import psutil
+
     from bench import plan, rates
     from bench.suites import Suite
     from cli.running import play
 
     locks = [each for name in words(lock) for each in plan.each_lock(name)]
+    asked = _numbers("--rate", rate) if rate else ()
     cases = rates.sweep(
         locks,
         seed=seed,
         topology=topology,
-        rates=_numbers("--rate", rate) if rate else (),
+        rates=asked,
         clients=[_whole("--clients", number) for number in _numbers("--clients", clients)],
         keys=[_whole("--keys", number) for number in _numbers("--keys", keys)],
         holds_ms=_numbers("--hold", hold),
@@ -60,6 +63,8 @@ def sweep(
     console = err if as_json else out
     planned = Suite("sweep", "", tuple(cases))
     console.print(f"sweep of {', '.join(locks)}: {planned.duration}")
+    if doubt := rates.doubtful(asked, psutil.cpu_count() or 1):
+        console.print(doubt)
     said = [f"lockbench sweep --lock {lock}"]
     said += [f"--rate {rate}"] if rate else []
     said += [

@@ -67,6 +67,7 @@ class PooledRate(Part, frozen=True):
     response_ms: Quantiles
     blocks: Count
     void_blocks: Count
+    service_p50_ms: Spread | None = None  # of the rounds; from when an acquire was sent
     p50_ms_range: Bounds | None = None
     p99_ms_range: Bounds | None = None
     share: Real | None = None
@@ -96,8 +97,9 @@ class Knee(Part, frozen=True):
 
 class LockRates(Part, frozen=True):
     """A lock at all its rates. ``carried_per_s``: grants of the saturated steps, and where those of
-    a repeated run are expected; ``why`` these are the load generator's or the machine's, and the
-    lock carries at least as much."""
+    a repeated run are expected; ``why`` these are the load generator's, the clients' or the
+    machine's, and the lock carries at least as much. ``carried_processors``: percent of all
+    processors that each part used meanwhile."""
 
     of: RatesOf
     carried_per_s: Spread
@@ -105,6 +107,7 @@ class LockRates(Part, frozen=True):
     carried_range_per_s: Bounds | None = None
     knee: Knee | None = None
     why: tuple[str, ...] = ()
+    carried_processors: dict[str, Real] | None = None
 
 
 class Replayed(Part, frozen=True):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bench import plan
-from bench.rates import FIRST_WARM_S, quick_rates, sweep, with_rates
+from bench.rates import FIRST_WARM_S, doubtful, quick_rates, sweep, with_rates
 from bench.resume import planned
 from results.errors import BadInput, Unfit
 
@@ -91,3 +91,11 @@ def test_rates_are_of_a_lock_without_a_fault() -> None:
         plan.resolve(with_rates(case, quick_rates(0)))
     with pytest.raises((BadInput, Unfit)):
         sweep(["without-actor"])
+
+
+def test_rates_that_a_machine_may_not_send_are_said_beforehand() -> None:
+    assert doubtful([10.0, 7_000.0], 2) is None
+    said = doubtful([10.0, 90_000.0], 2)
+    assert said is not None
+    assert said.startswith("90,000 per second may be more than 2 processors can send")
+    assert doubtful([90_000.0], 32) is None

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from history.op import F, Type
-from results.documents import LockRates, RatesOf, RateStep
+from results.documents import LockRates, Processed, Processors, RatesOf, RateStep, Spread
 from results.knee import knee, not_granted
 from results.rates import Block, Samples, again, pooled, step_of
 from tests.results.load import MS, Load
@@ -241,3 +241,63 @@ def test_rounds_that_differ_make_the_knee_less_certain() -> None:
     assert where(early, late) == (10, 100)
     assert where(early, never) == (10, None)
     assert knee([]) is None
+
+
+def busy(one: Block, ours: float, others: float = 1.0, **parts: float) -> Block:
+    """The block, on processors that were used so much."""
+    used = {part: Processed(percent, 0.0) for part, percent in parts.items()}
+    found = Processors(others, ours, 0.0, 0.0, parts=used)
+    return Block(replace(one.step, processors=found), one.samples)
+
+
+@pytest.mark.parametrize(("ours", "limited"), [(83.0, False), (84.0, True), (99.0, True)])
+def test_what_fills_the_machine_may_carry_more_on_another(ours: float, limited: bool) -> None:
+    saturated = [busy(block([1.0] * 20, share=None), ours, links=60.0, servers=9.5)] * 3
+    found = pooled(OF, saturated)
+    assert any("the machine was the limit" in why for why in found.why) is limited
+    assert found.carried_processors == {"links": 60.0, "servers": 9.5, "others": 1.0}
+
+
+@pytest.mark.parametrize(("ours", "void"), [(96.0, False), (97.0, True)])
+def test_where_nothing_is_left_of_the_machine_a_round_is_void(ours: float, void: bool) -> None:
+    rounds = [busy(block([1.0] * 20), ours)] * 3
+    (one,) = pooled(OF, rounds).rates
+    assert (one.void_blocks, bool(one.why)) == ((3, True) if void else (0, False))
+
+
+@pytest.mark.parametrize(
+    ("per_s", "hold_s", "limited"),
+    # A cycle of 2 ms: 32 clients ask for 16,000 per second; of 34 ms, for 941.
+    [(12_000.0, 0.0, False), (13_000.0, 0.0, True), (500.0, 0.032, False), (800.0, 0.032, True)],
+)
+def test_clients_that_cannot_ask_for_more_are_the_limit(
+    per_s: float, hold_s: float, limited: bool
+) -> None:
+    alone = [block([1.0] * 20, share=0.1)] * 3
+    queueing = [block([9.0] * 20, share=0.75)] * 3
+    saturated = [block([9.0] * 20, share=None, per_s=per_s)] * 3
+    found = pooled(replace(OF, hold_s=hold_s), [*alone, *queueing, *saturated])
+    assert any("32 clients were the limit" in why for why in found.why) is limited
+    shared = pooled(replace(OF, hold_s=hold_s, keys=1), [*alone, *queueing, *saturated])
+    assert shared.why == ()
+
+
+def short(one: Block, granted: int) -> Block:
+    step = replace(one.step, granted=granted)
+    return Block(replace(step, why=(str(not_granted(step)),)), one.samples)
+
+
+def test_a_round_in_which_the_lock_fell_short_is_not_left_out() -> None:
+    good, slow = [block([1.0] * 20)] * 3, [short(block([900.0] * 20), 10)] * 3
+    (one,) = pooled(OF, [*good, *slow]).rates
+    assert (one.blocks, one.void_blocks, one.due, one.granted) == (6, 0, 120, 90)
+    assert one.why == ("90 of 120 acquires that were due were granted",)
+    assert one.p50_ms_range is not None
+    assert one.p50_ms_range.max >= 900.0
+    (one,) = pooled(OF, [*good, *good, *good, short(block([2.0] * 20), 18)]).rates
+    assert (one.blocks, one.why) == (10, ()), "198 of 200 are at that rate"
+
+
+def test_service_time_stands_beside_response_time() -> None:
+    (one,) = pooled(OF, [block([1.0] * 20), block([2.0] * 20), block([4.0] * 20)]).rates
+    assert one.service_p50_ms == Spread(3, 2.0, 1.0, 4.0)
