@@ -2,8 +2,9 @@
 
 Once a second, and where a figure begins and ends: the busy time of the whole machine, how much of
 it each part of ours took (bench, clients, servers, and links with Docker's proxies of our ports),
-what the hypervisor took, the kernel's pressure (PSI), and how long the event loops of the workers
-and all threads of each part were ready and did not run (schedstat).
+what the hypervisor took, the kernel's pressure (PSI) of the machine and of each container, and how
+long the event loops of the workers and all threads of each part were ready and did not run
+(schedstat).
 
 Figures are those of a saturated machine where others took part of it *and* our clients waited. Each
 alone is ordinary: a machine with many cores has room for others, and on few cores our own clients,
@@ -34,7 +35,7 @@ PROXY: Final = "docker-proxy"
 Part = Literal["bench", "clients", "servers", "links"]
 PARTS: Final[tuple[Part, ...]] = get_args(Part)
 # Percent of all cores that others used, and percent of the time in which the workers' loops were
-# ready that they waited. Measured: docs/performance.md, "Other users of the machine".
+# ready that they waited. Measured: docs/performance.md, "Other programs on the machine".
 OTHERS_MAX: Final = 20.0
 WAITING_MAX: Final = 25.0
 STEAL_MAX: Final = 5.0
@@ -55,6 +56,8 @@ class Counters:
     ran_s: float  # the event loops of the workers
     waited_s: float  # the same, ready and not running
     some_s: Mapping[str, float]  # by resource: at least one process of the machine waited for it
+    # The same of a container: (its part, its id, resource).
+    within_s: Mapping[tuple[Part, str, str], float]
     cores: int
 
     @property
@@ -81,6 +84,7 @@ class Processors:
         self._last: dict[object, float] = {}
         self._used = dict.fromkeys(PARTS, 0.0)
         self._queued = dict.fromkeys(PARTS, 0.0)
+        self._within: dict[tuple[Part, str, str], float] = {}
         self._loops = {"ran": 0.0, "waited": 0.0}
         self._looking = threading.Lock()
         self._known: dict[int, psutil.Process] = {}
@@ -103,6 +107,10 @@ class Processors:
             used = cgroups.cpu_ns(pid, container)
             self._grow(self._used, part, container, None if used is None else used / 1e9)
             self._grow_queued(part, cgroups.threads(pid, container))
+            for resource in RESOURCES:
+                waited = cgroups.pressure_s(pid, container, resource)
+                if waited is not None:
+                    self._within[part, container, resource] = waited
         for pid in ours.workers:
             ran, waited = scheduled_s(pid)
             self._grow(self._loops, "ran", pid, ran)
@@ -117,7 +125,8 @@ class Processors:
                 queued_s=dict(self._queued),
                 ran_s=self._loops["ran"],
                 waited_s=self._loops["waited"],
-                some_s=_some_s(),
+                some_s={r: s for r in RESOURCES if (s := cgroups.some_s(PRESSURE / r)) is not None},
+                within_s=dict(self._within),
                 cores=psutil.cpu_count() or 1,
             )
         )
@@ -161,7 +170,19 @@ def pressure(
         return documents.Processed(
             used_percent=round(of_all * grown(lambda c: c.used_s[part]), 1),
             queued_percent=round(of_all * grown(lambda c: c.queued_s[part]), 1),
+            pressure_percent=within(part, "cpu"),
+            io_percent=within(part, "io"),
+            memory_percent=within(part, "memory"),
         )
+
+    def within(part: Part, resource: str) -> float | None:
+        """Percent of the time, of the container of a part that waited most."""
+        found = {
+            key: sum(max(0.0, b.within_s[key] - a.within_s.get(key, 0.0)) for a, b in pairs)
+            for key in pairs[-1][1].within_s
+            if key[0] == part and key[2] == resource
+        }
+        return round(100 * max(found.values()) / lasted, 1) if found else None
 
     def some(resource: str) -> float | None:
         """Percent of the time."""
@@ -217,12 +238,3 @@ def _tasks(pid: int) -> list[Path]:
     with suppress(OSError):
         return list(Path(f"/proc/{pid}/task").iterdir())
     return []
-
-
-def _some_s() -> dict[str, float]:
-    found = {}
-    for resource in RESOURCES:
-        with suppress(OSError, ValueError, IndexError):
-            some = (PRESSURE / resource).read_text().splitlines()[0]
-            found[resource] = int(some.rpartition("total=")[2]) / 1e6
-    return found

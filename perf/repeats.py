@@ -2,9 +2,9 @@
 
 The runs are of one suite on one machine. The first table has every figure at stated rates of every
 lock, run by run with its range, and of how many pairs of runs the ranges overlap: where they do
-not, the two runs disagree. The second has the standard deviation of the logarithm of a figure
-between runs, for each kind of figure over all locks; ``results.rates`` makes its ranges of it.
-Void figures are left out.
+not, the two runs disagree. The second has, for each kind of figure over all locks, how often the
+range of one run holds the figure of another, and the standard deviation of the logarithm of a
+figure between runs, of which ``results.rates`` makes its ranges. Void figures are left out.
 """
 
 from __future__ import annotations
@@ -36,6 +36,10 @@ class Repeated:
     def agrees(self, other: Repeated) -> bool:
         """Whether the ranges overlap."""
         return self.between.min <= other.between.max and other.between.min <= self.between.max
+
+    def holds(self, other: Repeated) -> bool:
+        """Whether the other's figure lies in the range."""
+        return self.between.min <= other.value <= self.between.max
 
     def __str__(self) -> str:
         low, high = self.between.min, self.between.max
@@ -71,6 +75,16 @@ def deviations(of: Mapping[tuple[str, str], Sequence[Repeated]]) -> dict[str, tu
     return found
 
 
+def held(of: Mapping[tuple[str, str], Sequence[Repeated]]) -> dict[str, tuple[int, int]]:
+    """Kind → how often (k of n) the range of one run holds the figure of another."""
+    found: dict[str, tuple[int, int]] = {}
+    for (_, kind), repeated in of.items():
+        pairs = list(itertools.permutations(repeated, 2))
+        k, n = found.get(kind, (0, 0))
+        found[kind] = k + sum(one.holds(two) for one, two in pairs), n + len(pairs)
+    return found
+
+
 def main(paths: Sequence[str]) -> None:
     """Both tables."""
     if len(paths) < 2:
@@ -92,11 +106,12 @@ def main(paths: Sequence[str]) -> None:
     headings = ("lock", "figure", "run by run", "pairs that agree")
     out.print(drawn(texts("repeats", "The same figure of each run", headings, lines, "")))
     out.print(f"{agreeing} of {all_pairs} pairs agree")
+    holding = held(of)
     sds = [
-        [kind, f"{sd:.2f}", f"{math.exp(2 * sd):.2f}", str(free)]
+        [kind, "{} of {}".format(*holding[kind]), f"{sd:.2f}", f"{math.exp(2 * sd):.2f}", str(free)]
         for kind, (sd, free) in sorted(deviations(of).items())
     ]
-    words = ("figure", "sd of its logarithm", "range: times and by", "degrees of freedom")
+    words = ("figure", "range holds another run's", "sd of log", "range: times and by", "df")
     out.print(drawn(texts("deviations", "Between runs, over all locks", words, sds, "")))
 
 

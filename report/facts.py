@@ -465,11 +465,23 @@ PROCESSORS: Final = Table("processors", "a case: who used the processors", (
                f"processors.parts.{part}.queued_percent")
         for part, words in PARTS.items()
     ),
+    Column("loops_waited_percent", "how much of the time in which the workers' loops were ready "
+           "they waited for a processor, percent", "processors.waiting_percent"),
+    *(
+        Column(f"{name}_pressure_percent",
+               f"some process of {words} waited for {what} (PSI), percent of the time",
+               f"processors.{where}{field}")
+        for name, field, what in (("cpu", "pressure_percent", "a processor"),
+                                  ("io", "io_percent", "a disk"))
+        for name, words, where in ((f"machine_{name}", "the machine", ""),
+                                   (f"servers_{name}", "the server that waited most",
+                                    "parts.servers."))
+    ),
 ), lambda case: [{"processors": found}] if (found := case.generator and case.generator.processors)
     else [], "Who used the processors",
     "Outside of faults, from the beginning of the own keys to the end of the contended ones, "
     "percent of all cores. Queued: ready and not running, all threads of a part together, so it "
-    "may be more than 100.",
+    "may be more than 100. Waited, and pressure (PSI): percent of the time.",
 )  # fmt: skip
 
 

@@ -286,9 +286,8 @@ COMPARED: Final = (
     "expected. In round brackets: void."
 )
 NARROW: Final = (
-    "Carried: granted per second while every client asked again at once. At shares of it: response "
-    "time, p50 / p99. In square brackets: where that of a repeated run is expected. In round "
-    "brackets: void."
+    "Response time, p50 / p99. [ ]: expected of a repeated run. ( ): void. ≥: the lock was not the "
+    "limit."
 )
 RATES: Final = Table("rates", "a lock at a stated rate", (
     LOCK.at("found.of.lock"),

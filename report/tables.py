@@ -143,10 +143,11 @@ def overview(
 
 def print_tables(made: Overview, console: Console) -> None:
     """For a terminal of 100 columns or more; narrower ones get wrapped cells, nothing is cut. What
-    does not fit into ``LINES_MAX`` lines is named: the report has it. Verdicts come first, unless
-    rates were measured and nothing was done to the locks."""
+    does not fit into ``LINES_MAX`` lines is named: the report has it. Verdicts and what is said of
+    them come first, unless rates were measured and nothing was done to the locks."""
     left = LINES_MAX
     unseen: list[str] = []
+    more = 0
 
     def fits(part: RenderableType) -> bool:
         nonlocal left
@@ -166,11 +167,10 @@ def print_tables(made: Overview, console: Console) -> None:
         ):
             unseen.append(made.matrix.title)
 
-    def remarks() -> None:
-        about = (*made.notes.verdicts, *made.notes.void)
+    def remarks(about: Sequence[str]) -> None:
+        nonlocal more
         seen = sum(fits(Text(note, style="dim")) for note in about[:NOTES_MAX])
-        if len(about) > seen:
-            unseen.append(f"{len(about) - seen} more notes")
+        more += len(about) - seen
 
     def figures() -> None:
         unseen.extend(grid.title for grid in made.narrow() if not fits(drawn(grid)))
@@ -180,8 +180,15 @@ def print_tables(made: Overview, console: Console) -> None:
         fits(Text(line, style="bold"))
     console.print()
     of_rates = bool(made.at_rates) and all(case.fault == NONE for case in made.cases)
-    for part in (figures, remarks, verdicts) if of_rates else (verdicts, remarks, figures):
-        part()
+    if not of_rates:
+        verdicts()
+    remarks(made.notes.verdicts)
+    figures()
+    remarks(made.notes.void)
+    if of_rates:
+        verdicts()
+    if more:
+        unseen.append(f"{more} more notes")
     if unseen:
         console.print(Text(f"In the report: {'; '.join(unseen)}.", style="dim"))
 

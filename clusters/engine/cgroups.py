@@ -3,7 +3,8 @@
 Read from the files of cgroups v1 or v2, because Docker's own API answers such questions once a
 second. Guarantees: the numbers are those of this container, or None. They are None where the
 engine runs on another machine or the control groups are hidden from this process.
-https://docs.kernel.org/admin-guide/cgroup-v2.html, .../cgroup-v1/cpuacct.html, .../memory.html
+https://docs.kernel.org/admin-guide/cgroup-v2.html, .../cgroup-v1/cpuacct.html, .../memory.html,
+https://docs.kernel.org/accounting/psi.html
 """
 
 from __future__ import annotations
@@ -41,6 +42,27 @@ def memory_bytes(
             used, droppable = "memory.current", "inactive_file"
         return int((folder / used).read_text()) - _fields(folder / "memory.stat")[droppable]
     except (OSError, KeyError, ValueError):
+        return None
+
+
+def pressure_s(
+    pid: int, container: str, resource: str, *, groups: Path = GROUPS, of: Path = PROCESSES
+) -> float | None:
+    """How long some thread of the group waited for a resource (PSI: cpu, io, memory). Groups of v2
+    have it, also where they stand beside those of v1."""
+    path = _groups(pid, container, of).get("")
+    if path is None:
+        return None
+    beside = (mount / path / f"{resource}.pressure" for mount in (groups, groups / "unified"))
+    return next((found for file in beside if (found := some_s(file)) is not None), None)
+
+
+def some_s(file: Path) -> float | None:
+    """The sum of the line ``some`` of a file of PSI, in seconds."""
+    try:
+        some = file.read_text().splitlines()[0]
+        return int(some.rpartition("total=")[2]) / 1e6
+    except (OSError, ValueError, IndexError):
         return None
 
 

@@ -174,10 +174,14 @@ class Due(Part, frozen=True):
 
 class Processed(Part, frozen=True):
     """What one part of ours used, and how long its threads were ready and did not run: percent of
-    all cores."""
+    all cores. Pressure (PSI) is that of the one of its containers that waited most: percent of the
+    time in which some thread in it waited for a processor, a disk, or memory."""
 
     used_percent: Real
     queued_percent: Real
+    pressure_percent: Real | None = None
+    io_percent: Real | None = None
+    memory_percent: Real | None = None
 
 
 class Processors(Part, frozen=True):

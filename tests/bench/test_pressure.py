@@ -40,6 +40,11 @@ def used(
             ran_s=n * 0.1,
             waited_s=n * waited,
             some_s={"cpu": n * 0.5, "io": n * 0.1, "memory": 0.0},
+            within_s={
+                ("servers", "a", "cpu"): n * 0.1,
+                ("servers", "b", "cpu"): n * 0.3,
+                ("servers", "a", "io"): n * 0.2,
+            },
             cores=cores,
         )
         for n in range(seconds + 1)
@@ -77,7 +82,7 @@ def test_the_record_is_of_the_time_that_counts() -> None:
     nothing = dict.fromkeys(PARTS, 0.0)
     busy_then_idle = [
         *used(5, busy=2.0),
-        *(Counters(n * S, 10.0, 0.0, nothing, nothing, 0.5, 0.0, {}, 2) for n in range(6, 11)),
+        *(Counters(n * S, 10.0, 0.0, nothing, nothing, 0.5, 0.0, {}, {}, 2) for n in range(6, 11)),
     ]
     record, _ = pressure(busy_then_idle, lambda begin, end: begin >= 5 * S)
     assert record is not None
@@ -100,7 +105,10 @@ def test_it_voids_the_numbers_outside_of_faults(tmp_path: Path) -> None:
         pressure_percent=50.0,
         io_percent=10.0,
         memory_percent=0.0,
-        parts={part: documents.Processed(11.2, 1.0) for part in PARTS},
+        parts={
+            **{part: documents.Processed(11.2, 1.0) for part in PARTS},
+            "servers": documents.Processed(11.2, 1.0, pressure_percent=30.0, io_percent=20.0),
+        },
     )
     all_the_time = Fault("pause", (), (0, 0), (10 * S, 10 * S))
     assert generator_health(tmp_path, (all_the_time,), span, 1, pressure=hog).processors is None

@@ -56,3 +56,15 @@ def test_who_is_in_another_group_or_gone_tells_nothing(machine: Path) -> None:
     assert read(machine, 8, ID) == (None, None)
     write(machine / "proc/7/cgroup", f"0::/docker/{ID}\n")
     assert read(machine, 7, ID) == (None, None)  # its files are hidden
+
+
+@pytest.mark.parametrize("mount", ["cgroup", "cgroup/unified"], ids=["v2", "v2 beside v1"])
+def test_pressure_is_the_container_s_own(machine: Path, mount: str) -> None:
+    """The first line is of some threads, the second of all."""
+    write(machine / "proc/7/cgroup", f"2:cpu,cpuacct:/docker/{ID}\n0::/docker/{ID}\n")
+    some = "some avg10=1.00 avg60=0.00 avg300=0.00 total=2500000\nfull avg10=0.00 total=7\n"
+    write(machine / f"{mount}/docker/{ID}/cpu.pressure", some)
+    where = {"groups": machine / "cgroup", "of": machine / "proc"}
+    assert cgroups.pressure_s(7, ID, "cpu", **where) == 2.5
+    assert cgroups.pressure_s(7, ID, "io", **where) is None
+    assert cgroups.pressure_s(8, ID, "cpu", **where) is None
