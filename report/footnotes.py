@@ -170,7 +170,7 @@ def _dashes(cases: Sequence[CaseResult]) -> list[str]:
         return []
     return [
         (
-            f"– for a quantile that its n does not carry (p50 needs {needed(P50)}, p99 "  # noqa: RUF001
+            f"– for a quantile that its n does not carry (p50 needs {needed(P50)}, p99 "
             f"{needed(P99):,}, p99.9 {needed(P999):,}): {', '.join(parts)}."
         )
     ]

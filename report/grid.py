@@ -32,7 +32,7 @@ SIGNS: Final = {
     UNDECLARED: ("worse", "bold red"),
 }
 WORST_FIRST: Final = ("worse", "broke", "failed", "open", "plain", "kept")
-NUMBERS: Final = re.compile(r"\(?(?:[>≥] )?[\d–][\d.,/()\[\] –]*")  # noqa: RUF001 - the dash of a missing number
+NUMBERS: Final = re.compile(r"\(?(?:[>≥] )?[\d–][\d.,/()\[\] –]*")
 # Headings of a terminal whose lines are not broken, though they are words.
 UNBROKEN: Final = frozenset({"name", "phase", "whole case", "figures", "done"})
 

@@ -119,12 +119,12 @@ def carried(one: LockRates) -> str:
     """Per second, with where that of a repeated run is expected."""
     bounds = one.carried_range_per_s
     text = f"{LEAST if one.why else ''}{wording.rate(one.carried_per_s.median)}"
-    return f"{text} [{wording.rate(bounds.min)}, {wording.rate(bounds.max)}]" if bounds else text
+    return f"{text} [{wording.rate(bounds.min)}–{wording.rate(bounds.max)}]" if bounds else text
 
 
 def _short(rate: PooledRate) -> str:
-    """``1.20 [1.10, 1.31] / 5.02``; in round brackets where it is void."""
-    return _bracketed(f"{_with_range(rate, 'p50')} / {_told(rate, 'p99')}", rate)
+    """``1.20 [1.10–1.31]/5.02``; in round brackets where it is void."""
+    return _bracketed(f"{_with_range(rate, 'p50')}/{_told(rate, 'p99')}", rate)
 
 
 def response(rate: PooledRate, name: Quantile) -> str:
@@ -139,7 +139,7 @@ def _bracketed(text: str, rate: PooledRate) -> str:
 
 def _with_range(rate: PooledRate, name: Quantile) -> str:
     bounds = rate.p50_ms_range if name == "p50" else rate.p99_ms_range
-    span = f" [{wording.ms(bounds.min)}, {wording.ms(bounds.max)}]" if bounds else ""
+    span = f" [{wording.ms(bounds.min)}–{wording.ms(bounds.max)}]" if bounds else ""
     return _told(rate, name) + span
 
 

@@ -268,4 +268,6 @@ def _by_clients(of: RatesOf, lowest: Sequence[Block], carried_per_s: float | Non
     most = of.clients * 1e3 / cycle_ms
     if carried_per_s < ASKED_FOR * most:
         return None
-    return f"its {of.clients} clients were the limit: they ask for at most {most:,.0f} per second"
+    return (
+        f"its {of.clients} clients were the limit: alone they come to some {most:,.0f} per second"
+    )

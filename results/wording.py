@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any, Final
 
-NONE: Final = "–"  # noqa: RUF001 - an en dash, as tables have it
+NONE: Final = "–"
 # Whatever Markdown or HTML inside it could read as more than a letter.
 MARKDOWN_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>#|~!$])")
 

@@ -320,8 +320,8 @@ def test_cases_of_runs_that_are_not_recorded_may_be_old(planted: Material) -> No
 
 def test_a_lock_s_page_has_its_figures_with_their_conditions(site: Path) -> None:
     text = (site / "locks" / "planted.html").read_text()
-    assert "it carries 950 [900, 1,000] locks per second" in text
-    assert '<td class="num">1.00 [1.00, 1.10]</td><td class="num">4.00 [4.00, 4.40]</td>' in text
+    assert "it carries 950 [900–1,000] locks per second" in text
+    assert '<td class="num">1.00 [1.00–1.10]</td><td class="num">4.00 [4.00–4.40]</td>' in text
     assert "32 clients, each with a key of its own" in text
     assert "2 cores, in" in text
 

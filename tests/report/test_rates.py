@@ -79,12 +79,12 @@ def test_a_terminal_has_a_line_for_each_lock_and_a_column_for_each_rate() -> Non
     assert [[cell.text for cell in row] for row in grid.rows] == [
         [
             "redis-token",
-            "812 [790, 845]",
-            "0.50 [0.40, 0.70] / 2.00",
-            f"0.60 [0.50, 0.80] / {NONE}",
-            "0.70 [0.60, 0.90] / > 1,000",
+            "812 [790–845]",
+            "0.50 [0.40–0.70]/2.00",
+            f"0.60 [0.50–0.80]/{NONE}",
+            "0.70 [0.60–0.90]/> 1,000",
         ],
-        ["etcd", "≥ 812 [790, 845]", NONE, "(4.50 [4.40, 4.70] / 20.0)", NONE],
+        ["etcd", "≥ 812 [790–845]", NONE, "(4.50 [4.40–4.70]/20.0)", NONE],
     ]
 
 
@@ -248,8 +248,8 @@ def test_several_locks_under_several_settings_are_compared_in_one_table() -> Non
     assert grid.title == "Response time at 10 % of what each carries, p50, ms"
     assert grid.headings == ("lock", "loopback", "region")
     assert [[cell.text for cell in row] for row in grid.rows] == [
-        ["redis-token", "0.50 [0.40, 0.70]", "1.00 [0.90, 1.20]"],
-        ["etcd", "(40.0 [39.9, 40.2])", NONE],
+        ["redis-token", "0.50 [0.40–0.70]", "1.00 [0.90–1.20]"],
+        ["etcd", "(40.0 [39.9–40.2])", NONE],
     ]
     assert rates.compared(SHOWN) is None  # under one setting
     assert rates.compared(found[:2]) is None  # one lock

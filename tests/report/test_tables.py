@@ -1,5 +1,3 @@
-# The dash of the tables is an en dash.
-# ruff: noqa: RUF001
 from __future__ import annotations
 
 import io
