@@ -41,7 +41,7 @@ WAITING_MAX: Final = 25.0
 STEAL_MAX: Final = 5.0
 
 
-T = TypeVar("T", bound=str)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Counters:
     ran_s: float  # the event loops of the workers
     waited_s: float  # the same, ready and not running
     some_s: Mapping[str, float]  # by resource: at least one process of the machine waited for it
-    # The same of a container: (its part, its id, resource).
+    # The same of a container: (its part, its id, resource). Before its first look it has none.
     within_s: Mapping[tuple[Part, str, str], float]
     cores: int
 
@@ -110,7 +110,9 @@ class Processors:
             for resource in RESOURCES:
                 waited = cgroups.pressure_s(pid, container, resource)
                 if waited is not None:
-                    self._within[part, container, resource] = waited
+                    one = (part, container, resource)
+                    self._within.setdefault(one, 0.0)
+                    self._grow(self._within, one, pid, waited)
         for pid in ours.workers:
             ran, waited = scheduled_s(pid)
             self._grow(self._loops, "ran", pid, ran)
@@ -178,7 +180,7 @@ def pressure(
     def within(part: Part, resource: str) -> float | None:
         """Percent of the time, of the container of a part that waited most."""
         found = {
-            key: sum(max(0.0, b.within_s[key] - a.within_s.get(key, 0.0)) for a, b in pairs)
+            key: sum(b.within_s.get(key, 0.0) - a.within_s.get(key, 0.0) for a, b in pairs)
             for key in pairs[-1][1].within_s
             if key[0] == part and key[2] == resource
         }

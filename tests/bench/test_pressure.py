@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,19 @@ def test_the_record_is_of_the_time_that_counts() -> None:
     assert record.others_percent == 0.0
     assert record.pressure_percent is None
     assert pressure(busy_then_idle, lambda begin, end: False) == (None, [])
+
+
+def test_a_container_that_is_replaced_is_counted_from_its_first_look() -> None:
+    before, after = used(5), used(10)[6:]
+    came = [
+        replace(c, within_s={**c.within_s, ("servers", "new", "cpu"): n * 0.9})
+        for n, c in enumerate(after)
+    ]
+    record, _ = pressure([*before, *came], lambda begin, end: True)
+    assert record is not None
+    assert record.parts is not None
+    # The new one waited 3.6 s of these 10, more than the 3 of the one that was there all the time.
+    assert record.parts["servers"].pressure_percent == 36.0
 
 
 def test_it_voids_the_numbers_outside_of_faults(tmp_path: Path) -> None:
