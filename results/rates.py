@@ -35,6 +35,7 @@ from results.documents import (
     Quantiles,
     RatesOf,
     RateStep,
+    Spread,
 )
 from results.knee import knee, not_granted
 from results.quantiles import P50, P99, quantiles, rank, spread
@@ -46,8 +47,9 @@ BLOCKS_MIN: Final = 3
 # locks (docs/rates.md). Twice that holds the figure of another run nine times in ten. The rounds of
 # one run differ less, because they share its clusters and its minute.
 CARRIED_SD: Final = 0.17
-P50_SD: Final = ((0.2, 0.19), (0.6, 0.30), (math.inf, 0.55))  # up to a share of what is carried
-P99_SD: Final = 0.50
+# Up to a share of what is carried.
+P50_SD: Final = ((0.2, 0.19), (0.6, 0.30), (math.inf, 0.55))
+P99_SD: Final = ((0.6, 0.50), (math.inf, 0.59))
 # Percent of all processors that were busy: from here on a lock that is asked for as often as can be
 # is held up by the machine, and here nothing is left of it, so that no figure is the lock's.
 BUSY: Final = 85.0
@@ -59,10 +61,12 @@ ASKED_FOR: Final = 0.8
 @dataclass(frozen=True)
 class Samples:
     """The acquires of one step: how long each took from its intended start (of a saturated step:
-    from its invocation) in nanoseconds, and which were given up after that time."""
+    from its invocation) in nanoseconds, which were given up after that time, and how long the
+    granted ones took from when they were sent."""
 
     took_ns: Ints
     given_up: NDArray[np.bool_]
+    service_ns: Ints
 
     def quantiles(self) -> Quantiles:
         return quantiles(self.took_ns, NS_PER_MS, self.given_up)
@@ -97,11 +101,11 @@ def step_of(
         history.complete_ns[rows],
     )
     granted = history.type[rows] == Type.OK
-    samples = Samples(ended - at[rows], ~granted)
     done = history.complete_ns
+    served = rows[granted]
+    samples = Samples(ended - at[rows], ~granted, done[served] - history.invoke_ns[served])
     in_time = (done >= begin_ns) & (done < end_ns) & (history.type == Type.OK)
     releases = ours & (history.f == F.RELEASE) & in_time
-    service = rows[granted]
     step = RateStep(
         begin_ns=begin_ns,
         end_ns=end_ns,
@@ -109,7 +113,7 @@ def step_of(
         granted=int(np.count_nonzero(granted)),
         granted_per_s=int(np.count_nonzero(acquires & in_time)) * 1e9 / (end_ns - begin_ns),
         response_ms=samples.quantiles(),
-        service_ms=quantiles(done[service] - history.invoke_ns[service], NS_PER_MS),
+        service_ms=quantiles(samples.service_ns, NS_PER_MS),
         release_ms=quantiles((done - history.invoke_ns)[releases], NS_PER_MS),
         share=share,
         offered_per_s=offered_per_s,
@@ -170,7 +174,7 @@ def _pooled(blocks: Sequence[Block], carried_per_s: float) -> PooledRate:
         why = (short,)
     response_ms = quantiles(took, NS_PER_MS, given_up)
     offered_per_s = spread(block.step.offered_per_s or 0.0 for block in chosen)
-    sd = _response_sd(offered_per_s.median or 0.0, carried_per_s)
+    share = (offered_per_s.median or 0.0) / carried_per_s if carried_per_s else 1.0
     return PooledRate(
         share=chosen[0].step.share,
         offered_per_s=offered_per_s,
@@ -178,11 +182,9 @@ def _pooled(blocks: Sequence[Block], carried_per_s: float) -> PooledRate:
         due=due,
         granted=granted,
         response_ms=response_ms,
-        service_p50_ms=spread(
-            p50 for block in chosen if (p50 := block.step.service_ms.p50) is not None
-        ),
-        p50_ms_range=_range(response_ms.p50, _of_blocks(chosen, P50), sd),
-        p99_ms_range=_range(response_ms.p99, _of_blocks(chosen, P99), P99_SD),
+        service_p50_ms=_service(chosen),
+        p50_ms_range=_range(response_ms.p50, _of_blocks(chosen, P50), _sd(P50_SD, share)),
+        p99_ms_range=_range(response_ms.p99, _of_blocks(chosen, P99), _sd(P99_SD, share)),
         blocks=len(chosen),
         void_blocks=len(blocks) - len(valid),
         why=why,
@@ -206,10 +208,16 @@ def _range(figure: float | None, of_blocks: Sequence[float], sd: float) -> Bound
     return Bounds(min([*of_blocks, *ends]), max([*of_blocks, *ends]))
 
 
-def _response_sd(offered_per_s: float, carried_per_s: float) -> float:
-    """Of the median at a rate: the nearer to what is carried, the longer the queues."""
-    share = offered_per_s / carried_per_s if carried_per_s else 1.0
-    return next(sd for most, sd in P50_SD if share <= most)
+def _sd(of: Sequence[tuple[float, float]], share: float) -> float:
+    """Of a quantile at a share of what is carried: the nearer to it, the longer the queues."""
+    return next(sd for most, sd in of if share <= most)
+
+
+def _service(blocks: Sequence[Block]) -> Spread:
+    """The median of all acquires together; the lowest and highest of the blocks' own medians."""
+    together = quantiles(np.concatenate([b.samples.service_ns for b in blocks]), NS_PER_MS)
+    of_blocks = spread(p50 for b in blocks if (p50 := b.step.service_ms.p50) is not None)
+    return replace(of_blocks, median=together.p50)
 
 
 def _reasons(blocks: Iterable[Block]) -> tuple[str, ...]:

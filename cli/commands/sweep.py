@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -47,7 +49,7 @@ def sweep(
     from cli.running import play
 
     locks = [each for name in words(lock) for each in plan.each_lock(name)]
-    asked = _numbers("--rate", rate) if rate else ()
+    asked = () if rate is None else _numbers("--rate", rate)
     cases = rates.sweep(
         locks,
         seed=seed,
@@ -86,13 +88,11 @@ def sweep(
 
 
 def _numbers(option: str, text: str) -> list[float]:
-    found = []
-    for word in text.split(","):
-        try:
-            found.append(float(word))
-        except ValueError:
-            raise BadInput(f"{option} is {text!r}; it is numbers separated by commas") from None
-    return found
+    with suppress(ValueError):
+        found = [float(word) for word in text.split(",")]
+        if all(map(math.isfinite, found)):
+            return found
+    raise BadInput(f"{option} is {text!r}; it is numbers separated by commas")
 
 
 def _whole(option: str, number: float) -> int:

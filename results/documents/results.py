@@ -67,7 +67,8 @@ class PooledRate(Part, frozen=True):
     response_ms: Quantiles
     blocks: Count
     void_blocks: Count
-    service_p50_ms: Spread | None = None  # of the rounds; from when an acquire was sent
+    # From when an acquire was sent: the median of all, the lowest and highest of the rounds' own.
+    service_p50_ms: Spread | None = None
     p50_ms_range: Bounds | None = None
     p99_ms_range: Bounds | None = None
     share: Real | None = None

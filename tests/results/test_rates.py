@@ -130,7 +130,7 @@ def block(
     took_ms: Sequence[float], *, share: float | None = 0.5, per_s: float = 100.0, why: str = ""
 ) -> Block:
     took = (np.array(took_ms, np.float64) * MS).astype(np.int64)
-    samples = Samples(took, np.zeros(len(took), np.bool_))
+    samples = Samples(took, np.zeros(len(took), np.bool_), took)
     step = RateStep(
         begin_ns=0,
         end_ns=10**9,
@@ -299,5 +299,6 @@ def test_a_round_in_which_the_lock_fell_short_is_not_left_out() -> None:
 
 
 def test_service_time_stands_beside_response_time() -> None:
-    (one,) = pooled(OF, [block([1.0] * 20), block([2.0] * 20), block([4.0] * 20)]).rates
-    assert one.service_p50_ms == Spread(3, 2.0, 1.0, 4.0)
+    (one,) = pooled(OF, [block([1.0] * 90), block([2.0] * 20), block([4.0] * 20)]).rates
+    assert one.service_p50_ms == Spread(3, 1.0, 1.0, 4.0)
+    assert one.response_ms.p50 == 1.0, "both are of all acquires together"
