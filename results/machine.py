@@ -24,13 +24,16 @@ FSYNC_WRITES: Final = 1000  # p99 needs as many
 FSYNC_WRITES_MIN: Final = 200
 FSYNC_SECONDS_MAX: Final = 4.0
 FSYNC_BYTES: Final = 512
+LOOPS: Final = 100
+LOOP_STEPS: Final = 100_000
 PACKAGE: Final = "lockbench"
 # What Docker, Podman and systemd-nspawn leave for a process to see.
 CONTAINER_MARKS: Final = ("/.dockerenv", "/run/.containerenv", "/run/systemd/container")
 
 
 def facts(folder: Path, *, engine: str | None = None) -> Machine:
-    """Everything about the machine that decides numbers; takes up to four seconds of fsync.
+    """Everything about the machine that decides numbers; takes up to four seconds of fsync, and
+    less than one of computing.
 
     ``folder`` is where the run is stored; the disk below it is measured. ``engine`` is the version
     of the container engine, which only ``clusters`` may ask for.
@@ -51,6 +54,7 @@ def facts(folder: Path, *, engine: str | None = None) -> Machine:
         load_average=os.getloadavg(),
         virtual=tuple(virtualization()),
         fsync_ms=fsync_ms(folder),
+        loop_ms=loop_ms(),
     )
 
 
@@ -92,6 +96,17 @@ def fsync_ms(folder: Path) -> Quantiles:
     return quantiles(np.array(took, np.int64), 1e6)
 
 
+def loop_ms() -> Quantiles:
+    """Quantiles in ms of a loop of 100,000 additions, a hundred times. A virtual machine may be
+    half as fast as another that says the same of itself, or as itself on another day."""
+    took: list[int] = []
+    for _ in range(LOOPS):
+        at = time.perf_counter_ns()
+        sum(range(LOOP_STEPS))
+        took.append(time.perf_counter_ns() - at)
+    return quantiles(np.array(took, np.int64), 1e6)
+
+
 def cpu_model() -> str:
     """As the kernel names it; the architecture where it does not (arm64)."""
     for line in _lines(Path("/proc/cpuinfo")):
@@ -114,7 +129,7 @@ def virtualization() -> list[str]:
 
 def describe(machine: Machine) -> str:
     """The machine in one line, for under a table."""
-    fsync = machine.fsync_ms or Quantiles()
+    fsync, loop = (found or Quantiles() for found in (machine.fsync_ms, machine.loop_ms))
     disk = f"fsync p99 {fsync.p99:.1f} ms" if fsync.p99 is not None else None
     if disk is None and fsync.max is not None:
         disk = f"fsync max {fsync.max:.1f} ms of {fsync.count}"
@@ -128,6 +143,7 @@ def describe(machine: Machine) -> str:
         " in ".join(reversed(machine.virtual or ())) or None,
         f"Docker {machine.engine}" if machine.engine else None,
         disk,
+        f"loop p50 {loop.p50:.2f} ms" if loop.p50 is not None else None,
     ]
     return ", ".join(str(part) for part in parts if part)
 

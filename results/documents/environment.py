@@ -33,6 +33,7 @@ class Machine(Document, frozen=True, kw_only=True):
     load_average: tuple[Real, ...] = ()
     virtual: tuple[str, ...] | None = ()
     fsync_ms: Quantiles | None = None
+    loop_ms: Quantiles | None = None
 
 
 class Image(Part, frozen=True):

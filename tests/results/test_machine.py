@@ -21,6 +21,8 @@ def test_facts_are_plain_json_and_name_no_path(tmp_path: Path) -> None:
     assert fsync is not None
     assert fsync.count >= machine.FSYNC_WRITES_MIN
     assert (fsync.max or 0) >= (fsync.p50 or 0) > 0
+    assert facts.loop_ms is not None
+    assert (facts.loop_ms.p50 or 0) > 0
     assert str(tmp_path) not in text
     assert list(tmp_path.iterdir()) == []
 
@@ -54,9 +56,10 @@ def test_the_machine_in_one_line() -> None:
         "virtual": ["vm", "container"],
         "engine": "20.10",
         "fsync_ms": {"p50": 1.0, "p99": None, "max": 9.5, "count": 250},
+        "loop_ms": {"p50": 1.5, "count": 100},
     }
     assert machine.describe(made(Machine, known)) == (
         "Some CPU, 2 cores (limit 1.5), 8 GiB, Debian 12, kernel 6.1, container in vm, "
-        "Docker 20.10, fsync max 9.5 ms of 250"
+        "Docker 20.10, fsync max 9.5 ms of 250, loop p50 1.50 ms"
     )
     assert machine.describe(Machine()) == ""
