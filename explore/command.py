@@ -11,6 +11,7 @@ FOLDER/<lock>/
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import uuid
 from collections.abc import Callable, Sequence
@@ -36,11 +37,19 @@ from locks.registry import systems
 from results.documents import read, text_of
 from results.documents.exploration import Exploration
 from results.errors import BadInput, Ending, Failed
-from results.store import slug, write_atomically
+from results.store import SLUG_CHARS_MAX, slug, write_atomically
 from results.wording import times
 
 DOCUMENT: Final = "exploration.json"
 USUAL_S: Final = 300.0
+
+
+def folder_name(name: str) -> str:
+    """Names that are cut, as of a long module with its version, have a digest at their end."""
+    if len(name) <= SLUG_CHARS_MAX:
+        return slug(name)
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{slug(name)[: SLUG_CHARS_MAX - 9]}-{digest}"
 
 
 def explore_into(
@@ -55,7 +64,7 @@ def explore_into(
     case = what.case
     ref = [installed.ref] if installed.ref else []
     name = "-".join([case.lock, case.topology, *ref, *map(str, map(at_event, what.strikes))])
-    folder = output / slug(name)
+    folder = output / folder_name(name)
     if anew:
         shutil.rmtree(folder, ignore_errors=True)
     before = _known(folder, what)

@@ -15,7 +15,7 @@ from clusters.base import Cluster
 from evidence import track
 from explore import page
 from explore.asked import asked, begun
-from explore.command import beforehand, ending, every_lock
+from explore.command import beforehand, ending, every_lock, folder_name
 from explore.explorer import explore
 from explore.faults import FAULTS, fitting
 from explore.findings import alike, on_record
@@ -36,6 +36,7 @@ from results.documents.exploration import (
     Tried,
 )
 from results.errors import BadInput, Ending, Unfit
+from results.store import SLUG_CHARS_MAX
 from tests.explore.planted import PLANTED, spec
 
 SHOWN = Shown(("double-grant",), "both held it", declared=False)
@@ -240,3 +241,10 @@ def explored(name: str, folder: Path, *scenarios: str) -> Exploration:
     )
     assert last.ended
     return last
+
+
+def test_names_that_are_too_long_for_a_folder_stay_apart() -> None:
+    long = "redsync-safe-redlock-go:github.com/go-redsync/redsync/v4@v4.12."
+    assert folder_name(f"{long}0") != folder_name(f"{long}1")
+    assert len(folder_name(f"{long}0")) == len(folder_name(f"{long}1")) == SLUG_CHARS_MAX
+    assert folder_name("etcd-etcd") == "etcd-etcd"
