@@ -99,6 +99,24 @@ def sliced(whole: Suite, locks: Sequence[str], wanted: Sequence[str]) -> Suite:
     return replace(whole, cases=tuple(chosen))
 
 
+def part(whole: Suite, text: str) -> Suite:
+    """One of so many parts that take about as long: ``3/8`` is the third of eight. Every case is in
+    one of them. Raises BadInput."""
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise BadInput(f"--part is {text!r}; the third of eight parts is 3/8")
+    parts: list[list[Case]] = [[] for _ in range(int(count))]
+    taken_s = [0.0] * len(parts)
+    for case in whole.cases:
+        least = taken_s.index(min(taken_s))
+        parts[least].append(case)
+        taken_s[least] += expected_s(case)
+    chosen = parts[int(number) - 1]
+    if not chosen:
+        raise BadInput(f"--part is {text!r}; there are only {len(whole.cases)} cases")
+    return replace(whole, cases=tuple(chosen))
+
+
 def _fitting(what: str, words: Sequence[str], names: Sequence[str], whole: str) -> list[bool]:
     """Whether each name fits one of the words. Raises BadInput."""
     for word in words:

@@ -21,6 +21,9 @@ def suite(
         str | None,
         typer.Option(help="Run only these faults, separated by commas; * is a wildcard."),
     ] = None,
+    part: Annotated[
+        str | None, typer.Option(help="One of equal parts: 3/8 is the third of eight.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Decides the schedules of the faults.")] = 0,
     resume: Resume = None,
     as_json: Json = False,
@@ -32,9 +35,12 @@ def suite(
     declared = suites.sliced(
         suites.suite(name, seed), words(lock) if lock else [], words(fault) if fault else []
     )
+    if part is not None:
+        declared = suites.part(declared, part)
     console = err if as_json else out
     console.print(f"suite {name}: {declared.duration}; {declared.summary}")
     said = [f"lockbench suite {name}"]
     said += [f"--{option} '{word}'" for option, word in (("lock", lock), ("fault", fault)) if word]
+    said += [f"--part {part}"] if part else []
     said += [f"--seed {seed}"] if seed else []
     play(list(declared.cases), name, as_json, command=" ".join(said), resume=resume)

@@ -139,3 +139,20 @@ def test_a_fault_that_leaves_nothing_to_judge_is_left_out_and_can_still_be_run()
     assert ("jetcd", "reply-lost") not in full
     assert {("jetcd", "kill"), ("etcd-concurrency", "reply-lost")} <= full
     plan.refuse_impossible(plan.make_case("jetcd", "reply-lost", seed=0))
+
+
+def test_parts_take_about_as_long_and_add_up_to_the_whole() -> None:
+    whole = suites.suite("full", seed=3)
+    parts = [suites.part(whole, f"{n}/8") for n in range(1, 9)]
+    every = [case for one in parts for case in one.cases]
+    assert sorted(every, key=lambda c: c.name) == sorted(whole.cases, key=lambda c: c.name)
+    lasting = [one.expected_s for one in parts]
+    assert max(lasting) - min(lasting) <= max(plan.expected_s(case) for case in whole.cases)
+    assert suites.part(whole, "1/1") == whole
+
+
+@pytest.mark.parametrize("text", ["", "3", "0/8", "9/8", "1/0", "-1/8", "1/8/2", "a/b", "99/99"])
+def test_parts_that_there_are_not_are_refused(text: str) -> None:
+    few = suites.sliced(suites.suite("full", seed=0), ["etcd"], [])
+    with pytest.raises(BadInput, match="--part is"):
+        suites.part(few, text)
