@@ -13,7 +13,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -29,7 +29,7 @@ from bench.suite import RUNS, Finished, ready, versions_of
 from clusters.engine.docker import Engine, EngineError
 from clusters.engine.removal import remove_run
 from evidence.compare import show, write_junit
-from evidence.regress_plan import BASE, NEW, SIDES, Key, Order, short, turns
+from evidence.regress_plan import BASE, NEW, SIDES, Key, Order, of_pair, short, turns
 from evidence.sides import install, library_path
 from report import comparison_text
 from report.commands import report_after
@@ -156,7 +156,7 @@ def _stage(job: _Job, counts: Mapping[Key, int], console: Console) -> None:
             for turn, at in turns(count, asked.seed + first):
                 pair = first + turn
                 # Each pair meets a schedule of its own, the same for both of its runs.
-                case = replace(asked.cases[key][at], seed=asked.seed + pair, injections=())
+                case = of_pair(asked.cases[key][at], asked.seed, pair)
                 name = f"{SIDES[at]} ({short(asked.sides[at].ref)}) {short(case.lock)}"
                 live.case_started(len(job.cases) - done + 1, name, case.fault)
                 document = _one(job, plan.resolve(case), at=at, pair=pair, live=live)

@@ -20,6 +20,8 @@ BASE, NEW = 0, 1
 SIDES: Final = ("base", "new")
 # Fewer are allowed where the cells need fewer, but say less.
 PAIRS: Final = 10
+# Times as many pairs: what is suspected, noisy or void is measured again.
+SCHEDULES: Final = 4
 # Every run starts a fork server of its own, which imports everything.
 START_S: Final = 1.5
 Key = tuple[str, str]
@@ -100,12 +102,20 @@ def order(
     chosen = max(PAIRS, draft.needed) if pairs is None else pairs
     if chosen < 1:
         raise BadInput(f"--pairs is {pairs}; it has to be more than 0")
+    for pair in range(SCHEDULES * chosen):
+        for case in (case for both in cases.values() for case in both):
+            plan.resolve(of_pair(case, seed, pair))
     words = ["lockbench", "regress", "--base", base, "--new", new]
     words += ["--lock", ",".join(locks)] if locks else []
     words += [] if list(faults) == ["none"] else ["--fault", ",".join(faults)]
     words += [] if workload == MUTEX else ["--workload", workload]
     words += ["--pairs", str(chosen), "--time-limit", f"{time_limit_s:g}", "--seed", str(seed)]
     return replace(draft, pairs=chosen, repeat=shlex.join(words))
+
+
+def of_pair(case: Case, seed: int, pair: int) -> Case:
+    """The case with the draws of a pair, its schedule not drawn yet."""
+    return replace(case, seed=seed + pair, injections=())
 
 
 def short(lock: str) -> str:

@@ -261,6 +261,13 @@ def test_what_cannot_be_done_is_refused(
         asked(base, new, **changes)
 
 
+def test_a_time_that_is_too_short_for_a_later_schedule_is_refused_before_the_first() -> None:
+    fault: dict[str, Any] = {"locks": ["redis-py-safe"], "faults": ["client-pause"]}
+    assert asked(pairs=1, time_limit_s=15.0, **fault).pairs == 1
+    with pytest.raises(BadInput, match="at least 15 s"):
+        asked(pairs=2, time_limit_s=14.0, **fault)  # the first four schedules fit
+
+
 def test_an_image_and_a_lock_are_told_apart() -> None:
     assert parse("redis=redis:7.4").image == ("redis", "redis:7.4")
     assert parse("image:redis=redis:7.4").image == ("redis", "redis:7.4")
