@@ -91,8 +91,11 @@ final class JetcdLock implements Client {
       return Answer.NOT_HELD;
     }
     lease.held = false;
-    soon(client.getLockClient().unlock(lease.key));
-    end(lease);
+    try {
+      soon(client.getLockClient().unlock(lease.key));
+    } finally {
+      end(lease); // or it would be kept alive, and the lock with it
+    }
     return Answer.RELEASED;
   }
 
