@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from history.columns import History, Ints, null_column
+from history.columns import History, Ids, Ints, null_column
 from history.op import INT_MAX, INT_MIN, NULL, F, Fault, Mode, Object, Type
 
 HOLD_MAX: Final = 2**63 - 1
@@ -48,7 +48,7 @@ NUMBERS: Final = (
     "applied_ns",
     "owner",
 )
-
+MACHINE: Final = "machine"
 
 Order = slice | NDArray[np.intp]
 
@@ -115,7 +115,9 @@ class Builder:
         self.holds = Names(hexadecimal)
         self.processes = Names(lambda _: None)
         self.values = Names(lambda _: None)
-        self.owners = Names(lambda _: None)
+        # An owner is told from a process that acts for itself by its name.
+        self.owners = self.processes
+        self.machines: dict[str, int] = {}
         self.objects: dict[str, Object] = {}
         self.faults: list[Fault] = []
         self.epsilon_ns = 0
@@ -147,6 +149,7 @@ class Builder:
         hold: object = None,
         error: str | None = None,
         numbers: Mapping[str, int] | None = None,
+        machine: str | None = None,
     ) -> int:
         """Adds one operation and returns its number in the order of adding. Raises BadLine."""
         at = len(self._invoke)
@@ -162,6 +165,9 @@ class Builder:
         self._hold.append(NULL if hold is None else self.holds.number(hold))
         for name, number in (numbers or {}).items():
             self._rare_column(name, at).append(number)
+        if machine is not None:
+            number = self.machines.setdefault(machine, len(self.machines))
+            self._rare_column(MACHINE, at).append(number)
         return at
 
     def extend(
@@ -177,6 +183,7 @@ class Builder:
         complete_ns: Ints,
         hold: Iterable[int],
         numbers: Mapping[str, Iterable[int]],
+        machine: Sequence[str | None],
     ) -> None:
         """Adds many operations: ``add`` for each, with names that are numbers already. Raises
         BadLine."""
@@ -193,6 +200,8 @@ class Builder:
         self._hold.extend(hold)
         for name, column in numbers.items():
             self._rare_column(name, at).extend(column)
+        if machine.count(None) < len(machine):
+            self._rare_column(MACHINE, at).extend(_numbered(self.machines, machine))
 
     def _rare_column(self, name: str, rows: int) -> array[int]:
         """A column that has something for the row to come, filled up to it."""
@@ -230,8 +239,15 @@ class Builder:
             value_names=self.values.by_number or None,
             owner_names=self.owners.by_number or None,
             service=None,
+            machine=self._machines(rows, order),
+            machines=tuple(self.machines),
             **rare,
         )
+
+    def _machines(self, rows: int, order: Order) -> Ids | None:
+        if not self.machines:
+            return None
+        return np.maximum(self._numbers(MACHINE, rows, order), -1).astype(np.int32)
 
     def _numbers(self, name: str, rows: int, order: Order) -> Ints:
         column = self._rare.get(name)

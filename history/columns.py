@@ -37,6 +37,9 @@ class History:
     ``history.op``; ``type`` is never OPEN. ``key`` and ``error`` are indices into ``keys`` and
     ``errors`` (-1: none). Missing numbers are ``NULL``; ``complete_ns`` is NULL for an info.
     The ``…_names`` translate back where a foreign file used other than numbers.
+
+    ``machine`` is the index into ``machines`` on whose clock an operation was recorded, -1 for the
+    clock that ``applied_ns`` is on. None: there is one clock (``checker.machines`` otherwise).
     """
 
     process: Ints
@@ -68,6 +71,8 @@ class History:
     value_names: Mapping[int, str] | None = None
     owner_names: Mapping[int, str] | None = None
     service: Service | None = None  # what the lock service kept itself
+    machine: Ids | None = None
+    machines: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.invoke_ns)
@@ -125,6 +130,11 @@ class History:
     def process_json(self, process: int) -> int | str:
         """The process as it stands in a file: a number, or the name it came with."""
         return (self.process_names or {}).get(process, process)
+
+    def machine_of(self, row: int) -> str | None:
+        """The machine that a row was recorded on; None on the clock of the resource."""
+        at = -1 if self.machine is None else int(self.machine[row])
+        return None if at < 0 else self.machines[at]
 
     def value_json(self, value: int) -> int | str | None:
         """A register's value as it stands in a file."""

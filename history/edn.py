@@ -28,6 +28,7 @@ from history.columns import History
 from history.edn_forms import Comment, Keyword, maps
 from history.jsonl import header_to_json, operation_to_json, take_header
 from history.lines import FAULTS, HEADERS, UnreadableHistory, decoded, open_history
+from history.machines import on_one_machine
 from history.op import INT_MAX, NULL, F, Fault, Type
 from history.recording import fault_to_json
 from history.text import create_named
@@ -68,7 +69,7 @@ def read_edn_lines(lines: Iterable[bytes], name: str) -> History:
     try:
         for line, found in maps(reader.lines(lines)):
             reader.take(line, found)
-        return reader.history()
+        return on_one_machine(reader.history(), name)
     except (BadLine, ValueError, TypeError, OverflowError) as error:
         raise UnreadableHistory(f"{name}:{reader.line}: {shorten(str(error))}") from None
 
@@ -212,7 +213,7 @@ class _Reader:
                 numbers["value"] = self._builder.values.number(_plain(value))
         if extra.get("value") is not None:
             numbers["value"] = _whole(extra["value"], "value")
-        mode = extra.get("mode")
+        mode, machine = extra.get("mode"), extra.get("machine")
         self._builder.add(
             process=_plain(extra.get("process", event.process)),
             f=event.f,
@@ -224,6 +225,7 @@ class _Reader:
             hold=None if hold is None else _plain(hold),
             error=event.error,
             numbers=numbers,
+            machine=None if machine is None else str(machine),
         )
 
 
@@ -281,9 +283,10 @@ def write_edn(history: History, path: Path) -> None:
 
 def plain(history: History) -> bool:
     """Whether a tool that knows Jepsen's own fields only is told everything that its verdict on
-    linearizability needs: no field of theirs says that a hold ended by itself."""
+    linearizability needs: no field of theirs says that a hold ended by itself, or on whose clock a
+    time is."""
     ends = np.isin(history.f, (F.LOST, F.DEATH)) | (history.valid_until_ns != NULL)
-    return not np.any(ends)
+    return history.machine is None and not np.any(ends)
 
 
 def _events(history: History) -> Iterator[str]:
@@ -326,7 +329,7 @@ def _event(
         fields[OURS + "key"] = json.dumps(line["key"])
         if process != int(history.process[row]) or history.process_names:
             fields[OURS + "process"] = json.dumps(line["process"])
-        for name in ("hold", "owner", "mode", *NUMBERS):
+        for name in ("hold", "owner", "mode", "machine", *NUMBERS):
             if name in line:
                 given = line[name]
                 fields[OURS + name] = f":{given}" if name == "mode" else json.dumps(given)

@@ -111,7 +111,7 @@ def _with_deaths(history: History, dead: dict[int, int]) -> History:
     order = np.argsort(np.concatenate([history.invoke_ns, times]), kind="stable")
     columns: dict[str, Any] = {}
     for name, column in history.columns().items():
-        if name in {"process", "key", "hold", "mode"}:
+        if name in {"process", "key", "hold", "mode", "machine"}:
             more = column[rows]
         else:
             more = given.get(name, np.full(len(rows), NULL))

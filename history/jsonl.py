@@ -37,6 +37,7 @@ from history.lines import (
     decoded,
     open_history,
 )
+from history.machines import on_one_machine
 from history.op import NULL, F, Mode, Object, Type
 from history.recording import fault_to_json
 from history.text import create_named
@@ -65,7 +66,7 @@ def read_lines(lines: Iterable[bytes], name: str) -> History:
     except (BadLine, ValueError, TypeError, OverflowError, RecursionError) as error:
         said = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise UnreadableHistory(f"{name}:{reader.line}: {shorten(said)}") from None
-    return reader.builder.finish()
+    return on_one_machine(reader.builder.finish(), name)
 
 
 def write_jsonl(history: History, path: Path) -> None:
@@ -188,6 +189,7 @@ def _add(builder: Builder, rows: Sequence[OperationLine]) -> None:
         complete_ns=np.where(unknown, NULL, ends),
         hold=builder.holds.numbers([row.hold for row in rows]),
         numbers=numbers | _values(builder, rows),
+        machine=[row.machine for row in rows],
     )
 
 
@@ -287,6 +289,8 @@ def operation_to_json(history: History, row: int) -> dict[str, object]:
         line["mode"] = Mode(int(history.mode[row])).name.lower()
     if history.error[row] >= 0:
         line["error"] = history.errors[int(history.error[row])]
+    if (machine := history.machine_of(row)) is not None:
+        line["machine"] = machine
     return line
 
 

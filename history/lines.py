@@ -23,6 +23,7 @@ FILE_BYTES_MAX: Final = 4 << 30  # ten million operations take 1.5 to 2 GB
 DEPTH_MAX: Final = 32
 
 Name = Whole | str
+Machine = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 Interval = tuple[Whole, Whole]
 T = TypeVar("T")
 
@@ -70,6 +71,7 @@ class OperationLine(msgspec.Struct, frozen=True, gc=False):
     owner: Name | None = None
     mode: str | None = None
     error: Any = None
+    machine: Machine | None = None
 
 
 class FaultLine(msgspec.Struct, frozen=True):
@@ -82,6 +84,7 @@ class FaultLine(msgspec.Struct, frozen=True):
     targets: tuple[str, ...] | None = None
     rules: tuple[str, ...] | None = None
     facts: dict[str, Any] | None = None
+    machine: Machine | None = None
 
     def __post_init__(self) -> None:
         for name in ("begin_ns", "heal_ns"):
@@ -99,6 +102,7 @@ class FaultLine(msgspec.Struct, frozen=True):
             heal_ns=self.heal_ns,
             rules=self.rules or (),
             facts=self.facts or {},
+            machine=self.machine,
         )
 
 

@@ -119,7 +119,8 @@ class Fault:
 
     ``rules`` names what must have been true for the fault to have been able to hurt (see
     ``checker.rules``). ``facts`` holds what the nemesis saw: probes, leaders before and after,
-    durations declared and measured.
+    durations declared and measured. ``machine`` is on whose clock the times are (None: that of the
+    resource, or there is one clock only).
     """
 
     name: str
@@ -128,6 +129,7 @@ class Fault:
     heal_ns: tuple[int, int] | None
     rules: tuple[str, ...] = ()
     facts: Mapping[str, object] = field(default_factory=dict)
+    machine: str | None = None
 
     @property
     def seen(self) -> Facts:

@@ -81,7 +81,8 @@ def write_faults(folder: Path, faults: Sequence[Fault]) -> None:
 
 def fault_to_json(fault: Fault) -> dict[str, object]:
     """A fault as a line of the interchange format."""
-    return {
+    on = {} if fault.machine is None else {"machine": fault.machine}
+    return on | {
         "process": "nemesis",
         "f": fault.name,
         "targets": list(fault.targets),
