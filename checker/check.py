@@ -16,6 +16,7 @@ from checker.job_measurements import summaries
 from checker.jobs import judged
 from checker.leaks import leaked_lock
 from checker.linearizable import linearizable
+from checker.machines import check_machines
 from checker.measurements import measurements
 from checker.outside import from_outside, only_untouched
 from checker.queue_order import queue_order
@@ -32,7 +33,10 @@ from history.op import F, Type
 def check(history: History, *, only: Collection[str] | None = None) -> Report:
     """Every verdict that applies, or those named in ``only`` and no measurements. One that crashed
     is unknown and hides no other. Where something happened from outside, a violation is told only
-    if that cannot have been its cause (``checker.outside``)."""
+    if that cannot have been its cause (``checker.outside``); where there are clocks of several
+    machines, what stands whatever they were (``checker.machines``)."""
+    if history.machine is not None:
+        return check_machines(history, lambda h, o: check(h, only=o), only)
     report = _check(history, only)
     if not from_outside(history):
         return report

@@ -52,16 +52,15 @@ def linearizable(analysis: Analysis) -> Verdict | None:
     judged = _judged(analysis)
     if not np.any(judged):
         return None
-    locks = keys_of(analysis.history, OWNED | SHARED)
     # A contradiction of the minimal holds stands whatever else there is; only where they agree
     # may the rest of a key's answers still make a difference.
-    unsure = judged & (~locks | _unsure(analysis))
-    found = contradiction(analysis, locks & ~unsure)
+    exact = exact_keys(analysis)
+    found = contradictory(analysis, exact)
     if found is not None:
-        return _invalid(analysis, whole_sections(analysis, found.rows), found.reason)
+        return found
     held = sections(analysis)
-    rows = mutex_conflicts(analysis, held, keys_of(analysis.history, OWNED) & ~unsure)
-    shared = np.flatnonzero(keys_of(analysis.history, SHARED) & ~unsure).tolist()
+    rows = mutex_conflicts(analysis, held, keys_of(analysis.history, OWNED) & exact)
+    shared = np.flatnonzero(keys_of(analysis.history, SHARED) & exact).tolist()
     mine = ByKey(held.key) if shared and rows is None else None
     for key in shared:
         if mine is not None and rows is None:
@@ -69,9 +68,24 @@ def linearizable(analysis: Analysis) -> Verdict | None:
     if rows is not None:
         rows = whole_sections(analysis, rows)
         return _invalid(analysis, rows, "no order of effects explains these grants")
-    unsure |= judged & locks & _refused_in_a_gap(analysis, held)
+    locks = keys_of(analysis.history, OWNED | SHARED)
+    unsure = judged & (~exact | (locks & _refused_in_a_gap(analysis, held)))
     searched = _search(analysis, unsure)
     return _verdict(analysis, judged, searched)
+
+
+def exact_keys(analysis: Analysis) -> Bools:
+    """The keys of locks that the minimal hold rule covers."""
+    exact: Bools = keys_of(analysis.history, OWNED | SHARED) & ~_unsure(analysis)
+    return exact
+
+
+def contradictory(analysis: Analysis, keys: Bools) -> Verdict | None:
+    """Invalid where the answers inside one hold of these keys contradict each other, else None."""
+    found = contradiction(analysis, keys)
+    if found is None:
+        return None
+    return _invalid(analysis, whole_sections(analysis, found.rows), found.reason)
 
 
 def _judged(analysis: Analysis) -> Bools:
