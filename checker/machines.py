@@ -104,11 +104,11 @@ class _Machines:
         """What is not certainly invalid, as it was decided under some offsets."""
         if verdict.result == "unknown" or name == "late-grant":
             return verdict
-        if verdict.result == "invalid":
-            return Verdict("unknown", f"{self._agree}; so it may be the clocks: {verdict.reason}")
         vague = None if name in ON_ONE_CLOCK else self._vague()
         if vague:
             return Verdict("unknown", vague)
+        if verdict.result == "invalid":
+            return Verdict("unknown", f"{self._agree}; so it may be the clocks: {verdict.reason}")
         if name not in OF_PROMISES:
             return verdict
         if not explained:
@@ -205,7 +205,13 @@ class _Machines:
         local = self.clocks.local
         found = sections(local)
         kept = np.flatnonzero(~found.floating & exact_keys(local)[found.key])
-        return self._way(found.row[kept], found.begin[kept], found.end[kept])
+        row, begin, end = found.row[kept], found.begin[kept], found.end[kept]
+        promises = local.promises
+        held = np.flatnonzero(promises.nonempty)
+        same = (promises.row[held], promises.start[held], promises.end[held])
+        if all(map(np.array_equal, (row, begin, end), same)):
+            return self._promises
+        return self._way(row, begin, end)
 
     def _way(self, row: Rows, start: Ints, end: Ints) -> _Way:
         clocks, history = self.clocks, self.clocks.recorded
@@ -223,13 +229,17 @@ class _Machines:
             reads=history.mode[row] == Mode.READ, together=writers[history.key[row]],
         )  # fmt: skip
         found = rivals(holds, clocks)
-        offset = explaining(holds, found, by_middle(found), clocks)
+        # Offsets make nothing valid where most promises are too short.
+        vague = self._vague() is not None
+        offset = None if vague else explaining(holds, found, by_middle(found), clocks)
         if offset is not None:
             return _Way(offset, ())
         decided = swept(holds, found)
         if decided.conflict is not None:
             both = np.concatenate([found.p[decided.conflict], found.q[decided.conflict]])
             return _Way(None, tuple(row[both].tolist()))
+        if vague:
+            return _Way(None, ())
         return _Way(explaining(holds, found, decided.p_first, clocks), ())
 
     # How sure.

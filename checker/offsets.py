@@ -27,6 +27,7 @@ from history.columns import Ids, Ints
 
 CHAINS: Final = (1, 8)  # lines in a chain, in the order in which they are tried
 ROUNDS: Final = 60
+SECONDS_MAX: Final = 5.0  # of one program; none takes nearly as long
 PARTS: Final = 8  # of the time of a machine, or of a pair of them; the worst of each is taken
 AMPLE_NS: Final = 1_000_000  # more time between rivals than this is not asked for
 TINY_NS: Final = 1e-3
@@ -217,7 +218,9 @@ def _solve(chain: _Chain, conditions: list[_Conditions], clocks: Clocks) -> Floa
         matrix = csr_array((weight, (at, column)), shape=(len(rows), spare + 1))
         goal = np.zeros(spare + 1)
         goal[spare] = -1.0
-        solved = linprog(goal, A_ub=matrix, b_ub=most, bounds=limits)  # type: ignore[call-overload]
+        solved = linprog(  # type: ignore[call-overload]
+            goal, A_ub=matrix, b_ub=most, bounds=limits, options={"time_limit": SECONDS_MAX}
+        )
         if solved.status != 0:
             return None
         values = solved.x[:spare]

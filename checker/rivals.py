@@ -19,17 +19,21 @@ each pair of holds is a way through, which says in which order they were.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
 from checker.bounds import PER_DRIFT
 from checker.clocks import Clocks
-from checker.intervals import up_to
+from checker.intervals import ByKey, up_to
 from checker.rows import FOREVER, Bools, Rows, by_key_and_time
 from history.columns import Ids, Ints
 
-NEAR: Final = 64  # that many of those that begin next are looked at beside each hold
+NEAR: Final = 64  # that many of those that begin next are looked at beside each hold, or
+PAIRS_MAX: Final = 150_000  # fewer, so that there are about so many pairs in all
+SPANS_MAX: Final = 8  # of what is still possible; beyond that the narrowest gaps are closed
+TOLD: Final = 4  # pairs that are told of a conflict
 FAR: Final = 2**62
 
 Span = tuple[int, int]
@@ -125,7 +129,8 @@ def _near(holds: Holds, start: Ints, end: Ints) -> tuple[Rows, Rows]:
     order = by_key_and_time(holds.key, start)
     key, begin = holds.key[order], start[order]
     beside = up_to(key, begin, key, np.minimum(end[order], FOREVER) - 1)
-    count = np.clip(beside - np.arange(1, len(order) + 1), 0, NEAR)
+    most = min(NEAR, PAIRS_MAX // max(1, len(order)) + 1)
+    count = np.clip(beside - np.arange(1, len(order) + 1), 0, most)
     one = np.repeat(np.arange(len(order)), count)
     two = one + 1 + np.arange(len(one)) - np.repeat(np.cumsum(count) - count, count)
     p, q = order[one], order[two]
@@ -175,38 +180,40 @@ class Order:
 
 def swept(holds: Holds, found: Rivals) -> Order:
     """Sweeps each pair of machines, see the module."""
-    p_first = found.before >= found.low
+    p_first = found.before >= found.high
     alone = np.flatnonzero(found.impossible)
     if len(alone):
         return Order(alone[:1], p_first)
     a, b = holds.machine[found.p].astype(np.int64), holds.machine[found.q].astype(np.int64)
     pair = (a + 1) * (int(b.max(initial=0)) + 2) + b + 1
-    for each in np.unique(pair[a != b]).tolist():
-        mine = np.flatnonzero(pair == each)
-        x = _sweep(found, mine)
-        if len(x) < len(mine):
-            return Order(x, p_first)
+    # The others are in the same order whatever the offsets are.
+    open_ = (found.before < found.high) & (found.after > found.low) & (a != b)
+    number = np.unique(pair[open_], return_inverse=True)[1].astype(np.int32)
+    places = ByKey(number, np.flatnonzero(open_))
+    for each in places.present():
+        mine = places[each]
+        x, conflict = _sweep(found, mine)
+        if conflict is not None:
+            return Order(conflict, p_first)
         p_first[mine] = x <= found.before[mine]
     return Order(None, p_first)
 
 
-def _sweep(found: Rivals, mine: Rows) -> Ints:
-    """An x for each of ``mine``; or fewer pairs that leave nothing."""
+def _sweep(found: Rivals, mine: Rows) -> tuple[Ints, Rows | None]:
+    """An x for each of ``mine``, or the last ones that leave nothing."""
     columns = (found.at_ns, found.low, found.high, found.before, found.after)
     possible: list[Span] = [(-FAR, FAR)]
     left: list[list[Span]] = []
-    cuts: list[int] = []
-    last = int(found.at_ns[mine[0]])
+    first = last = int(found.at_ns[mine[0]])
     for number, (at, low, high, before, after) in enumerate(
         zip(*(column[mine].tolist() for column in columns), strict=True)
     ):
-        grown = -((last - at) * 2 // PER_DRIFT)
+        # Both clocks drift. Counted from the beginning, so that roundings do not add up.
+        grown = (at - first) * 2 // PER_DRIFT - (last - first) * 2 // PER_DRIFT
         last = at
         possible = _cut(possible, grown, (low, high), (before, after))
-        if before < after and (before > low or after < high):
-            cuts.append(number)
         if not possible:
-            return mine[cuts[-8:]]
+            return mine, mine[max(0, number - TOLD + 1) : number + 1]
         left.append(possible)
     # Backwards from a place in what is left, each time to the nearest place that leads there.
     x = np.zeros(len(mine), np.int64)
@@ -215,7 +222,7 @@ def _sweep(found: Rivals, mine: Rows) -> Ints:
         nearest = [min(max(wanted, low), high) for low, high in left[number]]
         wanted = nearest[int(np.argmin([abs(at - wanted) for at in nearest]))]
         x[number] = wanted
-    return x
+    return x, None
 
 
 def _cut(possible: list[Span], grown: int, within: Span, forbidden: Span) -> list[Span]:
@@ -233,4 +240,8 @@ def _cut(possible: list[Span], grown: int, within: Span, forbidden: Span) -> lis
                 parts[-1] = (parts[-1][0], max(last, parts[-1][1]))
             else:
                 parts.append((first, last))
+    if len(parts) > SPANS_MAX:
+        gaps = [after[0] - before[1] for before, after in pairwise(parts)]
+        at = gaps.index(min(gaps))
+        parts[at : at + 2] = [(parts[at][0], parts[at + 1][1])]
     return parts

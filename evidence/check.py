@@ -13,6 +13,7 @@ from pathlib import Path
 from time import perf_counter
 
 from checker.check import check
+from checker.clocks import on_one_clock
 from checker.kinds import with_model
 from checker.load import find, load
 from checker.verdict import RANK, Report, Verdict, worst
@@ -22,6 +23,7 @@ from history.edn import plain, write_edn
 from history.files import BadFile, is_file, read_text
 from history.jsonl import write_jsonl
 from history.lines import UnreadableHistory
+from history.machines import BadMerge, merged
 from history.text import write_named
 from report.console import say, say_json
 from results.errors import BadInput
@@ -41,10 +43,12 @@ def check_files(
     json: bool,
     html: Path | None,
     write: Path | None = None,
+    merge: bool = False,
 ) -> int:
     """Judges every history under ``files``, prints what it found and returns the exit code.
-    ``write`` saves the history (there must be one only) as EDN or JSON Lines, by its ending. Raises
-    BadInput for a file that is not a readable history, before anything is printed."""
+    ``write`` saves the history (there must be one only) as EDN or JSON Lines, by its ending.
+    ``merge``: they are one, each file recorded by a machine of its own. Raises BadInput for a file
+    that is not a readable history, before anything is printed."""
     if model is None and (permits is not None or initial is not None):
         raise BadInput("--permits and --initial need a --model")
 
@@ -59,7 +63,10 @@ def check_files(
 
     try:
         with bounded():
-            return _check_files(files, modelled, json, html, write)
+            found = [history for file in files for history in _histories(file)]
+            if merge:
+                found = [_merged(files, found)]
+            return _check_files(found, modelled, json, html, write)
     except MemoryError:
         raise BadInput(
             "too large for the memory of this machine: "
@@ -67,20 +74,33 @@ def check_files(
         ) from None
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A history that is to be judged. ``cut``: it is known to be cut off."""
+
+    name: str
+    sources: tuple[Path, ...]
+    read: Callable[[], History]
+    cut: bool
+
+
 def _check_files(
-    files: Sequence[Path], modelled: Modelled, json: bool, html: Path | None, write: Path | None
+    found: Sequence[_Found],
+    modelled: Modelled,
+    json: bool,
+    html: Path | None,
+    write: Path | None,
 ) -> int:
     reports: dict[str, Report] = {}
     drawn: list[tuple[str, History, Report]] = []
-    found = [history for file in files for history in _histories(file)]
     written: _Written | None = None
     if write is not None:
-        _may_write(write, [path for path, _ in found])
-    for path, cut in found:
-        history, report = _report(path, modelled, cut=cut)
-        reports[str(path)] = report
+        _may_write(write, found)
+    for one in found:
+        history, report = _report(one, modelled)
+        reports[one.name] = report
         if html is not None and report.result != "valid":
-            drawn.append((str(path), history, report))
+            drawn.append((one.name, on_one_clock(history), report))
         if write is not None:
             written = _write(write, history, report)
     if html is not None:
@@ -95,16 +115,48 @@ def _check_files(
     return EXIT[worst(report.result for report in reports.values())]
 
 
-def _histories(file: Path) -> list[tuple[Path, bool]]:
-    """The histories under a path, and whether each is known to be cut off: its run was never ended,
-    or its case has no result."""
+def _histories(file: Path) -> list[_Found]:
+    """The histories under a path. One is cut off if its run was never ended, or its case has no
+    result."""
     try:
         if file == STDIN:
-            return [(Path("/dev/stdin"), False)]
+            return [_one(Path("/dev/stdin"), cut=False)]
         running = _is_running(file)
-        return [(path, running or _has_no_result(path)) for path in find(file)]
+        return [_one(path, cut=running or _has_no_result(path)) for path in find(file)]
     except UnreadableHistory as error:
         raise BadInput(str(error)) from error
+
+
+def _one(path: Path, *, cut: bool) -> _Found:
+    return _Found(str(path), (path,), lambda: _read(path), cut)
+
+
+def _merged(files: Sequence[Path], found: Sequence[_Found]) -> _Found:
+    """The histories of several machines as one. A machine is called by its file."""
+    if len(files) < 2:
+        raise BadInput("--merge needs the histories of two machines or more")
+    for file in files:
+        several = len(_histories(file))
+        if several > 1:
+            raise BadInput(f"--merge {file}: these are {several} histories; name one per machine")
+        if files.count(file) > 1:
+            raise BadInput(f"--merge {file}: named twice")
+    names = [file.stem for file in files]
+    if len(set(names)) < len(names):
+        names = [one.name for one in found]
+
+    def read() -> History:
+        try:
+            return merged({name: one.read() for name, one in zip(names, found, strict=True)})
+        except BadMerge as error:
+            raise BadInput(f"--merge: {error}") from None
+
+    return _Found(
+        " + ".join(one.name for one in found),
+        tuple(path for one in found for path in one.sources),
+        read,
+        any(one.cut for one in found),
+    )
 
 
 def _is_running(folder: Path) -> bool:
@@ -122,10 +174,10 @@ def _has_no_result(recording: Path) -> bool:
     return not is_file(case / "case.json", inside=case)
 
 
-def _report(path: Path, modelled: Modelled, *, cut: bool) -> tuple[History, Report]:
+def _report(one: _Found, modelled: Modelled) -> tuple[History, Report]:
     began = perf_counter()
-    history = modelled(_read(path))
-    if cut:
+    history = modelled(one.read())
+    if one.cut:
         history = replace(history, ended=False)
     read = perf_counter() - began
     report = check(history)
@@ -160,12 +212,12 @@ class _Written:
 WRITERS: Mapping[str, Callable[[History, Path], None]] = {".edn": write_edn, ".jsonl": write_jsonl}
 
 
-def _may_write(target: Path, sources: Sequence[Path]) -> None:
+def _may_write(target: Path, found: Sequence[_Found]) -> None:
     if target.suffix not in WRITERS:
         raise BadInput(f"--write {target}: the name must end in {' or '.join(WRITERS)}")
-    if len(sources) != 1:
-        raise BadInput(f"--write {target}: one history can be written, not {len(sources)}")
-    if target.exists() and target.samefile(sources[0]):
+    if len(found) != 1:
+        raise BadInput(f"--write {target}: one history can be written, not {len(found)}")
+    if target.exists() and any(target.samefile(source) for source in found[0].sources):
         raise BadInput(f"--write {target}: that is the history itself")
 
 

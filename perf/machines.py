@@ -39,17 +39,21 @@ ASKEW: Final = Link(25 * MS, 5 * MS, 500 * US)
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What a clock shows: set off, drifting, and its drift wandering about that."""
+    """What a clock shows: set off, drifting, its drift wandering about that; and set again by
+    ``jump_ns`` at ``jump_s``."""
 
     off_ns: int = 0
     drift_ppm: float = 0.0
     wobble_ppm: float = 0.0
     period_s: float = 20.0
+    jump_s: float = math.inf
+    jump_ns: int = 0
 
     def shows(self, true_ns: int) -> int:
         turn = self.period_s / math.tau
         wander = self.wobble_ppm * turn * (1 - math.cos(true_ns / 1e9 / turn))
-        return true_ns + self.off_ns + round(self.drift_ppm * true_ns / 1e6 + wander * 1e3)
+        jump = self.jump_ns if true_ns >= self.jump_s * 1e9 else 0
+        return true_ns + self.off_ns + jump + round(self.drift_ppm * true_ns / 1e6 + wander * 1e3)
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ class Fleet:
     links: tuple[Link, ...] = (LAN,)
     clocks: tuple[Clock, ...] = (Clock(),)
     uses: int = 2
+    held_ns: int = 0  # how much longer each hold lasts, at most
     idle_ns: int = 50 * US  # between a release and the next grant at the service, at most
     planted_ns: tuple[int, ...] = ()
     own: int = 0  # keys that one machine alone uses
@@ -131,7 +136,8 @@ class _Run:
             applied = begin + self._way(machine, "there_ns")
             now = applied + self._way(machine, "back_ns")
             note(F.READ, (begin, now), applied_ns=applied, value=0)
-        release = now + dice.randint(1, 20 * US) + (keep if self.fleet.uses < 2 else 0)
+        release = now + dice.randint(1, 20 * US) + dice.randint(0, self.fleet.held_ns)
+        release += keep if self.fleet.uses < 2 else 0
         if dice.random() < self.fleet.deaths:
             return granted + LEASE_NS, asked + LEASE_NS
         arrived = release + self._way(machine, "there_ns")

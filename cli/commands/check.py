@@ -25,6 +25,10 @@ def check(
         Path | None,
         typer.Option(help="Save the history as this .edn or .jsonl file.", parser=target),
     ] = None,
+    merge: Annotated[
+        bool,
+        typer.Option("--merge", help="The files are one history, each of a machine of its own."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Judge saved histories. Needs no Docker."""
@@ -39,5 +43,6 @@ def check(
             json=as_json,
             html=html,
             write=write,
+            merge=merge,
         )
     )

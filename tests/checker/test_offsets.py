@@ -1,0 +1,67 @@
+"""Verdicts on several machines against every vector of offsets."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+
+import pytest
+
+from checker import machines
+from checker.check import check
+from history.jsonl import to_lines
+from tests.budget import tries
+from tests.checker.offsets_reference import Hold, Little, little
+
+EACH = tries(30)
+
+
+def verdict(it: Little) -> tuple[str, str]:
+    found = check(it.history(), only=("double-grant",)).verdicts["double-grant"]
+    return found.result, found.reason
+
+
+def told(it: Little) -> str:
+    return "\n".join(json.dumps(line) for line in to_lines(it.history()))
+
+
+@pytest.mark.random
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("kind", ["mutex", "read-write"])
+def test_agrees_with_every_vector_of_offsets(
+    kind: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two machines everything is decided; of three a little may stay unknown."""
+    monkeypatch.setattr(machines, "SURE", 0.0)
+    dice, seen = random.Random(f"{kind} {count}"), Counter[tuple[bool | None, str]]()
+    for _ in range(EACH):
+        it = little(dice, kind, count)
+        explained, (result, reason) = it.explained(), verdict(it)
+        seen[explained, result] += 1
+        allowed = {True: {"valid"}, False: {"invalid"}, None: {"unknown"}}[explained]
+        if count > 2:
+            allowed = {*allowed, "unknown"}
+        assert result in allowed, f"explained: {explained}, {result}: {reason}\n{told(it)}"
+        assert explained is not None or "contradicts itself" in reason
+    assert seen[True, "valid"] > EACH / 10
+    assert seen[False, "invalid"] > EACH / 10
+    assert seen[True, "unknown"] + seen[False, "unknown"] <= EACH / 10
+
+
+def test_an_overlap_that_one_shift_explains_and_two_that_none_does() -> None:
+    """Nothing is left of any promise when it is shrunk by 3, and there are no stamps."""
+    early = (Hold(0, 0, 6), Hold(1, 4, 10))  # the second began 2 too soon
+    late = (Hold(1, 40, 46), Hold(0, 44, 50))  # here that of the other machine did
+    for kind in ("mutex", "read-write"):
+        for holds in (early, late):
+            it = Little(kind, 2, 3, holds)
+            assert it.explained()
+            assert "are shorter" in verdict(it)[1]
+        both = Little(kind, 2, 3, early + late)
+        assert not both.explained()
+        result, reason = verdict(both)
+        assert result == "invalid"
+        assert "no offsets of machine m0 and machine m1 explain the promises of k" in reason
+    readers = tuple(Hold(h.machine, h.granted, h.released, (), True) for h in early + late)
+    assert verdict(Little("read-write", 2, 3, readers))[0] == "unknown"
