@@ -4,10 +4,13 @@ A history keeps the times of each machine as its own clock showed them. ``Clocks
 clock of the resource, by the middle of each machine's bounds (``checker.bounds``), and says what is
 certain whatever the clocks were:
 
+- The *certain part* of a promise is from the latest that it can have begun to the earliest that it
+  can have ended, by the bounds at these two times.
 - An operation of the resource that was invoked and completed inside a promise, by one clock, is a
-  moment on the resource's clock inside this promise: a *referee stamp*.
-- The *certain part* of a promise is the hull of its referee stamps and of what is left of it when
-  it is shrunk by the bounds.
+  moment on the resource's clock inside this promise: a *referee stamp*. All of them are in its
+  certain part, without a rule of their own: at the invocation the offset is at most applied -
+  invoke, and no later time of a clock is an earlier time of the resource, so that the promise began
+  at the latest when it was applied. Likewise it ended then at the earliest.
 
 All times are nanoseconds. The machine -1 is the clock of the resource itself.
 """
@@ -22,11 +25,11 @@ from typing import Any, Final
 import numpy as np
 
 from checker.analysis import Analysis
-from checker.bounds import ANY_NS, PROBES, Bounds
+from checker.bounds import ANY_NS, Bounds
 from checker.intervals import ByKey
 from checker.rows import FOREVER, Bools
 from history.columns import History, Ids, Ints
-from history.op import INT_MAX, NULL, Fault, Type
+from history.op import INT_MAX, NULL, Fault
 
 TIMES: Final = ("invoke_ns", "intended_ns", "complete_ns", "sent_ns", "valid_until_ns")
 Offset = Callable[[int, Ints], Ints]  # of a machine at local times
@@ -144,39 +147,16 @@ class Clocks:
         return replace(short, epsilon_ns=self.epsilon_ns)
 
     @cached_property
-    def stamps(self) -> tuple[Ints, Ints]:
-        """The first and the last referee stamp of each promise; ``FOREVER`` and ``-FOREVER``
-        without any."""
-        history, promises = self.recorded, self.local.promises
-        first, last = (np.full(len(promises), end, np.int64) for end in (FOREVER, -FOREVER))
-        row = np.flatnonzero(np.isin(history.f, PROBES) & (history.type == Type.OK))
-        row = row[history.applied_ns[row] != NULL]
-        held = self.local.grant_of[self.local.links.acquire[row]]
-        row, held = row[held >= 0], held[held >= 0]
-        inside = (history.invoke_ns[row] >= promises.start[held]) & (
-            history.complete_ns[row] <= promises.end[held]
-        )
-        row, held = row[inside], held[inside]
-        np.minimum.at(first, held, history.applied_ns[row])
-        np.maximum.at(last, held, history.applied_ns[row])
-        return first, last
-
-    @cached_property
     def certain(self) -> tuple[Ints, Ints]:
         """The certain part of each promise, on the clock of the resource: from, to. Nothing is
         certain unless from <= to."""
         promises = self.local.promises
         machine = self.machine[promises.row]
-        first, last = self.stamps
         latest = promises.start + self.at(machine, promises.start, "high")
         until = np.minimum(promises.end, INT_MAX)
         earliest = until + self.at(machine, until, "low")
         earliest[promises.end >= FOREVER] = FOREVER
-        left = latest < earliest
-        return (
-            np.where(left, np.minimum(first, latest), first),
-            np.where(left, np.maximum(last, earliest), last),
-        )
+        return latest, earliest
 
 
 def on_one_clock(history: History) -> History:

@@ -38,7 +38,7 @@ from checker.linearizable import contradictory, exact_keys
 from checker.offsets import explaining
 from checker.outside import from_outside
 from checker.rivals import Holds, by_middle, rivals, swept
-from checker.rows import FOREVER, Rows, owners
+from checker.rows import Rows, owners
 from checker.verdict import Report, Verdict
 from checker.words import EVIDENCE_MAX, faults_on, grant
 from history.columns import History, Ints
@@ -218,15 +218,10 @@ class _Machines:
         writers = keys_of(history, frozenset({"read-write"}))
         chosen = (keys_of(history, OWNED) | writers)[history.key[row]]
         row, start, end = row[chosen], start[chosen], end[chosen]
-        index = clocks.local.grant_of[row]
-        first, last = (
-            np.append(column, none)[index]
-            for column, none in zip(clocks.stamps, (FOREVER, -FOREVER), strict=True)
-        )
         holds = Holds(
             row=row, key=history.key[row], machine=clocks.machine[row], start=start, end=end,
-            first=first, last=last, owner=owners(history)[row],
-            reads=history.mode[row] == Mode.READ, together=writers[history.key[row]],
+            owner=owners(history)[row], reads=history.mode[row] == Mode.READ,
+            together=writers[history.key[row]],
         )  # fmt: skip
         found = rivals(holds, clocks)
         # Offsets make nothing valid where most promises are too short.

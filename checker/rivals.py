@@ -7,8 +7,7 @@ other way round, on the clock of the resource. With x the offset of a less that 
 
 (local times on the right), so an open interval of x is forbidden. Offsets change with time, by 500
 ppm at most each, so each alternative is loosened by the drift between its times and the time at
-which the pair is looked at. An alternative is ruled out where the bounds of the clocks or the
-referee stamps of the two holds say so.
+which the pair is looked at. An alternative is ruled out where the bounds of the clocks say so.
 
 ``swept`` sweeps the pairs of two machines in the order of time, with the set of x that is still
 possible: it grows by the drift, is cut to the bounds, and loses what is forbidden. Where nothing is
@@ -41,17 +40,15 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Holds:
-    """What cannot be at once. ``start`` and ``end`` are local times, ``first`` and ``last`` the
-    referee stamps (``Clocks.stamps``). ``together``: readers of a read-write lock, which may hold
-    beside other readers and beside themselves; all others exclude everybody."""
+    """What cannot be at once. ``start`` and ``end`` are local times. ``together``: holds of a
+    read-write lock, of which readers may hold beside readers, and an owner beside himself; all
+    others exclude everybody."""
 
     row: Rows
     key: Ids
     machine: Ids
     start: Ints
     end: Ints
-    first: Ints
-    last: Ints
     owner: Ints
     reads: Bools
     together: Bools
@@ -111,7 +108,6 @@ def rivals(holds: Holds, clocks: Clocks) -> Rivals:
     after = finish[q] - begin[p] - loose(finish[q], begin[p])
     for first, second, bound, never in ((p, q, before, -FAR), (q, p, after, FAR)):
         ruled_out = (end["low"][first] > start["high"][second]) & ~same
-        ruled_out |= holds.last[first] > holds.first[second]
         ruled_out |= holds.end[first] >= FOREVER
         # One clock needs no bounds.
         ruled_out |= same & (holds.end[first] > holds.start[second])
