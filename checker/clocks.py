@@ -111,8 +111,10 @@ class Clocks:
         worst = 0
         for present in self._rows.present():
             rows, machine = self._rows[present], present - 1
-            done = self.recorded.complete_ns[rows]
-            at = [self.recorded.invoke_ns[rows], done[done != NULL], [self._last_ns(machine)]]
+            done, until = self.recorded.complete_ns[rows], self.recorded.valid_until_ns[rows]
+            last = self._last_ns(machine)
+            until = np.minimum(until[until != NULL], last)
+            at = [self.recorded.invoke_ns[rows], done[done != NULL], until, [last]]
             widths = self.bounds[machine].half_width(np.concatenate(at))
             worst = max(worst, int(widths.max()))
         return worst

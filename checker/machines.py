@@ -14,7 +14,8 @@ widest bounds. *Valid* is decided with offsets under which no two holds are at o
 are compared as the promises are, so operations are never widened one by one.
 
 Whatever is valid, but for facts of one clock, is unknown where less than ``SURE`` of the promises
-of shared keys have a certain part. With a clock that contradicts itself everything is unknown.
+of shared keys have a certain part. With a clock that contradicts itself everything is unknown, and
+nothing is invalid where something happened from outside: it is not certain what came before it.
 """
 
 from __future__ import annotations
@@ -128,13 +129,13 @@ class _Machines:
     def _certain(self) -> Iterator[dict[str, Verdict]]:
         """Verdicts of which those that are invalid are so whatever the clocks were."""
         clocks, analysis = self.clocks, self._placed
+        if from_outside(clocks.placed):
+            return
         yield self._alone()
         if clocks.epsilon_ns < ANY_NS // 2:
             names = {*CATALOGUE} - OF_PROMISES - self._unordered()
             asked = names if self.only is None else names.intersection(self.only)
             yield dict(self.judge(clocks.curtailed, asked).verdicts)
-        if from_outside(clocks.placed):
-            return
         answers = contradictory(analysis, exact_keys(clocks.local))
         if answers is not None:
             yield {"linearizable": answers}

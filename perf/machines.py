@@ -1,5 +1,4 @@
-"""Histories of several machines whose clocks are known: for tests, and for what the checker makes
-of clocks (``perf.clocks``).
+"""Histories of several machines whose clocks are known: for tests and for measuring the checker.
 
 Simulated is a service of leases and a guarded resource on one machine, and clients on others, over
 links that need their time either way. Every key is granted to one after the other; planted

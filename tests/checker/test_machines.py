@@ -279,8 +279,20 @@ def test_answers_inside_one_hold_need_no_clock() -> None:
     assert "released twice" in verdict.reason
 
 
-def test_after_something_from_outside_nothing_is_told_of_pairs() -> None:
+def test_a_lease_that_ends_between_probes_is_as_uncertain_as_the_clock_is_then() -> None:
+    scene = Scene().hold("a", 0, 10, 5).hold("b", 0, 10, 5, key="other")
+    scene.builder.epsilon_ns = 0
+    scene.hold("a", 100_000, 100_010, 100_005).hold("b", 100_000, 100_010, 100_005, key="other")
+    probed = scene.builder.finish()
+    assert Clocks.of(probed).epsilon_ns < 6 * MS
+    until = np.where(probed.f == F.ACQUIRE, 50_000 * MS, NULL)
+    leased = replace(probed, valid_until_ns=until)
+    assert Clocks.of(leased).epsilon_ns > 25 * MS
+
+
+def test_after_something_from_outside_nothing_is_told() -> None:
     scene = Scene().hold("a", 0, 25, 2, 20).hold("b", 10, 35, 15, 30)
+    assert scene.verdict().result == "invalid"
     fault = Fault("outside", (), (-200 * MS, -200 * MS), None, facts={"what": "the server died"})
     scene.builder.faults.append(fault)
     assert scene.verdict().result == "unknown"
