@@ -216,6 +216,20 @@ def test_keys_of_one_machine_need_no_bounds() -> None:
     assert Scene().hold("a", 0, 3).hold("b", 2, 5).verdict().result == "unknown"
 
 
+def test_fences_of_a_key_of_one_machine_need_no_bounds() -> None:
+    """1 ms apart, on a clock that may be 15 ms off; on two machines nobody knows their order."""
+    for machines, result in (("aa", "invalid"), ("ab", "unknown")):
+        scene = Scene().hold("b", -500, -400, -450, -440, key="shared")
+        for number, machine in enumerate(machines):
+            for f, at in ((F.ACQUIRE, 2 * number), (F.RELEASE, 2 * number + 1)):
+                scene.builder.add(
+                    process=10 + number, f=int(f), outcome=int(Type.OK), key="k", machine=machine,
+                    invoke_ns=at * MS, complete_ns=at * MS, hold=f"h{10 + number}",
+                    numbers={"fence": 5 - number} if f is F.ACQUIRE else {},
+                )  # fmt: skip
+        assert scene.verdict("fence-order").result == result
+
+
 def test_evidence_of_a_key_of_one_machine_names_its_own_rows() -> None:
     scene = Scene().hold("b", -500, -400, -450, key="k")
     scene.hold("a", 0, 25, key="own").hold("a", 24, 30, key="own")

@@ -6,10 +6,12 @@ import json
 import random
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from checker import machines
 from checker.check import check
+from checker.rivals import FAR, Holds, Rivals, swept
 from history.jsonl import to_lines
 from tests.budget import tries
 from tests.checker.offsets_reference import Hold, Little, little
@@ -65,3 +67,34 @@ def test_an_overlap_that_one_shift_explains_and_two_that_none_does() -> None:
         assert "no offsets of machine m0 and machine m1 explain the promises of k" in reason
     readers = tuple(Hold(h.machine, h.granted, h.released, (), True) for h in early + late)
     assert verdict(Little("read-write", 2, 3, readers))[0] == "unknown"
+
+
+@pytest.mark.parametrize(("needed_ns", "possible"), [(1_000_000, True), (1_000_001, False)])
+def test_offsets_change_by_what_two_clocks_drift_and_no_more(
+    needed_ns: int, possible: bool
+) -> None:
+    """A second apart, x is at most nothing and then at least this."""
+    holds = Holds(
+        row=np.arange(4),
+        key=np.zeros(4, np.int32),
+        machine=np.array([0, 1, 0, 1], np.int32),
+        start=np.zeros(4, np.int64),
+        end=np.zeros(4, np.int64),
+        owner=np.arange(4),
+        reads=np.zeros(4, np.bool_),
+        together=np.zeros(4, np.bool_),
+    )
+    found = Rivals(
+        p=np.array([0, 2]),
+        q=np.array([1, 3]),
+        at_ns=np.array([0, 10**9]),
+        before=np.array([0, -FAR]),
+        after=np.array([FAR, needed_ns]),
+        low=np.array([-(10**8)] * 2),
+        high=np.array([10**8] * 2),
+        base={-1: 0, 0: 0, 1: 0},
+    )
+    order = swept(holds, found)
+    assert (order.conflict is None) == possible
+    if possible:
+        assert order.p_first.tolist() == [True, False]
