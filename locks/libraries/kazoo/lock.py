@@ -23,7 +23,13 @@ a node that blocks everybody until its session ends (https://github.com/python-z
 from __future__ import annotations
 
 from locks.base import ANY, System
-from locks.shared.expectations import may_break, with_verdicts
+from locks.shared.expectations import (
+    ANSWERS_LOST,
+    RESTARTED,
+    may_break,
+    with_changes,
+    with_verdicts,
+)
 from locks.shared.library import Library, as_safe
 from locks.zookeeper import mutex as zookeeper
 from locks.zookeeper.expectations import ZOOKEEPER
@@ -37,6 +43,10 @@ _NO_NODE = (
 _PATH_FIRST = (
     "https://github.com/python-zk/kazoo/blob/master/kazoo/recipe/lock.py: _inner_acquire() first "
     "asks whether the path is there; while that answer is missing, no node is made"
+)
+_ORPHAN = (
+    "https://github.com/python-zk/kazoo/issues/732: who gives up deletes its node once; where that "
+    "request is lost the node stays as long as its session, and nobody is granted the lock"
 )
 _PLAIN = Library(__file__)
 
@@ -69,7 +79,12 @@ _SYSTEM = System(
             "acquire() tries again for as long as there is no connection"
         ),
     },
-    expectations=with_verdicts(ZOOKEEPER, may_break(_NO_NODE, "false-release", kind="defect")),
+    expectations=with_changes(
+        with_verdicts(ZOOKEEPER, may_break(_NO_NODE, "false-release", kind="defect")),
+        dict.fromkeys(
+            (*ANSWERS_LOST, *RESTARTED), may_break(_ORPHAN, "leaked-lock", kind="defect")
+        ),
+    ),
     pace={"lease_ttl_s": 10.0},
     asks_first=_PATH_FIRST,
 )

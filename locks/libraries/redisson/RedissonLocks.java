@@ -310,7 +310,8 @@ final class RedissonLocks implements Client {
       scripts.removeIf(Sends::refused);
       long milliseconds = Long.parseLong(String.valueOf(leaseMs));
       scripts.add(new Script(takes, nowNs, milliseconds, answer, reply));
-      reply.thenAccept(made -> renewed(key, nowNs, made.said));
+      String hold = held.get(key);
+      reply.thenAccept(made -> renewed(key, hold, nowNs, made.said));
     }
 
     private static boolean refused(Script script) {
@@ -320,10 +321,13 @@ final class RedissonLocks implements Client {
           && !taken(script.reply.join().said);
     }
 
-    /** The watchdog's script, and no other, answers with the keys that it found. */
-    private void renewed(String key, long sentNs, Object said) {
-      String hold = held.get(key);
-      if (hold != null && said instanceof Collection<?> found && found.contains(key)) {
+    /**
+     * The watchdog's script, and no other, answers with the keys that it found. One that was sent for
+     * a hold may be answered when the same owner asks for the next.
+     */
+    private void renewed(String key, String hold, long sentNs, Object said) {
+      boolean stands = hold != null && hold.equals(held.get(key));
+      if (stands && said instanceof Collection<?> found && found.contains(key)) {
         setup.tell().extended(hold, sentNs, sentNs + setup.ttlMs() * 1_000_000);
       }
     }
