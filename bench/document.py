@@ -7,6 +7,7 @@ document too, and figures of a load that did not last as long as its phases are 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from msgspec.structs import asdict as shallow
@@ -31,6 +32,7 @@ from checker.exposure import Exposure, exposure
 from checker.service import contradictions
 from checker.verdict import Report
 from history.columns import History
+from history.op import Fault
 from history.recording import read_recording
 from locks.registry import is_own, origin
 from nemesis.registry import NONE
@@ -208,6 +210,7 @@ def _with_numbers(
     cpu_us = scene.floor_cpu_ns / 1e3 / acquire.count if acquire.count else None
     found = document.measurements
     recovered_s = [one.servers_s for one in found.recovery or () if one.servers_s is not None]
+    unrecovered_s = _unrecovered_s(found.recovery or (), history.faults, end)
     metered = {"own": (OWN, CONTENDED), "contended": (CONTENDED, END)}
     return replace(
         document,
@@ -218,9 +221,24 @@ def _with_numbers(
         numbers="valid" if health.ok else "void",
         footprint=footprint(scene.readings, metered, history),
         availability=None if found.availability is None else found.availability.fraction,
-        recovery_seconds=max(recovered_s, default=None),
+        recovery_seconds=max(recovered_s, default=None) if unrecovered_s is None else None,
+        unrecovered_seconds=unrecovered_s,
         error_texts=error_texts(history),
     )
+
+
+def _unrecovered_s(
+    recovery: Sequence[documents.Recovery], faults: Sequence[Fault], end_ns: int
+) -> float | None:
+    """How long nobody was granted after a heal, to the end of the load; of several faults the
+    longest, None where each was recovered from."""
+    waited_ns = [
+        end_ns - fault.heal_ns[1]
+        for one, fault in zip(recovery, faults, strict=False)
+        if one.servers_s is None and fault.heal_ns is not None
+    ]
+    longest_ns = max(waited_ns, default=0)
+    return longest_ns / 1e9 if longest_ns > 0 else None
 
 
 def _block(scene: Scene, step: PlayedStep, history: History) -> Block:

@@ -45,7 +45,7 @@ from results.comparison import (
 )
 from results.documents import Results
 from results.errors import BadInput, Ending, exit_code, worst_first
-from results.gate import TOLERATED, UNDECIDED, Cell, judge_pairs, suspects
+from results.gate import TOLERATED, UNDECIDED, Cell, judge_pairs, not_carried, suspects
 from results.store import RunFolder, StoreError
 from workloads.fork_server import ForkServer
 
@@ -228,9 +228,12 @@ def _notes(job: _Job, cells: Sequence[Cell]) -> list[str]:
         f"{job.asked.cases[lock, fault][BASE].time_limit_s:g} s each"
         for (lock, fault), of in job.whole().items()
     ]
-    void = [case for case in job.cases if case.numbers != "valid"]
+    void = [str(case.side) for case in job.cases if case.numbers != "valid"]
     if void:
-        notes.append(f"the numbers of {len(void)} of {len(job.cases)} runs are void")
+        sides = ", ".join(f"{side} {void.count(side)}" for side in SIDES)
+        notes.append(f"the numbers of {len(void)} of {len(job.cases)} runs are void ({sides})")
+    if job.asked.numbers and (missing := not_carried(job.whole())):
+        notes.append(f"not judged: {', '.join(missing)}")
     if any(cell.word == "no difference shown" for cell in cells):
         notes.append(
             f"no difference shown rules out a slowdown of {TOLERATED:.0%}, or of twice the floor; "

@@ -11,8 +11,15 @@ A cell is one number of one lock under one fault. It is *worse* only if all of t
   half times the declared number, should some be void).
 
 *Too noisy* is a number of which the interval still holds a slowdown of 20 % or more (or of twice
-its floor), *too few pairs* one with fewer than the correction needs. Both are inconclusive, never a
-pass. "No difference shown" rules out a slowdown of that size and no smaller one.
+its floor), *too few pairs* one with fewer than the correction needs, *missing more often* one that
+one side's runs lack more often than the other's (void, or too few samples for it): what is left of
+the pairs is not what was measured. They are inconclusive, never a pass. "No difference shown" rules
+out a slowdown of that size and no smaller one.
+
+A run in which nobody was granted from the heal to the end is right-censored: its recovery ranks
+above every other. Ranks follow the middle of the pairs, so how often it happens is tested as well
+(Fisher, each of the two at 1 %). More often on the new side is *worse* where that
+is shown, else *too noisy*.
 
 Why the bound and a margin: a test against "no change at all" calls any bias between the sides a
 slowdown once there are pairs enough, and an estimate alone passes any threshold by luck once there
@@ -29,32 +36,49 @@ noise, under drift, with memory, with half of a job three times noisier, and wit
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final, Literal
 
-from results.cases import NO_FAULT, has_numbers, quantile_ms
+from results.cases import NO_FAULT, has_numbers, latencies, quantile_ms
 from results.documents import CaseResult, ComparedNumber
-from results.statistics import ALPHA, Effect, holm, needed_pairs, p_beyond, paired_effect
+from results.quantiles import P99, needed
+from results.statistics import (
+    ALPHA,
+    Effect,
+    holm,
+    needed_pairs,
+    p_beyond,
+    p_more_often,
+    paired_effect,
+)
 from results.wording import NONE
 
 Word = Literal[
-    "improved", "worse", "no difference shown", "too few pairs", "too noisy", "not judged"
+    "improved",
+    "worse",
+    "no difference shown",
+    "too few pairs",
+    "too noisy",
+    "missing more often",
+    "not judged",
 ]
-UNDECIDED: Final = frozenset({"too few pairs", "too noisy"})
+UNDECIDED: Final = frozenset({"too few pairs", "too noisy", "missing more often"})
 CHANGE_MIN: Final = 0.10
 MARGIN: Final = 0.06
 # A slowdown of so much has to be ruled out.
 TOLERATED: Final = 0.20
 # A slowdown has to show over so many times the declared pairs.
 CONFIRMED_BY: Final = 1.5
+# Where runs are censored no margin holds off chance: two tests, each at 1 %.
+CENSORED_TIMES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
     """A number that is gated. ``floor`` is the smallest change that counts, in ``unit``. What is
-    ``optional`` is judged only where at least half of the pairs carry it."""
+    ``optional`` is judged only where at least half of the base's runs carry it."""
 
     name: str
     words: str
@@ -110,10 +134,39 @@ def value_of(case: CaseResult, metric: str) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Often:
+    """In how many of its ``runs`` something happened on each side."""
+
+    base: int = 0
+    new: int = 0
+    runs: int = 0
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[bool, bool]]) -> Often:
+        """Of (base, new), a pair each."""
+        both = list(pairs)
+        return cls(sum(base for base, _ in both), sum(new for _, new in both), len(both))
+
+    @property
+    def p_new(self) -> float:
+        """That it is no more often on the new side."""
+        return p_more_often(self.base, self.runs, self.new, self.runs)
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether it is shown to be more often on either side."""
+        return min(self.p_new, Often(self.new, self.base, self.runs).p_new) < ALPHA
+
+    def __str__(self) -> str:
+        return f"{self.new} of {self.runs} runs, base {self.base} of {self.runs}"
+
+
+@dataclass(frozen=True, slots=True)
 class Cell:
     """What came of one number. ``base`` and ``new`` are medians over the pairs, None without any;
-    ``change`` is new ÷ base - 1 with its 95 % interval; ``p_worse`` is that of being worse by more
-    than the margin. ``needed`` is set for "too few pairs"."""
+    ``change`` is new ÷ base - 1 with its 95 % interval, infinite where it has no bound; ``p_worse``
+    is that of being worse by more than the margin. ``needed`` is set for "too few pairs".
+    ``missing``: runs without the number; ``never``: in which nobody was granted after the heal."""
 
     lock: str
     fault: str
@@ -130,13 +183,20 @@ class Cell:
     p_better_corrected: float | None = None
     needed: int | None = None
     suspected: bool = False
+    missing: Often = Often()
+    never: Often = Often()
 
     @property
     def words(self) -> str:
-        """``word`` with the pairs that would be needed."""
-        if self.word != "too few pairs":
-            return self.word
-        return f"too few pairs, need n ≥ {self.needed}"
+        """``word`` with the pairs that would be needed, and with what is counted."""
+        said: str = self.word
+        if self.word == "too few pairs":
+            said += f", need n ≥ {self.needed}"
+        if self.word == "missing more often":
+            said += f" ({self.missing})"
+        if self.never.base or self.never.new:
+            said += f"; nobody was granted after the heal in {self.never}"
+        return said
 
     def document(self) -> ComparedNumber:
         return ComparedNumber(
@@ -168,16 +228,35 @@ def judge_pairs(pairs: Mapping[tuple[str, str], Sequence[Pair]], declared: int) 
         sample
         for (lock, fault), of in pairs.items()
         for metric in metrics_of(fault)
-        if (sample := _sample(lock, fault, METRICS[metric], of)).is_carried_by(len(of))
+        if (sample := _sample(lock, fault, METRICS[metric], of)).is_carried
     ]
-    needed = needed_pairs(len(samples))
+    least = needed_pairs(len(samples))
     alone = [sample.p(worse=True) for sample in samples]
     worse = holm(alone)
     better = holm([sample.p(worse=False) for sample in samples])
     return [
-        _cell(*sample_and_p, declared=declared, needed=needed)
+        _cell(*sample_and_p, declared=declared, needed=least)
         for sample_and_p in zip(samples, alone, worse, better, strict=True)
     ]
+
+
+def not_carried(pairs: Mapping[tuple[str, str], Sequence[Pair]]) -> list[str]:
+    """What is gated and was not judged, because the base's runs have too few samples for it:
+    ``acquire p99 of etcd (n = 320 of 1,000)``, n being their median."""
+    found = []
+    for (lock, fault), of in pairs.items():
+        for name in metrics_of(fault):
+            if of and not _sample(lock, fault, METRICS[name], of).is_carried:
+                kind, statistic = name.split("-")
+                counts = [_count(base, kind) for base, _ in of]
+                n = f"n = {median(counts):,.0f} of {needed(P99):,}"
+                found.append(f"{kind} {statistic} of {lock} ({n})")
+    return found
+
+
+def _count(case: CaseResult, kind: str) -> int:
+    found = latencies(case).get(kind, {}).get("before")
+    return 0 if found is None else found.count
 
 
 def judged_together(comparisons: Sequence[Sequence[Cell]]) -> list[list[Cell]]:
@@ -201,17 +280,27 @@ def suspects(cells: Sequence[Cell]) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """The pairs in which both runs carry a number."""
+    """The pairs in which both runs carry a number; infinite where nobody was granted after the
+    heal, unless that is so on both sides."""
 
     lock: str
     fault: str
     metric: Metric
     base: Sequence[float]
     new: Sequence[float]
+    missing: Often
+    never: Often
 
-    def is_carried_by(self, pairs: int) -> bool:
+    @property
+    def is_carried(self) -> bool:
         """Whether it is judged at all."""
-        return not self.metric.optional or 0 < pairs <= 2 * len(self.base)
+        carried = self.missing.runs - self.missing.base
+        return not self.metric.optional or 0 < self.missing.runs <= 2 * carried
+
+    @property
+    def lost(self) -> bool:
+        """Whether the new side failed more often to recover."""
+        return self.never.new > self.never.base
 
     def p(self, *, worse: bool, margin: bool = True) -> float:
         """That it is not worse (or not better) by more than the margin."""
@@ -220,13 +309,32 @@ class _Sample:
         share = self.metric.margin(median(self.base)) if margin else 0.0
         above = self.metric.higher_is_worse is worse
         ratio = 1 + share if above else 1 / (1 + share)
-        return p_beyond(self.base, self.new, ratio, above=above)
+        p = p_beyond(self.base, self.new, ratio, above=above)
+        if not worse or not (self.never.base or self.never.new):
+            return p
+        return min(1.0, CENSORED_TIMES * min(p, self.never.p_new))
 
 
 def _sample(lock: str, fault: str, metric: Metric, pairs: Sequence[Pair]) -> _Sample:
-    values = [(value_of(base, metric.name), value_of(new, metric.name)) for base, new in pairs]
+    values = [(_ranked(base, metric.name), _ranked(new, metric.name)) for base, new in pairs]
     whole = [(b, n) for b, n in values if b is not None and n is not None]
-    return _Sample(lock, fault, metric, [b for b, _ in whole], [n for _, n in whole])
+    known = [(b, n) for b, n in whole if b < math.inf or n < math.inf]
+    return _Sample(
+        lock,
+        fault,
+        metric,
+        base=[b for b, _ in known],
+        new=[n for _, n in known],
+        missing=Often.of((b is None, n is None) for b, n in values),
+        never=Often.of((b == math.inf, n == math.inf) for b, n in values),
+    )
+
+
+def _ranked(case: CaseResult, metric: str) -> float | None:
+    """The number, infinite where nobody was granted after the heal."""
+    if metric == "recovery" and has_numbers(case) and case.unrecovered_seconds is not None:
+        return math.inf
+    return value_of(case, metric)
 
 
 def _cell(
@@ -234,13 +342,23 @@ def _cell(
 ) -> Cell:
     """``p_worse`` and ``p_better`` are corrected, ``p_alone`` is not."""
     metric, pairs = sample.metric, len(sample.base)
+    none = Cell(
+        sample.lock,
+        sample.fault,
+        metric.name,
+        "too few pairs",
+        pairs,
+        needed=needed,
+        missing=sample.missing,
+        never=sample.never,
+    )
     effect = paired_effect(sample.base, sample.new)
     if effect is None:
-        return Cell(sample.lock, sample.fault, metric.name, "too few pairs", 0, needed=needed)
+        return none
     base, new = median(sample.base), median(sample.new)
     big = abs(effect.ratio - 1) >= CHANGE_MIN
     slower = (effect.ratio > 1) is metric.higher_is_worse
-    noisy = _times_worse(effect, metric) > 1 + metric.tolerated(base)
+    noisy = sample.lost or _times_worse(effect, metric) > 1 + metric.tolerated(base)
     suspected = noisy or sample.p(worse=True, margin=False) < ALPHA
     confirmed = max(needed, math.ceil(CONFIRMED_BY * declared))
     word: Word = "no difference shown"
@@ -249,20 +367,19 @@ def _cell(
         word = "too few pairs"
     elif suspected and pairs < confirmed:
         word, least = "too few pairs", confirmed
-    elif big and slower and p_worse < ALPHA:
+    elif (sample.lost or (big and slower)) and p_worse < ALPHA:
         word = "worse"
+    elif sample.missing.is_uneven:
+        word = "missing more often"
     elif noisy:
         word = "too noisy"
     elif big and not slower and p_better < ALPHA:
         word = "improved"
-    return Cell(
-        lock=sample.lock,
-        fault=sample.fault,
-        metric=metric.name,
+    return replace(
+        none,
         word=word,
-        pairs=pairs,
-        base=base,
-        new=new,
+        base=_finite(base),
+        new=_finite(new),
         change=effect.ratio - 1,
         low=None if effect.low is None else effect.low - 1,
         high=None if effect.high is None else effect.high - 1,
@@ -282,7 +399,11 @@ def _times_worse(effect: Effect, metric: Metric) -> float:
 
 
 def _percent(change: float | None) -> float | None:
-    return None if change is None else 100 * change
+    return None if change is None else _finite(100 * change)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def change_words(cell: Cell) -> str:
@@ -294,11 +415,15 @@ def change_words(cell: Cell) -> str:
 
 def change(cell: Cell) -> str:
     """``+31 % (+22 to +40 %)``, a dash where there is none."""
-    if cell.change is None or cell.base is None or cell.new is None:
+    if cell.change is None:
         return NONE
     metric = METRICS[cell.metric]
-    if cell.word == "not judged" and abs(cell.new - cell.base) < metric.floor:
+    if cell.word == "not judged" and abs((cell.new or 0) - (cell.base or 0)) < metric.floor:
         return f"less than {metric.floor:g} {metric.unit}"
     if cell.low is None or cell.high is None:
-        return f"{100 * cell.change:+.0f} %"
-    return f"{100 * cell.change:+.0f} % ({100 * cell.low:+.0f} to {100 * cell.high:+.0f} %)"
+        return f"{_signed(cell.change)} %"
+    return f"{_signed(cell.change)} % ({_signed(cell.low)} to {_signed(cell.high)} %)"
+
+
+def _signed(share: float) -> str:
+    return f"{100 * share:+.0f}" if share < math.inf else "+∞"

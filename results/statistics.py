@@ -9,8 +9,11 @@ nothing differs, the two are exchangeable and the difference of a pair is as lik
 negative; all tests here rest on that alone. Effects are log ratios, so that + 25 % and - 20 % are
 the same distance.
 
+A value that is infinite was not reached in the time there was (right-censored): it ranks above
+every other. A pair of two such values says nothing, and is not to be passed.
+
 Sources: Hodges and Lehmann 1963 (estimate and interval of the signed-rank test), Holm 1979
-(correction), Clopper and Pearson 1934 (k of n).
+(correction), Clopper and Pearson 1934 (k of n), Fisher 1934 (k of n on two sides).
 """
 
 from __future__ import annotations
@@ -64,7 +67,7 @@ def paired_effect(base: Sequence[float] | Floats, new: Sequence[float] | Floats)
     """From pairs of positive values; None without any."""
     if len(base) == 0:
         return None
-    ratios: Floats = np.log(np.asarray(new, np.float64) / np.asarray(base, np.float64))
+    ratios = _log_ratios(base, new)
     middle, low, high = _hodges_lehmann(ratios)
     return Effect(
         ratio=math.exp(middle),
@@ -82,13 +85,19 @@ def p_beyond(
     interval of that level lies beyond the ratio. 1 without any pair."""
     from scipy import stats
 
-    ratios: Floats = np.log(np.asarray(new, np.float64) / np.asarray(base, np.float64))
+    ratios = _log_ratios(base, new)
     beyond = (ratios - math.log(ratio)) * (1 if above else -1)
     beyond = beyond[beyond != 0]
     # Twice the ranks, because those of ties end in a half.
     ranks = np.rint(2 * stats.rankdata(np.abs(beyond))).astype(np.int64)
     ways = _rank_sums(tuple(sorted(ranks.tolist())))
     return float(ways[ranks[beyond > 0].sum() :].sum())
+
+
+def _log_ratios(base: Sequence[float] | Floats, new: Sequence[float] | Floats) -> Floats:
+    with np.errstate(divide="ignore"):  # of what base did not reach: log 0
+        found: Floats = np.log(np.asarray(new, np.float64) / np.asarray(base, np.float64))
+    return found
 
 
 @functools.cache
@@ -107,7 +116,9 @@ def _hodges_lehmann(differences: Floats) -> tuple[float, float | None, float | N
     not reject. Exact: the rank sum of n signs is enumerated."""
     n = len(differences)
     i, j = np.triu_indices(n)
-    means = np.sort((differences[i] + differences[j]) / 2)
+    with np.errstate(invalid="ignore"):  # one up and one down without end: neither way
+        means = (differences[i] + differences[j]) / 2
+    means = np.sort(np.where(np.isnan(means), 0.0, means))
     k = _critical(n)
     if k == 0:
         return float(np.median(means)), None, None
@@ -141,6 +152,15 @@ def share(k: int, n: int) -> Share:
     level = 1 - ALPHA if 0 < k < n else 1 - 2 * ALPHA
     found = stats.binomtest(k, n).proportion_ci(level, method="exact")
     return Share(k, n, float(found.low), float(found.high))
+
+
+def p_more_often(k_base: int, n_base: int, k_new: int, n_new: int) -> float:
+    """One-sided p of something happening more often on the new side: Fisher's exact test of
+    ``k_base`` of ``n_base`` tries against ``k_new`` of ``n_new``. 1 without any try."""
+    from scipy import stats
+
+    table = np.array([[k_new, n_new - k_new], [k_base, n_base - k_base]])
+    return float(stats.fisher_exact(table, alternative="greater").pvalue)
 
 
 def change_points(values: Sequence[float] | Floats) -> list[int]:

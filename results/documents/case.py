@@ -195,6 +195,8 @@ class CaseResult(Document, frozen=True, kw_only=True):
     holders_per_key: Count | None = None
     availability: Share | None = None
     recovery_seconds: Real | None = None
+    # Heal to the end of the load, of a fault after which nobody was granted; right-censored.
+    unrecovered_seconds: Real | None = None
     floor_acquire_ms: Quantiles | None = None
     floor: Floor | None = None
     rates: tuple[RateStep, ...] = ()

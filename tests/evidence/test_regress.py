@@ -151,6 +151,20 @@ def test_too_few_pairs_are_inconclusive(played: Any) -> None:
     assert "need n ≥ 6" in made.headline
 
 
+def test_what_is_void_and_what_is_not_judged_is_told_by_side(played: Any) -> None:
+    def play(side: str, n: int) -> CaseResult:
+        return document(1.0, numbers="void" if side == "new" and n % 2 else "valid")
+
+    made, _, _ = played(asked(pairs=10), play)
+    assert made.endings == ("inconclusive",)
+    assert "missing more often (8 of 15 runs, base 0 of 15)" in made.headline
+    assert "the numbers of 8 of 30 runs are void (base 0, new 8)" in made.notes
+    assert (
+        "not judged: acquire p99 of redis-token (n = 0 of 1,000), "
+        "handover p99 of redis-token (n = 0 of 1,000)"
+    ) in made.notes
+
+
 def test_a_void_pair_is_measured_once_more(played: Any) -> None:
     """The generator was the bottleneck for a moment; that decides nothing about the lock."""
 

@@ -7,11 +7,13 @@ ones.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+from msgspec import to_builtins
 from msgspec.structs import replace
 from numpy.typing import NDArray
 from scipy import stats
@@ -19,7 +21,7 @@ from scipy import stats
 from evidence.regress_plan import turns
 from results import gate
 from results.documents import CaseResult, Quantiles
-from results.gate import Cell, judge_pairs, suspects, value_of
+from results.gate import Cell, judge_pairs, not_carried, suspects, value_of
 from results.statistics import needed_pairs
 from tests.results.measured_noise import FIRST, RUNS, case
 
@@ -263,8 +265,167 @@ def test_a_p99_is_judged_where_the_runs_carry_it_and_is_no_number_where_they_do_
     assert set(words(0)) == set(NUMBERS)
 
 
+def test_a_p99_that_the_new_side_alone_does_not_carry_is_not_passed() -> None:
+    """It had fewer samples than the base: it may be slower by just so much."""
+
+    def p99(lacking: int) -> Cell:
+        pairs = with_p99(20, base=4.0, new=4.0, of=20)
+        without = {"acquire": {"before": Quantiles(p50=1.0, count=320)}}
+        for n in range(lacking):
+            base, new = pairs[n]
+            assert new.latency_ms is not None
+            pairs[n] = (base, replace(new, latency_ms=new.latency_ms | without))
+        cells = judge_pairs({("lock", "none"): pairs}, 5)
+        (found,) = [c for c in cells if c.metric == "acquire-p99"]
+        return found
+
+    assert [p99(lacking).word for lacking in (0, 2)] == ["no difference shown"] * 2
+    assert p99(8).words == "missing more often (8 of 20 runs, base 0 of 20)"
+    assert [p99(lacking).word for lacking in (14, 20)] == ["too few pairs"] * 2
+
+
+def test_a_p99_that_is_not_judged_is_named_with_its_samples() -> None:
+    few = {"acquire": {"before": Quantiles(p50=1.0, count=320)}}
+    of = [(replace(case(1.0, 3.0, 200.0), latency_ms=few),) * 2] * 10
+    assert not_carried({("lock", "none"): of}) == [
+        "acquire p99 of lock (n = 320 of 1,000)",
+        "handover p99 of lock (n = 0 of 1,000)",
+    ]
+    whole = with_p99(10, base=4.0, new=4.0, of=10)
+    assert not_carried({("lock", "none"): whole}) == ["handover p99 of lock (n = 0 of 1,000)"]
+
+
 def slow_to_recover(seconds: float | None) -> CaseResult:
-    return replace(case(1.0, 3.0, 200.0), fault="kill", recovery_seconds=seconds)
+    """None: nobody was granted in the nine seconds after the heal."""
+    never_s = 9.0 if seconds is None else None
+    made = case(1.0, 3.0, 200.0)
+    return replace(made, fault="kill", recovery_seconds=seconds, unrecovered_seconds=never_s)
+
+
+def recovery(
+    base: Sequence[float | None], new: Sequence[float | None], declared: int = PAIRS
+) -> Cell:
+    pairs = zip(map(slow_to_recover, base), map(slow_to_recover, new), strict=True)
+    (found,) = judge_pairs({("lock", "kill"): list(pairs)}, declared)
+    return found
+
+
+def recoveries(never: int, of: int, first: int = 0) -> list[float | None]:
+    """About two seconds, and ``never`` from the number ``first`` on."""
+    return [None if first <= n < first + never else 2.0 + n / 100 for n in range(of)]
+
+
+@pytest.mark.parametrize(
+    ("never", "word"), [(1, "too noisy"), (2, "too noisy"), (4, "worse"), (10, "worse")]
+)
+def test_a_lock_that_stops_recovering_does_not_pass(never: int, word: str) -> None:
+    """In so many of ten runs, and as often in the ten that are measured then."""
+    first = recovery(recoveries(0, 10), recoveries(never, 10))
+    assert (first.word, first.suspected) == ("too few pairs", True)
+    second = recovery(recoveries(0, 20), recoveries(never, 10) * 2)
+    assert second.word == word
+    assert f"nobody was granted after the heal in {2 * never} of 20 runs, base 0 of 20" in (
+        second.words
+    )
+    document = second.document()
+    assert all(v is None or math.isfinite(v) for v in (document.base, document.new))
+    json.dumps(to_builtins(document), allow_nan=False)
+
+
+def test_a_failure_to_recover_that_does_not_come_back_is_no_pass() -> None:
+    assert recovery(recoveries(0, 20), recoveries(1, 20)).word == "too noisy"
+
+
+@pytest.mark.parametrize(
+    ("never", "first", "word", "pairs"),
+    [
+        (1, 0, "no difference shown", 19),
+        (4, 0, "no difference shown", 16),
+        (1, 10, "no difference shown", 20),
+        (2, 10, "no difference shown", 20),
+        (4, 10, "too noisy", 20),
+    ],
+)
+def test_what_recovers_as_seldom_on_both_sides_is_no_slowdown(
+    never: int, first: int, word: str, pairs: int
+) -> None:
+    """In the same pairs, which say nothing, or in others; where a fifth never recover, the rest
+    rules out little."""
+    cell = recovery(recoveries(never, 20, first), recoveries(never, 20))
+    assert (cell.word, cell.pairs) == (word, pairs)
+
+
+def recovery_job(rng: np.random.Generator, *, base: float, new: float) -> Cell:
+    """About two seconds, give or take a fifth; never in so large a share of a side's runs."""
+    seconds = 2.0 * np.exp(rng.normal(0.0, 0.2, (2, 2 * PAIRS)))
+    never = rng.random(seconds.shape) < np.array([[base], [new]])
+    seconds[never] = np.inf
+    sides = [[s if s < math.inf else None for s in side] for side in seconds.tolist()]
+    first = recovery(sides[0][:PAIRS], sides[1][:PAIRS])
+    return recovery(sides[0], sides[1]) if first.suspected else first
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2])
+def test_what_fails_to_recover_as_often_as_before_is_no_alarm(share: float) -> None:
+    rng = np.random.default_rng(26)
+    words = [recovery_job(rng, base=share, new=share).word for _ in range(60)]
+    assert stats.binomtest(words.count("worse"), 60, 0.01, alternative="greater").pvalue > 0.01
+
+
+@pytest.mark.parametrize("share", [0.2, 0.4])
+def test_what_fails_to_recover_in_some_runs_hardly_ever_passes(share: float) -> None:
+    """Only if it recovers in every run that is made."""
+    rng = np.random.default_rng(27)
+    cells = [recovery_job(rng, base=0.0, new=share) for _ in range(60)]
+    passed = [cell for cell in cells if cell.word == "no difference shown"]
+    assert all(cell.never.new == 0 for cell in passed)
+    assert len(passed) <= 60 * (1 - share) ** PAIRS + 10
+
+
+def void_job(rng: np.random.Generator, *, base: float, new: float) -> list[Cell]:
+    """So large a share of each side's runs is void; void pairs are measured once more."""
+
+    def more(pairs: int) -> list[tuple[CaseResult, CaseResult]]:
+        of = np.exp(measured(rng, pairs)).tolist()
+        void = rng.random((pairs, 2)) < (base, new)
+        return [
+            (with_numbers(case(*b), not v_base), with_numbers(case(*n), not v_new))
+            for (b, n), (v_base, v_new) in zip(of, void.tolist(), strict=True)
+        ]
+
+    of = more(PAIRS)
+    of += more(sum(value_of(b, "throughput") is None or value_of(n, "throughput") is None
+                   for b, n in of))  # fmt: skip
+    cells = judge_pairs({("lock", "none"): of}, PAIRS)
+    return judge_pairs({("lock", "none"): of + more(PAIRS)}, PAIRS) if suspects(cells) else cells
+
+
+def with_numbers(made: CaseResult, valid: bool) -> CaseResult:
+    return made if valid else replace(made, numbers="void")
+
+
+def test_a_client_that_voids_half_of_its_runs_hardly_ever_passes() -> None:
+    rng = np.random.default_rng(28)
+    words = [void_job(rng, base=0.0, new=0.5)[2].word for _ in range(60)]
+    assert words.count("no difference shown") <= 12
+    rng = np.random.default_rng(29)
+    words = [void_job(rng, base=0.1, new=0.1)[2].word for _ in range(60)]
+    assert words.count("missing more often") <= 4
+
+
+def test_what_recovers_again_is_no_alarm() -> None:
+    assert recovery(recoveries(4, 20), recoveries(0, 20)).word == "no difference shown"
+    assert recovery(recoveries(20, 20), recoveries(0, 20)).word == "improved"
+    assert recovery(recoveries(20, 20), recoveries(20, 20)).word == "too few pairs"
+
+
+def test_no_middle_without_an_end_is_written_as_a_number() -> None:
+    cell = recovery(recoveries(0, 20), recoveries(20, 20))
+    assert (cell.word, cell.document().new, gate.change(cell)) == (
+        "worse",
+        None,
+        "+∞ % (+∞ to +∞ %)",
+    )
 
 
 def test_recovery_is_gated_and_its_floor_is_half_a_second() -> None:
@@ -273,8 +434,6 @@ def test_recovery_is_gated_and_its_floor_is_half_a_second() -> None:
         return judge_pairs({("lock", "kill"): of}, 10)[0].word
 
     assert (word_of(2.4), word_of(3.0)) == ("no difference shown", "worse")
-    never = [(slow_to_recover(2.0), slow_to_recover(None))] * 20
-    assert judge_pairs({("lock", "kill"): never}, 10)[0].word == "too few pairs"
 
 
 def test_a_change_below_the_floor_is_no_regression_however_large() -> None:
@@ -304,3 +463,23 @@ def test_void_numbers_take_the_pair_out() -> None:
     cells = judge_pairs({("lock", "none"): of}, 4)
     assert {cell.pairs for cell in cells} == {7}
     assert value_of(of[0][1], "throughput") is None
+
+
+def with_void(base: int, new: int) -> list[str]:
+    """The words of fifteen pairs of which so many runs of each side are void."""
+    of = [
+        (
+            replace(b, numbers="void") if n < base else b,
+            replace(v, numbers="void") if n < new else v,
+        )
+        for n, (b, v) in enumerate(same(15, base=1.0, new=1.0))
+    ]
+    return [cell.words for cell in judge_pairs({("lock", "none"): of}, 5)]
+
+
+def test_a_side_that_is_void_more_often_is_not_passed() -> None:
+    """A slower client can keep the generator busy, and only its good runs would be compared."""
+    said = "missing more often (7 of 15 runs, base 0 of 15)"
+    assert with_void(0, 7) == [said] * 3
+    assert with_void(7, 0) == ["missing more often (0 of 15 runs, base 7 of 15)"] * 3
+    assert with_void(7, 7) == with_void(2, 3) == ["no difference shown"] * 3

@@ -11,6 +11,7 @@ from results.statistics import (
     holm,
     needed_pairs,
     p_beyond,
+    p_more_often,
     paired_effect,
     share,
 )
@@ -98,3 +99,29 @@ def test_zero_of_n_is_the_rule_of_three() -> None:
     assert share(0, 3).high == pytest.approx(1 - 0.05 ** (1 / 3))  # where 3/n would say 100 %
     assert share(3, 3).low == pytest.approx(0.05 ** (1 / 3))
     assert (share(0, 0).low, share(0, 0).high) == (0.0, 1.0)
+
+
+def test_what_was_never_reached_ranks_above_everything_and_has_no_size() -> None:
+    found = paired_effect([1.0, math.inf], [math.inf, 1.0])
+    assert found is not None
+    assert found.ratio == 1.0, "one each way is neither"
+    found = paired_effect([1.0] * 10, [1.0] * 6 + [math.inf] * 4)
+    assert found is not None
+    assert found.high == math.inf
+    few, many = (p_beyond([1.0] * 10, [0.9] * n + [math.inf] * (10 - n), 1.0, above=True)
+                 for n in (5, 1))  # fmt: skip
+    assert many < 0.01 < few
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "p"),
+    [
+        ((0, 10), (4, 10), 0.0433),  # 210 / 4845
+        ((0, 10), (0, 10), 1.0),
+        ((4, 10), (0, 10), 1.0),
+        ((0, 0), (3, 3), 1.0),
+        ((0, 3), (3, 3), 0.05),  # 1 / 20
+    ],
+)
+def test_k_of_n_on_two_sides(base: tuple[int, int], new: tuple[int, int], p: float) -> None:
+    assert p_more_often(*base, *new) == pytest.approx(p, abs=1e-4)
