@@ -29,6 +29,8 @@ def compare(
     try:
         sets = stored_set(base), stored_set(new)
         countable([*sets[0], *sets[1]])
+        if both := {r.path.resolve() for r in sets[0]} & {r.path.resolve() for r in sets[1]}:
+            raise BadInput(f"{min(both)} is on both sides: a run is not compared with itself")
         repeat = f"lockbench compare {shlex.quote(str(base))} {shlex.quote(str(new))}"
         repeat += " --anyway" if anyway else ""
         made, differs = compare_stored(*sets, anyway=anyway, repeat=repeat)

@@ -15,8 +15,8 @@ from report.exports import csv_text
 from report.grid import Grid, texts
 from report.grid import markdown as grid_markdown
 from results import wording
-from results.comparison import Comparison
-from results.gate import METRICS, Cell, change, change_words
+from results.comparison import MORE_OFTEN, Comparison
+from results.gate import METRICS, UNDECIDED, Cell, change, change_words
 from results.wording import NONE, escape_markdown, printable
 
 SIGNS: Final = {
@@ -25,6 +25,7 @@ SIGNS: Final = {
     "no difference shown": "=",
     "too few pairs": "?",
     "too noisy": "?",
+    "missing more often": "?",
     "not judged": "·",
 }
 CHANGE_HEADINGS: Final = ("lock", "fault", "verdict", "base: broke", "new: broke", "what it means")
@@ -107,14 +108,14 @@ def junit(made: Comparison) -> str:
     """One test case for the verdicts of all, one for every number that was judged."""
     suite = ET.Element("testsuite", name=f"lockbench {made.kind}")
     kinds = {"safety": "failure", "bench": "error", "inconclusive": "error"}
+    if any(change.direction == MORE_OFTEN for change in made.changes):
+        kinds["regression"] = "failure"
     kind = next((kinds[ending] for ending in made.endings if ending in kinds), None)
     verdicts = ET.SubElement(suite, "testcase", classname="lockbench", name="verdicts")
     _tell(verdicts, kind, made.headline if kind else "", made.repeat)
     for cell in made.cells:
         if cell.word != "not judged":
-            kind = {"worse": "failure", "too few pairs": "error", "too noisy": "error"}.get(
-                cell.word
-            )
+            kind = {"worse": "failure", **dict.fromkeys(UNDECIDED, "error")}.get(cell.word)
             of = printable(f"lockbench.{cell.lock}.{cell.fault}")
             name = METRICS[cell.metric].words
             case = ET.SubElement(suite, "testcase", classname=of, name=name)

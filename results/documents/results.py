@@ -129,7 +129,7 @@ class Replay(Part, frozen=True):
 
 class VerdictChange(Part, frozen=True):
     """A verdict that is not what it was. ``base`` and ``new`` say k of n; ``direction`` is worse,
-    open, as may happen or better."""
+    more often, open, as may happen or better."""
 
     lock: str
     fault: str

@@ -49,6 +49,7 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     evil.write_text(EVIL.format(mark=str(tmp_path / "ran")))
     case = replace(plan.resolve(plan.make_case("etcd", "none", seed=1)), lock="run/evil.py:Name")
     write_cases(folder, case)
+    shutil.copytree(folder, "copy")
     return folder
 
 
@@ -78,8 +79,8 @@ def test_the_planted_file_would_be_noticed(planted: Path) -> None:
     [
         (["report", "run"], 0),
         (["bugreport", "run"], 0),
-        (["compare", "run", "run"], 0),
-        (["compare", "run", "run", "--anyway", "--json"], 0),
+        (["compare", "run", "copy"], 0),
+        (["compare", "run", "copy", "--anyway", "--json"], 0),
         (["export", "run", "--format", "csv", "--out", "out"], 0),
         (["adr", "run", "--needs", "correctness", "--json"], 0),
         (["alerts", "run"], 0),
@@ -227,7 +228,12 @@ def reading(run: Path, out: Path) -> dict[str, Callable[[], object]]:
         "report": lambda: commands.report(run),
         "bugreport": lambda: bugreport.bugreport(run, declared_too=True),
         "compare": lambda: compare.compare(
-            run, run, anyway=True, as_json=False, junit=out / "junit.xml", out=quiet
+            run,
+            make_run(out / "other", double=True).path,
+            anyway=True,
+            as_json=False,
+            junit=out / "junit.xml",
+            out=quiet,
         ),
         "export": lambda: commands.export(run, "csv", out / "export"),
         "adr": lambda: adr.adr(

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from evidence.compare import compare
 from history.op import F, Object, Type
 from history.recorder import Recorder
 from history.recording import write_faults, write_meta
@@ -21,8 +23,8 @@ from results.comparison import (
     compare_stored,
     differences,
 )
-from results.documents import Versions, VersionsSide
-from results.errors import endings_named, exit_code, worst_first
+from results.documents import VerdictChange, Versions, VersionsSide
+from results.errors import BadInput, endings_named, exit_code, worst_first
 from results.gate import Cell
 from results.store import NotARun, RunFolder
 from results.stored import Edited, countable, stored, stored_set
@@ -169,6 +171,15 @@ def test_the_same_twice_is_ok(make: Make) -> None:
     made, differs = compared(make("a"), make("b"))
     assert (made.ending, differs, list(made.changes)) == ("ok", [], [])
     assert {cell.word for cell in made.cells} == {"not judged"}
+
+
+def test_a_run_is_not_compared_with_itself(make: Make, tmp_path: Path) -> None:
+    """It would end ok, whatever is in it."""
+    run = make("a")
+    (tmp_path / "link").symlink_to(run)
+    for other in (run, tmp_path / "link", run.parent):
+        with pytest.raises(BadInput, match="is on both sides: a run is not compared with itself"):
+            compare(run, other, anyway=True, as_json=False, junit=None, out=Console(quiet=True))
 
 
 def test_a_verdict_that_got_worse_counts_although_numbers_do_not(make: Make) -> None:
@@ -369,6 +380,68 @@ def test_a_break_is_named_by_what_was_declared_and_silence_is_no_claim(
     assert (change.base, change.new) == ("0 of 1", "1 of 1")
     assert (change.direction, change.words) == (direction, words)
     assert endings_of_verdicts(sides) == set()
+
+
+def tried(broke: int, of: int, expected: str) -> list[dict[str, Any]]:
+    return [
+        case(BROKEN if n < broke else HELD, expected={"double-grant": expected}, ending="ok")
+        for n in range(of)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expected", "base", "new", "direction", "endings"),
+    [
+        ("may-break", (1, 20), (20, 20), "more often", {"regression"}),
+        ("may-break", (0, 10), (10, 10), "more often", {"regression"}),
+        ("may-break", (1, 20), (3, 20), "as may happen", set()),
+        ("may-break", (20, 20), (1, 20), "as may happen", set()),
+        ("may-break", (0, 0), (1, 1), "as may happen", set()),
+        ("may-break", (5, 10), (10, 20), None, set()),
+        ("breaks", (1, 20), (20, 20), "as may happen", set()),
+        ("holds", (1, 20), (20, 20), "more often", {"regression"}),
+        ("holds", (1, 20), (2, 20), "open", set()),
+    ],
+)
+def test_what_breaks_more_often_than_chance_is_a_regression(
+    expected: str,
+    base: tuple[int, int],
+    new: tuple[int, int],
+    direction: str | None,
+    endings: set[str],
+) -> None:
+    sides = {("redlock", "pause"): (tried(*base, expected), tried(*new, expected))}
+    found = [(c.direction, c.base, c.new) for c in verdict_changes(sides)]
+    told = [f"{k} of {n}" for k, n in (base, new)]
+    assert found == ([] if direction is None else [(direction, *told)])
+    assert endings_of_verdicts(sides) == endings
+
+
+def test_of_many_verdicts_one_that_breaks_a_little_more_often_is_no_regression() -> None:
+    one = {("lock-0", "pause"): (tried(0, 10, "may-break"), tried(6, 10, "may-break"))}
+    more = {
+        (f"lock-{n}", "pause"): (tried(5, 10, "may-break"), tried(5, 10, "may-break"))
+        for n in range(1, 10)
+    }
+    assert endings_of_verdicts(one) == {"regression"}
+    assert endings_of_verdicts(one | more) == set()
+
+
+def test_what_breaks_more_often_is_told_with_both_and_fails_in_ci() -> None:
+    change = VerdictChange(
+        "etcd", "kill", "double-grant", "1 of 20", "20 of 20", "more often", "breaks more often"
+    )
+    slower = Cell("etcd", "none", "throughput", "no difference shown", 20, p_worse=0.5)
+    said = comparison.sentences(["regression"], [change], [], {})
+    assert said == {
+        "regression": "Breaks more often: etcd under kill: double-grant 20 of 20, base 1 of 20"
+    }
+    made = Comparison("regress", "a", "b", ["regression"], said, [change], [slower])
+    assert ET.fromstring(junit(made)).get("failures") == "1"
+    # Numbers that are corrected once more do not take it back.
+    barely = replace(slower, word="worse", p_worse=0.5)
+    (again,) = comparison.rejudged([replace(made, cells=[barely])])
+    assert again.endings == ("regression", "inconclusive")
 
 
 def test_what_is_no_longer_decided_is_never_green() -> None:
