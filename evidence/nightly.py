@@ -3,7 +3,8 @@
 One night is a suite, one retry of each case that was inconclusive, two controls of the gate, and a
 comparison of what is checked out with the baseline that is pinned in git (``evidence.baseline``),
 both sides in turn in this same job: recipes, client libraries and servers all count. Numbers of all
-comparisons are corrected together.
+comparisons are corrected together. Which lock is measured in runs that are long enough for a p99,
+and which one has to recover from which fault, is drawn from the seed.
 
 The controls: one lock against itself, which must not differ, and one against itself with a quarter
 planted (``evidence.planted``), which must be found. A night whose control fails is void: none of
@@ -13,7 +14,8 @@ What occurred is a set of endings: safety, regression, bench, inconclusive; ok w
 The headline tells each, and ``runs/latest/ending`` has the worst. The exit code is that of the
 worst ending that ``--fail-on`` names (safety and regression unless said), that of bench for a void
 night and for one that was cut short, and that of the night after three nights in a row that decided
-nothing; else 0. 254: bad input. What a night found before it was cut short is told and kept.
+nothing; else 0. 254: the night was refused. What a night found before it was cut short is told and
+kept, and a night that was refused has its line with the reason.
 
 ``--history DIR`` (``runs`` unless said) keeps one line a night (``nights.jsonl``) and the trends
 (``trends.html``), which gate nothing.
@@ -22,11 +24,12 @@ nothing; else 0. 254: bad input. What a night found before it was cut short is t
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -40,8 +43,8 @@ from bench.suite import RUNS, run_cases
 from evidence import planted
 from evidence.baseline import checked_out
 from evidence.regress import regress
-from evidence.regress_plan import BASE, Order, order
-from evidence.sides import BASELINE, CURRENT, install
+from evidence.regress_plan import BASE, PAIRS, SCHEDULES, Order, of_pair, order
+from evidence.sides import BASELINE, CURRENT, install, known_locks, parse
 from history.files import BadFile, MissingFile
 from locks.registry import systems
 from locks.shared.library import library_of
@@ -62,7 +65,8 @@ from results.errors import (
     exit_code,
     worst_first,
 )
-from results.gate import change_words
+from results.gate import change_words, metrics_of
+from results.statistics import needed_pairs
 from results.store import NotARun, RunFolder, open_run, write_atomically
 from results.wording import escape_markdown
 
@@ -71,10 +75,15 @@ FAIL_ON: Final = ("safety", "regression")
 OPEN: Final = frozenset({"inconclusive", "bench"})
 OPEN_NIGHTS_MAX: Final = 3
 NIGHTS: Final = "nights.jsonl"
-# How long a lock takes to serve again is compared for one lock under one fault.
-RECOVERS_FROM: Final = "kill"
+# How long a lock takes to serve again is compared for one lock under one of these: a server that
+# dies, one that is frozen, one that is cut off.
+RECOVERS_FROM: Final = ("kill", "pause", "partition-drop")
 FOUND: Final = "acquire-p50"  # the number that the planted slowdown slows by just so much
 LIMIT_S: Final = 8.0
+# A p99 needs 1,000 acquires of own keys. Ten clients ask every 0.15 s, for a fifth of the time.
+LONG_S: Final = 78.0
+# As few pairs as can decide: long runs take a fifth of the night.
+LONG_PAIRS: Final = needed_pairs(len(metrics_of(NONE)))
 
 
 @dataclass
@@ -204,9 +213,13 @@ def code_of(
 def run_night(
     night: Night, *, base: str, new: str, locks: Sequence[str], seed: int, console: Console
 ) -> None:
-    """Everything but the report. Raises BadInput before anything is started; Failed where the
-    night cannot be had here and today."""
+    """Everything but the report. Without ``locks`` those of ``usual``. Raises BadInput before
+    anything is started; Failed where the night cannot be had here and today."""
     declared = suites.suite("nightly", seed)
+    if not locks:
+        locks, unknown = _usual(base, new, seed)
+        if unknown:
+            night.notes.append(f"not compared, unknown to base: {', '.join(unknown)}")
     compared = _orders(base, new, locks, seed)
     same, slower = _controls(seed)
     # A slowdown is measured twice, and one is planted.
@@ -215,9 +228,10 @@ def run_night(
     if expected > MINUTES_MAX:
         raise BadInput(f"this night would take {expected:.0f} minutes; name fewer locks")
     console.print(f"nightly: suite nightly, about {expected:.0f} minutes")
+    night.notes += [f"compared: {_told(asked)}" for asked in compared]
     if (pinned := compared[0].sides[BASE].pinned) is not None:
         night.baseline = pinned.commit
-    _install(compared[0])
+    _install(compared)
     finished = run_cases(declared.cases, "nightly-suite", console)
     night.cases = list(finished.results.cases)
     # A suite that was cut short has fewer cases than were planned.
@@ -237,12 +251,19 @@ def run_night(
         night.comparisons = rejudged(made)
 
 
-def _install(asked: Order) -> None:
+def _told(asked: Order) -> str:
+    cases = [f"{lock} under {fault}" for lock, fault in asked.cases]
+    (limit_s,) = {both[BASE].time_limit_s for both in asked.cases.values()}
+    return f"{', '.join(cases)}, {asked.pairs} pairs of {limit_s:g} s"
+
+
+def _install(compared: Sequence[Order]) -> None:
     """Whether both sides can be had, before the suite spends its time. Raises Failed."""
-    for at, side in enumerate(asked.sides):
+    every = [both for asked in compared for both in asked.cases.values()]
+    for at, side in enumerate(compared[0].sides):
         with tempfile.TemporaryDirectory(prefix="lockbench-") as folder:
             try:
-                install(side, Path(folder), [both[at] for both in asked.cases.values()])
+                install(side, Path(folder), [both[at] for both in every])
             except BadInput as error:
                 raise Failed(str(error)) from error
 
@@ -281,27 +302,51 @@ def _retry(night: Night, console: Console) -> None:
     night.notes.append(f"{len(again)} inconclusive cases were repeated once")
 
 
-def usual(seed: int) -> list[str]:
+def _usual(base: str, new: str, seed: int) -> tuple[list[str], list[str]]:
+    """See ``usual``. Raises BadInput for a side that is not there, Failed for one that cannot be
+    read."""
+    sides = parse(base), parse(new)
+    try:
+        return usual(seed, set.intersection(*map(known_locks, sides)))
+    except BadInput as error:
+        raise Failed(str(error)) from error
+
+
+def usual(seed: int, known: Collection[str]) -> tuple[list[str], list[str]]:
     """The locks that a night compares unless it is told: one recipe of each system, and of the
-    libraries that are adapted another one each night."""
+    libraries that are adapted another one each night; and those that are left out, because they are
+    not ``known`` on both sides."""
     adapted = [
         name
         for name, system in systems().items()
         if (library := library_of(system)) is not None and library.safe
     ]
-    return [*suites.sampled(), adapted[seed % len(adapted)]]
+    both = [name for name in adapted if name in known]
+    chosen = [name for name in suites.sampled() if name in known]
+    chosen += [both[seed % len(both)]] if both else []
+    return chosen, [name for name in (*suites.sampled(), *adapted) if name not in known]
 
 
 def _orders(base: str, new: str, locks: Sequence[str], seed: int) -> list[Order]:
-    """All locks without a fault, and one under a fault that it has to recover from."""
-    made = partial(order, base, new, pairs=None, seed=seed)
-    found = [made(locks=locks, faults=[NONE], time_limit_s=LIMIT_S)]
-    for lock in locks:
-        case = replace(plan.make_case(lock, RECOVERS_FROM, seed=seed), time_limit_s=LIMIT_S)
-        if plan.applies(case):
-            limit_s = plan.with_time_for_faults(case).time_limit_s
-            return [*found, made(locks=[lock], faults=[RECOVERS_FROM], time_limit_s=limit_s)]
-    return found
+    """All locks without a fault, one of them in runs that carry a p99; and one under a fault that
+    it has to recover from. The longest is the last, should no time be left."""
+    drawn = random.Random(f"{seed} compared")
+    made = partial(order, base, new, seed=seed)
+    long = drawn.choice(locks)
+    found = []
+    if others := [lock for lock in locks if lock != long]:
+        found.append(made(locks=others, faults=[NONE], pairs=None, time_limit_s=LIMIT_S))
+    struck = [
+        replace(plan.make_case(lock, fault, seed=seed), time_limit_s=LIMIT_S)
+        for lock in locks
+        for fault in RECOVERS_FROM
+    ]
+    if able := [case for case in struck if plan.applies(case)]:
+        case = drawn.choice(able)
+        pairs = [of_pair(case, seed, pair) for pair in range(SCHEDULES * PAIRS)]
+        limit_s = max(plan.with_time_for_faults(one).time_limit_s for one in pairs)
+        found.append(made(locks=[case.lock], faults=[case.fault], pairs=None, time_limit_s=limit_s))
+    return [*found, made(locks=[long], faults=[NONE], pairs=LONG_PAIRS, time_limit_s=LONG_S)]
 
 
 def _controls(seed: int) -> tuple[Order, Order]:
@@ -420,7 +465,6 @@ def main(words: Sequence[str]) -> int:
         fail_on = endings_named(given.fail_on)
         seed = datetime.now(UTC).toordinal() if given.seed is None else given.seed
         locks = [word.strip() for word in (given.lock or "").split(",") if word.strip()]
-        locks = locks or usual(seed)
         earlier = read_nights(given.history)
     except (BadInput, argparse.ArgumentError) as error:
         return _refused(error)
@@ -428,6 +472,7 @@ def main(words: Sequence[str]) -> int:
     try:
         run_night(night, base=given.base, new=given.new, locks=locks, seed=seed, console=out)
     except BadInput as error:
+        _remember(_refused_night(night, error), given.history, earlier)
         return _refused(error)
     except Failed as error:
         night.cut_short = str(error)
@@ -445,6 +490,16 @@ def main(words: Sequence[str]) -> int:
         word = "failed" if night.failed else "warning"
         print(f"nightly: {word}: {night.headline}", file=sys.stderr)
     return code
+
+
+def _refused_night(night: Night, error: BadInput) -> documents.Night:
+    return documents.Night(
+        date=f"{datetime.now(UTC):%Y-%m-%d}",
+        endings=(Ending.BENCH.word,),
+        void=(f"refused: {error}",),
+        commit=checked_out(),
+        baseline=night.baseline,
+    )
 
 
 def _refused(error: Exception) -> int:

@@ -74,6 +74,7 @@ ADAPTER: Final = (
     "runpy.run_path(sys.argv[1], run_name='adapter')\n"
     "print(importlib.metadata.version(sys.argv[2]))"
 )
+LOCKS: Final = "from locks.registry import systems; print(*systems())"
 PREPARE: Final = (
     "import sys\n"
     "from locks.registry import find\n"
@@ -229,6 +230,18 @@ def locks_of(side: Side, locks: Sequence[str]) -> list[str]:
     if not locks:
         raise BadInput(f"{side.ref} says nothing about locks: name them with --lock")
     return list(locks)
+
+
+def known_locks(side: Side) -> set[str]:
+    """The names of the locks that a side's tree declares. Raises BadInput."""
+    if side.pinned is None:
+        return set(systems())
+    with tempfile.TemporaryDirectory(prefix="lockbench-") as folder:
+        baseline.unpack(side.pinned, Path(folder))
+        found = _run([sys.executable, "-P", "-c", LOCKS], _inside(Path(folder)))
+    if found.returncode != 0:
+        raise BadInput(f"{side.ref} cannot name its locks: {_last_line(found.stderr)}")
+    return set(found.stdout.split())
 
 
 def check_image_is_used(side: Side, cases: Sequence[Case]) -> None:

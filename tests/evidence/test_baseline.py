@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import pytest
 from clusters import images
 from evidence import baseline, sides
 from evidence.baseline import Pinned, clients, read, unpack
-from evidence.sides import Side, install, parse
+from evidence.sides import Side, install, known_locks, parse
 from evidence.touched import main, touched
 from locks.registry import systems
 from locks.shared.client_container import ContainerLibrary
@@ -230,3 +231,28 @@ def test_a_lock_that_is_new_has_nothing_to_be_compared_with(
 def test_a_baseline_is_a_document_of_today() -> None:
     text = documents.text_of(pinned())
     assert json.loads(text)["format"] == documents.FORMAT
+
+
+def test_what_is_pinned_can_be_read_and_its_commit_is_there() -> None:
+    """Nobody but a person pins one, so there may be none."""
+    if not baseline.FILE.exists():
+        pytest.skip("no baseline is pinned")
+    found = read()
+    assert git(baseline.ROOT, "cat-file", "-t", found.commit) == "commit"
+
+
+def test_a_side_knows_the_locks_of_its_own_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    baseline.copy_tree(root)
+    shutil.rmtree(root / "locks" / "libraries" / "etcd3gw")
+    (root / "requirements.lock").write_text("")
+    git(root, "init", "--quiet")
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "--message", "before etcd3gw")
+    monkeypatch.setattr(baseline, "ROOT", root)
+    side = Side("baseline", pinned=pinned(git(root, "rev-parse", "HEAD")))
+    assert set(systems()) - known_locks(side) == {"etcd3gw", "etcd3gw-safe"}
+    assert known_locks(parse("current")) == set(systems())

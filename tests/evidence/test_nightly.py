@@ -16,8 +16,9 @@ from msgspec.structs import replace as evolved
 from rich.console import Console
 
 from bench import plan
+from bench.run import EXTRAS
 from bench.suite import Finished
-from bench.suites import sampled
+from bench.suites import sampled, suite
 from clusters.recipes import CLIENTS
 from evidence import baseline, nightly, planted
 from evidence.baseline import Pinned
@@ -34,6 +35,7 @@ from results.comparison import Comparison
 from results.documents import CaseResult, Results
 from results.errors import BadInput, Ending
 from results.gate import Cell
+from results.quantiles import P99, needed
 from tests.results.measured_noise import case as case_of
 
 FAIL_ON = nightly.FAIL_ON
@@ -94,6 +96,7 @@ def night(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Told:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(baseline, "read", lambda *_: PINNED)
     monkeypatch.setattr(nightly, "install", lambda *_: {})
+    monkeypatch.setattr(nightly, "known_locks", lambda _: set(systems()))
     monkeypatch.setattr(nightly, "checked_out", lambda: "d" * 40)
 
     def go(
@@ -159,21 +162,73 @@ def test_a_quiet_night(night: Any, tmp_path: Path) -> None:
 def test_by_default_everything_is_compared_with_the_pinned_baseline(
     night: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every lock without a fault, and how long one takes to serve again."""
+    """Every lock without a fault, one of them in long runs, and how long one takes to serve
+    again."""
     given = nightly._arguments([])
     assert (given.base, given.new) == ("baseline", "current")
     monkeypatch.setattr(baseline, "read", lambda *_: PINNED)
-    without, under = nightly._orders("baseline", "current", ["redis-token", "etcd"], 5)
-    assert list(without.cases) == [("redis-token", "none"), ("etcd", "none")]
-    assert list(under.cases) == [("redis-token", "kill")]
-    base, new = without.cases["redis-token", "none"]
+    quick, under, long = nightly._orders("baseline", "current", ["redis-token", "etcd"], 5)
+    plain = {**quick.cases, **long.cases}
+    assert set(plain) == {("redis-token", "none"), ("etcd", "none")}
+    assert [len(order.cases) for order in (quick, under, long)] == [1, 1, 1]
+    base, new = plain["redis-token", "none"]
     assert (base.images, new.images) == ((("redis", PINNED.images["redis"]),), ())
-    assert without.cases["etcd", "none"][0].images == ()
-    assert "--base baseline --new current" in without.repeat
+    assert plain["etcd", "none"][0].images == ()
+    assert all("--base baseline --new current" in order.repeat for order in (quick, under, long))
+
+
+def test_every_lock_and_fault_to_recover_from_has_its_night_and_the_report_says_which(
+    night: Any, tmp_path: Path
+) -> None:
+    locks = ["redis-token", "etcd", "zookeeper"]
+    nights = [nightly._orders("current", "current", locks, seed) for seed in range(100)]
+    under = {key for _, order, _ in nights for key in order.cases}
+    assert under == {(lock, fault) for lock in locks for fault in nightly.RECOVERS_FROM}
+    assert {lock for *_, order in nights for lock, _ in order.cases} == set(locks)
+    again = nightly._orders("current", "current", locks, 7)
+    assert [order.repeat for order in again] == [order.repeat for order in nights[7]]
+    _, _, report = ending_of(night(lambda *_: "ok"), tmp_path)
+    assert re.search(r"compared: redis-token under (kill|pause|partition-drop), 10 pairs", report)
+    assert "compared: redis-token under none, 7 pairs of 78 s" in report
+
+
+def test_long_runs_have_the_samples_of_a_p99() -> None:
+    *_, long = nightly._orders("current", "current", ["redis-token"], 0)
+    (case,) = {case for both in long.cases.values() for case in both}
+    acquires = (case.clients + EXTRAS) * case.phases.own_s / case.pace.own_period_s
+    assert 1.03 * needed(P99) <= acquires <= 1.06 * needed(P99)
+    assert long.pairs >= long.needed
+
+
+def test_every_night_fits_into_its_time() -> None:
+    for seed in range(60):
+        locks, _ = nightly.usual(seed, set(systems()))
+        orders = nightly._orders("current", "current", locks, seed)
+        same, slower = nightly._controls(seed)
+        apart_s = sum(order.expected_s for order in (*orders, same, slower, slower))
+        minutes = (suite("nightly", seed).expected_s + apart_s) / 60
+        assert minutes <= nightly.MINUTES_MAX, (seed, locks)
+
+
+def test_a_lock_that_the_baseline_does_not_have_is_left_out_and_named(
+    night: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One more library must not end the night in which it is drawn."""
+    known = set(systems()) - {"etcd3gw-safe", "redlock"}
+    nights = [nightly.usual(seed, known) for seed in range(100)]
+    assert not {"etcd3gw-safe", "redlock"} & {name for locks, _ in nights for name in locks}
+    assert {tuple(left) for _, left in nights} == {("redlock", "etcd3gw-safe")}
+    night(lambda *_: "ok")
+    monkeypatch.setattr(
+        nightly, "known_locks", lambda side: known if side.pinned else set(systems())
+    )
+    assert nightly.main([]) == 0
+    report = (tmp_path / "runs" / "latest" / "report.md").read_text()
+    assert "not compared, unknown to base: redlock, etcd3gw-safe." in report
 
 
 def test_every_adapted_library_has_its_night() -> None:
-    nights = [nightly.usual(seed) for seed in range(100)]
+    nights = [nightly.usual(seed, set(systems()))[0] for seed in range(100)]
     assert all(locks[:-1] == list(sampled()) for locks in nights)
     libraries = [library_of(systems()[locks[-1]]) for locks in nights]
     assert {type(one).__name__ for one in libraries} == {"Library", "ContainerLibrary"}
@@ -210,7 +265,11 @@ def test_a_night_without_a_baseline_is_refused_and_makes_none(
     monkeypatch.setattr(baseline, "read", lambda: real(nowhere))
     assert nightly.main([]) == 254
     assert "there is no baseline" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+    assert not nowhere.exists()
+    (line,) = read_nights(tmp_path / "runs")
+    assert line.endings == ("bench",), "and no gap in the history"
+    assert line.void[0].startswith("refused: there is no baseline")
+    assert "there is no baseline" in (tmp_path / "runs" / "trends.html").read_text()
 
 
 @pytest.mark.parametrize("word", ["no difference shown", "too noisy", "too few pairs"])
@@ -490,6 +549,21 @@ def test_what_was_found_before_a_night_was_cut_short_is_told(
     assert "two held it" in capsys.readouterr().out
 
 
+def test_every_lock_of_a_night_is_made_ready_before_its_suite(
+    night: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready: list[set[str]] = []
+
+    def install(_side: Any, _folder: Path, cases: Sequence[plan.Case]) -> dict[str, str]:
+        ready.append({case.lock for case in cases})
+        return {}
+
+    night(lambda *_: "ok")
+    monkeypatch.setattr(nightly, "install", install)
+    assert nightly.main(["--lock", "redis-token,etcd"]) == 0
+    assert ready == [{"redis-token", "etcd"}] * 2
+
+
 def test_a_baseline_that_cannot_run_here_is_a_night_that_failed(
     night: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -509,6 +583,12 @@ def test_a_baseline_that_cannot_run_here_is_a_night_that_failed(
 @pytest.mark.parametrize(
     "words", [["--fail-on", "slow"], ["--base", "nothing"], ["--nonsense"], ["--seed", "x"]]
 )
-def test_bad_words_are_254(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_words_are_254(
+    words: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
     assert nightly.main(words) == 254
     assert "nightly: " in capsys.readouterr().err
