@@ -24,7 +24,7 @@ from locks.registry import LockNotFoundError, each, find, is_own, systems, witho
 from locks.shared.lease import extendable
 from locks.shared.library import library_of
 from nemesis import schedule
-from nemesis.base import LINKS, SERVERS, Injection
+from nemesis.base import LINKS, SERVERS, Impossible, Injection
 from nemesis.registry import NONE, faults
 from nemesis.schedule import ScheduleError, Steps, end_s, parse
 from results import documents
@@ -237,7 +237,8 @@ def applies(case: Case) -> bool:
 
 
 def unfit(case: Case) -> str | None:
-    """Why a case's faults cannot be applied to its cluster or its lock, or None."""
+    """Why a case's faults cannot be applied to its cluster or its lock, or None; ``Impossible``
+    where that lies in what these are."""
     steps = steps_of(case.fault)
     reason = _unfit(steps, never_started(case))
     if reason is not None or not case.lock:
@@ -245,9 +246,11 @@ def unfit(case: Case) -> str | None:
     for one in (one for step in steps for one in step if one.name in faults()):
         aimed = faults()[one.name].needs_extend(dict(one.parameters))
         if aimed and not extendable(case.system):
-            return f"{one.name} is aimed at an extend, and {case.lock} has none"
+            return Impossible(f"{one.name} is aimed at an extend, and {case.lock} has none")
         if faults()[one.name].needs_lease() and not case.system.limited:
-            return f"{one.name} can only end a lease, and {case.lock} grants without one"
+            return Impossible(
+                f"{one.name} can only end a lease, and {case.lock} grants without one"
+            )
     return None
 
 

@@ -25,6 +25,14 @@ LINKS, SERVERS, CLOCKS = "links", "servers", "clocks"
 VICTIM, WORKERS = "the victim", "the workers"
 
 
+class Impossible(str):
+    """Why a fault cannot be applied, where that lies in what the cluster or the lock is: it has
+    nothing that the fault could take away. A reason that is a plain text is one of the bench, which
+    cannot do it there; that says nothing of the lock."""
+
+    __slots__ = ()
+
+
 class NemesisError(Exception):
     """A fault could not be injected or healed; the message says which and where."""
 
@@ -193,7 +201,8 @@ class Fault(ABC):
         cls.suites = vars(cls).get("suites", frozenset())
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
-        """Why this fault cannot be applied to the cluster, or None."""
+        """Why this fault cannot be applied to the cluster, or None. ``Impossible`` where it has
+        nothing that the fault could take away."""
         del cluster, asked
         return None
 

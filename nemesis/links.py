@@ -7,7 +7,7 @@ from typing import Final
 
 from clusters.base import Cluster, Cuttable, Edge, Shapable
 from declarations.parameters import Parameter
-from nemesis.base import Arena, Asked, NemesisError
+from nemesis.base import Arena, Asked, Impossible, NemesisError
 
 CLIENTS, SERVERS, EVERYTHING = "clients", "servers", "all"
 
@@ -35,7 +35,7 @@ def unfit(cluster: Cluster, asked: Asked, otherwise: str) -> str | None:
     if not isinstance(cluster, Shapable) or not isinstance(cluster, Cuttable):
         return otherwise
     if asked["on"] == SERVERS and not joined(cluster):
-        return "its nodes do not talk to each other"
+        return Impossible("its nodes do not talk to each other")
     return None
 
 

@@ -31,7 +31,7 @@ from typing import ClassVar, Final
 from clusters.base import HARNESS, Cluster, Cut, Cuttable, Edge, Led, Promotable, Replicated
 from declarations.parameters import Parameter
 from nemesis import shapes
-from nemesis.base import LINKS, Arena, Asked, Fault, NemesisError
+from nemesis.base import LINKS, Arena, Asked, Fault, Impossible, NemesisError
 from nemesis.links import all_broken, cuttable_of, joined
 from nemesis.probes import PROBE_S, serving, silent_while
 from nemesis.targets import (
@@ -78,16 +78,16 @@ class Partition(Fault):
         if way != BOTH and shape in EVERYBODY_SERVES:
             return f"a {shape} has no struck side"
         if shape not in shapes.OF_CLIENTS and serves_alone(cluster) and not _elects(cluster):
-            return (
+            return Impossible(
                 "its primary answers without its replica, and none takes its place by itself, so a "
                 "cut between them hurts nobody; shape=clients cuts it from its clients"
             )
         if shape not in shapes.BETWEEN_SERVERS:
             return None
         if not joined(cluster) and shape not in (shapes.MINORITY, shapes.MAJORITY):
-            return "its nodes do not talk to each other"
+            return Impossible("its nodes do not talk to each other")
         if shape == shapes.LEADER and not headed(cluster):
-            return "it has no leader"
+            return Impossible("it has no leader")
         least = shapes.NODES_MIN[shape]
         if len(eligible(cluster)) < least:
             return f"a {shape} takes {least} nodes"

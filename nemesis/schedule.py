@@ -22,7 +22,7 @@ from typing import Final
 
 from clusters.base import Cluster
 from declarations.parameters import Parameter, ParameterError, Value, decided, split
-from nemesis.base import Injection
+from nemesis.base import Impossible, Injection
 from nemesis.registry import NONE, faults
 
 # When the first fault begins, drawn from the seed in between.
@@ -106,11 +106,14 @@ def wanted(name: str, said: Mapping[str, str]) -> Wanted:
 
 
 def unfit(steps: Steps, cluster: Cluster) -> str | None:
-    """Why a schedule cannot be played on a (never started) cluster, or None."""
+    """Why a schedule cannot be played on a (never started) cluster, or None; ``Impossible`` as the
+    fault says."""
     for one in (one for step in steps for one in step if one.name != RANDOM):
         reason = faults()[one.name].unfit(cluster, dict(one.parameters))
+        if isinstance(reason, Impossible):
+            return Impossible(f"{one.name} does not apply to {cluster.plan.topology}: {reason}")
         if reason is not None:
-            return f"{one.name} does not apply to {cluster.plan.topology}: {reason}"
+            return f"{one.name} cannot be applied to {cluster.plan.topology}: {reason}"
     return None
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from clusters.base import Cluster, Cuttable, Led, Replicated
 from declarations.parameters import Parameter
-from nemesis.base import Arena, NemesisError
+from nemesis.base import Arena, Impossible, NemesisError
 
 DECISIVE: Final = "decisive"
 WHO: Final = Parameter(
@@ -27,13 +27,13 @@ WHO: Final = Parameter(
 def nobody(cluster: Cluster, role: str, *, kept: bool = False) -> str | None:
     """Why a cluster has no such nodes, or None."""
     if role in ("leader", "primary", "replica") and _mixed(cluster) and kept:
-        return f"its nodes that stand alone have no {role}"
+        return Impossible(f"its nodes that stand alone have no {role}")
     if role == "leader" and not isinstance(cluster, Led):
-        return "it has no leader"
+        return Impossible("it has no leader")
     if role in ("primary", "replica") and not isinstance(cluster, Replicated):
-        return f"it has no {role}"
+        return Impossible(f"it has no {role}")
     if role == "minority" and len(eligible(cluster, kept=kept)) < 3:
-        return f"its {len(cluster.nodes)} nodes have no minority"
+        return Impossible(f"its {len(cluster.nodes)} nodes have no minority")
     return None
 
 

@@ -16,7 +16,7 @@ from time import monotonic_ns
 from typing import Final
 
 from clusters.base import Cluster, Cuttable, Edge, Killable, Promotable, Replicated
-from nemesis.base import LINKS, SERVERS, Arena, Asked, Fault, NemesisError
+from nemesis.base import LINKS, SERVERS, Arena, Asked, Fault, Impossible, NemesisError
 from nemesis.faults.kill import killable
 from nemesis.probes import serving
 from nemesis.staging import fresh_hold
@@ -44,7 +44,9 @@ class Failover(Fault):
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
         if not isinstance(cluster, Promotable):
-            return "it has no primary that a replica could replace"
+            if isinstance(cluster, Replicated):
+                return "its replicas cannot be promoted"
+            return Impossible("it has no primary that a replica could replace")
         if not isinstance(cluster, Killable) or not isinstance(cluster, Cuttable):
             return "its servers cannot be killed or its links not be cut"
         return None

@@ -8,7 +8,7 @@ do. The victim holds the lock as it begins, between its read and its write.
 from __future__ import annotations
 
 from clusters.base import Cluster
-from nemesis.base import Arena, Asked
+from nemesis.base import Arena, Asked, Impossible
 from nemesis.faults.partition_stall import PartitionStall
 from nemesis.partition import serves_alone
 from nemesis.shapes import OF_CLIENTS
@@ -26,7 +26,9 @@ class Partition47ms(PartitionStall):
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
         if serves_alone(cluster) and asked["shape"] not in OF_CLIENTS:
-            return "its primary answers without the others, so no request would be held back"
+            return Impossible(
+                "its primary answers without the others, so no request would be held back"
+            )
         return super().unfit(cluster, asked)
 
     def duration_s(self, lease_ttl_s: float) -> float:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from clusters.base import Cluster, Wipeable
-from nemesis.base import Arena, Asked, NemesisError
+from clusters.base import Cluster, Led, Wipeable
+from nemesis.base import Arena, Asked, Impossible, NemesisError
 from nemesis.faults.kill import Kill
 from nemesis.targets import headed
 
@@ -25,10 +25,15 @@ class Wipe(Kill):
     rules: ClassVar[tuple[str, ...]] = (*Kill.rules, "data-lost")
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
+        if isinstance(cluster, Led) and headed(cluster, kept=True):
+            return Impossible(
+                "a majority keeps what one server loses, and a member that lost its disk has to be "
+                "replaced, not started again"
+            )
         if not isinstance(cluster, Wipeable):
             return "its data cannot be wiped"
         if headed(cluster, kept=True):
-            return "its nodes replicate: wiping the leader alone is what replication is made for"
+            return "its nodes replicate, and only data of independent nodes is wiped"
         return super().unfit(cluster, asked)
 
     def begin(self, arena: Arena) -> None:

@@ -13,7 +13,7 @@ from bench import plan
 from clusters.base import Cluster
 from locks.shared.lease import extendable
 from nemesis import schedule
-from nemesis.base import Injection
+from nemesis.base import Impossible, Injection
 from nemesis.registry import faults
 from nemesis.schedule import ScheduleError, parse
 from nemesis.schedule_file import read_file, read_weights
@@ -128,7 +128,7 @@ def test_what_cannot_be_is_refused_with_one_sentence(text: str, said: str) -> No
     ("topology", "text", "said"),
     [
         ("etcd", "wipe", "wipe does not apply to etcd"),
-        ("etcd", "clock-jump", "clock-jump does not apply to etcd"),
+        ("etcd", "clock-jump", "clock-jump cannot be applied to etcd"),
         ("etcd", "failover", "no primary that a replica could replace"),
         ("redlock", "partition-drop:shape=leader", "nodes do not talk to each other"),
         ("redis", "pause:who=leader", "it has no leader"),
@@ -140,6 +140,24 @@ def test_what_cannot_be_is_refused_with_one_sentence(text: str, said: str) -> No
 )
 def test_what_does_not_apply_is_said(topology: str, text: str, said: str) -> None:
     assert said in (schedule.unfit(parse(text), cluster(topology)) or "")
+
+
+@pytest.mark.parametrize(
+    ("lock", "fault", "impossible"),
+    [
+        ("etcd", "failover", True),  # no replica to promote
+        ("etcd", "wipe", True),  # no data that one server alone has
+        ("redis-setnx", "clock-jump", True),  # no lease that a clock could end
+        ("etcd", "clock-jump", False),  # Go reads the clock without the C library
+        ("redis-sentinel", "wipe", False),  # a replica may lack what the primary loses
+    ],
+)
+def test_what_cannot_be_done_here_is_no_property_of_the_lock(
+    lock: str, fault: str, impossible: bool
+) -> None:
+    why = plan.unfit(plan.make_case(lock, fault, seed=0))
+    assert why is not None
+    assert isinstance(why, Impossible) is impossible
 
 
 def test_a_file_says_the_same(tmp_path: Path) -> None:
