@@ -38,6 +38,10 @@ def run(
     time_limit: Annotated[
         float | None, typer.Option(help="Seconds under load; default: what the faults need, or 20.")
     ] = None,
+    brief: Annotated[
+        bool,
+        typer.Option("--brief", help="No longer than the faults need, as in the suite full."),
+    ] = False,
     seed: Annotated[int, typer.Option(help="Decides the schedule of the faults.")] = 0,
     topology: Topology = None,
     nodes: Annotated[int | None, typer.Option(help="How many nodes the cluster has.")] = None,
@@ -108,15 +112,12 @@ def run(
                 case,
                 clients=case.clients if clients is None else clients,
                 keys=case.keys if keys is None else keys,
-                time_limit_s=plan.TIME_LIMIT_S if time_limit is None else time_limit,
                 size=case.size if nodes is None else nodes,
                 network=network,
                 pace=case.pace if ttl is None else replace(case.pace, lease_ttl_s=ttl),
                 images=_images(image or [], plan.topology_of(case).images),
             )
-            if time_limit is None:
-                plan.refuse_impossible(case)
-                case = plan.with_time_for_faults(case)
+            case = _timed(case, time_limit, brief=brief)
             cases.append(plan.resolve(side.apply(case) if side else case))
     if not cases:
         raise unfit[0][1]
@@ -129,6 +130,18 @@ def run(
     with sides.instead(side, cases) as installed:
         recorded = installed.recorded
         running.play(cases, name, as_json, web=web, refused=refused, recorded=recorded)
+
+
+def _timed(case: Case, time_limit: float | None, *, brief: bool) -> Case:
+    """With the time that was asked for; unless one was, with what its faults need."""
+    from bench import plan, suites
+
+    if time_limit is not None:
+        if brief:
+            raise BadInput("--brief and --time-limit both say how long a case lasts; give one")
+        return replace(case, time_limit_s=time_limit)
+    plan.refuse_impossible(case)
+    return suites.brief(case) if brief else plan.with_time_for_faults(case)
 
 
 def _images(given: list[str], used: Sequence[str]) -> tuple[tuple[str, str], ...]:
