@@ -20,12 +20,14 @@ from rich.console import Console
 
 from bench.plan import Case, unknown
 from clusters.registry import topologies
-from evidence.adr import Evidence, Key, Option, evidence_of, labels_of, options
-from evidence.adr_plan import considered, needed
+from evidence.adr import AIMED, Evidence, Key, Option, evidence_of, labels_of, options
+from evidence.adr_plan import Breaks, breaks, considered, likely, needed
 from evidence.adr_text import record
 from evidence.adr_tree import Answers, Decision, Needs, decide, missing
+from evidence.observations import load
 from history.text import write_named
 from locks.registry import systems
+from nemesis.registry import faults
 from report.console import say, say_json, warn
 from results.comparison import differences
 from results.documents import CaseResult, Machine
@@ -47,6 +49,7 @@ def answers(
     *,
     costs: str | None = None,
     skills: str | None = None,
+    without: str | None = None,
 ) -> Answers:
     """Raises BadInput."""
     if needs is not None and needs not in get_args(Needs):
@@ -54,6 +57,14 @@ def answers(
     for name, value in (("--p99-ms", p99_ms), ("--ops-per-second", ops_per_second)):
         if value is not None and not (value > 0 and math.isfinite(value)):
             raise BadInput(f"{name} is {value:g}; it has to be more than 0")
+    for fault in _names(without):
+        if fault not in faults():
+            raise unknown("fault", fault, faults())
+        if fault == AIMED:
+            raise BadInput(
+                f"--without {AIMED}: only that shows whether a fence stops a stale holder; if "
+                "stale holders are no disaster, say --needs efficiency"
+            )
     return Answers(
         cast("Needs | None", needs),
         p99_ms,
@@ -61,6 +72,7 @@ def answers(
         _names(already_have),
         tuple(map(_cost, _names(costs))),
         _names(skills),
+        _names(without),
     )
 
 
@@ -93,7 +105,15 @@ def asked_for(given: Answers) -> Answers:
         ms, per_second = (None if value is None else float(value) for value in (p99, rate))
     except ValueError as error:
         raise BadInput(f"this must be a number: {error}") from error
-    return answers(NEEDS.get(str(needs), needs), ms, per_second, had, costs=costs, skills=skills)
+    return answers(
+        NEEDS.get(str(needs), needs),
+        ms,
+        per_second,
+        had,
+        costs=costs,
+        skills=skills,
+        without=",".join(given.without),
+    )
 
 
 def _ask(question: str, choices: Mapping[str, str] | None = None) -> str | None:
@@ -125,13 +145,15 @@ def adr(
     if said := left_out(paths):
         warn(said)
     _refuse_unknown(options(runs, evidence_of(runs)), asked)
+    published = breaks(load())
     if runner is not None:
-        collect(runs, asked, runner, out, anew=not paths, anyway=anyway)
+        collect(runs, asked, runner, out, published, anew=not paths, anyway=anyway)
     cases, found, decision = _decided(runs, asked, not paths)
     text = record(
         decision,
         found,
         cases,
+        published,
         machine=runs[0].machine if runs else Machine(),
         notes=_not_one_experiment(runs, anyway=True),
         date=max((run.path.name for run in runs), default=datetime.now(UTC).isoformat())[:10],
@@ -142,7 +164,7 @@ def adr(
         except OSError as error:
             raise BadInput(f"{output} cannot be written: {error.strerror}") from error
     if as_json:
-        say_json(_plain(decision, found, cases, text))
+        say_json(_plain(decision, found, cases, published, text))
     elif output is not None:
         out.print(f"{decision.why}; the record is in {output}")
     else:
@@ -155,6 +177,7 @@ def collect(
     asked: Answers,
     runner: Runner,
     out: Console,
+    published: Breaks,
     *,
     anew: bool,
     anyway: bool = False,
@@ -165,12 +188,15 @@ def collect(
     _, _, decision = _decided(runs, asked, anew)
     began = time.monotonic()
     swept: set[Key] = set()
-    while left := [one for one in needed(decision, swept) if one.option.key not in given_up]:
-        now, minutes = left[0], sum(one.minutes for one in left)
+    while left := [
+        one for one in needed(decision, swept, published) if one.option.key not in given_up
+    ]:
+        now, most = left[0], sum(one.minutes for one in left)
+        first, minutes = likely(left)
         spent = (time.monotonic() - began) / 60
         out.print(
-            f"{now.option.name}: {now.what}; {spent:.0f} minutes spent, at most some "
-            f"{minutes:.0f} more if every try is exposed"
+            f"{now.option.name}: {now.what}; {spent:.0f} minutes spent, about {minutes:.0f} more "
+            f"if {first.name} holds, at most {most:.0f}"
         )
         folder = runner(now.cases, f"adr-{now.option.lock}")
         try:
@@ -183,7 +209,7 @@ def collect(
         # Each sweep is made once: a range that crosses the limit does not shrink.
         if now.is_sweep:
             swept.add(now.option.key)
-        elif missing(after, asked.needs) == missing(now.option, asked.needs):
+        elif missing(after, asked) == missing(now.option, asked):
             given_up.add(now.option.key)
     out.print(f"measured for {(time.monotonic() - began) / 60:.0f} minutes")
 
@@ -239,7 +265,9 @@ def _not_one_experiment(runs: Sequence[Stored], *, anyway: bool) -> list[str]:
     return [f"Put together although they differ: {line}." for line in found]
 
 
-def _plain(decision: Decision, found: Sequence[Option], cases: Cases, text: str) -> dict[str, Any]:
+def _plain(
+    decision: Decision, found: Sequence[Option], cases: Cases, published: Breaks, text: str
+) -> dict[str, Any]:
     return {
         "chosen": None if decision.chosen is None else decision.chosen.name,
         "why": decision.why,
@@ -248,7 +276,7 @@ def _plain(decision: Decision, found: Sequence[Option], cases: Cases, text: str)
         "options": [asdict(option) for option in found],
         "needed": [
             {"option": one.option.name, "command": one.command, "minutes": round(one.minutes, 1)}
-            for one in needed(decision)
+            for one in needed(decision, published=published)
         ],
         "evidence": [asdict(evidence) for evidence, _ in cases],
         "markdown": text,

@@ -2,7 +2,7 @@
 
 Guarantees: every k of n counts exposed tries of one fault, with its 95 % bounds; tries of different
 faults are never added up, nor are latencies of several sweeps: they make one range. Knows nothing
-that is not in the runs, but for which faults a lock of this version cannot meet.
+that is not in the runs, but for which faults cannot be applied to a lock of this version.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final
 
-from bench.plan import applies, make_case, unfit
+from bench.plan import make_case, unfit
 from bench.suites import faults_of
 from checker.catalogue import ALWAYS, CATALOGUE
 from checker.follows import told
 from clusters.registry import topologies
 from locks.base import System
 from locks.registry import systems
+from nemesis.base import Impossible
 from nemesis.registry import NONE
 from results import wording
 from results.cases import (
@@ -86,7 +87,8 @@ class Tried:
 
 @dataclass(frozen=True)
 class Option:
-    """A lock on a cluster, as it was measured. ``cannot``: the faults that it cannot meet → why.
+    """A lock on a cluster, as it was measured. Faults that it has nothing to lose by are
+    ``impossible``, those that the bench cannot do to it ``out_of_reach``: fault → why.
     ``fence_checked``: fault → in how many cases in which a stale holder wrote a checked fence let
     it. ``seed``: the highest that was tried."""
 
@@ -101,7 +103,8 @@ class Option:
     control: bool = False
     own: bool = False  # from a file that is not ours
     tried: tuple[Tried, ...] = ()
-    cannot: Mapping[str, str] = field(default_factory=dict)
+    impossible: Mapping[str, str] = field(default_factory=dict)
+    out_of_reach: Mapping[str, str] = field(default_factory=dict)
     fence_checked: Mapping[str, Share] = field(default_factory=dict)
     rates: tuple[LockRates, ...] = ()
     recovery_s: Mapping[str, tuple[float, int]] = field(
@@ -174,6 +177,7 @@ def options(runs: Sequence[Stored], cases: Sequence[tuple[Evidence, CaseResult]]
 
 def untried(system: System, topology: str, size: int) -> Option:
     """A lock of ours that nothing is known of yet."""
+    impossible, out_of_reach = _not_applied(system.name, topology)
     return Option(
         name=f"{system.name} ({topology}, {wording.times(size, 'node')})",
         lock=system.name,
@@ -183,7 +187,8 @@ def untried(system: System, topology: str, size: int) -> Option:
         family=system.family,
         fence=system.fence,
         consensus=False,
-        cannot=_cannot(system.name, topology),
+        impossible=impossible,
+        out_of_reach=out_of_reach,
     )
 
 
@@ -248,6 +253,7 @@ def _option(
         if (took := recovery_s(case)) is not None:
             recoveries.setdefault(case.fault, []).append(took)
     fairness = (c.measurements.fairness for _, c in mutex if c.fault == NONE)
+    impossible, out_of_reach = ({}, {}) if first.own else _not_applied(lock, topology)
     return Option(
         name=label,
         lock=lock,
@@ -260,7 +266,8 @@ def _option(
         control=any(map(is_control, all_)),
         own=first.own is not None,
         tried=tuple(_tried(mutex)),
-        cannot={} if first.own else _cannot(lock, topology),
+        impossible=impossible,
+        out_of_reach=out_of_reach,
         fence_checked=_fence_checked(all_),
         rates=tuple(
             one
@@ -277,18 +284,20 @@ def _option(
     )
 
 
-def _cannot(lock: str, topology: str) -> dict[str, str]:
-    """Asks the declarations of this version; nothing that a run folder names is loaded."""
+def _not_applied(lock: str, topology: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The faults that are impossible and those that are out of reach. Asks the declarations of this
+    version; nothing that a run folder names is loaded."""
+    impossible: dict[str, str] = {}
+    out_of_reach: dict[str, str] = {}
     system = systems().get(lock)
     if system is None or topology not in system.topologies:
-        return {}
+        return impossible, out_of_reach
     usual = make_case(lock, NONE, seed=0, topology=topology)
-    cases = (replace(usual, fault=fault) for fault in faults_of("full"))
-    return {
-        case.fault: unfit(case) or "its declaration says that it leaves nothing to judge"
-        for case in cases
-        if not applies(case)
-    }
+    for fault in faults_of("full"):
+        why = unfit(replace(usual, fault=fault))
+        if why is not None:
+            (impossible if isinstance(why, Impossible) else out_of_reach)[fault] = str(why)
+    return impossible, out_of_reach
 
 
 def _counts(attempt: CaseResult, verdict: str) -> bool:

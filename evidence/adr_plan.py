@@ -1,42 +1,51 @@
 """What would settle a decision that is open: which cases, with which command, in how many minutes.
 
-Guarantees: what can rule an option out at little cost comes first (a sweep, one try of each fault),
-for every option that could still be chosen; then the missing tries, of the option that would be
-chosen first. Nothing that could not change the decision is asked for: no tries of an option whose
-measured p99 or rate lies on both sides of a limit.
+Guarantees: the options come one after the other, what the reader prefers first, then what is not
+known to break, then what takes fewer minutes. What can rule an option out at little cost comes
+first: a try of each fault that broke it in the published observations, a sweep, a try of each other
+fault. Nothing that could not change the decision is asked for: nothing of an option to which the
+bench cannot do what is required, or whose measured p99 or rate lies on both sides of a limit.
+
+Published observations only order what is measured. They are no evidence of a record: they are of
+other machines and versions, their histories are not there to be judged again, and a try of a break
+that shows every time takes less than a minute.
 """
 
 from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from bench import rates
-from bench.plan import Case, expected_s, make_case, resolve, with_time_for_faults
-from bench.suites import brief, faults_of, sampled
+from bench.plan import Case, expected_s, make_case, resolve
+from bench.suites import brief, sampled
 from clusters.base import NETWORKS
 from clusters.registry import topologies
-from evidence.adr import TRIES, Key, Option, same_servers, untried
-from evidence.adr_tree import Answers, Decision, missing, speed
+from evidence.adr import TRIES, Key, Option, of_the_lock, same_servers, untried
+from evidence.adr_tree import Answers, Decision, missing, preference, speed, unreachable
+from evidence.observations import Observations
 from locks.registry import systems
 from nemesis.registry import NONE
 
 P99_COUNT: Final = 1_000  # what a p99 takes, in each round
+# Lock and fault → in how many published tries its word broke, where, and the last run.
+Breaks = Mapping[tuple[str, str], str]
 
 
 @dataclass(frozen=True)
 class Needed:
     """Cases that are missing. ``cases`` are those of the first run; ``command`` is for all
-    ``runs``."""
+    ``runs``. ``broke``: it broke under each of these faults in the published observations."""
 
     option: Option
     what: str
     command: str
     cases: tuple[Case, ...]
     runs: int = 1
+    broke: bool = False
 
     @property
     def is_sweep(self) -> bool:
@@ -74,32 +83,94 @@ def considered(measured: Sequence[Option], answers: Answers, *, anew: bool = Fal
     ]
 
 
-def needed(decision: Decision, swept: Collection[Key] = ()) -> list[Needed]:
+def breaks(observations: Observations) -> Breaks:
+    """What broke the word of a lock in the published observations."""
+    found = {}
+    for key, observed in observations.cases.items():
+        shares = [one for name, one in observed.verdicts.items() if one.k and of_the_lock(name)]
+        if shares:
+            most = max(shares, key=lambda one: one.k)
+            said = f"{most.k} of {most.n} on {key.topology}, last in {observed.last.run}"
+            found[key.lock, key.fault] = said
+    return found
+
+
+def needed(
+    decision: Decision, swept: Collection[Key] = (), published: Breaks | None = None
+) -> list[Needed]:
     """In the order in which they are best run. ``swept`` are options whose rates are not measured
     again, whatever came of it."""
     answers = decision.answers
-    open_ = [o for o in decision.open_ if _is_ours(o)]
-    found = [one for o in open_ if o.key not in swept and (one := _sweep(o, answers))]
-    to_be_swept = {one.option.key for one in found}
-    rest = []
-    for option in open_:
-        if _crosses(option, decision) and option.key not in to_be_swept:
-            continue
-        tries = missing(option, answers.needs)
-        new = [fault for fault, count in tries.items() if count == TRIES]
-        if new:
-            found.append(_tries(option, new, 1))
-        if more := max((n - (fault in new) for fault, n in tries.items()), default=0):
-            rest.append(_tries(option, list(tries), more, after=bool(new)))
-    return [*found, *rest]
+    steps = [
+        _steps(o, decision, o.key not in swept, published or {})
+        for o in decision.open_
+        if _is_ours(o) and not unreachable(o, answers)
+    ]
+    return [
+        one
+        for of in sorted(
+            (of for of in steps if of),
+            key=lambda of: (
+                preference(of[0].option, answers),
+                of[0].broke,
+                sum(one.minutes for one in of),
+            ),
+        )
+        for one in of
+    ]
+
+
+def likely(wanted: Sequence[Needed]) -> tuple[Option, float]:
+    """The option that is chosen if what broke in the published observations breaks again and all
+    else holds, and the minutes until then. Where all are known to break, the first."""
+    looks = first_looks(wanted)
+    option = next((one.option for one in looks if not one.broke), wanted[0].option)
+    before = sum(one.minutes for one in looks if one.broke and one.option.key != option.key)
+    own = sum(one.minutes for one in wanted if one.option.key == option.key)
+    return option, before + own
+
+
+def first_looks(wanted: Sequence[Needed]) -> list[Needed]:
+    """Without what is only run if a lock holds where it broke in the published observations."""
+    doubted = {one.option.key for one in wanted if one.broke}
+    return [one for one in wanted if one.broke or one.option.key not in doubted]
+
+
+def _steps(option: Option, decision: Decision, to_sweep: bool, published: Breaks) -> list[Needed]:
+    """What is missing of one option, in order."""
+    answers = decision.answers
+    sweep = _sweep(option, answers) if to_sweep else None
+    if _crosses(option, decision) and sweep is None:
+        return []
+    tries = missing(option, answers)
+    new = [fault for fault, count in tries.items() if count == TRIES]
+    broke = {f: said for f in new if (said := published.get((option.lock, f)))}
+    rest = [fault for fault in new if fault not in broke]
+    found = []
+    if broke:
+        said = "; ".join(f"{fault} {often}" for fault, often in broke.items())
+        first = _tries(option, list(broke), 1)
+        found.append(replace(first, what=f"what broke it before ({said})", broke=True))
+    if sweep is not None:
+        found.append(sweep)
+    if rest:
+        found.append(_tries(option, rest, 1))
+    if more := max((n - (fault in new) for fault, n in tries.items()), default=0):
+        found.append(_tries(option, list(tries), more, after=bool(new)))
+    return found
 
 
 def unsettled(decision: Decision) -> list[Option]:
-    """Open options of which no measuring here can show that they keep within the limits."""
+    """Options that are not ruled out, of which no measuring here can show that they meet every
+    need."""
     return [
         o
-        for o in decision.open_
-        if _is_ours(o) and _crosses(o, decision) and _sweep(o, decision.answers) is None
+        for o in (*decision.open_, *decision.beside)
+        if _is_ours(o)
+        and (
+            unreachable(o, decision.answers)
+            or (_crosses(o, decision) and _sweep(o, decision.answers) is None)
+        )
     ]
 
 
@@ -155,19 +226,11 @@ def _sweep(option: Option, answers: Answers) -> Needed | None:
 
 def _tries(option: Option, faults: Sequence[str], runs: int, *, after: bool = False) -> Needed:
     seed = option.seed + 1
-    where = _where(option)
     usual = make_case(option.lock, NONE, seed=seed, topology=option.topology)
     usual = replace(usual, size=option.size, network=option.network)
-    cases = [replace(usual, fault=fault) for fault in faults]
-    if where or systems()[option.lock].variant:
-        cases = [with_time_for_faults(case) for case in cases]
-        said = ["lockbench", "run", "--lock", option.lock, *where, "--fault", ",".join(faults)]
-    else:
-        # The suite has shorter cases of them.
-        cases = [brief(case) for case in cases]
-        said = ["lockbench", "suite", "full", "--lock", option.lock]
-        if set(faults) != {NONE, *faults_of("full")} - option.cannot.keys():
-            said += ["--fault", ",".join(faults)]
+    cases = [brief(replace(usual, fault=fault)) for fault in faults]
+    said = ["lockbench", "run", "--brief", "--lock", option.lock, *_where(option)]
+    said += ["--fault", ",".join(faults)]
     command = f"{shlex.join(said)} --seed {seed}"
     if runs > 1:
         first = seed + after
@@ -175,5 +238,7 @@ def _tries(option: Option, faults: Sequence[str], runs: int, *, after: bool = Fa
             f"for seed in $(seq {first} {first + runs - 1}); do "
             f"{shlex.join(said)} --seed $seed; done"
         )
-    what = "one try of each fault" if runs == 1 else f"{runs} more tries of each fault"
+    none_else = list(faults) == [NONE]
+    of = "without a fault" if none_else else "of each fault"
+    what = f"one try {of}" if runs == 1 else f"{runs} more tries {of}"
     return Needed(option, what, command, tuple(map(resolve, cases)), runs)

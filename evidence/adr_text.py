@@ -13,11 +13,11 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Final
 
-from evidence.adr import STALE, TRIES, Evidence, Option, k_of_n
-from evidence.adr_plan import needed, unsettled
+from evidence.adr import AIMED, STALE, TRIES, Evidence, Option, k_of_n
+from evidence.adr_plan import Breaks, first_looks, likely, needed, unsettled
 from evidence.adr_tree import Decision, required, speed
 from evidence.templates import rendered
-from nemesis.registry import NONE, faults
+from nemesis.registry import faults
 from report.grid import Markdown, markdown_table
 from results import wording
 from results.cases import in_order
@@ -52,6 +52,7 @@ def record(
     decision: Decision,
     options: Sequence[Option],
     evidence: Sequence[tuple[Evidence, CaseResult]],
+    published: Breaks | None = None,
     *,
     machine: Machine,
     notes: Sequence[str],
@@ -59,6 +60,7 @@ def record(
 ) -> str:
     """The whole document, Markdown."""
     found = [one for one, _ in evidence]
+    wanted = needed(decision, published=published)
     return rendered(
         "adr.md.j2",
         decision=decision,
@@ -68,9 +70,17 @@ def record(
             o.name for o in options if not o.control and any(t.verdict == STALE for t in o.broke())
         ],
         evidence=found,
-        needed=needed(decision),
+        needed=wanted,
+        looks=first_looks(wanted),
+        likely=likely(wanted) if wanted else None,
+        not_shown=[
+            (o, _not_shown(o, decision))
+            for o in options
+            if o in (*decision.open_, *decision.beside)
+        ],
+        excused=_excused(decision),
         unsettled=unsettled(decision),
-        almost=[(o, only) for o in options if (only := _breaks_only_under(o))],
+        almost=[(o, only) for o in options if (only := _breaks_only_under(o, decision))],
         not_tested=_not_tested(options, evidence),
         machine=describe(machine),
         where=_where(options, machine),
@@ -128,24 +138,36 @@ def _where(options: Sequence[Option], machine: Machine) -> str:
     return f"on one machine{cores}, over {networks}" if networks else ""
 
 
-def _breaks_only_under(option: Option) -> str | None:
-    """The one fault under which an option with a fence broke its word."""
-    broke = {t.fault for t in option.broke_itself()}
-    one = len(broke) == 1 and option.fence is not None and not option.control and NONE not in broke
-    return broke.pop() if one else None
+def _breaks_only_under(option: Option, decision: Decision) -> str | None:
+    """The one fault under which an option with a fence broke its word, where it can be accepted."""
+    broke = {t.fault for t in option.broke_itself() if not decision.answers.accepts(t.fault)}
+    one = len(broke) == 1 and option.fence is not None and not option.control
+    return broke.pop() if one and broke <= {*faults()} - {AIMED} else None
+
+
+def _not_shown(option: Option, decision: Decision) -> str:
+    """What is not known of it, each once."""
+    found = [step.found.get(option.name, ("yes", "")) for step in decision.steps[:3]]
+    return "; ".join(dict.fromkeys(why for word, why in found if word != "yes"))
+
+
+def _excused(decision: Decision) -> list[str]:
+    """The required faults that the chosen option has nothing to lose by."""
+    impossible = {} if decision.chosen is None else decision.chosen.impossible
+    return [fault for fault in required(decision.answers) if fault in impossible]
 
 
 def _kept_rows(decision: Decision, options: Sequence[Option]) -> list[list[str]]:
-    names = in_order(
-        [*required(decision.answers.needs), *(t.fault for o in options for t in o.tried)]
-    )
+    names = in_order([*required(decision.answers), *(t.fault for o in options for t in o.tried)])
     return [[name, *(_cell(o, name) for o in options)] for name in names]
 
 
 def _cell(option: Option, fault: str) -> str:
     of = [t for t in option.tried if t.fault == fault]
     if not of:
-        return "does not apply" if fault in option.cannot else "not tried"
+        if fault in option.out_of_reach:
+            return "cannot be tried"
+        return "does not apply" if fault in option.impossible else "not tried"
     lines = [f"{t.verdict} {k_of_n(t.share)}, expected: {t.expected}" for t in of if t.share.k]
     own = option.of_fault(fault)
     if any(t.undecided for t in own):
@@ -205,7 +227,9 @@ def _not_tested(
     absent = [name for name in faults() if not any(name in fault for fault in tried)]
     lines = [f"on no option: {', '.join(absent)}"] if absent else []
     lines += [
-        f"{o.name}: {fault}, because {why}" for o in options for fault, why in o.cannot.items()
+        f"{o.name}: {fault}, because {why}"
+        for o in options
+        for fault, why in {**o.impossible, **o.out_of_reach}.items()
     ]
     networks = in_order(case.network or "loopback" for _, case in evidence)
     if networks == ["loopback"]:

@@ -1,10 +1,12 @@
 """The questions of a decision record, answered from what was measured.
 
 Guarantees: an answer is "yes" or "no" only where measurements say so, else "not shown". "Does not
-break" takes ``TRIES`` exposed tries of every required fault, which are the same for all options but
-for those that one cannot meet. A limit is met or missed only if a repeated run is expected to say
-the same. A control is never chosen. Options that differ by less than a margin are not told apart by
-it. What the reader was asked for and did not say decides nothing.
+break" takes ``TRIES`` exposed tries of every required fault. These are the same for all options:
+one is excused only from a fault that it has nothing to lose by. What the bench cannot do to an
+option is not shown, unless the reader accepts the fault for all of them (``Answers.without``). A
+limit is met or missed only if a repeated run is expected to say the same. A control is never
+chosen. Options that differ by less than a margin are not told apart by it. What the reader was
+asked for and did not say decides nothing.
 """
 
 from __future__ import annotations
@@ -20,13 +22,14 @@ from evidence.adr import AIMED, TRIES, Option, k_of_n, same_servers, share
 from nemesis.registry import NONE
 from results.documents import Bounds, PooledRate, Statistic
 from results.statistics import Share
-from results.wording import ms, times, words
+from results.wording import ms, words
 
 Needs = Literal["correctness", "efficiency"]
 Found = Literal["yes", "no", "not shown"]
 # Two medians are told apart if the range of one is faster than that of the other by more.
 MARGIN: Final = 1.25
 WIDE: Final = f"{100 * (MARGIN - 1):.0f} %"
+UNMEASURED: Final = "no sweep measured it"
 # A rate counts as the one that was asked for.
 SAME_RATE: Final = 0.05
 
@@ -34,7 +37,8 @@ SAME_RATE: Final = 0.05
 @dataclass(frozen=True, slots=True)
 class Answers:
     """What the reader needs and has; None or empty: not answered. ``costs`` are per lock, family or
-    topology, in any unit."""
+    topology, in any unit. ``without`` are faults that the reader accepts, whatever they do to any
+    option."""
 
     needs: Needs | None = None
     p99_ms: float | None = None
@@ -42,6 +46,12 @@ class Answers:
     already_have: tuple[str, ...] = ()
     costs: tuple[tuple[str, float], ...] = ()
     skills: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+    def accepts(self, fault: str) -> bool:
+        """Whether one of the faults of a case, which may have parameters, is accepted."""
+        parts = [part for step in fault.split(" then ") for part in step.split("+")]
+        return any(part.strip().partition(":")[0] in self.without for part in parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +67,8 @@ class Step:
 class Decision:
     """``chosen`` is None where no option is shown to meet every need, where several are and nothing
     tells them apart, or where an answer is missing. ``met``: all that are shown to. ``open_``:
-    those that are not ruled out and would be chosen, or tie, if they were shown to; the first that
-    would be chosen stands first."""
+    those that are not ruled out and would be chosen if they were shown to. ``beside``: those that
+    are not ruled out either, but that nothing which the reader said prefers."""
 
     answers: Answers
     steps: Sequence[Step]
@@ -66,6 +76,7 @@ class Decision:
     why: str
     met: Sequence[Option] = ()
     open_: Sequence[Option] = ()
+    beside: Sequence[Option] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +92,22 @@ class Speed:
     why: str = ""
 
 
-def required(needs: Needs | None) -> tuple[str, ...]:
+def required(answers: Answers) -> tuple[str, ...]:
     """The faults that every option has to be exposed to."""
-    return (NONE, *faults_of("full")) if needs == "correctness" else (NONE,)
+    if answers.needs != "correctness":
+        return (NONE,)
+    return (NONE, *(fault for fault in faults_of("full") if fault not in answers.without))
 
 
-def missing(option: Option, needs: Needs | None) -> dict[str, int]:
+def unreachable(option: Option, answers: Answers) -> list[str]:
+    """The required faults that the bench cannot do to it."""
+    return [fault for fault in required(answers) if fault in option.out_of_reach]
+
+
+def missing(option: Option, answers: Answers) -> dict[str, int]:
     """Required fault → how many exposed tries are missing."""
-    found = {fault: TRIES - option.exposed(fault).n for fault in _asked(option, needs)}
-    if needs == "correctness" and option.fence is not None:
+    found = {fault: TRIES - option.exposed(fault).n for fault in _asked(option, answers)}
+    if answers.needs == "correctness" and option.fence is not None:
         found[AIMED] = max(found.get(AIMED, 0), TRIES - _stopped(option).n)
     return {fault: tries for fault, tries in found.items() if tries > 0}
 
@@ -147,8 +165,8 @@ def decide(options_: Sequence[Option], answers: Answers) -> Decision:
     unknown = [o for o in left if "no" not in found[o.name] and o not in met]
     first, why = _best(met, answers)
     chosen = first[0] if len(first) == 1 else None
-    open_ = [o for o in unknown if not met or o in _best([*first, o], answers)[0]]
-    open_.sort(key=lambda o: _preference(o, answers))
+    open_ = [o for o in unknown if not met or _said([*first, o], answers)[0] == [o]]
+    beside = [o for o in unknown if o not in open_]
     if not met:
         why = "no option is shown to meet every need"
         if not unknown:
@@ -158,7 +176,7 @@ def decide(options_: Sequence[Option], answers: Answers) -> Decision:
         why = (
             f"{names} are shown to meet every need, and nothing that was answered tells them apart"
         )
-    return Decision(answers, steps, chosen, why, met, open_)
+    return Decision(answers, steps, chosen, why, met, open_, beside)
 
 
 def _best(met: Sequence[Option], answers: Answers) -> tuple[Sequence[Option], str]:
@@ -166,17 +184,25 @@ def _best(met: Sequence[Option], answers: Answers) -> tuple[Sequence[Option], st
     decides only where nothing that the reader said does."""
     if len(met) < 2:
         return met, "it alone is shown to meet every need"
+    left, decided = _said(met, answers)
+    speeds = {o.name: speed(o, answers.ops_per_second) for o in met}
+    fastest = [o for o in left if not any(_faster(speeds[p.name], speeds[o.name]) for p in left)]
+    if 0 < len(fastest) < len(left):
+        left, decided = fastest, [*decided, f"it is faster by more than {WIDE}"]
+    if len(left) > 1:
+        return left, ""
+    others = [o for o in met if o not in left]
+    return left, "; ".join([*decided, *(_beside(left[0], o, speeds) for o in others)])
+
+
+def _said(met: Sequence[Option], answers: Answers) -> tuple[list[Option], list[str]]:
+    """Those that are best by what the reader said, and by what."""
     costs = {o.name: cost_of(o, answers) for o in met}
     least = min((cost for cost in costs.values() if cost is not None), default=None)
-    speeds = {o.name: speed(o, answers.ops_per_second) for o in met}
     ways: tuple[tuple[str, Callable[[Option], bool]], ...] = (
         ("its servers are there already", lambda o: is_had(o, answers.already_have)),
         ("it costs least", lambda o: None not in costs.values() and costs[o.name] == least),
         ("your people know it", lambda o: is_known(o, answers.skills)),
-        (
-            f"it is faster by more than {WIDE}",
-            lambda o: not any(_faster(speeds[p.name], speeds[o.name]) for p in met),
-        ),
     )
     left = list(met)
     decided: list[str] = []
@@ -184,10 +210,7 @@ def _best(met: Sequence[Option], answers: Answers) -> tuple[Sequence[Option], st
         kept = [o for o in left if keeps(o)]
         if 0 < len(kept) < len(left):
             left, decided = kept, [*decided, reason]
-        if len(left) == 1:
-            others = [o for o in met if o not in left]
-            return left, "; ".join([*decided, *(_beside(left[0], o, speeds) for o in others)])
-    return left, ""
+    return left, decided
 
 
 def _beside(chosen: Option, other: Option, speeds: Mapping[str, Speed | None]) -> str:
@@ -201,13 +224,13 @@ def _beside(chosen: Option, other: Option, speeds: Mapping[str, Speed | None]) -
     return f"it ties with {other.name}: their acquires are not told apart by more than {WIDE}"
 
 
-def _preference(option: Option, answers: Answers) -> tuple[bool, float, bool, float]:
-    cost, found = cost_of(option, answers), speed(option, answers.ops_per_second)
+def preference(option: Option, answers: Answers) -> tuple[bool, float, bool]:
+    """What the reader prefers sorts first."""
+    cost = cost_of(option, answers)
     return (
         not is_had(option, answers.already_have),
         math.inf if cost is None else cost,
         not is_known(option, answers.skills),
-        math.inf if found is None else found.p50_ms[1],
     )
 
 
@@ -242,57 +265,63 @@ def _step_needs(left: Sequence[Option], answers: Answers) -> Step:
         "correctness": "a disaster: data is lost or wrong",
     }[answers.needs]
     judge = _correct if answers.needs == "correctness" else _efficient
-    return Step(question, said, {o.name: judge(o) for o in left} if answers.needs else {})
+    return Step(question, said, {o.name: judge(o, answers) for o in left} if answers.needs else {})
 
 
-def _correct(option: Option) -> tuple[Found, str]:
-    if broke := option.broke_itself():
+def _correct(option: Option, answers: Answers) -> tuple[Found, str]:
+    if broke := [t for t in option.broke_itself() if not answers.accepts(t.fault)]:
         return "no", "; ".join(f"{t.verdict} under {t.fault}, {k_of_n(t.share)}" for t in broke)
     if option.fence is None:
         return "no", "offers no fence, so the resource cannot refuse a holder whose time is over"
     for fault, let in option.fence_checked.items():
-        if let.k:
+        if let.k and not answers.accepts(fault):
             said = f"its fence, checked at the resource, let stale holders write under {fault}"
             return "no", f"{said}, {k_of_n(let)}"
-    if not_yet := _not_yet(option, "correctness"):
+    if not_yet := _not_yet(option, answers):
         return "not shown", not_yet
     return "yes", (
-        f"{_kept(option, 'correctness')}; its fence, checked at the resource, let "
+        f"{_kept(option, answers)}; its fence, checked at the resource, let "
         f"{k_of_n(_stopped(option))} stale holders write"
     )
 
 
-def _efficient(option: Option) -> tuple[Found, str]:
+def _efficient(option: Option, answers: Answers) -> tuple[Found, str]:
     # What it cost a job is told by what broke beside it.
     quiet = [t for t in option.broke() if t.fault == NONE and t.verdict not in OF_JOBS]
     if quiet:
         return "no", f"{quiet[0].verdict} without any fault, {k_of_n(quiet[0].share)}"
-    if not_yet := _not_yet(option, "efficiency"):
+    if not_yet := _not_yet(option, answers):
         return "not shown", not_yet
-    return "yes", f"{_kept(option, 'efficiency')}; what breaks under a fault is a nuisance here"
+    return "yes", f"{_kept(option, answers)}; what breaks under a fault is a nuisance here"
 
 
-def _not_yet(option: Option, needs: Needs) -> str:
+def _not_yet(option: Option, answers: Answers) -> str:
     """Why its promises are not shown to be kept."""
-    vague = [t for f in required(needs) for t in option.of_fault(f) if t.undecided]
+    vague = [t for f in required(answers) for t in option.of_fault(f) if t.undecided]
     if vague:
         return f"{vague[0].verdict} under {vague[0].fault} is undecided"
-    few = missing(option, needs)
+    if beyond := unreachable(option, answers):
+        why = "; ".join(option.out_of_reach[fault] for fault in beyond)
+        return f"{why}; --without {','.join(beyond)} would accept that for every option"
+    few = missing(option, answers)
     if not few:
         return ""
-    if few == dict.fromkeys(_asked(option, needs), TRIES):
-        return f"none of {times(len(few), 'required fault')} was tried"
-    tries = ", ".join(f"{fault} {TRIES - n}" for fault, n in few.items())
+    asked = _asked(option, answers)
+    if few == dict.fromkeys(asked, TRIES):
+        return "it was not tried" + (" without a fault" if asked == [NONE] else "")
+    tries = ", ".join(
+        f"{'without a fault' if fault == NONE else fault} {TRIES - n}" for fault, n in few.items()
+    )
     return f"a claim takes {TRIES} exposed tries of each fault, and there were: {tries}"
 
 
-def _asked(option: Option, needs: Needs | None) -> list[str]:
-    """The required faults that it can meet."""
-    return [fault for fault in required(needs) if fault not in option.cannot]
+def _asked(option: Option, answers: Answers) -> list[str]:
+    """The required faults that it has something to lose by."""
+    return [fault for fault in required(answers) if fault not in option.impossible]
 
 
-def _kept(option: Option, needs: Needs) -> str:
-    faults = _asked(option, needs)
+def _kept(option: Option, answers: Answers) -> str:
+    faults = _asked(option, answers)
     fewest = min((option.exposed(fault) for fault in faults), key=lambda one: one.n)
     under = words(["no fault" if fault == NONE else fault for fault in faults])
     return (
@@ -315,8 +344,8 @@ def _step_p99(left: Sequence[Option], answers: Answers) -> Step:
 def _in_time(option: Option, limit_ms: float, rate_per_s: float | None) -> tuple[Found, str]:
     found = speed(option, rate_per_s)
     if found is None:
-        at = "" if rate_per_s is None else f" at {rate_per_s:g} per second"
-        return "not shown", f"no sweep measured it{at}"
+        at = "" if rate_per_s is None or not option.rates else f" at {rate_per_s:g} per second"
+        return "not shown", f"{UNMEASURED}{at}"
     if found.why:
         return "not shown", f"the figure is void: {found.why}"
     low, high = found.p99_ms
@@ -341,7 +370,7 @@ def _step_rate(left: Sequence[Option], answers: Answers) -> Step:
 def _carries(option: Option, asked: float) -> tuple[Found, str]:
     carried = [one.carried_range_per_s for one in option.rates if one.carried_range_per_s]
     if not carried:
-        return "not shown", "no sweep measured it"
+        return "not shown", UNMEASURED
     low = min(one.min for one in carried)
     high = max(one.max for one in carried)
     said = f"{low:,.0f} to {high:,.0f} per second were carried"

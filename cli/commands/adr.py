@@ -41,6 +41,10 @@ def adr(
     skills: Annotated[
         str | None, typer.Option(help="What your people know, separated by commas.")
     ] = None,
+    without: Annotated[
+        str | None,
+        typer.Option(help="Faults that you accept, whatever they do, separated by commas."),
+    ] = None,
     collect: Annotated[bool, typer.Option("--collect", help="Run what is missing first.")] = False,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Combine even runs of different machines.")
@@ -54,7 +58,9 @@ def adr(
     from cli.adr import adr as write
     from cli.adr import answers, asked_for
 
-    asked = answers(needs, p99_ms, ops_per_second, already_have, costs=costs, skills=skills)
+    asked = answers(
+        needs, p99_ms, ops_per_second, already_have, costs=costs, skills=skills, without=without
+    )
     if sys.stdin.isatty() and not as_json:
         asked = asked_for(asked)
     console = err if as_json else out

@@ -18,10 +18,12 @@ from bench.plan import Case
 from bench.suites import faults_of
 from cli import adr, main, running
 from cli.options import Done
-from evidence.adr import TRIES, Option, evidence_of, options
-from evidence.adr_plan import considered, needed
+from evidence.adr import TRIES, Option, evidence_of, options, untried
+from evidence.adr_plan import breaks, considered, first_looks, likely, needed
 from evidence.adr_text import cited, kept, record
 from evidence.adr_tree import Answers, Decision, decide
+from evidence.observations import load
+from locks.registry import systems
 from results.digests import whole_digest
 from results.documents import (
     Bounds,
@@ -36,6 +38,7 @@ from results.documents import (
     Versions,
     made,
 )
+from results.errors import BadInput
 from results.statistics import share
 from results.store import RunFolder, slug
 from results.stored import Stored
@@ -43,12 +46,15 @@ from tests.results.plain import typed, write_plan
 
 CANONICAL = faults_of("full")
 QUIET = Console(quiet=True)
-CORRECT = Answers(needs="correctness")
+# No clock of an etcd can be moved here.
+CORRECT = Answers(needs="correctness", without=("clock-jump",))
+FAST = replace(CORRECT, p99_ms=50.0, ops_per_second=200.0)
 EFFICIENT = Answers(needs="efficiency")
 KEPT = ("double-grant", "late-grant", "wrong-release", "fence-order", "stale-holder", "lost-update")
 SIZES = {"redis": 1, "redis-fsync": 1, "redlock": 5}
 FENCED: dict[str, Any] = {"fence": "revision", "consensus": True}
-NOT_OF_ETCD = {"clock-jump", "failover", "reply-lost", "wipe"}  # see its declaration
+NOT_OF_QUORUMS = {"failover", "wipe"}
+NOT_OF_ETCD = {*NOT_OF_QUORUMS, "clock-jump"}
 Plain = dict[str, Any]
 
 
@@ -191,7 +197,7 @@ def test_one_try_fewer_of_one_fault_is_not_enough(tmp_path: Path, fault: str) ->
     assert name_of(decision) is None
     word, why = decision.steps[0].found["etcd"]
     assert word == "not shown"
-    assert f"there were: {fault} 19" in why
+    assert f"there were: {'without a fault' if fault == 'none' else fault} 19" in why
     assert "# No lock is chosen yet" in text
 
 
@@ -210,18 +216,18 @@ def test_redis_fence_is_not_chosen_from_two_faults_alone(tmp_path: Path) -> None
 def test_the_required_faults_are_the_same_for_all(tmp_path: Path) -> None:
     """A fault that was tried on etcd alone is missing from the other, and one that cannot be
     applied is told."""
-    less = list(proven("zookeeper", without=NOT_OF_ETCD - {"reply-lost", "clock-jump"}))
+    less = list(proven("zookeeper", without=NOT_OF_QUORUMS))
     less = [c for c in less if c["fault"] != "partition-stall"]
     decision, _, text = decided(tmp_path, CORRECT, *proven("etcd"), *less)
     assert name_of(decision) == "etcd"
     assert "partition-stall 0" in decision.steps[0].found["zookeeper"][1]
     assert re.search(r"\* etcd: wipe, because wipe does not apply to etcd", text)
     page = text.split("\n# Evidence\n")[0]
-    assert "It was not exposed to clock-jump, failover, reply-lost and wipe" in page
+    assert "It was not exposed to failover and wipe: it has nothing to lose by them" in page
 
 
 def test_a_fence_that_stopped_one_stale_holder_is_not_shown_to_stop_them(tmp_path: Path) -> None:
-    cases = proven("zookeeper", without=NOT_OF_ETCD - {"reply-lost", "clock-jump"})
+    cases = proven("zookeeper", without=NOT_OF_QUORUMS)
     paused = [c for c in cases if c["fault"] == "client-pause"]
     for one in paused[1:]:
         one["verdicts"]["stale-holder"]["result"] = "valid"
@@ -309,6 +315,61 @@ def test_without_an_answer_nothing_is_chosen(tmp_path: Path) -> None:
     assert "not answered" in text
 
 
+# Which faults are required.
+
+
+@pytest.mark.parametrize(
+    ("lock", "impossible", "out_of_reach"),
+    [
+        ("etcd", {"failover", "wipe"}, {"clock-jump"}),
+        ("zookeeper", {"failover", "wipe"}, set()),
+        ("redis-fence", {"failover"}, set()),
+        ("redis-setnx", {"clock-jump", "failover"}, set()),
+        ("redis-sentinel", set(), {"wipe"}),
+    ],
+)
+def test_only_what_has_nothing_to_lose_is_excused(
+    lock: str, impossible: set[str], out_of_reach: set[str]
+) -> None:
+    """A declaration excuses nothing: that of etcd has nothing to judge under a lost reply."""
+    of = untried(systems()[lock], systems()[lock].topologies[0], 3)
+    assert (set(of.impossible), set(of.out_of_reach)) == (impossible, out_of_reach)
+
+
+def test_what_the_bench_cannot_do_is_not_shown(tmp_path: Path) -> None:
+    strict = Answers(needs="correctness")
+    decision, _, text = decided(tmp_path, strict, *proven("etcd"))
+    assert name_of(decision) is None
+    word, why = decision.steps[0].found["etcd"]
+    assert word == "not shown"
+    assert "clock-jump cannot be applied to etcd" in why
+    assert "--without clock-jump would accept that for every option" in why
+    assert not needed(decision)
+    assert "does not settle that" in text
+    assert "| clock-jump | cannot be tried |" in text
+
+
+def test_a_fault_that_the_reader_accepts_is_accepted_for_every_option(tmp_path: Path) -> None:
+    jumped = case("zookeeper", "clock-jump:by_s=5", "double-grant", **FENCED)
+    cases = (*proven("zookeeper", without=NOT_OF_QUORUMS), jumped)
+    decision, _, _ = decided(tmp_path, Answers(needs="correctness"), *cases)
+    assert decision.steps[0].found["zookeeper"][0] == "no"
+    decision, _, text = decided(tmp_path, CORRECT, *cases)
+    assert name_of(decision) == "zookeeper"
+    page = text.split("\n# Evidence\n")[0]
+    assert "* Accepted, whatever it does to any option: **clock-jump**" in page
+    (said,) = re.findall(r"^\*\*Use zookeeper\*\*.*", page, re.MULTILINE)
+    assert "Nothing is claimed under clock-jump, which the reader accepts" in said
+    # What it accepts is told all the same.
+    assert r"Under clock-jump:by\_s=5 comes double-grant, in 1 of 1" in page
+
+
+@pytest.mark.parametrize("word", ["clock-jumb", "client-pause"])
+def test_what_cannot_be_accepted_is_refused(word: str) -> None:
+    with pytest.raises(BadInput, match=word):
+        adr.answers("correctness", None, None, None, without=word)
+
+
 # Limits.
 
 
@@ -377,7 +438,7 @@ def test_the_closed_loop_answers_nothing(tmp_path: Path) -> None:
 
 # Between options that meet every need.
 
-BOTH = (*proven("etcd"), *proven("zookeeper", without={"failover", "wipe"}))
+BOTH = (*proven("etcd"), *proven("zookeeper", without=NOT_OF_QUORUMS))
 
 
 @pytest.mark.parametrize(
@@ -396,7 +457,7 @@ BOTH = (*proven("etcd"), *proven("zookeeper", without={"failover", "wipe"}))
 def test_a_tie_is_a_tie_and_says_what_breaks_it(
     tmp_path: Path, more: Plain, zookeeper: tuple[float, float], chosen: str | None, why: str
 ) -> None:
-    answers = Answers("correctness", 50.0, 200.0, **more)
+    answers = replace(FAST, **more)
     rates = (swept("etcd", p50=(1.0, 1.1)), swept("zookeeper", p50=zookeeper))
     decision, _, text = decided(tmp_path, answers, *BOTH, rates=rates)
     assert name_of(decision) == chosen
@@ -409,7 +470,7 @@ def test_a_tie_is_a_tie_and_says_what_breaks_it(
 
 
 def test_it_prints_what_would_settle_it_and_how_long_that_takes(tmp_path: Path) -> None:
-    answers = Answers("correctness", 50.0, 200.0)
+    answers = FAST
     decision, _, text = decided(tmp_path, answers, *SOME)
     wanted = needed(decision)
     assert {one.option.name for one in wanted} == {"etcd"}  # the other is ruled out
@@ -430,21 +491,24 @@ def test_it_prints_what_would_settle_it_and_how_long_that_takes(tmp_path: Path) 
 
 
 def test_what_could_not_change_the_decision_is_not_asked_for(tmp_path: Path) -> None:
-    answers = Answers("correctness", already_have=("etcd",))
+    answers = replace(CORRECT, already_have=("etcd",))
     one = case("zookeeper", "none", **FENCED)
     decision, found, _ = decided(tmp_path, answers, *proven("etcd"), one)
     ours = [o for o in found if o.name in {"etcd", "zookeeper"}]
     decision = decide(ours, answers)
     assert name_of(decision) == "etcd"
     assert not needed(decision)
-    # Without that answer zookeeper would tie.
+    # Without that answer zookeeper would tie or be faster, which nobody asked for.
     decision = decide(ours, CORRECT)
     assert name_of(decision) == "etcd"
+    assert not needed(decision)
+    # Only what the reader prefers keeps the decision open.
+    decision = decide(ours, replace(CORRECT, skills=("zookeeper",)))
     assert {one.option.name for one in needed(decision)} == {"zookeeper"}
 
 
 def test_no_tries_are_asked_of_what_crosses_a_limit(tmp_path: Path) -> None:
-    answers = Answers("correctness", 50.0, 200.0)
+    answers = FAST
     crosses, within = swept("etcd", (49.0, 50.1)), swept("etcd", (19.0, 22.4))
     one = case("etcd", "none", **FENCED)
     decision, _, text = decided(tmp_path, answers, one, rates=[crosses])
@@ -460,13 +524,13 @@ def test_no_tries_are_asked_of_what_crosses_a_limit(tmp_path: Path) -> None:
 
 
 def test_what_needs_no_new_system_is_proposed_with_its_command(tmp_path: Path) -> None:
-    answers = Answers("correctness", already_have=("redis",))
+    answers = replace(CORRECT, already_have=("redis",))
     _, found, text = decided(tmp_path, answers, *SOME)
     assert [o.name for o in found if not o.evidence] == [
         "redis-fence (redis, 1 node)",
         "redis-fence (redis-fsync, 1 node)",
     ]
-    assert "lockbench run --lock redis-fence --topology redis-fsync --fault none," in text
+    assert "run --brief --lock redis-fence --topology redis-fsync --fault none," in text
     _, found, _ = decided(tmp_path, CORRECT, *SOME)
     assert all(o.evidence for o in found)
 
@@ -487,9 +551,9 @@ def test_the_commands_are_those_of_the_cases(monkeypatch: pytest.MonkeyPatch) ->
         raise Done(0)
 
     monkeypatch.setattr(running, "play", play)
-    answers = Answers("correctness", 50.0, 20.0, ("redis",))
+    answers = replace(FAST, ops_per_second=20.0, already_have=("redis",))
     wanted = needed(decide(considered([], answers, anew=True), answers))
-    assert len({one.command.split()[1] for one in wanted if one.runs == 1}) == 3
+    assert {one.command.split()[1] for one in wanted if one.runs == 1} == {"run", "sweep"}
     for one in wanted:
         loop = re.fullmatch(r"for seed in \$\(seq (\d+) (\d+)\); do (.*); done", one.command)
         command = one.command
@@ -501,6 +565,48 @@ def test_the_commands_are_those_of_the_cases(monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(Done):
             main.app(shlex.split(command)[1:], standalone_mode=False)
         assert tuple(ran) == one.cases
+
+
+def test_what_broke_it_before_is_tried_first() -> None:
+    """Redis is there, correctness, 200 locks/s, p99 50 ms, with what was published."""
+    published = {("redis-fence", "wipe"): "1 of 1 on redis, last in some-run"}
+    answers = replace(FAST, already_have=("redis",))
+    decision = decide(considered([], answers, anew=True), answers)
+    wanted = needed(decision, published=published)
+    assert [one.option.topology for one in first_looks(wanted)[:3]] == [
+        "redis",
+        "redis-fsync",
+        "etcd",
+    ]
+    for one in first_looks(wanted)[:2]:
+        assert [case.fault for case in one.cases] == ["wipe"]
+        assert "1 of 1 on redis, last in some-run" in one.what
+        assert one.minutes < 1
+    option, minutes = likely(wanted)
+    assert option.lock == "etcd"
+    assert minutes < 60
+    assert sum(one.minutes for one in wanted) > 150
+    text = record(decision, [], [], published, machine=Machine(), notes=[], date="2026-01-02")
+    assert re.search(r"About \d\d minutes .* if etcd \(etcd, 3 nodes\) holds, at most \d{3} ", text)
+    # Nothing is claimed from what was published.
+    assert all(step.found["redis-fence (redis, 1 node)"][0] != "no" for step in decision.steps[:3])
+
+
+def test_what_was_published_of_a_lock_is_what_broke_its_word() -> None:
+    found = breaks(load())
+    assert "on redis, last in" in found["redis-fence", "wipe"]
+    assert ("redis-fence", "kill") not in found
+    # A holder that acts too late breaks no word of the lock.
+    assert ("redis-fence", "client-pause") not in found
+
+
+def test_what_was_never_measured_is_said_once(tmp_path: Path) -> None:
+    answers = Answers("efficiency", 50.0, 200.0)
+    _, _, text = decided(tmp_path, answers, case("etcd", "client-kill", **FENCED))
+    (line,) = re.findall(r"^\* \*\*etcd\*\* is neither .*", text, re.MULTILINE)
+    assert "it was not tried without a fault; no sweep measured it." in line
+    _, _, text = decided(tmp_path, answers, case("etcd", "none", **FENCED))
+    assert "there were: without a fault 1;" in text
 
 
 class Bench:
@@ -539,12 +645,12 @@ def test_collect_runs_what_is_missing_until_it_is_settled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Redis is there, correctness, 200 locks/s, p99 50 ms."""
-    answers = Answers("correctness", 50.0, 200.0, ("redis",), skills=("etcd",))
+    answers = replace(FAST, already_have=("redis",))
     breaks = {("redis-fence", "wipe"): "fence-order"}
     bench = Bench(tmp_path, breaks)
     monkeypatch.setattr(adr, "stored", bench.made.__getitem__)
     runs: list[Stored] = []
-    adr.collect(runs, answers, bench.run, QUIET, anew=True)
+    adr.collect(runs, answers, bench.run, QUIET, {}, anew=True)
     found = considered(options(runs, evidence_of(runs)), answers, anew=True)
     assert name_of(decide(found, answers)) == "etcd"
     # What is there was tried first, and no more once it was ruled out.
@@ -552,7 +658,7 @@ def test_collect_runs_what_is_missing_until_it_is_settled(
     tries = [lock for lock, faults in bench.ran if faults != ("sweep",)]
     assert tries.count("redis-fence") == 2  # once on each of its topologies
     assert tries.count("etcd") == TRIES
-    assert tries.count("zookeeper") == 1
+    assert "zookeeper" not in {lock for lock, _ in bench.ran}  # nothing prefers it
 
 
 def test_collect_gives_up_on_what_is_never_exposed(
@@ -570,7 +676,7 @@ def test_collect_gives_up_on_what_is_never_exposed(
 
 
 def test_the_first_page_decides_and_the_rest_is_behind_it(tmp_path: Path) -> None:
-    answers = Answers("correctness", 50.0, 200.0)
+    answers = FAST
     _, _, text = decided(tmp_path, answers, *proven("etcd"), rates=[swept("etcd")])
     page, evidence = text.split("\n# Evidence\n")
     headings = re.findall(r"^## (.*)", page, re.MULTILINE)
@@ -584,10 +690,10 @@ def test_the_first_page_decides_and_the_rest_is_behind_it(tmp_path: Path) -> Non
 
 def test_every_claim_leads_to_its_evidence(tmp_path: Path) -> None:
     _, _, text = decided(tmp_path, CORRECT, *proven("etcd"), *SOME[:3])
-    assert "[E1 to E143]" not in text  # each claim its own
+    assert "[E1 to E163]" not in text  # each claim its own
     assert re.search(r"^\| kill \| kept in 20 tries \(.*\) \[E\d+ to E\d+\]", text, re.MULTILINE)
     listed = re.findall(r"^\| E(\d+) \|", text, re.MULTILINE)
-    assert listed == [str(n) for n in range(1, 144)]
+    assert listed == [str(n) for n in range(1, 164)]
     assert "lockbench run --lock etcd --fault kill" in text
     assert "--seed SEED" in text
     assert "eeeeeeeeeeee" in text  # the image
@@ -645,14 +751,16 @@ def test_the_evidence_of_a_lock_on_two_systems_names_both(tmp_path: Path) -> Non
 
 
 def test_it_says_what_was_not_tested(tmp_path: Path) -> None:
-    _, _, text = decided(tmp_path, CORRECT, *SOME)
+    _, _, text = decided(tmp_path, Answers(needs="correctness"), *SOME)
     absent = text.split("## What was not tested")[1].split("## Sources")[0]
     assert re.search(r"on no option: .*partition-drop", absent)
     assert "kill" not in absent.split("\n")[2].split(", ")
     assert "any network but loopback" in absent
     assert "more than one machine" in absent
     row = next(line for line in text.splitlines() if line.startswith("| clock-jump |"))
-    assert row == "| clock-jump | not tried | does not apply |"
+    assert row == "| clock-jump | not tried | cannot be tried |"
+    row = next(line for line in text.splitlines() if line.startswith("| failover |"))
+    assert row == "| failover | does not apply | does not apply |"
 
 
 def test_the_digest_is_what_sha256sum_gives() -> None:
