@@ -22,10 +22,11 @@ from locks.shared.client_programs import GO_IMAGE, JVM_IMAGE
 from locks.shared.library import library_of
 from nemesis.registry import NONE
 from results.statistics import BOUND_TRIES_MIN, share
-from results.wording import times
+from results.wording import times, tries
 
 CANONICAL: Final = (NONE, *faults_of("full"))
 LEAKED: Final = "leaked-lock"  # judged since there is a quiet phase
+COUNTS: Final = {0: "none", 1: "one", 2: "two"}
 LANGUAGES: Final = {GO_IMAGE: "Go", JVM_IMAGE: "Java"}
 # worse: broke against its declaration, or where nothing is declared. may: its declaration lets it
 # break, and it did not. open: ran, and nothing could have shown. plain: not run. na: does not
@@ -76,8 +77,8 @@ class Cell:
 
     @property
     def enough(self) -> bool:
-        """Whether it had as many tries that could have shown a break as a bound needs."""
-        return self.least >= BOUND_TRIES_MIN
+        """Whether each of its verdicts had as many tries as a bound needs."""
+        return min([self.least, *self._fewer.values()]) >= BOUND_TRIES_MIN
 
     @cached_property
     def expected(self) -> Mapping[str, str]:
@@ -119,7 +120,13 @@ class Cell:
         if self.observed is None:
             return 0
         due = [verdict for verdict in ALWAYS if self.expected[verdict] != "n/a"]
-        return min(self.observed.share(verdict).n for verdict in {*due, *self.observed.verdicts})
+        return min(self.observed.share(verdict).n for verdict in due or self.observed.verdicts)
+
+    @property
+    def _fewer(self) -> Mapping[str, int]:
+        """Verdict → its tries, of those that fewer runs judged than ``least``."""
+        found = {} if self.observed is None else self.observed.verdicts
+        return {verdict: share.n for verdict, share in found.items() if share.n < self.least}
 
     @cached_property
     def kind(self) -> Kind:
@@ -179,7 +186,9 @@ class Cell:
             return [*found, Line("open", f"{times(it.cases, 'case')} ran; {why}")]
         if not found:
             silent = "; nothing is declared" if self.undeclared else ""
-            found.append(Line("kept", f"nothing broke in {tries(self.least)}{silent}"))
+            fewer = ", ".join(f"{v}: {COUNTS.get(n, n)}" for v, n in self._fewer.items())
+            but = f" ({fewer})" if fewer else ""
+            found.append(Line("kept", f"nothing broke in {tries(self.least)}{but}{silent}"))
         for verdict in self.unbroken:
             word = "may break" if self.expected[verdict] == "may-break" else "has to break"
             found.append(Line("may", f"{verdict} {word}; {_unbroken_in(it.share(verdict).n)}"))
@@ -204,11 +213,6 @@ def far(cells: Iterable[Cell]) -> Far:
     """Of any cells, those that ``full`` has."""
     due = [cell for cell in cells if cell.due]
     return Far(len(due), sum(bool(cell.least) for cell in due), sum(cell.enough for cell in due))
-
-
-def tries(n: int) -> str:
-    """``one try``, ``two tries``, ``3 tries``."""
-    return {1: "one try", 2: "two tries"}.get(n, f"{n} tries")
 
 
 def _unbroken_in(n: int) -> str:

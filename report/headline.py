@@ -38,7 +38,7 @@ from results.cases import (
 from results.documents import CaseResult
 from results.judgements import BROKE_UNDECLARED, GREEN, HELD_UNDECLARED, NOT_AS_ASKED, WORSE
 from results.statistics import BOUND_TRIES_MIN, share
-from results.wording import times, words
+from results.wording import times, tries, words
 
 NOTHING: Final = "Nothing was decided: no case is evidence for or against a lock."
 # Cases that say nothing about the lock, whatever verdict they reached.
@@ -159,13 +159,13 @@ def _lock(cases: Sequence[CaseResult]) -> str:
     broke: list[str] = []
     kept: dict[int, list[str]] = {}
     not_known: list[str] = []
-    for fault, tries in by_fault.items():
-        if any(broken(case) for case in tries):
-            broke += [*_broke(tries), *_fence(tries)]
+    for fault, of in by_fault.items():
+        if any(broken(case) for case in of):
+            broke += [*_broke(of), *_fence(of)]
             continue
         evidence = [
             case
-            for case in tries
+            for case in of
             if case.exposed is True
             and results_of(case)
             and not undecided(case)
@@ -196,20 +196,20 @@ def _tries(n: int, of: Sequence[str]) -> str:
     """How many tries "kept" stands on, for each of these faults."""
     each = " each" if len(of) > 1 else ""
     if n < BOUND_TRIES_MIN:
-        return ("one try" if n == 1 else f"{n} tries") + each
+        return tries(n) + each
     most = 100 * share(0, n).high
-    return f"{n} tries{each}, so it breaks in at most {most:.0f} % of such, with 95 % confidence"
+    return f"{tries(n)}{each}, so it breaks in at most {most:.0f} % of such, with 95 % confidence"
 
 
-def _broke(tries: Sequence[CaseResult]) -> list[str]:
+def _broke(of: Sequence[CaseResult]) -> list[str]:
     """By what happened and when, with k of n of this lock under this fault."""
-    found = in_order([*CATALOGUE, *(v for case in tries for v in broken(case))])
+    found = in_order([*CATALOGUE, *(v for case in of for v in broken(case))])
     clauses = []
     for verdict in found:
-        here = [case for case in tries if verdict in told(broken(case))]
+        here = [case for case in of if verdict in told(broken(case))]
         for during in in_order(when(case, verdict) for case in here):
             k = sum(when(case, verdict) == during for case in here)
-            _, n = k_of_n(tries, verdict)
+            _, n = k_of_n(of, verdict)
             entry = CATALOGUE.get(verdict)
             did = f"broke {verdict}" if entry is None else entry.did
             clauses.append(f"{did} {during} ({k} of {n}, {_declared(here, verdict)})")
@@ -223,11 +223,11 @@ def _declared(cases: Sequence[CaseResult], verdict: str) -> str:
     return "undeclared" if found & {"undeclared", None} else "as declared"
 
 
-def _fence(tries: Sequence[CaseResult]) -> list[str]:
+def _fence(of: Sequence[CaseResult]) -> list[str]:
     """What a check of its fence let through, where a holder acted after its time."""
     scores = [
         score
-        for case in tries
+        for case in of
         if "stale-holder" in broken(case) and (score := fenced(case)) is not None
     ]
     attempted = sum(score.stale_attempted or 0 for score in scores)

@@ -32,11 +32,11 @@ def to_markdown(
     for chart in content.pictures:
         parts += _chart(ALL, chart, drawn, images)
     parts += ["## By lock", *_list(content.by_lock)] if content.by_lock else []
-    parts += _list([*content.notes.verdicts, *content.notes.void])
+    parts += _list(content.notes.verdicts)
     parts += ["## Numbers"] if content.numbers else []
     for grid in content.numbers:
         parts += markdown(grid, "###")
-    parts += _list(content.notes.figures)
+    parts += _list([*content.notes.void, *content.notes.figures])
     if content.sections:
         parts += ["## Case by case", escape_markdown(content.how_to_read)]
     for section in content.sections:

@@ -32,14 +32,17 @@ from results.cases import (
     came_to_nothing,
     in_order,
     is_published,
+    k_of_n,
     lock_of,
     undecided,
 )
 from results.documents import CaseResult, LockRates, Machine, Results, UndisturbedLock, Versions
 from results.judgements import AS_EXPECTED, BROKE_UNDECLARED, NOTHING_DECLARED, VIOLATED, WORSE
+from results.statistics import bounded
 from results.store import RunFolder
 
 ABSENT: Final = "·"
+ONE_TRY: Final = "Each cell is one try."
 # What a terminal shows at the end of a run, the few lines of whoever prints it not counted.
 LINES_MAX: Final = 34
 NOTES_MAX: Final = 4
@@ -222,7 +225,9 @@ def matrix(cases: Sequence[CaseResult], *, short: bool = False) -> Grid | None:
     for label, (n, case) in zip(labels([case for _, case in shown]), shown, strict=True):
         rows.setdefault(label, {}).setdefault(case.fault, []).append((n, case))
     names = in_order(v for _, case in shown for v in broken(case))
-    codes = [f"{_code(v)} {v}" for v in names if _code(v) != v]
+    codes = [f"{_code(v)} {v}" for v in names if _code(v) != v] if short else []
+    cells = [numbered for by in rows.values() for numbered in by.values()]
+    once = all(sum(len(attempts(case)) for _, case in numbered) == 1 for numbered in cells)
     return Grid(
         "verdicts-by-lock-and-fault",
         "Verdicts, lock by fault",
@@ -230,11 +235,11 @@ def matrix(cases: Sequence[CaseResult], *, short: bool = False) -> Grid | None:
         tuple(
             (
                 Cell(label),
-                *(_cell(by.get(fault, []), short=short) for fault in faults),
+                *(_cell(by.get(fault, []), short=short, once=once) for fault in faults),
             )
             for label, by in rows.items()
         ),
-        f"{', '.join(codes)}." if short and codes else "",
+        " ".join([*([f"{', '.join(codes)}."] if codes else []), *([ONE_TRY] if once else [])]),
     )
 
 
@@ -268,18 +273,18 @@ def verdict_words(case: CaseResult) -> str:
     return f"{FAILED if came_to_nothing(case) else OPEN} {judgement}"
 
 
-def _cell(numbered: Sequence[tuple[int, CaseResult]], *, short: bool) -> Cell:
-    """One line per verdict that broke, with k of n where there were several tries; ``short``: one
-    line for all of them."""
+def _cell(numbered: Sequence[tuple[int, CaseResult]], *, short: bool, once: bool) -> Cell:
+    """One line per verdict that broke, with k of n; ``short``: one line for all of them. ``once``:
+    every cell is one try, which is said once and not here."""
     if not numbered:
         return Cell(ABSENT)
     cases = [case for _, case in numbered]
     tries = [attempt for case in cases for attempt in attempts(case)]
     lines = []
     for verdict in in_order(v for attempt in tries for v in broken(attempt)):
-        k = sum(verdict in broken(attempt) for attempt in tries)
+        k, n = k_of_n(tries, verdict)
         name = _code(verdict) if short else f"{BROKE} {verdict}"
-        lines.append(name + (f" {k} of {len(tries)}" if len(tries) > 1 else ""))
+        lines.append(name + ("" if once else f" {k} of {n}"))
     if lines and short:
         lines = [f"{BROKE} {', '.join(lines)}"]
     found = {case.judgement for case in cases}
@@ -289,11 +294,14 @@ def _cell(numbered: Sequence[tuple[int, CaseResult]], *, short: bool) -> Cell:
         lines.append(UNDECLARED)
     elif lines and NOTHING_DECLARED not in found and not short:
         lines.append("(expected)")
+    kept = [case for case in cases if case.judgement == AS_EXPECTED and not broken(case)]
+    if kept:
+        n = sum(one.exposed is not False for case in kept for one in attempts(case))
+        in_ = "" if once or lines else f"{'' if short else 'in '}{bounded(n)}"
+        lines.append(" ".join(part for part in (KEPT, "" if short else "kept", in_) if part))
     for case in cases:
         judgement = case.judgement
-        if judgement == AS_EXPECTED and not broken(case):
-            lines.append(KEPT if short else f"{KEPT} kept")
-        elif judgement not in {AS_EXPECTED, *VIOLATED}:
+        if judgement not in {AS_EXPECTED, *VIOLATED}:
             mark = FAILED if came_to_nothing(case) else OPEN
             open_ = undecided(case) if judgement == "undecided" and not short else []
             lines += [f"{mark} {judgement or 'not judged'}", *open_]

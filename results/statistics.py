@@ -27,6 +27,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from results.wording import tries
+
 ALPHA: Final = 0.05
 # A share has bounds where there are so many tries; of fewer the tries themselves are told.
 BOUND_TRIES_MIN: Final = 3
@@ -161,6 +163,13 @@ def p_more_often(k_base: int, n_base: int, k_new: int, n_new: int) -> float:
 
     table = np.array([[k_new, n_new - k_new], [k_base, n_base - k_base]])
     return float(stats.fisher_exact(table, alternative="greater").pvalue)
+
+
+def bounded(n: int) -> str:
+    """``one try``, ``4 tries (≤ 53 %)``: in how many it was kept, and from three on the 95 % bound
+    of how often it may break all the same."""
+    bound = f" (≤ {100 * share(0, n).high:.0f} %)" if n >= BOUND_TRIES_MIN else ""
+    return f"{tries(n)}{bound}"
 
 
 def change_points(values: Sequence[float] | Floats) -> list[int]:

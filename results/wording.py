@@ -74,6 +74,11 @@ def times(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def tries(n: int) -> str:
+    """``one try``, ``two tries``, ``3 tries``."""
+    return {1: "one try", 2: "two tries"}.get(n, f"{n} tries")
+
+
 def printable(text: str, *, keep: str = "\n\t") -> str:
     """Text as it may be written anywhere: what acts on a terminal, turns the direction of text, is
     half of a character or has no shape is written as ``\\x1b``. What is in ``keep`` stays."""

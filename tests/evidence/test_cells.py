@@ -82,6 +82,17 @@ def test_what_may_break_and_did_not_is_not_green() -> None:
     assert "stale-holder has to break; it did not in two tries" in texts(few)
 
 
+def test_a_verdict_with_fewer_tries_is_named_beside_the_others() -> None:
+    """Leaked locks are looked for in later runs only: one cell has one n."""
+    one = cell(judged(4, leaked_lock=(0, 1)))
+    assert (one.kind, one.counted) == ("kept", "4 tries")
+    assert texts(one) == ["nothing broke in 4 tries (leaked-lock: one)"]
+    assert not one.enough
+    leaked = cell(judged(4, leaked_lock=(1, 1)))
+    assert leaked.kind == "worse"
+    assert leaked.counted == "one try"
+
+
 def test_what_follows_from_another_break_is_told_alone_only() -> None:
     assert cell(judged(5, double_grant=(2, 5), linearizable=(2, 5))).broke == ("double-grant",)
     assert cell(judged(5, linearizable=(2, 5))).broke == ("linearizable",)

@@ -119,7 +119,9 @@ def test_tries_are_counted_for_one_lock_under_one_fault_and_never_added_up() -> 
 
 def test_kept_has_a_bound_from_three_tries_on() -> None:
     """0 of 3 excludes shares above 1 - 0.05^(1/3), and two tries are two tries."""
-    assert of_lock(*[case("etcd", "kill")] * 2) == ("etcd: Kept its promises under kill (2 tries).")
+    assert of_lock(*[case("etcd", "kill")] * 2) == (
+        "etcd: Kept its promises under kill (two tries)."
+    )
     most = 100 * (1 - 0.05 ** (1 / 3))
     assert of_lock(*[case("etcd", "kill")] * 3) == (
         f"etcd: Kept its promises under kill (3 tries, so it breaks in at most {most:.0f} % of "

@@ -133,6 +133,10 @@ def test_void_figures_stand_in_brackets_on_the_whole_page_and_a_neighbour_has_no
     assert not [figure for figure in valid if figure[2].startswith("(")]
     assert "worker-1 used 97 % of a core" in page
     assert page.count("The figures are void.") == 4
+    # Why stands with the tables, folded.
+    before, _, after = page.partition("<li>Numbers in brackets are void")
+    assert after
+    assert before.rfind("<details") > before.rfind("</details>")
     latency = pd.read_csv(io.StringIO(files(run, run.results())["latency.csv"]))
     assert set(latency.loc[latency["fault"] == "pause", "numbers_valid"]) == {False}
     assert set(latency.loc[latency["fault"] == "none", "numbers_valid"]) == {True}

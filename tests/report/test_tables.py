@@ -194,12 +194,37 @@ def test_repeated_cases_give_k_of_n() -> None:
     )
 
 
+def test_kept_stands_with_its_tries() -> None:
+    """One sentence where it is the same of every cell; else each cell has its own."""
+    once = [case("etcd", "kill"), case("redlock", "wipe", broke=("double-grant",))]
+    made = overview(once)
+    assert made.matrix is not None
+    assert made.matrix.caption == "Each cell is one try."
+    assert matrix_of(made)["etcd"]["kill"] == "✓ kept"
+    assert made.short_matrix is not None
+    assert made.short_matrix.caption == "DG double-grant. Each cell is one try."
+    assert "Each cell is one try." in terminal(once)
+    assert "Each cell is one try." in report_markdown(made)
+    often = [*once, *(case("etcd", "pause") for _ in range(4))]
+    made = overview(often)
+    assert made.matrix is not None
+    assert made.matrix.caption == ""
+    assert matrix_of(made)["etcd"]["kill"] == "✓ kept in one try"
+    # 1 - 0.05^(1/4) = 52.7 %
+    assert matrix_of(made)["etcd"]["pause"] == "✓ kept in 4 tries (≤ 53 %)"
+    assert matrix_of(made)["redlock"]["wipe"] == "✗ double-grant 1 of 1\n(expected)"
+    short = made.short_matrix
+    assert short is not None
+    cells = {cell.text for row in short.rows for cell in row}
+    assert {"✓ one try", "✓ 4 tries (≤ 53 %)", "✗ DG 1 of 1"} <= cells
+
+
 def test_earlier_tries_of_a_case_count_in_k_of_n() -> None:
     shown = case("redlock", "wipe", broke=("double-grant",))
     missed = {"double-grant": "valid"}
     shown["earlier_tries"] = [{"observed": missed}, {"observed": missed, "exposed": False}]
     made = overview([shown])
-    assert matrix_of(made)["redlock"]["wipe"] == "✗ double-grant 1 of 3\n(expected)"
+    assert matrix_of(made)["redlock"]["wipe"] == "✗ double-grant 1 of 2\n(expected)"
     assert made.headline.by_lock[0].startswith(
         "redlock: Gave the lock away twice when nodes lost their data (1 of 2, as declared)"
     )
