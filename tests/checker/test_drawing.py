@@ -16,7 +16,7 @@ from history.columns import History
 from perf.histories import Load, lock_history
 from tests.checker.scenes import Scene
 from tests.checker.test_planted import DEFECTS
-from tests.report.browser import CHROMIUM, browser
+from tests.report.browser import browser, needs_chromium
 
 
 def drawn(history: History) -> str:
@@ -94,7 +94,7 @@ COLOURS = """(async () => {
 })()"""
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+@needs_chromium
 @pytest.mark.parametrize("make", [stale, long])
 def test_in_a_real_browser(tmp_path: Path, make: Callable[[], History]) -> None:
     """The script runs (it marks what it has set up), the wheel zooms, and the picture has the

@@ -41,7 +41,7 @@ from results.documents.exploration import (
 )
 from results.errors import BadInput
 from tests.evidence.test_adr import swept
-from tests.report.browser import CHROMIUM, Browser, browser
+from tests.report.browser import Browser, browser, needs_chromium
 
 SCRIPT = "<script>alert('planted')</script>"
 RUN = "2026-01-02T000000Z-full"
@@ -377,8 +377,6 @@ def test_only_a_site_is_written_over(planted: Material, site: Path, tmp_path: Pa
 
 @pytest.fixture(scope="module")
 def page(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if CHROMIUM is None:
-        pytest.skip("chromium is not installed")
     with browser(tmp_path_factory.mktemp("browser")) as opened:
         opened.screen(1400, 1000)
         yield opened
@@ -394,6 +392,7 @@ def choose(page: Browser, name: str, value: str) -> None:
     )
 
 
+@needs_chromium
 def test_the_matrix_is_filtered(page: Browser, whole: Path) -> None:
     page.open((whole / "index.html").as_uri())
     everything = page.ask(f"{SHOWN}.length")
@@ -412,6 +411,7 @@ def test_the_matrix_is_filtered(page: Browser, whole: Path) -> None:
     assert page.errors == []
 
 
+@needs_chromium
 def test_the_keyboard_reaches_every_part(page: Browser, whole: Path) -> None:
     page.open((whole / "index.html").as_uri())
     reached = []
@@ -422,6 +422,7 @@ def test_the_keyboard_reaches_every_part(page: Browser, whole: Path) -> None:
     assert {"A", "BUTTON", "family", "language", "verdict"} <= set(reached)
 
 
+@needs_chromium
 @pytest.mark.parametrize("width", [1400, 400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_page_is_wider_than_the_screen(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -106,6 +107,29 @@ def test_what_steps_call_is_there(file: Path) -> None:
         called = (ROOT / "evidence" / "nightly.py").read_text()
         called += (ROOT / "cli" / "commands" / "regress.py").read_text()
         assert option.removeprefix("--").replace("-", "_") in called.replace("-", "_")
+
+
+@pytest.mark.parametrize(
+    ("required", "skipped"), [({}, "True"), ({"LOCKBENCH_CHROMIUM": "required"}, "False")]
+)
+def test_the_check_of_a_pull_request_has_a_browser(
+    tmp_path: Path, required: dict[str, str], skipped: str
+) -> None:
+    """Elsewhere the tests of pages are skipped where there is none; there they fail."""
+    (variable,) = re.findall(
+        r"run: make check\n +env:\n +(\w+): required", PULL_REQUEST.read_text()
+    )
+    assert {variable} >= set(required)
+    asked = "from tests.report.browser import needs_chromium as n; print(n.args[0])"
+    done = subprocess.run(
+        [sys.executable, "-c", asked], cwd=ROOT, env={"PATH": str(tmp_path), **required},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == skipped
+    program(tmp_path, "sudo", 'echo "$*" >> asked')
+    program(tmp_path, "chromium", "")
+    assert played(PULL_REQUEST, "chromium", tmp_path).returncode == 0
+    assert not (tmp_path / "asked").exists()
 
 
 def test_nights_are_kept_one_after_the_other_also_those_that_failed(clone: Path) -> None:

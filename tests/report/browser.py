@@ -15,7 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+# Where a browser has to be there, its tests fail without one.
+needs_chromium = pytest.mark.skipif(
+    CHROMIUM is None and "LOCKBENCH_CHROMIUM" not in os.environ, reason="chromium is not installed"
+)
 REPLY_S_MAX = 30.0
 
 
@@ -134,7 +140,7 @@ class Browser:
 @contextmanager
 def browser(folder: Path) -> Iterator[Browser]:
     """A browser whose profile and downloads are in ``folder``; gone afterwards."""
-    assert CHROMIUM is not None
+    assert CHROMIUM is not None, "chromium is not installed"
     command_read, command_write = os.pipe()
     answer_read, answer_write = os.pipe()
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from report.write import write
-from tests.report.browser import CHROMIUM, Browser, browser
+from tests.report.browser import Browser, browser, needs_chromium
 from tests.results.made_run import make_run
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+pytestmark = needs_chromium
 COLUMN = (
     "[...document.querySelectorAll('figure[data-name=every-case] tbody tr')]"
     ".map(row => row.cells[COLUMN].dataset.v ?? row.cells[COLUMN].innerText)"
