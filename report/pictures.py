@@ -101,6 +101,7 @@ def through_faults(seen: Sequence[Seen]) -> Chart | None:
     lines = [
         {
             "spacing": 6,
+            "bounds": "flush",  # else a line at an edge moves the frames beside it
             "hconcat": [
                 _name(lock),
                 *(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pandas as pd
@@ -65,6 +66,20 @@ def test_each_case_stands_in_its_place_and_an_outage_is_seen() -> None:
     kinds = [layer["data"]["values"][0]["kind"] for layer in found["redlock", 1]]
     assert kinds == ["fault", "edge", "one", "rate"]
     assert [layer["data"]["values"][0]["kind"] for layer in found["etcd", 0]] == ["one", "rate"]
+
+
+def test_every_picture_of_a_fault_stands_below_its_name() -> None:
+    """What is drawn at an edge makes no frame wider than its neighbours."""
+    chart = through_faults(
+        [
+            seen("etcd", "kill", [50, 50, 100, 50], (1.0, 4.0)),
+            seen("etcd", "none", [50, 50, 50, 50]),
+            seen("redlock", "none", [50, 50]),
+        ]
+    )
+    assert chart is not None
+    # Three parts in each of two rows: the lock's name and two frames.
+    assert len(set(re.findall(r'<g transform="translate\(([\d.]+),0\)', chart.svg()))) == 3
 
 
 def test_void_figures_are_dashed() -> None:
