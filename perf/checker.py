@@ -30,7 +30,7 @@ from history.columns import History
 from history.op import NULL, F, Type
 from perf.figures import Figure, console, show, timed
 from perf.histories import Load, lock_history, register_history
-from perf.machines import MS, US, Clock, Fleet, Link, simulated
+from perf.machines import MS, US, Clock, Link, Machines, simulated
 
 MUTEX = ("double-grant", "linearizable")
 ROUNDS = 9
@@ -154,7 +154,7 @@ def of_machines() -> Callable[[], object]:
     operations would be searched."""
     links = (Link(5 * MS, 5 * MS, 200 * US),)
     drifting = (Clock(), Clock(10**14, 50, 5), Clock(7 * 10**9, -20, 3))
-    history, _ = simulated(Fleet(4, 10, 2_500, links=links, clocks=drifting), 1)
+    history, _ = simulated(Machines(4, 10, 2_500, links=links, clocks=drifting), 1)
 
     def judge() -> None:
         decided = check(replace(history), only=("linearizable",)).verdicts["linearizable"]

@@ -56,7 +56,7 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Fleet:
+class Machines:
     """``links`` and ``clocks`` are those of the machines, in turn. ``uses`` operations of the
     resource are done in each hold. ``planted``: how far each promise of a planted pair reaches into
     the other; they are spread over keys and time."""
@@ -75,14 +75,14 @@ class Fleet:
     kinds: tuple[str, ...] = field(default=("mutex",))
 
 
-def simulated(fleet: Fleet, seed: int) -> tuple[History, History]:
+def simulated(fleet: Machines, seed: int) -> tuple[History, History]:
     """The same history as its machines recorded it, and with true times."""
     recorded, true = _Run(fleet, seed, recorded=True), _Run(fleet, seed, recorded=False)
     return recorded.history(), true.history()
 
 
 class _Run:
-    def __init__(self, fleet: Fleet, seed: int, *, recorded: bool) -> None:
+    def __init__(self, fleet: Machines, seed: int, *, recorded: bool) -> None:
         self.fleet = fleet
         self.dice = random.Random(seed)
         self.builder = Builder()

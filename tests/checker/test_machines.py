@@ -19,7 +19,7 @@ from checker.verdict import Verdict
 from history.builder import Builder
 from history.columns import History
 from history.op import NULL, F, Fault, Object, Type
-from perf.machines import ASKEW, LAN, MS, US, WIDE, Clock, Fleet, Link, simulated
+from perf.machines import ASKEW, LAN, MS, US, WIDE, Clock, Link, Machines, simulated
 from tests.budget import tries
 from tests.checker.growth import exponent
 from tests.checker.reference import rows_of
@@ -54,7 +54,7 @@ def rows_of_machine(history: History, machine: int) -> Rows:
 def test_the_truth_is_always_within_the_bounds(links: str) -> None:
     for seed in range(tries(3)):
         dice = random.Random(f"{links} {seed}")
-        fleet = Fleet(3, 3, 60, links=LINKS[links], clocks=clocks(dice, 3))
+        fleet = Machines(3, 3, 60, links=LINKS[links], clocks=clocks(dice, 3))
         recorded, true = simulated(fleet, seed)
         end = int(true.complete_ns.max())
         for machine, clock in enumerate(fleet.clocks):
@@ -71,7 +71,7 @@ def test_the_truth_is_always_within_the_bounds(links: str) -> None:
 
 def test_a_clock_that_drifts_more_than_it_may_contradicts_itself() -> None:
     for drift, wrong in ((490.0, False), (700.0, True)):
-        fleet = Fleet(2, 2, 300, clocks=(Clock(), Clock(drift_ppm=drift)), idle_ns=10 * MS)
+        fleet = Machines(2, 2, 300, clocks=(Clock(), Clock(drift_ppm=drift)), idle_ns=10 * MS)
         recorded, _ = simulated(fleet, 1)
         bounds = Bounds.of(recorded, rows_of_machine(recorded, 1))
         assert (bounds.contradiction_ns is not None) == wrong
@@ -79,7 +79,7 @@ def test_a_clock_that_drifts_more_than_it_may_contradicts_itself() -> None:
 
 @pytest.mark.parametrize("planted", [(), (20 * MS,)])
 def test_a_clock_that_jumps_voids_everything_also_what_is_broken(planted: tuple[int, ...]) -> None:
-    fleet = Fleet(2, 2, 100, clocks=(Clock(), Clock(5 * S, jump_s=0.02)), planted_ns=planted)
+    fleet = Machines(2, 2, 100, clocks=(Clock(), Clock(5 * S, jump_s=0.02)), planted_ns=planted)
     expected = "invalid" if planted else "valid"
     assert check(simulated(fleet, 1)[0]).result == expected
     fleet = replace(fleet, clocks=(Clock(), replace(fleet.clocks[1], jump_ns=-2 * MS)))
@@ -90,7 +90,7 @@ def test_a_clock_that_jumps_voids_everything_also_what_is_broken(planted: tuple[
 
 
 def test_what_was_said_of_a_clock_is_held_against_its_probes() -> None:
-    fleet = Fleet(2, 1, 50, clocks=(Clock(), Clock(3 * MS)))
+    fleet = Machines(2, 1, 50, clocks=(Clock(), Clock(3 * MS)))
     recorded, _ = simulated(fleet, 1)
     assert check(replace(recorded, epsilon_ns=4 * MS)).result == "valid"
     report = check(replace(recorded, epsilon_ns=2 * MS))
@@ -102,7 +102,7 @@ def test_what_was_said_of_a_clock_is_held_against_its_probes() -> None:
 
 
 def test_the_same_run_on_one_clock_is_full_of_false_double_grants() -> None:
-    recorded, true = simulated(Fleet(2, 2, 100, clocks=(Clock(), Clock(10 * MS))), 1)
+    recorded, true = simulated(Machines(2, 2, 100, clocks=(Clock(), Clock(10 * MS))), 1)
     assert check(true).result == "valid"
     assert check(recorded).result == "valid"
     assert check(replace(recorded, machine=None, machines=())).result == "invalid"
@@ -129,7 +129,7 @@ def test_no_false_violation_and_no_true_one_lost_where_stamps_allow_it(links: st
     for seed in range(tries(6)):
         dice = random.Random(f"{links} {seed}")
         planted = (dice.choice((MS, 10 * MS, 100 * MS, 300 * MS)),) if seed % 3 else ()
-        fleet = Fleet(
+        fleet = Machines(
             machines=dice.randint(2, 4),
             keys=2,
             grants=30,
@@ -329,7 +329,7 @@ def test_time_grows_with_the_operations() -> None:
     links = (Link(5 * MS, 5 * MS, 200 * US),)
     drifting = (Clock(), Clock(S, 50, 5), Clock(-S, -20, 3))
     histories = {
-        grants: simulated(Fleet(4, 10, grants, links=links, clocks=drifting), 1)[0]
+        grants: simulated(Machines(4, 10, grants, links=links, clocks=drifting), 1)[0]
         for grants in (25, 250)
     }
 

@@ -11,14 +11,14 @@ import pytest
 from evidence.check import check_files
 from history.jsonl import write_jsonl
 from history.op import Object
-from perf.machines import MS, Clock, Fleet, simulated
+from perf.machines import MS, Clock, Machines, simulated
 from results.errors import BadInput
 from tests.command import lockbench
 
-FLEET = Fleet(2, 2, 60, clocks=(Clock(), Clock(100_000_000 * MS, 50)))
+FLEET = Machines(2, 2, 60, clocks=(Clock(), Clock(100_000_000 * MS, 50)))
 
 
-def machines(folder: Path, fleet: Fleet) -> list[Path]:
+def machines(folder: Path, fleet: Machines) -> list[Path]:
     """The files of the machines, each with its own clock and without a word of the others."""
     recorded, _ = simulated(fleet, 1)
     assert recorded.machine is not None
