@@ -25,7 +25,7 @@ check: lint ## every check and every test that needs no container
 
 test: export LOCKBENCH_BUDGET := 4
 test: lint ## the same, with more that is random, and every test on real clusters
-	@$(BIN)/python -m clusters.images build go-sidecar jvm-sidecar
+	@$(BIN)/python -m lockbench.clusters.images build go-sidecar jvm-sidecar
 	@$(MAKE) --no-print-directory -j6 --output-sync=target \
 		test-clusters test-cases test-loads test-judging test-bench test-rest
 
@@ -72,17 +72,17 @@ perf: setup ## measure the bench itself against its anchors
 	@$(BIN)/python -m perf.run
 
 nightly: setup ## the night's suite and the comparison with the pinned baseline; NIGHTLY="--history DIR"
-	@$(BIN)/python -m evidence.nightly $(NIGHTLY)
+	@$(BIN)/python -m lockbench.evidence.nightly $(NIGHTLY)
 
 systems: setup ## write docs/systems.md and site/; RUNS="runs/a runs/b" are added to what was observed
-	@$(BIN)/python -m evidence.systems $(RUNS)
+	@$(BIN)/python -m lockbench.evidence.systems $(RUNS)
 	@$(BIN)/lockbench site site
 
 lock: setup ## resolve everything that is downloaded again and write the locks; builds all images
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev \
 		--generate-hashes --no-header --no-emit-index-url pyproject.toml -o requirements.lock
 	$(BIN)/lockbench library lock $(dir $(wildcard locks/libraries/*/requirements.in))
-	$(BIN)/python -m clusters.images lock
+	$(BIN)/python -m lockbench.clusters.images lock
 
 sbom: setup ## bills of materials of images and environments (CycloneDX), into sbom/
 	@$(BIN)/python -m tools.sbom sbom

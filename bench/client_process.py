@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from clusters.engine.client_containers import started_by
-from locks.base import Address, Granted, Hold, NoObserver, new_hold_id
-from locks.registry import find
+from lockbench.clusters.engine.client_containers import started_by
+from lockbench.locks.base import Address, Granted, Hold, NoObserver, new_hold_id
+from lockbench.locks.registry import find
 
 
 class ClientProcess:
-    """The handle on it. ``lock`` is a name as ``locks.registry.find`` takes it."""
+    """The handle on it. ``lock`` is a name as ``lockbench.locks.registry.find`` takes it."""
 
     def __init__(
         self, lock: str, nodes: Sequence[Address], *, timeout_s: float, ttl_s: float
@@ -28,7 +28,7 @@ class ClientProcess:
         arguments = [lock, json.dumps(nodes), str(timeout_s), str(ttl_s)]
         self._process = subprocess.Popen(
             # -P: what lies in the working folder must not stand for a module.
-            [sys.executable, "-P", "-m", "bench.client_process", *arguments],
+            [sys.executable, "-P", "-m", "lockbench.bench.client_process", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -18,15 +18,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from clusters import images
-from clusters.engine.docker import Engine
-from locks import registry
-from locks.base import LockUnusableError, System
-from locks.registry import LockNotFoundError
-from locks.shared import pins
-from locks.shared.client_container import ContainerLibrary
-from locks.shared.library import AnyLibrary, library_of
-from results.documents import Client, Versions, known, made
+from lockbench.clusters import images
+from lockbench.clusters.engine.docker import Engine
+from lockbench.locks import registry
+from lockbench.locks.base import LockUnusableError, System
+from lockbench.locks.registry import LockNotFoundError
+from lockbench.locks.shared import pins
+from lockbench.locks.shared.client_container import ContainerLibrary
+from lockbench.locks.shared.library import AnyLibrary, library_of
+from lockbench.results.documents import Client, Versions, known, made
 
 
 def declared(lock: str) -> AnyLibrary | None:
@@ -84,7 +84,7 @@ def _built(
     image: str, system: System, engine: Engine, say: Callable[[str], None]
 ) -> dict[str, object]:
     # Not above: it judges histories, which nobody who only reads declarations needs.
-    from bench import usable
+    from lockbench.bench import usable
 
     if not images.is_current(engine, image):
         say(f"{image}, for {system.name}: is built")

@@ -1,8 +1,8 @@
 """Tries on a real cluster what a lock owes to its users: ``lockbench conform``, and the tests.
 
-Guarantees that every duty (``bench.duties``) is told as kept, broken, not owed or not tried, none
-left out. Does not guarantee what a lock does under a fault: that is a case's to find out
-(``lockbench run``).
+Guarantees that every duty (``lockbench.bench.duties``) is told as kept, broken, not owed or not
+tried, none left out. Does not guarantee what a lock does under a fault: that is a case's to find
+out (``lockbench run``).
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from bench import plan
-from bench.duties import DUTIES, GROUP, LEASE_S, Breach, Desk, Duty, NotTriable, Running
-from bench.usable import why_unusable
-from clusters import images
-from clusters.base import Cluster
-from clusters.engine.docker import EngineError
-from clusters.engine.reaper import reap
-from locks.base import Address
-from locks.shared import sidecar
-from results.errors import BadInput, Ending, Unfit
-from workloads.load import Pace
+from lockbench.bench import plan
+from lockbench.bench.duties import DUTIES, GROUP, LEASE_S, Breach, Desk, Duty, NotTriable, Running
+from lockbench.bench.usable import why_unusable
+from lockbench.clusters import images
+from lockbench.clusters.base import Cluster
+from lockbench.clusters.engine.docker import EngineError
+from lockbench.clusters.engine.reaper import reap
+from lockbench.locks.base import Address
+from lockbench.locks.shared import sidecar
+from lockbench.results.errors import BadInput, Ending, Unfit
+from lockbench.workloads.load import Pace
 
 # A duty that takes longer does not end. The longest that does waits for most of ``LONG_S``.
 DUTY_S: Final = 120.0

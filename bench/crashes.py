@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from results.documents import Crash, Crashes
+from lockbench.results.documents import Crash, Crashes
 
 SHOWN_MAX: Final = 8  # of a case
 TEXT_MAX: Final = 200

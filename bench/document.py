@@ -13,36 +13,36 @@ from dataclasses import asdict
 from msgspec.structs import asdict as shallow
 from msgspec.structs import replace
 
-from bench.footprint import footprint
-from bench.generator import generator_health
-from bench.judge import judge
-from bench.outside import documented, told
-from bench.plan import PUBLISHED, WORKERS, Case, expected_of, topology_of
-from bench.scene import CONTENDED, END, OWN, PlayedStep, Scene
-from bench.usable import (
+from lockbench.bench.footprint import footprint
+from lockbench.bench.generator import generator_health
+from lockbench.bench.judge import judge
+from lockbench.bench.outside import documented, told
+from lockbench.bench.plan import PUBLISHED, WORKERS, Case, expected_of, topology_of
+from lockbench.bench.scene import CONTENDED, END, OWN, PlayedStep, Scene
+from lockbench.bench.usable import (
     error_texts,
     never_succeeded,
     nothing_worked,
     said_to_idle_clients,
     turned_away,
 )
-from checker.catalogue import ALWAYS, AT_THE_RESOURCE
-from checker.check import check
-from checker.exposure import Exposure, exposure
-from checker.service import contradictions
-from checker.verdict import Report
-from history.columns import History
-from history.op import Fault
-from history.recording import read_recording
-from locks.registry import is_own, origin
-from nemesis.registry import NONE
-from results import documents
-from results.cases import judged
-from results.documents import made
-from results.knee import not_granted
-from results.numbers import Phases as Spans
-from results.numbers import before, measure
-from results.rates import Block, step_of
+from lockbench.checker.catalogue import ALWAYS, AT_THE_RESOURCE
+from lockbench.checker.check import check
+from lockbench.checker.exposure import Exposure, exposure
+from lockbench.checker.service import contradictions
+from lockbench.checker.verdict import Report
+from lockbench.history.columns import History
+from lockbench.history.op import Fault
+from lockbench.history.recording import read_recording
+from lockbench.locks.registry import is_own, origin
+from lockbench.nemesis.registry import NONE
+from lockbench.results import documents
+from lockbench.results.cases import judged
+from lockbench.results.documents import made
+from lockbench.results.knee import not_granted
+from lockbench.results.numbers import Phases as Spans
+from lockbench.results.numbers import before, measure
+from lockbench.results.rates import Block, step_of
 
 
 def document_of(

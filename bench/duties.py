@@ -1,8 +1,8 @@
 """What a lock owes to its users, without any fault: one function for each duty.
 
 A duty is given a ``Desk``, a lock on a real cluster, and raises ``Breach`` where the lock does not
-do what its contract says (``locks.base``). What a declaration says of its lock is part of that
-contract: ``late_release``, ``gives_up_s``, and the expectations of a control.
+do what its contract says (``lockbench.locks.base``). What a declaration says of its lock is part of
+that contract: ``late_release``, ``gives_up_s``, and the expectations of a control.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from bench.client_process import ClientProcess
-from bench.judge import MAY, expectation
-from clusters.base import Cluster, Pausable
-from locks.base import (
+from lockbench.bench.client_process import ClientProcess
+from lockbench.bench.judge import MAY, expectation
+from lockbench.clusters.base import Cluster, Pausable
+from lockbench.locks.base import (
     Acquired,
     Address,
     Denied,
@@ -36,7 +36,7 @@ from locks.base import (
     new_hold_id,
     token_of,
 )
-from locks.shared import sidecar
+from lockbench.locks.shared import sidecar
 
 GROUP: Final = 1
 LEASE_S: Final = 2.0
@@ -67,7 +67,7 @@ class Running:
 @dataclass
 class Desk:
     """A lock on its cluster, a fresh key, and clients that are closed at the end. ``lock`` is the
-    name that ``locks.registry.find`` takes."""
+    name that ``lockbench.locks.registry.find`` takes."""
 
     system: System
     lock: str

@@ -14,10 +14,10 @@ from contextlib import suppress
 
 import numpy as np
 
-from clusters.base import Cluster, ClusterError, Metered, Usage
-from history.columns import History
-from history.op import F, Type
-from results.documents import Footprint, PerGrant
+from lockbench.clusters.base import Cluster, ClusterError, Metered, Usage
+from lockbench.history.columns import History
+from lockbench.history.op import F, Type
+from lockbench.results.documents import Footprint, PerGrant
 
 Reading = tuple[int, Usage]  # monotonic nanoseconds, and what had been used by then
 

@@ -4,7 +4,7 @@ A worker that used most of a core, or whose sidecar did, or whose event loop lag
 and not the lock: the case's *numbers* are void then, never its verdicts. Seconds that a fault
 touches do not count. Jobs of an open load that were due and never begun are in no quantile, so too
 many of them void it too; so do a sidecar that died, and other programs that kept the machine busy
-(``bench.pressure``).
+(``lockbench.bench.pressure``).
 
 Where the load that was asked for never took place (``short``), a case without a fault has shown
 nothing: its verdicts are about another load.
@@ -18,10 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.pressure import Counters
-from bench.pressure import pressure as used
-from history.op import Fault
-from results.documents import Due, Generator, Worker
+from lockbench.bench.pressure import Counters
+from lockbench.bench.pressure import pressure as used
+from lockbench.history.op import Fault
+from lockbench.results.documents import Due, Generator, Worker
 
 # Of an open load: sent ÷ intended, outside faults and at the end.
 BEGUN_MIN = 0.95
@@ -44,7 +44,8 @@ def generator_health(
     of a core), lag (ms) and idle users, and of an open load how many jobs were due and begun.
 
     Over the seconds of ``span_ns`` that no fault touches. ``patient``: so many clients wait that
-    some may wait all the time. ``pressure``: what the processors did (``bench.pressure``).
+    some may wait all the time. ``pressure``: what the processors did
+    (``lockbench.bench.pressure``).
     """
     workers: list[Worker] = []
     busy: list[float] = []

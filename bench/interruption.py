@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from clusters.engine import ledger
+from lockbench.clusters.engine import ledger
 
 STREAMS = (0, 1, 2)
 
@@ -73,7 +73,7 @@ def cleared() -> str | None:
     if not ledger.names():
         return None
     # Not above: nobody who starts nothing shall wait for the import.
-    from clusters.engine.removal import left_behind, remove_own
+    from lockbench.clusters.engine.removal import left_behind, remove_own
 
     left = remove_own()
     return left_behind(left) if left else None

@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from checker.catalogue import ALWAYS, AT_THE_RESOURCE, CATALOGUE, GENERAL, NAMED, Needs
-from checker.follows import causes_of, following, told
-from locks.base import ANY, Expectation, System
-from locks.shared.lease import lives_on
-from nemesis.registry import NONE, faults
-from results.cases import COULD_NOT_RUN, DISTURBED
-from results.errors import Ending
-from results.judgements import (
+from lockbench.checker.catalogue import ALWAYS, AT_THE_RESOURCE, CATALOGUE, GENERAL, NAMED, Needs
+from lockbench.checker.follows import causes_of, following, told
+from lockbench.locks.base import ANY, Expectation, System
+from lockbench.locks.shared.lease import lives_on
+from lockbench.nemesis.registry import NONE, faults
+from lockbench.results.cases import COULD_NOT_RUN, DISTURBED
+from lockbench.results.errors import Ending
+from lockbench.results.judgements import (
     AS_EXPECTED,
     BROKE_UNDECLARED,
     HELD_UNDECLARED,
@@ -65,7 +65,7 @@ class Expected:
 
     def of(self, verdict: str) -> Expectation:
         """Of a verdict of which nothing is declared itself: it may break where a cause of it may
-        (``checker.follows``)."""
+        (``lockbench.checker.follows``)."""
         declared = self._declared(verdict)
         if declared.expected in MAY or declared.expected == "n/a" or self._listed(verdict):
             return declared
@@ -206,13 +206,14 @@ def judge(
 ) -> Judgement:
     """Holds ``observed`` (verdict → valid, invalid or unknown) against what is expected.
 
-    ``failure``: why the case itself failed. ``unable``: why it could not run (``bench.usable``).
-    ``short``: what of the requested load did not take place (``bench.generator``).
-    ``shown_before``: breaks that an earlier try showed. ``required``: verdicts that the load gives
-    reason to reach. ``contradicted``: what the service's own record refutes → the sentence with
-    which it does (``checker.service``); it is no evidence against the lock, nor is a history that
-    is not linearizable for it. ``disturbed``: what happened from outside; what it may have caused
-    is not among the broken verdicts (``checker.outside``), and such a case shows nothing else.
+    ``failure``: why the case itself failed. ``unable``: why it could not run
+    (``lockbench.bench.usable``). ``short``: what of the requested load did not take place
+    (``lockbench.bench.generator``). ``shown_before``: breaks that an earlier try showed.
+    ``required``: verdicts that the load gives reason to reach. ``contradicted``: what the service's
+    own record refutes → the sentence with which it does (``lockbench.checker.service``); it is no
+    evidence against the lock, nor is a history that is not linearizable for it. ``disturbed``: what
+    happened from outside; what it may have caused is not among the broken verdicts
+    (``lockbench.checker.outside``), and such a case shows nothing else.
     """
     broken = [v for v, result in observed.items() if result == "invalid"]
     # What the resource applied is a fact of its own, whatever was promised.

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from locks.shared import pins
-from locks.shared.library import ADAPTERS
-from results.errors import BadInput
+from lockbench.locks.shared import pins
+from lockbench.locks.shared.library import ADAPTERS
+from lockbench.results.errors import BadInput
 
 TEMPLATES: Final = Path(__file__).resolve().parent / "templates"
 # What the templates are called; the name of the new lock takes its place.

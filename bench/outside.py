@@ -1,13 +1,13 @@
 """What happened to a case that neither its load nor its nemesis did. It voids the case.
 
 Watched from just before the load starts until it is over: containers (the engine's events,
-``clusters.engine.events``), processes (ended, or stopped by a signal), the event loops of the
-workers (a clock that ticks in each), this process' own clock, and whether the machine slept. What
-the nemesis does is told apart by who does it: the engine that the cluster uses and the fleet note
-what they are about to do to whom, and that is taken away. Start and teardown are not watched.
+``lockbench.clusters.engine.events``), processes (ended, or stopped by a signal), the event loops of
+the workers (a clock that ticks in each), this process' own clock, and whether the machine slept.
+What the nemesis does is told apart by who does it: the engine that the cluster uses and the fleet
+note what they are about to do to whom, and that is taken away. Start and teardown are not watched.
 
 What is found is written into the history as a fault named ``outside``, so that whoever judges the
-history later excuses the same (``checker.outside``).
+history later excuses the same (``lockbench.checker.outside``).
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
-from bench.pressure import Counters, Ours, Processors
-from bench.usable import shown
-from checker.outside import OUTSIDE
-from clusters.base import Cluster
-from clusters.engine.docker import Event
-from clusters.engine.events import Contained, ContainerWatch
-from clusters.engine.owner import OWNER, is_stopped
-from history.op import Fault
-from results import documents
-from workloads.fleet import Fleet, LoadError, Member
+from lockbench.bench.pressure import Counters, Ours, Processors
+from lockbench.bench.usable import shown
+from lockbench.checker.outside import OUTSIDE
+from lockbench.clusters.base import Cluster
+from lockbench.clusters.engine.docker import Event
+from lockbench.clusters.engine.events import Contained, ContainerWatch
+from lockbench.clusters.engine.owner import OWNER, is_stopped
+from lockbench.history.op import Fault
+from lockbench.results import documents
+from lockbench.workloads.fleet import Fleet, LoadError, Member
 
 SAMPLE_S: Final = 0.1
 PRESSURE_S: Final = 1.0

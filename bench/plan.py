@@ -1,6 +1,6 @@
-"""What a case is: made from the command line's words or by a declared suite (``bench.suites``),
-checked before anything starts, and fully resolved: a case says everything that decides it, the
-seed's draws included.
+"""What a case is: made from the command line's words or by a declared suite
+(``lockbench.bench.suites``), checked before anything starts, and fully resolved: a case says
+everything that decides it, the seed's draws included.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from pathlib import Path
 
 import msgspec
 
-from bench.clients import name_of
-from bench.judge import Expected, expectation
-from checker.catalogue import ALWAYS, NAMED
-from clusters.base import NETWORKS, Cluster, ClusterPlan, Topology
-from clusters.registry import topologies
-from locks.base import System
-from locks.registry import LockNotFoundError, each, find, is_own, systems, without
-from locks.shared.lease import extendable
-from locks.shared.library import library_of
-from nemesis import schedule
-from nemesis.base import LINKS, SERVERS, Impossible, Injection
-from nemesis.registry import NONE, faults
-from nemesis.schedule import ScheduleError, Steps, end_s, parse
-from results import documents
-from results.documents import Planned, known
-from results.errors import BadInput, Unfit
-from workloads import registry
-from workloads.load import Pace, Phases, Rates
-from workloads.registry import Asked, WorkloadError, declared
+from lockbench.bench.clients import name_of
+from lockbench.bench.judge import Expected, expectation
+from lockbench.checker.catalogue import ALWAYS, NAMED
+from lockbench.clusters.base import NETWORKS, Cluster, ClusterPlan, Topology
+from lockbench.clusters.registry import topologies
+from lockbench.locks.base import System
+from lockbench.locks.registry import LockNotFoundError, each, find, is_own, systems, without
+from lockbench.locks.shared.lease import extendable
+from lockbench.locks.shared.library import library_of
+from lockbench.nemesis import schedule
+from lockbench.nemesis.base import LINKS, SERVERS, Impossible, Injection
+from lockbench.nemesis.registry import NONE, faults
+from lockbench.nemesis.schedule import ScheduleError, Steps, end_s, parse
+from lockbench.results import documents
+from lockbench.results.documents import Planned, known
+from lockbench.results.errors import BadInput, Unfit
+from lockbench.workloads import registry
+from lockbench.workloads.load import Pace, Phases, Rates
+from lockbench.workloads.registry import Asked, WorkloadError, declared
 
 MUTEX = "mutex"
 PUBLISHED = "published"
@@ -178,7 +178,7 @@ def steps_of(fault: str) -> Steps:
     """The steps that a case's fault stands for: words, or a schedule file. Raises BadInput."""
     try:
         if fault.endswith(".toml"):
-            from nemesis.schedule_file import read_file
+            from lockbench.nemesis.schedule_file import read_file
 
             return read_file(Path(fault))
         return parse(fault)
@@ -429,7 +429,7 @@ def weights_of(fault: str) -> Mapping[str, float]:
     """What a schedule file says about how often faults are drawn."""
     if not fault.endswith(".toml"):
         return {}
-    from nemesis.schedule_file import read_weights
+    from lockbench.nemesis.schedule_file import read_weights
 
     return read_weights(Path(fault))
 

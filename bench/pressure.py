@@ -26,8 +26,8 @@ from typing import Final, Literal, TypeVar, get_args
 
 import psutil
 
-from clusters.engine import cgroups
-from results import documents
+from lockbench.clusters.engine import cgroups
+from lockbench.results import documents
 
 PRESSURE: Final = Path("/proc/pressure")
 RESOURCES: Final = ("cpu", "io", "memory")

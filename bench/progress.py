@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from history.op import F, Type
-from history.recording import records_of
-from report.live import LiveView
+from lockbench.history.op import F, Type
+from lockbench.history.recording import records_of
+from lockbench.report.live import LiveView
 
 LOOK_S = 0.25
 RATE_WINDOW_S = 2.0

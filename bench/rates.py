@@ -2,8 +2,8 @@
 
 A round begins with a saturated step, which finds what is carried, and goes on with the rates in an
 order that the seed draws, so that what drifts on a machine does not look like an effect of the
-rate. Every figure comes from three rounds at least (``results.rates``). The quick suite has three
-rounds of three rates in one case. A sweep has each round on a cluster of its own, and all
+rate. Every figure comes from three rounds at least (``lockbench.results.rates``). The quick suite
+has three rounds of three rates in one case. A sweep has each round on a cluster of its own, and all
 configurations take turns, so that a minute in which the machine was slow does not meet one of them
 alone.
 """
@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from bench.plan import CLIENTS_MAX, TIME_LIMIT_S_MIN, Case, make_case, resolve
-from nemesis.registry import NONE
-from results.errors import BadInput
-from workloads.base import RATE_MAX
-from workloads.load import Rates, Step
+from lockbench.bench.plan import CLIENTS_MAX, TIME_LIMIT_S_MIN, Case, make_case, resolve
+from lockbench.nemesis.registry import NONE
+from lockbench.results.errors import BadInput
+from lockbench.workloads.base import RATE_MAX
+from lockbench.workloads.load import Rates, Step
 
 # What is discarded: two seconds before the first measurement on a cluster, and at the beginning of
 # each step what the one before may have left of its queue.

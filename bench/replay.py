@@ -23,17 +23,25 @@ from pathlib import Path
 from msgspec.structs import replace as evolved
 from rich.console import Console
 
-from bench.plan import Case, draw, find_system, refuse_impossible, steps_of, topology_of, unknown
-from bench.suite import Finished
-from clusters.registry import topologies
-from locks.registry import digest, files_of, is_own
-from nemesis.registry import faults
-from nemesis.schedule import RANDOM, ScheduleError, check_contradictions, without
-from report import write
-from results import documents
-from results.documents import Replay, Replayed
-from results.errors import BadInput
-from results.store import NotARun, open_run
+from lockbench.bench.plan import (
+    Case,
+    draw,
+    find_system,
+    refuse_impossible,
+    steps_of,
+    topology_of,
+    unknown,
+)
+from lockbench.bench.suite import Finished
+from lockbench.clusters.registry import topologies
+from lockbench.locks.registry import digest, files_of, is_own
+from lockbench.nemesis.registry import faults
+from lockbench.nemesis.schedule import RANDOM, ScheduleError, check_contradictions, without
+from lockbench.report import write
+from lockbench.results import documents
+from lockbench.results.documents import Replay, Replayed
+from lockbench.results.errors import BadInput
+from lockbench.results.store import NotARun, open_run
 
 # How often a smaller schedule may be tried before its violation counts as gone.
 SHRINK_TRIES = 3

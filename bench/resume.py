@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from bench.plan import Case, tries_of
-from results import documents
-from results.cases import COULD_NOT_RUN, DISTURBED
-from results.documents import Machine, Plan, Refused, Versions, made
-from results.errors import BadInput, Ending
-from results.store import ENDINGS, CaseFolder, NotARun, RunFolder, StoreError, open_run
-from results.stored import Edited, verify
+from lockbench.bench.plan import Case, tries_of
+from lockbench.results import documents
+from lockbench.results.cases import COULD_NOT_RUN, DISTURBED
+from lockbench.results.documents import Machine, Plan, Refused, Versions, made
+from lockbench.results.errors import BadInput, Ending
+from lockbench.results.store import ENDINGS, CaseFolder, NotARun, RunFolder, StoreError, open_run
+from lockbench.results.stored import Edited, verify
 
 # Of a machine, what numbers depend on and what does not change by itself.
 MACHINE = ("cpu", "cores_usable", "memory_bytes", "kernel", "python", "engine")

@@ -1,7 +1,7 @@
 """Room on the disk and in memory: looked at before a run and before each of its cases.
 
 A run that fills the disk ends with one sentence, and what it has recorded stays readable
-(``results.store`` reserves what is needed to say so).
+(``lockbench.results.store`` reserves what is needed to say so).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 
-from results.errors import BadInput, Failed
-from results.store import NO_ROOM, RESERVE_BYTES
+from lockbench.results.errors import BadInput, Failed
+from lockbench.results.store import NO_ROOM, RESERVE_BYTES
 
 DISK_FREE_MIN_BYTES = 2 * 2**30
 MEMORY_FREE_MIN_BYTES = 2 * 2**30

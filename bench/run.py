@@ -15,31 +15,31 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from bench import interruption
-from bench.crashes import crashes, shown
-from bench.document import document_of
-from bench.footprint import Meter
-from bench.outside import Watch, as_faults, stall_s_max
-from bench.plan import PUBLISHED, WORKERS, Case, cluster_plan_of, topology_of
-from bench.progress import Progress
-from bench.room import full
-from bench.scene import CONTENDED, END, FLOOR, OWN, QUIET, RATES, PlayedStep, Scene
-from bench.usable import why_unusable
-from clusters.base import HARNESS, Cluster, ClusterError, Measurable, Recorded
-from clusters.engine.removal import left_behind, remove_run
-from history.columns import Ints
-from history.recording import write_ended, write_faults, write_meta
-from history.service import write_service
-from locks.shared.tenures import service_of
-from nemesis.base import SERVERS, Arena, Injection
-from nemesis.conductor import Played, TargetClaims, play
-from nemesis.registry import faults
-from results import documents
-from results.rates import Block
-from workloads.audit import audit
-from workloads.fleet import Fleet, LoadError
-from workloads.fork_server import ForkServer
-from workloads.load import Load, Phases
+from lockbench.bench import interruption
+from lockbench.bench.crashes import crashes, shown
+from lockbench.bench.document import document_of
+from lockbench.bench.footprint import Meter
+from lockbench.bench.outside import Watch, as_faults, stall_s_max
+from lockbench.bench.plan import PUBLISHED, WORKERS, Case, cluster_plan_of, topology_of
+from lockbench.bench.progress import Progress
+from lockbench.bench.room import full
+from lockbench.bench.scene import CONTENDED, END, FLOOR, OWN, QUIET, RATES, PlayedStep, Scene
+from lockbench.bench.usable import why_unusable
+from lockbench.clusters.base import HARNESS, Cluster, ClusterError, Measurable, Recorded
+from lockbench.clusters.engine.removal import left_behind, remove_run
+from lockbench.history.columns import Ints
+from lockbench.history.recording import write_ended, write_faults, write_meta
+from lockbench.history.service import write_service
+from lockbench.locks.shared.tenures import service_of
+from lockbench.nemesis.base import SERVERS, Arena, Injection
+from lockbench.nemesis.conductor import Played, TargetClaims, play
+from lockbench.nemesis.registry import faults
+from lockbench.results import documents
+from lockbench.results.rates import Block
+from lockbench.workloads.audit import audit
+from lockbench.workloads.fleet import Fleet, LoadError
+from lockbench.workloads.fork_server import ForkServer
+from lockbench.workloads.load import Load, Phases
 
 POLL_S = 0.1
 # How long clients may take to finish their last cycle, beside waiting and holding.
@@ -60,7 +60,8 @@ class Outcome:
     """What came of a case."""
 
     document: documents.CaseResult
-    before_ns: Mapping[str, Ints]  # see results.numbers.before; empty where there are no numbers
+    # see lockbench.results.numbers.before; empty where there are no numbers
+    before_ns: Mapping[str, Ints]
     blocks: Sequence[Block] = ()  # of its rates
 
 
@@ -254,7 +255,7 @@ def _at_rates(scene: Scene, fleet: Fleet, progress: Progress, watch: Watch) -> N
 
 
 def _quiet(load: Load, fleet: Fleet, progress: Progress, watch: Watch) -> None:
-    """Asks for every key, to see that it is free (``checker.leaks``)."""
+    """Asks for every key, to see that it is free (``lockbench.checker.leaks``)."""
     progress.phase(QUIET)
     fleet.ask_for_all()
     limit = time.monotonic() + QUIET_S_MAX

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.footprint import Reading
-from bench.outside import Outside
-from bench.plan import Case
-from bench.pressure import Counters
-from clusters.engine.removal import left_behind
-from history.columns import Ints
-from history.op import Fault
-from results.rates import Block
-from workloads.fork_server import ForkServer
-from workloads.load import Load
+from lockbench.bench.footprint import Reading
+from lockbench.bench.outside import Outside
+from lockbench.bench.plan import Case
+from lockbench.bench.pressure import Counters
+from lockbench.clusters.engine.removal import left_behind
+from lockbench.history.columns import Ints
+from lockbench.history.op import Fault
+from lockbench.results.rates import Block
+from lockbench.workloads.fork_server import ForkServer
+from lockbench.workloads.load import Load
 
 # Phases as they are shown, and as the boundaries at which the servers' counters are read.
 FLOOR, OWN, CONTENDED, END = "floor", "own keys", "contended", "end"
@@ -47,7 +47,7 @@ class PlayedStep:
 
 @dataclass
 class Scene:
-    """See above. ``before_ns``: see ``results.numbers.before``; empty where there are no
+    """See above. ``before_ns``: see ``lockbench.results.numbers.before``; empty where there are no
     numbers."""
 
     case: Case

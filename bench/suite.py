@@ -14,10 +14,10 @@ from pathlib import Path
 from msgspec.structs import replace
 from rich.console import Console
 
-from bench import clients, interruption
-from bench.plan import PUBLISHED, Case, expected_s, ours_of, rates_of, tries_of
-from bench.progress import shown_in
-from bench.resume import (
+from lockbench.bench import clients, interruption
+from lockbench.bench.plan import PUBLISHED, Case, expected_s, ours_of, rates_of, tries_of
+from lockbench.bench.progress import shown_in
+from lockbench.bench.resume import (
     Documents,
     ending_of,
     finished,
@@ -26,25 +26,25 @@ from bench.resume import (
     stopped,
     take_over,
 )
-from bench.room import check_case_room, check_room, in_one_sentence
-from bench.run import Outcome, run_case
-from bench.usable import refused_case
-from clusters import images
-from clusters.engine.docker import Engine, EngineError
-from clusters.engine.reaper import reap
-from clusters.engine.removal import remove_run
-from locks.registry import is_own, origin
-from report import write
-from report.live import LiveView
-from results import documents, machine
-from results.baseline import Baselines
-from results.documents import Image, Own, RatesOf, Refused, Results, Try, Versions, made
-from results.errors import BadInput, Ending
-from results.rates import Block, pooled
-from results.store import NotARun, RunFolder, StoreError
-from results.stored import blocks_of, samples_ns
-from workloads.fleet import leftovers
-from workloads.fork_server import ForkServer
+from lockbench.bench.room import check_case_room, check_room, in_one_sentence
+from lockbench.bench.run import Outcome, run_case
+from lockbench.bench.usable import refused_case
+from lockbench.clusters import images
+from lockbench.clusters.engine.docker import Engine, EngineError
+from lockbench.clusters.engine.reaper import reap
+from lockbench.clusters.engine.removal import remove_run
+from lockbench.locks.registry import is_own, origin
+from lockbench.report import write
+from lockbench.report.live import LiveView
+from lockbench.results import documents, machine
+from lockbench.results.baseline import Baselines
+from lockbench.results.documents import Image, Own, RatesOf, Refused, Results, Try, Versions, made
+from lockbench.results.errors import BadInput, Ending
+from lockbench.results.rates import Block, pooled
+from lockbench.results.store import NotARun, RunFolder, StoreError
+from lockbench.results.stored import blocks_of, samples_ns
+from lockbench.workloads.fleet import leftovers
+from lockbench.workloads.fork_server import ForkServer
 
 RUNS = Path("runs")
 

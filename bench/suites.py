@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from types import MappingProxyType
 
-from bench.plan import (
+from lockbench.bench.plan import (
     Case,
     applies,
     expected_s,
@@ -26,11 +26,11 @@ from bench.plan import (
     unknown,
     with_time_for_faults,
 )
-from bench.rates import quick_rates, sweep, with_rates
-from locks.base import ANY
-from locks.registry import systems
-from nemesis.registry import NONE, faults
-from results.errors import BadInput
+from lockbench.bench.rates import quick_rates, sweep, with_rates
+from lockbench.locks.base import ANY
+from lockbench.locks.registry import systems
+from lockbench.nemesis.registry import NONE, faults
+from lockbench.results.errors import BadInput
 
 # ``full`` has three hours. A brief case has the time that its fault needs and this much more for a
 # slow recovery, not the usual 20 s: verdicts need no more, and quantiles that a shorter case does

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from bench.plan import fits
-from locks.base import System
-from nemesis.registry import faults
+from lockbench.bench.plan import fits
+from lockbench.locks.base import System
+from lockbench.nemesis.registry import faults
 
 
 def undeclared(locks: Iterable[System]) -> Mapping[str, tuple[str, ...]]:

@@ -17,15 +17,15 @@ from itertools import takewhile
 import numpy as np
 from numpy.typing import NDArray
 
-from checker.leaks import quiet_ns
-from checker.rows import AIMED_ROLES, FOREVER, keys_with
-from history.columns import History
-from history.op import F, Mode, Type
-from locks.base import LockUnusableError, System
-from results import documents
-from results.cases import COULD_NOT_RUN
-from results.documents import Refused
-from results.wording import printable
+from lockbench.checker.leaks import quiet_ns
+from lockbench.checker.rows import AIMED_ROLES, FOREVER, keys_with
+from lockbench.history.columns import History
+from lockbench.history.op import F, Mode, Type
+from lockbench.locks.base import LockUnusableError, System
+from lockbench.results import documents
+from lockbench.results.cases import COULD_NOT_RUN
+from lockbench.results.documents import Refused
+from lockbench.results.wording import printable
 
 TEXT_CHARS_MAX = 300
 CLASSES_MAX = 20

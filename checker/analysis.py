@@ -7,9 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
-from checker.promises import Links, Promises, link, promises
-from checker.rows import Rows
-from history.columns import History
+from lockbench.checker.promises import Links, Promises, link, promises
+from lockbench.checker.rows import Rows
+from lockbench.history.columns import History
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ from typing import Final
 
 import numpy as np
 
-from checker.rows import Rows
-from history.columns import History, Ints
-from history.op import NULL, F, Type
+from lockbench.checker.rows import Rows
+from lockbench.history.columns import History, Ints
+from lockbench.history.op import NULL, F, Type
 
 PER_DRIFT: Final = 2000  # a clock runs wrong by 1 in so many at most: 500 ppm
 ANY_NS: Final = 2**61  # beyond every offset: the time since 1970 is half of it

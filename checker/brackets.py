@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-from checker.promises import Links
-from checker.rows import FOREVER, rows_of
-from history.columns import History
-from history.op import NULL, F, Type
-from history.service import Tenure
+from lockbench.checker.promises import Links
+from lockbench.checker.rows import FOREVER, rows_of
+from lockbench.history.columns import History
+from lockbench.history.op import NULL, F, Type
+from lockbench.history.service import Tenure
 
 LONG_AGO: Final = -FOREVER
 

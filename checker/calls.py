@@ -16,14 +16,14 @@ from typing import Final
 
 import numpy as np
 
-from checker.analysis import Analysis
-from checker.kinds import OWNERLESS, RESOURCES, SHARED
-from checker.models import Answer, Operation
-from checker.promises import limits, losses
-from checker.rows import FOREVER, Rows, owners, rows_of
-from checker.search import Budget, Call
-from history.columns import Ints
-from history.op import NULL, F, Mode, Type
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.kinds import OWNERLESS, RESOURCES, SHARED
+from lockbench.checker.models import Answer, Operation
+from lockbench.checker.promises import limits, losses
+from lockbench.checker.rows import FOREVER, Rows, owners, rows_of
+from lockbench.checker.search import Budget, Call
+from lockbench.history.columns import Ints
+from lockbench.history.op import NULL, F, Mode, Type
 
 RESOURCE_OPERATIONS: Final = frozenset({F.READ, F.WRITE, F.CAS, F.ADD})
 LOCK_OPERATIONS: Final = frozenset({F.ACQUIRE, F.RELEASE, F.EXTEND})

@@ -1,7 +1,7 @@
 """The catalogue of verdicts: whatever is said of a verdict anywhere is said here.
 
-What each verdict follows from is argued in ``checker.follows``, and each is decided in the file
-that ``docs/checker.md`` names. The order is that in which a reader is told of them.
+What each verdict follows from is argued in ``lockbench.checker.follows``, and each is decided in
+the file that ``docs/checker.md`` names. The order is that in which a reader is told of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Entry:
     ``code`` stands for it in narrow tables; verdicts of jobs have none. ``did`` says what a lock
     did whose verdict is invalid, ``means`` when it is invalid. ``follows_from`` are the verdicts
     that may break this one without anything else being wrong. ``not_of`` are the kinds of lock
-    (``locks.base.LockKind``) that are not judged by it.
+    (``lockbench.locks.base.LockKind``) that are not judged by it.
 
     ``always``: every lock is judged by it, where the load reaches what it is seen in. ``general``:
     it says less than any other that broke, and is told alone. ``act`` is the piece of evidence that

@@ -8,33 +8,33 @@ from dataclasses import replace
 from functools import cache
 from time import perf_counter
 
-from checker.analysis import Analysis
-from checker.exclusion import double_grant, late_grant
-from checker.fences import fence_order
-from checker.fencing import scorings
-from checker.job_measurements import summaries
-from checker.jobs import judged
-from checker.leaks import leaked_lock
-from checker.linearizable import linearizable
-from checker.machines import check_machines
-from checker.measurements import measurements
-from checker.outside import from_outside, only_untouched
-from checker.queue_order import queue_order
-from checker.releases import Releases
-from checker.resource import lost_update, stale_holder, uses
-from checker.rows import rows_of
-from checker.service import asks, witnessed
-from checker.verdict import Report, Verdict
-from checker.witness import Witness
-from history.columns import History
-from history.op import F, Type
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.exclusion import double_grant, late_grant
+from lockbench.checker.fences import fence_order
+from lockbench.checker.fencing import scorings
+from lockbench.checker.job_measurements import summaries
+from lockbench.checker.jobs import judged
+from lockbench.checker.leaks import leaked_lock
+from lockbench.checker.linearizable import linearizable
+from lockbench.checker.machines import check_machines
+from lockbench.checker.measurements import measurements
+from lockbench.checker.outside import from_outside, only_untouched
+from lockbench.checker.queue_order import queue_order
+from lockbench.checker.releases import Releases
+from lockbench.checker.resource import lost_update, stale_holder, uses
+from lockbench.checker.rows import rows_of
+from lockbench.checker.service import asks, witnessed
+from lockbench.checker.verdict import Report, Verdict
+from lockbench.checker.witness import Witness
+from lockbench.history.columns import History
+from lockbench.history.op import F, Type
 
 
 def check(history: History, *, only: Collection[str] | None = None) -> Report:
     """Every verdict that applies, or those named in ``only`` and no measurements. One that crashed
     is unknown and hides no other. Where something happened from outside, a violation is told only
-    if that cannot have been its cause (``checker.outside``); where there are clocks of several
-    machines, what stands whatever they were (``checker.machines``)."""
+    if that cannot have been its cause (``lockbench.checker.outside``); where there are clocks of
+    several machines, what stands whatever they were (``lockbench.checker.machines``)."""
     if history.machine is not None:
         return check_machines(history, lambda h, o: check(h, only=o), only)
     report = _check(history, only)

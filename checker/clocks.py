@@ -1,8 +1,8 @@
 """The clocks of a history of several machines: where they place its operations, and how surely.
 
 A history keeps the times of each machine as its own clock showed them. ``Clocks`` puts them on the
-clock of the resource, by the middle of each machine's bounds (``checker.bounds``), and says what is
-certain whatever the clocks were:
+clock of the resource, by the middle of each machine's bounds (``lockbench.checker.bounds``), and
+says what is certain whatever the clocks were:
 
 - The *certain part* of a promise is from the latest that it can have begun to the earliest that it
   can have ended, by the bounds at these two times.
@@ -24,12 +24,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from checker.analysis import Analysis
-from checker.bounds import ANY_NS, Bounds
-from checker.intervals import ByKey
-from checker.rows import FOREVER, Bools
-from history.columns import History, Ids, Ints
-from history.op import INT_MAX, NULL, Fault
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.bounds import ANY_NS, Bounds
+from lockbench.checker.intervals import ByKey
+from lockbench.checker.rows import FOREVER, Bools
+from lockbench.history.columns import History, Ids, Ints
+from lockbench.history.op import INT_MAX, NULL, Fault
 
 TIMES: Final = ("invoke_ns", "intended_ns", "complete_ns", "sent_ns", "valid_until_ns")
 Offset = Callable[[int, Ints], Ints]  # of a machine at local times

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from checker.analysis import Analysis
-from checker.exclusion import permits_of
-from checker.leaks import of_the_load
-from checker.rows import AIMED_ROLES, Bools, Rows, answered_ns, keys_with, rows_of
-from history.columns import Ints
-from history.op import NULL, F, Fault, Mode, Type
-from history.recorder import PROCESSES_PER_WORKER
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.exclusion import permits_of
+from lockbench.checker.leaks import of_the_load
+from lockbench.checker.rows import AIMED_ROLES, Bools, Rows, answered_ns, keys_with, rows_of
+from lockbench.history.columns import Ints
+from lockbench.history.op import NULL, F, Fault, Mode, Type
+from lockbench.history.recorder import PROCESSES_PER_WORKER
 
 Spans = list[tuple[int, int]]
 

@@ -1,6 +1,6 @@
 """Contradictions inside one hold, and histories that the minimal hold rule cannot pair up.
 
-See ``checker.exact`` for the argument that both belong to.
+See ``lockbench.checker.exact`` for the argument that both belong to.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Final
 
 import numpy as np
 
-from checker.analysis import Analysis
-from checker.kinds import REENTRANT, SHARED, keys_of
-from checker.promises import Links, Sequences
-from checker.rows import FOREVER, Bools, Rows, owners, rows_of
-from history.columns import History, Ints
-from history.op import NULL, F, Type
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.kinds import REENTRANT, SHARED, keys_of
+from lockbench.checker.promises import Links, Sequences
+from lockbench.checker.rows import FOREVER, Bools, Rows, owners, rows_of
+from lockbench.history.columns import History, Ints
+from lockbench.history.op import NULL, F, Type
 
 # Reading a member of an Enum class costs more than what is done with it.
 ACQUIRE: Final = int(F.ACQUIRE)

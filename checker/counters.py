@@ -32,10 +32,10 @@ from typing import Final
 
 import numpy as np
 
-from checker.rows import FOREVER, Rows
-from checker.search import Found
-from history.columns import History
-from history.op import NULL, F, Type
+from lockbench.checker.rows import FOREVER, Rows
+from lockbench.checker.search import Found
+from lockbench.history.columns import History
+from lockbench.history.op import NULL, F, Type
 
 # At one instant: upper bounds hold before it, jobs may run from it on, and lower bounds take first
 # what must run at its end anyhow.

@@ -17,12 +17,12 @@ from typing import Final
 import numpy as np
 from jinja2 import Environment, StrictUndefined
 
-from checker.analysis import Analysis
-from checker.rows import FOREVER, Rows
-from checker.verdict import Report, Verdict
-from checker.words import describe, operation
-from history.columns import History
-from history.op import NULL, F, Type
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.rows import FOREVER, Rows
+from lockbench.checker.verdict import Report, Verdict
+from lockbench.checker.words import describe, operation
+from lockbench.history.columns import History
+from lockbench.history.op import NULL, F, Type
 
 ROWS_MAX: Final = 1500
 LANES_MAX: Final = 40

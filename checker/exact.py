@@ -58,12 +58,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from checker.analysis import Analysis
-from checker.intervals import up_to, writer_overlaps
-from checker.promises import Links, effective_releases, promised_ends
-from checker.rows import FOREVER, Bools, Rows, by_key_and_time, owners, rows_of
-from history.columns import History, Ids, Ints
-from history.op import NULL, F, Mode, Type
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.intervals import up_to, writer_overlaps
+from lockbench.checker.promises import Links, effective_releases, promised_ends
+from lockbench.checker.rows import FOREVER, Bools, Rows, by_key_and_time, owners, rows_of
+from lockbench.history.columns import History, Ids, Ints
+from lockbench.history.op import NULL, F, Mode, Type
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from checker.analysis import Analysis
-from checker.intervals import ByKey, running_max, same_key_as_before, writer_overlaps
-from checker.kinds import SHARED
-from checker.rows import FOREVER, Rows
-from checker.verdict import Verdict
-from checker.words import EVIDENCE_MAX, clock, during, faults_on, grant, many
-from history.columns import History
-from history.op import NULL, Mode
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.intervals import ByKey, running_max, same_key_as_before, writer_overlaps
+from lockbench.checker.kinds import SHARED
+from lockbench.checker.rows import FOREVER, Rows
+from lockbench.checker.verdict import Verdict
+from lockbench.checker.words import EVIDENCE_MAX, clock, during, faults_on, grant, many
+from lockbench.history.columns import History
+from lockbench.history.op import NULL, Mode
 
 DEFAULT_PERMITS = 1
 

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from checker.analysis import Analysis
-from checker.kinds import REENTRANT, keys_of
-from checker.rows import owners
-from history.op import NULL, F, Type
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.kinds import REENTRANT, keys_of
+from lockbench.checker.rows import owners
+from lockbench.history.op import NULL, F, Type
 
 
 def whole_sections(analysis: Analysis, rows: tuple[int, ...]) -> tuple[int, ...]:

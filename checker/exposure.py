@@ -1,7 +1,7 @@
 """Exposure: whether a fault could have hurt. A case in which nothing happened is never green.
 
-Each fault names the rules (``checker.rules``) that must have been met, and the facts it saw. A
-history without faults is exposed when at least two processes were granted contended keys and
+Each fault names the rules (``lockbench.checker.rules``) that must have been met, and the facts it
+saw. A history without faults is exposed when at least two processes were granted contended keys and
 somebody asked for a key while another held it. A foreign history, without objects and faults, has
 no such minimum.
 """
@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from checker.analysis import Analysis
-from checker.contention import aimed_acquires, between, worker_of
-from checker.exclusion import permits_of
-from checker.faults import Answer, proven, span, struck_workers
-from checker.rows import AIMED_ROLES, FOREVER, Bools, keys_with, rows_of
-from checker.rules import RULES
-from checker.words import describe, many
-from history.columns import History
-from history.op import F, Fault, Mode, Type
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.contention import aimed_acquires, between, worker_of
+from lockbench.checker.exclusion import permits_of
+from lockbench.checker.faults import Answer, proven, span, struck_workers
+from lockbench.checker.rows import AIMED_ROLES, FOREVER, Bools, keys_with, rows_of
+from lockbench.checker.rules import RULES
+from lockbench.checker.words import describe, many
+from lockbench.history.columns import History
+from lockbench.history.op import F, Fault, Mode, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ def exposure(history: History) -> Exposure:
 
 
 def _without_locks(analysis: Analysis) -> Exposure:
-    """Where no lock is asked for (``locks.without``) there is no hold to be hurt: every fault has
-    to be proven, with jobs done before it and after it, and under way while it was on, of a struck
-    client where clients were struck. Without a fault, several clients have to have worked on one
-    key."""
+    """Where no lock is asked for (``lockbench.locks.without``) there is no hold to be hurt: every
+    fault has to be proven, with jobs done before it and after it, and under way while it was on, of
+    a struck client where clients were struck. Without a fault, several clients have to have worked
+    on one key."""
     history = analysis.history
     jobs = rows_of(history, F.JOB)
     jobs = jobs[keys_with(history, AIMED_ROLES)[history.key[jobs]]]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from checker.analysis import Analysis
-from checker.rows import FOREVER
-from history.op import Fault
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.rows import FOREVER
+from lockbench.history.op import Fault
 
 Answer = tuple[bool, str]
 

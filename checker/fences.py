@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from checker.analysis import Analysis
-from checker.intervals import running_max, up_to
-from checker.kinds import OWNED, keys_of
-from checker.rows import Bools, Rows, by_key_and_time
-from checker.verdict import Verdict
-from checker.words import clock, during, faults_on, grant, many
-from history.columns import Ints
-from history.op import NULL, Mode
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.intervals import running_max, up_to
+from lockbench.checker.kinds import OWNED, keys_of
+from lockbench.checker.rows import Bools, Rows, by_key_and_time
+from lockbench.checker.verdict import Verdict
+from lockbench.checker.words import clock, during, faults_on, grant, many
+from lockbench.history.columns import Ints
+from lockbench.history.op import NULL, Mode
 
 
 def fence_order(analysis: Analysis) -> Verdict | None:

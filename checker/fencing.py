@@ -25,12 +25,12 @@ from typing import Final
 
 import numpy as np
 
-from checker.analysis import Analysis
-from checker.intervals import running_max, same_key_as_before
-from checker.resource import Uses
-from checker.rows import Bools, Rows, has_values
-from history.columns import Ids, Ints
-from history.op import NULL, F
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.intervals import running_max, same_key_as_before
+from lockbench.checker.resource import Uses
+from lockbench.checker.rows import Bools, Rows, has_values
+from lockbench.history.columns import Ids, Ints
+from lockbench.history.op import NULL, F
 
 ANONYMOUS: Final = -2
 ONCE: Final = frozenset({"payment", "cron"})

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from checker.rows import FOREVER, Bools, Rows, by_key_and_time, stable_order
-from history.columns import Ids, Ints
+from lockbench.checker.rows import FOREVER, Bools, Rows, by_key_and_time, stable_order
+from lockbench.history.columns import Ids, Ints
 
 
 class ByKey:

@@ -1,7 +1,7 @@
 """What was done under the locks of a history, in numbers: ``measurements.jobs``, one entry a job.
 
-Counts are of the whole case, what the resource applied (``checker.jobs``). Times are seconds, waits
-milliseconds.
+Counts are of the whole case, what the resource applied (``lockbench.checker.jobs``). Times are
+seconds, waits milliseconds.
 """
 
 from __future__ import annotations
@@ -11,11 +11,20 @@ from typing import Final
 
 import numpy as np
 
-from checker.analysis import Analysis
-from checker.jobs import applied, applied_ns, keys_by_job, lost_rows, places, things, units, visits
-from checker.rows import FOREVER, Bools, Rows, failed_with, keys_with, rows_of
-from history.columns import Ids, Ints
-from history.op import F, Type
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.jobs import (
+    applied,
+    applied_ns,
+    keys_by_job,
+    lost_rows,
+    places,
+    things,
+    units,
+    visits,
+)
+from lockbench.checker.rows import FOREVER, Bools, Rows, failed_with, keys_with, rows_of
+from lockbench.history.columns import Ids, Ints
+from lockbench.history.op import F, Type
 
 NS: Final = 1e9
 DONE_ALREADY: Final = "no-effect: done already"

@@ -8,10 +8,10 @@
 ``rate-limit``  ``rate-exceeded``: some window saw more calls than its bound
 ``gate``        ``over-capacity``: more were inside at one time than there are permits
 
-All of them are facts about what the resource applied (``checker.resource``), in the order in which
-it did: they blame nobody. Whether the service broke its word or a holder was late, the other
-verdicts say. An effect whose outcome its client never learned counts only if the resource's log
-shows it.
+All of them are facts about what the resource applied (``lockbench.checker.resource``), in the order
+in which it did: they blame nobody. Whether the service broke its word or a holder was late, the
+other verdicts say. An effect whose outcome its client never learned counts only if the resource's
+log shows it.
 
 A sale is a write: it sells the next unit of the stock that had been read. Two writes that build on
 states with the same number of units left therefore sell the same unit.
@@ -26,13 +26,13 @@ from typing import Final
 
 import numpy as np
 
-from checker.analysis import Analysis
-from checker.intervals import ByKey, same_key_as_before
-from checker.rows import Bools, Rows, by_key_and_time, rows_of
-from checker.verdict import Verdict
-from checker.words import EVIDENCE_MAX, clock, during, faults_on, many, operation
-from history.columns import History, Ids, Ints
-from history.op import NULL, F, Type
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.intervals import ByKey, same_key_as_before
+from lockbench.checker.rows import Bools, Rows, by_key_and_time, rows_of
+from lockbench.checker.verdict import Verdict
+from lockbench.checker.words import EVIDENCE_MAX, clock, during, faults_on, many, operation
+from lockbench.history.columns import History, Ids, Ints
+from lockbench.history.op import NULL, F, Type
 
 Judge = Callable[[Analysis, Bools], Verdict | None]
 

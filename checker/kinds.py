@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from history.builder import NAMES_FROM
-from history.columns import History
-from history.op import Object
+from lockbench.history.builder import NAMES_FROM
+from lockbench.history.columns import History
+from lockbench.history.op import Object
 
 OWNED: Final = frozenset({"mutex", "owner-mutex", "lease", "fenced", "reentrant"})
 SHARED: Final = frozenset({"read-write", "semaphore"})

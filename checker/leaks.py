@@ -25,15 +25,15 @@ from typing import Final
 
 import numpy as np
 
-from checker.analysis import Analysis
-from checker.exclusion import permits_of
-from checker.intervals import ByKey
-from checker.kinds import OWNERLESS, keys_of
-from checker.rows import FOREVER, Rows, rows_of
-from checker.verdict import Verdict
-from checker.words import clock, during, faults_on, many, operation
-from history.columns import History
-from history.op import NULL, F, Type
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.exclusion import permits_of
+from lockbench.checker.intervals import ByKey
+from lockbench.checker.kinds import OWNERLESS, keys_of
+from lockbench.checker.rows import FOREVER, Rows, rows_of
+from lockbench.checker.verdict import Verdict
+from lockbench.checker.words import clock, during, faults_on, many, operation
+from lockbench.history.columns import History
+from lockbench.history.op import NULL, F, Type
 
 # What a refusal begins with that says: somebody else has it.
 TAKEN: Final = ("held", "gave-up")

@@ -1,9 +1,9 @@
 """``linearizable``: whether some order of instantaneous effects explains every answer.
 
-Locks are decided by the minimal hold rule (``checker.exact``) wherever it is exact, in one sort for
-all keys; registers with unique values by their zones (``checker.zones``), counters of equal amounts
-by one sweep (``checker.counters``). Every other key goes to the general search, which is bounded: a
-key that it gives up on is unknown, with the reason.
+Locks are decided by the minimal hold rule (``lockbench.checker.exact``) wherever it is exact, in
+one sort for all keys; registers with unique values by their zones (``lockbench.checker.zones``),
+counters of equal amounts by one sweep (``lockbench.checker.counters``). Every other key goes to the
+general search, which is bounded: a key that it gives up on is unknown, with the reason.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import Final
 
 import numpy as np
 
-from checker.analysis import Analysis
-from checker.calls import RESOURCE_OPERATIONS, Calls
-from checker.contradictions import contradiction, unpaired
-from checker.counters import by_sweep, fewest_reads
-from checker.exact import Sections, mutex_conflicts, sections, shared_conflict
-from checker.explain import whole_sections
-from checker.intervals import ByKey
-from checker.kinds import OWNED, OWNERLESS, REENTRANT, RESOURCES, SHARED, keys_of
-from checker.models import model_of
-from checker.reentrant import unbalanced
-from checker.rows import Bools, Rows
-from checker.search import Budget, Found, OverBudget, search
-from checker.shrink import smallest
-from checker.verdict import Verdict
-from checker.words import EVIDENCE_MAX, during, faults_on, many, operation
-from checker.zones import by_zones
-from history.op import NULL, F
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.calls import RESOURCE_OPERATIONS, Calls
+from lockbench.checker.contradictions import contradiction, unpaired
+from lockbench.checker.counters import by_sweep, fewest_reads
+from lockbench.checker.exact import Sections, mutex_conflicts, sections, shared_conflict
+from lockbench.checker.explain import whole_sections
+from lockbench.checker.intervals import ByKey
+from lockbench.checker.kinds import OWNED, OWNERLESS, REENTRANT, RESOURCES, SHARED, keys_of
+from lockbench.checker.models import model_of
+from lockbench.checker.reentrant import unbalanced
+from lockbench.checker.rows import Bools, Rows
+from lockbench.checker.search import Budget, Found, OverBudget, search
+from lockbench.checker.shrink import smallest
+from lockbench.checker.verdict import Verdict
+from lockbench.checker.words import EVIDENCE_MAX, during, faults_on, many, operation
+from lockbench.checker.zones import by_zones
+from lockbench.history.op import NULL, F
 
 SECONDS_MAX: Final = 60.0  # for all keys that need a search together
 CALLS_MAX: Final = 2_000_000  # calls of one key that a search is given at all

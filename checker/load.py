@@ -8,13 +8,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from history.builder import BadLine
-from history.columns import History
-from history.edn import read_edn_lines
-from history.files import is_folder, names
-from history.jsonl import read_lines
-from history.lines import UnreadableHistory, open_history
-from history.recording import is_recording, read_recording
+from lockbench.history.builder import BadLine
+from lockbench.history.columns import History
+from lockbench.history.edn import read_edn_lines
+from lockbench.history.files import is_folder, names
+from lockbench.history.jsonl import read_lines
+from lockbench.history.lines import UnreadableHistory, open_history
+from lockbench.history.recording import is_recording, read_recording
 
 # Comments, an enclosing bracket, a tag, and a map whose first key is a keyword.
 EDN: Final = re.compile(

@@ -1,17 +1,19 @@
 """Verdicts on a history of several machines: what stands whatever their clocks were.
 
-Each verdict is one of three, decided by what the bounds of the clocks allow (``checker.bounds``):
+Each verdict is one of three, decided by what the bounds of the clocks allow
+(``lockbench.checker.bounds``):
 
 ``invalid``   no offsets within the bounds explain what was recorded
 ``valid``     some do: the history on these clocks is valid
 ``unknown``   otherwise
 
 *Invalid* is, by what needs no clock or is certain by every one: the keys that one machine alone
-used, and answers inside one hold; two promises whose certain parts meet (``checker.clocks``); holds
-that leave no offsets of two machines (``checker.rivals``); and what is invalid with an ε of the
-widest bounds. *Valid* is decided with offsets under which no two holds are at once
-(``checker.offsets``), the same for all verdicts. ``linearizable`` needs no ε: the smallest holds
-are compared as the promises are, so operations are never widened one by one.
+used, and answers inside one hold; two promises whose certain parts meet
+(``lockbench.checker.clocks``); holds that leave no offsets of two machines
+(``lockbench.checker.rivals``); and what is invalid with an ε of the widest bounds. *Valid* is
+decided with offsets under which no two holds are at once (``lockbench.checker.offsets``), the same
+for all verdicts. ``linearizable`` needs no ε: the smallest holds are compared as the promises are,
+so operations are never widened one by one.
 
 Whatever is valid, but for facts of one clock, is unknown where less than ``SURE`` of the promises
 of shared keys have a certain part. With a clock that contradicts itself everything is unknown, and
@@ -28,22 +30,22 @@ from typing import Final
 
 import numpy as np
 
-from checker.analysis import Analysis
-from checker.bounds import ANY_NS
-from checker.catalogue import CATALOGUE
-from checker.clocks import Clocks, Offset, shifted
-from checker.exact import sections
-from checker.exclusion import double_grant
-from checker.kinds import OWNED, keys_of
-from checker.linearizable import contradictory, exact_keys
-from checker.offsets import explaining
-from checker.outside import from_outside
-from checker.rivals import Holds, by_middle, rivals, swept
-from checker.rows import Rows, owners
-from checker.verdict import Report, Verdict
-from checker.words import EVIDENCE_MAX, faults_on, grant
-from history.columns import History, Ints
-from history.op import NULL, F, Mode
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.bounds import ANY_NS
+from lockbench.checker.catalogue import CATALOGUE
+from lockbench.checker.clocks import Clocks, Offset, shifted
+from lockbench.checker.exact import sections
+from lockbench.checker.exclusion import double_grant
+from lockbench.checker.kinds import OWNED, keys_of
+from lockbench.checker.linearizable import contradictory, exact_keys
+from lockbench.checker.offsets import explaining
+from lockbench.checker.outside import from_outside
+from lockbench.checker.rivals import Holds, by_middle, rivals, swept
+from lockbench.checker.rows import Rows, owners
+from lockbench.checker.verdict import Report, Verdict
+from lockbench.checker.words import EVIDENCE_MAX, faults_on, grant
+from lockbench.history.columns import History, Ints
+from lockbench.history.op import NULL, F, Mode
 
 SURE: Final = 0.95  # of the contended promises
 # Of one clock each, whatever the others show: a grant by its own machine's, effects by the
@@ -58,8 +60,8 @@ Judge = Callable[[History, Collection[str] | None], Report]
 
 
 def check_machines(history: History, judge: Judge, only: Collection[str] | None) -> Report:
-    """What ``checker.check.check`` says of a history that names machines. ``judge`` decides
-    histories of one clock."""
+    """What ``lockbench.checker.check.check`` says of a history that names machines. ``judge``
+    decides histories of one clock."""
     began = perf_counter()
     found = _Machines(Clocks.of(history), judge, only)
     report = found.report()

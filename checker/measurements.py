@@ -11,14 +11,22 @@ from typing import Final
 
 import numpy as np
 
-from checker.analysis import Analysis
-from checker.contention import held_by
-from checker.intervals import running_max
-from checker.leaks import of_the_load
-from checker.rows import FOREVER, Rows, answered_ns, by_key_and_time, keys_with, owners, rows_of
-from history.columns import History, Ints
-from history.joining import killed_worker
-from history.op import F, Fault, Type
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.contention import held_by
+from lockbench.checker.intervals import running_max
+from lockbench.checker.leaks import of_the_load
+from lockbench.checker.rows import (
+    FOREVER,
+    Rows,
+    answered_ns,
+    by_key_and_time,
+    keys_with,
+    owners,
+    rows_of,
+)
+from lockbench.history.columns import History, Ints
+from lockbench.history.joining import killed_worker
+from lockbench.history.op import F, Fault, Type
 
 NS: Final = 1_000_000_000
 

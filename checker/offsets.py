@@ -1,11 +1,11 @@
 """Offsets of several clocks under which holds exclude each other: by linear programs.
 
-In which order two rival holds were is given (``checker.rivals``). Then everything that offsets have
-to fulfil is linear in them: the bounds of each clock, and for each pair that the first had ended
-when the second began. An offset is a line or a chain of lines over local time, as steep as a clock
-may drift at most. Of all that fulfil everything those are taken that leave the most time between
-two rivals. Only what is violated is ever put into the program (cutting planes, Kelley, J. SIAM 8,
-1960), so it stays small however long the history is.
+In which order two rival holds were is given (``lockbench.checker.rivals``). Then everything that
+offsets have to fulfil is linear in them: the bounds of each clock, and for each pair that the first
+had ended when the second began. An offset is a line or a chain of lines over local time, as steep
+as a clock may drift at most. Of all that fulfil everything those are taken that leave the most time
+between two rivals. Only what is violated is ever put into the program (cutting planes, Kelley, J.
+SIAM 8, 1960), so it stays small however long the history is.
 
 Offsets are floored to whole nanoseconds. That keeps every condition, because local times are whole:
 from x <= y + n follows floor(x) <= floor(y) + n.
@@ -19,11 +19,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from checker.bounds import ANY_NS, PER_DRIFT
-from checker.clocks import Clocks, Offset
-from checker.rivals import Holds, Rivals
-from checker.rows import Bools, Rows
-from history.columns import Ids, Ints
+from lockbench.checker.bounds import ANY_NS, PER_DRIFT
+from lockbench.checker.clocks import Clocks, Offset
+from lockbench.checker.rivals import Holds, Rivals
+from lockbench.checker.rows import Bools, Rows
+from lockbench.history.columns import Ids, Ints
 
 CHAINS: Final = (1, 8)  # lines in a chain, in the order in which they are tried
 ROUNDS: Final = 60

@@ -26,12 +26,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from checker.catalogue import CATALOGUE
-from checker.promises import link
-from checker.rows import FOREVER
-from checker.verdict import Verdict
-from history.columns import History
-from history.op import NULL, F, Fault, Type
+from lockbench.checker.catalogue import CATALOGUE
+from lockbench.checker.promises import link
+from lockbench.checker.rows import FOREVER
+from lockbench.checker.verdict import Verdict
+from lockbench.history.columns import History
+from lockbench.history.op import NULL, F, Fault, Type
 
 OUTSIDE: Final = "outside"
 LATER: Final = frozenset(name for name, entry in CATALOGUE.items() if entry.self_contained)

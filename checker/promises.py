@@ -25,8 +25,8 @@ from functools import cached_property
 
 import numpy as np
 
-from checker.kinds import OWNERLESS, REENTRANT, SHARED, keys_of
-from checker.rows import (
+from lockbench.checker.kinds import OWNERLESS, REENTRANT, SHARED, keys_of
+from lockbench.checker.rows import (
     FOREVER,
     Bools,
     Rows,
@@ -38,8 +38,8 @@ from checker.rows import (
     rows_of,
     stable_order,
 )
-from history.columns import History, Ids, Ints
-from history.op import NULL, F, Type
+from lockbench.history.columns import History, Ids, Ints
+from lockbench.history.op import NULL, F, Type
 
 
 @dataclass(frozen=True)
@@ -288,7 +288,7 @@ def promises(history: History, links: Links) -> Promises:
     outer = np.ones(len(row), np.bool_)
     reentrant = keys_of(history, REENTRANT)
     if np.any(reentrant):
-        from checker.reentrant import fold
+        from lockbench.checker.reentrant import fold
 
         lease, lost = lease.copy(), lost.copy()
         fold(history, links, reentrant[key], row, (lease, lost, release, outer))

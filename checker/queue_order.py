@@ -25,12 +25,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from checker.analysis import Analysis
-from checker.kinds import OWNED, keys_of
-from checker.rows import rows_of
-from checker.verdict import Verdict
-from checker.words import clock, during, faults_on, grant, many, operation
-from history.op import F, Type
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.kinds import OWNED, keys_of
+from lockbench.checker.rows import rows_of
+from lockbench.checker.verdict import Verdict
+from lockbench.checker.words import clock, during, faults_on, grant, many, operation
+from lockbench.history.op import F, Type
 
 
 def queue_order(analysis: Analysis) -> Verdict | None:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from checker.kinds import REENTRANT, keys_of
-from checker.promises import Links
-from checker.rows import FOREVER, Rows, failed_with, owners, rows_of
-from history.columns import History, Ints
-from history.op import NULL, F, Type
+from lockbench.checker.kinds import REENTRANT, keys_of
+from lockbench.checker.promises import Links
+from lockbench.checker.rows import FOREVER, Rows, failed_with, owners, rows_of
+from lockbench.history.columns import History, Ints
+from lockbench.history.op import NULL, F, Type
 
 
 @dataclass(slots=True)

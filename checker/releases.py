@@ -29,16 +29,16 @@ from typing import Final
 
 import numpy as np
 
-from checker.analysis import Analysis
-from checker.exclusion import permits_of
-from checker.intervals import ByKey, running_max
-from checker.kinds import OWNED, REENTRANT, SHARED, keys_of
-from checker.promises import first_under
-from checker.rows import FOREVER, Bools, Rows, by_key_and_time, owners, rows_of
-from checker.verdict import Verdict
-from checker.words import clock, during, faults_on, grant, many, operation
-from history.columns import Ids, Ints
-from history.op import NULL, F, Mode, Type
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.exclusion import permits_of
+from lockbench.checker.intervals import ByKey, running_max
+from lockbench.checker.kinds import OWNED, REENTRANT, SHARED, keys_of
+from lockbench.checker.promises import first_under
+from lockbench.checker.rows import FOREVER, Bools, Rows, by_key_and_time, owners, rows_of
+from lockbench.checker.verdict import Verdict
+from lockbench.checker.words import clock, during, faults_on, grant, many, operation
+from lockbench.history.columns import Ids, Ints
+from lockbench.history.op import NULL, F, Mode, Type
 
 CROWD: Final = 64  # promises looked at when the longest one is the releaser's own
 

@@ -1,5 +1,5 @@
 """The rules of exposure about answers: which requests a fault kept from theirs, and what shows that
-they were applied nevertheless (``checker.rules``)."""
+they were applied nevertheless (``lockbench.checker.rules``)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,23 @@ from typing import Final
 
 import numpy as np
 
-from checker.analysis import Analysis
-from checker.contention import aimed_acquires, all_permits, between, compatible, worker_of
-from checker.exclusion import permits_of
-from checker.faults import Answer, healed_ns, span, worker_struck
-from checker.promises import known_leases
-from checker.rows import AIMED_ROLES, FOREVER, Bools, Rows, answered_ns, keys_with, rows_of
-from checker.words import many
-from history.columns import Ints
-from history.op import NULL, F, Fault, Type
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.contention import aimed_acquires, all_permits, between, compatible, worker_of
+from lockbench.checker.exclusion import permits_of
+from lockbench.checker.faults import Answer, healed_ns, span, worker_struck
+from lockbench.checker.promises import known_leases
+from lockbench.checker.rows import (
+    AIMED_ROLES,
+    FOREVER,
+    Bools,
+    Rows,
+    answered_ns,
+    keys_with,
+    rows_of,
+)
+from lockbench.checker.words import many
+from lockbench.history.columns import Ints
+from lockbench.history.op import NULL, F, Fault, Type
 
 # Rivals hold the aimed key for a third of a second: a key that nobody gets for this long is kept.
 KEPT_NS: Final = 600_000_000

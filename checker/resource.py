@@ -29,15 +29,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from checker.analysis import Analysis
-from checker.intervals import ByKey, running_max, up_to
-from checker.kinds import OTHERS_TOO, RESOURCES, keys_of
-from checker.promises import Promises
-from checker.rows import FOREVER, Bools, Rows, by_key_and_time, owners, rows_of
-from checker.verdict import Verdict
-from checker.words import EVIDENCE_MAX, clock, during, faults_on, grant, many, operation
-from history.columns import Ids, Ints
-from history.op import NULL, F, Mode, Type
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.intervals import ByKey, running_max, up_to
+from lockbench.checker.kinds import OTHERS_TOO, RESOURCES, keys_of
+from lockbench.checker.promises import Promises
+from lockbench.checker.rows import FOREVER, Bools, Rows, by_key_and_time, owners, rows_of
+from lockbench.checker.verdict import Verdict
+from lockbench.checker.words import EVIDENCE_MAX, clock, during, faults_on, grant, many, operation
+from lockbench.history.columns import Ids, Ints
+from lockbench.history.op import NULL, F, Mode, Type
 
 
 @dataclass(frozen=True)

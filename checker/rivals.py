@@ -23,11 +23,11 @@ from typing import Final
 
 import numpy as np
 
-from checker.bounds import PER_DRIFT
-from checker.clocks import Clocks
-from checker.intervals import ByKey, up_to
-from checker.rows import FOREVER, Bools, Rows, by_key_and_time
-from history.columns import Ids, Ints
+from lockbench.checker.bounds import PER_DRIFT
+from lockbench.checker.clocks import Clocks
+from lockbench.checker.intervals import ByKey, up_to
+from lockbench.checker.rows import FOREVER, Bools, Rows, by_key_and_time
+from lockbench.history.columns import Ids, Ints
 
 NEAR: Final = 64  # that many of those that begin next are looked at beside each hold, or
 PAIRS_MAX: Final = 150_000  # fewer, so that there are about so many pairs in all

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from history.columns import History, Ids, Ints
-from history.op import NULL, F, Type
+from lockbench.history.columns import History, Ids, Ints
+from lockbench.history.op import NULL, F, Type
 
 FOREVER: Final = 2**62
 AIMED_ROLES: Final = frozenset({"contended", "aimed"})

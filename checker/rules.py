@@ -1,8 +1,9 @@
 """The rules of exposure: what must have happened for a fault to have been able to hurt.
 
 Each answers for one fault of a history, with a sentence that says what was seen or was missing.
-Faults name theirs (``nemesis.base.Fault.rules_for``). What is not known does not meet a rule. Only
-keys that the load shares count, and promises that others were kept out by (``checker.contention``).
+Faults name theirs (``lockbench.nemesis.base.Fault.rules_for``). What is not known does not meet a
+rule. Only keys that the load shares count, and promises that others were kept out by
+(``lockbench.checker.contention``).
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from checker.analysis import Analysis
-from checker.contention import (
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.contention import (
     aimed_acquires,
     all_permits,
     compatible,
@@ -23,13 +24,13 @@ from checker.contention import (
     kept_out,
     worker_of,
 )
-from checker.exclusion import permits_of
-from checker.faults import Answer, healed_ns, proven, span, struck_workers, worker_struck
-from checker.kinds import REENTRANT, keys_of
-from checker.replies import held_back, reply_lost
-from checker.rows import AIMED_ROLES, FOREVER, Rows, answered_ns, keys_with, rows_of
-from checker.words import many
-from history.op import NULL, F, Fault, Type
+from lockbench.checker.exclusion import permits_of
+from lockbench.checker.faults import Answer, healed_ns, proven, span, struck_workers, worker_struck
+from lockbench.checker.kinds import REENTRANT, keys_of
+from lockbench.checker.replies import held_back, reply_lost
+from lockbench.checker.rows import AIMED_ROLES, FOREVER, Rows, answered_ns, keys_with, rows_of
+from lockbench.checker.words import many
+from lockbench.history.op import NULL, F, Fault, Type
 
 # What a holder does at the resource. To be told that it lost the lock is not acting.
 ACTS: Final = (F.READ, F.WRITE, F.CAS, F.ADD, F.EFFECT)

@@ -13,7 +13,7 @@ Three reductions keep the frontier small without changing the answer:
   configurations that differ in such operations only, the one in which more of them has happened
   can do whatever the other can;
 - so does an extend that changes nothing any more, because others at the same time set the
-  shortest lease that it could have set (``checker.calls``);
+  shortest lease that it could have set (``lockbench.checker.calls``);
 - unknown operations that do the same are interchangeable: only their number matters;
 - the end of a lease ends the hold that it belongs to and no other, so it needs no count;
 - of two configurations that differ in unknown operations only, one that used none that the other
@@ -33,7 +33,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from checker.models import Model, Operation, State, holders_in
+from lockbench.checker.models import Model, Operation, State, holders_in
 
 FRONTIER_MAX: Final = 100_000  # configurations, some 200 bytes each
 SECONDS_MAX: Final = 20.0

@@ -1,7 +1,8 @@
 """What the service's own record says of a violation: confirmed, contradicted or not decided.
 
 The verdicts rest on what clients were told. Where the servers kept a record of their own
-(``history.service``), it is asked as a second witness of each violation that is told. It can:
+(``lockbench.history.service``), it is asked as a second witness of each violation that is told. It
+can:
 
 - *confirm*: the record itself shows what cannot be if the lock kept its word: an entry that was
   taken away from a hold still promised, two holds that both stand, an operation by one whose entry
@@ -28,8 +29,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from checker.verdict import Report, Verdict
-from checker.witness import Witness, Word
+from lockbench.checker.verdict import Report, Verdict
+from lockbench.checker.witness import Witness, Word
 
 WHAT: Final = "service"  # marks the entry of a verdict's evidence
 # What is decided by the order of entries, and so by the log of a single server.

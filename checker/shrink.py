@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Final
 
-from checker.models import Model, State
-from checker.search import Call, Found, search
+from lockbench.checker.models import Model, State
+from lockbench.checker.search import Call, Found, search
 
 SECONDS_MAX: Final = 3.0
 ONE_SEARCH_S: Final = 0.5

@@ -1,7 +1,7 @@
 """The service's own record of one history, asked about grants and operations by their rows.
 
 Each answer is a ``Word``: what the record shows of a violation that was told, in a sentence. What
-the answers are for, and how far they go, says ``checker.service``.
+the answers are for, and how far they go, says ``lockbench.checker.service``.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Literal
 
-from checker.analysis import Analysis
-from checker.brackets import bracketed
-from checker.kinds import OWNED, REENTRANT, keys_of
-from checker.promises import effective_releases
-from checker.rows import FOREVER, rows_of
-from checker.verdict import Verdict
-from checker.words import clock, many
-from history.op import NULL, F, Type
-from history.service import How, Service, Tenure
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.brackets import bracketed
+from lockbench.checker.kinds import OWNED, REENTRANT, keys_of
+from lockbench.checker.promises import effective_releases
+from lockbench.checker.rows import FOREVER, rows_of
+from lockbench.checker.verdict import Verdict
+from lockbench.checker.words import clock, many
+from lockbench.history.op import NULL, F, Type
+from lockbench.history.service import How, Service, Tenure
 
 Says = Literal["confirmed", "contradicted", "not decided"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checker.analysis import Analysis
-from checker.rows import FOREVER
-from history.columns import History
-from history.op import NULL, F, Fault, Type
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.rows import FOREVER
+from lockbench.history.columns import History
+from lockbench.history.op import NULL, F, Fault, Type
 
 EVIDENCE_MAX = 16  # entries of one verdict; the reason says how many there are
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from checker.rows import FOREVER, Rows
-from checker.search import Found
-from history.columns import History, Ints
-from history.op import NULL, F, Type
+from lockbench.checker.rows import FOREVER, Rows
+from lockbench.checker.search import Found
+from lockbench.history.columns import History, Ints
+from lockbench.history.op import NULL, F, Type
 
 NEVER = -FOREVER
 

@@ -18,22 +18,22 @@ import typer
 from msgspec.structs import replace as with_fields
 from rich.console import Console
 
-from bench.plan import Case, unknown
-from clusters.registry import topologies
-from evidence.adr import AIMED, Evidence, Key, Option, evidence_of, labels_of, options
-from evidence.adr_plan import Breaks, breaks, considered, likely, needed
-from evidence.adr_text import record
-from evidence.adr_tree import Answers, Decision, Needs, decide, missing
-from evidence.observations import load
-from history.text import write_named
-from locks.registry import systems
-from nemesis.registry import faults
-from report.console import say, say_json, warn
-from results.comparison import differences
-from results.documents import CaseResult, Machine
-from results.errors import BadInput
-from results.store import NotARun
-from results.stored import Edited, Stored, countable, left_out, stored, stored_set
+from lockbench.bench.plan import Case, unknown
+from lockbench.clusters.registry import topologies
+from lockbench.evidence.adr import AIMED, Evidence, Key, Option, evidence_of, labels_of, options
+from lockbench.evidence.adr_plan import Breaks, breaks, considered, likely, needed
+from lockbench.evidence.adr_text import record
+from lockbench.evidence.adr_tree import Answers, Decision, Needs, decide, missing
+from lockbench.evidence.observations import load
+from lockbench.history.text import write_named
+from lockbench.locks.registry import systems
+from lockbench.nemesis.registry import faults
+from lockbench.report.console import say, say_json, warn
+from lockbench.results.comparison import differences
+from lockbench.results.documents import CaseResult, Machine
+from lockbench.results.errors import BadInput
+from lockbench.results.store import NotARun
+from lockbench.results.stored import Edited, Stored, countable, left_out, stored, stored_set
 
 OTHER_SUITE = "other suite"
 NEEDS = {"nuisance": "efficiency", "disaster": "correctness"}

@@ -13,14 +13,14 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from report.console import say_json
-from report.grid import drawn, texts
-from report.source import histories
-from results.alert_metrics import ALERTS, EVALUATION_S, PHASES_S, SCRAPE_S
-from results.alert_replay import REPEATED_S, replay
-from results.cases import lock_of, unknown_after_s
-from results.errors import BadInput
-from results.store import NotARun, open_run
+from lockbench.report.console import say_json
+from lockbench.report.grid import drawn, texts
+from lockbench.report.source import histories
+from lockbench.results.alert_metrics import ALERTS, EVALUATION_S, PHASES_S, SCRAPE_S
+from lockbench.results.alert_replay import REPEATED_S, replay
+from lockbench.results.cases import lock_of, unknown_after_s
+from lockbench.results.errors import BadInput
+from lockbench.results.store import NotARun, open_run
 
 OURS: Final = "lockbench"
 READINGS: Final = ("recorded", "repeated")

@@ -21,25 +21,25 @@ from typing import Final, TextIO
 
 from rich.console import Console
 
-from bench import plan
-from bench.private import NotPrivate, private_folder
-from bench.run import load_of
-from bench.suites import sampled
-from clusters import images
-from clusters.base import Cluster, ClusterError
-from clusters.engine.docker import EngineError
-from clusters.engine.reaper import reap
-from clusters.registry import topologies
-from locks.base import System
-from locks.registry import systems
-from locks.shared.library import library_of
-from nemesis.base import NemesisError
-from nemesis.by_hand import ByHand
-from nemesis.registry import faults
-from nemesis.schedule import ScheduleError, parse
-from results.errors import BadInput
-from workloads.fleet import Fleet
-from workloads.load import ENVIRONMENT, Phases
+from lockbench.bench import plan
+from lockbench.bench.private import NotPrivate, private_folder
+from lockbench.bench.run import load_of
+from lockbench.bench.suites import sampled
+from lockbench.clusters import images
+from lockbench.clusters.base import Cluster, ClusterError
+from lockbench.clusters.engine.docker import EngineError
+from lockbench.clusters.engine.reaper import reap
+from lockbench.clusters.registry import topologies
+from lockbench.locks.base import System
+from lockbench.locks.registry import systems
+from lockbench.locks.shared.library import library_of
+from lockbench.nemesis.base import NemesisError
+from lockbench.nemesis.by_hand import ByHand
+from lockbench.nemesis.registry import faults
+from lockbench.nemesis.schedule import ScheduleError, parse
+from lockbench.results.errors import BadInput
+from lockbench.workloads.fleet import Fleet
+from lockbench.workloads.load import ENVIRONMENT, Phases
 
 # Driven by hand, the contended phase begins soon and lasts an hour.
 PHASES = Phases(floor_s=1.0, own_s=3.0, contended_s=3600.0)

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, TypeVar
 
-from bench.judge import expectation
-from bench.plan import MUTEX, fits, unknown
-from bench.suites import SUITES, undrawn
-from bench.undeclared import undeclared
-from checker.catalogue import ALWAYS
-from clusters.base import NETWORKS
-from clusters.registry import topologies
-from declarations.parameters import Parameter
-from locks.base import System
-from locks.registry import systems, without
-from nemesis.registry import NONE, faults
-from report.console import out, plain, say, say_json
-from report.grid import Grid, drawn, texts
-from workloads.base import LOAD
-from workloads.registry import declared
+from lockbench.bench.judge import expectation
+from lockbench.bench.plan import MUTEX, fits, unknown
+from lockbench.bench.suites import SUITES, undrawn
+from lockbench.bench.undeclared import undeclared
+from lockbench.checker.catalogue import ALWAYS
+from lockbench.clusters.base import NETWORKS
+from lockbench.clusters.registry import topologies
+from lockbench.declarations.parameters import Parameter
+from lockbench.locks.base import System
+from lockbench.locks.registry import systems, without
+from lockbench.nemesis.registry import NONE, faults
+from lockbench.report.console import out, plain, say, say_json
+from lockbench.report.grid import Grid, drawn, texts
+from lockbench.workloads.base import LOAD
+from lockbench.workloads.registry import declared
 
 KINDS: Final = ("lock", "no-lock", "topology", "fault", "workload", "suite")
 # The worst kind of what is declared of a lock, and how it is marked.

@@ -1,8 +1,8 @@
 """The command ``lockbench``: its commands, and what each ending is called.
 
-Exit codes: ``results.errors.CODES``, and no other, whatever happens. With ``--json`` standard
-output holds the JSON alone; everything else goes to standard error. What is printed goes through
-``report.console``. Each command is a file in ``cli.commands``.
+Exit codes: ``lockbench.results.errors.CODES``, and no other, whatever happens. With ``--json``
+standard output holds the JSON alone; everything else goes to standard error. What is printed goes
+through ``lockbench.report.console``. Each command is a file in ``lockbench.cli.commands``.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from typing import Annotated, Final
 
 import typer
 
-from bench import interruption
-from cli.commands.adr import adr
-from cli.commands.alerts import alerts
-from cli.commands.break_ import break_
-from cli.commands.bugreport import bugreport
-from cli.commands.check import check
-from cli.commands.clean import clean
-from cli.commands.compare import compare
-from cli.commands.conform import conform
-from cli.commands.doctor import doctor
-from cli.commands.explore import explore
-from cli.commands.export import export
-from cli.commands.library import library
-from cli.commands.list import list_
-from cli.commands.new_lock import new_lock
-from cli.commands.regress import regress
-from cli.commands.report import report
-from cli.commands.run import run
-from cli.commands.site import site
-from cli.commands.suite import suite
-from cli.commands.sweep import sweep
-from cli.options import Done
-from cli.parsing import Command, Commands
-from report import console as consoles
-from report.console import OutputGone, out, say_json
-from results.errors import (
+from lockbench.bench import interruption
+from lockbench.cli.commands.adr import adr
+from lockbench.cli.commands.alerts import alerts
+from lockbench.cli.commands.break_ import break_
+from lockbench.cli.commands.bugreport import bugreport
+from lockbench.cli.commands.check import check
+from lockbench.cli.commands.clean import clean
+from lockbench.cli.commands.compare import compare
+from lockbench.cli.commands.conform import conform
+from lockbench.cli.commands.doctor import doctor
+from lockbench.cli.commands.explore import explore
+from lockbench.cli.commands.export import export
+from lockbench.cli.commands.library import library
+from lockbench.cli.commands.list import list_
+from lockbench.cli.commands.new_lock import new_lock
+from lockbench.cli.commands.regress import regress
+from lockbench.cli.commands.report import report
+from lockbench.cli.commands.run import run
+from lockbench.cli.commands.site import site
+from lockbench.cli.commands.suite import suite
+from lockbench.cli.commands.sweep import sweep
+from lockbench.cli.options import Done
+from lockbench.cli.parsing import Command, Commands
+from lockbench.report import console as consoles
+from lockbench.report.console import OutputGone, out, say_json
+from lockbench.results.errors import (
     BAD_INPUT,
     CODES,
     FAILED,

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
-from results.errors import BadInput
+from lockbench.results.errors import BadInput
 
 NAME_CHARS_MAX: Final = 80
 

@@ -10,17 +10,17 @@ from typing import NoReturn
 
 import typer
 
-from bench import replay
-from bench.plan import Case
-from bench.suite import Finished, run_cases
-from cli.options import Done
-from report import tables
-from report.commands import report_after
-from report.console import err, out, say_json
-from results.documents import Refused, Versions
-from results.errors import BadInput
-from results.store import open_run
-from workloads.fleet import free_port
+from lockbench.bench import replay
+from lockbench.bench.plan import Case
+from lockbench.bench.suite import Finished, run_cases
+from lockbench.cli.options import Done
+from lockbench.report import tables
+from lockbench.report.commands import report_after
+from lockbench.report.console import err, out, say_json
+from lockbench.results.documents import Refused, Versions
+from lockbench.results.errors import BadInput
+from lockbench.results.store import open_run
+from lockbench.workloads.fleet import free_port
 
 
 def play(

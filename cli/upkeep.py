@@ -8,11 +8,11 @@ from pathlib import Path
 import psutil
 from rich.console import Console
 
-from clusters import images
-from clusters.engine.docker import Engine, EngineError
-from clusters.engine.reaper import reap
-from results.errors import BAD_INPUT, BadInput
-from workloads.fleet import leftovers
+from lockbench.clusters import images
+from lockbench.clusters.engine.docker import Engine, EngineError
+from lockbench.clusters.engine.reaper import reap
+from lockbench.results.errors import BAD_INPUT, BadInput
+from lockbench.workloads.fleet import leftovers
 
 PYTHON_MIN = (3, 11)
 DISK_FREE_MIN_GB = 5

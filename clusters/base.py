@@ -22,7 +22,7 @@ class ClusterError(Exception):
     where, and what to look at."""
 
 
-# What happens to a cut link: see ``clusters.pods.links``.
+# What happens to a cut link: see ``lockbench.clusters.pods.links``.
 Cut = Literal["drop", "stall", "reject"]
 
 

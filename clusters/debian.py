@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
-from clusters.engine.docker import Engine, EngineError
-from clusters.recipes import LOCK, pins
+from lockbench.clusters.engine.docker import Engine, EngineError
+from lockbench.clusters.recipes import LOCK, pins
 
 PACKAGES_FILE = "/etc/lockbench-packages"
 BOOTSTRAPPED = "lockbench-debian:bootstrapped"

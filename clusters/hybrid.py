@@ -5,10 +5,10 @@ What can be done to a part can be done to it here, under these numbers. Only Red
 wiped or lose their power. There are no links between the parts. Clocks can be moved where both
 images are ours.
 
-Whom a fault strikes (``nemesis.targets`` sees it from the links): what stops or cuts off a process
-strikes the ensemble, which has the leader; what takes away the data or the clock that a node has
-for itself strikes a majority of the Redis nodes, for which nobody else remembers. Neither hurts the
-ensemble: it replicates its data and counts sessions in elapsed time. The replies
+Whom a fault strikes (``lockbench.nemesis.targets`` sees it from the links): what stops or cuts off
+a process strikes the ensemble, which has the leader; what takes away the data or the clock that a
+node has for itself strikes a majority of the Redis nodes, for which nobody else remembers. Neither
+hurts the ensemble: it replicates its data and counts sessions in elapsed time. The replies
 that ``reply-lost`` drops are those of both. A combination strikes both, too (``clock-jump+kill``).
 """
 
@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from clusters.base import (
+from lockbench.clusters.base import (
     HARNESS,
     Clocked,
     Cluster,
@@ -31,10 +31,10 @@ from clusters.base import (
     Topology,
     Usage,
 )
-from clusters.engine.docker import Act
-from clusters.pods.cluster import PodCluster
-from clusters.redis import nodes as redis
-from clusters.zookeeper import ensemble as zookeeper
+from lockbench.clusters.engine.docker import Act
+from lockbench.clusters.pods.cluster import PodCluster
+from lockbench.clusters.redis import nodes as redis
+from lockbench.clusters.zookeeper import ensemble as zookeeper
 
 REDIS_NODES = 5
 ZOOKEEPER_NODES = 3

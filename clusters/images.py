@@ -1,12 +1,12 @@
 """The images: built from our own Dockerfiles when first needed, and tagged by what decides them.
 
-The tag is the fingerprint of the recipe (`clusters.recipes`), so that building is a no-op when
-nothing has changed. Guaranteed of what is downloaded: Go modules and Maven's artifacts are those
-whose digests are committed, and so is the base image where it is pulled. Debian's mirror keeps only
-the newest version of a package, so there the rule is: what apt has verified is compared with
-debian.lock. Another version is built with, told, and recorded (`Described.differs`); the same
-version with another digest is refused. `python -m clusters.images lock` writes what there is now
-into the locks; with names of client images, it resolves the requirements of their libraries.
+The tag is the fingerprint of the recipe (`lockbench.clusters.recipes`), so that building is a no-op
+when nothing has changed. Guaranteed of what is downloaded: Go modules and Maven's artifacts are
+those whose digests are committed, and so is the base image where it is pulled. Debian's mirror
+keeps only the newest version of a package, so there the rule is: what apt has verified is compared
+with debian.lock. Another version is built with, told, and recorded (`Described.differs`); the same
+version with another digest is refused. `python -m lockbench.clusters.images lock` writes what there
+is now into the locks; with names of client images, it resolves the requirements of their libraries.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clusters import debian
-from clusters.debian import PACKAGES_FILE
-from clusters.engine import owner
-from clusters.engine.docker import Engine, EngineError
-from clusters.libraries import GO
-from clusters.recipes import (
+from lockbench.clusters import debian
+from lockbench.clusters.debian import PACKAGES_FILE
+from lockbench.clusters.engine import owner
+from lockbench.clusters.engine.docker import Engine, EngineError
+from lockbench.clusters.libraries import GO
+from lockbench.clusters.recipes import (
     BUILDERS,
     CLIENTS,
     FOLDER,
@@ -192,9 +192,9 @@ def remove_old(engine: Engine) -> list[str]:
 
 
 def main(args: Sequence[str]) -> int:
-    """Run `python -m clusters.images build [NAME…]` (all server images when none is named), or
-    `lock [NAME…]` (build all anew and write what they came to into the locks; when client images
-    are named, only resolve the requirements of their libraries)."""
+    """Run `python -m lockbench.clusters.images build [NAME…]` (all server images when none is
+    named), or `lock [NAME…]` (build all anew and write what they came to into the locks; when
+    client images are named, only resolve the requirements of their libraries)."""
     began = time.monotonic()
 
     def say(line: str) -> None:
@@ -209,7 +209,7 @@ def main(args: Sequence[str]) -> int:
             case ["lock", *names]:
                 _resolve(Engine(), names, say)
             case _:
-                usage = "usage: python -m clusters.images build [NAME…] | lock [NAME…]"
+                usage = "usage: python -m lockbench.clusters.images build [NAME…] | lock [NAME…]"
                 print(usage, file=sys.stderr)
                 return 254
     except EngineError as error:
@@ -227,7 +227,7 @@ def _build(making: _Making, recipe: Recipe) -> None:
     try:
         recipe.check_locks(files)
     except ValueError as error:
-        what = f"`python -m clusters.images lock {recipe.name}` resolves it"
+        what = f"`python -m lockbench.clusters.images lock {recipe.name}` resolves it"
         raise EngineError(f"{error}: {what}") from error
     if recipe.parent:
         parent = making.ref(recipe.parent)
@@ -242,7 +242,7 @@ def _build(making: _Making, recipe: Recipe) -> None:
     except EngineError as error:
         raise EngineError(
             f"{error}\nwhat to do: if a digest is missing or not as committed, find out why"
-            " (`python -m clusters.images lock` writes the locks again); otherwise see that"
+            " (`python -m lockbench.clusters.images lock` writes the locks again); otherwise see that"
             " the Debian mirror, the Go module proxy or Maven's repository can be reached"
             " (HTTP_PROXY, GOPROXY, MAVEN_OPTS, SSL_CERT_FILE and Maven's settings.xml are handed"
             " in), then build again"

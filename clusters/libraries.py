@@ -6,8 +6,8 @@ need, a requirement a line: modules in `requirements.mod`, artifacts of Maven in
 Java also has a class that implements `Library`, which knows its locks by name.
 
 Nothing is resolved here. The locks in the image's folder (`go.mod` and `go.sum`, or
-`artifacts.sha256` and `checksums.sha256`) follow from the lists by `python -m clusters.images
-lock`. Standard library only.
+`artifacts.sha256` and `checksums.sha256`) follow from the lists by `python -m
+lockbench.clusters.images lock`. Standard library only.
 """
 
 from __future__ import annotations

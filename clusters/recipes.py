@@ -3,7 +3,7 @@
 Guaranteed: an image's tag changes with everything that we decide about it (its Dockerfile, its
 pins, its lines in debian.lock, the sources and requirements of the libraries in it, the images
 below it), and with nothing else. Standard library only: setup looks at names before anything is
-installed. How an image is built: `clusters.images`.
+installed. How an image is built: `lockbench.clusters.images`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clusters.libraries import GO, JAVA, Language
+from lockbench.clusters.libraries import GO, JAVA, Language
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = Path(__file__).resolve().parent / "images"

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 
-import clusters
-import declarations
-from clusters.base import Cluster, ClusterError, ClusterPlan, Topology
+from lockbench import clusters, declarations
+from lockbench.clusters.base import Cluster, ClusterError, ClusterPlan, Topology
 
 
 @cache

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from declarations.lazy import lazy
+from lockbench.declarations.lazy import lazy
 
 if TYPE_CHECKING:
     from http import client

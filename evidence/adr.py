@@ -12,17 +12,17 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final
 
-from bench.plan import make_case, unfit
-from bench.suites import faults_of
-from checker.catalogue import ALWAYS, CATALOGUE
-from checker.follows import told
-from clusters.registry import topologies
-from locks.base import System
-from locks.registry import systems
-from nemesis.base import Impossible
-from nemesis.registry import NONE
-from results import wording
-from results.cases import (
+from lockbench.bench.plan import make_case, unfit
+from lockbench.bench.suites import faults_of
+from lockbench.checker.catalogue import ALWAYS, CATALOGUE
+from lockbench.checker.follows import told
+from lockbench.clusters.registry import topologies
+from lockbench.locks.base import System
+from lockbench.locks.registry import systems
+from lockbench.nemesis.base import Impossible
+from lockbench.nemesis.registry import NONE
+from lockbench.results import wording
+from lockbench.results.cases import (
     attempts,
     broken,
     came_to_nothing,
@@ -39,11 +39,11 @@ from results.cases import (
     results_of,
     undecided,
 )
-from results.digests import whole_digest
-from results.documents import CaseResult, LockRates
-from results.statistics import BOUND_TRIES_MIN, Share
-from results.statistics import share as exact
-from results.stored import Stored
+from lockbench.results.digests import whole_digest
+from lockbench.results.documents import CaseResult, LockRates
+from lockbench.results.statistics import BOUND_TRIES_MIN, Share
+from lockbench.results.statistics import share as exact
+from lockbench.results.stored import Stored
 
 # How many exposed tries "does not break" takes: after 20 without a break, its share is at most 14 %
 # (one-sided, 95 %).
@@ -74,7 +74,7 @@ class Evidence:
 @dataclass(frozen=True, slots=True)
 class Tried:
     """A verdict of a lock under a fault. ``by_itself``: in how many tries it broke and did not
-    follow from another break (``checker.follows``)."""
+    follow from another break (``lockbench.checker.follows``)."""
 
     fault: str
     verdict: str

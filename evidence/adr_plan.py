@@ -19,16 +19,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from bench import rates
-from bench.plan import Case, expected_s, make_case, resolve
-from bench.suites import brief, sampled
-from clusters.base import NETWORKS
-from clusters.registry import topologies
-from evidence.adr import TRIES, Key, Option, of_the_lock, same_servers, untried
-from evidence.adr_tree import Answers, Decision, missing, preference, speed, unreachable
-from evidence.observations import Observations
-from locks.registry import systems
-from nemesis.registry import NONE
+from lockbench.bench import rates
+from lockbench.bench.plan import Case, expected_s, make_case, resolve
+from lockbench.bench.suites import brief, sampled
+from lockbench.clusters.base import NETWORKS
+from lockbench.clusters.registry import topologies
+from lockbench.evidence.adr import TRIES, Key, Option, of_the_lock, same_servers, untried
+from lockbench.evidence.adr_tree import Answers, Decision, missing, preference, speed, unreachable
+from lockbench.evidence.observations import Observations
+from lockbench.locks.registry import systems
+from lockbench.nemesis.registry import NONE
 
 P99_COUNT: Final = 1_000  # what a p99 takes, in each round
 # Lock and fault → in how many published tries its word broke, where, and the last run.

@@ -13,18 +13,18 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Final
 
-from evidence.adr import AIMED, STALE, TRIES, Evidence, Option, k_of_n
-from evidence.adr_plan import Breaks, first_looks, likely, needed, unsettled
-from evidence.adr_tree import Decision, required, speed
-from evidence.templates import rendered
-from nemesis.registry import faults
-from report.grid import Markdown, markdown_table
-from results import wording
-from results.cases import in_order
-from results.documents import CaseResult, Machine
-from results.machine import describe
-from results.statistics import BOUND_TRIES_MIN, Share
-from results.wording import escape_markdown
+from lockbench.evidence.adr import AIMED, STALE, TRIES, Evidence, Option, k_of_n
+from lockbench.evidence.adr_plan import Breaks, first_looks, likely, needed, unsettled
+from lockbench.evidence.adr_tree import Decision, required, speed
+from lockbench.evidence.templates import rendered
+from lockbench.nemesis.registry import faults
+from lockbench.report.grid import Markdown, markdown_table
+from lockbench.results import wording
+from lockbench.results.cases import in_order
+from lockbench.results.documents import CaseResult, Machine
+from lockbench.results.machine import describe
+from lockbench.results.statistics import BOUND_TRIES_MIN, Share
+from lockbench.results.wording import escape_markdown
 
 # Heading → field of an ``Evidence``.
 SOURCES: Final = {

@@ -16,13 +16,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from bench.suites import faults_of
-from checker.catalogue import OF_JOBS
-from evidence.adr import AIMED, TRIES, Option, k_of_n, same_servers, share
-from nemesis.registry import NONE
-from results.documents import Bounds, PooledRate, Statistic
-from results.statistics import Share
-from results.wording import ms, words
+from lockbench.bench.suites import faults_of
+from lockbench.checker.catalogue import OF_JOBS
+from lockbench.evidence.adr import AIMED, TRIES, Option, k_of_n, same_servers, share
+from lockbench.nemesis.registry import NONE
+from lockbench.results.documents import Bounds, PooledRate, Statistic
+from lockbench.results.statistics import Share
+from lockbench.results.wording import ms, words
 
 Needs = Literal["correctness", "efficiency"]
 Found = Literal["yes", "no", "not shown"]

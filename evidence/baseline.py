@@ -5,7 +5,7 @@ It is pinned in ``evidence/baseline.json``, which stands in git: a commit, which
 ``requirements.lock``, which has the client libraries, and the server images by their ids. Whoever
 measures (``bench``, ``workloads``, ``results``) is the same on both sides: this tree.
 
-    python -m evidence.baseline [FILE]    pins what is checked out now; a person runs it
+    python -m lockbench.evidence.baseline [FILE]    pins what is checked out now; a person runs it
 
 Nothing else writes the file, and nothing makes a baseline that is missing: one that follows hides a
 slow drift. The images also keep the tag ``baseline``, so that nothing removes them.
@@ -27,15 +27,15 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from bench.plan import LINK_IMAGE
-from clusters import images
-from clusters.engine.docker import Engine, EngineError
-from history.files import BadFile, MissingFile
-from locks.registry import imports
-from locks.shared import pins
-from results import documents, machine
-from results.documents import Document
-from results.errors import BAD_INPUT, BadInput
+from lockbench.bench.plan import LINK_IMAGE
+from lockbench.clusters import images
+from lockbench.clusters.engine.docker import Engine, EngineError
+from lockbench.history.files import BadFile, MissingFile
+from lockbench.locks.registry import imports
+from lockbench.locks.shared import pins
+from lockbench.results import documents, machine
+from lockbench.results.documents import Document
+from lockbench.results.errors import BAD_INPUT, BadInput
 
 ROOT: Final = Path(__file__).parents[1]
 FILE: Final = Path(__file__).with_name("baseline.json")
@@ -43,7 +43,7 @@ REQUIREMENTS: Final = "requirements.lock"
 # What a side brings besides its libraries and servers. Docker's recipes read the pins of pyproject.
 TREE: Final = ("locks", "clusters", "pyproject.toml")
 PARSER: Final = "hiredis"
-HOW: Final = "`python -m evidence.baseline` pins what is checked out now"
+HOW: Final = "`python -m lockbench.evidence.baseline` pins what is checked out now"
 
 
 class Pinned(Document, frozen=True, kw_only=True):
@@ -176,7 +176,7 @@ def _git(*words: str) -> bytes:
 def main(words: Sequence[str]) -> int:
     """Returns the exit code."""
     if len(words) > 1 or any(word.startswith("-") for word in words):
-        print("usage: python -m evidence.baseline [FILE]", file=sys.stderr)
+        print("usage: python -m lockbench.evidence.baseline [FILE]", file=sys.stderr)
         return BAD_INPUT
     path = Path(words[0]) if words else FILE
     try:

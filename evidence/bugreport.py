@@ -8,9 +8,9 @@
                        versions of all that it stands on
 
 Guarantees: the run is complete and unchanged, and today's checker reaches its verdicts
-(``results.stored``). What a lock's declaration says of a fault is no news, and is left out unless
-all are asked for. Tries and repetitions of a case are one report, which says k of n. Does not
-say whose fault it is: a verdict that was expected to break has the source that says so.
+(``lockbench.results.stored``). What a lock's declaration says of a fault is no news, and is left
+out unless all are asked for. Tries and repetitions of a case are one report, which says k of n.
+Does not say whose fault it is: a verdict that was expected to break has the source that says so.
 """
 
 from __future__ import annotations
@@ -25,29 +25,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import declarations
-import locks
-from bench.judge import MAY, SILENCE, expectation
-from bench.plan import LINK_IMAGE
-from checker.catalogue import CATALOGUE
-from checker.check import check
-from checker.follows import FOLLOWS
-from clusters.registry import topologies
-from evidence import bugreport_library as libraries
-from evidence import track
-from evidence.check import explained
-from evidence.excerpt import excerpt
-from evidence.templates import rendered
-from evidence.timeline import Timeline
-from history.columns import History
-from history.files import is_folder
-from history.jsonl import write_jsonl
-from history.recording import read_recording
-from locks.base import Expectation, System
-from locks.registry import NO_LOCKS, LockNotFoundError, declared, is_own
-from nemesis.registry import NONE
-from report.grid import markdown_table
-from results.cases import (
+from lockbench import declarations, locks
+from lockbench.bench.judge import MAY, SILENCE, expectation
+from lockbench.bench.plan import LINK_IMAGE
+from lockbench.checker.catalogue import CATALOGUE
+from lockbench.checker.check import check
+from lockbench.checker.follows import FOLLOWS
+from lockbench.clusters.registry import topologies
+from lockbench.evidence import bugreport_library as libraries
+from lockbench.evidence import track
+from lockbench.evidence.check import explained
+from lockbench.evidence.excerpt import excerpt
+from lockbench.evidence.templates import rendered
+from lockbench.evidence.timeline import Timeline
+from lockbench.history.columns import History
+from lockbench.history.files import is_folder
+from lockbench.history.jsonl import write_jsonl
+from lockbench.history.recording import read_recording
+from lockbench.locks.base import Expectation, System
+from lockbench.locks.registry import NO_LOCKS, LockNotFoundError, declared, is_own
+from lockbench.nemesis.registry import NONE
+from lockbench.report.grid import markdown_table
+from lockbench.results.cases import (
     asked_lock,
     broken,
     command_of,
@@ -55,12 +54,12 @@ from results.cases import (
     fault_name,
     k_of_n,
 )
-from results.documents import CaseResult
-from results.errors import BadInput
-from results.machine import PACKAGE
-from results.store import CaseFolder, NotARun, slug, write_atomically
-from results.stored import Edited, Stored, stored
-from results.wording import times
+from lockbench.results.documents import CaseResult
+from lockbench.results.errors import BadInput
+from lockbench.results.machine import PACKAGE
+from lockbench.results.store import CaseFolder, NotARun, slug, write_atomically
+from lockbench.results.stored import Edited, Stored, stored
+from lockbench.results.wording import times
 
 FOLDER: Final = "bugreports"
 # What makes two cases of a run repetitions of one.
@@ -221,7 +220,7 @@ def _on_record(it: Broken) -> OnRecord:
 class Claim:
     """What the declaration of a lock expects under the fault of a case. ``verdict`` is the one that
     broke, or a cause of it that broke too, where only of that one something is declared
-    (``bench.judge``)."""
+    (``lockbench.bench.judge``)."""
 
     system: System
     verdict: str

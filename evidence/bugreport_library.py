@@ -1,8 +1,8 @@
 """What a bug report knows of the library behind a lock: which one, how it is called, how it is set.
 
-The run says what was there, as far as it recorded it (``bench.clients``); what calls the library is
-the code of this tree. Where the run recorded no fingerprint, or another one than this tree has, the
-report says so: then neither versions nor settings are proven to be those of the run.
+The run says what was there, as far as it recorded it (``lockbench.bench.clients``); what calls the
+library is the code of this tree. Where the run recorded no fingerprint, or another one than this
+tree has, the report says so: then neither versions nor settings are proven to be those of the run.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench import clients
-from locks.shared.client_container import ContainerLibrary
-from locks.shared.client_programs import LIMIT, THE_LEASE, Program
-from locks.shared.library import AnyLibrary
-from results.documents import Client, Pace, Versions
+from lockbench.bench import clients
+from lockbench.locks.shared.client_container import ContainerLibrary
+from lockbench.locks.shared.client_programs import LIMIT, THE_LEASE, Program
+from lockbench.locks.shared.library import AnyLibrary
+from lockbench.results.documents import Client, Pace, Versions
 
 PINS: Final = "pins.txt"
 

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal, NamedTuple
 
-from bench.judge import MAY, Expected
-from bench.plan import applies, make_case
-from bench.suites import faults_of
-from checker.catalogue import ALWAYS, CATALOGUE, NAMED, OF_LOCKS
-from evidence.observations import Key, Observations, Observed, Share
-from locks.base import System
-from locks.shared.client_container import ContainerLibrary
-from locks.shared.client_programs import GO_IMAGE, JVM_IMAGE
-from locks.shared.library import library_of
-from nemesis.registry import NONE
-from results.statistics import BOUND_TRIES_MIN, share
-from results.wording import times, tries
+from lockbench.bench.judge import MAY, Expected
+from lockbench.bench.plan import applies, make_case
+from lockbench.bench.suites import faults_of
+from lockbench.checker.catalogue import ALWAYS, CATALOGUE, NAMED, OF_LOCKS
+from lockbench.evidence.observations import Key, Observations, Observed, Share
+from lockbench.locks.base import System
+from lockbench.locks.shared.client_container import ContainerLibrary
+from lockbench.locks.shared.client_programs import GO_IMAGE, JVM_IMAGE
+from lockbench.locks.shared.library import library_of
+from lockbench.nemesis.registry import NONE
+from lockbench.results.statistics import BOUND_TRIES_MIN, share
+from lockbench.results.wording import times, tries
 
 CANONICAL: Final = (NONE, *faults_of("full"))
 LEAKED: Final = "leaked-lock"  # judged since there is a quiet phase

@@ -12,21 +12,21 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
-from checker.check import check
-from checker.clocks import on_one_clock
-from checker.kinds import with_model
-from checker.load import find, load
-from checker.verdict import RANK, Report, Verdict, worst
-from evidence.memory import available, bounded
-from history.columns import History
-from history.edn import plain, write_edn
-from history.files import BadFile, is_file, read_text
-from history.jsonl import write_jsonl
-from history.lines import UnreadableHistory
-from history.machines import BadMerge, merged
-from history.text import write_named
-from report.console import say, say_json
-from results.errors import BadInput
+from lockbench.checker.check import check
+from lockbench.checker.clocks import on_one_clock
+from lockbench.checker.kinds import with_model
+from lockbench.checker.load import find, load
+from lockbench.checker.verdict import RANK, Report, Verdict, worst
+from lockbench.evidence.memory import available, bounded
+from lockbench.history.columns import History
+from lockbench.history.edn import plain, write_edn
+from lockbench.history.files import BadFile, is_file, read_text
+from lockbench.history.jsonl import write_jsonl
+from lockbench.history.lines import UnreadableHistory
+from lockbench.history.machines import BadMerge, merged
+from lockbench.history.text import write_named
+from lockbench.report.console import say, say_json
+from lockbench.results.errors import BadInput
 
 RUNNING = "running"  # the ending of a run that was not ended
 STDIN = Path("-")
@@ -241,7 +241,7 @@ def _write(target: Path, history: History, report: Report) -> _Written:
 
 
 def _draw(html: Path, drawn: Sequence[tuple[str, History, Report]]) -> None:
-    from checker.drawing import page
+    from lockbench.checker.drawing import page
 
     try:
         write_named(html, page(drawn))

@@ -12,14 +12,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from history.text import write_named
-from report import comparison_text
-from report.console import say_json, warn
-from report.grid import drawn
-from results.comparison import Comparison, compare_stored
-from results.errors import BadInput, Ending, exit_code
-from results.store import NotARun
-from results.stored import Edited, countable, left_out, stored_set
+from lockbench.history.text import write_named
+from lockbench.report import comparison_text
+from lockbench.report.console import say_json, warn
+from lockbench.report.grid import drawn
+from lockbench.results.comparison import Comparison, compare_stored
+from lockbench.results.errors import BadInput, Ending, exit_code
+from lockbench.results.store import NotARun
+from lockbench.results.stored import Edited, countable, left_out, stored_set
 
 
 def compare(

@@ -2,10 +2,10 @@
 
 The verdict ``leaked-lock`` says it of every key, from the quiet phase after the load; histories
 without one only have the measurements. They say how long a key stayed taken
-(``checker.measurements``: ``dead_holder_s`` and ``leaked-lock``), and of a key that nobody got
-afterwards that its case has no such time. That may also be for want of time, or because nobody
-asked. Guarantees: ``is_locked`` is true only where others asked for the key after its lease and
-until the end of the case, were refused each time by a service that went on granting other keys.
+(``lockbench.checker.measurements``: ``dead_holder_s`` and ``leaked-lock``), and of a key that
+nobody got afterwards that its case has no such time. That may also be for want of time, or because
+nobody asked. Guarantees: ``is_locked`` is true only where others asked for the key after its lease
+and until the end of the case, were refused each time by a service that went on granting other keys.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Final
 
 import numpy as np
 
-from history.columns import History
-from history.op import NULL, F, Type
-from results.cases import dead_holder_s
-from results.documents import CaseResult, Leaked
+from lockbench.history.columns import History
+from lockbench.history.op import NULL, F, Type
+from lockbench.results.cases import dead_holder_s
+from lockbench.results.documents import CaseResult, Leaked
 
 NS_PER_S: Final = 1_000_000_000
 # Whoever wants a key asks again at once: a longer silence before the end is not to be asking.

@@ -14,13 +14,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from checker.check import check
-from checker.promises import link
-from checker.verdict import Verdict
-from history.columns import History
-from history.jsonl import to_lines
-from history.op import NULL, F, Fault
-from results.errors import BadInput
+from lockbench.checker.check import check
+from lockbench.checker.promises import link
+from lockbench.checker.verdict import Verdict
+from lockbench.history.columns import History
+from lockbench.history.jsonl import to_lines
+from lockbench.history.op import NULL, F, Fault
+from lockbench.results.errors import BadInput
 
 OPERATIONS_MAX: Final = 60
 TIMES: Final = (

@@ -1,6 +1,7 @@
 """The maps of explorations that are kept: ``docs/observed/<lock>/messages-<topology>.json``.
 
-    python -m evidence.explored runs/explore/*     takes over the maps of these explorations
+    python -m lockbench.evidence.explored runs/explore/*     takes over the maps of these
+                                                             explorations
 
 Guarantees: a map that is kept is of a whole exploration of what is pinned here: it has ended, of
 all scenarios that fit.
@@ -14,14 +15,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from evidence import observations
-from history.files import BadFile
-from locks.registry import systems
-from report.console import err, say
-from results.documents import line_of, read
-from results.documents.exploration import ExplorationMap
-from results.errors import BAD_INPUT, BadInput
-from results.store import write_atomically
+from lockbench.evidence import observations
+from lockbench.history.files import BadFile
+from lockbench.locks.registry import systems
+from lockbench.report.console import err, say
+from lockbench.results.documents import line_of, read
+from lockbench.results.documents.exploration import ExplorationMap
+from lockbench.results.errors import BAD_INPUT, BadInput
+from lockbench.results.store import write_atomically
 
 MAP: Final = "map.json"
 PATTERN: Final = "*/messages-*.json"

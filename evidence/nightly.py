@@ -1,14 +1,15 @@
-"""The nightly job: ``make nightly``, or ``python -m evidence.nightly`` in any CI.
+"""The nightly job: ``make nightly``, or ``python -m lockbench.evidence.nightly`` in any CI.
 
 One night is a suite, one retry of each case that was inconclusive, two controls of the gate, and a
-comparison of what is checked out with the baseline that is pinned in git (``evidence.baseline``),
-both sides in turn in this same job: recipes, client libraries and servers all count. Numbers of all
-comparisons are corrected together. Which lock is measured in runs that are long enough for a p99,
-and which one has to recover from which fault, is drawn from the seed.
+comparison of what is checked out with the baseline that is pinned in git
+(``lockbench.evidence.baseline``), both sides in turn in this same job: recipes, client libraries
+and servers all count. Numbers of all comparisons are corrected together. Which lock is measured in
+runs that are long enough for a p99, and which one has to recover from which fault, is drawn from
+the seed.
 
 The controls: one lock against itself, which must not differ, and one against itself with a quarter
-planted (``evidence.planted``), which must be found. A night whose control fails is void: none of
-its numbers counts, and it fails.
+planted (``lockbench.evidence.planted``), which must be found. A night whose control fails is void:
+none of its numbers counts, and it fails.
 
 What occurred is a set of endings: safety, regression, bench, inconclusive; ok where it is empty.
 The headline tells each, and ``runs/latest/ending`` has the worst. The exit code is that of the
@@ -38,25 +39,25 @@ from typing import Final
 
 from rich.console import Console
 
-from bench import interruption, plan, suites
-from bench.suite import RUNS, run_cases
-from evidence import planted
-from evidence.baseline import checked_out
-from evidence.regress import regress
-from evidence.regress_plan import BASE, PAIRS, SCHEDULES, Order, of_pair, order
-from evidence.sides import BASELINE, CURRENT, install, known_locks, parse
-from history.files import BadFile, MissingFile
-from locks.registry import systems
-from locks.shared.library import library_of
-from nemesis.registry import NONE
-from report.comparison_text import markdown
-from report.console import out
-from report.trends import figures_of, machine_in, page, versions_in
-from results import documents
-from results.cases import command_of, lock_of
-from results.comparison import Comparison, rejudged
-from results.documents import CaseResult, Results
-from results.errors import (
+from lockbench.bench import interruption, plan, suites
+from lockbench.bench.suite import RUNS, run_cases
+from lockbench.evidence import planted
+from lockbench.evidence.baseline import checked_out
+from lockbench.evidence.regress import regress
+from lockbench.evidence.regress_plan import BASE, PAIRS, SCHEDULES, Order, of_pair, order
+from lockbench.evidence.sides import BASELINE, CURRENT, install, known_locks, parse
+from lockbench.history.files import BadFile, MissingFile
+from lockbench.locks.registry import systems
+from lockbench.locks.shared.library import library_of
+from lockbench.nemesis.registry import NONE
+from lockbench.report.comparison_text import markdown
+from lockbench.report.console import out
+from lockbench.report.trends import figures_of, machine_in, page, versions_in
+from lockbench.results import documents
+from lockbench.results.cases import command_of, lock_of
+from lockbench.results.comparison import Comparison, rejudged
+from lockbench.results.documents import CaseResult, Results
+from lockbench.results.errors import (
     BAD_INPUT,
     BadInput,
     Ending,
@@ -65,10 +66,10 @@ from results.errors import (
     exit_code,
     worst_first,
 )
-from results.gate import change_words, metrics_of
-from results.statistics import needed_pairs
-from results.store import NotARun, RunFolder, open_run, write_atomically
-from results.wording import escape_markdown
+from lockbench.results.gate import change_words, metrics_of
+from lockbench.results.statistics import needed_pairs
+from lockbench.results.store import NotARun, RunFolder, open_run, write_atomically
+from lockbench.results.wording import escape_markdown
 
 MINUTES_MAX: Final = 90.0
 FAIL_ON: Final = ("safety", "regression")
@@ -445,7 +446,9 @@ def _remember(night: documents.Night, history: Path, earlier: Sequence[documents
 
 
 def _arguments(words: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m evidence.nightly", exit_on_error=False)
+    parser = argparse.ArgumentParser(
+        prog="python -m lockbench.evidence.nightly", exit_on_error=False
+    )
     parser.add_argument("--base", default=BASELINE, help="a REF of lockbench regress")
     parser.add_argument("--new", default=CURRENT, help="the same, of what is new")
     parser.add_argument("--lock", help="default: one of each system, and a library")

@@ -5,12 +5,12 @@
     docs/observed/<lock>/<fault>-<verdict>.jsonl   the few operations behind a break
 
 Guarantees: only cases of complete runs count whose histories are the recorded ones and are judged
-today as they were then (``results.stored``), and only those that an expectation was written for:
-the ordinary workload and network, one fault with its default parameters, our own images. A run
-counts once. A try counts for a verdict if the verdict broke, or held although the fault could have
-hurt. Does not guarantee that the runs were made on one machine, or with the same versions: each is
-named with its own. Rates are those of the last run that measured them with a key for each client.
-What became of a dead holder's key, which runs the cases of a key are from, and
+today as they were then (``lockbench.results.stored``), and only those that an expectation was
+written for: the ordinary workload and network, one fault with its default parameters, our own
+images. A run counts once. A try counts for a verdict if the verdict broke, or held although the
+fault could have hurt. Does not guarantee that the runs were made on one machine, or with the same
+versions: each is named with its own. Rates are those of the last run that measured them with a key
+for each client. What became of a dead holder's key, which runs the cases of a key are from, and
 the machine of a run are there for what was added since they are recorded.
 """
 
@@ -27,18 +27,18 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bench.plan import MUTEX, images_of
-from checker.catalogue import NAMED, OF_LOCKS
-from clusters.registry import topologies
-from evidence.dead_holder import DeadHolder, dead_holder
-from evidence.excerpt import broken as breaks
-from evidence.excerpt import excerpt, lines
-from history.files import BadFile, MissingFile, read_bytes, read_json
-from history.jsonl import read_jsonl
-from locks.registry import systems
-from nemesis.registry import NONE, faults
-from results.cases import attempts, broken, counts_as_try, has_numbers, results_of
-from results.documents import (
+from lockbench.bench.plan import MUTEX, images_of
+from lockbench.checker.catalogue import NAMED, OF_LOCKS
+from lockbench.clusters.registry import topologies
+from lockbench.evidence.dead_holder import DeadHolder, dead_holder
+from lockbench.evidence.excerpt import broken as breaks
+from lockbench.evidence.excerpt import excerpt, lines
+from lockbench.history.files import BadFile, MissingFile, read_bytes, read_json
+from lockbench.history.jsonl import read_jsonl
+from lockbench.locks.registry import systems
+from lockbench.nemesis.registry import NONE, faults
+from lockbench.results.cases import attempts, broken, counts_as_try, has_numbers, results_of
+from lockbench.results.documents import (
     CaseResult,
     Count,
     Footprint,
@@ -49,9 +49,9 @@ from results.documents import (
     Sha256,
     Versions,
 )
-from results.errors import BadInput
-from results.store import NotARun, write_atomically
-from results.stored import Edited, Stored, countable, history_of, stored
+from lockbench.results.errors import BadInput
+from lockbench.results.store import NotARun, write_atomically
+from lockbench.results.stored import Edited, Stored, countable, history_of, stored
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
 FOLDER: Final = DOCS / "observed"

@@ -11,9 +11,9 @@ import time
 from dataclasses import replace
 from typing import Final
 
-from locks.redis.recipe import Taken
-from locks.redis.token import SYSTEM as PLAIN
-from locks.redis.token import RedisToken
+from lockbench.locks.redis.recipe import Taken
+from lockbench.locks.redis.token import SYSTEM as PLAIN
+from lockbench.locks.redis.token import RedisToken
 
 OF: Final = PLAIN.name
 SLOWDOWN: Final = 0.25

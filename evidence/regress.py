@@ -4,7 +4,7 @@ The runs of a lock alternate in blocks of two pairs, base-new-new-base or the re
 from the seed: a drift of the machine hits both sides alike. Every run has processes of its own,
 forked by a server of its own: what the layout of one process in memory costs is then noise between
 runs, and no bias between the sides. A lock that looks slower, or is too noisy to tell, is measured
-again with as many pairs before anything is said of it (``results.gate``).
+again with as many pairs before anything is said of it (``lockbench.results.gate``).
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ import msgspec
 from msgspec.structs import replace as evolved
 from rich.console import Console
 
-from bench import interruption, plan
-from bench.plan import Case
-from bench.progress import shown_in
-from bench.room import check_case_room, in_one_sentence
-from bench.run import run_case
-from bench.suite import RUNS, Finished, ready, versions_of
-from clusters.engine.docker import Engine, EngineError
-from clusters.engine.removal import remove_run
-from evidence.compare import show, write_junit
-from evidence.regress_plan import BASE, NEW, SIDES, Key, Order, of_pair, short, turns
-from evidence.sides import install, library_path
-from report import comparison_text
-from report.commands import report_after
-from report.console import say_json
-from report.live import LiveView
-from results import documents, machine
-from results.cases import has_numbers
-from results.comparison import (
+from lockbench.bench import interruption, plan
+from lockbench.bench.plan import Case
+from lockbench.bench.progress import shown_in
+from lockbench.bench.room import check_case_room, in_one_sentence
+from lockbench.bench.run import run_case
+from lockbench.bench.suite import RUNS, Finished, ready, versions_of
+from lockbench.clusters.engine.docker import Engine, EngineError
+from lockbench.clusters.engine.removal import remove_run
+from lockbench.evidence.compare import show, write_junit
+from lockbench.evidence.regress_plan import BASE, NEW, SIDES, Key, Order, of_pair, short, turns
+from lockbench.evidence.sides import install, library_path
+from lockbench.report import comparison_text
+from lockbench.report.commands import report_after
+from lockbench.report.console import say_json
+from lockbench.report.live import LiveView
+from lockbench.results import documents, machine
+from lockbench.results.cases import has_numbers
+from lockbench.results.comparison import (
     Comparison,
     endings_of_verdicts,
     sentences,
     verdict_changes,
 )
-from results.documents import Results
-from results.errors import BadInput, Ending, exit_code, worst_first
-from results.gate import TOLERATED, UNDECIDED, Cell, judge_pairs, not_carried, suspects
-from results.store import RunFolder, StoreError
-from workloads.fork_server import ForkServer
+from lockbench.results.documents import Results
+from lockbench.results.errors import BadInput, Ending, exit_code, worst_first
+from lockbench.results.gate import TOLERATED, UNDECIDED, Cell, judge_pairs, not_carried, suspects
+from lockbench.results.store import RunFolder, StoreError
+from lockbench.workloads.fork_server import ForkServer
 
 
 def regress(asked: Order, console: Console) -> tuple[Finished, Comparison]:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from bench import plan
-from bench.plan import MUTEX, PUBLISHED, Case, expected_s
-from evidence.sides import Side, check_image_is_used, locks_of, parse
-from results.errors import BadInput
-from results.gate import metrics_of
-from results.statistics import needed_pairs
+from lockbench.bench import plan
+from lockbench.bench.plan import MUTEX, PUBLISHED, Case, expected_s
+from lockbench.evidence.sides import Side, check_image_is_used, locks_of, parse
+from lockbench.results.errors import BadInput
+from lockbench.results.gate import metrics_of
+from lockbench.results.statistics import needed_pairs
 
 BASE, NEW = 0, 1
 SIDES: Final = ("base", "new")

@@ -32,23 +32,23 @@ from typing import Final
 
 from msgspec.structs import replace as evolved
 
-from bench import plan
-from bench.plan import Case
-from clusters.images import server_names
-from clusters.libraries import GO, JAVA, Language
-from clusters.recipes import LIBRARIES, recipes
-from clusters.registry import topologies
-from declarations import program
-from evidence import baseline
-from evidence.baseline import Pinned
-from locks.base import LockUnusableError
-from locks.registry import LIBRARY_FILES, is_own, systems
-from locks.shared import pins
-from locks.shared.client_container import ContainerLibrary as Contained
-from locks.shared.library import INSTEAD, AnyLibrary, Library, library_of, python_path
-from results import machine
-from results.documents import WITH, Client, Versions, VersionsSide
-from results.errors import BadInput
+from lockbench.bench import plan
+from lockbench.bench.plan import Case
+from lockbench.clusters.images import server_names
+from lockbench.clusters.libraries import GO, JAVA, Language
+from lockbench.clusters.recipes import LIBRARIES, recipes
+from lockbench.clusters.registry import topologies
+from lockbench.declarations import program
+from lockbench.evidence import baseline
+from lockbench.evidence.baseline import Pinned
+from lockbench.locks.base import LockUnusableError
+from lockbench.locks.registry import LIBRARY_FILES, is_own, systems
+from lockbench.locks.shared import pins
+from lockbench.locks.shared.client_container import ContainerLibrary as Contained
+from lockbench.locks.shared.library import INSTEAD, AnyLibrary, Library, library_of, python_path
+from lockbench.results import machine
+from lockbench.results.documents import WITH, Client, Versions, VersionsSide
+from lockbench.results.errors import BadInput
 
 CURRENT: Final = "current"
 BASELINE: Final = "baseline"
@@ -60,9 +60,9 @@ SOURCE_FILES: Final = ("pyproject.toml", "setup.py")
 PREPARE_S: Final = 900.0  # building a client image
 # Imports every lock as the workers do, and says where they are and which versions it got.
 PROBE: Final = (
-    "import sys, importlib.metadata, locks, workloads.fork_server\n"
-    "from locks.registry import systems\n"
-    "from declarations.lazy import load_all\n"
+    "import sys, importlib.metadata, locks, lockbench.workloads.fork_server\n"
+    "from lockbench.locks.registry import systems\n"
+    "from lockbench.declarations.lazy import load_all\n"
     "systems()\n"
     "load_all()\n"
     "print(locks.__path__[0])\n"
@@ -74,10 +74,10 @@ ADAPTER: Final = (
     "runpy.run_path(sys.argv[1], run_name='adapter')\n"
     "print(importlib.metadata.version(sys.argv[2]))"
 )
-LOCKS: Final = "from locks.registry import systems; print(*systems())"
+LOCKS: Final = "from lockbench.locks.registry import systems; print(*systems())"
 PREPARE: Final = (
     "import sys\n"
-    "from locks.registry import find\n"
+    "from lockbench.locks.registry import find\n"
     "for lock in map(find, sys.argv[1:]):\n"
     "    if lock.prepare is not None: lock.prepare()\n"
 )
@@ -328,7 +328,7 @@ def _install_artifact(
         text = listed.read_text(encoding="utf-8")
         listed.write_text(old.sub(artifact.line, text), encoding="utf-8")
     inside = _inside(folder)
-    resolve = [sys.executable, "-P", "-m", "clusters.images", "lock", artifact.image]
+    resolve = [sys.executable, "-P", "-m", "lockbench.clusters.images", "lock", artifact.image]
     done = _run(resolve, inside, PREPARE_S)
     if done.returncode != 0:
         why = _last_line(done.stdout + done.stderr)

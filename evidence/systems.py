@@ -1,6 +1,7 @@
-"""The locks in one small table, ``docs/systems.md``; the rest is on the site (``evidence.site``).
+"""The locks in one small table, ``docs/systems.md``; the rest is on the site
+(``lockbench.evidence.site``).
 
-    python -m evidence.systems [RUN ...]      make systems RUNS="runs/a runs/b"
+    python -m lockbench.evidence.systems [RUN ...]      make systems RUNS="runs/a runs/b"
 
 Adds what the runs show to ``docs/observed`` and writes the table from the declarations and that
 folder. Guarantees: nothing in it comes from anywhere else.
@@ -15,8 +16,8 @@ from typing import Annotated, Final
 
 import typer
 
-from evidence.cells import CANONICAL, cells_of, far, language
-from evidence.observations import (
+from lockbench.evidence.cells import CANONICAL, cells_of, far, language
+from lockbench.evidence.observations import (
     DOCS,
     FOLDER,
     Histories,
@@ -27,16 +28,16 @@ from evidence.observations import (
     load,
     save,
 )
-from evidence.templates import rendered
-from evidence.track import BadPage, Page, pages
-from history.lines import UnreadableHistory
-from locks.base import System
-from locks.registry import systems
-from report.grid import Markdown, markdown_table
-from results.errors import BAD_INPUT, BadInput
-from results.store import write_atomically
-from results.wording import NONE as NONE_WORD
-from results.wording import printable
+from lockbench.evidence.templates import rendered
+from lockbench.evidence.track import BadPage, Page, pages
+from lockbench.history.lines import UnreadableHistory
+from lockbench.locks.base import System
+from lockbench.locks.registry import systems
+from lockbench.report.grid import Markdown, markdown_table
+from lockbench.results.errors import BAD_INPUT, BadInput
+from lockbench.results.store import write_atomically
+from lockbench.results.wording import NONE as NONE_WORD
+from lockbench.results.wording import printable
 
 PAGE: Final = DOCS / "systems.md"
 

@@ -10,9 +10,9 @@ from importlib import resources
 
 from jinja2 import Environment, StrictUndefined
 
-from report.grid import Markdown, as_markdown
-from results import wording
-from results.wording import escape_markdown
+from lockbench.report.grid import Markdown, as_markdown
+from lockbench.results import wording
+from lockbench.results.wording import escape_markdown
 
 
 def rendered(template: str, **given: object) -> str:

@@ -12,11 +12,11 @@ from typing import Final
 
 import numpy as np
 
-from history.columns import History
-from history.op import NULL, F, Fault, Type
-from nemesis.registry import faults
-from report.grid import Markdown, markdown_table
-from results.wording import words
+from lockbench.history.columns import History
+from lockbench.history.op import NULL, F, Fault, Type
+from lockbench.nemesis.registry import faults
+from lockbench.report.grid import Markdown, markdown_table
+from lockbench.results.wording import words
 
 BYSTANDERS_MAX: Final = 12
 COLUMNS: Final = ("sent ms", "answered ms", "who", "what", "answer", "hold")
@@ -25,7 +25,7 @@ Row = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Timeline:
-    """``small`` is cut out of ``whole`` (``evidence.excerpt``)."""
+    """``small`` is cut out of ``whole`` (``lockbench.evidence.excerpt``)."""
 
     whole: History
     small: History

@@ -1,4 +1,4 @@
-"""Which locks a change is about: ``python -m evidence.touched FILE [KNOWN]``.
+"""Which locks a change is about: ``python -m lockbench.evidence.touched FILE [KNOWN]``.
 
 FILE has a path of the change a line; KNOWN the names of the locks that there were before. Prints
 names, separated by commas: each lock whose own files are among the paths, and of what locks share
@@ -13,17 +13,17 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from bench.plan import images_of
-from bench.suites import alike, sampled
-from clusters.images import server_names
-from clusters.recipes import FOLDER, recipes
-from clusters.registry import topologies
-from declarations import collected
-from evidence.baseline import REQUIREMENTS, ROOT, TREE
-from locks.base import System
-from locks.registry import systems
-from locks.shared.client_container import ContainerLibrary
-from locks.shared.library import library_of
+from lockbench.bench.plan import images_of
+from lockbench.bench.suites import alike, sampled
+from lockbench.clusters.images import server_names
+from lockbench.clusters.recipes import FOLDER, recipes
+from lockbench.clusters.registry import topologies
+from lockbench.declarations import collected
+from lockbench.evidence.baseline import REQUIREMENTS, ROOT, TREE
+from lockbench.locks.base import System
+from lockbench.locks.registry import systems
+from lockbench.locks.shared.client_container import ContainerLibrary
+from lockbench.locks.shared.library import library_of
 
 SHARED: Final = frozenset({*TREE, REQUIREMENTS})
 IMAGES: Final = PurePosixPath(FOLDER.relative_to(ROOT).as_posix())

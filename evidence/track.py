@@ -1,7 +1,9 @@
 """The track record: for every defect found, a page and a small history that the tests judge anew.
 
-    python -m evidence.track cut RUN --case 24 --verdict double-grant > docs/track/NAME.jsonl
-    python -m evidence.track write        the index, and in every page what the checker says
+    python -m lockbench.evidence.track cut RUN --case 24 --verdict double-grant >
+    docs/track/NAME.jsonl
+    python -m lockbench.evidence.track write        the index, and in every page what the checker
+                                                    says
 
 Guarantees: what a page quotes is what the checker says of its histories today (``excerpt`` says
 what those are). Does not guarantee that the prose of a page is true, nor that its k of n can be
@@ -24,22 +26,22 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from checker.check import check
-from checker.load import load
-from evidence.check import explained
-from evidence.dead_holder import dead_holder
-from evidence.excerpt import excerpt, lines
-from history.files import BadFile, read_text
-from history.jsonl import read_jsonl
-from history.lines import UnreadableHistory
-from nemesis.registry import faults
-from report.grid import Markdown, markdown_table
-from results.cases import attempts, broken, k_of_n
-from results.documents import CaseResult
-from results.errors import BAD_INPUT, BadInput
-from results.store import NotARun, RunFolder, open_run, write_atomically
-from results.stored import Edited, history_of
-from results.wording import printable
+from lockbench.checker.check import check
+from lockbench.checker.load import load
+from lockbench.evidence.check import explained
+from lockbench.evidence.dead_holder import dead_holder
+from lockbench.evidence.excerpt import excerpt, lines
+from lockbench.history.files import BadFile, read_text
+from lockbench.history.jsonl import read_jsonl
+from lockbench.history.lines import UnreadableHistory
+from lockbench.nemesis.registry import faults
+from lockbench.report.grid import Markdown, markdown_table
+from lockbench.results.cases import attempts, broken, k_of_n
+from lockbench.results.documents import CaseResult
+from lockbench.results.errors import BAD_INPUT, BadInput
+from lockbench.results.store import NotARun, RunFolder, open_run, write_atomically
+from lockbench.results.stored import Edited, history_of
+from lockbench.results.wording import printable
 
 FOLDER: Final = Path(__file__).parents[1] / "docs" / "track"
 INDEX: Final = "README.md"

@@ -1,10 +1,11 @@
 """A client of a lock in a process of its own, which does one thing after the other as it is told.
 
 It can be frozen and killed, with the sidecars that it has started. Every call is recorded as those
-of the load are (``workloads.caller``); what it renews in the background goes on between the orders.
+of the load are (``lockbench.workloads.caller``); what it renews in the background goes on between
+the orders.
 """
 
-from explore import patched  # isort: skip  # noqa: F401 - first, for what it does
+from lockbench.explore import patched  # isort: skip  # noqa: F401 - first, for what it does
 
 import logging
 import os
@@ -15,7 +16,7 @@ from time import monotonic_ns
 
 import msgspec
 
-from explore.orders import (
+from lockbench.explore.orders import (
     ENVIRONMENT,
     Acquire,
     Answer,
@@ -27,12 +28,12 @@ from explore.orders import (
     Release,
     Touch,
 )
-from history.op import F, Type
-from history.recorder import Recorder
-from locks.base import Address, Granted, Hold, Lock, Observer
-from locks.registry import find
-from locks.shared.sidecar import close_shared
-from workloads.caller import Caller
+from lockbench.history.op import F, Type
+from lockbench.history.recorder import Recorder
+from lockbench.locks.base import Address, Granted, Hold, Lock, Observer
+from lockbench.locks.registry import find
+from lockbench.locks.shared.sidecar import close_shared
+from lockbench.workloads.caller import Caller
 
 log = logging.getLogger("lockbench.actor")
 

@@ -17,8 +17,8 @@ from typing import Final
 
 import msgspec
 
-from explore.orders import ENVIRONMENT, Answer, Order
-from workloads.fork_server import Child, ForkServer
+from lockbench.explore.orders import ENVIRONMENT, Answer, Order
+from lockbench.workloads.fork_server import Child, ForkServer
 
 START_S: Final = 60.0
 READ_BYTES: Final = 1 << 12
@@ -136,7 +136,7 @@ class Actors:
             listener.listen()
             listener.settimeout(START_S)
             log = self._logs / f"{name}.log"
-            child = self._fork_server.spawn("explore.actor", {ENVIRONMENT: path}, log)
+            child = self._fork_server.spawn("lockbench.explore.actor", {ENVIRONMENT: path}, log)
             channel, _ = listener.accept()
         actor = Actor(name, child, channel, log)
         self._all.append(actor)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from bench import plan
-from explore.faults import FAULTS
-from explore.scenarios import SCENARIOS, Scenario
-from explore.trial import Place, Strike
-from results.documents import Versions
-from results.documents.exploration import Exploration
-from results.errors import BadInput, Unfit
+from lockbench.bench import plan
+from lockbench.explore.faults import FAULTS
+from lockbench.explore.scenarios import SCENARIOS, Scenario
+from lockbench.explore.trial import Place, Strike
+from lockbench.results.documents import Versions
+from lockbench.results.documents.exploration import Exploration
+from lockbench.results.errors import BadInput, Unfit
 
 LEASE_S: Final = 2.0
 CLIENT_TIMEOUT_S: Final = 0.8

@@ -1,10 +1,12 @@
 """``lockbench explore``: explores locks into a folder for each, and goes on where one was stopped.
 
 FOLDER/<lock>/
-  exploration.json   what was tried, and what came of it (``results.documents.exploration``)
+  exploration.json   what was tried, and what came of it
+                     (``lockbench.results.documents.exploration``)
   map.html           the same to be looked at
   map.json           what is kept of it (``ExplorationMap``)
-  findings/          for each that was not declared, what its maintainers need (``explore.reports``)
+  findings/          for each that was not declared, what its maintainers need
+                     (``lockbench.explore.reports``)
   000123/            the recording of a play that shows a finding
   logs/              what the servers and the actors said
 """
@@ -19,26 +21,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from bench import interruption, plan
-from bench.suite import versions_of
-from clusters import images
-from clusters.base import ClusterError
-from clusters.engine.docker import Engine, EngineError
-from clusters.engine.reaper import reap
-from evidence import explored
-from evidence.sides import Instead
-from explore import page, reports
-from explore.asked import Asked, begun
-from explore.explorer import explore
-from explore.mapped import map_of
-from explore.trial import at_event
-from history.files import BadFile, MissingFile
-from locks.registry import systems
-from results.documents import read, text_of
-from results.documents.exploration import Exploration
-from results.errors import BadInput, Ending, Failed
-from results.store import SLUG_CHARS_MAX, slug, write_atomically
-from results.wording import times
+from lockbench.bench import interruption, plan
+from lockbench.bench.suite import versions_of
+from lockbench.clusters import images
+from lockbench.clusters.base import ClusterError
+from lockbench.clusters.engine.docker import Engine, EngineError
+from lockbench.clusters.engine.reaper import reap
+from lockbench.evidence import explored
+from lockbench.evidence.sides import Instead
+from lockbench.explore import page, reports
+from lockbench.explore.asked import Asked, begun
+from lockbench.explore.explorer import explore
+from lockbench.explore.mapped import map_of
+from lockbench.explore.trial import at_event
+from lockbench.history.files import BadFile, MissingFile
+from lockbench.locks.registry import systems
+from lockbench.results.documents import read, text_of
+from lockbench.results.documents.exploration import Exploration
+from lockbench.results.errors import BadInput, Ending, Failed
+from lockbench.results.store import SLUG_CHARS_MAX, slug, write_atomically
+from lockbench.results.wording import times
 
 DOCUMENT: Final = "exploration.json"
 USUAL_S: Final = 300.0

@@ -25,30 +25,30 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace as evolved
 
-from bench import plan
-from bench.usable import why_unusable
-from explore.actors import Actors
-from explore.asked import Asked
-from explore.findings import alike, as_line, counted, finding_of, usual
-from explore.judge import Shown, judged, waits_too_long
-from explore.plays import OTHERS_GROUP, Plays
-from explore.scenarios import Scenario
-from explore.servers import ELSEWHERE
-from explore.stage import VICTIM
-from explore.trial import Played, Trial, event_of, struck
-from explore.trials import chunks, named, pairs_of, singles
-from history.op import F, Type
-from history.recorder import PROCESSES_PER_WORKER
-from history.recording import read_recording
-from results.documents.exploration import (
+from lockbench.bench import plan
+from lockbench.bench.usable import why_unusable
+from lockbench.explore.actors import Actors
+from lockbench.explore.asked import Asked
+from lockbench.explore.findings import alike, as_line, counted, finding_of, usual
+from lockbench.explore.judge import Shown, judged, waits_too_long
+from lockbench.explore.plays import OTHERS_GROUP, Plays
+from lockbench.explore.scenarios import Scenario
+from lockbench.explore.servers import ELSEWHERE
+from lockbench.explore.stage import VICTIM
+from lockbench.explore.trial import Played, Trial, event_of, struck
+from lockbench.explore.trials import chunks, named, pairs_of, singles
+from lockbench.history.op import F, Type
+from lockbench.history.recorder import PROCESSES_PER_WORKER
+from lockbench.history.recording import read_recording
+from lockbench.results.documents.exploration import (
     EventPlace,
     Exploration,
     ExploredScenario,
     StrikeAt,
     Tried,
 )
-from results.errors import Unfit
-from workloads.fork_server import ForkServer
+from lockbench.results.errors import Unfit
+from lockbench.workloads.fork_server import ForkServer
 
 DRY_PLAYS: Final = 2
 PLAYS_MAX: Final = 3
@@ -75,7 +75,7 @@ def explore(
     if why := why_unusable(case.system):
         raise Unfit(why)
     with ExitStack() as stack:
-        fork_server = stack.enter_context(ForkServer(run_id, ["explore.actor"]))
+        fork_server = stack.enter_context(ForkServer(run_id, ["lockbench.explore.actor"]))
         wanted = plan.cluster_plan_of(case, run_id, folder / "logs")
         cluster = plan.topology_of(case).make(replace(wanted, groups=OTHERS_GROUP))
         stack.enter_context(cluster)

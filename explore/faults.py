@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from explore.link import Kind, Strike
+from lockbench.explore.link import Kind, Strike
 
 # What is done while the event is held. client-killed: and the event passes; client-gone: and it
 # does not. Of servers: the event passes when the server has been struck.
@@ -38,7 +38,7 @@ BEYOND: Final = 1.3
 @dataclass(frozen=True, slots=True)
 class Fault:
     """``leases``: how late it is, or how long what is frozen stays so. ``like``: faults of
-    ``nemesis.faults`` that do the same to a lock."""
+    ``lockbench.nemesis.faults`` that do the same to a lock."""
 
     name: str
     summary: str

@@ -9,12 +9,12 @@ from typing import Final
 
 from msgspec.structs import replace as evolved
 
-from evidence import track
-from explore.faults import FAULTS
-from explore.judge import HANGS, LOST_WAKEUP, Shown, judged
-from explore.trial import Played, Setting, Trial, struck
-from report.messages import sentence
-from results.documents.exploration import Finding
+from lockbench.evidence import track
+from lockbench.explore.faults import FAULTS
+from lockbench.explore.judge import HANGS, LOST_WAKEUP, Shown, judged
+from lockbench.explore.trial import Played, Setting, Trial, struck
+from lockbench.report.messages import sentence
+from lockbench.results.documents.exploration import Finding
 
 # What may be the same as a page on a lock that nobody gets any more.
 LIVENESS: Final = frozenset({HANGS, LOST_WAKEUP, "leaked-lock"})

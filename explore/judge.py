@@ -6,21 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from bench.judge import Expected
-from checker.catalogue import OF_LOCKS
-from checker.check import check
-from checker.follows import told
-from checker.rows import rows_of
-from explore.faults import FAULTS
-from explore.scenarios import SCENARIOS
-from explore.stage import VICTIM
-from explore.trial import Played
-from history.columns import History
-from history.op import NULL, F, Fault, Type
-from history.recorder import PROCESSES_PER_WORKER
-from history.recording import read_recording
-from locks.base import System
-from nemesis.registry import NONE
+from lockbench.bench.judge import Expected
+from lockbench.checker.catalogue import OF_LOCKS
+from lockbench.checker.check import check
+from lockbench.checker.follows import told
+from lockbench.checker.rows import rows_of
+from lockbench.explore.faults import FAULTS
+from lockbench.explore.scenarios import SCENARIOS
+from lockbench.explore.stage import VICTIM
+from lockbench.explore.trial import Played
+from lockbench.history.columns import History
+from lockbench.history.op import NULL, F, Fault, Type
+from lockbench.history.recorder import PROCESSES_PER_WORKER
+from lockbench.history.recording import read_recording
+from lockbench.locks.base import System
+from lockbench.nemesis.registry import NONE
 
 HANGS: Final = "hangs"
 RAISES: Final = "raises"
@@ -44,7 +44,7 @@ MEANS: Final = {
     ),
 }
 FOREVER_NS: Final = 2**62
-# What ``workloads.caller`` records of an error that a lock let escape.
+# What ``lockbench.workloads.caller`` records of an error that a lock let escape.
 UNEXPECTED: Final = "unexpected: "
 
 

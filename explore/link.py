@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, Self
 
-from locks.base import Address
+from lockbench.locks.base import Address
 
 Kind = Literal["connect", "request", "reply", "end"]
 # lost: it does not arrive, and nor does anything after it on its connection, either way, until the

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from explore.faults import FAULTS, fitting
-from results.documents import Versions
-from results.documents.exploration import (
+from lockbench.explore.faults import FAULTS, fitting
+from lockbench.results.documents import Versions
+from lockbench.results.documents.exploration import (
     KEPT,
     MISSED,
     Exploration,
@@ -12,7 +12,7 @@ from results.documents.exploration import (
     ExploredScenario,
     MappedScenario,
 )
-from results.machine import PACKAGE
+from lockbench.results.machine import PACKAGE
 
 
 def map_of(document: Exploration) -> ExplorationMap:

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from workloads.load import Pace
+from lockbench.workloads.load import Pace
 
 ENVIRONMENT: Final = "LOCKBENCH_ACTOR"  # names the socket on which orders come
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from checker.check import check
-from checker.drawing import SCRIPT, figure
-from explore.mapped import map_of
-from history.recording import read_recording
-from report import messages
-from report.page import drawings_legend, drawings_style, policy
-from results.documents.exploration import Exploration, Finding
-from results.store import write_atomically
+from lockbench.checker.check import check
+from lockbench.checker.drawing import SCRIPT, figure
+from lockbench.explore.mapped import map_of
+from lockbench.history.recording import read_recording
+from lockbench.report import messages
+from lockbench.report.page import drawings_legend, drawings_style, policy
+from lockbench.results.documents.exploration import Exploration, Finding
+from lockbench.results.store import write_atomically
 
 PAGE = "map.html"
 

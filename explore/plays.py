@@ -1,7 +1,7 @@
 """Plays trials on one cluster, many at once.
 
 Plays of strikes at servers come to their events together, and share one strike
-(``explore.servers``); the cluster serves again before others begin.
+(``lockbench.explore.servers``); the cluster serves again before others begin.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
-from bench import interruption
-from clusters.base import Cluster, Recorded
-from explore.actors import Actors
-from explore.asked import Asked
-from explore.servers import Blow
-from explore.stage import Server, Stage
-from explore.trial import Played, Setting, Trial
-from explore.trials import act_of, at_s_of, chunks, nodes_of
-from history.service import write_service
-from locks.shared.client_container import ContainerLibrary
-from locks.shared.library import library_of
-from locks.shared.tenures import service_of
+from lockbench.bench import interruption
+from lockbench.clusters.base import Cluster, Recorded
+from lockbench.explore.actors import Actors
+from lockbench.explore.asked import Asked
+from lockbench.explore.servers import Blow
+from lockbench.explore.stage import Server, Stage
+from lockbench.explore.trial import Played, Setting, Trial
+from lockbench.explore.trials import act_of, at_s_of, chunks, nodes_of
+from lockbench.history.service import write_service
+from lockbench.locks.shared.client_container import ContainerLibrary
+from lockbench.locks.shared.library import library_of
+from lockbench.locks.shared.tenures import service_of
 
 # So many plays at once: they wait most of the time.
 SLOTS: Final = 12

@@ -15,25 +15,25 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from checker.catalogue import CATALOGUE
-from checker.check import check
-from evidence import bugreport_library as libraries
-from evidence import track
-from evidence.check import explained
-from evidence.templates import rendered
-from evidence.timeline import Timeline
-from explore.faults import FAULTS
-from explore.judge import MEANS
-from explore.mapped import map_of
-from explore.scenarios import SCENARIOS
-from history.jsonl import write_jsonl
-from history.recording import read_recording
-from locks.base import System
-from report import messages
-from report.grid import markdown_table
-from results.documents import Versions
-from results.documents.exploration import Exploration, Finding
-from results.store import slug, write_atomically
+from lockbench.checker.catalogue import CATALOGUE
+from lockbench.checker.check import check
+from lockbench.evidence import bugreport_library as libraries
+from lockbench.evidence import track
+from lockbench.evidence.check import explained
+from lockbench.evidence.templates import rendered
+from lockbench.evidence.timeline import Timeline
+from lockbench.explore.faults import FAULTS
+from lockbench.explore.judge import MEANS
+from lockbench.explore.mapped import map_of
+from lockbench.explore.scenarios import SCENARIOS
+from lockbench.history.jsonl import write_jsonl
+from lockbench.history.recording import read_recording
+from lockbench.locks.base import System
+from lockbench.report import messages
+from lockbench.report.grid import markdown_table
+from lockbench.results.documents import Versions
+from lockbench.results.documents.exploration import Exploration, Finding
+from lockbench.results.store import slug, write_atomically
 
 FOLDER: Final = "findings"
 

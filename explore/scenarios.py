@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from locks.base import System
+from lockbench.locks.base import System
 
 if TYPE_CHECKING:
-    from explore.stage import Stage
+    from lockbench.explore.stage import Stage
 
 # In leases.
 MOMENT: Final = 0.1

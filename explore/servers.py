@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from clusters.base import (
+from lockbench.clusters.base import (
     Clocked,
     Cluster,
     ClusterError,
@@ -22,7 +22,7 @@ from clusters.base import (
     Promotable,
     Wipeable,
 )
-from explore.faults import BEYOND, Act
+from lockbench.explore.faults import BEYOND, Act
 
 # How long the first that has come waits for the others, in leases. Its event is held meanwhile.
 GATHERS: Final = 0.25
@@ -56,7 +56,7 @@ def possible(act: Act, cluster: Cluster) -> bool:
 
 class Blow:
     """One strike, for so many plays. ``run`` belongs to a thread of its own; ``ready``, ``struck``
-    and ``healed`` are called by the plays (``explore.stage.Server``)."""
+    and ``healed`` are called by the plays (``lockbench.explore.stage.Server``)."""
 
     def __init__(
         self, cluster: Cluster, nodes: Sequence[int], act: Act, *, plays: int, lease_s: float

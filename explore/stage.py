@@ -1,9 +1,9 @@
 """Plays one script once, with a fault at each of some events, and records it.
 
-Guarantees: what is recorded is a history like any other (``history.recording``), with the strikes
-as its faults. ``Played`` says whether every strike met its event, as the links themselves saw it.
-Nobody waits for ever: a call that outlasts everything that was done to it is told as a hang, and
-its process is killed.
+Guarantees: what is recorded is a history like any other (``lockbench.history.recording``), with the
+strikes as its faults. ``Played`` says whether every strike met its event, as the links themselves
+saw it. Nobody waits for ever: a call that outlasts everything that was done to it is told as a
+hang, and its process is killed.
 
 Does not guarantee that two plays interleave alike.
 """
@@ -19,18 +19,28 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import Final, Protocol
 
-from explore import link
-from explore.actors import Actor, Gone
-from explore.faults import BEYOND, FAULTS, FORGETS, Fault
-from explore.link import Link, Traffic
-from explore.orders import Acquire, Answer, Claim, Close, Extend, Open, Order, Release, Touch
-from explore.scenarios import MOMENT, SCENARIOS, WAIT
-from explore.trial import Place, Played, Setting, Trial
-from history import op
-from history.op import F, Object, Type
-from history.recorder import Recorder
-from history.recording import records_of, write_faults, write_meta
-from locks.base import Address
+from lockbench.explore import link
+from lockbench.explore.actors import Actor, Gone
+from lockbench.explore.faults import BEYOND, FAULTS, FORGETS, Fault
+from lockbench.explore.link import Link, Traffic
+from lockbench.explore.orders import (
+    Acquire,
+    Answer,
+    Claim,
+    Close,
+    Extend,
+    Open,
+    Order,
+    Release,
+    Touch,
+)
+from lockbench.explore.scenarios import MOMENT, SCENARIOS, WAIT
+from lockbench.explore.trial import Place, Played, Setting, Trial
+from lockbench.history import op
+from lockbench.history.op import F, Object, Type
+from lockbench.history.recorder import Recorder
+from lockbench.history.recording import records_of, write_faults, write_meta
+from lockbench.locks.base import Address
 
 SPARE: Final = "spare"
 # Worker numbers of the recording. DEATHS + n records the death of n.

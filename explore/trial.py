@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from explore import link
-from explore.faults import FAULTS
-from explore.link import Kind
-from locks.base import System
-from results.documents.exploration import EventPlace, StrikeAt
-from workloads.load import NOTICES_S, Pace
+from lockbench.explore import link
+from lockbench.explore.faults import FAULTS
+from lockbench.explore.link import Kind
+from lockbench.locks.base import System
+from lockbench.results.documents.exploration import EventPlace, StrikeAt
+from lockbench.workloads.load import NOTICES_S, Pace
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -28,7 +28,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """A fault of ``explore.faults`` at a place."""
+    """A fault of ``lockbench.explore.faults`` at a place."""
 
     place: Place
     fault: str
@@ -76,7 +76,7 @@ class Setting:
 
     @property
     def slack_s(self) -> float:
-        """How much longer than its lease a key may stay taken (``workloads.load``)."""
+        """How much longer than its lease a key may stay taken (``lockbench.workloads.load``)."""
         return self.pace.client_timeout_s + max(NOTICES_S, self.system.settles_s)
 
 

@@ -13,11 +13,11 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from clusters.base import Cluster
-from explore.faults import FAULTS, Act, fitting
-from explore.servers import possible
-from explore.trial import Place, Strike, Trial, place_of
-from results.documents.exploration import Exploration, ExploredScenario, Tried
+from lockbench.clusters.base import Cluster
+from lockbench.explore.faults import FAULTS, Act, fitting
+from lockbench.explore.servers import possible
+from lockbench.explore.trial import Place, Strike, Trial, place_of
+from lockbench.results.documents.exploration import Exploration, ExploredScenario, Tried
 
 # After so many trials a slot, what is known is saved.
 CHUNK: Final = 10

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from history.columns import History, Ids, Ints, null_column
-from history.op import INT_MAX, INT_MIN, NULL, F, Fault, Mode, Object, Type
+from lockbench.history.columns import History, Ids, Ints, null_column
+from lockbench.history.op import INT_MAX, INT_MIN, NULL, F, Fault, Mode, Object, Type
 
 HOLD_MAX: Final = 2**63 - 1
 NAMES_FROM: Final = -(2**60)

@@ -1,8 +1,8 @@
 """A history as columns: one numpy array per field, one row per operation.
 
 ``History`` is what the checker and the results read. It is built from a recording
-(``history.recording``) or from a foreign file (``history.jsonl``, ``history.edn``), and is the same
-thing afterwards.
+(``lockbench.history.recording``) or from a foreign file (``history.jsonl``, ``history.edn``), and
+is the same thing afterwards.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from history.op import NULL, Fault, Object
-from history.recorder import PROCESSES_PER_WORKER
-from history.service import Service
+from lockbench.history.op import NULL, Fault, Object
+from lockbench.history.recorder import PROCESSES_PER_WORKER
+from lockbench.history.service import Service
 
 Ints = NDArray[np.int64]
 Small = NDArray[np.uint8]
@@ -34,12 +34,13 @@ class History:
     """Operations in the order of their invocation.
 
     Every column has one entry per operation. ``f``, ``type`` and ``mode`` hold the numbers of
-    ``history.op``; ``type`` is never OPEN. ``key`` and ``error`` are indices into ``keys`` and
-    ``errors`` (-1: none). Missing numbers are ``NULL``; ``complete_ns`` is NULL for an info.
-    The ``…_names`` translate back where a foreign file used other than numbers.
+    ``lockbench.history.op``; ``type`` is never OPEN. ``key`` and ``error`` are indices into
+    ``keys`` and ``errors`` (-1: none). Missing numbers are ``NULL``; ``complete_ns`` is NULL for an
+    info. The ``…_names`` translate back where a foreign file used other than numbers.
 
     ``machine`` is the index into ``machines`` on whose clock an operation was recorded, -1 for the
-    clock that ``applied_ns`` is on. None: there is one clock (``checker.machines`` otherwise).
+    clock that ``applied_ns`` is on. None: there is one clock (``lockbench.checker.machines``
+    otherwise).
     """
 
     process: Ints

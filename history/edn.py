@@ -23,15 +23,15 @@ from typing import Final
 
 import numpy as np
 
-from history.builder import FUNCTIONS, HOLD_MAX, MODES, BadLine, Builder, shorten
-from history.columns import History
-from history.edn_forms import Comment, Keyword, maps
-from history.jsonl import header_to_json, operation_to_json, take_header
-from history.lines import FAULTS, HEADERS, UnreadableHistory, decoded, open_history
-from history.machines import on_one_machine
-from history.op import INT_MAX, NULL, F, Fault, Type
-from history.recording import fault_to_json
-from history.text import create_named
+from lockbench.history.builder import FUNCTIONS, HOLD_MAX, MODES, BadLine, Builder, shorten
+from lockbench.history.columns import History
+from lockbench.history.edn_forms import Comment, Keyword, maps
+from lockbench.history.jsonl import header_to_json, operation_to_json, take_header
+from lockbench.history.lines import FAULTS, HEADERS, UnreadableHistory, decoded, open_history
+from lockbench.history.machines import on_one_machine
+from lockbench.history.op import INT_MAX, NULL, F, Fault, Type
+from lockbench.history.recording import fault_to_json
+from lockbench.history.text import create_named
 
 HEADER: Final = "; lockbench "
 FAULT: Final = "; lockbench-fault "

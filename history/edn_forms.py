@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from history.builder import BadLine
+from lockbench.history.builder import BadLine
 
 DEPTH_MAX: Final = 32
 ITEMS_MAX: Final = 10_000  # of one map, vector, list or set

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from history.columns import History, Ints
-from history.op import NULL, F, Fault, Type
-from history.recorder import PROCESSES_PER_WORKER
+from lockbench.history.columns import History, Ints
+from lockbench.history.op import NULL, F, Fault, Type
+from lockbench.history.recorder import PROCESSES_PER_WORKER
 
 Rows = NDArray[np.intp]
 

@@ -24,9 +24,9 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from history.builder import FUNCTIONS, MODES, TYPES, BadLine, Builder, shorten
-from history.columns import History
-from history.lines import (
+from lockbench.history.builder import FUNCTIONS, MODES, TYPES, BadLine, Builder, shorten
+from lockbench.history.columns import History
+from lockbench.history.lines import (
     ANY,
     FAULTS,
     HEADERS,
@@ -37,10 +37,10 @@ from history.lines import (
     decoded,
     open_history,
 )
-from history.machines import on_one_machine
-from history.op import NULL, F, Mode, Object, Type
-from history.recording import fault_to_json
-from history.text import create_named
+from lockbench.history.machines import on_one_machine
+from lockbench.history.op import NULL, F, Mode, Object, Type
+from lockbench.history.recording import fault_to_json
+from lockbench.history.text import create_named
 
 BLOCK_LINES: Final = 4096
 NO_SUCH: Final = 255  # neither a function nor a type nor a mode

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from history.op import NULL
+from lockbench.history.op import NULL
 
 MAGIC: Final = b"LBH1"
 HEADER_BYTES: Final = 64

@@ -14,9 +14,9 @@ from typing import Annotated, Any, BinaryIO, Final, Literal, TypeVar
 
 import msgspec
 
-from history.builder import BadLine
-from history.files import BadFile, json_error, open_named
-from history.op import INT_MAX, JOBS, KINDS, Fault, Number, Object, Whole
+from lockbench.history.builder import BadLine
+from lockbench.history.files import BadFile, json_error, open_named
+from lockbench.history.op import INT_MAX, JOBS, KINDS, Fault, Number, Object, Whole
 
 LINE_BYTES_MAX: Final = 1 << 20
 FILE_BYTES_MAX: Final = 4 << 30  # ten million operations take 1.5 to 2 GB

@@ -1,6 +1,6 @@
 """Histories of several machines, each on a clock of its own: put together, times as they are.
 
-How the clocks stand to each other is not known here; ``checker.bounds`` derives it.
+How the clocks stand to each other is not known here; ``lockbench.checker.bounds`` derives it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from history.builder import NAMES_FROM, OPERATIONS_MAX
-from history.columns import History, Ids, Ints
-from history.lines import UnreadableHistory
-from history.op import NULL, Object
+from lockbench.history.builder import NAMES_FROM, OPERATIONS_MAX
+from lockbench.history.columns import History, Ids, Ints
+from lockbench.history.lines import UnreadableHistory
+from lockbench.history.op import NULL, Object
 
 TEXT_OF: Final = {"key": "keys", "error": "errors"}  # what is the same on all machines
 

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from history.facts import Facts
+from lockbench.history.facts import Facts
 
 NULL: Final = -(2**63)
 
@@ -92,13 +92,14 @@ class Object:
     ``own`` (one client each), ``contended``, ``aimed`` (long holds for the nemesis), ``floor``.
 
     ``job`` names what was done under the lock, where that has a verdict of its own (one of
-    ``JOBS``; ``checker.jobs``). ``bound`` and ``window_ns`` are its limit: so many effects in any
-    such time.
+    ``JOBS``; ``lockbench.checker.jobs``). ``bound`` and ``window_ns`` are its limit: so many
+    effects in any such time.
 
-    Wherever an object is read from a file, ``kind`` and ``job`` are known ones (``history.lines``).
+    Wherever an object is read from a file, ``kind`` and ``job`` are known ones
+    (``lockbench.history.lines``).
 
     ``lease_ns`` is what holds are asked for, ``slack_ns`` how much longer a key that nobody holds
-    may stay taken (``checker.leaks``)."""
+    may stay taken (``lockbench.checker.leaks``)."""
 
     kind: str = "mutex"
     permits: Count | None = None
@@ -118,9 +119,9 @@ class Fault:
     ``(first, last)``; ``heal_ns`` is None where the fault never ended.
 
     ``rules`` names what must have been true for the fault to have been able to hurt (see
-    ``checker.rules``). ``facts`` holds what the nemesis saw: probes, leaders before and after,
-    durations declared and measured. ``machine`` is on whose clock the times are (None: that of the
-    resource, or there is one clock only).
+    ``lockbench.checker.rules``). ``facts`` holds what the nemesis saw: probes, leaders before and
+    after, durations declared and measured. ``machine`` is on whose clock the times are (None: that
+    of the resource, or there is one clock only).
     """
 
     name: str

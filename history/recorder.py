@@ -17,7 +17,7 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import Final
 
-from history.layout import (
+from lockbench.history.layout import (
     COMPLETED,
     COMPLETED_OFFSET,
     EMPTY_RECORD,
@@ -31,8 +31,8 @@ from history.layout import (
     RECORD,
     TYPE_OFFSET,
 )
-from history.op import NULL, F, Mode, Type
-from history.text import json_text
+from lockbench.history.op import NULL, F, Mode, Type
+from lockbench.history.text import json_text
 
 # A segment is filled with nulls when it is opened: 1 MB, a fifth of a millisecond.
 SEGMENT_RECORDS: Final = 1 << 13

@@ -2,10 +2,11 @@
 
 Works on a folder whose writers were killed: segments are read up to the last record that was begun,
 and operations without an outcome become ``info``; what others saw of them is joined in
-(``history.joining``). A file that is missing or damaged is an error, never a shorter history.
+(``lockbench.history.joining``). A file that is missing or damaged is an error, never a shorter
+history.
 
-The folder may be somebody else's: its files are opened by the rule of ``history.files``, every
-field is validated as it is decoded, and the number of operations is bounded.
+The folder may be somebody else's: its files are opened by the rule of ``lockbench.history.files``,
+every field is validated as it is decoded, and the number of operations is bounded.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from history.builder import NUMBERS, OPERATIONS_MAX, BadLine
-from history.columns import History, Ids, null_column
-from history.files import (
+from lockbench.history.builder import NUMBERS, OPERATIONS_MAX, BadLine
+from lockbench.history.columns import History, Ids, null_column
+from lockbench.history.files import (
     BadFile,
     MissingFile,
     is_file,
@@ -33,13 +34,13 @@ from history.files import (
     read_bytes,
     read_json,
 )
-from history.joining import unanswered, with_applied, with_deaths
-from history.layout import HEADER_BYTES, MAGIC, NO_STRING, RECORD
-from history.lines import FAULTS as FAULT_LINES
-from history.lines import Header, UnreadableHistory, decoded
-from history.op import INT_MAX, NULL, F, Fault, Mode, Object, Type
-from history.service import SERVICE, BadService, Service, read_service
-from history.text import json_text, write_whole
+from lockbench.history.joining import unanswered, with_applied, with_deaths
+from lockbench.history.layout import HEADER_BYTES, MAGIC, NO_STRING, RECORD
+from lockbench.history.lines import FAULTS as FAULT_LINES
+from lockbench.history.lines import Header, UnreadableHistory, decoded
+from lockbench.history.op import INT_MAX, NULL, F, Fault, Mode, Object, Type
+from lockbench.history.service import SERVICE, BadService, Service, read_service
+from lockbench.history.text import json_text, write_whole
 
 META = "meta.json"
 FAULTS = "faults.jsonl"

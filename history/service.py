@@ -21,8 +21,8 @@ from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 
-from history.files import json_error
-from history.text import json_text, write_whole
+from lockbench.history.files import json_error
+from lockbench.history.text import json_text, write_whole
 
 SERVICE: Final = "service.jsonl"
 NUMBER_MAX: Final = 2**63  # of holds, which are what a column of a history holds

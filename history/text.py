@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 from typing import TextIO
 
-from history.files import BadFile, open_folder
+from lockbench.history.files import BadFile, open_folder
 
 HALF = re.compile("[\ud800-\udfff]")
 

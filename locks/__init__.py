@@ -1,1 +1,1 @@
-"""Locks: one file each, by family, all behind the contract of ``locks.base``."""
+"""Locks: one file each, by family, all behind the contract of ``lockbench.locks.base``."""

@@ -23,8 +23,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
-from declarations.parameters import Parameter
-from locks.bare import Bare
+from lockbench.declarations.parameters import Parameter
+from lockbench.locks.bare import Bare
 
 
 class Address(NamedTuple):
@@ -163,12 +163,12 @@ class Connect(Protocol):
         """Returns at once: a server that is down is noticed by the first acquire."""
 
 
-# ``undeclared`` is what silence means (``bench.judge``); no declaration says it.
+# ``undeclared`` is what silence means (``lockbench.bench.judge``); no declaration says it.
 Verdict = Literal["holds", "breaks", "may-break", "n/a", "undeclared"]
 # In a declaration: every verdict that is not named beside it.
 ANY: Final = "*"
 Kind = Literal["documented-limit", "defect", "control"]
-# "none": no lock at all, but a way to do without one (``locks.without``).
+# "none": no lock at all, but a way to do without one (``lockbench.locks.without``).
 LockKind = Literal["mutex", "reentrant", "read-write", "semaphore", "none"]
 
 
@@ -197,8 +197,8 @@ class System:
 
     ``parameters`` are what may be written behind the name (``redis-token:backoff=fixed``);
     ``connect`` takes them as keywords. ``pace`` changes the load where a lock shows what it is only
-    under another one (see ``workloads.load.Pace``). ``prepare`` builds what must be there before
-    the first client; it is quick when it is there already, and raises LockUnusableError.
+    under another one (see ``lockbench.workloads.load.Pace``). ``prepare`` builds what must be there
+    before the first client; it is quick when it is there already, and raises LockUnusableError.
     """
 
     name: str
@@ -222,7 +222,8 @@ class System:
     settles_s: float = 0.0  # until it grants again after servers and links are whole, where seconds
     prepare: Callable[[], None] | None = None
     # From the name and value of an entry in the service's own record to the key and hold that it
-    # stands for (None: for none). Without it the record is not read: see ``locks.shared.tenures``.
+    # stands for (None: for none). Without it the record is not read: see
+    # ``lockbench.locks.shared.tenures``.
     entry: Callable[[str, str], tuple[str, int] | None] | None = None
     # Where the first request of an acquire takes no lock yet: who says so. ``reply-lost`` takes
     # away the answer to that request, so nothing is left to judge.

@@ -1,7 +1,7 @@
 """Every lock there is: whatever a module of this package declares as ``SYSTEM`` or ``SYSTEMS``.
 
 A lock from elsewhere joins by its file or, for a library, by its folder (see
-``locks.shared.library``), with the name of the lock behind it where several are declared:
+``lockbench.locks.shared.library``), with the name of the lock behind it where several are declared:
 ``path.py``, ``path.py:NAME``, ``path/to/folder``, ``path/to/folder:NAME``. NAME may also be a
 variable that is a System, or a class that can be called like ``Connect``. ``find``, ``each`` and
 ``load`` run that file, so they take only a name that the user gave. A name that stands in a stored
@@ -24,12 +24,11 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
-import declarations
-import locks
-from declarations.parameters import ParameterError, decided, split
-from locks import without as package
-from locks.base import System
-from locks.shared import pins
+from lockbench import declarations, locks
+from lockbench.declarations.parameters import ParameterError, decided, split
+from lockbench.locks import without as package
+from lockbench.locks.base import System
+from lockbench.locks.shared import pins
 
 
 class LockNotFoundError(Exception):
@@ -54,8 +53,8 @@ def systems() -> Mapping[str, System]:
 
 @cache
 def without() -> Mapping[str, System]:
-    """Name → declaration of every way to do without a lock (``locks.without``). They are named and
-    run like locks, but are no locks, and so in no list of locks."""
+    """Name → declaration of every way to do without a lock (``lockbench.locks.without``). They are
+    named and run like locks, but are no locks, and so in no list of locks."""
     return MappingProxyType(declarations.declared(package, "SYSTEM", System))
 
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Self
 
-from locks.base import (
+from lockbench.locks.base import (
     Address,
     Denied,
     Extendable,
@@ -34,7 +34,7 @@ from locks.base import (
     Unknown,
     new_hold_id,
 )
-from locks.registry import find
+from lockbench.locks.registry import find
 
 
 class NotAcquired(Exception):

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
-from clusters.base import Cluster
-from declarations.parameters import Parameter, Value
-from history.facts import Facts
+from lockbench.clusters.base import Cluster
+from lockbench.declarations.parameters import Parameter, Value
+from lockbench.history.facts import Facts
 
 # A fault's parameters, every one with its value.
 Asked = Mapping[str, Value]
@@ -169,7 +169,7 @@ class Fault(ABC):
     """One kind of fault. Instances hold no state: everything about one injection is in the arena.
 
     ``rules`` are what must have been true for the fault to have been able to hurt; the checker
-    decides them from the history (``checker.rules``).
+    decides them from the history (``lockbench.checker.rules``).
     """
 
     name: ClassVar[str]
@@ -178,7 +178,7 @@ class Fault(ABC):
     rules: ClassVar[tuple[str, ...]]
     touches: ClassVar[frozenset[str]]
     parameters: ClassVar[Mapping[str, Parameter]] = {}
-    # The suites that have it beside ``exhaustive``: see ``bench.suites``. Not inherited.
+    # The suites that have it beside ``exhaustive``: see ``lockbench.bench.suites``. Not inherited.
     suites: ClassVar[frozenset[str]] = frozenset()
     # How long it lasts by default, in leases.
     lasts_leases: ClassVar[float] = 1.0
@@ -225,7 +225,7 @@ class Fault(ABC):
 
     def stage(self, arena: Arena) -> None:
         """Brings the victim where the fault is to strike it. Raises NemesisError."""
-        from nemesis.staging import fresh_hold
+        from lockbench.nemesis.staging import fresh_hold
 
         fresh_hold(arena)
 

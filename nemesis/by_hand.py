@@ -10,11 +10,11 @@ import threading
 import time
 from dataclasses import dataclass
 
-from clusters.base import Cluster
-from nemesis.base import VICTIM, WORKERS, Arena, Clients, Fault, Injection, NemesisError
-from nemesis.registry import NONE, faults
-from nemesis.schedule import RANDOM, ScheduleError, Wanted, parse
-from nemesis.staging import until
+from lockbench.clusters.base import Cluster
+from lockbench.nemesis.base import VICTIM, WORKERS, Arena, Clients, Fault, Injection, NemesisError
+from lockbench.nemesis.registry import NONE, faults
+from lockbench.nemesis.schedule import RANDOM, ScheduleError, Wanted, parse
+from lockbench.nemesis.staging import until
 
 RECOVERY_S = 20.0
 PROOF_S = 1.0

@@ -14,10 +14,10 @@ import math
 import time
 from typing import ClassVar, Final
 
-from clusters.base import Clocked, Cluster
-from declarations.parameters import Parameter
-from nemesis.base import CLOCKS, Arena, Asked, Fault, NemesisError
-from nemesis.targets import WHO, nobody, note_deciding, resolve
+from lockbench.clusters.base import Clocked, Cluster
+from lockbench.declarations.parameters import Parameter
+from lockbench.nemesis.base import CLOCKS, Arena, Asked, Fault, NemesisError
+from lockbench.nemesis.targets import WHO, nobody, note_deciding, resolve
 
 CLOSE_S: Final = 0.25
 ASK_S: Final = 0.5

@@ -18,8 +18,8 @@ from typing import Final
 
 import msgspec
 
-from history import op
-from nemesis.base import Arena, Clients, Fault, NemesisError
+from lockbench.history import op
+from lockbench.nemesis.base import Arena, Clients, Fault, NemesisError
 
 AIM_S: Final = 10.0
 PROOF_S: Final = 1.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from clusters.base import Cluster, Cuttable, Edge, Shapable
-from declarations.parameters import Parameter
-from nemesis.base import Arena, Asked, Impossible, NemesisError
+from lockbench.clusters.base import Cluster, Cuttable, Edge, Shapable
+from lockbench.declarations.parameters import Parameter
+from lockbench.nemesis.base import Arena, Asked, Impossible, NemesisError
 
 CLIENTS, SERVERS, EVERYTHING = "clients", "servers", "all"
 

@@ -1,7 +1,7 @@
 """What the three partitions share: shapes, directions, proof and heal.
 
-*drop*, *stall* and *reject* are different faults; see ``clusters.pods.links`` for what each does to
-a connection. ``shape`` says who no longer hears whom:
+*drop*, *stall* and *reject* are different faults; see ``lockbench.clusters.pods.links`` for what
+each does to a connection. ``shape`` says who no longer hears whom:
 
 ``decisive``    the leader or primary cut from the other servers (its clients still reach it: the
                 dangerous side to be on); of independent nodes a majority, from every client;
@@ -28,13 +28,22 @@ from __future__ import annotations
 from functools import partial
 from typing import ClassVar, Final
 
-from clusters.base import HARNESS, Cluster, Cut, Cuttable, Edge, Led, Promotable, Replicated
-from declarations.parameters import Parameter
-from nemesis import shapes
-from nemesis.base import LINKS, Arena, Asked, Fault, Impossible, NemesisError
-from nemesis.links import all_broken, cuttable_of, joined
-from nemesis.probes import PROBE_S, serving, silent_while
-from nemesis.targets import (
+from lockbench.clusters.base import (
+    HARNESS,
+    Cluster,
+    Cut,
+    Cuttable,
+    Edge,
+    Led,
+    Promotable,
+    Replicated,
+)
+from lockbench.declarations.parameters import Parameter
+from lockbench.nemesis import shapes
+from lockbench.nemesis.base import LINKS, Arena, Asked, Fault, Impossible, NemesisError
+from lockbench.nemesis.links import all_broken, cuttable_of, joined
+from lockbench.nemesis.probes import PROBE_S, serving, silent_while
+from lockbench.nemesis.targets import (
     DECISIVE,
     eligible,
     head_of,

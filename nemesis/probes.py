@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from time import monotonic_ns
 from typing import Final
 
-from clusters.base import HARNESS
-from nemesis.base import Arena
+from lockbench.clusters.base import HARNESS
+from lockbench.nemesis.base import Arena
 
 PROBE_S: Final = 0.4
 ROUNDS: Final = 3

@@ -1,4 +1,4 @@
-"""Every fault there is: each module of ``nemesis.faults`` with a ``FAULT``."""
+"""Every fault there is: each module of ``lockbench.nemesis.faults`` with a ``FAULT``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 
-import declarations
-from nemesis import faults as package
-from nemesis.base import Fault
+from lockbench import declarations
+from lockbench.nemesis import faults as package
+from lockbench.nemesis.base import Fault
 
 NONE = "none"  # the absence of a fault, named so that it can be asked for
 

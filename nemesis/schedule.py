@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from clusters.base import Cluster
-from declarations.parameters import Parameter, ParameterError, Value, decided, split
-from nemesis.base import Impossible, Injection
-from nemesis.registry import NONE, faults
+from lockbench.clusters.base import Cluster
+from lockbench.declarations.parameters import Parameter, ParameterError, Value, decided, split
+from lockbench.nemesis.base import Impossible, Injection
+from lockbench.nemesis.registry import NONE, faults
 
 # When the first fault begins, drawn from the seed in between.
 BEGIN_S: Final = (2.0, 3.0)

@@ -23,9 +23,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from history.files import BadFile, read_text
-from nemesis.registry import faults
-from nemesis.schedule import RANDOM, ScheduleError, Steps, Wanted, wanted
+from lockbench.history.files import BadFile, read_text
+from lockbench.nemesis.registry import faults
+from lockbench.nemesis.schedule import RANDOM, ScheduleError, Steps, Wanted, wanted
 
 FAULT_KEYS: Final = {"name", "at_s", "for_s", "times", "every_s", "with"}
 RANDOM_KEYS: Final = {"count", "weights"}

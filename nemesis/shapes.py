@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from clusters.base import Edge
-from nemesis.targets import majority, minority
+from lockbench.clusters.base import Edge
+from lockbench.nemesis.targets import majority, minority
 
 # Between servers.
 LEADER, MINORITY, MAJORITY, BRIDGE, RING = "leader", "minority", "majority", "bridge", "ring"

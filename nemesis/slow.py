@@ -12,10 +12,10 @@ import time
 from abc import abstractmethod
 from typing import Final
 
-from clusters.base import Cluster, Led, Shape
-from nemesis import links
-from nemesis.base import LINKS, Arena, Asked, Fault, NemesisError
-from nemesis.targets import DECISIVE, headed, resolve
+from lockbench.clusters.base import Cluster, Led, Shape
+from lockbench.nemesis import links
+from lockbench.nemesis.base import LINKS, Arena, Asked, Fault, NemesisError
+from lockbench.nemesis.targets import DECISIVE, headed, resolve
 
 PATIENCE_S: Final = 5.0
 ROUNDS: Final = 5

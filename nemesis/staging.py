@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from nemesis.base import Arena, NemesisError
+from lockbench.nemesis.base import Arena, NemesisError
 
 # Within which the victim must stand where it is wanted. A rival that was frozen by another fault
 # may hold the key until its session is over.

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from clusters.base import Cluster, Cuttable, Led, Replicated
-from declarations.parameters import Parameter
-from nemesis.base import Arena, Impossible, NemesisError
+from lockbench.clusters.base import Cluster, Cuttable, Led, Replicated
+from lockbench.declarations.parameters import Parameter
+from lockbench.nemesis.base import Arena, Impossible, NemesisError
 
 DECISIVE: Final = "decisive"
 WHO: Final = Parameter(

@@ -19,16 +19,16 @@ import hiredis
 from kazoo.client import KazooClient
 from pg8000.native import Connection
 
-from clusters.postgres.protocol import DATABASE, USER
-from locks.bare import KEY, TIMEOUT_S, TOKEN, TTL_S, WAIT_S
-from locks.base import Address, new_hold_id, token_of
-from locks.etcd.gateway import client_of, encoded
-from locks.etcd.mutex import by_creation
-from locks.redis.cluster_link import ClusterLink
-from locks.redis.link import Link
-from locks.redis.sentinel_link import SentinelLink
-from locks.registry import find, systems
-from locks.zookeeper.mutex import ROOT
+from lockbench.clusters.postgres.protocol import DATABASE, USER
+from lockbench.locks.bare import KEY, TIMEOUT_S, TOKEN, TTL_S, WAIT_S
+from lockbench.locks.base import Address, new_hold_id, token_of
+from lockbench.locks.etcd.gateway import client_of, encoded
+from lockbench.locks.etcd.mutex import by_creation
+from lockbench.locks.redis.cluster_link import ClusterLink
+from lockbench.locks.redis.link import Link
+from lockbench.locks.redis.sentinel_link import SentinelLink
+from lockbench.locks.registry import find, systems
+from lockbench.locks.zookeeper.mutex import ROOT
 
 READ_BYTES: Final = 65536
 
@@ -193,7 +193,7 @@ def postgres(nodes: Sequence[Address], statements: Sequence[str], stack: ExitSta
     return cycle
 
 
-# By the name that ``locks.bare.Bare`` has for each.
+# By the name that ``lockbench.locks.bare.Bare`` has for each.
 SPEAKERS: Final[Mapping[str, Speak]] = MappingProxyType(
     {
         "redis": one_redis,

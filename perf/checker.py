@@ -21,13 +21,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from checker.analysis import Analysis
-from checker.calls import calls_of
-from checker.check import check
-from checker.models import model_of
-from checker.search import search
-from history.columns import History
-from history.op import NULL, F, Type
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.calls import calls_of
+from lockbench.checker.check import check
+from lockbench.checker.models import model_of
+from lockbench.checker.search import search
+from lockbench.history.columns import History
+from lockbench.history.op import NULL, F, Type
 from perf.figures import Figure, console, show, timed
 from perf.histories import Load, lock_history, register_history
 from perf.machines import MS, US, Clock, Link, Machines, simulated

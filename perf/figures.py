@@ -22,10 +22,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.plan import WORKERS
-from clusters.base import Cluster, ClusterPlan
-from clusters.registry import topologies
-from workloads.load import Pace
+from lockbench.bench.plan import WORKERS
+from lockbench.clusters.base import Cluster, ClusterPlan
+from lockbench.clusters.registry import topologies
+from lockbench.workloads.load import Pace
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from history.builder import NUMBERS, Builder
-from history.columns import History, Ints, null_column
-from history.op import NULL, F, Object, Type
+from lockbench.history.builder import NUMBERS, Builder
+from lockbench.history.columns import History, Ints, null_column
+from lockbench.history.op import NULL, F, Object, Type
 
 GAP_NS = (2_000, 6_000)  # from grant to grant of one key
 WAIT_NS = 40_000  # clients wait up to this long, so some ten of them wait at any time

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from locks.base import (
+from lockbench.locks.base import (
     Acquired,
     Address,
     Freed,

@@ -21,17 +21,17 @@ from typing import Final
 import psutil
 from rich.console import Console
 
-from bench import interruption
-from bench.generator import generator_health
-from bench.plan import make_case, resolve
-from bench.run import load_of
-from bench.suite import run_cases
-from clusters.base import Cluster
+from lockbench.bench import interruption
+from lockbench.bench.generator import generator_health
+from lockbench.bench.plan import make_case, resolve
+from lockbench.bench.run import load_of
+from lockbench.bench.suite import run_cases
+from lockbench.clusters.base import Cluster
+from lockbench.results.documents import Generator
+from lockbench.workloads.fleet import Fleet
+from lockbench.workloads.fork_server import RUN_ENVIRONMENT, ForkServer
+from lockbench.workloads.load import Phases
 from perf.figures import Figure, console, running, show
-from results.documents import Generator
-from workloads.fleet import Fleet
-from workloads.fork_server import RUN_ENVIRONMENT, ForkServer
-from workloads.load import Phases
 
 LOCK: Final = "redis-token"
 LOOK_S: Final = 0.25

@@ -19,8 +19,8 @@ from typing import Any
 import psutil
 from rich.table import Table
 
-from bench import interruption
-from locks.registry import find
+from lockbench.bench import interruption
+from lockbench.locks.registry import find
 from perf.bare import recipes
 from perf.figures import Figure, console, running, show, told_by
 from perf.recipe import CLIENTS, HOLD_S, TURN_S

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from history.builder import Builder
-from history.columns import History
-from history.op import F, Object, Type
+from lockbench.history.builder import Builder
+from lockbench.history.columns import History
+from lockbench.history.op import F, Object, Type
 
 US: Final = 1_000
 MS: Final = 1_000_000

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 import psutil
 
-from bench import interruption
-from clusters.base import Cuttable, Pausable
-from nemesis.staging import until
+from lockbench.bench import interruption
+from lockbench.clusters.base import Cuttable, Pausable
+from lockbench.nemesis.staging import until
 from perf.figures import Figure, running, show, timed
 
 ROUNDS = 10

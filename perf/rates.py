@@ -28,20 +28,20 @@ from unittest import mock
 import numpy as np
 import psutil
 
-from bench import interruption, pressure
-from bench.plan import Case, make_case, rates_of
-from bench.run import run_case
-from clusters.base import HARNESS, Cluster, ClusterPlan
-from clusters.registry import topologies
-from history.columns import History, Ints
-from history.op import NULL, F
-from history.recording import read_recording
+from lockbench.bench import interruption, pressure
+from lockbench.bench.plan import Case, make_case, rates_of
+from lockbench.bench.run import run_case
+from lockbench.clusters.base import HARNESS, Cluster, ClusterPlan
+from lockbench.clusters.registry import topologies
+from lockbench.history.columns import History, Ints
+from lockbench.history.op import NULL, F
+from lockbench.history.recording import read_recording
+from lockbench.results.documents import CaseResult
+from lockbench.results.rates import ROLE, Block, pooled
+from lockbench.workloads.fork_server import ForkServer
+from lockbench.workloads.load import Rates, Step
 from perf import known_cost, known_cost_server
 from perf.figures import Figure, show
-from results.documents import CaseResult
-from results.rates import ROLE, Block, pooled
-from workloads.fork_server import ForkServer
-from workloads.load import Rates, Step
 
 LOCK: Final = known_cost.__file__
 SHARES: Final = (0.1, 0.5, 0.75)
@@ -178,8 +178,8 @@ def play(
         return found
 
     with ExitStack() as stack:
-        stack.enter_context(mock.patch("bench.run.topology_of", return_value=declared))
-        stack.enter_context(mock.patch("bench.outside.Processors", processors))
+        stack.enter_context(mock.patch("lockbench.bench.run.topology_of", return_value=declared))
+        stack.enter_context(mock.patch("lockbench.bench.outside.Processors", processors))
         outcome = run_case(
             case, folder, run_id="known", fork_server=fork_server, on_progress=lambda _: None
         )

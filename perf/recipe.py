@@ -13,12 +13,12 @@ from typing import Any
 
 import gevent
 
-from locks.bare import KEY, TIMEOUT_S, TTL_S, WAIT_S
-from locks.base import BACKOFFS, Address, Granted, Lock, NoObserver, new_hold_id
-from locks.redis import redlock
-from locks.redis.link import Link
-from locks.redis.redlock_nodes import Question
-from locks.registry import find
+from lockbench.locks.bare import KEY, TIMEOUT_S, TTL_S, WAIT_S
+from lockbench.locks.base import BACKOFFS, Address, Granted, Lock, NoObserver, new_hold_id
+from lockbench.locks.redis import redlock
+from lockbench.locks.redis.link import Link
+from lockbench.locks.redis.redlock_nodes import Question
+from lockbench.locks.registry import find
 from perf.bare import bare_cycle
 
 PAIRS, TURN_S, CYCLES_MIN = 15, 0.1, 10

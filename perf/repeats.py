@@ -4,7 +4,8 @@ The runs are of one suite on one machine. The first table has every figure at st
 lock, run by run with its range, and of how many pairs of runs the ranges overlap: where they do
 not, the two runs disagree. The second has, for each kind of figure over all locks, how often the
 range of one run holds the figure of another, and the standard deviation of the logarithm of a
-figure between runs, of which ``results.rates`` makes its ranges. Void figures are left out.
+figure between runs, of which ``lockbench.results.rates`` makes its ranges. Void figures are left
+out.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from report.console import err, out
-from report.grid import drawn, texts
-from report.rates import at, labels
-from results import wording
-from results.documents import Bounds, LockRates
-from results.errors import BAD_INPUT, BadInput
-from results.store import NotARun, open_run
+from lockbench.report.console import err, out
+from lockbench.report.grid import drawn, texts
+from lockbench.report.rates import at, labels
+from lockbench.results import wording
+from lockbench.results.documents import Bounds, LockRates
+from lockbench.results.errors import BAD_INPUT, BadInput
+from lockbench.results.store import NotARun, open_run
 
 
 @dataclass(frozen=True)

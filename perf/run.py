@@ -9,17 +9,17 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from bench import interruption
-from bench.plan import WORKERS, make_case
-from bench.run import load_of
-from bench.suites import sampled
-from clusters.base import Cluster
-from history.op import F, Type
-from history.recorder import Recorder
+from lockbench.bench import interruption
+from lockbench.bench.plan import WORKERS, make_case
+from lockbench.bench.run import load_of
+from lockbench.bench.suites import sampled
+from lockbench.clusters.base import Cluster
+from lockbench.history.op import F, Type
+from lockbench.history.recorder import Recorder
+from lockbench.workloads.fleet import Fleet
+from lockbench.workloads.load import ENVIRONMENT, WORKER_ENVIRONMENT
 from perf import checker, load, locks, nemesis, rates, sidecar
 from perf.figures import Figure, running, show, told_by
-from workloads.fleet import Fleet
-from workloads.load import ENVIRONMENT, WORKER_ENVIRONMENT
 
 RECORD_ROUNDS, RECORDS = 9, 100_000
 STARTS = 5
@@ -75,7 +75,7 @@ def ratios(lock: str, cluster: Cluster) -> list[float]:
         one_client = replace(usual, keys=1, clients=1, solo=0, rivals=0, workers=0, nodes=nodes)
         one_client.save(fleet.load_file)
         here = {ENVIRONMENT: str(fleet.load_file), WORKER_ENVIRONMENT: "0"}
-        spent = told_by("-m", "workloads.cost", str(PAIRS), str(TURNS), **here)
+        spent = told_by("-m", "lockbench.workloads.cost", str(PAIRS), str(TURNS), **here)
     return [harness / bare for harness, bare in zip(spent["harness"], spent["bare"], strict=True)]
 
 

@@ -13,11 +13,11 @@ import threading
 import time
 from typing import Any, Final
 
-from clusters import images
-from locks.base import Address, NoObserver, new_hold_id
-from locks.shared.client_container import ContainerSidecar
-from locks.shared.library import SHARED
-from locks.shared.sidecar import Sidecar, SidecarLock
+from lockbench.clusters import images
+from lockbench.locks.base import Address, NoObserver, new_hold_id
+from lockbench.locks.shared.client_container import ContainerSidecar
+from lockbench.locks.shared.library import SHARED
+from lockbench.locks.shared.sidecar import Sidecar, SidecarLock
 from perf.figures import Figure, console, show, told_by
 
 PYTHON: Final = "python"

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import pandas as pd
 
-from report.timeline import ROLES, Timeline
-from results import wording
+from lockbench.report.timeline import ROLES, Timeline
+from lockbench.results import wording
 
 Spec = dict[str, Any]
 

@@ -15,11 +15,11 @@ from typing import Any, Final, NamedTuple, Self
 
 from msgspec import UNSET
 
-from report.grid import Cell, Grid, missing
-from results import wording
-from results.cases import has_numbers, number
-from results.documents import CaseResult, Quantiles
-from results.wording import NONE
+from lockbench.report.grid import Cell, Grid, missing
+from lockbench.results import wording
+from lockbench.results.cases import has_numbers, number
+from lockbench.results.documents import CaseResult, Quantiles
+from lockbench.results.wording import NONE
 
 Context = Mapping[str, Any]
 MORE: Final = "> "  # before what is a lower bound

@@ -5,16 +5,16 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from declarations import program
-from results.errors import BadInput
-from results.store import NotARun, open_run
+from lockbench.declarations import program
+from lockbench.results.errors import BadInput
+from lockbench.results.store import NotARun, open_run
 
 REPORT_S_MAX = 600
 
 
 def report(folder: Path) -> str:
     """Writes the report of a run; returns a sentence that says where. Raises BadInput."""
-    from report.write import write
+    from lockbench.report.write import write
 
     try:
         written = write(open_run(folder))
@@ -27,8 +27,8 @@ def report(folder: Path) -> str:
 
 def export(folder: Path, form: str, out: Path) -> str:
     """Exports a run; returns a sentence that says what was written. Raises BadInput."""
-    from report.exports import CannotExport
-    from report.exports import export as write
+    from lockbench.report.exports import CannotExport
+    from lockbench.report.exports import export as write
 
     try:
         written = write(open_run(folder), form, out)
@@ -42,7 +42,7 @@ def export(folder: Path, form: str, out: Path) -> str:
 def report_after(folder: Path) -> str:
     """The report at the end of a run, as a sentence. Whatever happens to it, a crash of the library
     that draws included, changes nothing about the run: it is made by a process of its own."""
-    command = program.command("cli.main", "report", str(folder))
+    command = program.command("lockbench.cli.main", "report", str(folder))
     again = f"`lockbench report {folder}` tries again"
     try:
         done = subprocess.run(

@@ -11,13 +11,13 @@ from typing import Final
 
 import pandas as pd
 
-from report.exports import csv_text
-from report.grid import Grid, texts
-from report.grid import markdown as grid_markdown
-from results import wording
-from results.comparison import MORE_OFTEN, Comparison
-from results.gate import METRICS, UNDECIDED, Cell, change, change_words
-from results.wording import NONE, escape_markdown, printable
+from lockbench.report.exports import csv_text
+from lockbench.report.grid import Grid, texts
+from lockbench.report.grid import markdown as grid_markdown
+from lockbench.results import wording
+from lockbench.results.comparison import MORE_OFTEN, Comparison
+from lockbench.results.gate import METRICS, UNDECIDED, Cell, change, change_words
+from lockbench.results.wording import NONE, escape_markdown, printable
 
 SIGNS: Final = {
     "improved": "▲",

@@ -23,7 +23,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from results.wording import printable
+from lockbench.results.wording import printable
 
 # Tables need room; what is not a terminal has no width of its own.
 WIDTH: Final = None if sys.stdout is not None and sys.stdout.isatty() else 120

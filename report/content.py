@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from msgspec.structs import asdict
 
-from report import rates
-from report.charts import HOW_TO_READ, Chart, charts
-from report.columns import Column, Row, Table
-from report.comparison_text import CAPTION
-from report.facts import (
+from lockbench.report import rates
+from lockbench.report.charts import HOW_TO_READ, Chart, charts
+from lockbench.report.columns import Column, Row, Table
+from lockbench.report.comparison_text import CAPTION
+from lockbench.report.facts import (
     BASELINE,
     CEILING,
     CYCLES,
@@ -22,19 +22,19 @@ from report.facts import (
     PROCESSORS,
     VERDICTS,
 )
-from report.footnotes import Notes
-from report.grid import Cell, Grid, texts
-from report.jobs import JOBS, WORTH
-from report.pictures import side_by_side, through_faults
-from report.rate_chart import pictures
-from report.source import Seen, Source
-from report.tables import Overview, overview, verdict_words
-from results.alert_replay import Sight
-from results.baseline import of_cases
-from results.cases import MUTEX, PHASES, command_of, has_numbers, lock_of
-from results.digests import whole_digest
-from results.documents import Compared
-from results.judgements import VIOLATED
+from lockbench.report.footnotes import Notes
+from lockbench.report.grid import Cell, Grid, texts
+from lockbench.report.jobs import JOBS, WORTH
+from lockbench.report.pictures import side_by_side, through_faults
+from lockbench.report.rate_chart import pictures
+from lockbench.report.source import Seen, Source
+from lockbench.report.tables import Overview, overview, verdict_words
+from lockbench.results.alert_replay import Sight
+from lockbench.results.baseline import of_cases
+from lockbench.results.cases import MUTEX, PHASES, command_of, has_numbers, lock_of
+from lockbench.results.digests import whole_digest
+from lockbench.results.documents import Compared
+from lockbench.results.judgements import VIOLATED
 
 ENDINGS: Final = {
     "ok": ("kept", "everything as expected"),

@@ -16,12 +16,12 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from history.columns import History, Ints
-from history.edn import write_edn
-from history.jsonl import write_jsonl
-from history.op import NULL, F, Mode, Type
-from report.columns import UNITS, Column, Table
-from report.facts import (
+from lockbench.history.columns import History, Ints
+from lockbench.history.edn import write_edn
+from lockbench.history.jsonl import write_jsonl
+from lockbench.history.op import NULL, F, Mode, Type
+from lockbench.report.columns import UNITS, Column, Table
+from lockbench.report.facts import (
     BASELINE,
     CASES,
     COUNT,
@@ -38,15 +38,15 @@ from report.facts import (
     PROCESSORS,
     VERDICTS,
 )
-from report.grid import Markdown, markdown_table
-from report.jobs import JOBS, WORTH
-from report.rates import RATES
-from report.source import histories, read
-from report.timeline import timeline
-from results.cases import lock_of
-from results.documents import CaseResult, LockRates
-from results.store import RunFolder
-from results.wording import printable
+from lockbench.report.grid import Markdown, markdown_table
+from lockbench.report.jobs import JOBS, WORTH
+from lockbench.report.rates import RATES
+from lockbench.report.source import histories, read
+from lockbench.report.timeline import timeline
+from lockbench.results.cases import lock_of
+from lockbench.results.documents import CaseResult, LockRates
+from lockbench.results.store import RunFolder
+from lockbench.results.wording import printable
 
 # Where a spreadsheet begins to compute. A carriage return is no longer there by then.
 FORMULA: Final = ("=", "+", "-", "@", "\t")

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from report.columns import Column, Context, Slot, Table, at
-from results.baseline import CASES_MIN
-from results.cases import (
+from lockbench.report.columns import Column, Context, Slot, Table, at
+from lockbench.results.baseline import CASES_MIN
+from lockbench.results.cases import (
     BASES,
     PHASES,
     availability,
@@ -33,7 +33,7 @@ from results.cases import (
     recovery_s,
     undecided,
 )
-from results.documents import CaseResult, Scoring, UndisturbedLock
+from lockbench.results.documents import CaseResult, Scoring, UndisturbedLock
 
 LABEL: Final = Slot("lock", once=True)
 CASE: Final = Column("case", "number of the case in the run, from 1", "n")

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from report.facts import LATENCY, PARTS
-from results import wording
-from results.cases import (
+from lockbench.report.facts import LATENCY, PARTS
+from lockbench.results import wording
+from lockbench.results.cases import (
     PHASES,
     came_to_nothing,
     in_order,
@@ -21,10 +21,10 @@ from results.cases import (
     lock_of,
     number,
 )
-from results.documents import CaseResult, Machine, Versions
-from results.judgements import AS_EXPECTED
-from results.machine import describe
-from results.quantiles import P50, P99, P999, carries, needed
+from lockbench.results.documents import CaseResult, Machine, Versions
+from lockbench.results.judgements import AS_EXPECTED
+from lockbench.results.machine import describe
+from lockbench.results.quantiles import P50, P99, P999, carries, needed
 
 # Settings that one reads first, and what they are called under the table.
 PACE: Final = {

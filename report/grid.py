@@ -17,7 +17,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from results.wording import NONE, escape_markdown
+from lockbench.results.wording import NONE, escape_markdown
 
 KEPT, BROKE, OPEN, FAILED = "✓", "✗", "?", "!"
 NOT_EXPECTED: Final = "(NOT expected)"

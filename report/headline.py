@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from checker.catalogue import CATALOGUE
-from checker.follows import told
-from nemesis.registry import faults
-from report.labels import flat_labels
-from results.cases import (
+from lockbench.checker.catalogue import CATALOGUE
+from lockbench.checker.follows import told
+from lockbench.nemesis.registry import faults
+from lockbench.report.labels import flat_labels
+from lockbench.results.cases import (
     COULD_NOT_RUN,
     DISTURBED,
     NO_FAULT,
@@ -35,10 +35,16 @@ from results.cases import (
     results_of,
     undecided,
 )
-from results.documents import CaseResult
-from results.judgements import BROKE_UNDECLARED, GREEN, HELD_UNDECLARED, NOT_AS_ASKED, WORSE
-from results.statistics import BOUND_TRIES_MIN, share
-from results.wording import times, tries, words
+from lockbench.results.documents import CaseResult
+from lockbench.results.judgements import (
+    BROKE_UNDECLARED,
+    GREEN,
+    HELD_UNDECLARED,
+    NOT_AS_ASKED,
+    WORSE,
+)
+from lockbench.results.statistics import BOUND_TRIES_MIN, share
+from lockbench.results.wording import times, tries, words
 
 NOTHING: Final = "Nothing was decided: no case is evidence for or against a lock."
 # Cases that say nothing about the lock, whatever verdict they reached.

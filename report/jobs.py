@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from report.columns import Column, Context, Slot, Table, at
-from report.facts import (
+from lockbench.report.columns import Column, Context, Slot, Table, at
+from lockbench.report.facts import (
     CASE,
     CYCLES,
     FAULT,
@@ -24,8 +24,8 @@ from report.facts import (
     STALE_ATTEMPTED,
     WORKLOAD,
 )
-from results import wording
-from results.cases import (
+from lockbench.results import wording
+from lockbench.results.cases import (
     MUTEX,
     PUBLISHED,
     broken,
@@ -35,7 +35,7 @@ from results.cases import (
     quantile_ms,
     undecided,
 )
-from results.documents import CaseResult, JobNumbers, PerGrant, Scoring
+from lockbench.results.documents import CaseResult, JobNumbers, PerGrant, Scoring
 
 TITLE: Final = "Jobs: correctness, latency, throughput, conflicts"
 CAPTION: Final = (

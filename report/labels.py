@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from results.cases import is_control, lock_of
-from results.documents import CaseResult
+from lockbench.results.cases import is_control, lock_of
+from lockbench.results.documents import CaseResult
 
 
 def row_labels(cases: Sequence[CaseResult]) -> list[str]:

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from results.wording import printable
+from lockbench.results.wording import printable
 
 PLAIN_SECONDS_MIN: Final = 5.0
 REFRESH_PER_S: Final = 4

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from checker.drawing import STYLE
-from report.charts import Chart
-from report.content import ALL, Content, Section
-from report.grid import markdown
-from results.wording import escape_markdown
+from lockbench.checker.drawing import STYLE
+from lockbench.report.charts import Chart
+from lockbench.report.content import ALL, Content, Section
+from lockbench.report.grid import markdown
+from lockbench.results.wording import escape_markdown
 
 IMAGES: Final = "report"
 SVG: Final = re.compile(r"<svg .*?</svg>", re.DOTALL)

@@ -1,4 +1,5 @@
-"""The map of an exploration in HTML and in sentences (``results.documents.exploration``)."""
+"""The map of an exploration in HTML and in sentences
+(``lockbench.results.documents.exploration``)."""
 
 from __future__ import annotations
 
@@ -6,9 +7,9 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from report.page import asset, rendered
-from results.documents.exploration import KEPT, MISSED, ExplorationMap, Finding, Tried
-from results.wording import times
+from lockbench.report.page import asset, rendered
+from lockbench.results.documents.exploration import KEPT, MISSED, ExplorationMap, Finding, Tried
+from lockbench.results.wording import times
 
 
 def style() -> str:

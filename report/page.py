@@ -15,8 +15,8 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from checker.drawing import LEGEND, SCRIPT, STYLE
-from report.content import ALL, Content
+from lockbench.checker.drawing import LEGEND, SCRIPT, STYLE
+from lockbench.report.content import ALL, Content
 
 Drawn = Mapping[tuple[int, str], str]
 

@@ -9,13 +9,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Final
 
-from report.charts import BLUE, CONFIG, INK, LINES, ORANGE, RED, Chart, Spec, logarithmic, rates_of
-from report.labels import flat_labels
-from report.source import Seen
-from report.timeline import Timeline
-from results.baseline import CASES_MIN
-from results.cases import has_numbers, in_order, is_published
-from results.documents import Spread, UndisturbedLock
+from lockbench.report.charts import (
+    BLUE,
+    CONFIG,
+    INK,
+    LINES,
+    ORANGE,
+    RED,
+    Chart,
+    Spec,
+    logarithmic,
+    rates_of,
+)
+from lockbench.report.labels import flat_labels
+from lockbench.report.source import Seen
+from lockbench.report.timeline import Timeline
+from lockbench.results.baseline import CASES_MIN
+from lockbench.results.cases import has_numbers, in_order, is_published
+from lockbench.results.documents import Spread, UndisturbedLock
 
 SMALL_WIDTH, SMALL_HEIGHT = 118, 44
 MOST: Final = 1.5  # of the rate before the fault; what is above is drawn there

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from report.grid import Grid, missing, texts
-from results import wording
-from results.cases import (
+from lockbench.report.grid import Grid, missing, texts
+from lockbench.results import wording
+from lockbench.results.cases import (
     broken,
     came_to_nothing,
     has_numbers,
@@ -21,8 +21,8 @@ from results.cases import (
     quantile_ms,
     rate_per_s,
 )
-from results.documents import CaseResult
-from results.wording import NONE
+from lockbench.results.documents import CaseResult
+from lockbench.results.wording import NONE
 
 # lock → p50 ms, p99 ms, locks per second, recovery
 CITED: Final = {

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from report.charts import BLUE, CONFIG, INK, ORANGE, PURPLE, RED, Chart, Spec, logarithmic
-from report.rates import labels, locks_and_settings
-from results.cases import in_order
-from results.documents import LockRates
+from lockbench.report.charts import BLUE, CONFIG, INK, ORANGE, PURPLE, RED, Chart, Spec, logarithmic
+from lockbench.report.rates import labels, locks_and_settings
+from lockbench.results.cases import in_order
+from lockbench.results.documents import LockRates
 
 WIDTH, HEIGHT = 760, 250
 SPACING: Final = 14

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
-from report.columns import MORE, Column, Context, Table
-from report.facts import (
+from lockbench.report.columns import MORE, Column, Context, Table
+from lockbench.report.facts import (
     ABOVE,
     CLIENTS,
     LABELLED,
@@ -23,10 +23,10 @@ from report.facts import (
     TOPOLOGY,
     WHY,
 )
-from report.grid import Grid, texts
-from results import wording
-from results.cases import in_order
-from results.documents import LockRates, PooledRate, RatesOf
+from lockbench.report.grid import Grid, texts
+from lockbench.results import wording
+from lockbench.results.cases import in_order
+from lockbench.results.documents import LockRates, PooledRate, RatesOf
 
 Quantile = Literal["p50", "p99"]
 TITLE: Final = "At stated rates"

@@ -14,18 +14,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from checker.check import check
-from checker.drawing import figure
-from checker.verdict import RANK, Report
-from history.columns import History
-from history.lines import UnreadableHistory
-from history.recording import is_recording, read_recording
-from report.timeline import Timeline, timeline
-from results.alert_replay import ReplayedViolation, replay_judged
-from results.cases import broken, expected_of, results_of, unknown_after_s
-from results.documents import CaseResult, Machine, Results, Verdict, Versions, made
-from results.judgements import BROKE_UNDECLARED, GREEN, VIOLATED, WORSE
-from results.store import CaseFolder, NotARun, RunFolder
+from lockbench.checker.check import check
+from lockbench.checker.drawing import figure
+from lockbench.checker.verdict import RANK, Report
+from lockbench.history.columns import History
+from lockbench.history.lines import UnreadableHistory
+from lockbench.history.recording import is_recording, read_recording
+from lockbench.report.timeline import Timeline, timeline
+from lockbench.results.alert_replay import ReplayedViolation, replay_judged
+from lockbench.results.cases import broken, expected_of, results_of, unknown_after_s
+from lockbench.results.documents import CaseResult, Machine, Results, Verdict, Versions, made
+from lockbench.results.judgements import BROKE_UNDECLARED, GREEN, VIOLATED, WORSE
+from lockbench.results.store import CaseFolder, NotARun, RunFolder
 
 ERRORS_TOLD: Final = 5  # of one case; case.json has them all
 Windows = tuple[tuple[float, float, int], ...]

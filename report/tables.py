@@ -13,19 +13,29 @@ from typing import Final
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from checker.catalogue import CATALOGUE
-from nemesis.registry import NONE
-from report import rates
-from report.columns import Row
-from report.facts import BASELINE, EVERY
-from report.footnotes import Notes, notes
-from report.grid import BROKE, FAILED, KEPT, NOT_EXPECTED, OPEN, UNDECLARED, Cell, Grid, drawn
-from report.headline import Headline, headline
-from report.jobs import JOBS, WORTH
-from report.labels import flat_labels, row_labels
-from report.published import published_grid
-from results.baseline import ceiling_of, of_cases
-from results.cases import (
+from lockbench.checker.catalogue import CATALOGUE
+from lockbench.nemesis.registry import NONE
+from lockbench.report import rates
+from lockbench.report.columns import Row
+from lockbench.report.facts import BASELINE, EVERY
+from lockbench.report.footnotes import Notes, notes
+from lockbench.report.grid import (
+    BROKE,
+    FAILED,
+    KEPT,
+    NOT_EXPECTED,
+    OPEN,
+    UNDECLARED,
+    Cell,
+    Grid,
+    drawn,
+)
+from lockbench.report.headline import Headline, headline
+from lockbench.report.jobs import JOBS, WORTH
+from lockbench.report.labels import flat_labels, row_labels
+from lockbench.report.published import published_grid
+from lockbench.results.baseline import ceiling_of, of_cases
+from lockbench.results.cases import (
     MUTEX,
     attempts,
     broken,
@@ -36,10 +46,23 @@ from results.cases import (
     lock_of,
     undecided,
 )
-from results.documents import CaseResult, LockRates, Machine, Results, UndisturbedLock, Versions
-from results.judgements import AS_EXPECTED, BROKE_UNDECLARED, NOTHING_DECLARED, VIOLATED, WORSE
-from results.statistics import bounded
-from results.store import RunFolder
+from lockbench.results.documents import (
+    CaseResult,
+    LockRates,
+    Machine,
+    Results,
+    UndisturbedLock,
+    Versions,
+)
+from lockbench.results.judgements import (
+    AS_EXPECTED,
+    BROKE_UNDECLARED,
+    NOTHING_DECLARED,
+    VIOLATED,
+    WORSE,
+)
+from lockbench.results.statistics import bounded
+from lockbench.results.store import RunFolder
 
 ABSENT: Final = "·"
 ONE_TRY: Final = "Each cell is one try."

@@ -19,9 +19,9 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from history.columns import History, Ints
-from history.op import NULL, F, Type
-from results.quantiles import carries, quantiles, rank
+from lockbench.history.columns import History, Ints
+from lockbench.history.op import NULL, F, Type
+from lockbench.results.quantiles import carries, quantiles, rank
 
 BINS_MAX: Final = 60
 FOREVER_NS: Final = 2**63 - 1

@@ -2,8 +2,8 @@
 
 Other days and other machines differ by more than most regressions, so no threshold and no exit
 code hangs on these lines. A night whose numbers were void leaves a gap. A vertical line is where a
-number has changed its level (``results.statistics.change_points``); what else was new that night
-stands in the table of nights.
+number has changed its level (``lockbench.results.statistics.change_points``); what else was new
+that night stands in the table of nights.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from statistics import median_high
 from typing import Any, Final
 
-from report.charts import BLUE, Spec, svg
-from report.page import asset, rendered
-from results import wording
-from results.cases import MUTEX, in_order, is_published, lock_of
-from results.documents import CaseResult, Machine, Night, Versions
-from results.errors import Ending
-from results.gate import METRICS, metrics_of, value_of
-from results.statistics import change_points
+from lockbench.report.charts import BLUE, Spec, svg
+from lockbench.report.page import asset, rendered
+from lockbench.results import wording
+from lockbench.results.cases import MUTEX, in_order, is_published, lock_of
+from lockbench.results.documents import CaseResult, Machine, Night, Versions
+from lockbench.results.errors import Ending
+from lockbench.results.gate import METRICS, metrics_of, value_of
+from lockbench.results.statistics import change_points
 
 WIDTH, HEIGHT = 320, 60
 WARNED: Final = frozenset({Ending.INCONCLUSIVE.word, Ending.BENCH.word})

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from report.content import ALL, compose, preview
-from report.exports import files as csv_files
-from report.markdown import IMAGES, to_markdown
-from report.page import to_html
-from report.source import read
-from report.tables import stored
-from results.documents import Results
-from results.store import RunFolder, write_atomically
+from lockbench.report.content import ALL, compose, preview
+from lockbench.report.exports import files as csv_files
+from lockbench.report.markdown import IMAGES, to_markdown
+from lockbench.report.page import to_html
+from lockbench.report.source import read
+from lockbench.report.tables import stored
+from lockbench.results.documents import Results
+from lockbench.results.store import RunFolder, write_atomically
 
 
 @dataclass(frozen=True, slots=True)

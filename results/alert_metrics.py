@@ -21,13 +21,21 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from checker.analysis import Analysis
-from checker.intervals import running_max, same_key_as_before, up_to
-from checker.promises import Promises
-from checker.resource import uses
-from checker.rows import FOREVER, Bools, Rows, by_key_and_time, failed_with, has_values, rows_of
-from history.columns import History, Ids, Ints
-from history.op import NULL, F, Mode, Type
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.intervals import running_max, same_key_as_before, up_to
+from lockbench.checker.promises import Promises
+from lockbench.checker.resource import uses
+from lockbench.checker.rows import (
+    FOREVER,
+    Bools,
+    Rows,
+    by_key_and_time,
+    failed_with,
+    has_values,
+    rows_of,
+)
+from lockbench.history.columns import History, Ids, Ints
+from lockbench.history.op import NULL, F, Mode, Type
 
 Floats = NDArray[np.float64]
 
@@ -213,8 +221,8 @@ def _expired(analysis: Analysis, end: Ints) -> tuple[Rows, Ints]:
 
 def _refused(analysis: Analysis) -> tuple[Rows, Ints] | None:
     """(row, time) of the writes that a resource checking fences on write would have refused; None
-    where there is no fence. The policy ``fence-on-write`` of ``checker.fencing``, of writes alone:
-    effects that it would refuse are not counted."""
+    where there is no fence. The policy ``fence-on-write`` of ``lockbench.checker.fencing``, of
+    writes alone: effects that it would refuse are not counted."""
     history, promised = analysis.history, analysis.promises
     if not has_values(history.fence):
         return None

@@ -25,13 +25,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from checker.catalogue import CATALOGUE, GENERAL
-from checker.check import check
-from checker.verdict import Report
-from history.columns import History
-from history.joining import killed_worker
-from history.op import F
-from results.alert_metrics import (
+from lockbench.checker.catalogue import CATALOGUE, GENERAL
+from lockbench.checker.check import check
+from lockbench.checker.verdict import Report
+from lockbench.history.columns import History
+from lockbench.history.joining import killed_worker
+from lockbench.history.op import F
+from lockbench.results.alert_metrics import (
     ACQUISITIONS,
     ALERTS,
     EVALUATION_S,

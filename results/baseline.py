@@ -14,10 +14,17 @@ from typing import Final
 
 import numpy as np
 
-from history.columns import Ints
-from results.cases import MUTEX, PHASES, ceiling_per_s, cells_of, has_numbers, is_published
-from results.documents import CaseResult, PooledKinds, Quantiles, Spread, UndisturbedLock
-from results.quantiles import quantiles, spread
+from lockbench.history.columns import Ints
+from lockbench.results.cases import (
+    MUTEX,
+    PHASES,
+    ceiling_per_s,
+    cells_of,
+    has_numbers,
+    is_published,
+)
+from lockbench.results.documents import CaseResult, PooledKinds, Quantiles, Spread, UndisturbedLock
+from lockbench.results.quantiles import quantiles, spread
 
 LOOPBACK: Final = "loopback"  # the network that is usual
 KINDS: Final = ("acquire", "handover", "wait")
@@ -32,7 +39,7 @@ class Baselines:
         self._found: dict[str, list[tuple[CaseResult, Mapping[str, Ints]]]] = defaultdict(list)
 
     def add(self, case: CaseResult, samples_ns: Mapping[str, Ints]) -> None:
-        """``samples_ns`` is from ``results.numbers.before``: kind → nanoseconds."""
+        """``samples_ns`` is from ``lockbench.results.numbers.before``: kind → nanoseconds."""
         self._found[name_of(case)].append((case, samples_ns))
 
     def locks(self) -> tuple[UndisturbedLock, ...]:

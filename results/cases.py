@@ -1,7 +1,7 @@
 """Questions that are asked of a case.
 
-A case is what ``lockbench run --json`` prints (``results.documents.CaseResult``). Fields may be
-missing: stored runs of other versions are read as well, and a case that failed early has no
+A case is what ``lockbench run --json`` prints (``lockbench.results.documents.CaseResult``). Fields
+may be missing: stored runs of other versions are read as well, and a case that failed early has no
 numbers.
 """
 
@@ -14,8 +14,8 @@ from typing import Final
 
 from msgspec.structs import asdict, replace
 
-from checker.verdict import Report
-from results.documents import (
+from lockbench.checker.verdict import Report
+from lockbench.results.documents import (
     ByPhase,
     CaseResult,
     Entry,

@@ -1,9 +1,9 @@
 """Two sides of the same cases: which verdicts changed, which numbers, and what may be said of it.
 
 Verdict changes come first and always count. Numbers are gated only where both sides were measured
-in turn in one job (``results.gate``); two stored runs show them without a judgement and without an
-interval. What one run says of itself does not hold the noise between runs: intervals from within
-two runs of the same thing excluded zero in 31 to 56 of 100 pairs of runs.
+in turn in one job (``lockbench.results.gate``); two stored runs show them without a judgement and
+without an interval. What one run says of itself does not hold the noise between runs: intervals
+from within two runs of the same thing excluded zero in 31 to 56 of 100 pairs of runs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from msgspec.structs import asdict
 
-from results.cases import (
+from lockbench.results.cases import (
     attempts,
     broken,
     expected_of,
@@ -26,11 +26,18 @@ from results.cases import (
     results_of,
     undecided,
 )
-from results.documents import CaseResult, Compared, VerdictChange
-from results.errors import worst_first
-from results.gate import UNDECIDED, Cell, change_words, judged_together, metrics_of, value_of
-from results.statistics import holm, p_more_often
-from results.stored import Stored
+from lockbench.results.documents import CaseResult, Compared, VerdictChange
+from lockbench.results.errors import worst_first
+from lockbench.results.gate import (
+    UNDECIDED,
+    Cell,
+    change_words,
+    judged_together,
+    metrics_of,
+    value_of,
+)
+from lockbench.results.statistics import holm, p_more_often
+from lockbench.results.stored import Stored
 
 Key = tuple[str, str]
 MORE_OFTEN: Final = "more often"

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from history import files
-from history.files import BadFile, MissingFile
+from lockbench.history import files
+from lockbench.history.files import BadFile, MissingFile
 
 # Of one recording, all its files together; of what lies how deep in it.
 BYTES_MAX: Final = 4 << 30

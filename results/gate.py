@@ -41,10 +41,10 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final, Literal
 
-from results.cases import NO_FAULT, has_numbers, latencies, quantile_ms
-from results.documents import CaseResult, ComparedNumber
-from results.quantiles import P99, needed
-from results.statistics import (
+from lockbench.results.cases import NO_FAULT, has_numbers, latencies, quantile_ms
+from lockbench.results.documents import CaseResult, ComparedNumber
+from lockbench.results.quantiles import P99, needed
+from lockbench.results.statistics import (
     ALPHA,
     Effect,
     holm,
@@ -53,7 +53,7 @@ from results.statistics import (
     p_more_often,
     paired_effect,
 )
-from results.wording import NONE
+from lockbench.results.wording import NONE
 
 Word = Literal[
     "improved",

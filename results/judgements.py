@@ -1,7 +1,7 @@
 """The words for how a case ended, as documents and tables have them.
 
 What happened to the run itself (``failed``, ``disturbed``, ``could not run``) is in
-``results.cases``.
+``lockbench.results.cases``.
 """
 
 from __future__ import annotations

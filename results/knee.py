@@ -16,8 +16,8 @@ from typing import Final
 
 import numpy as np
 
-from history.columns import Ints
-from results.documents import Knee, RateStep
+from lockbench.history.columns import Ints
+from lockbench.results.documents import Knee, RateStep
 
 # Of the acquires that were due, those that have to be granted for a step to say anything.
 GRANTED_MIN: Final = 0.95

@@ -17,8 +17,8 @@ from typing import Final
 import numpy as np
 import psutil
 
-from results.documents import Machine, Quantiles
-from results.quantiles import quantiles
+from lockbench.results.documents import Machine, Quantiles
+from lockbench.results.quantiles import quantiles
 
 FSYNC_WRITES: Final = 1000  # p99 needs as many
 FSYNC_WRITES_MIN: Final = 200

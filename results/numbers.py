@@ -2,7 +2,8 @@
 
 Every key has a role. ``own`` keys have one client each and measure the uncontended lock;
 ``contended`` keys have many; ``floor`` is one client alone at the very start; ``aimed`` keys serve
-the nemesis and are in no number here, nor are those of the phase ``rates`` (``results.rates``).
+the nemesis and are in no number here, nor are those of the phase ``rates``
+(``lockbench.results.rates``).
 
 Latencies, in milliseconds, of operations that *succeeded* (``counts`` says how many others
 there were; a fault hurts there as well), but for the response time on own keys (see below):
@@ -39,11 +40,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from history.columns import History, Ints, Small
-from history.op import NULL, F, Type
-from results.cases import PHASES
-from results.documents import ByPhase, Part, Quantiles, Series
-from results.quantiles import P50, carries, quantiles
+from lockbench.history.columns import History, Ints, Small
+from lockbench.history.op import NULL, F, Type
+from lockbench.results.cases import PHASES
+from lockbench.results.documents import ByPhase, Part, Quantiles, Series
+from lockbench.results.quantiles import P50, carries, quantiles
 
 Interval = tuple[int, int]
 Mask = NDArray[np.bool_]
@@ -145,9 +146,9 @@ def measure(
 
 def before(history: History, phases: Phases, *, unknown_after_s: float = 0.0) -> dict[str, Ints]:
     """Kind → every latency before the first fault, in nanoseconds: what may be pooled over cases
-    of the same lock (``results.baseline``). Kinds ``acquire`` (own phase), ``handover`` and
-    ``wait``; of the acquires, from the intended start, ``response`` of those that were granted, and
-    how long until the others were ``given_up``."""
+    of the same lock (``lockbench.results.baseline``). Kinds ``acquire`` (own phase), ``handover``
+    and ``wait``; of the acquires, from the intended start, ``response`` of those that were granted,
+    and how long until the others were ``given_up``."""
     view = _View(history, unknown_after_s)
     asked = view.is_f(F.ACQUIRE) & (view.phase == BEFORE)
     granted = asked & view.ok
@@ -230,7 +231,8 @@ class _View:
 
     @cached_property
     def counted(self) -> Mask:
-        # No load, what ends badly by design, and what has figures of its own (``results.rates``).
+        # No load, what ends badly by design, and what has figures of its own
+        # (``lockbench.results.rates``).
         floor, aimed, rate = map(self.history.has_role, ("floor", "aimed", "rate"))
         return ~(floor | aimed | rate)
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from results.documents import Quantiles, Spread, Statistic
+from lockbench.results.documents import Quantiles, Spread, Statistic
 
 BEYOND_MIN: Final = 10
 SAME: Final = 1.05  # how far the bounds of a quantile may lie apart before it is told as a bound

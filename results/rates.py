@@ -26,9 +26,9 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from history.columns import History, Ints
-from history.op import NULL, F, Type
-from results.documents import (
+from lockbench.history.columns import History, Ints
+from lockbench.history.op import NULL, F, Type
+from lockbench.results.documents import (
     Bounds,
     LockRates,
     PooledRate,
@@ -37,8 +37,8 @@ from results.documents import (
     RateStep,
     Spread,
 )
-from results.knee import knee, not_granted
-from results.quantiles import P50, P99, quantiles, rank, spread
+from lockbench.results.knee import knee, not_granted
+from lockbench.results.quantiles import P50, P99, quantiles, rank, spread
 
 ROLE: Final = "rate"
 NS_PER_MS: Final = 1e6

@@ -27,7 +27,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from results.wording import tries
+from lockbench.results.wording import tries
 
 ALPHA: Final = 0.05
 # A share has bounds where there are so many tries; of fewer the tries themselves are told.

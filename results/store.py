@@ -16,8 +16,8 @@ folder whose ending still says ``running`` is half-written: its bench is at work
 holds the lock on ``owner``, which the kernel drops when that process dies, however it dies. Case by
 case ``case.json`` appears when the case is done.
 
-A run folder may come from anybody (``history.files``): only regular files inside of it are read, of
-a bounded size, and nothing is read or written through a link below it.
+A run folder may come from anybody (``lockbench.history.files``): only regular files inside of it
+are read, of a bounded size, and nothing is read or written through a link below it.
 
 The wall clock is read here, for the name of the folder, and nowhere else.
 """
@@ -38,12 +38,21 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from history import files
-from history.files import BadFile, MissingFile
-from history.text import write_whole
-from results import digests
-from results.documents import CaseResult, D, Machine, Plan, Results, Versions, read, text_of
-from results.errors import Ending
+from lockbench.history import files
+from lockbench.history.files import BadFile, MissingFile
+from lockbench.history.text import write_whole
+from lockbench.results import digests
+from lockbench.results.documents import (
+    CaseResult,
+    D,
+    Machine,
+    Plan,
+    Results,
+    Versions,
+    read,
+    text_of,
+)
+from lockbench.results.errors import Ending
 
 RUNNING: Final = "running"
 ENDINGS: Final = tuple(ending.word for ending in Ending)

@@ -17,15 +17,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from checker.check import check
-from history.columns import History
-from history.lines import UnreadableHistory
-from history.recording import read_recording
-from results.cases import BASES, is_published, lock_of, results_of, unknown_after_s
-from results.documents import CaseResult, Machine, Plan, Results, Versions
-from results.numbers import KINDS, Numbers, Phases, before, measure
-from results.rates import Block, again
-from results.store import CaseFolder, NotARun, RunFolder, open_run
+from lockbench.checker.check import check
+from lockbench.history.columns import History
+from lockbench.history.lines import UnreadableHistory
+from lockbench.history.recording import read_recording
+from lockbench.results.cases import BASES, is_published, lock_of, results_of, unknown_after_s
+from lockbench.results.documents import CaseResult, Machine, Plan, Results, Versions
+from lockbench.results.numbers import KINDS, Numbers, Phases, before, measure
+from lockbench.results.rates import Block, again
+from lockbench.results.store import CaseFolder, NotARun, RunFolder, open_run
 
 NS_PER_S: Final = 1e9
 AGAIN: Final = "take the folder as it was, or run it again"

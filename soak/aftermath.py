@@ -22,18 +22,18 @@ from typing import Any, Final
 
 import psutil
 
-from clusters.engine import owner
-from clusters.engine.docker import Engine
-from clusters.registry import topologies
-from history.lines import UnreadableHistory
-from history.recording import read_recording
-from results.cases import COULD_NOT_RUN
-from results.errors import Ending
-from results.judgements import GREEN, VIOLATED
-from results.store import RUNNING
+from lockbench.clusters.engine import owner
+from lockbench.clusters.engine.docker import Engine
+from lockbench.clusters.registry import topologies
+from lockbench.history.lines import UnreadableHistory
+from lockbench.history.recording import read_recording
+from lockbench.results.cases import COULD_NOT_RUN
+from lockbench.results.errors import Ending
+from lockbench.results.judgements import GREEN, VIOLATED
+from lockbench.results.store import RUNNING
+from lockbench.workloads.fork_server import RUN_ENVIRONMENT
 from soak.parts import BENCH
 from soak.victims import ENGINE, LINK, SERVER
-from workloads.fork_server import RUN_ENVIRONMENT
 
 ROOT: Final = Path(__file__).parent.parent
 COMMAND_LIMIT_S: Final = 60.0
@@ -58,8 +58,8 @@ class Left:
 
 
 def left_of(bench: str, session: int, temporary: Path, engine: Engine) -> frozenset[Left]:
-    """What there is of a bench (``clusters.engine.owner.me``), which led the session: containers,
-    networks, processes; and every file in the temporary folder."""
+    """What there is of a bench (``lockbench.clusters.engine.owner.me``), which led the session:
+    containers, networks, processes; and every file in the temporary folder."""
     mine = {owner.OWNER: bench}
     found = {Left(CONTAINER, c.id, c.name) for c in engine.containers(mine)}
     found |= {Left(NETWORK, n.id, n.name) for n in engine.networks(mine)}

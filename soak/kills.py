@@ -27,11 +27,11 @@ from typing import Final, Self
 from rich.console import Console
 from rich.table import Table
 
-from bench import interruption, plan
-from clusters.engine import owner
-from clusters.engine.docker import Engine
-from locks.registry import systems
-from results.store import RUNNING
+from lockbench.bench import interruption, plan
+from lockbench.clusters.engine import owner
+from lockbench.clusters.engine.docker import Engine
+from lockbench.locks.registry import systems
+from lockbench.results.store import RUNNING
 from soak.aftermath import (
     PROCESS,
     Aftermath,
@@ -59,7 +59,7 @@ UNDER_LOAD: Final = 0.7
 FAULTS: Final = ("none", "none", "pause:for=1")
 # A bench that clears away itself leaves nothing. These cannot.
 CANNOT_CLEAR: Final = frozenset({(BENCH, "SIGKILL"), *((ENGINE, how) for how in HOW_ENGINE)})
-COMMAND: Final = (sys.executable, "-m", "cli.main")
+COMMAND: Final = (sys.executable, "-m", "lockbench.cli.main")
 POLL_S: Final = 0.02
 SEARCH_S: Final = 0.1  # to look through all processes costs milliseconds
 ENDS_S: Final = 3.0  # what is struck may take that long to end
@@ -142,7 +142,7 @@ class _Bench:
     """One that runs, as it is seen from outside."""
 
     process: subprocess.Popen[str]
-    name: str  # see clusters.engine.owner.me
+    name: str  # see lockbench.clusters.engine.owner.me
     began: float
     folder: Path
     known: frozenset[Path]

@@ -29,7 +29,7 @@ def parts(bench: int) -> dict[str, psutil.Process]:
             output = Path(f"/proc/{process.pid}/fd/1").readlink()
             if output.suffix == ".log":
                 found[output.stem] = process
-            elif process.ppid() == bench and "workloads.fork_server" in process.cmdline():
+            elif process.ppid() == bench and "lockbench.workloads.fork_server" in process.cmdline():
                 found[FORK_SERVER] = process
         except (psutil.Error, OSError):
             continue

@@ -34,28 +34,28 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bench import interruption, plan
-from bench.run import load_of
-from clusters import images
-from clusters.base import Cluster, Cuttable
-from clusters.engine.docker import Engine
-from clusters.engine.reaper import reap
-from clusters.registry import topologies
-from history.recording import write_meta
-from locks.registry import systems
-from nemesis import schedule
-from nemesis.base import Arena, Injection
-from nemesis.conductor import Played, TargetClaims, play
-from nemesis.faults.failover import NOBODY
-from nemesis.registry import faults
-from nemesis.schedule import ScheduleError
-from nemesis.staging import NOT_GRANTED
-from results.errors import BadInput
+from lockbench.bench import interruption, plan
+from lockbench.bench.run import load_of
+from lockbench.clusters import images
+from lockbench.clusters.base import Cluster, Cuttable
+from lockbench.clusters.engine.docker import Engine
+from lockbench.clusters.engine.reaper import reap
+from lockbench.clusters.registry import topologies
+from lockbench.history.recording import write_meta
+from lockbench.locks.registry import systems
+from lockbench.nemesis import schedule
+from lockbench.nemesis.base import Arena, Injection
+from lockbench.nemesis.conductor import Played, TargetClaims, play
+from lockbench.nemesis.faults.failover import NOBODY
+from lockbench.nemesis.registry import faults
+from lockbench.nemesis.schedule import ScheduleError
+from lockbench.nemesis.staging import NOT_GRANTED
+from lockbench.results.errors import BadInput
+from lockbench.workloads.fleet import Fleet, leftovers
+from lockbench.workloads.fork_server import ForkServer
+from lockbench.workloads.load import Pace, Phases
 from soak import kills
 from soak.growth import GROWS, Memory, memory_table
-from workloads.fleet import Fleet, leftovers
-from workloads.fork_server import ForkServer
-from workloads.load import Pace, Phases
 
 SCHEDULES = 200
 KILLS = 100

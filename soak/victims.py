@@ -14,8 +14,8 @@ from typing import Final, Protocol
 
 import psutil
 
-from clusters.engine import owner
-from clusters.engine.docker import Container, Engine, EngineError
+from lockbench.clusters.engine import owner
+from lockbench.clusters.engine.docker import Container, Engine, EngineError
 from soak.engine_link import EngineLink
 from soak.parts import BENCH, parts
 
@@ -47,7 +47,7 @@ class Victims:
 
     def find(self, target: str, bench: int, name: str, draw: float) -> Victim | None:
         """One of this kind, drawn (0 to 1) where there are several; None while there is none.
-        ``name`` is the bench as ``clusters.engine.owner.me`` names it."""
+        ``name`` is the bench as ``lockbench.clusters.engine.owner.me`` names it."""
         if target == ENGINE:
             return _Connection(self._link)
         if target in (LINK, SERVER):

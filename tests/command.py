@@ -24,21 +24,21 @@ from typing import Final
 LIMIT_S: Final = 120.0
 # Imported once, so that a run costs a fork. The command line imports them where it needs them.
 WARM: Final = (
-    "bench.replay",
-    "bench.suite",
-    "checker.drawing",
-    "cli.adr",
-    "cli.alerts",
-    "cli.main",
+    "lockbench.bench.replay",
+    "lockbench.bench.suite",
+    "lockbench.checker.drawing",
+    "lockbench.cli.adr",
+    "lockbench.cli.alerts",
+    "lockbench.cli.main",
     "docker",  # urllib3 binds a socket on import, to see whether there is IPv6
-    "evidence.bugreport",
-    "evidence.check",
-    "evidence.compare",
-    "evidence.regress",
-    "evidence.systems",
-    "report.commands",
-    "report.exports",
-    "report.write",
+    "lockbench.evidence.bugreport",
+    "lockbench.evidence.check",
+    "lockbench.evidence.compare",
+    "lockbench.evidence.regress",
+    "lockbench.evidence.systems",
+    "lockbench.report.commands",
+    "lockbench.report.exports",
+    "lockbench.report.write",
 )
 
 
@@ -112,7 +112,7 @@ def _run(folder: Path, cwd: str, words: Sequence[str], env: Mapping[str, str]) -
         os.environ.clear()
         os.environ.update(env)
         sys.argv = ["lockbench", *words]
-        from cli.main import main
+        from lockbench.cli.main import main
 
         main()
     except SystemExit as ended:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from locks.shared import sidecar
+from lockbench.locks.shared import sidecar
 from tests import command
 from tests.budget import BUDGET, tries
 from tests.leftovers import (  # noqa: F401 - hooks

@@ -4,7 +4,8 @@ Seen: entries of the temporary folder, processes, containers, networks. A sessio
 folder of its own, and a mark in its environment that its processes inherit, so sessions beside each
 other are not taken for one. After tests on real clusters, the containers and networks of this
 process, and those that lost their owner meanwhile. Not seen: who ignores TMPDIR, a process that
-cleared its environment. Kept on purpose: the folder of ``bench.private``, and pytest's own.
+cleared its environment. Kept on purpose: the folder of ``lockbench.bench.private``, and pytest's
+own.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from clusters.engine import owner
-from clusters.engine.docker import Engine, EngineError
+from lockbench.clusters.engine import owner
+from lockbench.clusters.engine.docker import Engine, EngineError
 from tests.eventually import eventually
 
 MARK = "LOCKBENCH_TESTS"

@@ -12,8 +12,8 @@ from types import ModuleType
 
 import pytest
 
-from declarations import DeclarationError, collected, declared
-from declarations.lazy import lazy
+from lockbench.declarations import DeclarationError, collected, declared
+from lockbench.declarations.lazy import lazy
 
 
 @dataclass(frozen=True)

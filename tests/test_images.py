@@ -15,8 +15,8 @@ from unittest.mock import Mock, call
 
 import pytest
 
-from clusters import debian, images, recipes
-from clusters.engine.docker import Engine, EngineError
+from lockbench.clusters import debian, images, recipes
+from lockbench.clusters.engine.docker import Engine, EngineError
 
 
 @pytest.fixture(autouse=True)
@@ -242,7 +242,7 @@ def test_host_certificates_are_those_the_environment_names(
 INTERRUPTED = """
 import _thread
 import threading
-from clusters import images
+from lockbench.clusters import images
 
 def build(name):
     _thread.interrupt_main()

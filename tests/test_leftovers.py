@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from clusters.engine import owner
-from clusters.engine.docker import EngineUnreachable
+from lockbench.clusters.engine import owner
+from lockbench.clusters.engine.docker import EngineUnreachable
 from tests import leftovers
 
 BEGIN = "import subprocess, sys, tempfile\n"

@@ -20,7 +20,7 @@ SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
 PACKAGES = (*SETTINGS["importlinter"]["root_packages"], "tests")
 ADDED = {
     "locks/redis/one_lock.py": """
-from locks.redis import token
+from lockbench.locks.redis import token
 class OneLock(token.RedisToken):
     ...
 SYSTEM = token.SYSTEM.derived(
@@ -29,8 +29,8 @@ SYSTEM = token.SYSTEM.derived(
 )
 """,
     "locks/libraries/one_library/lock.py": """
-from locks.base import System
-from locks.shared.library import Library, as_safe
+from lockbench.locks.base import System
+from lockbench.locks.shared.library import Library, as_safe
 _PLAIN = Library(__file__)
 _SYSTEM = System(
     name="one-library", topologies=("redis",), family="redis", fence=None, waits_by="polling",
@@ -45,8 +45,8 @@ SYSTEMS = (_SYSTEM, as_safe(_SYSTEM))
     "locks/libraries/one_library/requirements.txt": "one-library==1.2.3 \\\n    --hash=sha256:00\n",
     "locks/libraries/one_go_library/lock.py": """
 from dataclasses import replace
-from locks.libraries.bsm_redislock import lock
-from locks.shared.library import library_of
+from lockbench.locks.libraries.bsm_redislock import lock
+from lockbench.locks.shared.library import library_of
 _LIBRARY = replace(library_of(lock.SYSTEMS[0]), lock="one-go-library")
 SYSTEM = replace(
     lock.SYSTEMS[0],
@@ -57,8 +57,8 @@ SYSTEM = replace(
     "locks/libraries/one_go_library/requirements.mod": "example.org/one-go v1.2.3\n",
     "locks/libraries/one_java_library/lock.py": """
 from dataclasses import replace
-from locks.libraries.jetcd import lock
-from locks.shared.library import library_of
+from lockbench.locks.libraries.jetcd import lock
+from lockbench.locks.shared.library import library_of
 _LIBRARY = replace(library_of(lock.SYSTEM), lock="one-java-library")
 SYSTEM = replace(
     lock.SYSTEM,
@@ -70,7 +70,7 @@ public final class OneJavaLibrary implements Library {}
 """,
     "locks/libraries/one_java_library/requirements.maven": "org.example:one-java:1.2.3\n",
     "nemesis/faults/one_fault.py": """
-from nemesis.faults.pause import Pause
+from lockbench.nemesis.faults.pause import Pause
 class OneFault(Pause):
     name = "one-fault"
     summary = "as a pause"
@@ -81,24 +81,24 @@ FAULT = OneFault()
 """,
     "workloads/jobs/one_workload.py": """
 from dataclasses import replace
-from workloads.jobs.herd import WORKLOAD as HERD
+from lockbench.workloads.jobs.herd import WORKLOAD as HERD
 WORKLOAD = replace(HERD, name="one-workload")
 """,
     "clusters/redis/one_topology.py": """
 from dataclasses import replace
-from clusters.redis import nodes
+from lockbench.clusters.redis import nodes
 TOPOLOGY = replace(nodes.TOPOLOGIES[0], name="one-topology")
 """,
 }
 # Runs in the copy; what is asked of it is in the tests.
 PROBE = """
 import json
-from bench import clients, suites
-from bench.plan import make_case
-from checker.rules import RULES
-from clusters.recipes import recipes as images
-from locks.registry import systems
-from nemesis.registry import faults
+from lockbench.bench import clients, suites
+from lockbench.bench.plan import make_case
+from lockbench.checker.rules import RULES
+from lockbench.clusters.recipes import recipes as images
+from lockbench.locks.registry import systems
+from lockbench.nemesis.registry import faults
 from perf.bare import recipes
 from tests.locks.conftest import every_system, more_systems, why_untested
 from tests.locks.test_libraries import LIBRARIES
@@ -150,7 +150,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def found(copy: Path) -> dict[str, Any]:
     """What ``PROBE`` says, and under ``list`` what the command lists."""
     told: dict[str, Any] = json.loads(run(copy, "-c", PROBE))
-    return told | {"list": json.loads(run(copy, "-m", "cli.main", "list", "--json"))}
+    return told | {"list": json.loads(run(copy, "-m", "lockbench.cli.main", "list", "--json"))}
 
 
 def run(copy: Path, *arguments: str) -> str:

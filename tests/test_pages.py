@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 from typer.main import get_command
 
-from cli.main import app
+from lockbench.cli.main import app
 from tools.setup import ROOT
 
 # What a name ends with that is a file beside a run or a user, not an attribute of a module.
@@ -201,10 +201,10 @@ def test_a_path_that_is_there_or_elsewhere_is_not(text: str) -> None:
 
 def test_modules_are_looked_up() -> None:
     assert missing_modules(
-        "`bench.gone`, `locks.base.Gone`, `results.json`, `python -m clusters.images`"
+        "`bench.gone`, `lockbench.locks.base.Gone`, `results.json`, `python -m lockbench.clusters.images`"
     ) == {
         "bench.gone",
-        "locks.base.Gone",
+        "lockbench.locks.base.Gone",
     }
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from bench.plan import make_case
-from checker.catalogue import CATALOGUE
-from evidence import excerpt as cutting
-from evidence import explored, track
-from evidence.dead_holder import DeadHolder
-from evidence.track import FOLDER, INDEX, BadPage, Page, pages
-from explore.judge import MEANS
-from history.jsonl import read_jsonl
-from history.op import NULL, F
+from lockbench.bench.plan import make_case
+from lockbench.checker.catalogue import CATALOGUE
+from lockbench.evidence import excerpt as cutting
+from lockbench.evidence import explored, track
+from lockbench.evidence.dead_holder import DeadHolder
+from lockbench.evidence.track import FOLDER, INDEX, BadPage, Page, pages
+from lockbench.explore.judge import MEANS
+from lockbench.history.jsonl import read_jsonl
+from lockbench.history.op import NULL, F
 from tests.results.made_run import make_run
 
 PAGES = pages()
@@ -29,7 +29,7 @@ def test_a_page_says_what_the_checker_says(page: Page) -> None:
     assert track.misjudged(page) == []
     text = (FOLDER / f"{page.id}.md").read_text()
     assert track.with_quotation(text, track.quotation(page)) == text, (
-        "the quotation is old: python -m evidence.track write"
+        "the quotation is old: python -m lockbench.evidence.track write"
     )
 
 
@@ -75,7 +75,9 @@ def test_a_source_has_an_address(page: Page) -> None:
 
 def test_the_index_is_complete() -> None:
     text = (FOLDER / INDEX).read_text()
-    assert track.with_list(text, PAGES) == text, "the index is old: python -m evidence.track write"
+    assert track.with_list(text, PAGES) == text, (
+        "the index is old: python -m lockbench.evidence.track write"
+    )
 
 
 def test_every_file_belongs_to_a_page() -> None:

@@ -15,14 +15,14 @@ from types import ModuleType
 
 import pytest
 
-from checker.check import check
-from clusters.base import ClusterPlan
-from clusters.registry import topologies
-from evidence.track import FOLDER, SHARED, Page, pages
-from history.jsonl import read_jsonl
-from locks.registry import find
-from locks.shared.library import ADAPTERS, Library
-from locks.shared.pins import requirements
+from lockbench.checker.check import check
+from lockbench.clusters.base import ClusterPlan
+from lockbench.clusters.registry import topologies
+from lockbench.evidence.track import FOLDER, SHARED, Page, pages
+from lockbench.history.jsonl import read_jsonl
+from lockbench.locks.registry import find
+from lockbench.locks.shared.library import ADAPTERS, Library
+from lockbench.locks.shared.pins import requirements
 
 SHOWS, HEALTHY, UNDECIDED = 1, 0, 2
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from report.exports import columns_markdown
-from results.store import write_atomically
+from lockbench.report.exports import columns_markdown
+from lockbench.results.store import write_atomically
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "report.md"
 MARK: Final = "not what follows. -->\n"

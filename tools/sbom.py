@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from clusters import images
-from clusters.engine.docker import Engine, EngineError
-from locks.shared.library import ADAPTERS
-from locks.shared.pins import plain, requirements
+from lockbench.clusters import images
+from lockbench.clusters.engine.docker import Engine, EngineError
+from lockbench.locks.shared.library import ADAPTERS
+from lockbench.locks.shared.pins import plain, requirements
 
 Component = dict[str, Any]
 DPKG_STATUS: Final = "/var/lib/dpkg/status"

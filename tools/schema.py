@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from results.documents import schema
+from lockbench.results.documents import schema
 
 FILE: Final = Path(__file__).parents[1] / "docs" / "results.schema.json"
 

@@ -35,8 +35,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bench.private import NotPrivate, private_folder
-from clusters.recipes import recipes
+from lockbench.bench.private import NotPrivate, private_folder
+from lockbench.clusters.recipes import recipes
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCKERD_LOG = Path("/var/log/lockbench-dockerd.log")
@@ -381,7 +381,9 @@ def legacy_iptables_path(legacy: str) -> str:
 def build_images() -> None:
     """Build the server images that are missing; it prints its own steps."""
     python = ROOT / ".venv" / "bin" / "python"
-    done = subprocess.run([str(python), "-m", "clusters.images", "build"], cwd=ROOT, check=False)
+    done = subprocess.run(
+        [str(python), "-m", "lockbench.clusters.images", "build"], cwd=ROOT, check=False
+    )
     if done.returncode != 0:
         raise SetupError("the images above could not be built")
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from history.op import F, Type
-from history.recorder import Recorder
-from locks.base import Address, NoObserver, System
-from locks.without.base import Entry, Way
+from lockbench.history.op import F, Type
+from lockbench.history.recorder import Recorder
+from lockbench.locks.base import Address, NoObserver, System
+from lockbench.locks.without.base import Entry, Way
 
 AUDITOR: Final = 1900  # its number as a recorder
 PATIENCE_S: Final = 15.0

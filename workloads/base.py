@@ -2,11 +2,12 @@
 
 A workload is one file in ``workloads/jobs``: a ``Job`` and its declaration ``WORKLOAD``. Any lock
 can be run under it. The phases, the solo clients, the rivals and the victim are the same for all of
-them (``workloads.users``), so that every fault finds what it is aimed at; a workload says what a
-client does while it holds the lock.
+them (``lockbench.workloads.users``), so that every fault finds what it is aimed at; a workload says
+what a client does while it holds the lock.
 
 What a verdict needs stands in the history: the job of every key (``describes``), and the reads,
-writes and effects that were done (``checker.jobs`` judges them; it knows nothing of this package).
+writes and effects that were done (``lockbench.checker.jobs`` judges them; it knows nothing of this
+package).
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from declarations.parameters import Parameter, Value
-from history.op import NULL
+from lockbench.declarations.parameters import Parameter, Value
+from lockbench.history.op import NULL
 
 if TYPE_CHECKING:
-    from workloads.resource import Resource
-    from workloads.use import Use
+    from lockbench.workloads.resource import Resource
+    from lockbench.workloads.use import Use
 
 Options = Mapping[str, Value]
 
@@ -84,11 +85,11 @@ def nothing(_: Options) -> Mapping[str, object]:
 class Workload:
     """The declaration. ``verdicts`` are those that its histories must reach beside the ones about
     the lock alone; ``describes`` says of its keys what the verdicts need (fields of
-    ``history.op.Object``); ``pace`` and ``shape`` change the usual load (``workloads.load.Pace``;
-    ``clients`` and ``keys``). ``timed``: every job is recorded as a whole, beside its operations.
-    ``leases``: how many leases a hold lasts at least; ``outlasts``: the work may last longer than
-    its lease, so its holder may come too late without any fault. ``patient``: so many wait that
-    some may wait all the time.
+    ``lockbench.history.op.Object``); ``pace`` and ``shape`` change the usual load
+    (``lockbench.workloads.load.Pace``; ``clients`` and ``keys``). ``timed``: every job is recorded
+    as a whole, beside its operations. ``leases``: how many leases a hold lasts at least;
+    ``outlasts``: the work may last longer than its lease, so its holder may come too late without
+    any fault. ``patient``: so many wait that some may wait all the time.
     """
 
     name: str

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import Final
 
-from history.op import NULL, F, Mode, Type
-from history.recorder import Recorder
-from locks.base import (
+from lockbench.history.op import NULL, F, Mode, Type
+from lockbench.history.recorder import Recorder
+from lockbench.locks.base import (
     Acquired,
     Denied,
     Extendable,
@@ -29,8 +29,8 @@ from locks.base import (
     Unknown,
     new_hold_id,
 )
-from workloads.load import Pace
-from workloads.resource import or_null
+from lockbench.workloads.load import Pace
+from lockbench.workloads.resource import or_null
 
 log = logging.getLogger("lockbench.client")
 
@@ -78,7 +78,7 @@ class Caller:
         """Drops the connections."""
         self._lock.close()
 
-    # The observer of the lock (locks.base.Observer).
+    # The observer of the lock (lockbench.locks.base.Observer).
 
     def extended(
         self, hold: Hold, *, sent_ns: int, acknowledged_ns: int, valid_until_ns: int

@@ -1,8 +1,8 @@
 """One client of the load: does lock cycles and records every one of them.
 
-A cycle is: acquire, the workload's job (``workloads.base``), release. A job that is recorded as a
-whole (``F.JOB``) begins before the lock is asked for and is done when its work is, under a process
-number of its own.
+A cycle is: acquire, the workload's job (``lockbench.workloads.base``), release. A job that is
+recorded as a whole (``F.JOB``) begins before the lock is asked for and is done when its work is,
+under a process number of its own.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Final
 
 import gevent
 
-from history.op import NULL, F, Type
-from history.recorder import Handle
-from workloads.base import Job
-from workloads.caller import OK, Caller, Tell
-from workloads.load import AIMED_KEY, FLOOR_KEY
-from workloads.resource import Resource
-from workloads.session import Session
-from workloads.use import Keep, Use
+from lockbench.history.op import NULL, F, Type
+from lockbench.history.recorder import Handle
+from lockbench.workloads.base import Job
+from lockbench.workloads.caller import OK, Caller, Tell
+from lockbench.workloads.load import AIMED_KEY, FLOOR_KEY
+from lockbench.workloads.resource import Resource
+from lockbench.workloads.session import Session
+from lockbench.workloads.use import Keep, Use
 
 # What a fault is aimed at, and what the client costs, is held alone.
 ALONE: Final = frozenset({AIMED_KEY, FLOOR_KEY})

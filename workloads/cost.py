@@ -1,4 +1,5 @@
-"""What the harness adds to a lock cycle: ``python -m workloads.cost PAIRS TURNS`` prints JSON.
+"""What the harness adds to a lock cycle: ``python -m lockbench.workloads.cost PAIRS TURNS`` prints
+JSON.
 
 The same cycle of a free key is run *bare* and through the *harness*, in turns of ``TURN`` cycles,
 so that a change of the machine's speed meets both. Bare are the client's calls in a loop under
@@ -20,11 +21,11 @@ import sys
 from time import process_time_ns
 from typing import Final
 
-from locks.base import Granted, NoObserver, new_hold_id
-from workloads.load import FLOOR_KEY
-from workloads.resource import Resource
-from workloads.session import Session
-from workloads.users import VictimUser, no_hold, session
+from lockbench.locks.base import Granted, NoObserver, new_hold_id
+from lockbench.workloads.load import FLOOR_KEY
+from lockbench.workloads.resource import Resource
+from lockbench.workloads.session import Session
+from lockbench.workloads.users import VictimUser, no_hold, session
 
 TURN: Final = 32
 

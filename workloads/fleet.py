@@ -19,15 +19,15 @@ from typing import Final
 
 import psutil
 
-from clusters.engine.owner import die_with_parent, is_dead
-from clusters.engine.ports import is_free
-from declarations import program
-from history.op import NULL, F, Type
-from history.recorder import Recorder
-from history.recording import records_of
-from workloads.control import Control
-from workloads.fork_server import RUN_ENVIRONMENT, Child, ForkServer, run_mark
-from workloads.load import (
+from lockbench.clusters.engine.owner import die_with_parent, is_dead
+from lockbench.clusters.engine.ports import is_free
+from lockbench.declarations import program
+from lockbench.history.op import NULL, F, Type
+from lockbench.history.recorder import Recorder
+from lockbench.history.recording import records_of
+from lockbench.workloads.control import Control
+from lockbench.workloads.fork_server import RUN_ENVIRONMENT, Child, ForkServer, run_mark
+from lockbench.workloads.load import (
     AIMED_KEY,
     CLIENT_FAILED,
     CONTROL,
@@ -112,10 +112,12 @@ class Fleet:
         log_folder = self.history / "resource"
         self._start_resource(port_file, log_folder)
         if self._fork_server is not None:
-            self._spawn(self._fork_server, "master", "workloads.master", {})
+            self._spawn(self._fork_server, "master", "lockbench.workloads.master", {})
             for worker in range(self._workers + 1):
                 number = {WORKER_ENVIRONMENT: str(worker)}
-                self._spawn(self._fork_server, f"worker-{worker}", "workloads.worker", number)
+                self._spawn(
+                    self._fork_server, f"worker-{worker}", "lockbench.workloads.worker", number
+                )
         self._await(port_file.exists, READY_S, "the guarded resource did not start")
         self.resource = ("127.0.0.1", int(port_file.read_text(encoding="ascii")))
         port_file.unlink()
@@ -255,7 +257,7 @@ class Fleet:
                 self._server.wait()
             self._server = None
 
-    # What the nemesis may do to clients (nemesis.base.Clients).
+    # What the nemesis may do to clients (lockbench.nemesis.base.Clients).
 
     def hold(self, timeout_s: float) -> int | None:
         self.control.aim = True
@@ -306,7 +308,7 @@ class Fleet:
         return range(1, self._workers + 1)
 
     def group(self, worker: int) -> int:
-        """Worker w is client group w + 1 (``workloads.load``)."""
+        """Worker w is client group w + 1 (``lockbench.workloads.load``)."""
         return worker + 1
 
     def freeze(self, workers: Sequence[int]) -> None:
@@ -374,7 +376,9 @@ class Fleet:
     def _start_resource(self, port_file: Path, log_folder: Path) -> None:
         with (self.logs / "resource.log").open("wb") as log:
             self._server = subprocess.Popen(
-                program.command("workloads.resource_server", str(port_file), str(log_folder)),
+                program.command(
+                    "lockbench.workloads.resource_server", str(port_file), str(log_folder)
+                ),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -4,9 +4,9 @@ Importing Locust and the lock libraries takes a process about a second of CPU; f
 and two cores would spend a fifth of a run on it. Every child is a process of its own, forked before
 any event loop exists, with a log and an environment of its own.
 
-``python -m workloads.fork_server MODULE…`` imports those modules, reads one JSON object a line
-(module, environment, log) and answers with the child's process id. It dies with the bench, and its
-children with it (PR_SET_PDEATHSIG).
+``python -m lockbench.workloads.fork_server MODULE…`` imports those modules, reads one JSON object a
+line (module, environment, log) and answers with the child's process id. It dies with the bench, and
+its children with it (PR_SET_PDEATHSIG).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from typing import Any, Final
 
 import psutil
 
-from clusters.engine import owner
-from clusters.engine.owner import die_with_parent, me
-from declarations import lazy, program
+from lockbench.clusters.engine import owner
+from lockbench.clusters.engine.owner import die_with_parent, me
+from lockbench.declarations import lazy, program
 
 RUN_ENVIRONMENT: Final = owner.RUN_ENVIRONMENT
-MODULES: Final = ("workloads.master", "workloads.worker")
+MODULES: Final = ("lockbench.workloads.master", "lockbench.workloads.worker")
 # The first one waits for all imports.
 SPAWN_S: Final = 60.0
 END_S: Final = 5.0
@@ -77,7 +77,7 @@ class Child:
         """The processes it has started itself and that live."""
         try:
             # Not above: it brings what Locust must find untouched in the process that forks.
-            from clusters.engine.client_containers import started_by
+            from lockbench.clusters.engine.client_containers import started_by
 
             self._contained = started_by(self.pid)
             return psutil.Process(self.pid).children() + self._contained
@@ -96,7 +96,7 @@ class ForkServer:
     def __init__(self, run_id: str, modules: Sequence[str] = MODULES) -> None:
         self.run_id = run_id
         self._process = subprocess.Popen(
-            program.command("workloads.fork_server", *modules),
+            program.command("lockbench.workloads.fork_server", *modules),
             # Children show the environment that this process was started with.
             env=program.environment() | {RUN_ENVIRONMENT: run_mark(run_id)},
             stdin=subprocess.PIPE,
@@ -151,7 +151,7 @@ def serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     for module in sys.argv[1:]:
         importlib.import_module(module)
-    registry = importlib.import_module("locks.registry")
+    registry = importlib.import_module("lockbench.locks.registry")
     registry.systems()
     lazy.load_all()
     # Nobody waits for the children here, so the kernel must not keep them either.

@@ -11,7 +11,8 @@ Phases, the same for every system:
                release locks at one stated rate after the other (``Step``);
 ``quiet``      nobody begins anything. Once nobody holds anything either, the solo clients ask for
                every key that was used, until it is granted or stays taken for too long
-               (``checker.leaks``). It has no fixed length: it lasts as long as that takes.
+               (``lockbench.checker.leaks``). It has no fixed length: it lasts as long as that
+               takes.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from typing import Any
 
 import msgspec
 
-from history.op import Object
-from locks.registry import find
-from workloads.registry import find as find_workload
+from lockbench.history.op import Object
+from lockbench.locks.registry import find
+from lockbench.workloads.registry import find as find_workload
 
 AIMED_KEY = "aimed"
 VICTIM = 0  # the number of the victim's worker

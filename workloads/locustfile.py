@@ -2,8 +2,9 @@
 
 ``lockbench break --topology T --workload W`` starts a cluster and prints the whole line. The users
 that contend are called after their workload (``PaymentUser``) and tagged with its name; a
-``LoadTestShape`` joins in a locustfile of its own that begins with ``from workloads.locustfile
-import *``. What each of them records is a history (``docs/workloads.md``).
+``LoadTestShape`` joins in a locustfile of its own that begins with ``from
+lockbench.workloads.locustfile import *``. What each of them records is a history
+(``docs/workloads.md``).
 """
 
 import os
@@ -11,10 +12,10 @@ from pathlib import Path
 
 from locust import tag
 
-from declarations.lazy import load_all
-from locks.registry import find
-from workloads.load import ENVIRONMENT, Load
-from workloads.users import ContendedUser, LockUser, RivalUser, SoloUser, VictimUser
+from lockbench.declarations.lazy import load_all
+from lockbench.locks.registry import find
+from lockbench.workloads.load import ENVIRONMENT, Load
+from lockbench.workloads.users import ContendedUser, LockUser, RivalUser, SoloUser, VictimUser
 
 __all__ = ["RivalUser", "SoloUser", "VictimUser"]
 

@@ -37,7 +37,8 @@ class LocustStats:
         self._environment = environment
         self._name = name
         self._alone = alone
-        # What to append to (``workloads.client.Tell``): a method would cost as much again.
+        # What to append to (``lockbench.workloads.client.Tell``): a method would cost as much
+        # again.
         self.untold: deque[tuple[str, float, str | None]] = deque()
         gevent.spawn(self._tell_again_and_again)
 

@@ -1,4 +1,5 @@
-"""The Locust master process: ``python -m workloads.master``, configured by the environment.
+"""The Locust master process: ``python -m lockbench.workloads.master``, configured by the
+environment.
 
 It hands the users to the workers as the load declares (the victim alone in its process), keeps a
 frozen worker in the load, and ends everything when the control page says so.
@@ -18,10 +19,10 @@ from locust.dispatch import UsersDispatcher
 from locust.env import Environment
 from locust.rpc import Message
 
-from workloads.control import Control
-from workloads.load import ENVIRONMENT, Load
-from workloads.session import POLL_S
-from workloads.users import USERS
+from lockbench.workloads.control import Control
+from lockbench.workloads.load import ENVIRONMENT, Load
+from lockbench.workloads.session import POLL_S
+from lockbench.workloads.users import USERS
 
 # With Locust's default, a worker that is frozen for four seconds is given up and its users are
 # started again elsewhere; freezing all of them ends the load with exit code 0.

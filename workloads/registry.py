@@ -1,4 +1,4 @@
-"""Every workload there is: each module of ``workloads.jobs`` with a ``WORKLOAD``.
+"""Every workload there is: each module of ``lockbench.workloads.jobs`` with a ``WORKLOAD``.
 
 A workload is found under ``name:parameter=value:…``. Nothing here imports Locust.
 """
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
-import declarations
-import workloads.jobs
-from declarations.parameters import ParameterError, decided, split
-from workloads.base import Options, Workload
+import lockbench.workloads.jobs
+from lockbench import declarations
+from lockbench.declarations.parameters import ParameterError, decided, split
+from lockbench.workloads.base import Options, Workload
 
 
 class WorkloadError(Exception):
@@ -41,7 +41,7 @@ class Asked:
 @cache
 def declared() -> Mapping[str, Workload]:
     """Name → workload, in alphabetical order."""
-    return MappingProxyType(declarations.declared(workloads.jobs, "WORKLOAD", Workload))
+    return MappingProxyType(declarations.declared(lockbench.workloads.jobs, "WORKLOAD", Workload))
 
 
 @cache

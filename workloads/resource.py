@@ -10,7 +10,7 @@ as it is asked for, unless it is asked for *once* (an idempotency key); a write 
 as done; a read may ask for a mark, or how many effects there were lately. And it delivers messages:
 numbered ones per key, each as often as is asked for, and again when they are handed back.
 
-This is the side of the clients; ``workloads.resource_server`` is the program.
+This is the side of the clients; ``lockbench.workloads.resource_server`` is the program.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import socket
 import struct
 from typing import Final
 
-from history.op import NULL, F
+from lockbench.history.op import NULL, F
 
 # What is asked, length of key, how, hold, version read, fence, number.
 REQUEST: Final = struct.Struct("<BBBxxxxxqqqq")

@@ -1,6 +1,6 @@
-"""The server of the guarded resource (``workloads.resource`` says what it does).
+"""The server of the guarded resource (``lockbench.workloads.resource`` says what it does).
 
-``python -m workloads.resource_server PORT_FILE LOG_FOLDER``
+``python -m lockbench.workloads.resource_server PORT_FILE LOG_FOLDER``
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import Final
 
-from history.op import NULL, F, Type
-from history.recorder import Recorder
-from workloads.resource import DELIVER, HAND_BACK, LATELY, ONCE, REPLY, REQUEST
+from lockbench.history.op import NULL, F, Type
+from lockbench.history.recorder import Recorder
+from lockbench.workloads.resource import DELIVER, HAND_BACK, LATELY, ONCE, REPLY, REQUEST
 
 RESOURCE_WORKER: Final = 2000  # its number as a recorder
 

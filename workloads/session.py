@@ -21,17 +21,17 @@ from typing import Final
 
 import gevent
 
-from history.recorder import Recorder
-from history.recording import is_recording, write_meta
-from locks.base import Address, Observer
-from locks.base import Lock as LockClient
-from locks.registry import find
-from workloads.arrivals import POISSON, Arrivals
-from workloads.control import Control
-from workloads.load import CLIENT_FAILED, ENVIRONMENT, WORKER_ENVIRONMENT, Load
-from workloads.registry import find as find_workload
-from workloads.timer import Timer
-from workloads.use import Lasting
+from lockbench.history.recorder import Recorder
+from lockbench.history.recording import is_recording, write_meta
+from lockbench.locks.base import Address, Observer
+from lockbench.locks.base import Lock as LockClient
+from lockbench.locks.registry import find
+from lockbench.workloads.arrivals import POISSON, Arrivals
+from lockbench.workloads.control import Control
+from lockbench.workloads.load import CLIENT_FAILED, ENVIRONMENT, WORKER_ENVIRONMENT, Load
+from lockbench.workloads.registry import find as find_workload
+from lockbench.workloads.timer import Timer
+from lockbench.workloads.use import Lasting
 
 log = logging.getLogger("lockbench.session")
 

@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from declarations.lazy import lazy
-from history.op import NULL, F, Type
-from locks.base import Granted
-from workloads.resource import PLAINLY, or_null
+from lockbench.declarations.lazy import lazy
+from lockbench.history.op import NULL, F, Type
+from lockbench.locks.base import Granted
+from lockbench.workloads.resource import PLAINLY, or_null
 
 if TYPE_CHECKING:
     import gevent
 
-    from workloads.client import Client
+    from lockbench.workloads.client import Client
 else:
     gevent = lazy("gevent")
 

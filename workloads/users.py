@@ -1,4 +1,5 @@
-"""The Locust users of every workload. Each lives through the phases of ``workloads.load``.
+"""The Locust users of every workload. Each lives through the phases of
+``lockbench.workloads.load``.
 
 They work under Lockbench's own master and workers and under plain ``locust -f`` alike.
 """
@@ -15,15 +16,15 @@ from locust import User, constant, events, task
 from locust.env import Environment
 from locust.runners import WorkerRunner
 
-from history.op import NULL, F, Type
-from locks.base import Granted
-from locks.shared import sidecar
-from workloads.arrivals import Arrivals
-from workloads.client import Client
-from workloads.load import AIMED_KEY, FLOOR_KEY, SPARE_KEY, own_key, shared_key
-from workloads.locuststats import LocustStats
-from workloads.session import POLL_S, Session
-from workloads.without import WayClient
+from lockbench.history.op import NULL, F, Type
+from lockbench.locks.base import Granted
+from lockbench.locks.shared import sidecar
+from lockbench.workloads.arrivals import Arrivals
+from lockbench.workloads.client import Client
+from lockbench.workloads.load import AIMED_KEY, FLOOR_KEY, SPARE_KEY, own_key, shared_key
+from lockbench.workloads.locuststats import LocustStats
+from lockbench.workloads.session import POLL_S, Session
+from lockbench.workloads.without import WayClient
 
 # A hold that the victim keeps for a fault ends this long before its promise does.
 RELEASE_BEFORE_END_S = 0.2

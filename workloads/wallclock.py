@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import time
 
-from locks.shared.sidecar import CLOCK_ENVIRONMENT
-from workloads.control import CLOCK_OFFSET_AT, Control
+from lockbench.locks.shared.sidecar import CLOCK_ENVIRONMENT
+from lockbench.workloads.control import CLOCK_OFFSET_AT, Control
 
 
 def install(control: Control) -> None:

@@ -1,4 +1,5 @@
-"""One client of a way to do without a lock (``locks.without``): does jobs and records every try.
+"""One client of a way to do without a lock (``lockbench.locks.without``): does jobs and records
+every try.
 
 A try is an effect: done (``value`` is its place), refused because it was done before, certainly not
 done because somebody else was first, or unknown. After the last two it is tried again, with the
@@ -11,20 +12,20 @@ from __future__ import annotations
 from functools import partial
 from time import monotonic_ns
 
-from history.op import NULL, F, Type
-from locks.base import Backoff, Deadline, Granted, Hold, NoObserver, Unknown, new_hold_id
-from locks.without.base import Conflict, Done, DoneAlready, Outcome, Thinking, Way
-from workloads.caller import Tell
-from workloads.resource import Resource
-from workloads.session import Session
-from workloads.use import Keep, Lasting
+from lockbench.history.op import NULL, F, Type
+from lockbench.locks.base import Backoff, Deadline, Granted, Hold, NoObserver, Unknown, new_hold_id
+from lockbench.locks.without.base import Conflict, Done, DoneAlready, Outcome, Thinking, Way
+from lockbench.workloads.caller import Tell
+from lockbench.workloads.resource import Resource
+from lockbench.workloads.session import Session
+from lockbench.workloads.use import Keep, Lasting
 
 RETRY_MIN_S = 0.002
 RETRY_MAX_S = 0.05
 
 
 class WayClient:
-    """Used by one greenlet, like ``workloads.client.Client``."""
+    """Used by one greenlet, like ``lockbench.workloads.client.Client``."""
 
     def __init__(self, session: Session, tell: Tell, number: int = 0) -> None:
         self._session = session

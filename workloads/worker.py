@@ -1,4 +1,4 @@
-"""A Locust worker process: ``python -m workloads.worker``, configured by the environment.
+"""A Locust worker process: ``python -m lockbench.workloads.worker``, configured by the environment.
 
 Beside the users it runs a watch over itself, which writes two lines a second into
 ``logs/worker-<n>.jsonl``: CPU used, lag of the event loop, users that made progress.
@@ -17,11 +17,11 @@ import gevent
 import psutil
 from locust.env import Environment
 
-from locks.shared import sidecar
-from workloads import wallclock
-from workloads.load import VICTIM
-from workloads.session import Session
-from workloads.users import USERS, session
+from lockbench.locks.shared import sidecar
+from lockbench.workloads import wallclock
+from lockbench.workloads.load import VICTIM
+from lockbench.workloads.session import Session
+from lockbench.workloads.users import USERS, session
 
 TICK_S = 0.02
 REPORT_S = 0.5

@@ -1,1 +1,1 @@
-"""What ``lockbench new-lock`` copies (``bench.new_lock``)."""
+"""What ``lockbench new-lock`` copies (``lockbench.bench.new_lock``)."""

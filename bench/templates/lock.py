@@ -8,8 +8,8 @@ Does not guarantee: say what the library's own documentation does not promise.
 
 from __future__ import annotations
 
-from locks.base import System
-from locks.shared.library import Library, as_safe
+from lockbench.locks.base import System
+from lockbench.locks.shared.library import Library, as_safe
 
 _PLAIN = Library(__file__)
 

@@ -16,7 +16,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from locks.base import (
+from lockbench.locks.base import (
     Acquired,
     Address,
     Backoff,

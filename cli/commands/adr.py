@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import Done, Json, path, target
-from report.console import err, out
+from lockbench.cli.options import Done, Json, path, target
+from lockbench.report.console import err, out
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cli.adr import Runner
+    from lockbench.cli.adr import Runner
 
 
 def adr(
@@ -55,8 +55,8 @@ def adr(
     as_json: Json = False,
 ) -> None:
     """Write a decision record from stored runs. In a terminal it asks for missing answers."""
-    from cli.adr import adr as write
-    from cli.adr import answers, asked_for
+    from lockbench.cli.adr import adr as write
+    from lockbench.cli.adr import answers, asked_for
 
     asked = answers(
         needs, p99_ms, ops_per_second, already_have, costs=costs, skills=skills, without=without
@@ -79,6 +79,6 @@ def adr(
 
 def _runner(console: Console) -> Runner:
     """Runs cases as ``lockbench run``, ``suite`` and ``sweep`` do."""
-    from bench.suite import run_cases
+    from lockbench.bench.suite import run_cases
 
     return lambda cases, name: run_cases(cases, name, console).folder

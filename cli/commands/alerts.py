@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Done, Json, path
-from report.console import out, say
-from results.errors import BadInput
+from lockbench.cli.options import Done, Json, path
+from lockbench.report.console import out, say
+from lockbench.results.errors import BadInput
 
 
 def alerts(
@@ -26,10 +26,10 @@ def alerts(
     if rules == bool(runs):
         raise BadInput("give either run folders, or --rules for the file of alert rules")
     if rules:
-        from results.alert_metrics import rules as file_of_rules
+        from lockbench.results.alert_metrics import rules as file_of_rules
 
         say(file_of_rules(), end="")
         return
-    from cli.alerts import alerts as replay
+    from lockbench.cli.alerts import alerts as replay
 
     raise Done(replay(runs or [], as_json=as_json, out=out))

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from bench import interruption
-from report.console import out
-from results.errors import BadInput
+from lockbench.bench import interruption
+from lockbench.report.console import out
+from lockbench.results.errors import BadInput
 
 
 def break_(
@@ -21,7 +21,7 @@ def break_(
     """Start a cluster that you break by hand, at a prompt. Ctrl-C removes it."""
     if (do is None) == (topology is None):
         raise BadInput("give either --topology T, or --do COMMAND for the running cluster")
-    from cli import break_by_hand
+    from lockbench.cli import break_by_hand
 
     if do is not None:
         out.print(break_by_hand.tell(do).rstrip())

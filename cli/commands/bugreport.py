@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Run
-from report.console import say
+from lockbench.cli.options import Run
+from lockbench.report.console import say
 
 
 def bugreport(
@@ -17,6 +17,6 @@ def bugreport(
     ] = False,
 ) -> None:
     """Write a report for each verdict that broke and was not declared to: RUN/bugreports/."""
-    from evidence import bugreport as reporting
+    from lockbench.evidence import bugreport as reporting
 
     say(reporting.sentence(folder, reporting.bugreport(folder, declared_too=every)))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Done, Json, path, target
+from lockbench.cli.options import Done, Json, path, target
 
 
 def check(
@@ -32,7 +32,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Judge saved histories. Needs no Docker."""
-    from evidence.check import check_files
+    from lockbench.evidence.check import check_files
 
     raise Done(
         check_files(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from report.console import out
+from lockbench.report.console import out
 
 
 def clean(
@@ -15,6 +15,6 @@ def clean(
     ] = False,
 ) -> None:
     """Remove what dead runs left behind: containers, networks and processes."""
-    from cli.upkeep import clean as tidy
+    from lockbench.cli.upkeep import clean as tidy
 
     tidy(out, old_images=old_images)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Done, Json, Junit, path
-from report.console import out
+from lockbench.cli.options import Done, Json, Junit, path
+from lockbench.report.console import out
 
 
 def compare(
@@ -21,6 +21,6 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Show how two stored runs differ. Verdicts are judged, numbers only shown."""
-    from evidence.compare import compare as compare_runs
+    from lockbench.evidence.compare import compare as compare_runs
 
     raise Done(compare_runs(base, new, anyway=anyway, as_json=as_json, junit=junit, out=out))

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Done, Json, Topology
-from report.console import err, out, say_json
+from lockbench.cli.options import Done, Json, Topology
+from lockbench.report.console import err, out, say_json
 
 
 def conform(
@@ -16,9 +16,9 @@ def conform(
     as_json: Json = False,
 ) -> None:
     """Test on a real cluster, without faults, what every lock owes its users."""
-    from bench import plan
-    from bench.conform import Outcome, conform, ending
-    from results.errors import Ending
+    from lockbench.bench import plan
+    from lockbench.bench.conform import Outcome, conform, ending
+    from lockbench.results.errors import Ending
 
     console = err if as_json else out
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Done, Json, Topology, With, path, words
-from report.console import err, out, say_json
+from lockbench.cli.options import Done, Json, Topology, With, path, words
+from lockbench.report.console import err, out, say_json
 
 
 def explore(
@@ -37,13 +37,13 @@ def explore(
 
     from msgspec import to_builtins
 
-    from bench import plan
-    from evidence.sides import CURRENT, instead, parse
-    from explore.asked import asked
-    from explore.command import beforehand, ending, every_lock, explore_into
-    from explore.mapped import map_of
-    from report.messages import summary
-    from results.errors import Ending, Failed, Unfit
+    from lockbench.bench import plan
+    from lockbench.evidence.sides import CURRENT, instead, parse
+    from lockbench.explore.asked import asked
+    from lockbench.explore.command import beforehand, ending, every_lock, explore_into
+    from lockbench.explore.mapped import map_of
+    from lockbench.report.messages import summary
+    from lockbench.results.errors import Ending, Failed, Unfit
 
     console = err if as_json else out
 

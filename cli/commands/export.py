@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Run, path
-from report.console import say
+from lockbench.cli.options import Run, path
+from lockbench.report.console import say
 
 
 def export(
@@ -17,6 +17,6 @@ def export(
     out_dir: Annotated[Path, typer.Option("--out", help="A folder, new or empty.", parser=path)],
 ) -> None:
     """Export every table and every history of a run."""
-    from report import commands
+    from lockbench.report import commands
 
     say(commands.export(folder, form, out_dir))

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from cli.commands.new_lock import Into
-from cli.options import path
-from report.console import out
+from lockbench.cli.commands.new_lock import Into
+from lockbench.cli.options import path
+from lockbench.report.console import out
 
 library = typer.Typer(help="Pin the requirements of lock libraries, with hashes.")
 
@@ -25,7 +25,7 @@ def add(
     into: Into = Path(),
 ) -> None:
     """Write the requirements of a library into its folder, and pin them."""
-    from bench.new_lock import add_library
+    from lockbench.bench.new_lock import add_library
 
     folder = add_library(name, into, version=version, beside=beside or [])
     _say(folder)
@@ -36,7 +36,7 @@ def lock(
     folders: Annotated[list[Path], typer.Argument(help="Folders of libraries.", parser=path)],
 ) -> None:
     """Pin what the requirements.in of each folder asks for."""
-    from bench.new_lock import lock as pin
+    from lockbench.bench.new_lock import lock as pin
 
     for folder in folders:
         pin(folder)
@@ -44,7 +44,7 @@ def lock(
 
 
 def _say(folder: Path) -> None:
-    from locks.shared import pins
+    from lockbench.locks.shared import pins
 
     pinned = pins.requirements(folder / "requirements.txt")
     said = ", ".join(f"{name} {version}" for name, version in pinned.items())

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Json
-from report.console import say_json
+from lockbench.cli.options import Json
+from lockbench.report.console import say_json
 
 
 def list_(
@@ -32,7 +32,7 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List every lock, topology, fault, workload and suite."""
-    from cli.list import Wanted, catalogue, show, show_undeclared
+    from lockbench.cli.list import Wanted, catalogue, show, show_undeclared
 
     if only_undeclared:
         show_undeclared(as_json=as_json)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from cli.options import path
-from report.console import out
+from lockbench.cli.options import path
+from lockbench.report.console import out
 
 Into = Annotated[Path, typer.Option("--into", help="The folder to write into.", parser=path)]
 
@@ -22,7 +22,7 @@ def new_lock(
     into: Into = Path(),
 ) -> None:
     """Write a new lock to start from: a whole recipe, or with --library a library's folder."""
-    from bench.new_lock import write_library, write_recipe
+    from lockbench.bench.new_lock import write_library, write_recipe
 
     made = write_library(name, into) if library else write_recipe(name, into)
     word = made if "/" in str(made) or not library else f"./{made}"

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Done, Json, Junit, words
-from report.console import err, out
-from results.errors import Ending, endings_named
+from lockbench.cli.options import Done, Json, Junit, words
+from lockbench.report.console import err, out
+from lockbench.results.errors import Ending, endings_named
 
 FAIL_ON = ",".join(ending.word for ending in Ending if ending is not Ending.OK)
 
@@ -40,8 +40,8 @@ def regress(
     as_json: Json = False,
 ) -> None:
     """Measure both sides of a change in turn, and judge what got worse."""
-    from evidence.regress import command
-    from evidence.regress_plan import order
+    from lockbench.evidence.regress import command
+    from lockbench.evidence.regress_plan import order
 
     failing = endings_named(fail_on)
     asked = order(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from cli.options import Run
-from report.console import say
+from lockbench.cli.options import Run
+from lockbench.report.console import say
 
 
 def report(folder: Run) -> None:
     """Write the report of a run again: RUN/report.html and RUN/report.md."""
-    from report import commands
+    from lockbench.report import commands
 
     say(commands.report(folder))

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import Json, Topology, With, path, words
-from results.errors import BadInput, Unfit
+from lockbench.cli.options import Json, Topology, With, path, words
+from lockbench.results.errors import BadInput, Unfit
 
 if TYPE_CHECKING:
-    from bench.plan import Case
-    from results.documents import Refused
+    from lockbench.bench.plan import Case
+    from lockbench.results.documents import Refused
 
 
 def run(
@@ -78,18 +78,18 @@ def run(
     if replay is not None:
         if lock is not None or with_ is not None:
             raise BadInput("--replay decides what is run; leave --lock and --with out")
-        from cli.running import play_again
+        from lockbench.cli.running import play_again
 
         play_again(replay, times, shrink, as_json, trust_plan)
     if lock is None or shrink or times != 1 or trust_plan:
         need = "--times, --shrink and --trust-plan need --replay RUN"
         missing = "--lock is missing" if lock is None else need
         raise BadInput(f"{missing}: see lockbench run --help")
-    from bench import plan
+    from lockbench.bench import plan
 
     side = None
     if with_ is not None:
-        from evidence import sides
+        from lockbench.evidence import sides
 
         side = sides.parse(with_)
         topology = side.topology or topology
@@ -102,7 +102,7 @@ def run(
                     lock_name, fault_name, seed=seed, topology=topology, workload=workload
                 )
             except Unfit as error:
-                from results.documents import Refused
+                from lockbench.results.documents import Refused
 
                 unfit.append((Refused(lock_name, fault_name, str(error), topology), error))
                 continue
@@ -121,7 +121,7 @@ def run(
             cases.append(plan.resolve(side.apply(case) if side else case))
     if not cases:
         raise unfit[0][1]
-    from cli import running
+    from lockbench.cli import running
 
     name = "-".join([*words(lock), *words(fault)])
     refused = [one for one, _ in unfit]
@@ -134,7 +134,7 @@ def run(
 
 def _timed(case: Case, time_limit: float | None, *, brief: bool) -> Case:
     """With the time that was asked for; unless one was, with what its faults need."""
-    from bench import plan, suites
+    from lockbench.bench import plan, suites
 
     if time_limit is not None:
         if brief:
@@ -145,7 +145,7 @@ def _timed(case: Case, time_limit: float | None, *, brief: bool) -> Case:
 
 
 def _images(given: list[str], used: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    from bench.plan import unknown
+    from lockbench.bench.plan import unknown
 
     pairs = []
     for text in given:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from cli.options import path
-from report.console import say
+from lockbench.cli.options import path
+from lockbench.report.console import say
 
 
 def site(
@@ -17,7 +17,7 @@ def site(
     ],
 ) -> None:
     """Write every lock, fault and defect with what was observed as pages: DIR/index.html."""
-    from evidence.site.material import material
-    from evidence.site.pages import write
+    from lockbench.evidence.site.material import material
+    from lockbench.evidence.site.pages import write
 
     say(f"{folder / 'index.html'} and {write(folder, material()) - 1} more pages")

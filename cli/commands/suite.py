@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Json, Resume, words
-from report.console import err, out
+from lockbench.cli.options import Json, Resume, words
+from lockbench.report.console import err, out
 
 
 def suite(
@@ -29,8 +29,8 @@ def suite(
     as_json: Json = False,
 ) -> None:
     """Run a declared set of cases, or part of it."""
-    from bench import suites
-    from cli.running import play
+    from lockbench.bench import suites
+    from lockbench.cli.running import play
 
     declared = suites.sliced(
         suites.suite(name, seed), words(lock) if lock else [], words(fault) if fault else []

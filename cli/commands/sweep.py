@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Json, Resume, Topology, words
-from report.console import err, out
-from results.errors import BadInput
+from lockbench.cli.options import Json, Resume, Topology, words
+from lockbench.report.console import err, out
+from lockbench.results.errors import BadInput
 
 
 def sweep(
@@ -44,9 +44,9 @@ def sweep(
     """Find what locks carry, and how long they take on the way there."""
     import psutil
 
-    from bench import plan, rates
-    from bench.suites import Suite
-    from cli.running import play
+    from lockbench.bench import plan, rates
+    from lockbench.bench.suites import Suite
+    from lockbench.cli.running import play
 
     locks = [each for name in words(lock) for each in plan.each_lock(name)]
     asked = () if rate is None else _numbers("--rate", rate)

@@ -19,9 +19,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clusters.engine import owner
-from clusters.engine.docker import Container, Engine, EngineError
-from declarations.lazy import lazy
+from lockbench.clusters.engine import owner
+from lockbench.clusters.engine.docker import Container, Engine, EngineError
+from lockbench.declarations.lazy import lazy
 
 if TYPE_CHECKING:
     import psutil

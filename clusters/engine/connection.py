@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
-from declarations.lazy import lazy
+from lockbench.declarations.lazy import lazy
 
 if TYPE_CHECKING:
     import docker

@@ -17,10 +17,17 @@ from dataclasses import dataclass, field
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from clusters.engine import ledger
-from clusters.engine.connection import EngineError, EngineUnreachable
-from clusters.engine.image_store import ImageStore, Labels, files_of, new_entry, pack, unpack
-from declarations.lazy import lazy
+from lockbench.clusters.engine import ledger
+from lockbench.clusters.engine.connection import EngineError, EngineUnreachable
+from lockbench.clusters.engine.image_store import (
+    ImageStore,
+    Labels,
+    files_of,
+    new_entry,
+    pack,
+    unpack,
+)
+from lockbench.declarations.lazy import lazy
 
 if TYPE_CHECKING:
     import docker

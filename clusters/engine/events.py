@@ -18,8 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
-from clusters.engine import owner
-from clusters.engine.docker import (
+from lockbench.clusters.engine import owner
+from lockbench.clusters.engine.docker import (
     Act,
     Container,
     ContainerState,

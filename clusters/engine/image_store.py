@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING
 
-from clusters.engine.connection import Connection, EngineError
-from declarations.lazy import lazy
+from lockbench.clusters.engine.connection import Connection, EngineError
+from lockbench.declarations.lazy import lazy
 
 if TYPE_CHECKING:
     import docker

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from clusters.base import ClusterError
+from lockbench.clusters.base import ClusterError
 
 # Below the ports that Linux hands out for outgoing connections (32768 and up).
 FIRST = 20_000

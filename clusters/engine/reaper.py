@@ -1,7 +1,7 @@
 """Removes what a bench that was killed has left behind.
 
 Only what carries our label is ever touched, and of that only what belongs to an owner that has
-certainly ended (see ``clusters.engine.owner``), unless everything is asked for.
+certainly ended (see ``lockbench.clusters.engine.owner``), unless everything is asked for.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from clusters.engine import owner
-from clusters.engine.docker import Container, Engine, Labels
+from lockbench.clusters.engine import owner
+from lockbench.clusters.engine.docker import Container, Engine, Labels
 
 AT_ONCE = 6
 

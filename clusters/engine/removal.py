@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from clusters.engine import ledger, owner
-from clusters.engine.docker import Container, Engine, EngineError, Labels
+from lockbench.clusters.engine import ledger, owner
+from lockbench.clusters.engine.docker import Container, Engine, EngineError, Labels
 
 # How long a case waits for an engine that does not answer, and how long a second attempt does.
 CLEARING_S = 30.0

@@ -14,11 +14,11 @@ from concurrent.futures import as_completed
 from contextlib import contextmanager
 from typing import Any
 
-from clusters.base import HARNESS, Change, ClusterError, ServerLog, Topology
-from clusters.pods.cluster import PodCluster
-from clusters.pods.launch import Server
-from clusters.pods.links import PeerPort
-from clusters.wire import PROBE_FAILURES, Address, Http, ProbeFailed
+from lockbench.clusters.base import HARNESS, Change, ClusterError, ServerLog, Topology
+from lockbench.clusters.pods.cluster import PodCluster
+from lockbench.clusters.pods.launch import Server
+from lockbench.clusters.pods.links import PeerPort
+from lockbench.clusters.wire import PROBE_FAILURES, Address, Http, ProbeFailed
 
 DATA = "/lockbench/data"
 STATUS_LIMIT_S = 0.5
@@ -38,8 +38,9 @@ class EtcdCluster(PodCluster):
     answer yet, it waits a second: so links come when all serve.
 
     Neither ``Clocked`` nor ``Syncing``: a Go program reads the clock and syncs its files without
-    the C library, where ``clusters.pods.shim`` stands. Leases are measured by the monotonic clock.
-    ``Recorded``: nothing compacts, so a watch from the first revision tells of all.
+    the C library, where ``lockbench.clusters.pods.shim`` stands. Leases are measured by the
+    monotonic clock. ``Recorded``: nothing compacts, so a watch from the first revision tells of
+    all.
     """
 
     kind = "etcd"

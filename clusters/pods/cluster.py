@@ -1,4 +1,5 @@
-"""A cluster of loopback pods (see ``clusters.pods.launch``): verified, and broken in every way.
+"""A cluster of loopback pods (see ``lockbench.clusters.pods.launch``): verified, and broken in
+every way.
 
 A topology is a subclass that says what runs in the server containers and how to probe it.
 """
@@ -13,14 +14,14 @@ from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import TypeVar
 
-from clusters.base import HARNESS, Cluster, ClusterError, Cut, Edge, Led, Shape, Usage
-from clusters.engine import cgroups
-from clusters.engine.docker import Act, EngineError, EngineUnreachable
-from clusters.pods import links
-from clusters.pods.launch import START_LIMIT_S, Pods
-from clusters.pods.links import PeerPort, Proxy, ProxyCut
-from clusters.pods.toxiproxy import LinkServer
-from clusters.wire import PROBE_FAILURES, Address, ProbeFailed
+from lockbench.clusters.base import HARNESS, Cluster, ClusterError, Cut, Edge, Led, Shape, Usage
+from lockbench.clusters.engine import cgroups
+from lockbench.clusters.engine.docker import Act, EngineError, EngineUnreachable
+from lockbench.clusters.pods import links
+from lockbench.clusters.pods.launch import START_LIMIT_S, Pods
+from lockbench.clusters.pods.links import PeerPort, Proxy, ProxyCut
+from lockbench.clusters.pods.toxiproxy import LinkServer
+from lockbench.clusters.wire import PROBE_FAILURES, Address, ProbeFailed
 
 VERIFY_LIMIT_S = 15.0
 RESTART_LIMIT_S = 20.0

@@ -22,14 +22,20 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from clusters import images
-from clusters.base import HARNESS, ClusterError, ClusterPlan
-from clusters.engine import owner, ports, removal
-from clusters.engine.docker import Container, Engine, EngineError, EngineUnreachable, Network
-from clusters.pods import links
-from clusters.pods.links import PeerPort
-from clusters.pods.toxiproxy import LinkServer, Listen
-from clusters.wire import PROBE_FAILURES, Address
+from lockbench.clusters import images
+from lockbench.clusters.base import HARNESS, ClusterError, ClusterPlan
+from lockbench.clusters.engine import owner, ports, removal
+from lockbench.clusters.engine.docker import (
+    Container,
+    Engine,
+    EngineError,
+    EngineUnreachable,
+    Network,
+)
+from lockbench.clusters.pods import links
+from lockbench.clusters.pods.links import PeerPort
+from lockbench.clusters.pods.toxiproxy import LinkServer, Listen
+from lockbench.clusters.wire import PROBE_FAILURES, Address
 
 START_LIMIT_S = 30.0
 POLL_S = 0.01

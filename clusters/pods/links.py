@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from clusters.base import HARNESS, NETWORKS, ClusterError, Cut, Edge, Shape
+from lockbench.clusters.base import HARNESS, NETWORKS, ClusterError, Cut, Edge, Shape
 
 # How the names of links begin whose refused dials are tried again, and how Toxiproxy is told.
 PATIENT = "patient-"

@@ -16,9 +16,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from clusters.base import HARNESS, ClusterError, ClusterPlan
-from clusters.pods.cluster import PodCluster
-from clusters.wire import PROBE_FAILURES, Address
+from lockbench.clusters.base import HARNESS, ClusterError, ClusterPlan
+from lockbench.clusters.pods.cluster import PodCluster
+from lockbench.clusters.wire import PROBE_FAILURES, Address
 
 NS = 1_000_000_000
 OFFSET_S_MAX = 100 * 365 * 86400

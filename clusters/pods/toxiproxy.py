@@ -26,9 +26,9 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from clusters.base import ClusterError
-from clusters.pods.links import Direction, Link, ProxyCut, Stream
-from declarations.lazy import lazy
+from lockbench.clusters.base import ClusterError
+from lockbench.clusters.pods.links import Direction, Link, ProxyCut, Stream
+from lockbench.declarations.lazy import lazy
 
 if TYPE_CHECKING:
     import requests
@@ -124,7 +124,7 @@ class LinkServer:
         """Return what is not in its base state, as Toxiproxy itself tells: one line each."""
         return self._differing(self._base, self._send("GET", "/proxies"))
 
-    # --- what the pod's containers share (``clusters.pods.shim``) ---
+    # --- what the pod's containers share (``lockbench.clusters.pods.shim``) ---
 
     def set_clock(self, offset_ns: int) -> None:
         """Move the wall clock of the pod's server, if it runs with our library."""

@@ -1,7 +1,7 @@
 """PostgreSQL's protocol for probes: one session, simple queries, one time limit.
 
-https://www.postgresql.org/docs/17/protocol-flow.html. Without passwords; see ``clusters.wire`` for
-why no client library.
+https://www.postgresql.org/docs/17/protocol-flow.html. Without passwords; see
+``lockbench.clusters.wire`` for why no client library.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from clusters.wire import Address, Closing, Line, ProbeFailed
+from lockbench.clusters.wire import Address, Closing, Line, ProbeFailed
 
 USER = "lockbench"
 DATABASE = "postgres"

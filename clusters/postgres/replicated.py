@@ -21,13 +21,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
-from clusters.pods.cluster import PROBE_LIMIT_S, PodCluster
-from clusters.pods.launch import POLL_S, Server
-from clusters.pods.links import PeerPort
-from clusters.pods.shim import ClockedPods, by_image
-from clusters.postgres.protocol import USER, Session
-from clusters.wire import PROBE_FAILURES, Address, ProbeFailed
+from lockbench.clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
+from lockbench.clusters.pods.cluster import PROBE_LIMIT_S, PodCluster
+from lockbench.clusters.pods.launch import POLL_S, Server
+from lockbench.clusters.pods.links import PeerPort
+from lockbench.clusters.pods.shim import ClockedPods, by_image
+from lockbench.clusters.postgres.protocol import USER, Session
+from lockbench.clusters.wire import PROBE_FAILURES, Address, ProbeFailed
 
 CONFIG = "/lockbench/postgresql.conf"
 ACCESS = "/lockbench/pg_hba.conf"

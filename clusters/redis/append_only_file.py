@@ -16,7 +16,7 @@ from typing import Final
 
 import hiredis
 
-from clusters.base import Change
+from lockbench.clusters.base import Change
 
 FIRST: Final = ".1.incr.aof"
 SET_OPTIONS_FROM: Final = 3

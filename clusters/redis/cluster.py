@@ -22,17 +22,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clusters.base import HARNESS, Topology
-from clusters.pods.cluster import PROBE_LIMIT_S
-from clusters.pods.launch import Server
-from clusters.pods.links import PeerPort
-from clusters.pods.shim import by_image
-from clusters.redis import protocol as resp
-from clusters.redis.nodes import CONFIG, DATA, ClockedRedis
-from clusters.redis.protocol import ask_once
-from clusters.redis.replicated import ASK_LIMIT_S, PATIENT_MS, ReplicatedRedis
-from clusters.redis.replicated import SETTINGS as REPLICATED_SETTINGS
-from clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
+from lockbench.clusters.base import HARNESS, Topology
+from lockbench.clusters.pods.cluster import PROBE_LIMIT_S
+from lockbench.clusters.pods.launch import Server
+from lockbench.clusters.pods.links import PeerPort
+from lockbench.clusters.pods.shim import by_image
+from lockbench.clusters.redis import protocol as resp
+from lockbench.clusters.redis.nodes import CONFIG, DATA, ClockedRedis
+from lockbench.clusters.redis.protocol import ask_once
+from lockbench.clusters.redis.replicated import ASK_LIMIT_S, PATIENT_MS, ReplicatedRedis
+from lockbench.clusters.redis.replicated import SETTINGS as REPLICATED_SETTINGS
+from lockbench.clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
 
 AIMED_KEY = "aimed"  # the load's, which this layer does not know; a test holds them together
 PRIMARIES = 3

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from clusters.base import ClusterError, ClusterPlan, ServerLog, Topology
-from clusters.engine.docker import EngineError
-from clusters.pods.cluster import PodCluster
-from clusters.pods.launch import Server
-from clusters.pods.shim import ClockedPods, SyncingPods, by_image
-from clusters.redis import append_only_file as aof
-from clusters.redis import protocol as resp
-from clusters.redis.protocol import ask_once, items
-from clusters.wire import Address, Line, ProbeFailed
+from lockbench.clusters.base import ClusterError, ClusterPlan, ServerLog, Topology
+from lockbench.clusters.engine.docker import EngineError
+from lockbench.clusters.pods.cluster import PodCluster
+from lockbench.clusters.pods.launch import Server
+from lockbench.clusters.pods.shim import ClockedPods, SyncingPods, by_image
+from lockbench.clusters.redis import append_only_file as aof
+from lockbench.clusters.redis import protocol as resp
+from lockbench.clusters.redis.protocol import ask_once, items
+from lockbench.clusters.wire import Address, Line, ProbeFailed
 
 CONFIG = "/lockbench/redis.conf"
 DATA = "/lockbench/data"

@@ -1,7 +1,7 @@
 """Redis' protocol for probes: one command, one answer of any shape, one time limit.
 
-See ``clusters.wire`` for why no client library. Beside it stands the probe that every topology of
-Redis servers shares.
+See ``lockbench.clusters.wire`` for why no client library. Beside it stands the probe that every
+topology of Redis servers shares.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import secrets
 
 import hiredis
 
-from clusters.wire import Address, Line, ProbeFailed
+from lockbench.clusters.wire import Address, Line, ProbeFailed
 
 Answer = str | int | list["Answer"] | None
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from clusters.base import ClusterPlan, Topology
-from clusters.redis.nodes import SETTINGS, OurRedisNodes
+from lockbench.clusters.base import ClusterPlan, Topology
+from lockbench.clusters.redis.nodes import SETTINGS, OurRedisNodes
 
 DELAY_PER_LEASE = 1.1  # 'for at least a bit more than the max TTL we use'
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 
-from clusters.redis.nodes import SETTINGS as REDIS_SETTINGS
-from clusters.redis.nodes import RedisPods
-from clusters.wire import ProbeFailed
+from lockbench.clusters.redis.nodes import SETTINGS as REDIS_SETTINGS
+from lockbench.clusters.redis.nodes import RedisPods
+from lockbench.clusters.wire import ProbeFailed
 
 ASK_LIMIT_S = 0.5
 PATIENT_MS = 30_000

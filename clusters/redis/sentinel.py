@@ -21,17 +21,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
-from clusters.pods.cluster import PROBE_LIMIT_S
-from clusters.pods.launch import Server
-from clusters.pods.links import PeerPort
-from clusters.pods.shim import by_image
-from clusters.redis import protocol as resp
-from clusters.redis.nodes import CONFIG, DATA, PreloadedRedis
-from clusters.redis.protocol import ask_once
-from clusters.redis.replicated import ASK_LIMIT_S, PATIENT_MS, ReplicatedRedis
-from clusters.redis.replicated import SETTINGS as DATA_SETTINGS
-from clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
+from lockbench.clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
+from lockbench.clusters.pods.cluster import PROBE_LIMIT_S
+from lockbench.clusters.pods.launch import Server
+from lockbench.clusters.pods.links import PeerPort
+from lockbench.clusters.pods.shim import by_image
+from lockbench.clusters.redis import protocol as resp
+from lockbench.clusters.redis.nodes import CONFIG, DATA, PreloadedRedis
+from lockbench.clusters.redis.protocol import ask_once
+from lockbench.clusters.redis.replicated import ASK_LIMIT_S, PATIENT_MS, ReplicatedRedis
+from lockbench.clusters.redis.replicated import SETTINGS as DATA_SETTINGS
+from lockbench.clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
 
 MASTER_NAME = "lockbench"
 DATA_NODES = (1, 2)

@@ -18,15 +18,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from clusters.base import HARNESS, ClusterError, ClusterPlan, ServerLog, Topology
-from clusters.engine.docker import EngineError
-from clusters.pods.cluster import PodCluster
-from clusters.pods.launch import START_LIMIT_S, Server
-from clusters.pods.links import PeerPort
-from clusters.pods.shim import ClockedPods, by_image
-from clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
-from clusters.zookeeper import protocol as jute
-from clusters.zookeeper import transaction_log as txnlog
+from lockbench.clusters.base import HARNESS, ClusterError, ClusterPlan, ServerLog, Topology
+from lockbench.clusters.engine.docker import EngineError
+from lockbench.clusters.pods.cluster import PodCluster
+from lockbench.clusters.pods.launch import START_LIMIT_S, Server
+from lockbench.clusters.pods.links import PeerPort
+from lockbench.clusters.pods.shim import ClockedPods, by_image
+from lockbench.clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
+from lockbench.clusters.zookeeper import protocol as jute
+from lockbench.clusters.zookeeper import transaction_log as txnlog
 
 CONFIG = "/lockbench/zoo.cfg"
 DATA = "/lockbench/data"

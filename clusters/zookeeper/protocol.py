@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 
-from clusters.wire import Address, Closing, Line, ProbeFailed
+from lockbench.clusters.wire import Address, Closing, Line, ProbeFailed
 
 CREATE, GET_DATA, PING, CLOSE = 1, 4, 11, -11
 PING_XID = -2

@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from typing import Final
 from zlib import adler32
 
-from clusters.base import Change
+from lockbench.clusters.base import Change
 
 MAGIC: Final = b"ZKLG"
 HEADER_BYTES: Final = 16

@@ -1,1 +1,2 @@
-"""The site: a folder of pages that need no server and load nothing (``evidence.site.write``)."""
+"""The site: a folder of pages that need no server and load nothing
+(``lockbench.evidence.site.write``)."""

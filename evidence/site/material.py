@@ -10,24 +10,23 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-import declarations
-import locks
-from checker.check import check
-from checker.drawing import figure
-from checker.verdict import Report
-from evidence import explored, observations, track
-from evidence.cells import CANONICAL, Cell, cells_of
-from evidence.observations import Key, Observations, history_showing
-from evidence.site import provenance
-from evidence.track import Page
-from history.columns import History
-from history.files import BadFile
-from history.jsonl import read_jsonl
-from locks.base import System
-from locks.registry import NO_LOCKS
-from nemesis.registry import faults
-from results.documents.exploration import ExplorationMap
-from results.errors import BadInput
+from lockbench import declarations, locks
+from lockbench.checker.check import check
+from lockbench.checker.drawing import figure
+from lockbench.checker.verdict import Report
+from lockbench.evidence import explored, observations, track
+from lockbench.evidence.cells import CANONICAL, Cell, cells_of
+from lockbench.evidence.observations import Key, Observations, history_showing
+from lockbench.evidence.site import provenance
+from lockbench.evidence.track import Page
+from lockbench.history.columns import History
+from lockbench.history.files import BadFile
+from lockbench.history.jsonl import read_jsonl
+from lockbench.locks.base import System
+from lockbench.locks.registry import NO_LOCKS
+from lockbench.nemesis.registry import faults
+from lockbench.results.documents.exploration import ExplorationMap
+from lockbench.results.errors import BadInput
 
 
 class Picture(NamedTuple):

@@ -21,33 +21,33 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from bench.plan import fits
-from bench.undeclared import undeclared
-from checker.catalogue import CATALOGUE, OF_LOCKS
-from checker.drawing import SCRIPT
-from clusters.registry import topologies
-from evidence import track
-from evidence.cells import SIGNS, Cell, far, language
-from evidence.observations import Key, Rated
-from evidence.site import prose, provenance
-from evidence.site.material import Material, doc_of_fault
-from history.files import BadFile, read_text
-from history.lines import UnreadableHistory
-from locks.base import ANY, Shareable, System
-from locks.shared.client_container import ContainerLibrary
-from locks.shared.lease import extendable
-from locks.shared.library import library_of
-from nemesis.registry import NONE, faults
-from report import messages, rates
-from report.page import asset, drawings_legend, drawings_style, policy
-from results import wording
-from results.documents import PerGrant
-from results.documents.exploration import ExplorationMap
-from results.errors import BadInput
-from results.statistics import BOUND_TRIES_MIN
-from results.store import write_atomically
-from results.wording import NONE as NONE_WORD
-from results.wording import printable
+from lockbench.bench.plan import fits
+from lockbench.bench.undeclared import undeclared
+from lockbench.checker.catalogue import CATALOGUE, OF_LOCKS
+from lockbench.checker.drawing import SCRIPT
+from lockbench.clusters.registry import topologies
+from lockbench.evidence import track
+from lockbench.evidence.cells import SIGNS, Cell, far, language
+from lockbench.evidence.observations import Key, Rated
+from lockbench.evidence.site import prose, provenance
+from lockbench.evidence.site.material import Material, doc_of_fault
+from lockbench.history.files import BadFile, read_text
+from lockbench.history.lines import UnreadableHistory
+from lockbench.locks.base import ANY, Shareable, System
+from lockbench.locks.shared.client_container import ContainerLibrary
+from lockbench.locks.shared.lease import extendable
+from lockbench.locks.shared.library import library_of
+from lockbench.nemesis.registry import NONE, faults
+from lockbench.report import messages, rates
+from lockbench.report.page import asset, drawings_legend, drawings_style, policy
+from lockbench.results import wording
+from lockbench.results.documents import PerGrant
+from lockbench.results.documents.exploration import ExplorationMap
+from lockbench.results.errors import BadInput
+from lockbench.results.statistics import BOUND_TRIES_MIN
+from lockbench.results.store import write_atomically
+from lockbench.results.wording import NONE as NONE_WORD
+from lockbench.results.wording import printable
 
 MARK: Final = '<meta name="generator" content="lockbench site">'
 FOLDERS: Final = ("locks", "faults", "defects")
@@ -404,7 +404,7 @@ def linked(text: str) -> Markup:
 @cache
 def _environment() -> Environment:
     made = Environment(
-        loader=PackageLoader("evidence.site", ""),
+        loader=PackageLoader("lockbench.evidence.site", ""),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

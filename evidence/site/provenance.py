@@ -13,15 +13,15 @@ from functools import cache
 from importlib.metadata import version
 from typing import Final
 
-from bench.plan import images_of
-from clusters import recipes
-from clusters.registry import topologies
-from evidence.observations import Counted, Observations, Observed
-from locks.base import System
-from locks.shared import pins
-from locks.shared.client_container import ContainerLibrary
-from locks.shared.library import library_of
-from results.machine import PACKAGE
+from lockbench.bench.plan import images_of
+from lockbench.clusters import recipes
+from lockbench.clusters.registry import topologies
+from lockbench.evidence.observations import Counted, Observations, Observed
+from lockbench.locks.base import System
+from lockbench.locks.shared import pins
+from lockbench.locks.shared.client_container import ContainerLibrary
+from lockbench.locks.shared.library import library_of
+from lockbench.results.machine import PACKAGE
 
 NOT_RECORDED: Final = ": not recorded"
 

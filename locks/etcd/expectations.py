@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locks.shared.expectations import CUT, SLOW_LINKS, Faults, breaks, holds, may_break
+from lockbench.locks.shared.expectations import CUT, SLOW_LINKS, Faults, breaks, holds, may_break
 
 _GUARANTEES = "https://etcd.io/docs/v3.6/learning/api_guarantees/"
 _LEASES_END = (

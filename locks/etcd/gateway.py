@@ -6,8 +6,8 @@ import json
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from declarations.lazy import lazy
-from locks.base import Address, Deadline
+from lockbench.declarations.lazy import lazy
+from lockbench.locks.base import Address, Deadline
 
 if TYPE_CHECKING:
     from http import client as http_client

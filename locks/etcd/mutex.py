@@ -8,7 +8,7 @@ and none before it. That look is one transaction, so it proves the lease to be a
 revision (https://github.com/etcd-io/etcd/issues/11456: handed over after the lease had expired).
 Release revokes the lease, which deletes the key. The fence is the key's create revision.
 The value of the key is the hold's token, which the recipe does not look at: with it the revisions
-tell of every hold (``locks.shared.tenures``).
+tell of every hold (``lockbench.locks.shared.tenures``).
 
 One key per lease makes every step safe to repeat: writing again finds the own key, revoking again
 finds no lease, and a write that arrives after the revocation is refused for want of a lease. So an
@@ -51,8 +51,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from locks.bare import KEY, Bare
-from locks.base import (
+from lockbench.locks.bare import KEY, Bare
+from lockbench.locks.base import (
     ANY,
     Acquired,
     Address,
@@ -70,10 +70,17 @@ from locks.base import (
     Unknown,
     token_of,
 )
-from locks.etcd.expectations import ETCD
-from locks.etcd.gateway import Ahead, client_of, encoded, errors, wait_for_deletion, watch_errors
-from locks.shared.expectations import BY_MONOTONIC_CLOCK
-from locks.shared.tenures import etcd_entry
+from lockbench.locks.etcd.expectations import ETCD
+from lockbench.locks.etcd.gateway import (
+    Ahead,
+    client_of,
+    encoded,
+    errors,
+    wait_for_deletion,
+    watch_errors,
+)
+from lockbench.locks.shared.expectations import BY_MONOTONIC_CLOCK
+from lockbench.locks.shared.tenures import etcd_entry
 
 PREFIX = "lockbench"
 RETRY_MIN_S = 0.010  # between an error and the next endpoint

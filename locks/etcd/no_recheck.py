@@ -15,12 +15,18 @@ Errors mean what they mean for ``etcd``.
 
 from __future__ import annotations
 
-from locks.base import Acquired, Deadline
-from locks.etcd import mutex as etcd
-from locks.etcd.expectations import ETCD
-from locks.etcd.gateway import Ahead, wait_for_deletion
-from locks.etcd.mutex import Claim, Etcd, ahead_of, by_creation
-from locks.shared.expectations import UNMINDED, breaks, may_break, with_changes, with_verdicts
+from lockbench.locks.base import Acquired, Deadline
+from lockbench.locks.etcd import mutex as etcd
+from lockbench.locks.etcd.expectations import ETCD
+from lockbench.locks.etcd.gateway import Ahead, wait_for_deletion
+from lockbench.locks.etcd.mutex import Claim, Etcd, ahead_of, by_creation
+from lockbench.locks.shared.expectations import (
+    UNMINDED,
+    breaks,
+    may_break,
+    with_changes,
+    with_verdicts,
+)
 
 
 class EtcdNoRecheck(Etcd):

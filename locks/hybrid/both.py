@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from locks.base import Address, Observer
-from locks.redis.redlock import Redlock
-from locks.zookeeper.mutex import ZooKeeper
+from lockbench.locks.base import Address, Observer
+from lockbench.locks.redis.redlock import Redlock
+from lockbench.locks.zookeeper.mutex import ZooKeeper
 
 REDIS_NODES = 5  # the first of the nodes
 

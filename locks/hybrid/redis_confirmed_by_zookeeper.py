@@ -22,13 +22,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from locks.bare import Bare
-from locks.base import Acquired, Backoff, Deadline, Denied, Freed, Granted, Hold, Unknown
-from locks.hybrid.both import REDIS_NODES, Hybrid
-from locks.redis.link import BARE_CYCLE
-from locks.redis.recipe import POLL_MAX_S, POLL_MIN_S
-from locks.shared.expectations import SERVER_CLOCKS, holds, with_changes
-from locks.zookeeper import mutex as zookeeper
+from lockbench.locks.bare import Bare
+from lockbench.locks.base import Acquired, Backoff, Deadline, Denied, Freed, Granted, Hold, Unknown
+from lockbench.locks.hybrid.both import REDIS_NODES, Hybrid
+from lockbench.locks.redis.link import BARE_CYCLE
+from lockbench.locks.redis.recipe import POLL_MAX_S, POLL_MIN_S
+from lockbench.locks.shared.expectations import SERVER_CLOCKS, holds, with_changes
+from lockbench.locks.zookeeper import mutex as zookeeper
 
 FILTER_SHARE = 1 / 3  # of the lease
 
@@ -101,7 +101,7 @@ SYSTEM = zookeeper.SYSTEM.derived(
         "filter: majority refuses": "Denied: held",
     },
     # On a mixture what is kept by one node alone is taken from the Redis nodes; everything else
-    # strikes the ensemble (``clusters.hybrid``), and ZooKeeper's own expectations stand.
+    # strikes the ensemble (``lockbench.clusters.hybrid``), and ZooKeeper's own expectations stand.
     expectations=with_changes(
         zookeeper.SYSTEM.expectations,
         dict.fromkeys(("wipe", "power-loss", *SERVER_CLOCKS), holds(_STILL_ASKED)),

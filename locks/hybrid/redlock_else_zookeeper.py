@@ -13,14 +13,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from locks.base import Acquired, Freed, Granted, Hold, Lock, System
-from locks.hybrid import redis_confirmed_by_zookeeper as hybrid_redis_confirmed_by_zookeeper
-from locks.hybrid.both import Hybrid
-from locks.redis import redlock
-from locks.redis.expectations import REDLOCK
-from locks.shared.expectations import UNMINDED, breaks, may_break, with_verdicts
-from locks.zookeeper import mutex as zookeeper
-from locks.zookeeper.expectations import ZOOKEEPER
+from lockbench.locks.base import Acquired, Freed, Granted, Hold, Lock, System
+from lockbench.locks.hybrid import (
+    redis_confirmed_by_zookeeper as hybrid_redis_confirmed_by_zookeeper,
+)
+from lockbench.locks.hybrid.both import Hybrid
+from lockbench.locks.redis import redlock
+from lockbench.locks.redis.expectations import REDLOCK
+from lockbench.locks.shared.expectations import UNMINDED, breaks, may_break, with_verdicts
+from lockbench.locks.zookeeper import mutex as zookeeper
+from lockbench.locks.zookeeper.expectations import ZOOKEEPER
 
 
 class Handle(NamedTuple):

@@ -9,16 +9,16 @@ lock. The lock is in memory: nothing is written, so no commit waits for a disk o
 replica that is promoted knows of no lock.
 
 Does not guarantee: that the lock of a holder that hangs becomes free; one holder after a failover;
-a fence. What errors mean stands in ``locks.postgres.recipe``.
+a fence. What errors mean stands in ``lockbench.locks.postgres.recipe``.
 """
 
 from __future__ import annotations
 
-from locks.bare import KEY, WAIT_S, Bare
-from locks.base import ANY, System
-from locks.postgres.expectations import POSTGRES
-from locks.postgres.recipe import OUTCOMES, PostgresRecipe, milliseconds, number
-from locks.postgres.session import LOCK_NOT_AVAILABLE, Refused, Session
+from lockbench.locks.bare import KEY, WAIT_S, Bare
+from lockbench.locks.base import ANY, System
+from lockbench.locks.postgres.expectations import POSTGRES
+from lockbench.locks.postgres.recipe import OUTCOMES, PostgresRecipe, milliseconds, number
+from lockbench.locks.postgres.session import LOCK_NOT_AVAILABLE, Refused, Session
 
 
 class PostgresAdvisory(PostgresRecipe):

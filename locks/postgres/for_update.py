@@ -11,17 +11,17 @@ replica cannot be reached, no release is confirmed there.
 
 Does not guarantee: that the lock of a holder that hangs becomes free; one holder after a failover;
 that the fence grows over a crash that takes what was not yet on disk, or a failover. What errors
-mean stands in ``locks.postgres.recipe``.
+mean stands in ``lockbench.locks.postgres.recipe``.
 """
 
 from __future__ import annotations
 
-from locks.bare import KEY, WAIT_S, Bare
-from locks.base import ANY, System
-from locks.postgres.expectations import FAILOVER_DOC, POSTGRES
-from locks.postgres.recipe import CREATORS_APART, OUTCOMES, PostgresRecipe, milliseconds
-from locks.postgres.session import Refused, Session, literal
-from locks.shared.expectations import may_break, with_changes
+from lockbench.locks.bare import KEY, WAIT_S, Bare
+from lockbench.locks.base import ANY, System
+from lockbench.locks.postgres.expectations import FAILOVER_DOC, POSTGRES
+from lockbench.locks.postgres.recipe import CREATORS_APART, OUTCOMES, PostgresRecipe, milliseconds
+from lockbench.locks.postgres.session import Refused, Session, literal
+from lockbench.locks.shared.expectations import may_break, with_changes
 
 CREATE = f"""
     {CREATORS_APART};

@@ -35,7 +35,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 
-from locks.base import (
+from lockbench.locks.base import (
     Acquired,
     Address,
     Backoff,
@@ -49,7 +49,14 @@ from locks.base import (
     Released,
     Unknown,
 )
-from locks.postgres.session import LOCK_NOT_AVAILABLE, Broken, NotSent, Refused, Session, Watch
+from lockbench.locks.postgres.session import (
+    LOCK_NOT_AVAILABLE,
+    Broken,
+    NotSent,
+    Refused,
+    Session,
+    Watch,
+)
 
 RETRY_MIN_S = 0.010  # between two attempts to reach a server
 RETRY_MAX_S = 0.100

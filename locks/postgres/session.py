@@ -24,9 +24,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from clusters.postgres.protocol import DATABASE, USER
-from declarations.lazy import lazy
-from locks.base import Address, Hold, Observer
+from lockbench.clusters.postgres.protocol import DATABASE, USER
+from lockbench.declarations.lazy import lazy
+from lockbench.locks.base import Address, Hold, Observer
 
 if TYPE_CHECKING:
     from pg8000 import exceptions, native

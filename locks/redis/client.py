@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from declarations.lazy import lazy
+from lockbench.declarations.lazy import lazy
 
 if TYPE_CHECKING:
     import redis

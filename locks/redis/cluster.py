@@ -7,24 +7,25 @@ the replica takes over. A primary that is cut off from the majority stops taking
 Does not guarantee: one holder, once there was a failover; that a holder stops when its time is
 over; a fence.
 
-What errors mean stands in ``locks.redis.recipe``. Beyond that, MOVED is followed: the command was
-not run. CLUSTERDOWN, and an owner that cannot be found or reached, mean that nothing was run.
+What errors mean stands in ``lockbench.locks.redis.recipe``. Beyond that, MOVED is followed: the
+command was not run. CLUSTERDOWN, and an owner that cannot be found or reached, mean that nothing
+was run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from locks.bare import Bare
-from locks.base import ANY, Acquired, Address, Extended, Freed, Hold
-from locks.redis import token as redis_token
-from locks.redis.cluster_link import ClusterLink
-from locks.redis.expectations import LEASE_WITH_REPLICAS
-from locks.redis.link import BARE_CYCLE
-from locks.redis.recipe import OUTCOMES
-from locks.redis.sentinel import NOT_REPLICATED
-from locks.redis.token import RedisToken
-from locks.shared.expectations import CUT, may_grant_twice, with_changes
+from lockbench.locks.bare import Bare
+from lockbench.locks.base import ANY, Acquired, Address, Extended, Freed, Hold
+from lockbench.locks.redis import token as redis_token
+from lockbench.locks.redis.cluster_link import ClusterLink
+from lockbench.locks.redis.expectations import LEASE_WITH_REPLICAS
+from lockbench.locks.redis.link import BARE_CYCLE
+from lockbench.locks.redis.recipe import OUTCOMES
+from lockbench.locks.redis.sentinel import NOT_REPLICATED
+from lockbench.locks.redis.token import RedisToken
+from lockbench.locks.shared.expectations import CUT, may_grant_twice, with_changes
 
 
 class RedisClusterLock(RedisToken):

@@ -15,10 +15,10 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from clusters.redis.cluster import slot_of
-from locks.base import Address
-from locks.redis.client import exceptions
-from locks.redis.link import Guides, Link, NotSent
+from lockbench.clusters.redis.cluster import slot_of
+from lockbench.locks.base import Address
+from lockbench.locks.redis.client import exceptions
+from lockbench.locks.redis.link import Guides, Link, NotSent
 
 REDIRECTIONS_MAX = 5  # a client that is sent in circles has to stop somewhere
 ASK_TIMEOUT_S = 0.3  # for the question where the slots are

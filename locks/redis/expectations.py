@@ -7,7 +7,7 @@ what they change with ``with_changes``.
 
 from __future__ import annotations
 
-from locks.shared.expectations import (
+from lockbench.locks.shared.expectations import (
     ANSWERS_LOST,
     BY_MONOTONIC_CLOCK,
     CUT,

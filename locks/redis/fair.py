@@ -13,8 +13,8 @@ Does not guarantee: what ``redis-token`` does not; and its order only among clie
 polling: whoever is cut off, or frozen, or waits through a jump of the server's clock loses its
 place.
 
-Errors mean what ``locks.redis.recipe`` says for scripts. Leaving the queue may fail without harm:
-the place is dropped like that of the dead.
+Errors mean what ``lockbench.locks.redis.recipe`` says for scripts. Leaving the queue may fail
+without harm: the place is dropped like that of the dead.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from locks.bare import KEY, TOKEN, TTL_MS, Bare
-from locks.base import ANY, Acquired, Backoff, Denied, QueueObserver, token_of
-from locks.redis import token as redis_token
-from locks.redis.client import exceptions
-from locks.redis.expectations import LEASE
-from locks.redis.link import BARE_CYCLE, NotSent, Script
-from locks.redis.recipe import POLL_MAX_S, POLL_MIN_S, SCRIPT_OUTCOMES, Taken
-from locks.redis.token import RedisToken
-from locks.shared.expectations import RESTARTED, SERVER_CLOCKS, may_break, with_changes
+from lockbench.locks.bare import KEY, TOKEN, TTL_MS, Bare
+from lockbench.locks.base import ANY, Acquired, Backoff, Denied, QueueObserver, token_of
+from lockbench.locks.redis import token as redis_token
+from lockbench.locks.redis.client import exceptions
+from lockbench.locks.redis.expectations import LEASE
+from lockbench.locks.redis.link import BARE_CYCLE, NotSent, Script
+from lockbench.locks.redis.recipe import POLL_MAX_S, POLL_MIN_S, SCRIPT_OUTCOMES, Taken
+from lockbench.locks.redis.token import RedisToken
+from lockbench.locks.shared.expectations import RESTARTED, SERVER_CLOCKS, may_break, with_changes
 
 PATIENCE_MS = 500  # ten of the longest pauses between two polls
 # From the send of a poll to the answer to the next: for less than this the place was kept, with

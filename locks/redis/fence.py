@@ -6,19 +6,19 @@ the counter is kept. The counter is the key ``<key>:fence`` and has no time to l
 Does not guarantee: what ``redis-token`` does not. A server that lost its data gives out small
 fences again, and one that lost its last second repeats some.
 
-Errors mean what ``locks.redis.recipe`` says for scripts.
+Errors mean what ``lockbench.locks.redis.recipe`` says for scripts.
 """
 
 from __future__ import annotations
 
-from locks.bare import KEY, TOKEN, TTL_MS, Bare
-from locks.base import ANY
-from locks.redis import token as redis_token
-from locks.redis.expectations import KLEPPMANN, LEASE, LOCK_DOC, PERSISTENCE_DOC
-from locks.redis.link import BARE_CYCLE, Script
-from locks.redis.recipe import SCRIPT_OUTCOMES, Taken
-from locks.redis.token import RedisToken
-from locks.shared.expectations import RESTARTED, breaks, may_break, with_changes
+from lockbench.locks.bare import KEY, TOKEN, TTL_MS, Bare
+from lockbench.locks.base import ANY
+from lockbench.locks.redis import token as redis_token
+from lockbench.locks.redis.expectations import KLEPPMANN, LEASE, LOCK_DOC, PERSISTENCE_DOC
+from lockbench.locks.redis.link import BARE_CYCLE, Script
+from lockbench.locks.redis.recipe import SCRIPT_OUTCOMES, Taken
+from lockbench.locks.redis.token import RedisToken
+from lockbench.locks.shared.expectations import RESTARTED, breaks, may_break, with_changes
 
 TAKE = Script.of(
     "if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then "

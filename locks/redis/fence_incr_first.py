@@ -4,21 +4,21 @@
 need not be granted first: a client that waited comes out with a smaller fence than its predecessor,
 and a resource that checks fences refuses the rightful holder. Contention alone shows it.
 
-Errors mean what ``locks.redis.recipe`` says. Those of INCR come before anything was taken: no
-effect, and within its wait an acquire draws again; a number may be lost.
+Errors mean what ``lockbench.locks.redis.recipe`` says. Those of INCR come before anything was
+taken: no effect, and within its wait an acquire draws again; a number may be lost.
 """
 
 from __future__ import annotations
 
-from locks.bare import KEY, Bare
-from locks.base import Acquired, Backoff, Deadline, Denied
-from locks.redis import fence as redis_fence
-from locks.redis.client import exceptions
-from locks.redis.expectations import KLEPPMANN, LEASE
-from locks.redis.link import BARE_CYCLE, NotSent
-from locks.redis.recipe import OUTCOMES, POLL_MAX_S, POLL_MIN_S, Taken, named
-from locks.redis.token import RedisToken
-from locks.shared.expectations import UNMINDED, breaks, with_verdicts
+from lockbench.locks.bare import KEY, Bare
+from lockbench.locks.base import Acquired, Backoff, Deadline, Denied
+from lockbench.locks.redis import fence as redis_fence
+from lockbench.locks.redis.client import exceptions
+from lockbench.locks.redis.expectations import KLEPPMANN, LEASE
+from lockbench.locks.redis.link import BARE_CYCLE, NotSent
+from lockbench.locks.redis.recipe import OUTCOMES, POLL_MAX_S, POLL_MIN_S, Taken, named
+from lockbench.locks.redis.token import RedisToken
+from lockbench.locks.shared.expectations import UNMINDED, breaks, with_verdicts
 
 
 class RedisFenceIncrFirst(RedisToken):

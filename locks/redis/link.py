@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from locks.bare import KEY, TOKEN, TTL_MS
-from locks.base import Address
-from locks.redis.client import backoff, exceptions, maint_notifications, redis, retry
+from lockbench.locks.bare import KEY, TOKEN, TTL_MS
+from lockbench.locks.base import Address
+from lockbench.locks.redis.client import backoff, exceptions, maint_notifications, redis, retry
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class Script:
         return cls(text, sha, keys)
 
     def called(self, *words: str | int) -> str:
-        """The command that runs it, as ``locks.bare`` has commands."""
+        """The command that runs it, as ``lockbench.locks.bare`` has commands."""
         return " ".join(map(str, ("EVALSHA", self.sha, self.keys, *words)))
 
 
@@ -49,7 +49,7 @@ EXTEND_OWN = Script.of(
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) "
     "else return 0 end"
 )
-# What most recipes come to where nobody is in their way (``locks.bare``).
+# What most recipes come to where nobody is in their way (``lockbench.locks.bare``).
 BARE_SET = f"SET {KEY} {TOKEN} NX PX {TTL_MS}"
 BARE_CYCLE = (BARE_SET, DELETE_OWN.called(KEY, TOKEN))
 

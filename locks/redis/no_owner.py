@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from locks.bare import KEY, Bare
-from locks.base import Hold
-from locks.redis import token as redis_token
-from locks.redis.expectations import LEASE, LOCK_DOC
-from locks.redis.link import BARE_SET
-from locks.redis.recipe import COMMAND_OUTCOMES
-from locks.shared.expectations import SERVER_CLOCKS, breaks, may_break, with_changes
+from lockbench.locks.bare import KEY, Bare
+from lockbench.locks.base import Hold
+from lockbench.locks.redis import token as redis_token
+from lockbench.locks.redis.expectations import LEASE, LOCK_DOC
+from lockbench.locks.redis.link import BARE_SET
+from lockbench.locks.redis.recipe import COMMAND_OUTCOMES
+from lockbench.locks.shared.expectations import SERVER_CLOCKS, breaks, may_break, with_changes
 
 
 class RedisNoOwner(redis_token.RedisToken):

@@ -9,7 +9,8 @@ clock after that.
 
 Does not guarantee: what ``redis-token`` does not; any order among the waiters.
 
-Errors mean what ``locks.redis.recipe`` says for scripts. A subscription that fails is a wake-up.
+Errors mean what ``lockbench.locks.redis.recipe`` says for scripts. A subscription that fails is a
+wake-up.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from locks.bare import KEY, TOKEN, TTL_MS, Bare
-from locks.base import (
+from lockbench.locks.bare import KEY, TOKEN, TTL_MS, Bare
+from lockbench.locks.base import (
     Acquired,
     Address,
     Backoff,
@@ -29,11 +30,11 @@ from locks.base import (
     Observer,
     token_of,
 )
-from locks.redis import token as redis_token
-from locks.redis.client import exceptions
-from locks.redis.link import Link, NotSent, Script
-from locks.redis.recipe import POLL_MAX_S, POLL_MIN_S, SCRIPT_OUTCOMES, Taken
-from locks.redis.token import RedisToken
+from lockbench.locks.redis import token as redis_token
+from lockbench.locks.redis.client import exceptions
+from lockbench.locks.redis.link import Link, NotSent, Script
+from lockbench.locks.redis.recipe import POLL_MAX_S, POLL_MIN_S, SCRIPT_OUTCOMES, Taken
+from lockbench.locks.redis.token import RedisToken
 
 # Returns how long the present holder may keep the key at most, if it is held.
 TAKE = Script.of(

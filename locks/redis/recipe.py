@@ -27,8 +27,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from declarations.parameters import Parameter
-from locks.base import (
+from lockbench.declarations.parameters import Parameter
+from lockbench.locks.base import (
     BACKOFFS,
     Acquired,
     Address,
@@ -45,8 +45,8 @@ from locks.base import (
     Unknown,
     token_of,
 )
-from locks.redis.client import exceptions
-from locks.redis.link import Link, NotSent
+from lockbench.locks.redis.client import exceptions
+from lockbench.locks.redis.link import Link, NotSent
 
 POLL_MIN_S = 0.002
 POLL_MAX_S = 0.050

@@ -13,10 +13,10 @@ when it ran SET, so with ``a`` acknowledgements of ``n`` nodes, all of them afte
 sent, nobody else can have a majority until ``a - (n - quorum)`` of these have ended; with a bare
 majority that is the first one. Extend by the same reckoning, from its first script.
 
-A node that does not answer delays nobody (``locks.redis.redlock_nodes``): its answer is read when
-it comes. Release and clean-up go to it too, on the connection that the SET went, so a SET that runs
-late is followed at once by its deletion. Every try has a token of its own: should a connection
-break, a deletion that is still under way cannot hit the next try.
+A node that does not answer delays nobody (``lockbench.locks.redis.redlock_nodes``): its answer is
+read when it comes. Release and clean-up go to it too, on the connection that the SET went, so a SET
+that runs late is followed at once by its deletion. Every try has a token of its own: should a
+connection break, a deletion that is still under way cannot hit the next try.
 
 Does not guarantee: anything once a majority has lost its data, unless restarts are delayed by more
 than the ttl; that a holder stops when its time is over; a fence.
@@ -42,8 +42,8 @@ from typing import Any, NamedTuple
 
 import hiredis
 
-from locks.bare import Bare
-from locks.base import (
+from lockbench.locks.bare import Bare
+from lockbench.locks.base import (
     ANY,
     Acquired,
     Address,
@@ -62,11 +62,11 @@ from locks.base import (
     Unknown,
     token_of,
 )
-from locks.redis.expectations import LOCK_DOC, REDLOCK
-from locks.redis.link import BARE_CYCLE, DELETE_OWN, EXTEND_OWN, Script
-from locks.redis.recipe import PARAMETERS, POLL_MAX_S, POLL_MIN_S, WAITS_BY
-from locks.redis.redlock_nodes import Nodes, Question
-from locks.shared.tenures import redis_entry
+from lockbench.locks.redis.expectations import LOCK_DOC, REDLOCK
+from lockbench.locks.redis.link import BARE_CYCLE, DELETE_OWN, EXTEND_OWN, Script
+from lockbench.locks.redis.recipe import PARAMETERS, POLL_MAX_S, POLL_MIN_S, WAITS_BY
+from lockbench.locks.redis.redlock_nodes import Nodes, Question
+from lockbench.locks.shared.tenures import redis_entry
 
 NODE_TIMEOUT_SHARE = 0.1  # of the ttl: how long nodes are waited for, if a majority needs them
 

@@ -9,9 +9,9 @@ is away. Clocks are not helped.
 
 from __future__ import annotations
 
-from locks.redis import redlock
-from locks.redis.expectations import LOCK_DOC, REDLOCK
-from locks.shared.expectations import holds, with_changes
+from lockbench.locks.redis import redlock
+from lockbench.locks.redis.expectations import LOCK_DOC, REDLOCK
+from lockbench.locks.shared.expectations import holds, with_changes
 
 _DELAYED = (
     f"{LOCK_DOC}#performance-crash-recovery-and-fsync: 'Using delayed restarts it is basically "

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from locks.bare import KEY, Bare
-from locks.base import Acquired, Denied, Granted, Unknown
-from locks.redis import redlock
-from locks.redis.expectations import KLEPPMANN, PERSISTENCE_DOC, REDLOCK
-from locks.redis.redlock import Redlock
-from locks.redis.redlock_nodes import Question
-from locks.shared.expectations import RESTARTED, may_break, with_changes
+from lockbench.locks.bare import KEY, Bare
+from lockbench.locks.base import Acquired, Denied, Granted, Unknown
+from lockbench.locks.redis import redlock
+from lockbench.locks.redis.expectations import KLEPPMANN, PERSISTENCE_DOC, REDLOCK
+from lockbench.locks.redis.redlock import Redlock
+from lockbench.locks.redis.redlock_nodes import Question
+from lockbench.locks.shared.expectations import RESTARTED, may_break, with_changes
 
 COUNTER = 0  # the node that counts
 

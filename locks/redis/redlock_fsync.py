@@ -9,9 +9,9 @@ clock is not helped either.
 
 from __future__ import annotations
 
-from locks.redis import redlock
-from locks.redis.expectations import FSYNC_DOC, REDLOCK
-from locks.shared.expectations import holds, with_changes
+from lockbench.locks.redis import redlock
+from lockbench.locks.redis.expectations import FSYNC_DOC, REDLOCK
+from lockbench.locks.shared.expectations import holds, with_changes
 
 SYSTEM = redlock.SYSTEM.derived(
     name="redlock-fsync",

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import hiredis
 
-from locks.base import Address, Deadline
+from lockbench.locks.base import Address, Deadline
 
 RECONNECT_S: Final = 0.1  # a node that failed is left alone for this long
 OWED_MAX: Final = 64  # answers owed by one node before it is not asked any more

@@ -10,17 +10,17 @@ what may be left behind ends with its time to live and not with a release that c
 
 Does not guarantee: what ``redis-token`` does not.
 
-Errors mean what ``locks.redis.recipe`` says for scripts.
+Errors mean what ``lockbench.locks.redis.recipe`` says for scripts.
 """
 
 from __future__ import annotations
 
-from locks.bare import KEY, TOKEN, TTL_MS, Bare
-from locks.base import Acquired, Freed, Hold, Unknown, new_hold_id, token_of
-from locks.redis import token as redis_token
-from locks.redis.link import Script
-from locks.redis.recipe import SCRIPT_OUTCOMES, Taken
-from locks.redis.token import RedisToken
+from lockbench.locks.bare import KEY, TOKEN, TTL_MS, Bare
+from lockbench.locks.base import Acquired, Freed, Hold, Unknown, new_hold_id, token_of
+from lockbench.locks.redis import token as redis_token
+from lockbench.locks.redis.link import Script
+from lockbench.locks.redis.recipe import SCRIPT_OUTCOMES, Taken
+from lockbench.locks.redis.token import RedisToken
 
 # An inner grant never shortens what an outer one was promised.
 TAKE = Script.of("""

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from locks.base import Hold
-from locks.redis import watchdog as redis_watchdog
-from locks.redis.expectations import LEASE, LOCK_DOC
-from locks.redis.token import RedisToken
-from locks.shared.expectations import breaks, may_break, with_changes
+from lockbench.locks.base import Hold
+from lockbench.locks.redis import watchdog as redis_watchdog
+from lockbench.locks.redis.expectations import LEASE, LOCK_DOC
+from lockbench.locks.redis.token import RedisToken
+from lockbench.locks.shared.expectations import breaks, may_break, with_changes
 
 
 class PlainExpire(RedisToken):

@@ -7,23 +7,23 @@ writes until it is told otherwise, so clients that still talk to it are granted 
 Does not guarantee: one holder, once there was a failover; that a holder stops when its time is
 over; a fence.
 
-What errors mean stands in ``locks.redis.recipe``. No Sentinel that answers, or one that names a
-server which is no primary, is the same as no connection: nothing was sent.
+What errors mean stands in ``lockbench.locks.redis.recipe``. No Sentinel that answers, or one that
+names a server which is no primary, is the same as no connection: nothing was sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from locks.bare import Bare
-from locks.base import Address
-from locks.redis import token as redis_token
-from locks.redis.expectations import LEASE_WITH_REPLICAS, LOCK_DOC
-from locks.redis.link import BARE_CYCLE, Link
-from locks.redis.recipe import OUTCOMES
-from locks.redis.sentinel_link import SentinelLink
-from locks.redis.token import RedisToken
-from locks.shared.expectations import CUT, grants_twice, may_grant_twice, with_changes
+from lockbench.locks.bare import Bare
+from lockbench.locks.base import Address
+from lockbench.locks.redis import token as redis_token
+from lockbench.locks.redis.expectations import LEASE_WITH_REPLICAS, LOCK_DOC
+from lockbench.locks.redis.link import BARE_CYCLE, Link
+from lockbench.locks.redis.recipe import OUTCOMES
+from lockbench.locks.redis.sentinel_link import SentinelLink
+from lockbench.locks.redis.token import RedisToken
+from lockbench.locks.shared.expectations import CUT, grants_twice, may_grant_twice, with_changes
 
 
 class RedisSentinel(RedisToken):

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from clusters.redis.sentinel import DATA_NODES, MASTER_NAME, SENTINELS
-from locks.base import Address
-from locks.redis.client import exceptions
-from locks.redis.link import Guides, Link, NotSent
+from lockbench.clusters.redis.sentinel import DATA_NODES, MASTER_NAME, SENTINELS
+from lockbench.locks.base import Address
+from lockbench.locks.redis.client import exceptions
+from lockbench.locks.redis.link import Guides, Link, NotSent
 
 # "usually a few hundreds milliseconds", says the guideline.
 SENTINEL_TIMEOUT_S = 0.3

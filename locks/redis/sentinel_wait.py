@@ -9,7 +9,7 @@ Does not guarantee: one holder where a server restarts without its newest writes
 replicas exist and one that did not acknowledge is promoted; that a holder stops when its time is
 over; a fence.
 
-What errors mean stands in ``locks.redis.recipe``. Beyond that:
+What errors mean stands in ``lockbench.locks.redis.recipe``. Beyond that:
 
 - WAIT says that nobody acknowledged, and giving back is confirmed: gave-up.
 - An error of WAIT or of the giving back: the key is set on a server that may yet be followed.
@@ -19,15 +19,15 @@ What errors mean stands in ``locks.redis.recipe``. Beyond that:
 
 from __future__ import annotations
 
-from locks.bare import TIMEOUT_S, Bare
-from locks.base import ANY, Acquired, Denied, Hold
-from locks.redis import sentinel as redis_sentinel
-from locks.redis.client import exceptions
-from locks.redis.expectations import PERSISTENCE_DOC
-from locks.redis.link import BARE_CYCLE, DELETE_OWN
-from locks.redis.recipe import Taken, Unsure, named
-from locks.redis.sentinel import RedisSentinel
-from locks.shared.expectations import CUT, holds, may_break, with_changes
+from lockbench.locks.bare import TIMEOUT_S, Bare
+from lockbench.locks.base import ANY, Acquired, Denied, Hold
+from lockbench.locks.redis import sentinel as redis_sentinel
+from lockbench.locks.redis.client import exceptions
+from lockbench.locks.redis.expectations import PERSISTENCE_DOC
+from lockbench.locks.redis.link import BARE_CYCLE, DELETE_OWN
+from lockbench.locks.redis.recipe import Taken, Unsure, named
+from lockbench.locks.redis.sentinel import RedisSentinel
+from lockbench.locks.shared.expectations import CUT, holds, may_break, with_changes
 
 REPLICAS = 1
 WAIT_SHARE = 0.5  # of the client's time limit, so that WAIT ends before the connection does

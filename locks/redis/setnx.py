@@ -6,16 +6,17 @@ https://redis.io/docs/latest/commands/setnx/#design-pattern-locking-with-setnx
 
 Does not guarantee: that the lock is ever free again; anything once the server has lost its data.
 
-Errors mean what ``locks.redis.recipe`` says. After an Unknown acquire nobody may ever get the key.
+Errors mean what ``lockbench.locks.redis.recipe`` says. After an Unknown acquire nobody may ever get
+the key.
 """
 
 from __future__ import annotations
 
-from locks.bare import KEY, TOKEN, Bare
-from locks.base import Hold
-from locks.redis import token as redis_token
-from locks.redis.expectations import no_lease
-from locks.redis.recipe import COMMAND_OUTCOMES, RedisRecipe, Taken
+from lockbench.locks.bare import KEY, TOKEN, Bare
+from lockbench.locks.base import Hold
+from lockbench.locks.redis import token as redis_token
+from lockbench.locks.redis.expectations import no_lease
+from lockbench.locks.redis.recipe import COMMAND_OUTCOMES, RedisRecipe, Taken
 
 
 class RedisSetnx(RedisRecipe):

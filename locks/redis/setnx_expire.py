@@ -7,19 +7,19 @@ Redis 2.6.12 gave SET its options.
 Does not guarantee: that the lock is ever free again; that a release leaves a successor's hold
 alone; anything once the server has lost its data, or its clock has jumped.
 
-Errors mean what ``locks.redis.recipe`` says for the first command. Whatever happens to the second
-one, the key is there and may stay: Unknown.
+Errors mean what ``lockbench.locks.redis.recipe`` says for the first command. Whatever happens to
+the second one, the key is there and may stay: Unknown.
 """
 
 from __future__ import annotations
 
-from locks.bare import KEY, TOKEN, TTL_MS, Bare
-from locks.base import Hold, System
-from locks.redis import no_owner as redis_no_owner
-from locks.redis.client import exceptions
-from locks.redis.expectations import LOCK_DOC
-from locks.redis.recipe import COMMAND_OUTCOMES, ERRORS, RedisRecipe, Taken, Unsure
-from locks.shared.expectations import ANSWERS_LOST, RESTARTED, may_break, with_changes
+from lockbench.locks.bare import KEY, TOKEN, TTL_MS, Bare
+from lockbench.locks.base import Hold, System
+from lockbench.locks.redis import no_owner as redis_no_owner
+from lockbench.locks.redis.client import exceptions
+from lockbench.locks.redis.expectations import LOCK_DOC
+from lockbench.locks.redis.recipe import COMMAND_OUTCOMES, ERRORS, RedisRecipe, Taken, Unsure
+from lockbench.locks.shared.expectations import ANSWERS_LOST, RESTARTED, may_break, with_changes
 
 
 class NoTimeToLive(Unsure):

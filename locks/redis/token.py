@@ -8,17 +8,17 @@ https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 Does not guarantee: anything once the server has lost its data, or its clock has jumped; that a
 holder stops when its time is over; a fence.
 
-What errors mean stands in ``locks.redis.recipe``.
+What errors mean stands in ``lockbench.locks.redis.recipe``.
 """
 
 from __future__ import annotations
 
-from locks.bare import Bare
-from locks.base import ANY, Extended, Granted, Hold, NotHeld, System, Unknown, token_of
-from locks.redis.client import exceptions
-from locks.redis.expectations import LEASE, LOCK_DOC
-from locks.redis.link import BARE_CYCLE, DELETE_OWN, EXTEND_OWN, NotSent
-from locks.redis.recipe import (
+from lockbench.locks.bare import Bare
+from lockbench.locks.base import ANY, Extended, Granted, Hold, NotHeld, System, Unknown, token_of
+from lockbench.locks.redis.client import exceptions
+from lockbench.locks.redis.expectations import LEASE, LOCK_DOC
+from lockbench.locks.redis.link import BARE_CYCLE, DELETE_OWN, EXTEND_OWN, NotSent
+from lockbench.locks.redis.recipe import (
     OUTCOMES,
     PARAMETERS,
     WAITS_BY,
@@ -28,7 +28,7 @@ from locks.redis.recipe import (
     milliseconds,
     named,
 )
-from locks.shared.tenures import redis_entry
+from lockbench.locks.shared.tenures import redis_entry
 
 
 class RedisToken(RedisRecipe):

@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from locks.base import Acquired, Address, Freed, Granted, Hold, Observer
-from locks.redis import token as redis_token
-from locks.redis.expectations import LEASE
-from locks.redis.token import RedisToken
-from locks.shared.expectations import breaks, may_break, with_changes
-from locks.shared.renewals import Renewals
+from lockbench.locks.base import Acquired, Address, Freed, Granted, Hold, Observer
+from lockbench.locks.redis import token as redis_token
+from lockbench.locks.redis.expectations import LEASE
+from lockbench.locks.redis.token import RedisToken
+from lockbench.locks.shared.expectations import breaks, may_break, with_changes
+from lockbench.locks.shared.renewals import Renewals
 
 RENEWALS_PER_TTL = 3
 

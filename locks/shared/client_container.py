@@ -7,7 +7,7 @@ this process listens. It connects, and the stream is the sidecar's from then on
 
 Refused is a program that does not know the word it was started with, whose clock is not this
 machine's monotonic clock, which promises are told in, or whose library has another version than the
-one that is pinned (``locks.shared.pins``), which results record.
+one that is pinned (``lockbench.locks.shared.pins``), which results record.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from clusters import images
-from clusters.engine import client_containers as clients
-from clusters.engine.docker import Engine, EngineError
-from locks.base import Address, LockUnusableError, Observer
-from locks.shared import pins
-from locks.shared.client_programs import Program
-from locks.shared.sidecar import (
+from lockbench.clusters import images
+from lockbench.clusters.engine import client_containers as clients
+from lockbench.clusters.engine.docker import Engine, EngineError
+from lockbench.locks.base import Address, LockUnusableError, Observer
+from lockbench.locks.shared import pins
+from lockbench.locks.shared.client_programs import Program
+from lockbench.locks.shared.sidecar import (
     ExtendableSidecarLock,
     ShareableSidecarLock,
     Sidecar,

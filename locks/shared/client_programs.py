@@ -20,11 +20,11 @@ LIMIT: Final = "the client timeout"
 
 @dataclass(frozen=True)
 class Program:
-    """One lock of one image. ``library`` is its pin (``locks.shared.pins``), ``stands_on`` are
-    further ones that decide what it does on the wire; ``source`` is the file that calls it.
-    ``call`` is an acquire, ``client`` what a client of the bench is to the library. ``settings``
-    maps what is set to its value, ``safe`` what is set beside it where the lock is ``-safe``;
-    ``beside`` is what the program does that the library does not."""
+    """One lock of one image. ``library`` is its pin (``lockbench.locks.shared.pins``),
+    ``stands_on`` are further ones that decide what it does on the wire; ``source`` is the file that
+    calls it. ``call`` is an acquire, ``client`` what a client of the bench is to the library.
+    ``settings`` maps what is set to its value, ``safe`` what is set beside it where the lock is
+    ``-safe``; ``beside`` is what the program does that the library does not."""
 
     library: str
     source: str

@@ -1,7 +1,8 @@
 """What declarations of several families say in the same words.
 
 A family's own expectations are in the ``expectations.py`` of its folder. A fault that a declaration
-does not mention is undeclared: nobody has said what the lock does under it (``bench.judge``).
+does not mention is undeclared: nobody has said what the lock does under it
+(``lockbench.bench.judge``).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from locks.base import ANY, Expectation, Kind
+from lockbench.locks.base import ANY, Expectation, Kind
 
 Verdicts = Mapping[str, Expectation]
 Faults = Mapping[str, Verdicts]
@@ -62,7 +63,7 @@ MAY_BE_LATE: Final = (
     *("client-pause", "client-gc", *ANSWERS_LOST, *RESTARTED),
     *("wipe", "failover"),
 )
-_MONOTONIC = "promises are counted by the monotonic clock, which nobody sets (locks.base)"
+_MONOTONIC = "promises are counted by the monotonic clock, which nobody sets (lockbench.locks.base)"
 BY_MONOTONIC_CLOCK: Faults = {"client-clock-jump": holds(_MONOTONIC)}
 _NOT_PYTHON = "the fault moves what a program in Python is told; this library is none"
 UNMOVED: Faults = {"client-clock-jump": {ANY: Expectation("n/a", _NOT_PYTHON)}}

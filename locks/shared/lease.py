@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from locks.base import Extendable, System
-from locks.shared.library import library_of
+from lockbench.locks.base import Extendable, System
+from lockbench.locks.shared.library import library_of
 
-# The duty (``bench.duties``) that a lock does not owe if its leases run out whatever is done.
+# The duty (``lockbench.bench.duties``) that a lock does not owe if its leases run out whatever is
+# done.
 LIVES_ON: Final = "a_hold_lives_on_while_it_is_kept_alive"
 
 

@@ -25,10 +25,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from locks.base import Address, LockUnusableError, Observer, System
-from locks.shared import pins
-from locks.shared.client_container import ContainerLibrary
-from locks.shared.sidecar import ExtendableSidecarLock, Sidecar, SidecarError, SidecarLock, shared
+from lockbench.locks.base import Address, LockUnusableError, Observer, System
+from lockbench.locks.shared import pins
+from lockbench.locks.shared.client_container import ContainerLibrary
+from lockbench.locks.shared.sidecar import (
+    ExtendableSidecarLock,
+    Sidecar,
+    SidecarError,
+    SidecarLock,
+    shared,
+)
 
 ADAPTERS: Final = Path(__file__).resolve().parents[1] / "libraries"
 SHARED: Final = ADAPTERS / "shared"

@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from clusters import images
+from lockbench.clusters import images
 
 
 def of_image(image: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from locks.base import Extended, Granted, Hold, NotHeld, Observer
+from lockbench.locks.base import Extended, Granted, Hold, NotHeld, Observer
 
 
 class Renewals:

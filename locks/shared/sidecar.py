@@ -26,9 +26,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from clusters.engine.owner import die_with_parent
-from declarations.lazy import lazy
-from locks.base import (
+from lockbench.clusters.engine.owner import die_with_parent
+from lockbench.declarations.lazy import lazy
+from lockbench.locks.base import (
     Acquired,
     Address,
     Denied,

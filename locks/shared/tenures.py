@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import unquote
 
-from clusters.base import Change, ServerLog
-from history.service import NUMBER_MAX, How, Service, Tenure
+from lockbench.clusters.base import Change, ServerLog
+from lockbench.history.service import NUMBER_MAX, How, Service, Tenure
 
 TOKEN_DIGITS: Final = 16
 PLACE_PARTS: Final = 3

@@ -1,1 +1,1 @@
-"""Ways to do without a lock, one file each (see ``locks.without.base``)."""
+"""Ways to do without a lock, one file each (see ``lockbench.locks.without.base``)."""

@@ -2,7 +2,7 @@
 
 A message goes to the actor of its key, which works on one after the other, knows in memory what it
 has done, and writes each thing to the store before it answers. Who is the owner, and what becomes
-of the keys when it is frozen or dies: ``locks.without.mailbox``.
+of the keys when it is frozen or dies: ``lockbench.locks.without.mailbox``.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 from typing import ClassVar
 
-from locks.postgres.session import Session, literal
-from locks.without.base import way
-from locks.without.mailbox import MailboxWay, Message, State
+from lockbench.locks.postgres.session import Session, literal
+from lockbench.locks.without.base import way
+from lockbench.locks.without.mailbox import MailboxWay, Message, State
 
 
 class Actor(MailboxWay):

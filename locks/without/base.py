@@ -21,10 +21,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
-from locks.base import ANY, Address, Observer, System, Unknown
-from locks.postgres.recipe import CREATORS_APART
-from locks.postgres.session import Broken, NotSent, Refused, Session, literal
-from locks.shared.expectations import SERVER_CLOCKS, SLOW_LINKS, Faults, holds, may_break
+from lockbench.locks.base import ANY, Address, Observer, System, Unknown
+from lockbench.locks.postgres.recipe import CREATORS_APART
+from lockbench.locks.postgres.session import Broken, NotSent, Refused, Session, literal
+from lockbench.locks.shared.expectations import SERVER_CLOCKS, SLOW_LINKS, Faults, holds, may_break
 
 UNIQUE_VIOLATION: Final = "23505"
 

@@ -10,8 +10,8 @@ locking, a version column and no lock.
 
 from __future__ import annotations
 
-from locks.postgres.session import Session
-from locks.without.base import (
+from lockbench.locks.postgres.session import Session
+from lockbench.locks.without.base import (
     ATOMIC_DOC,
     Conflict,
     Done,

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from locks.base import Address, Observer
-from locks.postgres.session import Refused, Session
-from locks.without.base import (
+from lockbench.locks.base import Address, Observer
+from lockbench.locks.postgres.session import Refused, Session
+from lockbench.locks.without.base import (
     UNIQUE_VIOLATION,
     Conflict,
     Done,

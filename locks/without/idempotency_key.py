@@ -8,8 +8,8 @@ of the statement.
 
 from __future__ import annotations
 
-from locks.postgres.session import Session
-from locks.without.base import (
+from lockbench.locks.postgres.session import Session
+from lockbench.locks.without.base import (
     Done,
     DoneAlready,
     Outcome,

@@ -25,9 +25,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final
 
-from locks.base import Address, NoObserver, Observer, Unknown
-from locks.postgres.session import Broken, NotSent, Refused, Session
-from locks.without.base import Conflict, Done, DoneAlready, Outcome, PostgresWay, Thinking
+from lockbench.locks.base import Address, NoObserver, Observer, Unknown
+from lockbench.locks.postgres.session import Broken, NotSent, Refused, Session
+from lockbench.locks.without.base import Conflict, Done, DoneAlready, Outcome, PostgresWay, Thinking
 
 # A message may stand behind many others.
 PATIENCE_S: Final = 5.0

@@ -3,7 +3,8 @@
 A client appends its message to the queue of its key, in the store, and is done with it; the owner
 works on the queue in order and writes down what it has done with each. Nothing that was appended is
 lost with the owner: the next one goes on where the last one wrote. Here the client also waits for
-the answer, so that its latency can be compared. Who is the owner: ``locks.without.mailbox``.
+the answer, so that its latency can be compared. Who is the owner:
+``lockbench.locks.without.mailbox``.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from __future__ import annotations
 import time
 from typing import ClassVar
 
-from locks.postgres.session import Session, literal
-from locks.without.base import Outcome, way
-from locks.without.mailbox import MailboxWay, Message, State
+from lockbench.locks.postgres.session import Session, literal
+from lockbench.locks.without.base import Outcome, way
+from lockbench.locks.without.mailbox import MailboxWay, Message, State
 
 
 class SingleOwner(MailboxWay):

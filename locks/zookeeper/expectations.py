@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from locks.shared.expectations import (
+from lockbench.locks.shared.expectations import (
     CUT,
     SERVER_CLOCKS,
     SLOW_LINKS,

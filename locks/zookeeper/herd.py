@@ -11,9 +11,9 @@ Errors mean what they mean for ``zookeeper``.
 
 from __future__ import annotations
 
-from locks.base import Deadline
-from locks.zookeeper import mutex as zookeeper
-from locks.zookeeper.mutex import Place, ZooKeeper
+from lockbench.locks.base import Deadline
+from lockbench.locks.zookeeper import mutex as zookeeper
+from lockbench.locks.zookeeper.mutex import Place, ZooKeeper
 
 
 class ZooKeeperHerd(ZooKeeper):

@@ -44,9 +44,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
-from declarations.lazy import lazy
-from locks.bare import Bare
-from locks.base import (
+from lockbench.declarations.lazy import lazy
+from lockbench.locks.bare import Bare
+from lockbench.locks.base import (
     ANY,
     Acquired,
     Address,
@@ -62,17 +62,17 @@ from locks.base import (
     Unknown,
     token_of,
 )
-from locks.shared.expectations import BY_MONOTONIC_CLOCK
-from locks.shared.tenures import zookeeper_entry
-from locks.zookeeper.expectations import ZOOKEEPER
+from lockbench.locks.shared.expectations import BY_MONOTONIC_CLOCK
+from lockbench.locks.shared.tenures import zookeeper_entry
+from lockbench.locks.zookeeper.expectations import ZOOKEEPER
 
 if TYPE_CHECKING:
     from kazoo import exceptions
 
-    from locks.zookeeper import session
+    from lockbench.locks.zookeeper import session
 else:
     exceptions = lazy("kazoo.exceptions")
-    session = lazy("locks.zookeeper.session")
+    session = lazy("lockbench.locks.zookeeper.session")
 
 ROOT = "/lockbench"
 MARK = "-lock-"

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from locks.bare import Bare
-from locks.base import Acquired, token_of
-from locks.zookeeper import mutex as zookeeper
-from locks.zookeeper.mutex import Place, ZooKeeper, parent_of
+from lockbench.locks.bare import Bare
+from lockbench.locks.base import Acquired, token_of
+from lockbench.locks.zookeeper import mutex as zookeeper
+from lockbench.locks.zookeeper.mutex import Place, ZooKeeper, parent_of
 
 READ = "-read-"
 WRITE = "-write-"

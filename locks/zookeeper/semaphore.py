@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from declarations.parameters import Parameter, Value
-from locks.base import Address, Observer
-from locks.zookeeper import mutex as zookeeper
-from locks.zookeeper.herd import ZooKeeperHerd
-from locks.zookeeper.mutex import Place
+from lockbench.declarations.parameters import Parameter, Value
+from lockbench.locks.base import Address, Observer
+from lockbench.locks.zookeeper import mutex as zookeeper
+from lockbench.locks.zookeeper.herd import ZooKeeperHerd
+from lockbench.locks.zookeeper.mutex import Place
 
 PERMITS = Parameter("how many may hold at once", "3", ("1", "2", "3", "5", "10"))
 

@@ -16,9 +16,9 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
-from locks.base import Address, Deadline
-from locks.libraries.shared.kazoo_promise import Connection, Promise
-from locks.libraries.shared.zookeeper_touches import Touches
+from lockbench.locks.base import Address, Deadline
+from lockbench.locks.libraries.shared.kazoo_promise import Connection, Promise
+from lockbench.locks.libraries.shared.zookeeper_touches import Touches
 
 RECONNECT_S = 0.05
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from clusters.base import Shape
-from declarations.parameters import Parameter
-from nemesis.base import Arena, Asked
-from nemesis.links import ON
-from nemesis.slow import Slow
+from lockbench.clusters.base import Shape
+from lockbench.declarations.parameters import Parameter
+from lockbench.nemesis.base import Arena, Asked
+from lockbench.nemesis.links import ON
+from lockbench.nemesis.slow import Slow
 
 # The shortest probe writes some forty bytes and is answered with five.
 PROBE_BYTES = 40

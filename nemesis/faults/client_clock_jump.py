@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from clusters.base import Cluster
-from declarations.parameters import Parameter
-from nemesis.base import VICTIM, Arena, Asked, Fault
-from nemesis.clock import BY
+from lockbench.clusters.base import Cluster
+from lockbench.declarations.parameters import Parameter
+from lockbench.nemesis.base import VICTIM, Arena, Asked, Fault
+from lockbench.nemesis.clock import BY
 
 CLOSE_S = 0.5
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 from typing import ClassVar, Final
 
-from declarations.parameters import Parameter
-from nemesis.base import VICTIM, Arena, Fault
-from nemesis.staging import until
+from lockbench.declarations.parameters import Parameter
+from lockbench.nemesis.base import VICTIM, Arena, Fault
+from lockbench.nemesis.staging import until
 
 LEAST_MS: Final = 20.0
 

@@ -7,7 +7,7 @@ Verified by the kernel: the process is gone. There is nothing to heal.
 
 from __future__ import annotations
 
-from nemesis.base import VICTIM, Arena, Fault
+from lockbench.nemesis.base import VICTIM, Arena, Fault
 
 
 class ClientKill(Fault):

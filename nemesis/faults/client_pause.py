@@ -18,11 +18,11 @@ from __future__ import annotations
 import time
 from typing import ClassVar
 
-from clusters.base import Cluster, Cuttable, Edge
-from declarations.parameters import Parameter
-from nemesis.base import LINKS, VICTIM, WORKERS, Arena, Asked, Fault
-from nemesis.links import cuttable_of
-from nemesis.staging import ASKED_S, STAGE_S, about_to_ask, fresh_hold, in_line, until
+from lockbench.clusters.base import Cluster, Cuttable, Edge
+from lockbench.declarations.parameters import Parameter
+from lockbench.nemesis.base import LINKS, VICTIM, WORKERS, Arena, Asked, Fault
+from lockbench.nemesis.links import cuttable_of
+from lockbench.nemesis.staging import ASKED_S, STAGE_S, about_to_ask, fresh_hold, in_line, until
 
 HOLDING, ASKING, QUEUED = "holding", "asking", "queued"
 THE_VICTIM, HALF = "victim", "half"

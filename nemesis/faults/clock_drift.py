@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from typing import ClassVar
 
-from declarations.parameters import Parameter
-from nemesis.base import Arena
-from nemesis.clock import CLOSE_S, ClockFault
-from nemesis.targets import WHO
+from lockbench.declarations.parameters import Parameter
+from lockbench.nemesis.base import Arena
+from lockbench.nemesis.clock import CLOSE_S, ClockFault
+from lockbench.nemesis.targets import WHO
 
 
 class ClockDrift(ClockFault):

@@ -6,7 +6,7 @@ them; back, it keeps them for longer than it promised.
 
 from __future__ import annotations
 
-from nemesis.clock import ClockFault
+from lockbench.nemesis.clock import ClockFault
 
 
 class ClockJump(ClockFault):

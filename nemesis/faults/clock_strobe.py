@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from nemesis.base import Arena
-from nemesis.clock import ClockFault
+from lockbench.nemesis.base import Arena
+from lockbench.nemesis.clock import ClockFault
 
 
 class ClockStrobe(ClockFault):

@@ -15,11 +15,11 @@ from __future__ import annotations
 from time import monotonic_ns
 from typing import Final
 
-from clusters.base import Cluster, Cuttable, Edge, Killable, Promotable, Replicated
-from nemesis.base import LINKS, SERVERS, Arena, Asked, Fault, Impossible, NemesisError
-from nemesis.faults.kill import killable
-from nemesis.probes import serving
-from nemesis.staging import fresh_hold
+from lockbench.clusters.base import Cluster, Cuttable, Edge, Killable, Promotable, Replicated
+from lockbench.nemesis.base import LINKS, SERVERS, Arena, Asked, Fault, Impossible, NemesisError
+from lockbench.nemesis.faults.kill import killable
+from lockbench.nemesis.probes import serving
+from lockbench.nemesis.staging import fresh_hold
 
 PROMOTION_S: Final = 15.0
 NOBODY: Final = "nobody would be promoted"

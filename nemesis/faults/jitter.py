@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from clusters.base import Shape
-from declarations.parameters import Parameter
-from nemesis.base import Arena, Asked
-from nemesis.links import ON, chosen, shapable_of
-from nemesis.slow import Slow
+from lockbench.clusters.base import Shape
+from lockbench.declarations.parameters import Parameter
+from lockbench.nemesis.base import Arena, Asked
+from lockbench.nemesis.links import ON, chosen, shapable_of
+from lockbench.nemesis.slow import Slow
 
 LEAST_SHARE = 0.1
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from time import monotonic_ns
 from typing import ClassVar
 
-from clusters.base import Cluster, Delaying, Killable
-from nemesis.base import SERVERS, Arena, Asked, Fault, NemesisError
-from nemesis.probes import serving, silent
-from nemesis.targets import WHO, nobody, note_deciding, note_head_during, resolve
+from lockbench.clusters.base import Cluster, Delaying, Killable
+from lockbench.nemesis.base import SERVERS, Arena, Asked, Fault, NemesisError
+from lockbench.nemesis.probes import serving, silent
+from lockbench.nemesis.targets import WHO, nobody, note_deciding, note_head_during, resolve
 
 
 class Kill(Fault):
@@ -31,7 +31,7 @@ class Kill(Fault):
     touches = frozenset({SERVERS})
     ends_servers = True
     parameters: ClassVar = {"who": WHO}
-    # Whether it takes away what each node keeps for itself (``nemesis.targets``).
+    # Whether it takes away what each node keeps for itself (``lockbench.nemesis.targets``).
     kept: ClassVar[bool] = False
 
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:

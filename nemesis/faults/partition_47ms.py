@@ -7,11 +7,11 @@ do. The victim holds the lock as it begins, between its read and its write.
 
 from __future__ import annotations
 
-from clusters.base import Cluster
-from nemesis.base import Arena, Asked, Impossible
-from nemesis.faults.partition_stall import PartitionStall
-from nemesis.partition import serves_alone
-from nemesis.shapes import OF_CLIENTS
+from lockbench.clusters.base import Cluster
+from lockbench.nemesis.base import Arena, Asked, Impossible
+from lockbench.nemesis.faults.partition_stall import PartitionStall
+from lockbench.nemesis.partition import serves_alone
+from lockbench.nemesis.shapes import OF_CLIENTS
 
 SECONDS = 0.047
 

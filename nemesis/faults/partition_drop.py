@@ -5,7 +5,7 @@ A partition that outlives TCP's and the application's time limits.
 
 from __future__ import annotations
 
-from nemesis.partition import Partition
+from lockbench.nemesis.partition import Partition
 
 
 class PartitionDrop(Partition):

@@ -5,7 +5,7 @@ Clients notice at once, so this is the gentle partition.
 
 from __future__ import annotations
 
-from nemesis.partition import Partition
+from lockbench.nemesis.partition import Partition
 
 
 class PartitionReject(Partition):

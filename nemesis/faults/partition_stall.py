@@ -6,7 +6,7 @@ something that was sent during it was held back.
 
 from __future__ import annotations
 
-from nemesis.partition import Partition
+from lockbench.nemesis.partition import Partition
 
 
 class PartitionStall(Partition):

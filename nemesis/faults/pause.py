@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from clusters.base import Cluster, Pausable
-from nemesis.base import SERVERS, Arena, Asked, Fault, NemesisError
-from nemesis.probes import at_once, note_usual, serving, silent_while
-from nemesis.targets import WHO, leader_due, nobody, note_head_during, resolve
+from lockbench.clusters.base import Cluster, Pausable
+from lockbench.nemesis.base import SERVERS, Arena, Asked, Fault, NemesisError
+from lockbench.nemesis.probes import at_once, note_usual, serving, silent_while
+from lockbench.nemesis.targets import WHO, leader_due, nobody, note_head_during, resolve
 
 
 class Pause(Fault):

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from clusters.base import Cluster, Syncing
-from nemesis.base import Arena, Asked, NemesisError
-from nemesis.faults.kill import Kill
+from lockbench.clusters.base import Cluster, Syncing
+from lockbench.nemesis.base import Arena, Asked, NemesisError
+from lockbench.nemesis.faults.kill import Kill
 
 
 class PowerLoss(Kill):

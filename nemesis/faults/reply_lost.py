@@ -7,7 +7,7 @@ the link is cut, and makes it then.
 
 Verified by the proxies' word that its links are cut, and by a write over one of them, whose answer
 must not come. Exposed only if the victim's request ended unknown or refused during the fault and
-its effect was seen (``checker.rules``).
+its effect was seen (``lockbench.checker.rules``).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from __future__ import annotations
 from functools import partial
 from typing import ClassVar
 
-from clusters.base import Cluster, Cuttable, Edge
-from declarations.parameters import Parameter
-from nemesis.base import LINKS, VICTIM, Arena, Asked, Fault
-from nemesis.links import all_broken, cuttable_of
-from nemesis.probes import serving, silent_while
-from nemesis.staging import about_to_ask, fresh_hold
-from nemesis.targets import DECISIVE, headed, resolve
+from lockbench.clusters.base import Cluster, Cuttable, Edge
+from lockbench.declarations.parameters import Parameter
+from lockbench.nemesis.base import LINKS, VICTIM, Arena, Asked, Fault
+from lockbench.nemesis.links import all_broken, cuttable_of
+from lockbench.nemesis.probes import serving, silent_while
+from lockbench.nemesis.staging import about_to_ask, fresh_hold
+from lockbench.nemesis.targets import DECISIVE, headed, resolve
 
 ACQUIRE, EXTEND, RELEASE = "acquire", "extend", "release"
 

@@ -11,11 +11,11 @@ import socket
 from collections.abc import Callable
 from typing import ClassVar
 
-from clusters.base import Cluster
-from nemesis import links
-from nemesis.base import LINKS, Arena, Asked, Fault
-from nemesis.probes import PROBE_S, serving
-from nemesis.targets import DECISIVE, headed, resolve
+from lockbench.clusters.base import Cluster
+from lockbench.nemesis import links
+from lockbench.nemesis.base import LINKS, Arena, Asked, Fault
+from lockbench.nemesis.probes import PROBE_S, serving
+from lockbench.nemesis.targets import DECISIVE, headed, resolve
 
 # How often a connection is looked at, and until when it must have been ended.
 LOOK_S = 0.1

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from nemesis.base import Arena
-from nemesis.faults.kill import Kill
-from nemesis.targets import leader_due, resolve
+from lockbench.nemesis.base import Arena
+from lockbench.nemesis.faults.kill import Kill
+from lockbench.nemesis.targets import leader_due, resolve
 
 
 class Restart(Kill):

@@ -10,11 +10,11 @@ from __future__ import annotations
 from time import monotonic_ns
 from typing import ClassVar
 
-from clusters.base import Cluster, Killable
-from nemesis.base import SERVERS, Arena, Asked, Fault
-from nemesis.faults.kill import killable
-from nemesis.probes import PROBE_S, serving
-from nemesis.staging import until
+from lockbench.clusters.base import Cluster, Killable
+from lockbench.nemesis.base import SERVERS, Arena, Asked, Fault
+from lockbench.nemesis.faults.kill import killable
+from lockbench.nemesis.probes import PROBE_S, serving
+from lockbench.nemesis.staging import until
 
 BACK_S = 10.0
 

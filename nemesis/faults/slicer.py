@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from clusters.base import Shape
-from declarations.parameters import Parameter
-from nemesis.base import Arena, Asked
-from nemesis.faults.bandwidth import PROBE_BYTES
-from nemesis.links import ON
-from nemesis.slow import Slow
+from lockbench.clusters.base import Shape
+from lockbench.declarations.parameters import Parameter
+from lockbench.nemesis.base import Arena, Asked
+from lockbench.nemesis.faults.bandwidth import PROBE_BYTES
+from lockbench.nemesis.links import ON
+from lockbench.nemesis.slow import Slow
 
 
 class Slicer(Slow):

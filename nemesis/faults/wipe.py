@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from clusters.base import Cluster, Led, Wipeable
-from nemesis.base import Arena, Asked, Impossible, NemesisError
-from nemesis.faults.kill import Kill
-from nemesis.targets import headed
+from lockbench.clusters.base import Cluster, Led, Wipeable
+from lockbench.nemesis.base import Arena, Asked, Impossible, NemesisError
+from lockbench.nemesis.faults.kill import Kill
+from lockbench.nemesis.targets import headed
 
 
 class Wipe(Kill):

@@ -1,11 +1,11 @@
 """The JSON documents of a run folder as types: what each holds, in which unit, within which bounds.
 
-    plan.json      Plan        results.documents.plan
-    machine.json   Machine     results.documents.environment
-    versions.json  Versions    results.documents.environment
-    case.json      CaseResult  results.documents.case and .measured
-    results.json   Results     results.documents.results
-    nights.jsonl   Night       results.documents.night, one a line
+    plan.json      Plan        lockbench.results.documents.plan
+    machine.json   Machine     lockbench.results.documents.environment
+    versions.json  Versions    lockbench.results.documents.environment
+    case.json      CaseResult  lockbench.results.documents.case and .measured
+    results.json   Results     lockbench.results.documents.results
+    nights.jsonl   Night       lockbench.results.documents.night, one a line
 
 There is one reader (``read``) and one writer (``text_of``). A document is validated whole when it
 is read: what does not fit, and a field that is not declared here, is refused with one sentence that
@@ -16,7 +16,8 @@ A field that was not known or does not apply is None, and is not written. ``form
 declaration a document was written for; 0, or missing, is what was written before there was a
 number. Until format 1 a document could hold fields that nobody read: they are dropped.
 
-Does not guarantee that what is said is true: ``results.stored`` holds it against the history.
+Does not guarantee that what is said is true: ``lockbench.results.stored`` holds it against the
+history.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ import msgspec
 from msgspec import Meta, Struct, inspect
 from msgspec.structs import asdict
 
-from history.files import BadFile, json_error, read_bytes
-from history.text import json_text
-from results.documents.case import *  # noqa: F403 - whoever reads documents takes them from here
-from results.documents.environment import *  # noqa: F403
-from results.documents.measured import *  # noqa: F403
-from results.documents.night import *  # noqa: F403
-from results.documents.part import *  # noqa: F403
-from results.documents.part import Document, Part
-from results.documents.plan import *  # noqa: F403
-from results.documents.results import *  # noqa: F403
-from results.documents.results import Results
+from lockbench.history.files import BadFile, json_error, read_bytes
+from lockbench.history.text import json_text
+from lockbench.results.documents.case import *  # noqa: F403 - whoever reads documents takes them from here
+from lockbench.results.documents.environment import *  # noqa: F403
+from lockbench.results.documents.measured import *  # noqa: F403
+from lockbench.results.documents.night import *  # noqa: F403
+from lockbench.results.documents.part import *  # noqa: F403
+from lockbench.results.documents.part import Document, Part
+from lockbench.results.documents.plan import *  # noqa: F403
+from lockbench.results.documents.results import *  # noqa: F403
+from lockbench.results.documents.results import Results
 
 FORMAT: Final = 3
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from results.documents.environment import Own
-from results.documents.measured import (
+from lockbench.results.documents.environment import Own
+from lockbench.results.documents.measured import (
     ByPhase,
     Floor,
     Footprint,
@@ -19,7 +19,7 @@ from results.documents.measured import (
     RateStep,
     Series,
 )
-from results.documents.part import (
+from lockbench.results.documents.part import (
     Count,
     Document,
     FolderName,
@@ -36,12 +36,12 @@ from results.documents.part import (
     Whole,
     Word,
 )
-from results.documents.plan import Injection, Pace
+from lockbench.results.documents.plan import Injection, Pace
 
 
 class Entry(Part, frozen=True):
     """An operation, a grant, a fault or the service's word: what shows a verdict
-    (``checker.words``). A fault's ``begin_ns`` and ``heal_ns`` are intervals."""
+    (``lockbench.checker.words``). A fault's ``begin_ns`` and ``heal_ns`` are intervals."""
 
     what: str
     text: str
@@ -74,7 +74,7 @@ VerdictName = Annotated[str, Meta(pattern="^[a-z-]{1,60}$")]
 
 
 class Verdict(Part, frozen=True):
-    """``checker.verdict.Verdict``."""
+    """``lockbench.checker.verdict.Verdict``."""
 
     result: Result
     reason: str = ""
@@ -82,9 +82,9 @@ class Verdict(Part, frozen=True):
 
 
 class Outside(Part, frozen=True):
-    """``bench.outside``: something that neither the load nor the nemesis did. ``at_s`` counts from
-    the start of the load; ``for_s`` is null where its effects last; ``log`` ends the log of
-    ``who``."""
+    """``lockbench.bench.outside``: something that neither the load nor the nemesis did. ``at_s``
+    counts from the start of the load; ``for_s`` is null where its effects last; ``log`` ends the
+    log of ``who``."""
 
     who: str
     what: str
@@ -220,7 +220,7 @@ class CaseResult(Document, frozen=True, kw_only=True):
 
 
 class Judged(Part, frozen=True):
-    """``checker.verdict.Report``; fields are those of a case."""
+    """``lockbench.checker.verdict.Report``; fields are those of a case."""
 
     result: Result
     operations: Count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from results.documents.part import (
+from lockbench.results.documents.part import (
     Count,
     Document,
     Name,
@@ -17,7 +17,7 @@ from results.documents.part import (
 
 
 class Machine(Document, frozen=True, kw_only=True):
-    """``results.machine.facts``."""
+    """``lockbench.results.machine.facts``."""
 
     cpu: str | None = None
     cores: Count | None = None
@@ -48,7 +48,7 @@ class Image(Part, frozen=True):
 
 
 class Client(Image, frozen=True):
-    """What locks that live beside their workers are made of (``bench.clients``)."""
+    """What locks that live beside their workers are made of (``lockbench.bench.clients``)."""
 
     locks: tuple[Name, ...] = ()
     fingerprint: str | None = None

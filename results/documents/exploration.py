@@ -9,8 +9,17 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from results.documents.environment import Versions
-from results.documents.part import Count, Document, FolderName, Name, Part, Real, Seconds, Seed
+from lockbench.results.documents.environment import Versions
+from lockbench.results.documents.part import (
+    Count,
+    Document,
+    FolderName,
+    Name,
+    Part,
+    Real,
+    Seconds,
+    Seed,
+)
 
 Positive = Annotated[int, Meta(ge=1, le=100_000)]
 # broke: a finding has it. not reached: its event never came. could not run: the bench's affair.
@@ -28,7 +37,7 @@ class EventPlace(Part, frozen=True):
 
 
 class StrikeAt(Part, frozen=True):
-    """A fault (``explore.faults``) at an event."""
+    """A fault (``lockbench.explore.faults``) at an event."""
 
     place: EventPlace
     fault: Name

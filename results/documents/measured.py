@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from results.documents.part import Count, Ns, Part, Quantiles, Real, Seconds, Share
+from lockbench.results.documents.part import Count, Ns, Part, Quantiles, Real, Seconds, Share
 
 
 class Availability(Part, frozen=True):
@@ -20,7 +20,8 @@ class Availability(Part, frozen=True):
 
 
 class Recovery(Part, frozen=True):
-    """Of one fault, in seconds after it began or was healed (``checker.measurements``)."""
+    """Of one fault, in seconds after it began or was healed
+    (``lockbench.checker.measurements``)."""
 
     fault: str | None = None
     failover_s: Real | None = None
@@ -75,7 +76,7 @@ class UnknownReleases(Part, frozen=True):
 
 
 class ServiceRecord(Part, frozen=True):
-    """``checker.service``: what the service's own record says."""
+    """``lockbench.checker.service``: what the service's own record says."""
 
     record: str | None = None
     tenures: Count | None = None
@@ -96,7 +97,7 @@ class JobClients(Part, frozen=True):
 
 
 class JobNumbers(Part, frozen=True):
-    """``checker.job_measurements``: what every job has, and what single ones have."""
+    """``lockbench.checker.job_measurements``: what every job has, and what single ones have."""
 
     done: Count | None = None
     not_done: Count | None = None
@@ -185,8 +186,9 @@ class Processed(Part, frozen=True):
 
 
 class Processors(Part, frozen=True):
-    """``bench.pressure``: who used the processors, outside of faults. Pressure (PSI) is the percent
-    of the time in which at least one process waited for a processor, a disk, or memory."""
+    """``lockbench.bench.pressure``: who used the processors, outside of faults. Pressure (PSI) is
+    the percent of the time in which at least one process waited for a processor, a disk, or
+    memory."""
 
     others_percent: Real
     ours_percent: Real
@@ -199,7 +201,7 @@ class Processors(Part, frozen=True):
 
 
 class Generator(Part, frozen=True):
-    """``bench.generator``: whether the load generator measured itself."""
+    """``lockbench.bench.generator``: whether the load generator measured itself."""
 
     ok: bool | None = None
     why: tuple[str, ...] = ()
@@ -212,9 +214,9 @@ class Generator(Part, frozen=True):
 
 
 class RateStep(Part, frozen=True):
-    """One step of the phase ``rates`` as it went (``results.rates``), between two times of the
-    monotonic clock. ``offered_per_s`` is None where the step was saturated. ``why`` its figures are
-    void."""
+    """One step of the phase ``rates`` as it went (``lockbench.results.rates``), between two times
+    of the monotonic clock. ``offered_per_s`` is None where the step was saturated. ``why`` its
+    figures are void."""
 
     begin_ns: Ns
     end_ns: Ns
@@ -240,7 +242,7 @@ class PerGrant(Part, frozen=True):
 
 
 class Footprint(Part, frozen=True):
-    """``bench.footprint``: what the servers cost."""
+    """``lockbench.bench.footprint``: what the servers cost."""
 
     servers: Count | None = None
     memory_bytes: Count | None = None

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from results.documents.part import Document, Name, Real, Versioned
+from lockbench.results.documents.part import Document, Name, Real, Versioned
 
-# Lock → fault → metric (``results.gate``) → value in the metric's unit.
+# Lock → fault → metric (``lockbench.results.gate``) → value in the metric's unit.
 Figures = dict[Name, dict[Name, dict[Name, Real | None]]]
 
 

@@ -37,8 +37,8 @@ class Document(Part, frozen=True, kw_only=True):
 
 class Quantiles(Part, frozen=True):
     """A sample in the unit of its values. None: so few values do not carry this quantile
-    (``results.quantiles``). ``iqr`` is the distance from the first to the third quartile. ``above``
-    names those that are lower bounds, because what was given up counts among them."""
+    (``lockbench.results.quantiles``). ``iqr`` is the distance from the first to the third quartile.
+    ``above`` names those that are lower bounds, because what was given up counts among them."""
 
     count: Count = 0
     p50: Real | None = None

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from results.documents.part import Count, Document, Name, Part, Seconds, Seed, Small, Word
+from lockbench.results.documents.part import Count, Document, Name, Part, Seconds, Seed, Small, Word
 
 
 class Injection(Part, frozen=True):
@@ -20,7 +20,7 @@ class Injection(Part, frozen=True):
 
 
 class Pace(Part, frozen=True):
-    """``workloads.load.Pace``."""
+    """``lockbench.workloads.load.Pace``."""
 
     lease_ttl_s: Seconds | None = None
     wait_s: Seconds | None = None
@@ -35,7 +35,7 @@ class Pace(Part, frozen=True):
 
 
 class Step(Part, frozen=True):
-    """``workloads.load.Step``."""
+    """``lockbench.workloads.load.Step``."""
 
     warm_s: Seconds
     measured_s: Seconds
@@ -44,7 +44,7 @@ class Step(Part, frozen=True):
 
 
 class Rates(Part, frozen=True):
-    """``workloads.load.Rates``."""
+    """``lockbench.workloads.load.Rates``."""
 
     clients: Small = 0
     keys: Small = 0
@@ -53,7 +53,7 @@ class Rates(Part, frozen=True):
 
 
 class Planned(Part, frozen=True):
-    """``bench.plan.Case``: one lock under one fault, every draw made."""
+    """``lockbench.bench.plan.Case``: one lock under one fault, every draw made."""
 
     side: str | None = None
     lock: Name | None = None
@@ -83,7 +83,7 @@ class Refused(Part, frozen=True):
 
 class Plan(Document, frozen=True, kw_only=True):
     """``command`` is how a suite was asked for; a try names the run that is shrunk. The second half
-    is of a change (``evidence.regress``)."""
+    is of a change (``lockbench.evidence.regress``)."""
 
     name: str | None = None
     command: str | None = None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from results.documents.case import CaseResult, VerdictName
-from results.documents.part import (
+from lockbench.results.documents.case import CaseResult, VerdictName
+from lockbench.results.documents.part import (
     Count,
     Document,
     Name,
@@ -36,9 +36,9 @@ class PooledKinds(Part, frozen=True):
 
 
 class UndisturbedLock(Part, frozen=True):
-    """``results.baseline``: a lock before any fault, over all cases. ``latency_ms`` is service
-    time; ``response_ms`` that of acquires on own keys from their intended start, with what was
-    given up right-censored (None: an older version wrote it)."""
+    """``lockbench.results.baseline``: a lock before any fault, over all cases. ``latency_ms`` is
+    service time; ``response_ms`` that of acquires on own keys from their intended start, with what
+    was given up right-censored (None: an older version wrote it)."""
 
     lock: Name
     cases: Count
@@ -57,8 +57,8 @@ class Bounds(Part, frozen=True):
 
 
 class PooledRate(Part, frozen=True):
-    """A lock at one rate, over all blocks (``results.rates``). Ranges are where the same figure of
-    a repeated run is expected. ``why`` the figure is void."""
+    """A lock at one rate, over all blocks (``lockbench.results.rates``). Ranges are where the same
+    figure of a repeated run is expected. ``why`` the figure is void."""
 
     offered_per_s: Spread
     granted_per_s: Spread
@@ -88,8 +88,8 @@ class RatesOf(Part, frozen=True):
 
 
 class Knee(Part, frozen=True):
-    """``results.knee``: between which rates latency leaves the flat part, over all rounds. None: it
-    did not up to the highest rate."""
+    """``lockbench.results.knee``: between which rates latency leaves the flat part, over all
+    rounds. None: it did not up to the highest rate."""
 
     low_per_s: Real
     high_per_s: Real | None
@@ -119,7 +119,7 @@ class Replayed(Part, frozen=True):
 
 
 class Replay(Part, frozen=True):
-    """What ``--replay`` says beside the cases (``bench.replay``). ``of`` is the run."""
+    """What ``--replay`` says beside the cases (``lockbench.bench.replay``). ``of`` is the run."""
 
     of: str
     times: Count
@@ -141,7 +141,7 @@ class VerdictChange(Part, frozen=True):
 
 
 class ComparedNumber(Part, frozen=True):
-    """``results.gate.Cell``: changes in percent, values in ``unit``."""
+    """``lockbench.results.gate.Cell``: changes in percent, values in ``unit``."""
 
     lock: str
     fault: str
@@ -161,8 +161,8 @@ class ComparedNumber(Part, frozen=True):
 
 
 class Compared(Part, frozen=True):
-    """``results.comparison.Comparison``: two sides of the same cases. ``ending`` is the worst of
-    ``endings``, which are all that occurred."""
+    """``lockbench.results.comparison.Comparison``: two sides of the same cases. ``ending`` is the
+    worst of ``endings``, which are all that occurred."""
 
     kind: Literal["regress", "compare"]
     base: str

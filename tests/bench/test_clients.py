@@ -11,15 +11,15 @@ from typing import Any, cast
 
 import pytest
 
-from bench import clients, resume, suite, usable
-from bench.plan import make_case
-from clusters import images
-from clusters.engine.docker import Engine
-from locks.registry import find
-from locks.shared.library import library_of
-from results.documents import Machine, Versions, made
-from results.errors import BadInput
-from results.store import RunFolder
+from lockbench.bench import clients, resume, suite, usable
+from lockbench.bench.plan import make_case
+from lockbench.clusters import images
+from lockbench.clusters.engine.docker import Engine
+from lockbench.locks.registry import find
+from lockbench.locks.shared.library import library_of
+from lockbench.results.documents import Machine, Versions, made
+from lockbench.results.errors import BadInput
+from lockbench.results.store import RunFolder
 from tests.bench.test_resume import MACHINE
 from tests.results.plain import plain, write_machine, write_versions
 

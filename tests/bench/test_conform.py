@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from bench import conform, duties
-from bench.conform import Outcome, ending, tried
-from bench.duties import DUTIES, Desk, Duty, Running
-from locks.base import (
+from lockbench.bench import conform, duties
+from lockbench.bench.conform import Outcome, ending, tried
+from lockbench.bench.duties import DUTIES, Desk, Duty, Running
+from lockbench.locks.base import (
     Acquired,
     Address,
     Deadline,
@@ -30,7 +30,7 @@ from locks.base import (
     System,
     Unknown,
 )
-from results.errors import Ending
+from lockbench.results.errors import Ending
 
 LEASE_S = 0.8  # longer than a frozen client is given to notice
 HERE = [Address("127.0.0.1", 7)]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.crashes import crashes, shown
-from report import tables
-from results.documents import Crash
+from lockbench.bench.crashes import crashes, shown
+from lockbench.report import tables
+from lockbench.results.documents import Crash
 from tests.report.test_tables import case
 from tests.results.plain import plain, typed
 

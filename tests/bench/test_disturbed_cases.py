@@ -15,9 +15,9 @@ from typing import Any
 import psutil
 import pytest
 
-from bench.plan import Case
-from checker.check import check
-from history.recording import read_recording
+from lockbench.bench.plan import Case
+from lockbench.checker.check import check
+from lockbench.history.recording import read_recording
 from tests.bench.test_stopped_cases import CASE, Play, fake, play
 from tests.eventually import eventually
 from tests.results.plain import plain
@@ -54,7 +54,8 @@ def played(play: Play, monkeypatch: pytest.MonkeyPatch) -> Played:
     def played(folder: Path, case: Case, meddle: Meddle) -> dict[str, Any]:
         def meddling() -> None:
             control = folder / "control"
-            # From when the load has begun (``workloads.control``: the first field is its start).
+            # From when the load has begun (``lockbench.workloads.control``: the first field is its
+            # start).
             eventually(lambda: control.exists() and any(control.read_bytes()[:8]), limit_s=60)
             time.sleep(1.5)
             meddle()

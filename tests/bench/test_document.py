@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bench.document import _unrecovered_s
-from history.op import Fault
-from results.documents import Recovery
+from lockbench.bench.document import _unrecovered_s
+from lockbench.history.op import Fault
+from lockbench.results.documents import Recovery
 
 S = 1_000_000_000
 END_NS = 20 * S

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import cast
 
-from bench.footprint import Meter, footprint
-from clusters.base import Cluster, ClusterError, Usage
-from history.columns import History
-from results.documents import Footprint, PerGrant
+from lockbench.bench.footprint import Meter, footprint
+from lockbench.clusters.base import Cluster, ClusterError, Usage
+from lockbench.history.columns import History
+from lockbench.results.documents import Footprint, PerGrant
 from tests.checker.scenes import Scene
 
 MS = 10**6

@@ -15,18 +15,18 @@ import psutil
 import pytest
 from rich.console import Console
 
-from bench import room, suite
-from bench.plan import make_case
-from bench.run import Outcome
-from history.lines import UnreadableHistory
-from history.op import F, Fault, Type
-from history.recorder import Recorder
-from history.recording import read_recording, write_faults, write_meta
-from report import write
-from results import machine
-from results.documents import CaseResult, Machine, Results, Versions, made
-from results.errors import BadInput, Failed
-from results.store import RESERVE, RunFolder, open_run
+from lockbench.bench import room, suite
+from lockbench.bench.plan import make_case
+from lockbench.bench.run import Outcome
+from lockbench.history.lines import UnreadableHistory
+from lockbench.history.op import F, Fault, Type
+from lockbench.history.recorder import Recorder
+from lockbench.history.recording import read_recording, write_faults, write_meta
+from lockbench.report import write
+from lockbench.results import machine
+from lockbench.results.documents import CaseResult, Machine, Results, Versions, made
+from lockbench.results.errors import BadInput, Failed
+from lockbench.results.store import RESERVE, RunFolder, open_run
 from tests.results.plain import write_case, write_results
 from tests.tiny_disk import fill, tiny_disk
 
@@ -93,8 +93,8 @@ def test_a_finished_run_reserves_nothing(tmp_path: Path) -> None:
 RECORD = """
 import sys
 from pathlib import Path
-from history.op import F
-from history.recorder import Recorder
+from lockbench.history.op import F
+from lockbench.history.recorder import Recorder
 recorder = Recorder(Path(sys.argv[1]), 1)
 try:
     recorder.invoke(1, F.ACQUIRE, "k0")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from bench.generator import generator_health
-from history.op import Fault
-from results.documents import Generator
+from lockbench.bench.generator import generator_health
+from lockbench.history.op import Fault
+from lockbench.results.documents import Generator
 
 S = 10**9
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import interruption
+from lockbench.bench import interruption
 
 START = "import os, signal, sys, time\nfrom bench import interruption\n"
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from bench.document import required_of
-from bench.judge import CONTRADICTED, MAY, Expected, Judgement, expectation, judge
-from bench.plan import make_case
-from checker.catalogue import ALWAYS, OF_JOBS
-from checker.follows import FOLLOWS, causes_of
-from locks.base import ANY, Expectation, System
-from locks.registry import find, systems
-from nemesis.registry import faults
-from results.errors import Ending
-from results.judgements import BROKE_UNDECLARED, HELD_UNDECLARED, WORSE
+from lockbench.bench.document import required_of
+from lockbench.bench.judge import CONTRADICTED, MAY, Expected, Judgement, expectation, judge
+from lockbench.bench.plan import make_case
+from lockbench.checker.catalogue import ALWAYS, OF_JOBS
+from lockbench.checker.follows import FOLLOWS, causes_of
+from lockbench.locks.base import ANY, Expectation, System
+from lockbench.locks.registry import find, systems
+from lockbench.nemesis.registry import faults
+from lockbench.results.errors import Ending
+from lockbench.results.judgements import BROKE_UNDECLARED, HELD_UNDECLARED, WORSE
 
 
 def system(**verdicts: str) -> System:

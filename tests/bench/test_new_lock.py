@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bench import clients
-from bench.conform import conform
-from bench.duties import DUTIES
-from bench.new_lock import add_library, lock, write_library, write_recipe
-from locks import registry
-from locks.shared.library import ADAPTERS, library_of
-from results.errors import BadInput
+from lockbench.bench import clients
+from lockbench.bench.conform import conform
+from lockbench.bench.duties import DUTIES
+from lockbench.bench.new_lock import add_library, lock, write_library, write_recipe
+from lockbench.locks import registry
+from lockbench.locks.shared.library import ADAPTERS, library_of
+from lockbench.results.errors import BadInput
 
 
 def wheel(folder: Path, name: str, version: str, needs: str = "") -> None:

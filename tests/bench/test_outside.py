@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from bench.outside import Outside, OutsideError, Watch, as_faults, stall_s_max, told
-from bench.run import _clock_step
-from checker.outside import OUTSIDE
-from clusters.engine.docker import Event
-from clusters.engine.events import Running
-from clusters.engine.owner import OWNER, is_stopped
+from lockbench.bench.outside import Outside, OutsideError, Watch, as_faults, stall_s_max, told
+from lockbench.bench.run import _clock_step
+from lockbench.checker.outside import OUTSIDE
+from lockbench.clusters.engine.docker import Event
+from lockbench.clusters.engine.events import Running
+from lockbench.clusters.engine.owner import OWNER, is_stopped
+from lockbench.workloads.fleet import Fleet, Member
 from tests.eventually import eventually
-from workloads.fleet import Fleet, Member
 
 S = 10**9
 STALL_S = 1.0

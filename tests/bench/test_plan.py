@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from bench import plan
-from nemesis.registry import NONE
-from results.errors import BadInput
-from workloads.load import Pace
+from lockbench.bench import plan
+from lockbench.nemesis.registry import NONE
+from lockbench.results.errors import BadInput
+from lockbench.workloads.load import Pace
 
 
 def case(**changes: object) -> plan.Case:

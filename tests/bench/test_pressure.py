@@ -11,10 +11,18 @@ from typing import Any
 
 import pytest
 
-from bench.generator import generator_health
-from bench.pressure import OTHERS_MAX, PARTS, WAITING_MAX, Counters, Ours, Processors, pressure
-from history.op import Fault
-from results import documents
+from lockbench.bench.generator import generator_health
+from lockbench.bench.pressure import (
+    OTHERS_MAX,
+    PARTS,
+    WAITING_MAX,
+    Counters,
+    Ours,
+    Processors,
+    pressure,
+)
+from lockbench.history.op import Fault
+from lockbench.results import documents
 from tests.bench.test_generator import line
 from tests.eventually import eventually
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.private import NotPrivate, private_folder
-from cli import break_by_hand
-from results.errors import BadInput
+from lockbench.bench.private import NotPrivate, private_folder
+from lockbench.cli import break_by_hand
+from lockbench.results.errors import BadInput
 from tools import setup
 from tools.setup import SetupError
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bench import plan
-from bench.rates import FIRST_WARM_S, doubtful, quick_rates, sweep, with_rates
-from bench.resume import planned
-from results.errors import BadInput, Unfit
+from lockbench.bench import plan
+from lockbench.bench.rates import FIRST_WARM_S, doubtful, quick_rates, sweep, with_rates
+from lockbench.bench.resume import planned
+from lockbench.results.errors import BadInput, Unfit
 
 
 def test_the_short_form_has_three_rounds_of_three_rates() -> None:

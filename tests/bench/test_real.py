@@ -15,18 +15,18 @@ import numpy as np
 import psutil
 import pytest
 
-from bench.replay import stored_cases
-from clusters.engine.docker import Engine
-from clusters.engine.reaper import reap
-from history.op import F, Type
-from history.recorder import PROCESSES_PER_WORKER
-from history.recording import read_recording
-from nemesis.base import Injection
-from results.documents import FORMAT
-from results.errors import Ending
-from results.stored import stored
+from lockbench.bench.replay import stored_cases
+from lockbench.clusters.engine.docker import Engine
+from lockbench.clusters.engine.reaper import reap
+from lockbench.history.op import F, Type
+from lockbench.history.recorder import PROCESSES_PER_WORKER
+from lockbench.history.recording import read_recording
+from lockbench.nemesis.base import Injection
+from lockbench.results.documents import FORMAT
+from lockbench.results.errors import Ending
+from lockbench.results.stored import stored
+from lockbench.workloads.fork_server import RUN_ENVIRONMENT
 from tests.eventually import eventually
-from workloads.fork_server import RUN_ENVIRONMENT
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 LIMIT_S = 60.0
@@ -34,7 +34,7 @@ LIMIT_S = 60.0
 
 def start(folder: Path, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "cli.main", *words],
+        [sys.executable, "-m", "lockbench.cli.main", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -120,7 +120,7 @@ def test_a_pause_of_the_holder_is_caught_and_its_fence_refuses_it(tmp_path: Path
     assert np.count_nonzero(victims) > 0
     # Anybody can judge it again, offline.
     judged = subprocess.run(
-        [sys.executable, "-m", "cli.main", "check", str(run), "--json"],
+        [sys.executable, "-m", "lockbench.cli.main", "check", str(run), "--json"],
         capture_output=True,
         text=True,
         check=False,
@@ -258,7 +258,7 @@ def test_a_stopped_suite_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
 
 
 SERVER_LACKS_IT = """
-from locks.redis.token import RedisToken
+from lockbench.locks.redis.token import RedisToken
 
 
 class Lacking(RedisToken):
@@ -267,7 +267,7 @@ class Lacking(RedisToken):
     def take(self, key, token, ttl_ms):
         return self._link.call("SETTOKEN", key, token, ttl_ms)
 """
-WITHOUT_SOURCE = "from locks.base import Expectation\nE = Expectation('holds', '')\n"
+WITHOUT_SOURCE = "from lockbench.locks.base import Expectation\nE = Expectation('holds', '')\n"
 
 
 def test_what_cannot_run_stops_nothing_and_is_never_kept(tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_what_cannot_run_stops_nothing_and_is_never_kept(tmp_path: Path) -> None
 
 
 MINE = """
-from locks.redis.token import SYSTEM, RedisToken
+from lockbench.locks.redis.token import SYSTEM, RedisToken
 
 
 class Mine(RedisToken):

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from clusters.engine.docker import Container, Engine, EngineError
-from results.errors import Ending
+from lockbench.clusters.engine.docker import Container, Engine, EngineError
+from lockbench.results.errors import Ending
 from tests.bench.test_real import containers, processes, start, under_load
 from tests.eventually import eventually
 

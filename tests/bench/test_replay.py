@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from bench import plan, replay
-from bench.plan import Case
-from bench.suite import Finished
-from cli import adr, alerts
-from evidence import bugreport, compare, observations, track
-from report import commands
-from results import stored as evidence
-from results.documents import Machine, Results, Versions, made
-from results.errors import BadInput, Ending
-from results.store import NotARun, RunFolder, open_run
+from lockbench.bench import plan, replay
+from lockbench.bench.plan import Case
+from lockbench.bench.suite import Finished
+from lockbench.cli import adr, alerts
+from lockbench.evidence import bugreport, compare, observations, track
+from lockbench.report import commands
+from lockbench.results import stored as evidence
+from lockbench.results.documents import Machine, Results, Versions, made
+from lockbench.results.errors import BadInput, Ending
+from lockbench.results.store import NotARun, RunFolder, open_run
 from tests.results.plain import write_case, write_machine, write_plan, write_results, write_versions
 
 QUIET = Console(quiet=True)

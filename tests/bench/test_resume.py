@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as evolved
 
-from bench import resume, suites
-from bench.plan import Case, tries_of
-from checker.check import check
-from history.recording import read_recording
-from results import documents
-from results.documents import Image, Machine, Plan, Try, Versions, made
-from results.errors import BadInput, Ending
-from results.numbers import measure
-from results.store import RunFolder
+from lockbench.bench import resume, suites
+from lockbench.bench.plan import Case, tries_of
+from lockbench.checker.check import check
+from lockbench.history.recording import read_recording
+from lockbench.results import documents
+from lockbench.results.documents import Image, Machine, Plan, Try, Versions, made
+from lockbench.results.errors import BadInput, Ending
+from lockbench.results.numbers import measure
+from lockbench.results.store import RunFolder
 from tests.results.made_run import record
 from tests.results.plain import plain, write_case, write_machine, write_plan, write_versions
 

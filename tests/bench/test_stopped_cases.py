@@ -11,17 +11,17 @@ from typing import Any
 import psutil
 import pytest
 
-from bench import document
-from bench import run as module
-from bench.plan import Case, make_case
-from bench.run import Outcome, run_case
-from clusters.base import HARNESS, Cluster, ClusterError, ClusterPlan
-from clusters.registry import topologies
-from history.recording import read_recording
+from lockbench.bench import document
+from lockbench.bench import run as module
+from lockbench.bench.plan import Case, make_case
+from lockbench.bench.run import Outcome, run_case
+from lockbench.clusters.base import HARNESS, Cluster, ClusterError, ClusterPlan
+from lockbench.clusters.registry import topologies
+from lockbench.history.recording import read_recording
+from lockbench.workloads.fleet import Fleet
+from lockbench.workloads.fork_server import RUN_ENVIRONMENT, ForkServer
 from tests.eventually import eventually
 from tests.workloads import unsafe
-from workloads.fleet import Fleet
-from workloads.fork_server import RUN_ENVIRONMENT, ForkServer
 
 LEFT = ("lockbench-x-redis-1", "lockbench-x-net")
 CASE = replace(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bench import plan, suites
-from locks.base import ANY
-from locks.registry import systems
-from nemesis.registry import NONE, faults
-from results.errors import BadInput
+from lockbench.bench import plan, suites
+from lockbench.locks.base import ANY
+from lockbench.locks.registry import systems
+from lockbench.nemesis.registry import NONE, faults
+from lockbench.results.errors import BadInput
 
 
 def test_the_quick_suite_is_what_it_says() -> None:

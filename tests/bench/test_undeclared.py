@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from bench.plan import expected_of, fits
-from bench.suites import suite
-from bench.undeclared import undeclared
-from locks.base import Expectation
-from locks.registry import find, systems, without
-from nemesis.registry import faults
+from lockbench.bench.plan import expected_of, fits
+from lockbench.bench.suites import suite
+from lockbench.bench.undeclared import undeclared
+from lockbench.locks.base import Expectation
+from lockbench.locks.registry import find, systems, without
+from lockbench.nemesis.registry import faults
 
 
 def test_a_fault_that_is_taken_out_of_a_declaration_is_named() -> None:

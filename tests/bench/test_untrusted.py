@@ -19,15 +19,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from bench import clients, plan, replay, resume
-from cli import adr, alerts
-from evidence import bugreport, compare, observations, track
-from history.lines import UnreadableHistory
-from locks.registry import LockNotFoundError, declared, find
-from report import commands
-from results.errors import BadInput
-from results.store import NotARun, StoreError, open_run
-from results.stored import Edited
+from lockbench.bench import clients, plan, replay, resume
+from lockbench.cli import adr, alerts
+from lockbench.evidence import bugreport, compare, observations, track
+from lockbench.history.lines import UnreadableHistory
+from lockbench.locks.registry import LockNotFoundError, declared, find
+from lockbench.report import commands
+from lockbench.results.errors import BadInput
+from lockbench.results.store import NotARun, StoreError, open_run
+from lockbench.results.stored import Edited
 from tests.budget import some
 from tests.command import lockbench
 from tests.eventually import eventually
@@ -166,7 +166,7 @@ def test_a_library_of_a_plan_is_a_stranger_too(planted: Path) -> None:
 def test_a_replay_that_is_trusted_runs_the_file(planted: Path) -> None:
     """This one ends there: the class in it is no lock. In a process of its own, which has not
     loaded a file of this name."""
-    command = [sys.executable, "-m", "cli.main", "run", "--replay", "run", "--trust-plan"]
+    command = [sys.executable, "-m", "lockbench.cli.main", "run", "--replay", "run", "--trust-plan"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 254
     assert "evil.py" in done.stderr
@@ -178,7 +178,7 @@ def test_a_replay_that_is_trusted_runs_the_file(planted: Path) -> None:
 def test_at_a_terminal_the_user_is_asked(planted: Path, answer: str) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "cli.main", "run", "--replay", "run"],
+        [sys.executable, "-m", "lockbench.cli.main", "run", "--replay", "run"],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from bench.judge import Expected, judge
-from bench.plan import find_system, make_case
-from bench.usable import (
+from lockbench.bench.judge import Expected, judge
+from lockbench.bench.plan import find_system, make_case
+from lockbench.bench.usable import (
     TEXT_CHARS_MAX,
     error_texts,
     never_succeeded,
@@ -23,15 +23,15 @@ from bench.usable import (
     turned_away,
     why_unusable,
 )
-from evidence.compare import compare
-from history.columns import History
-from history.op import F, Mode
-from locks.base import LockUnusableError
-from locks.registry import find
-from report import tables
-from report.facts import CASES
-from results.documents import Refused
-from results.errors import BadInput, Ending, Unfit
+from lockbench.evidence.compare import compare
+from lockbench.history.columns import History
+from lockbench.history.op import F, Mode
+from lockbench.locks.base import LockUnusableError
+from lockbench.locks.registry import find
+from lockbench.report import tables
+from lockbench.report.facts import CASES
+from lockbench.results.documents import Refused
+from lockbench.results.errors import BadInput, Ending, Unfit
 from tests.checker.scenes import Scene
 from tests.results.made_run import make_run
 from tests.results.plain import plain
@@ -162,7 +162,7 @@ def test_it_is_shown_in_words() -> None:
 
 def test_a_file_with_an_expectation_without_a_source_is_unfit(tmp_path: Path) -> None:
     path = tmp_path / "bad.py"
-    path.write_text("from locks.base import Expectation\nE = Expectation('holds', ' ')\n")
+    path.write_text("from lockbench.locks.base import Expectation\nE = Expectation('holds', ' ')\n")
     with pytest.raises(Unfit, match="an expectation without a source"):
         find_system(f"{path}:Lock")
     with pytest.raises(Unfit, match="does not run on etcd"):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import cycle
 
-from history.op import NULL, F, Type
+from lockbench.history.op import NULL, F, Type
 from tests.checker.correct_lock import simulated
 from tests.checker.sketch import READ, ROWS_MAX, UNIT, Combination, Line, Sketch
 

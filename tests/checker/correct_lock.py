@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from history.op import NULL, F, Type
+from lockbench.history.op import NULL, F, Type
 from tests.checker.sketch import READ, ROWS_MAX, UNIT, Combination, Line, Sketch
 
 

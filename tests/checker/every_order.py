@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checker.models import Model, State
-from checker.search import Call
+from lockbench.checker.models import Model, State
+from lockbench.checker.search import Call
 
 
 def linearizable(model: Model, calls: Sequence[Call]) -> bool:

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from history.builder import Builder
-from history.columns import History
-from history.op import NULL, F, Mode, Object, Type
+from lockbench.history.builder import Builder
+from lockbench.history.columns import History
+from lockbench.history.op import NULL, F, Mode, Object, Type
 
 MS: Final = 1_000_000
 TTL: Final = 100 * MS

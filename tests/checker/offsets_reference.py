@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from history.builder import Builder
-from history.columns import History
-from history.op import F, Mode, Object, Type
+from lockbench.history.builder import Builder
+from lockbench.history.columns import History
+from lockbench.history.op import F, Mode, Object, Type
 from tests.checker.promise_reference import double_grant
 
 UNIT = 10  # ns; what is rounded by the checker is less

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 
-from history.columns import History
-from history.op import NULL, F, Mode, Type
+from lockbench.history.columns import History
+from lockbench.history.op import NULL, F, Mode, Type
 from tests.checker.reference import FOREVER, Row, rows_of
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from history.builder import Builder
-from history.columns import History
-from history.op import NULL, F, Mode, Object, Type
+from lockbench.history.builder import Builder
+from lockbench.history.columns import History
+from lockbench.history.op import NULL, F, Mode, Object, Type
 
 
 class Dice(Protocol):

@@ -31,8 +31,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from history.columns import History
-from history.op import NULL, F, Mode, Type
+from lockbench.history.columns import History
+from lockbench.history.op import NULL, F, Mode, Type
 
 FOREVER: Final = 2**62
 AT_ONCE: Final = -(2**62)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from history.builder import Builder
-from history.columns import History
-from history.op import NULL, F, Fault, Mode, Object, Type
+from lockbench.history.builder import Builder
+from lockbench.history.columns import History
+from lockbench.history.op import NULL, F, Fault, Mode, Object, Type
 
 S = 1_000_000_000
 TYPES = {"ok": Type.OK, "fail": Type.FAIL, "info": Type.INFO}

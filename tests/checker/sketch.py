@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final
 
-from history.builder import Builder
-from history.columns import History
-from history.op import F, Mode, Object, Type
+from lockbench.history.builder import Builder
+from lockbench.history.columns import History
+from lockbench.history.op import F, Mode, Object, Type
 
 KINDS: Final = (
     "mutex", "lease", "fenced", "reentrant", "semaphore", "read-write", "ownerless",

@@ -14,19 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from checker.analysis import Analysis
-from checker.calls import Calls
-from checker.check import check as judge_history
-from checker.intervals import ByKey
-from checker.kinds import MODELS, with_model
-from checker.load import load
-from evidence.check import check_files
-from history.jsonl import write_jsonl
-from history.op import F, Mode, Object, Type
-from history.recorder import Recorder
-from history.recording import write_ended, write_faults, write_meta
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.calls import Calls
+from lockbench.checker.check import check as judge_history
+from lockbench.checker.intervals import ByKey
+from lockbench.checker.kinds import MODELS, with_model
+from lockbench.checker.load import load
+from lockbench.evidence.check import check_files
+from lockbench.history.jsonl import write_jsonl
+from lockbench.history.op import F, Mode, Object, Type
+from lockbench.history.recorder import Recorder
+from lockbench.history.recording import write_ended, write_faults, write_meta
+from lockbench.results.errors import BadInput
 from perf.histories import Load, lock_history
-from results.errors import BadInput
 from tests.checker.growth import exponent
 from tests.checker.scenes import Scene
 from tests.checker.test_planted import one_nanosecond, touching
@@ -265,8 +265,8 @@ def test_more_operations_than_the_bound_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, folder = saved(tmp_path / "h.jsonl", touching), recording(tmp_path / "rec")
-    monkeypatch.setattr("history.builder.OPERATIONS_MAX", 3)
-    monkeypatch.setattr("history.recording.OPERATIONS_MAX", 3)
+    monkeypatch.setattr("lockbench.history.builder.OPERATIONS_MAX", 3)
+    monkeypatch.setattr("lockbench.history.recording.OPERATIONS_MAX", 3)
     assert "more than 3 operations" in str(complaint(path))
     assert "more than 3 operations" in str(complaint(folder))
 
@@ -276,7 +276,7 @@ def test_standard_input_and_pipes_of_the_shell_are_read(tmp_path: Path) -> None:
         saved(tmp_path / "good.jsonl", touching),
         saved(tmp_path / "bad.jsonl", one_nanosecond),
     )
-    script = "import sys; from cli.main import main; sys.argv[0] = 'lockbench'; main()"
+    script = "import sys; from lockbench.cli.main import main; sys.argv[0] = 'lockbench'; main()"
     for shell, code in (
         ('"$0" -c "$1" check - < "$3"', 1),
         ('cat "$3" | "$0" -c "$1" check /dev/stdin', 1),
@@ -394,8 +394,8 @@ def test_more_than_the_memory_holds_is_an_error(tmp_path: Path, ending: str) -> 
                 line = f'{{:process {i}, :f :acquire, :type :invoke, :value ["key {i}" nil]}}'
             file.write(line + "\n")
     script = (
-        "import sys, evidence.memory; evidence.memory.available = lambda: 40 << 20; "
-        "from cli.main import main; sys.argv[0] = 'lockbench'; main()"
+        "import sys, lockbench.evidence.memory; lockbench.evidence.memory.available = lambda: 40 << 20; "
+        "from lockbench.cli.main import main; sys.argv[0] = 'lockbench'; main()"
     )
     run = subprocess.run(
         [sys.executable, "-c", script, "check", str(path), "--json"],

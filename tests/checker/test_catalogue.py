@@ -9,14 +9,14 @@ from typing import get_args
 
 import pytest
 
-import checker.check
-from checker.catalogue import CATALOGUE, OF_JOBS, Entry
-from checker.jobs import VERDICTS_OF
-from checker.service import ASKED
-from locks.base import LockKind
-from report.headline import headline
-from report.jobs import WRONG
-from results import alert_replay
+import lockbench.checker.check
+from lockbench.checker.catalogue import CATALOGUE, OF_JOBS, Entry
+from lockbench.checker.jobs import VERDICTS_OF
+from lockbench.checker.service import ASKED
+from lockbench.locks.base import LockKind
+from lockbench.report.headline import headline
+from lockbench.report.jobs import WRONG
+from lockbench.results import alert_replay
 from tests.results.plain import typed
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ OF = {
 
 
 def test_the_catalogue_has_every_verdict_that_the_checker_answers() -> None:
-    source = Path(checker.check.__file__).read_text()
+    source = Path(lockbench.checker.check.__file__).read_text()
     answered = set(re.findall(r'answer\("([a-z-]+)"', source))
     assert len(answered) > 5
     of_jobs = {verdict: job for job, verdicts in VERDICTS_OF.items() for verdict in verdicts}

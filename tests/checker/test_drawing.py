@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checker.check import check
-from checker.drawing import LANES_MAX, ROWS_MAX, page
-from history.columns import History
+from lockbench.checker.check import check
+from lockbench.checker.drawing import LANES_MAX, ROWS_MAX, page
+from lockbench.history.columns import History
 from perf.histories import Load, lock_history
 from tests.checker.scenes import Scene
 from tests.checker.test_planted import DEFECTS

@@ -10,12 +10,12 @@ from itertools import islice
 
 import pytest
 
-from checker.analysis import Analysis
-from checker.calls import calls_of
-from checker.models import model_of
-from checker.search import search
-from history.columns import History
-from history.jsonl import to_lines
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.calls import calls_of
+from lockbench.checker.models import model_of
+from lockbench.checker.search import search
+from lockbench.history.columns import History
+from lockbench.history.jsonl import to_lines
 from tests.budget import tries
 from tests.checker.combinations import sketches
 from tests.checker.every_order import linearizable as exhaustively

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from checker.exposure import exposure
-from history.op import Mode
+from lockbench.checker.exposure import exposure
+from lockbench.history.op import Mode
 from tests.checker.scenes import Scene
 
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from checker.exposure import exposure
-from checker.rules import RULES
-from history.op import F, Mode
-from history.recorder import PROCESSES_PER_WORKER
+from lockbench.checker.exposure import exposure
+from lockbench.checker.rules import RULES
+from lockbench.history.op import F, Mode
+from lockbench.history.recorder import PROCESSES_PER_WORKER
 from tests.checker.scenes import Scene, ns
 
 # Clients of different workers, and another client of the holder's.

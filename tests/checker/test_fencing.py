@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checker.check import check
+from lockbench.checker.check import check
 from tests.checker.scenes import Scene
 
 

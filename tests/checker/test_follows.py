@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from checker.catalogue import NAMED, OF_JOBS
-from checker.check import check
-from checker.follows import FOLLOWS, causes_of, following, told
-from checker.jobs import VERDICTS_OF
-from history.builder import Builder
-from history.columns import History
-from history.op import F, Object, Type
+from lockbench.checker.catalogue import NAMED, OF_JOBS
+from lockbench.checker.check import check
+from lockbench.checker.follows import FOLLOWS, causes_of, following, told
+from lockbench.checker.jobs import VERDICTS_OF
+from lockbench.history.builder import Builder
+from lockbench.history.columns import History
+from lockbench.history.op import F, Object, Type
 from tests.budget import tries
 from tests.checker import test_planted as planted
 from tests.checker.random_histories import SHAPES, random_history

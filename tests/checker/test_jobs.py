@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from checker.check import check
-from checker.jobs import VERDICTS_OF
-from history.jsonl import read_jsonl, write_jsonl
-from history.lines import UnreadableHistory
-from history.op import JOBS, F
+from lockbench.checker.check import check
+from lockbench.checker.jobs import VERDICTS_OF
+from lockbench.history.jsonl import read_jsonl, write_jsonl
+from lockbench.history.lines import UnreadableHistory
+from lockbench.history.op import JOBS, F
 from tests.checker.scenes import S, Scene, ns
 
 

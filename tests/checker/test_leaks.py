@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from bench.judge import Expected, judge
-from checker.check import check
-from checker.exposure import exposure
-from evidence.excerpt import broken, excerpt
-from history.edn import read_edn, write_edn
-from history.jsonl import read_jsonl, write_jsonl
-from history.op import F
-from locks.registry import find
-from results.alert_replay import violations_of
+from lockbench.bench.judge import Expected, judge
+from lockbench.checker.check import check
+from lockbench.checker.exposure import exposure
+from lockbench.evidence.excerpt import broken, excerpt
+from lockbench.history.edn import read_edn, write_edn
+from lockbench.history.jsonl import read_jsonl, write_jsonl
+from lockbench.history.op import F
+from lockbench.locks.registry import find
+from lockbench.results.alert_replay import violations_of
 from tests.checker.scenes import S, Scene
 
 LEASE, SLACK = 3.0, 2.0

@@ -9,8 +9,8 @@ from typing import Final, get_args
 import numpy as np
 import pytest
 
-from checker.check import check
-from history.op import NULL, F, Type
+from lockbench.checker.check import check
+from lockbench.history.op import NULL, F, Type
 from tests.budget import tries
 from tests.checker.lock_server import Ending, Faulty, Setup, Simulation
 

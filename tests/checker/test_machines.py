@@ -11,14 +11,14 @@ from typing import Final
 import numpy as np
 import pytest
 
-from checker.bounds import Bounds
-from checker.check import check
-from checker.clocks import Clocks
-from checker.rows import Rows
-from checker.verdict import Verdict
-from history.builder import Builder
-from history.columns import History
-from history.op import NULL, F, Fault, Object, Type
+from lockbench.checker.bounds import Bounds
+from lockbench.checker.check import check
+from lockbench.checker.clocks import Clocks
+from lockbench.checker.rows import Rows
+from lockbench.checker.verdict import Verdict
+from lockbench.history.builder import Builder
+from lockbench.history.columns import History
+from lockbench.history.op import NULL, F, Fault, Object, Type
 from perf.machines import ASKEW, LAN, MS, US, WIDE, Clock, Link, Machines, simulated
 from tests.budget import tries
 from tests.checker.growth import exponent

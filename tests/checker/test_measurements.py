@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from checker.check import check
-from history.recorder import PROCESSES_PER_WORKER
+from lockbench.checker.check import check
+from lockbench.history.recorder import PROCESSES_PER_WORKER
 from tests.checker.scenes import Scene
 
 VICTIM = 5 * PROCESSES_PER_WORKER

@@ -9,10 +9,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from checker import machines
-from checker.check import check
-from checker.rivals import FAR, Holds, Rivals, swept
-from history.jsonl import to_lines
+from lockbench.checker import machines
+from lockbench.checker.check import check
+from lockbench.checker.rivals import FAR, Holds, Rivals, swept
+from lockbench.history.jsonl import to_lines
 from tests.budget import tries
 from tests.checker.offsets_reference import Hold, Little, little
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from checker.check import check
-from checker.outside import OUTSIDE
+from lockbench.checker.check import check
+from lockbench.checker.outside import OUTSIDE
 from tests.checker.scenes import Scene
 
 

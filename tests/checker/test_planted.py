@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from checker.check import check
-from history.op import F as Function
-from history.op import Mode
+from lockbench.checker.check import check
+from lockbench.history.op import F as Function
+from lockbench.history.op import Mode
 from tests.checker.scenes import Scene, ns
 
 D, L, W, F, E, N, H, U, X = (

@@ -7,9 +7,9 @@ from itertools import islice
 
 import pytest
 
-from checker.check import check
-from history.columns import History
-from history.jsonl import to_lines
+from lockbench.checker.check import check
+from lockbench.history.columns import History
+from lockbench.history.jsonl import to_lines
 from tests.budget import tries
 from tests.checker.combinations import sketches
 from tests.checker.promise_reference import double_grant, fence_order, is_plain, late_grant

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from bench.judge import Expected, judge
-from checker.check import check
-from history.op import F
-from locks.base import Granted, NoObserver
-from locks.redis.fair import KEPT_NS, RedisFair
-from locks.registry import find
+from lockbench.bench.judge import Expected, judge
+from lockbench.checker.check import check
+from lockbench.history.op import F
+from lockbench.locks.base import Granted, NoObserver
+from lockbench.locks.redis.fair import KEPT_NS, RedisFair
+from lockbench.locks.registry import find
 from tests.checker.scenes import Scene
 
 
@@ -178,8 +178,8 @@ def test_a_place_is_told_again_where_it_may_have_been_lost(
     monkeypatch: pytest.MonkeyPatch, answers: list[tuple[int, int]], places: int
 ) -> None:
     clock = [10**9]
-    monkeypatch.setattr("locks.redis.fair.time.monotonic_ns", lambda: clock[0])
-    monkeypatch.setattr("locks.redis.fair.time.sleep", lambda _: None)
+    monkeypatch.setattr("lockbench.locks.redis.fair.time.monotonic_ns", lambda: clock[0])
+    monkeypatch.setattr("lockbench.locks.redis.fair.time.sleep", lambda _: None)
     seen = Seen()
     monkeypatch.setattr(RedisFair, "link", lambda *_: Answers(clock, *answers))
     lock = RedisFair([], timeout_s=1, ttl_s=9, observer=seen)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import pytest
 
-from history.builder import Builder
-from history.columns import History
-from history.op import NULL, F, Mode, Object, Type
+from lockbench.history.builder import Builder
+from lockbench.history.columns import History
+from lockbench.history.op import NULL, F, Mode, Object, Type
 from tests.checker.reference import explainable
 
 FUNCTIONS = {"a": F.ACQUIRE, "r": F.RELEASE, "e": F.EXTEND, "lost": F.LOST, "death": F.DEATH}

@@ -9,17 +9,17 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from checker.analysis import Analysis
-from checker.calls import calls_of
-from checker.check import check
-from checker.counters import by_sweep, fewest_reads
-from checker.kinds import MODELS, with_model
-from checker.models import Model, Operation, counter, model_of, register
-from checker.search import Call, search
-from checker.zones import by_zones
-from history.builder import Builder
-from history.columns import History
-from history.op import NULL, F, Object, Type
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.calls import calls_of
+from lockbench.checker.check import check
+from lockbench.checker.counters import by_sweep, fewest_reads
+from lockbench.checker.kinds import MODELS, with_model
+from lockbench.checker.models import Model, Operation, counter, model_of, register
+from lockbench.checker.search import Call, search
+from lockbench.checker.zones import by_zones
+from lockbench.history.builder import Builder
+from lockbench.history.columns import History
+from lockbench.history.op import NULL, F, Object, Type
 from tests.budget import tries
 from tests.checker.every_order import linearizable
 from tests.checker.scenes import Scene
@@ -189,7 +189,7 @@ def test_a_search_without_an_end_is_unknown_with_a_reason() -> None:
 
 
 def test_an_undecided_key_is_unknown_and_never_valid(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("checker.linearizable.SECONDS_MAX", 0.0)
+    monkeypatch.setattr("lockbench.checker.linearizable.SECONDS_MAX", 0.0)
     scene = Scene().kind("register").op(F.READ, 1, 0, 1, value=3, named=False)
     report = check(scene.history())
     assert report.verdicts["linearizable"].result == "unknown"
@@ -203,7 +203,7 @@ def test_a_crash_is_unknown_and_hides_no_other(
     def crash(*_: object) -> None:
         raise RuntimeError("planted")
 
-    monkeypatch.setattr("checker.check.linearizable", crash)
+    monkeypatch.setattr("lockbench.checker.check.linearizable", crash)
     scene = Scene().acquire(1, 0, 1).release(1, 2, 3)
     report = check(scene.history())
     assert report.verdicts["linearizable"].result == "unknown"

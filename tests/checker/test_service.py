@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from checker.check import check
-from checker.service import WHAT, contradictions
-from checker.verdict import Report
-from history.columns import History
-from history.op import F
-from history.service import How, Service, Tenure
+from lockbench.checker.check import check
+from lockbench.checker.service import WHAT, contradictions
+from lockbench.checker.verdict import Report
+from lockbench.history.columns import History
+from lockbench.history.op import F
+from lockbench.history.service import How, Service, Tenure
 from tests.checker.scenes import Scene, ns
 
 LONG = 100.0

@@ -8,16 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from checker.analysis import Analysis
-from checker.check import check
-from checker.contradictions import unpaired
-from checker.models import Operation, model_of, register
-from checker.search import Call, search
-from checker.shrink import smallest
-from checker.verdict import Verdict
-from history.columns import History
-from history.jsonl import to_lines
-from history.op import F
+from lockbench.checker.analysis import Analysis
+from lockbench.checker.check import check
+from lockbench.checker.contradictions import unpaired
+from lockbench.checker.models import Operation, model_of, register
+from lockbench.checker.search import Call, search
+from lockbench.checker.shrink import smallest
+from lockbench.checker.verdict import Verdict
+from lockbench.history.columns import History
+from lockbench.history.jsonl import to_lines
+from lockbench.history.op import F
 from perf.histories import Load, lock_history, register_history
 from tests.budget import tries
 from tests.checker.every_order import linearizable

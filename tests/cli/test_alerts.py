@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from results.alert_metrics import ALERTS, rules
+from lockbench.results.alert_metrics import ALERTS, rules
 from tests.command import lockbench
 from tests.results.made_run import make_run
 from tests.results.plain import write_results

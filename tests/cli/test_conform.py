@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from bench import conform as conforming
-from bench.conform import Outcome
-from bench.duties import DUTIES
-from cli.commands.conform import conform
-from cli.options import Done
+from lockbench.bench import conform as conforming
+from lockbench.bench.conform import Outcome
+from lockbench.bench.duties import DUTIES
+from lockbench.cli.commands.conform import conform
+from lockbench.cli.options import Done
 
 KEPT = Outcome(DUTIES[0], "kept")
 NOT_OWED = Outcome(DUTIES[1], "not owed", "its users do not ask for it")

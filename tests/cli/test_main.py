@@ -12,9 +12,9 @@ from typing import get_args
 
 import pytest
 
-from cli.break_by_hand import plain_recipe
-from locks.base import Verdict
-from locks.registry import find, systems
+from lockbench.cli.break_by_hand import plain_recipe
+from lockbench.locks.base import Verdict
+from lockbench.locks.registry import find, systems
 from tests.command import lockbench
 
 
@@ -103,7 +103,7 @@ def test_what_a_command_imports(line: str, may: set[str], tmp_path: Path) -> Non
     )
     words, seen = line.replace("HISTORY", str(history)).split(), tmp_path / "seen"
     script = (
-        "import sys; from cli.main import main\n"
+        "import sys; from lockbench.cli.main import main\n"
         f"sys.argv = ['lockbench', *{words}]\n"
         "try: main()\n"
         f"except SystemExit: open({str(seen)!r}, 'w').write(' '.join(sys.modules))"
@@ -111,7 +111,7 @@ def test_what_a_command_imports(line: str, may: set[str], tmp_path: Path) -> Non
     subprocess.run(
         [sys.executable, "-c", script], stdout=subprocess.DEVNULL, timeout=60, check=False
     )
-    assert "cli.main" in (found := set(seen.read_text().split()))
+    assert "lockbench.cli.main" in (found := set(seen.read_text().split()))
     assert found & HEAVY <= may
 
 
@@ -120,7 +120,7 @@ def test_a_strangers_folder_runs_nothing(tmp_path: Path) -> None:
         (tmp_path / f"{name}.py").write_text("print('a stranger was here')")
     for command in (["check", "."], ["list", "--kind", "suite"], ["run", "--lock", "redis-tokn"]):
         ended = subprocess.run(
-            [sys.executable, "-m", "cli.main", *command],
+            [sys.executable, "-m", "lockbench.cli.main", *command],
             cwd=tmp_path,
             env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
             capture_output=True,

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from evidence.check import check_files
-from history.jsonl import write_jsonl
-from history.op import Object
+from lockbench.evidence.check import check_files
+from lockbench.history.jsonl import write_jsonl
+from lockbench.history.op import Object
+from lockbench.results.errors import BadInput
 from perf.machines import MS, Clock, Machines, simulated
-from results.errors import BadInput
 from tests.command import lockbench
 
 FLEET = Machines(2, 2, 60, clocks=(Clock(), Clock(100_000_000 * MS, 50)))

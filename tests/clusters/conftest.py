@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from clusters import registry
-from clusters.base import ClusterPlan
-from clusters.pods.cluster import PodCluster
+from lockbench.clusters import registry
+from lockbench.clusters.base import ClusterPlan
+from lockbench.clusters.pods.cluster import PodCluster
 
 Start = Callable[[str, int], PodCluster]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters.engine import cgroups
+from lockbench.clusters.engine import cgroups
 
 ID = "3aba9f"
 

@@ -13,9 +13,15 @@ from tempfile import TemporaryFile
 
 import pytest
 
-from clusters import images
-from clusters.engine.connection import CALL_TIMEOUT_S
-from clusters.engine.docker import Container, Engine, EngineError, EngineUnreachable, Network
+from lockbench.clusters import images
+from lockbench.clusters.engine.connection import CALL_TIMEOUT_S
+from lockbench.clusters.engine.docker import (
+    Container,
+    Engine,
+    EngineError,
+    EngineUnreachable,
+    Network,
+)
 from tests.eventually import eventually
 
 LABEL = "lockbench.test"

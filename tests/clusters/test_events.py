@@ -11,10 +11,17 @@ from typing import Any
 
 import pytest
 
-from clusters import images
-from clusters.engine import owner
-from clusters.engine.docker import Act, Container, ContainerState, Engine, EngineError, Event
-from clusters.engine.events import ContainerWatch, unexplained
+from lockbench.clusters import images
+from lockbench.clusters.engine import owner
+from lockbench.clusters.engine.docker import (
+    Act,
+    Container,
+    ContainerState,
+    Engine,
+    EngineError,
+    Event,
+)
+from lockbench.clusters.engine.events import ContainerWatch, unexplained
 from tests.eventually import eventually
 
 RUN = "run-1"
@@ -168,7 +175,7 @@ def test_an_engine_that_refuses_or_hangs_at_the_end_is_lost(
     refusing.refuses = True
     looking.close()
     assert looking.lost == "cannot read the engine's events"
-    monkeypatch.setattr("clusters.engine.events.PATIENCE_S", 0.1)
+    monkeypatch.setattr("lockbench.clusters.engine.events.PATIENCE_S", 0.1)
     hanging = FakeEngine()
     hanging.hangs = threading.Event()
     assert watched(hanging).lost == "the engine does not answer"

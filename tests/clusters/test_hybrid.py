@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bench.suites import faults_of
-from clusters import registry
-from clusters.base import (
+from lockbench.bench.suites import faults_of
+from lockbench.clusters import registry
+from lockbench.clusters.base import (
     Clocked,
     Cluster,
     ClusterError,
@@ -28,12 +28,12 @@ from clusters.base import (
     Syncing,
     Wipeable,
 )
-from clusters.hybrid import HybridCluster, OurHybridCluster, make
-from clusters.pods.cluster import PodCluster
-from clusters.pods.shim import ClockedPods, SyncingPods
-from clusters.redis.nodes import RedisNodes
-from clusters.zookeeper.ensemble import ZooKeeperCluster
-from nemesis.registry import faults
+from lockbench.clusters.hybrid import HybridCluster, OurHybridCluster, make
+from lockbench.clusters.pods.cluster import PodCluster
+from lockbench.clusters.pods.shim import ClockedPods, SyncingPods
+from lockbench.clusters.redis.nodes import RedisNodes
+from lockbench.clusters.zookeeper.ensemble import ZooKeeperCluster
+from lockbench.nemesis.registry import faults
 from tests.clusters.waiting import frozen
 from tests.eventually import eventually
 from tests.nemesis.test_real import proven

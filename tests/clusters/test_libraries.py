@@ -10,12 +10,12 @@ from unittest.mock import Mock
 
 import pytest
 
-from clusters import images, recipes
-from clusters.engine.docker import Engine, EngineError
-from clusters.libraries import GO, JAVA, SERVICES
-from locks.registry import systems
-from locks.shared.client_container import ContainerLibrary
-from locks.shared.library import library_of
+from lockbench.clusters import images, recipes
+from lockbench.clusters.engine.docker import Engine, EngineError
+from lockbench.clusters.libraries import GO, JAVA, SERVICES
+from lockbench.locks.registry import systems
+from lockbench.locks.shared.client_container import ContainerLibrary
+from lockbench.locks.shared.library import library_of
 
 LOCKS = ("go.mod", "go.sum", "artifacts.sha256", "checksums.sha256")
 CLASS = "package lockbench;\npublic final class Added implements Library {}\n"

@@ -13,11 +13,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from clusters import images
-from clusters.base import ClusterError, ClusterPlan
-from clusters.engine import owner, ports, reaper
-from clusters.engine.docker import Container, ContainerState, Engine, Network
-from clusters.redis.nodes import RedisNodes
+from lockbench.clusters import images
+from lockbench.clusters.base import ClusterError, ClusterPlan
+from lockbench.clusters.engine import owner, ports, reaper
+from lockbench.clusters.engine.docker import Container, ContainerState, Engine, Network
+from lockbench.clusters.redis.nodes import RedisNodes
 from tests.eventually import eventually
 
 DEAD = f"{os.getpid()}:1:{owner.place()}"
@@ -141,8 +141,8 @@ def test_a_frozen_cluster_stops(tmp_path: Path, engine: Engine) -> None:
 OWNER = """
 import signal
 import sys
-from clusters.base import ClusterPlan
-from clusters.redis.nodes import RedisNodes
+from lockbench.clusters.base import ClusterPlan
+from lockbench.clusters.redis.nodes import RedisNodes
 cluster = RedisNodes(ClusterPlan("redis", 1, 1, sys.argv[1], 3.0, sys.argv[2]))
 # Whoever runs the tests in the background of a shell leaves it ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,8 +1,8 @@
 import pytest
 
-from clusters.base import ClusterError, Cut, Edge, Shape
-from clusters.pods import links
-from clusters.pods.links import (
+from lockbench.clusters.base import ClusterError, Cut, Edge, Shape
+from lockbench.clusters.pods import links
+from lockbench.clusters.pods.links import (
     BOTH,
     PATIENT,
     PATIENT_ENV,

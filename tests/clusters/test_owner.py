@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from clusters.engine import owner
+from lockbench.clusters.engine import owner
 
 HOST, BOOT, NAMESPACE = owner.place().split("/")
 

@@ -2,8 +2,8 @@ import socket
 
 import pytest
 
-from clusters.base import ClusterError
-from clusters.engine import ports
+from lockbench.clusters.base import ClusterError
+from lockbench.clusters.engine import ports
 
 
 @pytest.fixture

@@ -9,16 +9,16 @@ from functools import partial
 import pytest
 from kazoo.client import KazooClient
 
-from clusters.base import ClusterError, Edge, Led, Wipeable
-from clusters.etcd import cluster as etcd
-from clusters.etcd.cluster import EtcdCluster
-from clusters.pods.cluster import PodCluster
-from clusters.pods.toxiproxy import LinkServer
-from clusters.redis import protocol as resp
-from clusters.redis.nodes import RedisNodes
-from clusters.wire import Address, Http
-from clusters.zookeeper import protocol as jute
-from clusters.zookeeper.ensemble import ZooKeeperCluster
+from lockbench.clusters.base import ClusterError, Edge, Led, Wipeable
+from lockbench.clusters.etcd import cluster as etcd
+from lockbench.clusters.etcd.cluster import EtcdCluster
+from lockbench.clusters.pods.cluster import PodCluster
+from lockbench.clusters.pods.toxiproxy import LinkServer
+from lockbench.clusters.redis import protocol as resp
+from lockbench.clusters.redis.nodes import RedisNodes
+from lockbench.clusters.wire import Address, Http
+from lockbench.clusters.zookeeper import protocol as jute
+from lockbench.clusters.zookeeper.ensemble import ZooKeeperCluster
 from tests.clusters.conftest import Start
 from tests.clusters.waiting import (
     PROBE_S,

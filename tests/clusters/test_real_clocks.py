@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from clusters import registry
-from clusters.base import Clocked, ClusterError, ClusterPlan, Syncing
-from clusters.etcd import cluster as etcd
-from clusters.redis import nodes as redis
-from clusters.redis.nodes import OurRedisNodes
-from clusters.redis.protocol import ask, ask_once
-from clusters.redis.sentinel import SENTINELS, OurSentinelCluster
-from clusters.wire import Line
-from clusters.zookeeper import ensemble as zookeeper
-from clusters.zookeeper.ensemble import OurZooKeeperCluster
-from nemesis.base import Arena, Injection, NemesisError
-from nemesis.faults.failover import FAULT, NOBODY
+from lockbench.clusters import registry
+from lockbench.clusters.base import Clocked, ClusterError, ClusterPlan, Syncing
+from lockbench.clusters.etcd import cluster as etcd
+from lockbench.clusters.redis import nodes as redis
+from lockbench.clusters.redis.nodes import OurRedisNodes
+from lockbench.clusters.redis.protocol import ask, ask_once
+from lockbench.clusters.redis.sentinel import SENTINELS, OurSentinelCluster
+from lockbench.clusters.wire import Line
+from lockbench.clusters.zookeeper import ensemble as zookeeper
+from lockbench.clusters.zookeeper.ensemble import OurZooKeeperCluster
+from lockbench.nemesis.base import Arena, Injection, NemesisError
+from lockbench.nemesis.faults.failover import FAULT, NOBODY
 from tests.clusters.conftest import Start
 from tests.clusters.waiting import frozen
 from tests.eventually import eventually

@@ -9,11 +9,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from clusters.base import ClusterError, ClusterPlan, Cut, Edge, Shape
-from clusters.pods.cluster import PodCluster
-from clusters.redis import protocol as resp
-from clusters.redis.nodes import RedisNodes
-from clusters.wire import Line, ProbeFailed
+from lockbench.clusters.base import ClusterError, ClusterPlan, Cut, Edge, Shape
+from lockbench.clusters.pods.cluster import PodCluster
+from lockbench.clusters.redis import protocol as resp
+from lockbench.clusters.redis.nodes import RedisNodes
+from lockbench.clusters.wire import Line, ProbeFailed
 from tests.clusters.waiting import (
     PROBE_S,
     SURE_S,

@@ -12,12 +12,12 @@ from zlib import adler32
 
 import pytest
 
-from clusters.base import Change, ClusterPlan, ServerLog
-from clusters.etcd.cluster import EtcdCluster
-from clusters.redis import append_only_file as aof
-from clusters.redis.nodes import RedisNodes
-from clusters.wire import ProbeFailed
-from clusters.zookeeper import transaction_log as txnlog
+from lockbench.clusters.base import Change, ClusterPlan, ServerLog
+from lockbench.clusters.etcd.cluster import EtcdCluster
+from lockbench.clusters.redis import append_only_file as aof
+from lockbench.clusters.redis.nodes import RedisNodes
+from lockbench.clusters.wire import ProbeFailed
+from lockbench.clusters.zookeeper import transaction_log as txnlog
 from tests.clusters.json_server import answering
 
 # --- Redis ---

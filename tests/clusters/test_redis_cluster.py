@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.redis.cluster import AIMED_KEY, Seen, slot_of
-from workloads import load
+from lockbench.clusters.redis.cluster import AIMED_KEY, Seen, slot_of
+from lockbench.workloads import load
 
 
 def test_the_aimed_key_is_the_loads() -> None:

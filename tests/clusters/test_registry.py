@@ -1,7 +1,7 @@
 import pytest
 
-from clusters import registry
-from clusters.base import ClusterError, ClusterPlan
+from lockbench.clusters import registry
+from lockbench.clusters.base import ClusterError, ClusterPlan
 
 
 def plan(topology: str, size: int) -> ClusterPlan:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from docker import APIClient
 
-from clusters.engine import connection, ledger, owner, reaper, removal
-from clusters.engine.docker import Engine, EngineError, EngineUnreachable
+from lockbench.clusters.engine import connection, ledger, owner, reaper, removal
+from lockbench.clusters.engine.docker import Engine, EngineError, EngineUnreachable
 from tests.clusters.fake_engine import FakeDocker, fake_docker
 from tests.clusters.test_lifetime import DEAD
 from tests.eventually import eventually

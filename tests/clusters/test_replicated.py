@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.base import ClusterError, Edge, Led, Promotable, Wipeable
-from clusters.pods.cluster import PodCluster
-from clusters.postgres.protocol import Session
-from clusters.postgres.replicated import PostgresCluster
-from clusters.redis import cluster as redis_cluster
-from clusters.redis.cluster import AIMED_KEY, ShardedRedis, slot_of
-from clusters.redis.protocol import ask_once, items
-from clusters.redis.sentinel import SENTINELS, SETTINGS, SentinelCluster
-from clusters.wire import ProbeFailed
+from lockbench.clusters.base import ClusterError, Edge, Led, Promotable, Wipeable
+from lockbench.clusters.pods.cluster import PodCluster
+from lockbench.clusters.postgres.protocol import Session
+from lockbench.clusters.postgres.replicated import PostgresCluster
+from lockbench.clusters.redis import cluster as redis_cluster
+from lockbench.clusters.redis.cluster import AIMED_KEY, ShardedRedis, slot_of
+from lockbench.clusters.redis.protocol import ask_once, items
+from lockbench.clusters.redis.sentinel import SENTINELS, SETTINGS, SentinelCluster
+from lockbench.clusters.wire import ProbeFailed
 from tests.clusters.conftest import Start
 from tests.clusters.waiting import (
     PROBE_S,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from clusters.base import ClusterError, Shape
-from clusters.pods import toxiproxy
-from clusters.pods.links import Direction, Link, ProxyCut, base, shaped
-from clusters.pods.toxiproxy import LinkError, LinkServer, Listen
+from lockbench.clusters.base import ClusterError, Shape
+from lockbench.clusters.pods import toxiproxy
+from lockbench.clusters.pods.links import Direction, Link, ProxyCut, base, shaped
+from lockbench.clusters.pods.toxiproxy import LinkError, LinkServer, Listen
 from tests.clusters.json_server import answering
 
 UP: Direction = "upstream"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from clusters.base import Cut, Edge, Led, Pausable, Replicated
-from clusters.pods.cluster import PodCluster
+from lockbench.clusters.base import Cut, Edge, Led, Pausable, Replicated
+from lockbench.clusters.pods.cluster import PodCluster
 from tests.eventually import eventually
 
 PROBE_S = 0.5  # for what is to fail, and what is asked again

@@ -14,18 +14,18 @@ import pytest
 from msgspec.structs import replace as with_fields
 from rich.console import Console
 
-from bench.plan import Case
-from bench.suites import faults_of
-from cli import adr, main, running
-from cli.options import Done
-from evidence.adr import TRIES, Option, evidence_of, options, untried
-from evidence.adr_plan import breaks, considered, first_looks, likely, needed
-from evidence.adr_text import cited, kept, record
-from evidence.adr_tree import Answers, Decision, decide
-from evidence.observations import load
-from locks.registry import systems
-from results.digests import whole_digest
-from results.documents import (
+from lockbench.bench.plan import Case
+from lockbench.bench.suites import faults_of
+from lockbench.cli import adr, main, running
+from lockbench.cli.options import Done
+from lockbench.evidence.adr import TRIES, Option, evidence_of, options, untried
+from lockbench.evidence.adr_plan import breaks, considered, first_looks, likely, needed
+from lockbench.evidence.adr_text import cited, kept, record
+from lockbench.evidence.adr_tree import Answers, Decision, decide
+from lockbench.evidence.observations import load
+from lockbench.locks.registry import systems
+from lockbench.results.digests import whole_digest
+from lockbench.results.documents import (
     Bounds,
     LockRates,
     Machine,
@@ -38,10 +38,10 @@ from results.documents import (
     Versions,
     made,
 )
-from results.errors import BadInput
-from results.statistics import share
-from results.store import RunFolder, slug
-from results.stored import Stored
+from lockbench.results.errors import BadInput
+from lockbench.results.statistics import share
+from lockbench.results.store import RunFolder, slug
+from lockbench.results.stored import Stored
 from tests.results.plain import typed, write_plan
 
 CANONICAL = faults_of("full")

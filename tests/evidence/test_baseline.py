@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from clusters import images
-from evidence import baseline, sides
-from evidence.baseline import Pinned, clients, read, unpack
-from evidence.sides import Side, install, known_locks, parse
-from evidence.touched import main, touched
-from locks.registry import systems
-from locks.shared.client_container import ContainerLibrary
-from locks.shared.library import library_of
-from results import documents
-from results.errors import BadInput
+from lockbench.clusters import images
+from lockbench.evidence import baseline, sides
+from lockbench.evidence.baseline import Pinned, clients, read, unpack
+from lockbench.evidence.sides import Side, install, known_locks, parse
+from lockbench.evidence.touched import main, touched
+from lockbench.locks.registry import systems
+from lockbench.locks.shared.client_container import ContainerLibrary
+from lockbench.locks.shared.library import library_of
+from lockbench.results import documents
+from lockbench.results.errors import BadInput
 from tests.evidence.test_workflows import git
 
 IMAGE = "sha256:" + "c" * 64

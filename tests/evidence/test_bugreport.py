@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as changed
 
-from bench import clients
-from checker.check import check
-from evidence import bugreport, bugreport_library, templates, track
-from history.jsonl import read_jsonl
-from locks.registry import find
-from results.cases import broken
-from results.documents import Versions
-from results.errors import BadInput
-from results.store import RunFolder, open_run
-from results.stored import stored
+from lockbench.bench import clients
+from lockbench.checker.check import check
+from lockbench.evidence import bugreport, bugreport_library, templates, track
+from lockbench.history.jsonl import read_jsonl
+from lockbench.locks.registry import find
+from lockbench.results.cases import broken
+from lockbench.results.documents import Versions
+from lockbench.results.errors import BadInput
+from lockbench.results.store import RunFolder, open_run
+from lockbench.results.stored import stored
 from tests.command import lockbench
 from tests.results.made_run import make_run
 from tests.results.plain import write_versions

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as with_
 
-from bench.suites import suite
-from checker.catalogue import ALWAYS, CATALOGUE, OF_LOCKS
-from evidence.cells import Cell, cells_of, far, language
-from evidence.observations import Key, Locked, Observations, Share
-from locks.registry import find, systems
+from lockbench.bench.suites import suite
+from lockbench.checker.catalogue import ALWAYS, CATALOGUE, OF_LOCKS
+from lockbench.evidence.cells import Cell, cells_of, far, language
+from lockbench.evidence.observations import Key, Locked, Observations, Share
+from lockbench.locks.registry import find, systems
 from tests.evidence.test_systems import FROZEN, UNDER_PAUSE, changed, seen
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import typer
 
-from cli import adr
-from evidence.adr_tree import Answers
-from results.errors import BadInput
-from results.store import RunFolder
+from lockbench.cli import adr
+from lockbench.evidence.adr_tree import Answers
+from lockbench.results.errors import BadInput
+from lockbench.results.store import RunFolder
 from tests.command import lockbench
 from tests.results.plain import write_machine, write_plan, write_results, write_versions
 

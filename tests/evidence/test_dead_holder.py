@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from checker.check import check
-from evidence.dead_holder import DeadHolder, dead_holder
-from history.columns import History
-from results.cases import judged
-from results.documents import CaseResult, Measurements, Recovery
+from lockbench.checker.check import check
+from lockbench.evidence.dead_holder import DeadHolder, dead_holder
+from lockbench.history.columns import History
+from lockbench.results.cases import judged
+from lockbench.results.documents import CaseResult, Measurements, Recovery
 from tests.checker.scenes import Scene
 
 VICTIM, OTHER = 0, 1 << 20  # of worker 0, and of worker 1

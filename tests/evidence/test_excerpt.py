@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from checker.check import check
-from evidence import excerpt as cutting
-from evidence.excerpt import broken, excerpt, lines
-from history.columns import History
-from history.jsonl import read_jsonl
-from results.errors import BadInput
+from lockbench.checker.check import check
+from lockbench.evidence import excerpt as cutting
+from lockbench.evidence.excerpt import broken, excerpt, lines
+from lockbench.history.columns import History
+from lockbench.history.jsonl import read_jsonl
+from lockbench.results.errors import BadInput
 from tests.checker.scenes import Scene
 
 

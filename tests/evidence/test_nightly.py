@@ -15,27 +15,27 @@ import pytest
 from msgspec.structs import replace as evolved
 from rich.console import Console
 
-from bench import plan
-from bench.run import EXTRAS
-from bench.suite import Finished
-from bench.suites import sampled, suite
-from clusters.recipes import CLIENTS
-from evidence import baseline, nightly, planted
-from evidence.baseline import Pinned
-from evidence.nightly import NIGHTS, Night, code_of, finish, read_nights, run_night
-from evidence.regress_plan import Order
-from locks.redis import token
-from locks.redis.recipe import Taken
-from locks.registry import systems
-from locks.shared.client_container import ContainerLibrary
-from locks.shared.library import library_of
-from report.trends import figures_of, page, versions_in
-from results import documents
-from results.comparison import Comparison
-from results.documents import CaseResult, Results
-from results.errors import BadInput, Ending
-from results.gate import Cell
-from results.quantiles import P99, needed
+from lockbench.bench import plan
+from lockbench.bench.run import EXTRAS
+from lockbench.bench.suite import Finished
+from lockbench.bench.suites import sampled, suite
+from lockbench.clusters.recipes import CLIENTS
+from lockbench.evidence import baseline, nightly, planted
+from lockbench.evidence.baseline import Pinned
+from lockbench.evidence.nightly import NIGHTS, Night, code_of, finish, read_nights, run_night
+from lockbench.evidence.regress_plan import Order
+from lockbench.locks.redis import token
+from lockbench.locks.redis.recipe import Taken
+from lockbench.locks.registry import systems
+from lockbench.locks.shared.client_container import ContainerLibrary
+from lockbench.locks.shared.library import library_of
+from lockbench.report.trends import figures_of, page, versions_in
+from lockbench.results import documents
+from lockbench.results.comparison import Comparison
+from lockbench.results.documents import CaseResult, Results
+from lockbench.results.errors import BadInput, Ending
+from lockbench.results.gate import Cell
+from lockbench.results.quantiles import P99, needed
 from tests.results.measured_noise import case as case_of
 
 FAIL_ON = nightly.FAIL_ON

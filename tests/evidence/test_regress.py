@@ -15,17 +15,25 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from bench import plan
-from bench.run import Outcome
-from evidence import baseline, sides
-from evidence import regress as module
-from evidence.regress import regress
-from evidence.regress_plan import BASE, NEW, Order, order, turns
-from evidence.sides import install, library_path, parse
-from locks.shared.library import INSTEAD, Library, python_path
-from results import machine
-from results.documents import CaseResult, Client, Machine, Versions, VersionsSide, known, made
-from results.errors import BadInput
+from lockbench.bench import plan
+from lockbench.bench.run import Outcome
+from lockbench.evidence import baseline, sides
+from lockbench.evidence import regress as module
+from lockbench.evidence.regress import regress
+from lockbench.evidence.regress_plan import BASE, NEW, Order, order, turns
+from lockbench.evidence.sides import install, library_path, parse
+from lockbench.locks.shared.library import INSTEAD, Library, python_path
+from lockbench.results import machine
+from lockbench.results.documents import (
+    CaseResult,
+    Client,
+    Machine,
+    Versions,
+    VersionsSide,
+    known,
+    made,
+)
+from lockbench.results.errors import BadInput
 from tests.results.measured_noise import case as case_of
 
 Play = Callable[[str, int], CaseResult]
@@ -405,7 +413,7 @@ def test_a_library_of_go_or_java_is_resolved_and_built_in_a_copy_of_the_recipes(
     install(parse(ref), tmp_path, [plan.make_case(lock, "none", seed=0)])
     assert (tmp_path / "locks" / "libraries" / file).read_text().split("\n").count(line) == 1
     assert here.read_text() == before
-    assert ran[0][-3:-1] == ["clusters.images", "lock"]
+    assert ran[0][-3:-1] == ["lockbench.clusters.images", "lock"]
     with pytest.raises(BadInput, match="which redis-token does not use"):
         install(parse(ref), tmp_path, [plan.make_case("redis-token", "none", seed=0)])
     with pytest.raises(BadInput, match="no library that the locks adapt"):

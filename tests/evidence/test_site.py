@@ -14,9 +14,9 @@ from urllib.parse import unquote
 import pytest
 from msgspec.structs import replace as with_
 
-from bench import plan
-from evidence import explored, observations, track
-from evidence.observations import (
+from lockbench.bench import plan
+from lockbench.evidence import explored, observations, track
+from lockbench.evidence.observations import (
     Counted,
     Key,
     Last,
@@ -26,20 +26,20 @@ from evidence.observations import (
     Share,
     history_file,
 )
-from evidence.site import prose, provenance
-from evidence.site.material import Material, material
-from evidence.site.pages import linked, write
-from locks import registry
-from locks.registry import find
-from results.documents import line_of
-from results.documents.exploration import (
+from lockbench.evidence.site import prose, provenance
+from lockbench.evidence.site.material import Material, material
+from lockbench.evidence.site.pages import linked, write
+from lockbench.locks import registry
+from lockbench.locks.registry import find
+from lockbench.results.documents import line_of
+from lockbench.results.documents.exploration import (
     EventPlace,
     ExplorationMap,
     Finding,
     MappedScenario,
     StrikeAt,
 )
-from results.errors import BadInput
+from lockbench.results.errors import BadInput
 from tests.evidence.test_adr import swept
 from tests.report.browser import Browser, browser, needs_chromium
 
@@ -49,7 +49,7 @@ LOCK = f'''"""A lock. {SCRIPT} and ![an image](https://example.org/x.png)."""
 
 from dataclasses import replace
 
-from locks.registry import declared
+from lockbench.locks.registry import declared
 
 SYSTEM = replace(
     declared("etcd"), name="planted", source="https://example.org/a: '{SCRIPT}'", suites={{}}

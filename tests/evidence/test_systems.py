@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as with_
 
-from checker.check import check
-from evidence import excerpt as cutting
-from evidence import observations, systems
-from evidence.dead_holder import DeadHolder
-from evidence.observations import (
+from lockbench.checker.check import check
+from lockbench.evidence import excerpt as cutting
+from lockbench.evidence import observations, systems
+from lockbench.evidence.dead_holder import DeadHolder
+from lockbench.evidence.observations import (
     FILE,
     FOLDER,
     Counted,
@@ -30,12 +30,12 @@ from evidence.observations import (
     history_file,
     wrong,
 )
-from evidence.track import pages
-from history.jsonl import read_jsonl
-from results.documents import Versions, made
-from results.errors import BadInput
-from results.stored import Stored
-from results.wording import NONE as NONE_WORD
+from lockbench.evidence.track import pages
+from lockbench.history.jsonl import read_jsonl
+from lockbench.results.documents import Versions, made
+from lockbench.results.errors import BadInput
+from lockbench.results.stored import Stored
+from lockbench.results.wording import NONE as NONE_WORD
 from tests.evidence.test_adr import swept
 from tests.results.made_run import make_run
 

@@ -182,9 +182,12 @@ def test_the_night_is_told_its_refs_only_where_they_are_given(tmp_path: Path) ->
     (python / "python").write_text('#!/bin/sh\necho "$@"\n')
     (python / "python").chmod(0o755)
     plain = played(NIGHTLY, "the night", tmp_path, BASE="", NEW="")
-    assert plain.stdout == "-m evidence.nightly --history history\n"
+    assert plain.stdout == "-m lockbench.evidence.nightly --history history\n"
     given = played(NIGHTLY, "the night", tmp_path, BASE="redis=a b", NEW="current")
-    assert given.stdout == "-m evidence.nightly --history history --base redis=a b --new current\n"
+    assert (
+        given.stdout
+        == "-m lockbench.evidence.nightly --history history --base redis=a b --new current\n"
+    )
 
 
 @pytest.mark.parametrize(

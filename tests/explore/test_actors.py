@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace as evolved
 
-from explore.actors import Actors, Gone
-from explore.orders import Acquire, Close, Open, Release
-from history.recording import read_recording, write_meta
+from lockbench.explore.actors import Actors, Gone
+from lockbench.explore.orders import Acquire, Close, Open, Release
+from lockbench.history.recording import read_recording, write_meta
+from lockbench.workloads.fork_server import ForkServer
+from lockbench.workloads.load import Pace
 from tests.locks.fakes import closed_port
-from workloads.fork_server import ForkServer
-from workloads.load import Pace
 
 LIMIT_S = 20.0
 PACE = replace(Pace(), lease_ttl_s=1.0, client_timeout_s=0.2)
@@ -26,7 +26,10 @@ pytestmark = pytest.mark.slow  # a fork server imports everything
 @pytest.fixture(scope="module")
 def actors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Actors]:
     logs = tmp_path_factory.mktemp("logs")
-    with ForkServer("test", ["explore.actor"]) as fork_server, Actors(fork_server, logs) as pool:
+    with (
+        ForkServer("test", ["lockbench.explore.actor"]) as fork_server,
+        Actors(fork_server, logs) as pool,
+    ):
         yield pool
 
 

@@ -11,23 +11,23 @@ from typing import cast
 import pytest
 from msgspec.structs import replace as with_
 
-from clusters.base import Cluster
-from evidence import track
-from explore import page
-from explore.asked import asked, begun
-from explore.command import beforehand, ending, every_lock, folder_name
-from explore.explorer import explore
-from explore.faults import FAULTS, fitting
-from explore.findings import alike, on_record
-from explore.judge import Shown
-from explore.link import FITTING
-from explore.mapped import map_of
-from explore.trial import Place, Strike, Trial, at_event
-from explore.trials import singles
-from locks.registry import systems
-from report import messages
-from results.documents import read, text_of
-from results.documents.exploration import (
+from lockbench.clusters.base import Cluster
+from lockbench.evidence import track
+from lockbench.explore import page
+from lockbench.explore.asked import asked, begun
+from lockbench.explore.command import beforehand, ending, every_lock, folder_name
+from lockbench.explore.explorer import explore
+from lockbench.explore.faults import FAULTS, fitting
+from lockbench.explore.findings import alike, on_record
+from lockbench.explore.judge import Shown
+from lockbench.explore.link import FITTING
+from lockbench.explore.mapped import map_of
+from lockbench.explore.trial import Place, Strike, Trial, at_event
+from lockbench.explore.trials import singles
+from lockbench.locks.registry import systems
+from lockbench.report import messages
+from lockbench.results.documents import read, text_of
+from lockbench.results.documents.exploration import (
     EventPlace,
     Exploration,
     ExploredScenario,
@@ -35,8 +35,8 @@ from results.documents.exploration import (
     StrikeAt,
     Tried,
 )
-from results.errors import BadInput, Ending, Unfit
-from results.store import SLUG_CHARS_MAX
+from lockbench.results.errors import BadInput, Ending, Unfit
+from lockbench.results.store import SLUG_CHARS_MAX
 from tests.explore.planted import PLANTED, spec
 
 SHOWN = Shown(("double-grant",), "both held it", declared=False)

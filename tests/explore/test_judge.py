@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from explore.judge import (
+from lockbench.explore.judge import (
     DENIED_YET_TAKEN,
     HANGS,
     LOST_WAKEUP,
@@ -17,13 +17,13 @@ from explore.judge import (
     judged,
     waits_too_long,
 )
-from explore.link import Kind
-from explore.trial import Place, Played, Strike, Trial
-from history.op import F, Fault, Object, Type
-from history.recorder import Recorder
-from history.recording import write_faults, write_meta
-from history.service import How, Service, Tenure, write_service
-from locks.registry import find
+from lockbench.explore.link import Kind
+from lockbench.explore.trial import Place, Played, Strike, Trial
+from lockbench.history.op import F, Fault, Object, Type
+from lockbench.history.recorder import Recorder
+from lockbench.history.recording import write_faults, write_meta
+from lockbench.history.service import How, Service, Tenure, write_service
+from lockbench.locks.registry import find
 
 NS = 1_000_000_000
 HOLD = 7

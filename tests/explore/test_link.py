@@ -10,8 +10,8 @@ from contextlib import suppress
 
 import pytest
 
-from explore.link import ANYWHERE, FITTING, Kind, Link, Order, Strike, Traffic
-from locks.base import Address
+from lockbench.explore.link import ANYWHERE, FITTING, Kind, Link, Order, Strike, Traffic
+from lockbench.locks.base import Address
 from tests.eventually import eventually
 from tests.locks.fakes import FakeRedis, closed_port
 from tests.locks.test_delays import LIMIT_S, PING, PONG, Client

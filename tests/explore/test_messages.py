@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from explore import page, reports
-from explore.mapped import map_of
-from history.op import F, Object, Type
-from history.recorder import Recorder
-from history.recording import write_faults, write_meta
-from locks.registry import find
-from report import messages
-from results.documents import read, text_of
-from results.documents.environment import Image, Versions
-from results.documents.exploration import (
+from lockbench.explore import page, reports
+from lockbench.explore.mapped import map_of
+from lockbench.history.op import F, Object, Type
+from lockbench.history.recorder import Recorder
+from lockbench.history.recording import write_faults, write_meta
+from lockbench.locks.registry import find
+from lockbench.report import messages
+from lockbench.results.documents import read, text_of
+from lockbench.results.documents.environment import Image, Versions
+from lockbench.results.documents.exploration import (
     KEPT,
     MISSED,
     EventPlace,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from explore.asked import asked, begun
-from explore.explorer import explore
-from report.messages import sentence
-from results.documents.exploration import Exploration
+from lockbench.explore.asked import asked, begun
+from lockbench.explore.explorer import explore
+from lockbench.report.messages import sentence
+from lockbench.results.documents.exploration import Exploration
 from tests.explore.planted import PLANTED, spec
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]

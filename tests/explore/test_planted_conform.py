@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bench.duties import DUTIES, LEASE_S, Desk, Duty, Running
-from locks import registry
-from locks.base import System
+from lockbench.bench.duties import DUTIES, LEASE_S, Desk, Duty, Running
+from lockbench.locks import registry
+from lockbench.locks.base import System
 from tests.explore.planted import HERE, PLANTED, spec
 from tests.locks.conftest import running
 

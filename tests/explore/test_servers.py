@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterable
 from typing import cast
 
-from clusters.base import Cluster
-from explore.servers import ELSEWHERE, LATE, Blow, possible
+from lockbench.clusters.base import Cluster
+from lockbench.explore.servers import ELSEWHERE, LATE, Blow, possible
 
 LIMIT_S = 20.0
 

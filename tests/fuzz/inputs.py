@@ -19,12 +19,12 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from bench.plan import make_case, resolve
-from bench.resume import planned
-from history.edn import write_edn
-from history.jsonl import write_jsonl
-from history.recording import read_recording
-from results.documents import text_of
+from lockbench.bench.plan import make_case, resolve
+from lockbench.bench.resume import planned
+from lockbench.history.edn import write_edn
+from lockbench.history.jsonl import write_jsonl
+from lockbench.history.recording import read_recording
+from lockbench.results.documents import text_of
 from tests.fuzz.mutations import Change, draw
 from tests.results.made_run import make_run, record
 
@@ -60,7 +60,7 @@ class Input:
     commands: Sequence[str]
     change: Callable[[random.Random, Path], list[Change]]
     written: Sequence[str] = ()
-    entry: str = "cli.main:main"
+    entry: str = "lockbench.cli.main:main"
 
     def command(self, luck: random.Random) -> list[str]:
         """Words after ``lockbench``. ``@`` stands for anything."""
@@ -195,7 +195,7 @@ def _beside(work: Path) -> None:
 
 def _observations(work: Path) -> None:
     """Those of one lock that the repository has."""
-    from evidence import observations
+    from lockbench.evidence import observations
 
     found = observations.load()
     cases = {key: it for key, it in found.cases.items() if key.lock == OBSERVED}
@@ -209,9 +209,10 @@ def _observations(work: Path) -> None:
 
 
 def systems() -> None:
-    """``python -m evidence.systems`` with the observations of this folder and no history beside."""
-    from evidence import observations
-    from evidence import systems as page
+    """``python -m lockbench.evidence.systems`` with the observations of this folder and no history
+    beside."""
+    from lockbench.evidence import observations
+    from lockbench.evidence import systems as page
 
     with patch.multiple(
         page,

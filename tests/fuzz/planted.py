@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import typer
 
-from cli import main as cli
-from report import console
-from results.errors import BadInput
+from lockbench.cli import main as cli
+from lockbench.report import console
+from lockbench.results.errors import BadInput
 
 EATEN_BYTES: Final = 300 << 20
 STRANGE: Final = "\x1b]0;owned\x07 [red]x[/red] :smile: \u202e \x9b31m \ud800"

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from bench.pressure import scheduled_s
+from lockbench.bench.pressure import scheduled_s
 from tests.command import warm
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -94,7 +94,7 @@ class Warm:
         self,
         folder: Path,
         argv: Sequence[str],
-        entry: str = "cli.main:main",
+        entry: str = "lockbench.cli.main:main",
         *,
         out: str = "stdout",
         encoding: str = "utf-8",

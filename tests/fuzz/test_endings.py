@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from rich.table import Table
 
-from report.console import plain
-from results.errors import CODES
+from lockbench.report.console import plain
+from lockbench.results.errors import CODES
 from tests.fuzz.server import Ended, Warm
 from tests.fuzz.trying import RAW
 from tools.setup import ROOT
@@ -87,7 +87,7 @@ def test_an_output_that_cannot_be_written_has_a_code_of_its_own(
 
 def test_a_reader_who_has_seen_enough_is_no_broken_promise() -> None:
     """The interpreter's own end is part of it, so this one is a process of its own."""
-    command = f"'{sys.executable}' -m cli.main check '{HISTORY}' | true; echo ${{PIPESTATUS[0]}}"
+    command = f"'{sys.executable}' -m lockbench.cli.main check '{HISTORY}' | true; echo ${{PIPESTATUS[0]}}"
     ended = subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, check=True, cwd=ROOT
     )
@@ -111,7 +111,7 @@ def test_an_output_of_another_encoding_is_only_written_otherwise(
 
 def test_the_locale_c_is_one_of_them() -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "cli.main", "run", "--lock", "rédis✗"],
+        [sys.executable, "-m", "lockbench.cli.main", "run", "--lock", "rédis✗"],
         capture_output=True,
         check=False,
         cwd=ROOT,

@@ -11,8 +11,8 @@ from typing import Final
 BEGIN: Final = """
 import sys
 from pathlib import Path
-from history.op import F, Type
-from history.recorder import Recorder
+from lockbench.history.op import F, Type
+from lockbench.history.recorder import Recorder
 recorder = Recorder(Path(sys.argv[1]), 1)
 """
 END: Final = """

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checker.check import check
-from checker.kinds import with_model
-from history.columns import History
-from history.edn import read_edn, write_edn
-from history.edn_forms import Comment, maps
-from history.lines import UnreadableHistory
-from history.op import NULL, F, Mode, Type
+from lockbench.checker.check import check
+from lockbench.checker.kinds import with_model
+from lockbench.history.columns import History
+from lockbench.history.edn import read_edn, write_edn
+from lockbench.history.edn_forms import Comment, maps
+from lockbench.history.lines import UnreadableHistory
+from lockbench.history.op import NULL, F, Mode, Type
 from tests.checker.growth import exponent
 from tests.checker.random_histories import SHAPES, random_history
 from tests.checker.scenes import Scene

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from history.files import (
+from lockbench.history.files import (
     BadFile,
     MissingFile,
     is_file,
@@ -140,7 +140,7 @@ def test_text_that_is_none_is_refused(run: Path) -> None:
 
 def test_a_pipe_of_the_shell_is_read_and_a_fifo_is_not(run: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from history.files import open_named\n"
+        "import sys; from pathlib import Path; from lockbench.history.files import open_named\n"
         "print(open_named(Path(sys.argv[1])).read())"
     )
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from checker.check import check
-from history.columns import History
-from history.joining import with_applied, with_deaths
-from history.jsonl import read_jsonl, write_jsonl
-from history.layout import COMPLETED, COMPLETED_OFFSET, HEADER_BYTES, RECORD
-from history.lines import UnreadableHistory
-from history.op import NULL, F, Fault, Object, Type
-from history.recorder import PROCESSES_PER_WORKER, Recorder
-from history.recording import read_recording, write_faults, write_meta
+from lockbench.checker.check import check
+from lockbench.history.columns import History
+from lockbench.history.joining import with_applied, with_deaths
+from lockbench.history.jsonl import read_jsonl, write_jsonl
+from lockbench.history.layout import COMPLETED, COMPLETED_OFFSET, HEADER_BYTES, RECORD
+from lockbench.history.lines import UnreadableHistory
+from lockbench.history.op import NULL, F, Fault, Object, Type
+from lockbench.history.recorder import PROCESSES_PER_WORKER, Recorder
+from lockbench.history.recording import read_recording, write_faults, write_meta
 from tests.checker.scenes import Scene, ns
 from tests.history.killed import record_and_die
 

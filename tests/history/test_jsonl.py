@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from history.builder import Builder
-from history.columns import History
-from history.jsonl import read_jsonl, read_lines, to_lines, write_jsonl
-from history.lines import LINE_BYTES_MAX, UnreadableHistory
-from history.op import NULL, F, Fault, Mode, Object, Type
-from history.recorder import PROCESSES_PER_WORKER
+from lockbench.history.builder import Builder
+from lockbench.history.columns import History
+from lockbench.history.jsonl import read_jsonl, read_lines, to_lines, write_jsonl
+from lockbench.history.lines import LINE_BYTES_MAX, UnreadableHistory
+from lockbench.history.op import NULL, F, Fault, Mode, Object, Type
+from lockbench.history.recorder import PROCESSES_PER_WORKER
 
 COLUMNS = (
     "process", "f", "type", "mode", "invoke_ns", "intended_ns", "complete_ns", "hold", "value",

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from history.columns import History
-from history.edn import read_edn, write_edn
-from history.jsonl import read_jsonl, read_lines, write_jsonl
-from history.lines import UnreadableHistory
-from history.machines import BadMerge, merged
-from history.op import NULL, Fault, Object
+from lockbench.history.columns import History
+from lockbench.history.edn import read_edn, write_edn
+from lockbench.history.jsonl import read_jsonl, read_lines, write_jsonl
+from lockbench.history.lines import UnreadableHistory
+from lockbench.history.machines import BadMerge, merged
+from lockbench.history.op import NULL, Fault, Object
 
 WRITERS = {"jsonl": (write_jsonl, read_jsonl), "edn": (write_edn, read_edn)}
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from history import recording
-from history.edn import read_edn, write_edn
-from history.jsonl import read_jsonl, write_jsonl
-from history.layout import HEADER_BYTES, RECORD
-from history.lines import UnreadableHistory
-from history.op import NULL, F, Fault, Object, Type
-from history.recorder import Recorder
-from history.recording import read_recording, write_faults, write_meta
+from lockbench.history import recording
+from lockbench.history.edn import read_edn, write_edn
+from lockbench.history.jsonl import read_jsonl, write_jsonl
+from lockbench.history.layout import HEADER_BYTES, RECORD
+from lockbench.history.lines import UnreadableHistory
+from lockbench.history.op import NULL, F, Fault, Object, Type
+from lockbench.history.recorder import Recorder
+from lockbench.history.recording import read_recording, write_faults, write_meta
 from tests.history.killed import record_and_die
 
 

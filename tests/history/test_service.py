@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from history.lines import UnreadableHistory
-from history.recording import read_recording, write_meta
-from history.service import SERVICE, Service, Tenure, write_service
+from lockbench.history.lines import UnreadableHistory
+from lockbench.history.recording import read_recording, write_meta
+from lockbench.history.service import SERVICE, Service, Tenure, write_service
 
 ENDED = Tenure("redis-1", "k0", 31, 2, 2, 9, "deleted", (10, 20))
 WAITED = Tenure("etcd", "k 1", 2**62, 5, None, 7, "session", None)

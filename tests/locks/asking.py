@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from bench.duties import LEASE_S, Running
-from locks import registry
-from locks.base import (
+from lockbench.bench.duties import LEASE_S, Running
+from lockbench.locks import registry
+from lockbench.locks.base import (
     Acquired,
     Address,
     Denied,
@@ -23,8 +23,8 @@ from locks.base import (
     new_hold_id,
     token_of,
 )
-from locks.shared.client_container import ContainerLibrary
-from locks.shared.library import library_of
+from lockbench.locks.shared.client_container import ContainerLibrary
+from lockbench.locks.shared.library import library_of
 
 PATIENT_S: Final = 10.0  # to wait for a server that answers
 LONG_S: Final = 30.0  # longer than a test: nothing ends by itself

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.duties import GROUP, LEASE_S, Running
-from bench.judge import expectation
-from clusters.base import ClusterPlan
-from clusters.registry import topologies
-from locks import registry
-from locks.base import Address, System
-from locks.shared import sidecar
+from lockbench.bench.duties import GROUP, LEASE_S, Running
+from lockbench.bench.judge import expectation
+from lockbench.clusters.base import ClusterPlan
+from lockbench.clusters.registry import topologies
+from lockbench.locks import registry
+from lockbench.locks.base import Address, System
+from lockbench.locks.shared import sidecar
 from tests.locks.asking import Room
 from tests.locks.fakes import FakeRedis
 

@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from clusters.base import Cluster, Killable
-from locks.base import Address, System, new_hold_id, token_of
+from lockbench.clusters.base import Cluster, Killable
+from lockbench.locks.base import Address, System, new_hold_id, token_of
 from tests.locks.parties import Party, cluster, fault, prepared, rounds, written
 
 SESSION_S: Final = 2.0

@@ -21,7 +21,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Self
 
-from locks.base import Address
+from lockbench.locks.base import Address
 
 Direction = Literal["request", "reply"]
 

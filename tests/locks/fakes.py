@@ -17,8 +17,8 @@ from typing import Any, Self
 
 import hiredis
 
-from locks.base import Address
-from locks.redis.link import DELETE_OWN, EXTEND_OWN, Script
+from lockbench.locks.base import Address
+from lockbench.locks.redis.link import DELETE_OWN, EXTEND_OWN, Script
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from clusters.base import Cluster
-from locks.base import Address, System, new_hold_id, token_of
+from lockbench.clusters.base import Cluster
+from lockbench.locks.base import Address, System, new_hold_id, token_of
 from tests.eventually import eventually
 from tests.locks.delays import DelayingProxy
 from tests.locks.parties import Party, cluster, fault, prepared, rounds, written

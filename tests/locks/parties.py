@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from clusters.base import Cluster, ClusterPlan
-from clusters.registry import topologies
-from locks.base import (
+from lockbench.clusters.base import Cluster, ClusterPlan
+from lockbench.clusters.registry import topologies
+from lockbench.locks.base import (
     Address,
     Denied,
     Freed,
@@ -32,9 +32,9 @@ from locks.base import (
     new_hold_id,
     token_of,
 )
-from locks.registry import find
+from lockbench.locks.registry import find
+from lockbench.workloads.resource import Resource
 from tests.eventually import eventually
-from workloads.resource import Resource
 
 COULD_NOT_TELL: Final = 2  # how a script ends
 
@@ -229,7 +229,7 @@ def guarded() -> Iterator[tuple[str, int]]:
     """A guarded resource, which no fault reaches; yields where it listens."""
     with tempfile.TemporaryDirectory() as folder:
         port_file = Path(folder) / "port"
-        module = "workloads.resource_server"
+        module = "lockbench.workloads.resource_server"
         command = [sys.executable, "-m", module, str(port_file), f"{folder}/log"]
         with subprocess.Popen(command) as server:
             try:

@@ -20,9 +20,9 @@ from typing import Final
 
 from redis import Redis
 
-from clusters.base import Killable
-from locks.base import Address, new_hold_id, token_of
-from locks.registry import find
+from lockbench.clusters.base import Killable
+from lockbench.locks.base import Address, new_hold_id, token_of
+from lockbench.locks.registry import find
 from tests.locks.parties import Party, cluster, fault, prepared, rounds, say, written
 
 LOCKS: Final = ("redisson-rlock-sentinel", "redisson-rlock-sentinel-unsynced")

@@ -32,11 +32,12 @@ from unittest import mock
 
 from redis import Redis
 
-from locks.base import Address, Freed, NotHeld, Observer, new_hold_id, token_of
-from locks.registry import find
-from locks.shared.client_container import ContainerSidecar
-from locks.shared.client_programs import JVM_IMAGE
-from locks.shared.sidecar import Sidecar, SidecarLock
+from lockbench.locks.base import Address, Freed, NotHeld, Observer, new_hold_id, token_of
+from lockbench.locks.registry import find
+from lockbench.locks.shared.client_container import ContainerSidecar
+from lockbench.locks.shared.client_programs import JVM_IMAGE
+from lockbench.locks.shared.sidecar import Sidecar, SidecarLock
+from lockbench.workloads.resource import Resource
 from tests.eventually import eventually
 from tests.locks.parties import (
     Party,
@@ -48,7 +49,6 @@ from tests.locks.parties import (
     say,
     written,
 )
-from workloads.resource import Resource
 
 LOCK: Final = "redisson-rlock"
 WATCHDOG_S: Final = 1.5  # the lease; renewed every third of it

@@ -22,9 +22,9 @@ from typing import Any, Final
 
 from redis import Redis
 
-from clusters.base import Killable
-from locks.base import Address, NotHeld, new_hold_id, token_of
-from locks.registry import find
+from lockbench.clusters.base import Killable
+from lockbench.locks.base import Address, NotHeld, new_hold_id, token_of
+from lockbench.locks.registry import find
 from tests.locks.parties import Party, cluster, fault, prepared, rounds, say, written
 
 WATCHDOG_S: Final = 3.0  # renewed every third of it

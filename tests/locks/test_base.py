@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bench.judge import expectation
-from locks import registry
-from locks.base import BACKOFFS, Backoff, BackoffStyle
+from lockbench.bench.judge import expectation
+from lockbench.locks import registry
+from lockbench.locks.base import BACKOFFS, Backoff, BackoffStyle
 
 MIN_S, MAX_S = 0.002, 0.050
 

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from clusters import images
-from clusters.engine import client_containers as clients
-from clusters.engine.docker import Engine
-from locks.base import Address, NoObserver, Released, Unknown
-from locks.shared.client_container import WORD, WORKER, ContainerSidecar
-from locks.shared.client_programs import GO_IMAGE as GO
-from locks.shared.sidecar import Sidecar, SidecarError, SidecarLock
+from lockbench.clusters import images
+from lockbench.clusters.engine import client_containers as clients
+from lockbench.clusters.engine.docker import Engine
+from lockbench.locks.base import Address, NoObserver, Released, Unknown
+from lockbench.locks.shared.client_container import WORD, WORKER, ContainerSidecar
+from lockbench.locks.shared.client_programs import GO_IMAGE as GO
+from lockbench.locks.shared.sidecar import Sidecar, SidecarError, SidecarLock
 from tests.eventually import eventually
 from tests.locks.asking import granted, said, take
 from tests.locks.test_pins import contained
@@ -97,7 +97,7 @@ def test_another_protocol_or_clock_is_refused(
 def test_whoever_does_not_know_the_word_is_refused(
     opened: list[Sidecar], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("locks.shared.client_container.WORD", "SOMETHING_ELSE")
+    monkeypatch.setattr("lockbench.locks.shared.client_container.WORD", "SOMETHING_ELSE")
     with pytest.raises(SidecarError, match="does not know the word"):
         scripted(opened)
 
@@ -133,8 +133,8 @@ def test_a_program_that_hangs_is_killed(
     opened: list[Sidecar], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock = client(scripted(opened))
-    monkeypatch.setattr("locks.shared.sidecar.OVERDUE_S", 0.2)
-    monkeypatch.setattr("locks.shared.sidecar.PONG_S", 0.2)
+    monkeypatch.setattr("lockbench.locks.shared.sidecar.OVERDUE_S", 0.2)
+    monkeypatch.setattr("lockbench.locks.shared.sidecar.PONG_S", 0.2)
     answer = take(lock)
     assert isinstance(answer, Unknown)
     assert "did not answer a ping" in answer.reason
@@ -144,9 +144,9 @@ def test_a_program_that_hangs_is_killed(
 def test_it_starts_where_gevent_has_replaced_sockets() -> None:
     program = (
         "from gevent import monkey; monkey.patch_all(); "
-        "from locks.base import *; "
-        "from locks.shared.client_container import ContainerSidecar as C; "
-        "from locks.shared.sidecar import SidecarLock as L; "
+        "from lockbench.locks.base import *; "
+        "from lockbench.locks.shared.client_container import ContainerSidecar as C; "
+        "from lockbench.locks.shared.sidecar import SidecarLock as L; "
         f"s = C({GO!r}, 'nothing'); l = L(s, [], timeout_s=1, ttl_s=1, observer=NoObserver(), "
         "safe=True); print(l.acquire('k', hold_id=1, ttl_s=1, wait_s=0).fence); s.close()"
     )
@@ -170,7 +170,7 @@ def test_it_is_frozen_by_number_and_found_by_its_worker(opened: list[Sidecar], i
 @pytest.mark.parametrize("image", images.CLIENTS)
 def test_it_ends_with_its_worker_and_leaves_no_container(image: str) -> None:
     program = (
-        "import time; from locks.shared.client_container import ContainerSidecar as C; "
+        "import time; from lockbench.locks.shared.client_container import ContainerSidecar as C; "
         f"print(C({image!r}, 'nothing').pid, flush=True); time.sleep(60)"
     )
     worker = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""Every duty of ``bench.conform``, on real clusters. A new lock is found by the scan.
+"""Every duty of ``lockbench.bench.conform``, on real clusters. A new lock is found by the scan.
 
 ``test_conformance_gevent`` runs this file again under gevent, as Locust's workers do.
 """
@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from bench.duties import DUTIES, LEASE_S, Desk, Duty, NotTriable, Running
-from locks import registry
-from locks.base import System
-from locks.shared.library import library_of
+from lockbench.bench.duties import DUTIES, LEASE_S, Desk, Duty, NotTriable, Running
+from lockbench.locks import registry
+from lockbench.locks.base import System
+from lockbench.locks.shared.library import library_of
 from tests.locks.conftest import every_system, more_systems, why_untested
 
 pytestmark = pytest.mark.docker

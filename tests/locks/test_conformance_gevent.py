@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from bench.duties import DUTIES, Running
-from locks.base import System
+from lockbench.bench.duties import DUTIES, Running
+from lockbench.locks.base import System
 from tests.locks.conftest import NODES, every_system
 
 HERE = Path(__file__).resolve().parent

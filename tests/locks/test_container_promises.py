@@ -23,13 +23,13 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from bench.duties import LEASE_S, Running
-from clusters.redis import protocol as resp
-from clusters.wire import Http, Line
-from clusters.zookeeper.ensemble import TICK_MS_MIN, TICKS_PER_LEASE, ZooKeeperCluster
-from locks import registry
-from locks.base import Address, Granted, Released, new_hold_id, token_of
-from locks.shared import sidecar
+from lockbench.bench.duties import LEASE_S, Running
+from lockbench.clusters.redis import protocol as resp
+from lockbench.clusters.wire import Http, Line
+from lockbench.clusters.zookeeper.ensemble import TICK_MS_MIN, TICKS_PER_LEASE, ZooKeeperCluster
+from lockbench.locks import registry
+from lockbench.locks.base import Address, Granted, Released, new_hold_id, token_of
+from lockbench.locks.shared import sidecar
 from tests.eventually import eventually
 from tests.locks.asking import Told, granted
 from tests.locks.delays import DelayingProxy, Direction

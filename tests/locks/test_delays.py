@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from locks.base import Address
+from lockbench.locks.base import Address
 from tests.eventually import eventually
 from tests.locks.delays import DelayingProxy, Direction
 from tests.locks.fakes import FakeRedis, closed_port

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from locks.base import Address, Denied, Granted, NoObserver, NotHeld, Released, Unknown
-from locks.etcd.mutex import RENEW_AFTER, SYSTEM, Etcd
+from lockbench.locks.base import Address, Denied, Granted, NoObserver, NotHeld, Released, Unknown
+from lockbench.locks.etcd.mutex import RENEW_AFTER, SYSTEM, Etcd
 from tests.eventually import eventually
 from tests.locks import asking
 from tests.locks.asking import PATIENT_S, meanwhile, said

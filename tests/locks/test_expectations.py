@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bench.judge import Expected
-from locks.base import Expectation
-from locks.registry import find
-from locks.shared.expectations import SLOW_LINKS, UNMINDED, with_changes, with_verdicts
+from lockbench.bench.judge import Expected
+from lockbench.locks.base import Expectation
+from lockbench.locks.registry import find
+from lockbench.locks.shared.expectations import SLOW_LINKS, UNMINDED, with_changes, with_verdicts
 
 KEPT = {"double-grant": Expectation("holds", "a page")}
 USUAL = {"pause": KEPT, "latency": KEPT}

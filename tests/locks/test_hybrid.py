@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from bench.duties import LEASE_S
-from clusters.hybrid import HybridCluster
-from locks.base import (
+from lockbench.bench.duties import LEASE_S
+from lockbench.clusters.hybrid import HybridCluster
+from lockbench.locks.base import (
     Acquired,
     Address,
     Denied,
@@ -24,7 +24,7 @@ from locks.base import (
     Unknown,
     new_hold_id,
 )
-from locks.hybrid.redis_confirmed_by_zookeeper import HybridRedisConfirmedByZooKeeper
+from lockbench.locks.hybrid.redis_confirmed_by_zookeeper import HybridRedisConfirmedByZooKeeper
 from tests.locks.asking import Room
 
 A_MAJORITY = (1, 3, 5)

@@ -16,12 +16,12 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from bench.plan import make_case
-from cli.commands.run import run
-from locks import registry
-from locks.base import Denied, Granted, LockUnusableError, NoObserver, System, Unknown
-from locks.shared import library
-from locks.shared.library import ADAPTERS, Library
+from lockbench.bench.plan import make_case
+from lockbench.cli.commands.run import run
+from lockbench.locks import registry
+from lockbench.locks.base import Denied, Granted, LockUnusableError, NoObserver, System, Unknown
+from lockbench.locks.shared import library
+from lockbench.locks.shared.library import ADAPTERS, Library
 from tests.locks.fakes import Close, FakeRedis
 
 LIBRARIES = sorted(path.parent.name for path in ADAPTERS.glob("*/adapter.py"))

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from clusters import images, recipes
-from locks.registry import systems
-from locks.shared import pins
-from locks.shared.client_container import ContainerLibrary, check_version
-from locks.shared.library import ADAPTERS, library_of
-from locks.shared.sidecar import SidecarError
+from lockbench.clusters import images, recipes
+from lockbench.locks.registry import systems
+from lockbench.locks.shared import pins
+from lockbench.locks.shared.client_container import ContainerLibrary, check_version
+from lockbench.locks.shared.library import ADAPTERS, library_of
+from lockbench.locks.shared.sidecar import SidecarError
 
 MOD = """module m
 go 1.26.0

@@ -18,7 +18,7 @@ from typing import Literal
 
 import pytest
 
-from locks.base import (
+from lockbench.locks.base import (
     Address,
     Denied,
     Granted,
@@ -29,10 +29,10 @@ from locks.base import (
     System,
     Unknown,
 )
-from locks.postgres import advisory as postgres_advisory
-from locks.postgres import for_update as postgres_for_update
-from locks.postgres.recipe import PostgresRecipe
-from locks.postgres.session import Session, Watch
+from lockbench.locks.postgres import advisory as postgres_advisory
+from lockbench.locks.postgres import for_update as postgres_for_update
+from lockbench.locks.postgres.recipe import PostgresRecipe
+from lockbench.locks.postgres.session import Session, Watch
 from tests.eventually import eventually
 from tests.locks.asking import PATIENT_S, Told, granted, said, take
 from tests.locks.fakes import closed_port, hang_up

@@ -32,8 +32,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from bench.duties import LEASE_S, Running
-from locks.base import (
+from lockbench.bench.duties import LEASE_S, Running
+from lockbench.locks.base import (
     Acquired,
     Address,
     Denied,
@@ -44,13 +44,13 @@ from locks.base import (
     new_hold_id,
     token_of,
 )
-from locks.etcd import mutex as etcd
-from locks.etcd.gateway import client_of, encoded
-from locks.etcd.mutex import Etcd
-from locks.libraries.shared.zookeeper_touches import passed_on_ns
-from locks.postgres.session import LOOK_S, Session
-from locks.zookeeper import mutex as zookeeper
-from locks.zookeeper.mutex import ZooKeeper
+from lockbench.locks.etcd import mutex as etcd
+from lockbench.locks.etcd.gateway import client_of, encoded
+from lockbench.locks.etcd.mutex import Etcd
+from lockbench.locks.libraries.shared.zookeeper_touches import passed_on_ns
+from lockbench.locks.postgres.session import LOOK_S, Session
+from lockbench.locks.zookeeper import mutex as zookeeper
+from lockbench.locks.zookeeper.mutex import ZooKeeper
 from tests.eventually import eventually
 from tests.locks import asking
 from tests.locks.asking import Told, one_of_each_class

@@ -7,9 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from clusters.redis.cluster import slot_of
-from locks.base import Hold, NoObserver, Released, Unknown
-from locks.redis.cluster import SYSTEM, RedisClusterLock
+from lockbench.clusters.redis.cluster import slot_of
+from lockbench.locks.base import Hold, NoObserver, Released, Unknown
+from lockbench.locks.redis.cluster import SYSTEM, RedisClusterLock
 from tests.locks.asking import LONG_S, PATIENT_S, granted, said, take
 from tests.locks.fakes import Close, FakeRedis, Late, Reply
 from tests.locks.test_redis_token import ACTIONS, opened, patience_s

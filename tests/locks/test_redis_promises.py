@@ -23,8 +23,8 @@ from typing import Any, Final, NamedTuple
 import pytest
 from redis.exceptions import ResponseError
 
-from bench.duties import Running
-from locks.base import (
+from lockbench.bench.duties import Running
+from lockbench.locks.base import (
     Acquired,
     Address,
     Extendable,
@@ -37,12 +37,12 @@ from locks.base import (
     new_hold_id,
     token_of,
 )
-from locks.redis import redlock
-from locks.redis import token as redis_token
-from locks.redis.link import Link
-from locks.redis.recipe import Taken
-from locks.redis.redlock import Redlock
-from locks.redis.token import RedisToken
+from lockbench.locks.redis import redlock
+from lockbench.locks.redis import token as redis_token
+from lockbench.locks.redis.link import Link
+from lockbench.locks.redis.recipe import Taken
+from lockbench.locks.redis.redlock import Redlock
+from lockbench.locks.redis.token import RedisToken
 from tests.eventually import eventually
 from tests.locks import asking
 from tests.locks.asking import Told, one_of_each_class

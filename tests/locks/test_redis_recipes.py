@@ -16,12 +16,21 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from bench.duties import Running
-from locks import registry
-from locks.base import Address, Denied, Extendable, Lock, NotHeld, Released, System, Unknown
-from locks.redis.link import Link
-from locks.redis.pubsub import RedisPubsub
-from locks.redis.recipe import Taken
+from lockbench.bench.duties import Running
+from lockbench.locks import registry
+from lockbench.locks.base import (
+    Address,
+    Denied,
+    Extendable,
+    Lock,
+    NotHeld,
+    Released,
+    System,
+    Unknown,
+)
+from lockbench.locks.redis.link import Link
+from lockbench.locks.redis.pubsub import RedisPubsub
+from lockbench.locks.redis.recipe import Taken
 from tests.eventually import eventually
 from tests.locks.asking import LONG_S, PATIENT_S, Room, Told, meanwhile, said
 from tests.locks.fakes import Close, Late, Relay, closed_port

@@ -8,12 +8,21 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from clusters.redis.sentinel import DATA_NODES, MASTER_NAME, SENTINELS
-from locks.base import Denied, Hold, NoObserver, NotHeld, Released, System, Unknown, token_of
-from locks.redis import sentinel as redis_sentinel
-from locks.redis import sentinel_link
-from locks.redis import sentinel_wait as redis_sentinel_wait
-from locks.redis.token import RedisToken
+from lockbench.clusters.redis.sentinel import DATA_NODES, MASTER_NAME, SENTINELS
+from lockbench.locks.base import (
+    Denied,
+    Hold,
+    NoObserver,
+    NotHeld,
+    Released,
+    System,
+    Unknown,
+    token_of,
+)
+from lockbench.locks.redis import sentinel as redis_sentinel
+from lockbench.locks.redis import sentinel_link
+from lockbench.locks.redis import sentinel_wait as redis_sentinel_wait
+from lockbench.locks.redis.token import RedisToken
 from tests.locks.asking import LONG_S, PATIENT_S, granted, said, take
 from tests.locks.fakes import Close, FakeRedis, Late, Reply, Silent, closed_port
 from tests.locks.test_redis_token import ACTIONS, opened, patience_s

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from locks.base import (
+from lockbench.locks.base import (
     Address,
     Denied,
     Freed,
@@ -20,10 +20,10 @@ from locks.base import (
     Unknown,
     new_hold_id,
 )
-from locks.redis import no_owner as redis_no_owner
-from locks.redis import token as redis_token
-from locks.redis.link import RESTED_S, NotSent
-from locks.redis.token import RedisToken
+from lockbench.locks.redis import no_owner as redis_no_owner
+from lockbench.locks.redis import token as redis_token
+from lockbench.locks.redis.link import RESTED_S, NotSent
+from lockbench.locks.redis.token import RedisToken
 from tests.eventually import eventually
 from tests.locks.asking import LONG_S, PATIENT_S, granted, said, take
 from tests.locks.fakes import Action, Close, FakeRedis, Late, Reply, Silent, closed_port

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from checker.check import check
-from history.jsonl import read_jsonl
-from locks.base import Freed, NotHeld, Released, new_hold_id, token_of
-from locks.registry import find
+from lockbench.checker.check import check
+from lockbench.history.jsonl import read_jsonl
+from lockbench.locks.base import Freed, NotHeld, Released, new_hold_id, token_of
+from lockbench.locks.registry import find
+from lockbench.workloads.resource import Resource
 from tests.locks.fakes import FakeRedis
 from tests.locks.parties import COULD_NOT_TELL, Party, guarded, rounds, written
 from tests.locks.redisson_gc import WATCHDOG_S, Stall, seen, work
-from workloads.resource import Resource
 
 LEASE_S = 0.2
 NS = 1_000_000_000

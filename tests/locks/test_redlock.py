@@ -9,9 +9,9 @@ from functools import partial
 
 import pytest
 
-from locks.base import Denied, Granted, NoObserver, NotHeld, Released, Unknown
-from locks.redis.redlock import SYSTEM, Redlock
-from locks.redis.redlock_nodes import OWED_MAX, Question
+from lockbench.locks.base import Denied, Granted, NoObserver, NotHeld, Released, Unknown
+from lockbench.locks.redis.redlock import SYSTEM, Redlock
+from lockbench.locks.redis.redlock_nodes import OWED_MAX, Question
 from tests.eventually import eventually
 from tests.locks import asking
 from tests.locks.asking import PATIENT_S, said

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from locks.base import Unknown
-from locks.redis.redlock_fence import COUNTER, SYSTEM, RedlockFence
+from lockbench.locks.base import Unknown
+from lockbench.locks.redis.redlock_fence import COUNTER, SYSTEM, RedlockFence
 from tests.eventually import eventually
 from tests.locks.asking import granted, said, take
 from tests.locks.fakes import Action, Close, FakeRedis, Reply, Silent

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from bench import clients
-from bench.duties import DUTIES
-from bench.judge import expectation
-from bench.plan import each_lock
-from checker.catalogue import OF_LOCKS
-from locks import registry
-from locks.base import ANY, Address, NoObserver, System
-from locks.redis.token import RedisToken
-from locks.registry import LockNotFoundError
-from locks.shared.client_programs import GO_CLIENTS, GO_IMAGE
-from locks.shared.library import Library, library_of
+from lockbench.bench import clients
+from lockbench.bench.duties import DUTIES
+from lockbench.bench.judge import expectation
+from lockbench.bench.plan import each_lock
+from lockbench.checker.catalogue import OF_LOCKS
+from lockbench.locks import registry
+from lockbench.locks.base import ANY, Address, NoObserver, System
+from lockbench.locks.redis.token import RedisToken
+from lockbench.locks.registry import LockNotFoundError
+from lockbench.locks.shared.client_programs import GO_CLIENTS, GO_IMAGE
+from lockbench.locks.shared.library import Library, library_of
 
 OUTSIDE = """
 class Mine:
@@ -148,8 +148,8 @@ def test_unknown_names_and_files_are_one_sentence(tmp_path: Path) -> None:
 
 LIBRARY = """
 from dataclasses import replace
-from locks.base import System
-from locks.shared.library import Library, as_safe
+from lockbench.locks.base import System
+from lockbench.locks.shared.library import Library, as_safe
 _PLAIN = Library(__file__)
 _SYSTEM = System(
     name="made", topologies=("redis",), family="redis", fence=None, waits_by="polling",
@@ -250,7 +250,7 @@ def test_the_origin_of_a_library_can_be_checked_by_hand(folder: Path) -> None:
 def test_the_origin_of_a_lock_of_ones_own_is_recorded(tmp_path: Path) -> None:
     path = tmp_path / "my lock.py"
     path.write_text(
-        "import time\nimport redis.client\nfrom locks.base import System\n"
+        "import time\nimport redis.client\nfrom lockbench.locks.base import System\n"
         "def late():\n    from kazoo.client import KazooClient\n"
     )
     spec = f"{path}:Mine"

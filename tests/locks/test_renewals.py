@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from locks.base import Extended, Granted, Hold, NotHeld, Unknown
-from locks.shared.renewals import Renewals
+from lockbench.locks.base import Extended, Granted, Hold, NotHeld, Unknown
+from lockbench.locks.shared.renewals import Renewals
 from tests.eventually import eventually
 
 HOLD = Hold(1, "k")

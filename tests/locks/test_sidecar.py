@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from locks.base import (
+from lockbench.locks.base import (
     Acquired,
     Address,
     Denied,
@@ -26,13 +26,13 @@ from locks.base import (
     Released,
     Unknown,
 )
-from locks.shared import sidecar
-from locks.shared.library import SHARED
-from locks.shared.sidecar import ExtendableSidecarLock, Sidecar, SidecarError, SidecarLock
+from lockbench.locks.shared import sidecar
+from lockbench.locks.shared.library import SHARED
+from lockbench.locks.shared.sidecar import ExtendableSidecarLock, Sidecar, SidecarError, SidecarLock
+from lockbench.workloads.fork_server import RUN_ENVIRONMENT
 from tests.eventually import eventually
 from tests.locks import asking
 from tests.locks.asking import Told, meanwhile
-from workloads.fork_server import RUN_ENVIRONMENT
 
 # A library whose keys say what it does.
 LIBRARY = """
@@ -286,7 +286,7 @@ def test_a_sidecar_that_does_not_say_hello_is_refused(
 
 PARENT = f"""
 import sys, time
-from locks.shared.sidecar import Sidecar
+from lockbench.locks.shared.sidecar import Sidecar
 one = Sidecar("x", [sys.executable, "-c", '''{FAULTY}'''.replace("ACTION", "pass")])
 print(one.pid, flush=True)
 time.sleep(60)

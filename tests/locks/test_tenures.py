@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-import declarations
-import locks
-from clusters.base import Change, ServerLog
-from history.service import Tenure
-from locks.base import System, token_of
-from locks.registry import NO_LOCKS, systems
-from locks.shared.tenures import etcd_entry, redis_entry, service_of, zookeeper_entry
+from lockbench import declarations, locks
+from lockbench.clusters.base import Change, ServerLog
+from lockbench.history.service import Tenure
+from lockbench.locks.base import System, token_of
+from lockbench.locks.registry import NO_LOCKS, systems
+from lockbench.locks.shared.tenures import etcd_entry, redis_entry, service_of, zookeeper_entry
 
 A, B = token_of(0xA), token_of(0xB)
 MS = 1_000_000

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from locks.base import Acquired, Hold
-from locks.redis import token as redis_token
-from locks.redis import watchdog as redis_watchdog
-from locks.redis.token import RedisToken
-from locks.registry import LockNotFoundError
-from locks.use import Client, Grant, MayBeAcquired, NotAcquired, NotReleased
+from lockbench.locks.base import Acquired, Hold
+from lockbench.locks.redis import token as redis_token
+from lockbench.locks.redis import watchdog as redis_watchdog
+from lockbench.locks.redis.token import RedisToken
+from lockbench.locks.registry import LockNotFoundError
+from lockbench.locks.use import Client, Grant, MayBeAcquired, NotAcquired, NotReleased
 from tests.eventually import eventually
 from tests.locks.fakes import Close, FakeRedis
 

@@ -19,12 +19,12 @@ from typing import Any
 
 import pytest
 
-from bench.duties import Running
-from locks.base import Address, NoObserver, Unknown
-from locks.registry import without
-from locks.without.base import Conflict, Done, DoneAlready, Thinking, Way
+from lockbench.bench.duties import Running
+from lockbench.locks.base import Address, NoObserver, Unknown
+from lockbench.locks.registry import without
+from lockbench.locks.without.base import Conflict, Done, DoneAlready, Thinking, Way
+from lockbench.workloads.fleet import free_port
 from tests.workloads.stored import StoredActor, StoredEventLog, StoredSingleOwner
-from workloads.fleet import free_port
 
 NOTHING = Thinking(lambda: None)
 

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import pytest
 from kazoo.exceptions import ConnectionLoss, NoNodeError, SessionExpiredError
 
-from locks.base import Address, Denied, NotHeld, Observer, Released, Unknown
-from locks.zookeeper.mutex import SYSTEM, ZooKeeper
-from locks.zookeeper.session import NoAnswerError, Session
+from lockbench.locks.base import Address, Denied, NotHeld, Observer, Released, Unknown
+from lockbench.locks.zookeeper.mutex import SYSTEM, ZooKeeper
+from lockbench.locks.zookeeper.session import NoAnswerError, Session
 from tests.eventually import eventually
 from tests.locks import asking
 from tests.locks.asking import Told, meanwhile, said
@@ -161,7 +161,7 @@ def zk(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeClient]:
     FakeSession.made = []
     FakeSession.client = client
     FakeSession.up = True
-    monkeypatch.setattr("locks.zookeeper.mutex.session.Session", FakeSession)
+    monkeypatch.setattr("lockbench.locks.zookeeper.mutex.session.Session", FakeSession)
     return client  # type: ignore[return-value]
 
 

@@ -16,11 +16,11 @@ from typing import NamedTuple
 import pytest
 from kazoo.client import KazooClient
 
-from bench.duties import LEASE_S, Running
-from clusters.zookeeper.ensemble import ZooKeeperCluster
-from locks.base import Address, Granted, NoObserver, new_hold_id
-from locks.libraries.shared.zookeeper_touches import Touches
-from locks.zookeeper.mutex import ZooKeeper
+from lockbench.bench.duties import LEASE_S, Running
+from lockbench.clusters.zookeeper.ensemble import ZooKeeperCluster
+from lockbench.locks.base import Address, Granted, NoObserver, new_hold_id
+from lockbench.locks.libraries.shared.zookeeper_touches import Touches
+from lockbench.locks.zookeeper.mutex import ZooKeeper
 from tests.eventually import eventually
 
 log = logging.getLogger(__name__)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from bench.duties import LEASE_S
-from locks.base import Acquired, Denied, Granted, Lock, Released, Shareable, new_hold_id
-from locks.zookeeper.mutex import NodeGoneError, ZooKeeper
-from locks.zookeeper.read_write import READ, WRITE, ReadWritePlace
-from locks.zookeeper.semaphore import PermitPlace
+from lockbench.bench.duties import LEASE_S
+from lockbench.locks.base import Acquired, Denied, Granted, Lock, Released, Shareable, new_hold_id
+from lockbench.locks.zookeeper.mutex import NodeGoneError, ZooKeeper
+from lockbench.locks.zookeeper.read_write import READ, WRITE, ReadWritePlace
+from lockbench.locks.zookeeper.semaphore import PermitPlace
 from tests.locks.asking import Room, meanwhile
 
 QUEUE = ["a-read-0000000001", "b-write-0000000002", "c-read-0000000003", "d-read-0000000004"]

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from clusters.base import ClusterPlan
-from clusters.zookeeper.ensemble import ZooKeeperCluster
-from locks.libraries.shared.zookeeper_touches import Touches, passed_on_ns
+from lockbench.clusters.base import ClusterPlan
+from lockbench.clusters.zookeeper.ensemble import ZooKeeperCluster
+from lockbench.locks.libraries.shared.zookeeper_touches import Touches, passed_on_ns
 
 MS = 1_000_000
 LEASE_S = 3.0

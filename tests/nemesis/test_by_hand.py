@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from cli.break_by_hand import Prompt
-from clusters import registry
-from clusters.base import Cluster, ClusterPlan
-from clusters.engine.docker import Engine
-from nemesis.by_hand import ByHand
+from lockbench.cli.break_by_hand import Prompt
+from lockbench.clusters import registry
+from lockbench.clusters.base import Cluster, ClusterPlan
+from lockbench.clusters.engine.docker import Engine
+from lockbench.nemesis.by_hand import ByHand
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 LIMIT_S = 60.0
@@ -79,7 +79,7 @@ def test_two_faults_that_contradict_each_other(prompt: Prompt) -> None:
 
 
 def test_from_another_terminal_and_gone_after_ctrl_c(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "cli.main", "break"]
+    words = [sys.executable, "-m", "lockbench.cli.main", "break"]
     environment = os.environ | {"TMPDIR": str(tmp_path), "XDG_RUNTIME_DIR": ""}
     stand = subprocess.Popen(
         [*words, "--topology", "redis"],

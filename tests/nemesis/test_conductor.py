@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import pytest
 
-from nemesis import conductor, staging
-from nemesis.base import Arena, Fault, Injection, NemesisError
-from nemesis.conductor import Played, TargetClaims, play
+from lockbench.nemesis import conductor, staging
+from lockbench.nemesis.base import Arena, Fault, Injection, NemesisError
+from lockbench.nemesis.conductor import Played, TargetClaims, play
 from tests.nemesis.fakes import FakeClients
 
 

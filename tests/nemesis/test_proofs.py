@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from clusters.base import Cut, Edge, Shape
-from nemesis import schedule, slow
-from nemesis.base import Arena, Fault, Injection
-from nemesis.faults import rolling_restart
-from nemesis.registry import faults
+from lockbench.clusters.base import Cut, Edge, Shape
+from lockbench.nemesis import schedule, slow
+from lockbench.nemesis.base import Arena, Fault, Injection
+from lockbench.nemesis.faults import rolling_restart
+from lockbench.nemesis.registry import faults
 from tests.nemesis.fakes import FakeClients
 
 NODES = 1, 2, 3

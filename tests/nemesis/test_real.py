@@ -12,13 +12,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from clusters import registry
-from clusters.base import Cluster, ClusterPlan, Cuttable
-from history import op
-from nemesis import schedule
-from nemesis.base import CLOCKS, LINKS, SERVERS, VICTIM, WORKERS, Arena, Injection
-from nemesis.conductor import TargetClaims, play
-from nemesis.registry import faults
+from lockbench.clusters import registry
+from lockbench.clusters.base import Cluster, ClusterPlan, Cuttable
+from lockbench.history import op
+from lockbench.nemesis import schedule
+from lockbench.nemesis.base import CLOCKS, LINKS, SERVERS, VICTIM, WORKERS, Arena, Injection
+from lockbench.nemesis.conductor import TargetClaims, play
+from lockbench.nemesis.registry import faults
 from tests.nemesis.fakes import FakeClients
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]

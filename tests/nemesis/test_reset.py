@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from nemesis.faults import reset
+from lockbench.nemesis.faults import reset
 
 
 def test_a_connection_that_the_proxy_did_not_know_yet_is_ended_by_a_later_call() -> None:

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from bench import plan
-from clusters.base import Cluster
-from locks.shared.lease import extendable
-from nemesis import schedule
-from nemesis.base import Impossible, Injection
-from nemesis.registry import faults
-from nemesis.schedule import ScheduleError, parse
-from nemesis.schedule_file import read_file, read_weights
-from results.documents import Planned, made
-from results.errors import BadInput
+from lockbench.bench import plan
+from lockbench.clusters.base import Cluster
+from lockbench.locks.shared.lease import extendable
+from lockbench.nemesis import schedule
+from lockbench.nemesis.base import Impossible, Injection
+from lockbench.nemesis.registry import faults
+from lockbench.nemesis.schedule import ScheduleError, parse
+from lockbench.nemesis.schedule_file import read_file, read_weights
+from lockbench.results.documents import Planned, made
+from lockbench.results.errors import BadInput
 
 TTL_S = 3.0
 

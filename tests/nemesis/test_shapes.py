@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from clusters.base import Edge
-from nemesis import shapes
-from nemesis.shapes import Sides, client_side, server_side
-from nemesis.targets import majority
+from lockbench.clusters.base import Edge
+from lockbench.nemesis import shapes
+from lockbench.nemesis.shapes import Sides, client_side, server_side
+from lockbench.nemesis.targets import majority
 
 SIZES = (3, 4, 5, 7)
 SEEDS = range(20)

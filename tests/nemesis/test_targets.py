@@ -8,15 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from clusters import hybrid
-from clusters.base import Cluster, ClusterPlan, Cut, Edge
-from clusters.redis import nodes as redis
-from clusters.redis import sentinel
-from clusters.zookeeper import ensemble as zookeeper
-from nemesis.base import Arena, Injection
-from nemesis.registry import faults
-from nemesis.schedule import parse
-from nemesis.targets import eligible, headed
+from lockbench.clusters import hybrid
+from lockbench.clusters.base import Cluster, ClusterPlan, Cut, Edge
+from lockbench.clusters.redis import nodes as redis
+from lockbench.clusters.redis import sentinel
+from lockbench.clusters.zookeeper import ensemble as zookeeper
+from lockbench.nemesis.base import Arena, Injection
+from lockbench.nemesis.registry import faults
+from lockbench.nemesis.schedule import parse
+from lockbench.nemesis.targets import eligible, headed
 from tests.nemesis.fakes import FakeClients
 
 REDIS, ENSEMBLE = (1, 2, 3, 4, 5), (6, 7, 8)

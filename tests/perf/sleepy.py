@@ -7,8 +7,8 @@ from time import monotonic_ns
 
 import gevent
 
+from lockbench.workloads.timer import Timer
 from perf import known_cost
-from workloads.timer import Timer
 
 
 def _sleep_until(self: Timer, at_ns: int) -> None:

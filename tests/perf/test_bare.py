@@ -14,13 +14,12 @@ from typing import Any
 
 import pytest
 
-import declarations
-import locks
-from locks.base import Address, System
-from locks.redis import fair as redis_fair
-from locks.redis import pubsub as redis_pubsub
-from locks.redis.redlock import Redlock
-from locks.registry import NO_LOCKS, systems
+from lockbench import declarations, locks
+from lockbench.locks.base import Address, System
+from lockbench.locks.redis import fair as redis_fair
+from lockbench.locks.redis import pubsub as redis_pubsub
+from lockbench.locks.redis.redlock import Redlock
+from lockbench.locks.registry import NO_LOCKS, systems
 from perf.bare import bare_cycle, recipes
 from perf.recipe import connected, cycle
 from tests.eventually import LIMIT_S, eventually

@@ -18,15 +18,15 @@ import numpy as np
 import psutil
 import pytest
 
-from clusters.base import ClusterPlan
-from history.columns import History
-from history.op import F, Type
+from lockbench.clusters.base import ClusterPlan
+from lockbench.history.columns import History
+from lockbench.history.op import F, Type
+from lockbench.results.documents import RateStep
+from lockbench.results.rates import Block, step_of
+from lockbench.workloads.fork_server import ForkServer
 from perf.rates import Cost, KnownCluster, hogs, play, quantile, responses_ns, rounds
-from results.documents import RateStep
-from results.rates import Block, step_of
 from tests.perf import sleepy
 from tests.results.load import MS, Load
-from workloads.fork_server import ForkServer
 
 WITHIN = 1.25
 LOST_EVERY = 200

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from lockbench.results.documents import Bounds
 from perf.repeats import Repeated, deviations, figures
-from results.documents import Bounds
 from tests.report.test_rates import at_rate, lock
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from report.columns import Column, Slot, Table, at
-from report.exports import FAULTS, TABLES
-from report.facts import BASELINE, EVERY
-from report.grid import Grid, markdown
-from report.rates import RATES
-from results import documents
-from results.wording import NONE
+from lockbench.report.columns import Column, Slot, Table, at
+from lockbench.report.exports import FAULTS, TABLES
+from lockbench.report.facts import BASELINE, EVERY
+from lockbench.report.grid import Grid, markdown
+from lockbench.report.rates import RATES
+from lockbench.results import documents
+from lockbench.results.wording import NONE
 
 # What a row is about, beside its case: name in a path → the type of it.
 ABOUT: dict[str, Any] = {

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from report import commands
-from results.errors import BadInput
+from lockbench.report import commands
+from lockbench.results.errors import BadInput
 from tests.command import lockbench
 from tests.results.made_run import make_run
 

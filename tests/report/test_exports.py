@@ -13,15 +13,15 @@ import duckdb
 import numpy as np
 import pytest
 
-from checker.check import check
-from history.columns import History
-from history.edn import read_edn
-from history.jsonl import read_jsonl
-from history.op import NULL
-from history.recording import read_recording
-from report import exports
-from report.columns import Column, Slot
-from report.exports import (
+from lockbench.checker.check import check
+from lockbench.history.columns import History
+from lockbench.history.edn import read_edn
+from lockbench.history.jsonl import read_jsonl
+from lockbench.history.op import NULL
+from lockbench.history.recording import read_recording
+from lockbench.report import exports
+from lockbench.report.columns import Column, Slot
+from lockbench.report.exports import (
     ALL,
     FORMATS,
     HISTORY,
@@ -30,9 +30,9 @@ from report.exports import (
     export,
     frame,
 )
-from report.facts import EVERY
-from results.cases import latencies
-from results.store import NotARun, RunFolder
+from lockbench.report.facts import EVERY
+from lockbench.results.cases import latencies
+from lockbench.results.store import NotARun, RunFolder
 from tests.results.made_run import make_run
 
 DOCS = Path(__file__).parents[2] / "docs" / "report.md"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from checker.catalogue import CATALOGUE
-from checker.jobs import VERDICTS_OF
-from report import headline as headlines
+from lockbench.checker.catalogue import CATALOGUE
+from lockbench.checker.jobs import VERDICTS_OF
+from lockbench.report import headline as headlines
 from tests.report.test_tables import case, fenced_case, terminal
 from tests.results.plain import plainly
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from checker.jobs import VERDICTS_OF
-from report import jobs
-from report.columns import Table
-from report.content import compose
-from report.grid import Grid
-from report.jobs import JOBS, WORTH, WRONG
-from report.source import read
+from lockbench.checker.jobs import VERDICTS_OF
+from lockbench.report import jobs
+from lockbench.report.columns import Table
+from lockbench.report.content import compose
+from lockbench.report.grid import Grid
+from lockbench.report.jobs import JOBS, WORTH, WRONG
+from lockbench.report.source import read
+from lockbench.workloads.registry import declared
 from tests.results.made_run import make_run
 from tests.results.plain import plainly, typed
-from workloads.registry import declared
 
 seen = plainly(jobs.seen)
 

@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from report import live
-from report.live import LiveView
+from lockbench.report import live
+from lockbench.report.live import LiveView
 
 
 class Clock:

@@ -7,10 +7,17 @@ from typing import Any
 
 import pandas as pd
 
-from report.pictures import side_by_side, through_faults
-from report.source import Seen
-from report.timeline import COLUMNS, Shade, Timeline
-from results.documents import CaseResult, PooledKinds, Quantiles, Spread, UndisturbedLock, made
+from lockbench.report.pictures import side_by_side, through_faults
+from lockbench.report.source import Seen
+from lockbench.report.timeline import COLUMNS, Shade, Timeline
+from lockbench.results.documents import (
+    CaseResult,
+    PooledKinds,
+    Quantiles,
+    Spread,
+    UndisturbedLock,
+    made,
+)
 from tests.report.test_tables import case
 
 

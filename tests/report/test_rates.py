@@ -12,16 +12,24 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from report import rates
-from report.charts import Chart
-from report.content import preview
-from report.markdown import to_markdown
-from report.page import to_html
-from report.rate_chart import pictures
-from report.tables import overview, print_tables, show
-from report.write import files, write
-from results.documents import Bounds, Knee, LockRates, PooledRate, Quantiles, RatesOf, Spread
-from results.wording import NONE
+from lockbench.report import rates
+from lockbench.report.charts import Chart
+from lockbench.report.content import preview
+from lockbench.report.markdown import to_markdown
+from lockbench.report.page import to_html
+from lockbench.report.rate_chart import pictures
+from lockbench.report.tables import overview, print_tables, show
+from lockbench.report.write import files, write
+from lockbench.results.documents import (
+    Bounds,
+    Knee,
+    LockRates,
+    PooledRate,
+    Quantiles,
+    RatesOf,
+    Spread,
+)
+from lockbench.results.wording import NONE
 from tests.results.made_run import make_run
 from tests.results.plain import plain
 

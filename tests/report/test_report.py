@@ -13,21 +13,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from history.op import NULL, F, Type
-from history.recording import read_recording
-from report.columns import Column
-from report.content import Content, compose
-from report.grid import Cell
-from report.source import read
-from report.timeline import timeline
-from report.write import files, write
-from results.alert_metrics import ALERTS
-from results.cases import command_of
-from results.comparison import Comparison
-from results.documents import CaseResult, PhasesS
-from results.gate import Cell as Number
-from results.store import NotARun, RunFolder, open_run
-from results.wording import NONE
+from lockbench.history.op import NULL, F, Type
+from lockbench.history.recording import read_recording
+from lockbench.report.columns import Column
+from lockbench.report.content import Content, compose
+from lockbench.report.grid import Cell
+from lockbench.report.source import read
+from lockbench.report.timeline import timeline
+from lockbench.report.write import files, write
+from lockbench.results.alert_metrics import ALERTS
+from lockbench.results.cases import command_of
+from lockbench.results.comparison import Comparison
+from lockbench.results.documents import CaseResult, PhasesS
+from lockbench.results.gate import Cell as Number
+from lockbench.results.store import NotARun, RunFolder, open_run
+from lockbench.results.wording import NONE
 from tests.results.load import Load
 from tests.results.made_run import make_run, record
 from tests.results.plain import plain, write_case

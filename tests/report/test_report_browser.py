@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from report.write import write
+from lockbench.report.write import write
 from tests.report.browser import Browser, browser, needs_chromium
 from tests.results.made_run import make_run
 

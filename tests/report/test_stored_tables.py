@@ -5,10 +5,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from report import tables
-from report.write import files
-from results.documents import Results, made
-from results.store import RunFolder, open_run
+from lockbench.report import tables
+from lockbench.report.write import files
+from lockbench.results.documents import Results, made
+from lockbench.results.store import RunFolder, open_run
 from tests.results.plain import write_json, write_machine, write_versions
 
 CASE = {

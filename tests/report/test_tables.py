@@ -9,15 +9,15 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from report import exports
-from report import tables as drawn
-from report.columns import Row
-from report.content import preview
-from report.facts import EVERY
-from report.footnotes import version_line
-from report.markdown import to_markdown
-from report.tables import LINES_MAX, Overview, print_tables
-from results.documents import (
+from lockbench.report import exports
+from lockbench.report import tables as drawn
+from lockbench.report.columns import Row
+from lockbench.report.content import preview
+from lockbench.report.facts import EVERY
+from lockbench.report.footnotes import version_line
+from lockbench.report.markdown import to_markdown
+from lockbench.report.tables import LINES_MAX, Overview, print_tables
+from lockbench.results.documents import (
     Machine,
     PooledKinds,
     Quantiles,
@@ -26,7 +26,7 @@ from results.documents import (
     Versions,
     made,
 )
-from results.wording import escape_markdown, ms, percent
+from lockbench.results.wording import escape_markdown, ms, percent
 from tests.results.plain import plainly
 
 overview = plainly(drawn.overview)

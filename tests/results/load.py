@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from history.builder import Builder
-from history.columns import History
-from history.op import NULL, F, Fault, Object, Type
+from lockbench.history.builder import Builder
+from lockbench.history.columns import History
+from lockbench.history.op import NULL, F, Fault, Object, Type
 
 MS = 1_000_000
 # No label may decide: objects say the role, whatever the key is called.

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from checker.check import check
-from history.op import F, Fault, Object, Type
-from history.recorder import Recorder
-from history.recording import read_recording, write_faults, write_meta
-from results.numbers import Phases, measure
-from results.store import RunFolder
+from lockbench.checker.check import check
+from lockbench.history.op import F, Fault, Object, Type
+from lockbench.history.recorder import Recorder
+from lockbench.history.recording import read_recording, write_faults, write_meta
+from lockbench.results.numbers import Phases, measure
+from lockbench.results.store import RunFolder
 from tests.results.plain import (
     plain,
     write_case,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from results.documents import CaseResult, Quantiles
+from lockbench.results.documents import CaseResult, Quantiles
 
 RUNS = np.array(
     [

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from results.documents import CaseResult, Machine, Part, Plan, Results, Versions, made
-from results.store import CaseFolder, RunFolder
+from lockbench.results.documents import CaseResult, Machine, Part, Plan, Results, Versions, made
+from lockbench.results.store import CaseFolder, RunFolder
 
 R = TypeVar("R")
 Plain = Mapping[str, Any] | Part

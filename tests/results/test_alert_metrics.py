@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checker.check import check
-from history.columns import History
-from results.alert_metrics import (
+from lockbench.checker.check import check
+from lockbench.history.columns import History
+from lockbench.results.alert_metrics import (
     ACQUISITIONS,
     ALERTS,
     CONTENDED,
@@ -34,7 +34,7 @@ from results.alert_metrics import (
     range_value,
     rules,
 )
-from results.alert_replay import ReplayedViolation, Sight, replay
+from lockbench.results.alert_replay import ReplayedViolation, Sight, replay
 from tests.checker.scenes import S, Scene
 
 PROMTOOL = shutil.which("promtool")

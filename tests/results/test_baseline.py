@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from msgspec.structs import replace
 
-from history.columns import History
-from history.op import F, Type
-from report.facts import BASELINE
-from results.baseline import Baselines
-from results.documents import CaseResult, Floor, Quantiles, Spread
-from results.numbers import Phases, before
-from results.wording import NONE
+from lockbench.history.columns import History
+from lockbench.history.op import F, Type
+from lockbench.report.facts import BASELINE
+from lockbench.results.baseline import Baselines
+from lockbench.results.documents import CaseResult, Floor, Quantiles, Spread
+from lockbench.results.numbers import Phases, before
+from lockbench.results.wording import NONE
 from tests.results.load import MS, Load
 
 

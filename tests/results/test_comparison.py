@@ -12,22 +12,23 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from evidence.compare import compare
-from history.op import F, Object, Type
-from history.recorder import Recorder
-from history.recording import write_faults, write_meta
-from report.comparison_text import junit, markdown
-from results import comparison
-from results.comparison import (
+from lockbench.evidence.compare import compare
+from lockbench.history.op import F, Object, Type
+from lockbench.history.recorder import Recorder
+from lockbench.history.recording import write_faults, write_meta
+from lockbench.report.comparison_text import junit, markdown
+from lockbench.results import comparison
+from lockbench.results.comparison import (
     Comparison,
     compare_stored,
     differences,
 )
-from results.documents import VerdictChange, Versions, VersionsSide
-from results.errors import BadInput, endings_named, exit_code, worst_first
-from results.gate import Cell
-from results.store import NotARun, RunFolder
-from results.stored import Edited, countable, stored, stored_set
+from lockbench.results.documents import VerdictChange, Versions, VersionsSide
+from lockbench.results.errors import BadInput, endings_named, exit_code, worst_first
+from lockbench.results.gate import Cell
+from lockbench.results.store import NotARun, RunFolder
+from lockbench.results.stored import Edited, countable, stored, stored_set
+from lockbench.workloads.load import Phases
 from tests.results.plain import (
     plain,
     plainly,
@@ -37,7 +38,6 @@ from tests.results.plain import (
     write_results,
     write_versions,
 )
-from workloads.load import Phases
 
 verdict_changes = plainly(comparison.verdict_changes)
 endings_of_verdicts = plainly(comparison.endings_of_verdicts)
@@ -98,8 +98,8 @@ def make(tmp_path: Path) -> Make:
     """Stores a finished run of one case whose history breaks or holds."""
 
     def made(name: str, *, twice: bool = False, given_up: bool = False, **changes: Any) -> Path:
-        from checker.check import check
-        from history.recording import read_recording
+        from lockbench.checker.check import check
+        from lockbench.history.recording import read_recording
 
         run = RunFolder.create(tmp_path / "runs", name)
         folder = run.case(1, "etcd", "none")

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from results import digests, documents, store
-from results.documents import FORMAT
-from results.store import NotARun, RunFolder, open_run
+from lockbench.results import digests, documents, store
+from lockbench.results.documents import FORMAT
+from lockbench.results.store import NotARun, RunFolder, open_run
 from tests.results.made_run import make_run
 from tests.results.plain import write_json, write_results
 from tools.schema import FILE

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 from scipy import stats
 
-from evidence.regress_plan import turns
-from results import gate
-from results.documents import CaseResult, Quantiles
-from results.gate import Cell, judge_pairs, not_carried, suspects, value_of
-from results.statistics import needed_pairs
+from lockbench.evidence.regress_plan import turns
+from lockbench.results import gate
+from lockbench.results.documents import CaseResult, Quantiles
+from lockbench.results.gate import Cell, judge_pairs, not_carried, suspects, value_of
+from lockbench.results.statistics import needed_pairs
 from tests.results.measured_noise import FIRST, RUNS, case
 
 PAIRS = 10

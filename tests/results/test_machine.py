@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from results import machine
-from results.documents import Machine, made
+from lockbench.results import machine
+from lockbench.results.documents import Machine, made
 from tests.results.plain import plain
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from history.builder import NUMBERS
-from history.columns import History, null_column
-from history.op import F, Fault, Object, Type
-from results.documents import Quantiles
-from results.numbers import Phases, measure
+from lockbench.history.builder import NUMBERS
+from lockbench.history.columns import History, null_column
+from lockbench.history.op import F, Fault, Object, Type
+from lockbench.results.documents import Quantiles
+from lockbench.results.numbers import Phases, measure
 from tests.results.load import MS, Load
 from tests.results.plain import plain
 

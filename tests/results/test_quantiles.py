@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from results.documents import Quantiles
-from results.quantiles import P50, P99, P999, carries, needed, quantiles, rank
+from lockbench.results.documents import Quantiles
+from lockbench.results.quantiles import P50, P99, P999, carries, needed, quantiles, rank
 
 
 def test_a_quantile_is_a_value_that_was_measured() -> None:

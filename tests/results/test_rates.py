@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from history.op import F, Type
-from results.documents import LockRates, Processed, Processors, RatesOf, RateStep, Spread
-from results.knee import knee, not_granted
-from results.rates import Block, Samples, again, pooled, step_of
+from lockbench.history.op import F, Type
+from lockbench.results.documents import LockRates, Processed, Processors, RatesOf, RateStep, Spread
+from lockbench.results.knee import knee, not_granted
+from lockbench.results.rates import Block, Samples, again, pooled, step_of
 from tests.results.load import MS, Load
 
 OF = RatesOf("redis-token", "redis", 1, "loopback", 32, 0, 0.0)

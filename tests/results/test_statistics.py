@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from results.statistics import (
+from lockbench.results.statistics import (
     holm,
     needed_pairs,
     p_beyond,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from results import store
-from results.documents import Machine, Plan, Results, Versions
-from results.store import NotARun, RunFolder, StoreError, open_run, slug, write_atomically
+from lockbench.results import store
+from lockbench.results.documents import Machine, Plan, Results, Versions
+from lockbench.results.store import NotARun, RunFolder, StoreError, open_run, slug, write_atomically
 from tests.results.plain import write_case, write_machine, write_plan, write_results, write_versions
 
 
@@ -71,7 +71,7 @@ def start(code: str, *arguments: str) -> subprocess.Popen[str]:
 
 def test_processes_that_start_together_do_not_share_a_folder(tmp_path: Path) -> None:
     code = (
-        "import sys, pathlib; from results.store import RunFolder\n"
+        "import sys, pathlib; from lockbench.results.store import RunFolder\n"
         "print('ready', flush=True); sys.stdin.readline()\n"
         "for _ in range(5): print(RunFolder.create(pathlib.Path(sys.argv[1]), 'quick').path.name)"
     )
@@ -91,7 +91,7 @@ def test_processes_that_start_together_do_not_share_a_folder(tmp_path: Path) -> 
 
 def test_a_half_written_run_is_recognised(tmp_path: Path) -> None:
     code = (
-        "import os, sys, pathlib; from results.store import RunFolder\n"
+        "import os, sys, pathlib; from lockbench.results.store import RunFolder\n"
         "run = RunFolder.create(pathlib.Path(sys.argv[1]), 'quick')\n"
         "run.write_text('plan.json', '{}')\n"
         "print(run.path, flush=True); sys.stdin.read()"

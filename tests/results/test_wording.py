@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from report.exports import csv_text
-from results.wording import printable
+from lockbench.report.exports import csv_text
+from lockbench.results.wording import printable
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from clusters.engine import owner
-from clusters.engine.docker import Container, Network
-from history.op import F, Object, Type
-from history.recorder import Recorder
-from history.recording import write_meta
+from lockbench.clusters.engine import owner
+from lockbench.clusters.engine.docker import Container, Network
+from lockbench.history.op import F, Object, Type
+from lockbench.history.recorder import Recorder
+from lockbench.history.recording import write_meta
+from lockbench.workloads.fork_server import RUN_ENVIRONMENT
 from soak.aftermath import Aftermath, Left, Said, left_of, readable, went_on_after, wrong_words
-from workloads.fork_server import RUN_ENVIRONMENT
 
 BENCH = "4242:77:here/boot/1"
 NO_SESSION = 2**22 + 1

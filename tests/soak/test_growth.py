@@ -75,7 +75,7 @@ import subprocess, sys
 log = open(sys.argv[1] + "/worker-1.log", "w")
 command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
 one = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log)
-other = subprocess.Popen([*command, "workloads.fork_server"], stdin=subprocess.PIPE)
+other = subprocess.Popen([*command, "lockbench.workloads.fork_server"], stdin=subprocess.PIPE)
 print(one.pid, other.pid, flush=True)
 sys.stdin.read()
 """

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from clusters.engine.docker import Container, ContainerState, EngineError
-from clusters.registry import topologies
-from locks.registry import systems
-from results.errors import BadInput
+from lockbench.clusters.engine.docker import Container, ContainerState, EngineError
+from lockbench.clusters.registry import topologies
+from lockbench.locks.registry import systems
+from lockbench.results.errors import BadInput
 from soak import kills
 from soak import run as soak
 from soak.aftermath import Left, Said

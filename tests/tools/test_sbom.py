@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters.engine.docker import Engine, EngineError
+from lockbench.clusters.engine.docker import Engine, EngineError
 from tools import sbom
 
 STATUS = """Package: redis-server

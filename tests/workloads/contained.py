@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from locks.base import System
-from locks.shared.client_container import ContainerLibrary
-from locks.shared.client_programs import Program
+from lockbench.locks.base import System
+from lockbench.locks.shared.client_container import ContainerLibrary
+from lockbench.locks.shared.client_programs import Program
 
 IMAGE = "go-sidecar"
 

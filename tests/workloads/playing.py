@@ -10,15 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
-from history.columns import History
-from history.op import Fault
-from history.recording import read_recording, write_faults, write_meta
-from locks.registry import find
-from results.numbers import Phases as Spans
-from workloads.audit import audit
-from workloads.fleet import Fleet
-from workloads.fork_server import Child, ForkServer
-from workloads.load import Load, Pace, Phases
+from lockbench.history.columns import History
+from lockbench.history.op import Fault
+from lockbench.history.recording import read_recording, write_faults, write_meta
+from lockbench.locks.registry import find
+from lockbench.results.numbers import Phases as Spans
+from lockbench.workloads.audit import audit
+from lockbench.workloads.fleet import Fleet
+from lockbench.workloads.fork_server import Child, ForkServer
+from lockbench.workloads.load import Load, Pace, Phases
 
 WORKERS = 2
 AT_ONCE = 4  # a load mostly waits

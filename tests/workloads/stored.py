@@ -7,11 +7,11 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from locks.postgres.session import Broken, Refused, Session
-from locks.without.actor import Actor
-from locks.without.base import UNIQUE_VIOLATION, PostgresWay
-from locks.without.event_log import EventLog
-from locks.without.single_owner import SingleOwner
+from lockbench.locks.postgres.session import Broken, Refused, Session
+from lockbench.locks.without.actor import Actor
+from lockbench.locks.without.base import UNIQUE_VIOLATION, PostgresWay
+from lockbench.locks.without.event_log import EventLog
+from lockbench.locks.without.single_owner import SingleOwner
 from tests.workloads.unsafe import system
 
 
@@ -49,15 +49,15 @@ class _InFile(PostgresWay):
 
 
 class StoredActor(_InFile, Actor):
-    """See ``locks.without.actor``."""
+    """See ``lockbench.locks.without.actor``."""
 
 
 class StoredSingleOwner(_InFile, SingleOwner):
-    """See ``locks.without.single_owner``."""
+    """See ``lockbench.locks.without.single_owner``."""
 
 
 class StoredEventLog(_InFile, EventLog):
-    """See ``locks.without.event_log``."""
+    """See ``lockbench.locks.without.event_log``."""
 
 
 ACTOR, SINGLE_OWNER, EVENT_LOG = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from workloads.arrivals import Arrivals
+from lockbench.workloads.arrivals import Arrivals
 
 S = 1_000_000_000
 

@@ -10,13 +10,13 @@ from typing import cast
 import numpy as np
 import pytest
 
-from history.op import F, Object
-from history.recorder import Recorder
-from history.recording import read_recording, write_meta
-from locks.base import Acquired, Freed, Granted, Hold, Lock, Released
-from locks.registry import find
-from workloads.caller import Caller
-from workloads.load import Pace
+from lockbench.history.op import F, Object
+from lockbench.history.recorder import Recorder
+from lockbench.history.recording import read_recording, write_meta
+from lockbench.locks.base import Acquired, Freed, Granted, Hold, Lock, Released
+from lockbench.locks.registry import find
+from lockbench.workloads.caller import Caller
+from lockbench.workloads.load import Pace
 
 NS = 1_000_000_000
 

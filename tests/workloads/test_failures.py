@@ -15,20 +15,20 @@ import numpy as np
 import psutil
 import pytest
 
-from bench.generator import generator_health
-from bench.usable import error_texts
-from checker.check import check
-from clusters import images
-from clusters.engine import client_containers as clients
-from history.edn import read_edn, write_edn
-from history.jsonl import read_jsonl, write_jsonl
-from history.op import F, Fault, Type
-from history.recorder import PROCESSES_PER_WORKER
+from lockbench.bench.generator import generator_health
+from lockbench.bench.usable import error_texts
+from lockbench.checker.check import check
+from lockbench.clusters import images
+from lockbench.clusters.engine import client_containers as clients
+from lockbench.history.edn import read_edn, write_edn
+from lockbench.history.jsonl import read_jsonl, write_jsonl
+from lockbench.history.op import F, Fault, Type
+from lockbench.history.recorder import PROCESSES_PER_WORKER
+from lockbench.workloads.fleet import Fleet, LoadError
+from lockbench.workloads.load import Pace
 from tests.locks.fakes import FakeRedis, hang_up
 from tests.workloads import contained, unsafe
 from tests.workloads.playing import play
-from workloads.fleet import Fleet, LoadError
-from workloads.load import Pace
 
 pytestmark = pytest.mark.slow
 PACE = Pace(aimed_hold_s=0.05)
@@ -41,7 +41,7 @@ def test_a_resource_that_dies_ends_the_load(tmp_path: Path) -> None:
         for process in psutil.Process().children(recursive=True):
             # One that has just ended has no command line.
             with suppress(psutil.NoSuchProcess):
-                if "workloads.resource_server" in process.cmdline():
+                if "lockbench.workloads.resource_server" in process.cmdline():
                     process.kill()
         return ()
 

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checker.check import check
-from checker.jobs import VERDICTS_OF
-from history.op import F, Type
-from history.recorder import PROCESSES_PER_WORKER
+from lockbench.checker.check import check
+from lockbench.checker.jobs import VERDICTS_OF
+from lockbench.history.op import F, Type
+from lockbench.history.recorder import PROCESSES_PER_WORKER
+from lockbench.workloads.base import Job
+from lockbench.workloads.jobs.fairness import FAST, SLOW
+from lockbench.workloads.load import Pace
+from lockbench.workloads.registry import find
 from tests.locks.fakes import FakeRedis
 from tests.workloads import unsafe
 from tests.workloads.playing import Played, all_played, play
-from workloads.base import Job
-from workloads.jobs.fairness import FAST, SLOW
-from workloads.load import Pace
-from workloads.registry import find
 
 pytestmark = pytest.mark.slow
 EVERYBODY = f"{unsafe.__file__}:Everybody"

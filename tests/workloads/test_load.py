@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from workloads.control import Control
-from workloads.fleet import free_port
-from workloads.load import Load, Pace, Phases, shared_key
+from lockbench.workloads.control import Control
+from lockbench.workloads.fleet import free_port
+from lockbench.workloads.load import Load, Pace, Phases, shared_key
 
 LOAD = Load(
     lock="redis-token",

@@ -12,13 +12,13 @@ from typing import Any
 import gevent
 import pytest
 
-from workloads.locuststats import LATE_S, LockOutcome, LocustStats
+from lockbench.workloads.locuststats import LATE_S, LockOutcome, LocustStats
 
 # In a process of its own: Locust monkey-patches.
 BOTH_WAYS = """
 import json
 from locust.env import Environment
-from workloads.locuststats import LocustStats
+from lockbench.workloads.locuststats import LocustStats
 
 found = []
 for alone in (True, False):

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from bench.outside import Outside, Watch, as_faults
-from checker.outside import OUTSIDE
-from history.columns import History
-from history.op import Fault
+from lockbench.bench.outside import Outside, Watch, as_faults
+from lockbench.checker.outside import OUTSIDE
+from lockbench.history.columns import History
+from lockbench.history.op import Fault
+from lockbench.workloads.fleet import Fleet
 from tests.eventually import eventually
 from tests.workloads import unsafe
 from tests.workloads.playing import WORKERS, play
-from workloads.fleet import Fleet
 
 STALL_S = 1.0
 

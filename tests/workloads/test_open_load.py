@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.generator import generator_health
-from history.op import Fault
-from results.numbers import measure
+from lockbench.bench.generator import generator_health
+from lockbench.history.op import Fault
+from lockbench.results.numbers import measure
+from lockbench.workloads.fleet import Fleet
+from lockbench.workloads.load import Pace
 from tests.locks.fakes import FakeRedis
 from tests.workloads.playing import Played, S, all_played, play
-from workloads.fleet import Fleet
-from workloads.load import Pace
 
 pytestmark = pytest.mark.slow
 OUTAGE_S = 2.0

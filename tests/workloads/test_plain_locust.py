@@ -20,17 +20,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checker.check import check
-from clusters.engine.owner import die_with_parent
-from history.columns import History
-from history.op import NULL, F, Type
-from history.recorder import PROCESSES_PER_WORKER
-from history.recording import is_recording, read_recording
+from lockbench.checker.check import check
+from lockbench.clusters.engine.owner import die_with_parent
+from lockbench.history.columns import History
+from lockbench.history.op import NULL, F, Type
+from lockbench.history.recorder import PROCESSES_PER_WORKER
+from lockbench.history.recording import is_recording, read_recording
+from lockbench.workloads.fleet import Fleet, free_port
+from lockbench.workloads.load import ENVIRONMENT, Pace, Phases
 from tests.eventually import eventually
 from tests.locks.fakes import FakeRedis
 from tests.workloads.test_load import LOAD
-from workloads.fleet import Fleet, free_port
-from workloads.load import ENVIRONMENT, Pace, Phases
 
 pytestmark = pytest.mark.slow
 FILE = Path(__file__).parents[2] / "workloads" / "locustfile.py"
@@ -40,7 +40,7 @@ SHARED = {"k0", "k1"}
 SHAPE = """
 from pathlib import Path
 from locust import LoadTestShape
-from workloads.locustfile import *
+from lockbench.workloads.locustfile import *
 
 class Steps(LoadTestShape):
     use_common_options = True
@@ -52,8 +52,8 @@ class Steps(LoadTestShape):
 """
 HANGING = """
 import gevent
-from workloads.locustfile import *
-from workloads.users import LockUser
+from lockbench.workloads.locustfile import *
+from lockbench.workloads.users import LockUser
 
 def connect(user):
     print("it connects", flush=True)

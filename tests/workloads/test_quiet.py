@@ -8,12 +8,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-from checker.check import check
-from checker.leaks import quiet_ns
-from history.op import F, Type
+from lockbench.checker.check import check
+from lockbench.checker.leaks import quiet_ns
+from lockbench.history.op import F, Type
+from lockbench.workloads.load import FLOOR_KEY, SPARE_KEY, Pace
 from tests.workloads import unsafe
 from tests.workloads.playing import Played, all_played, play
-from workloads.load import FLOOR_KEY, SPARE_KEY, Pace
 
 pytestmark = pytest.mark.slow
 PACE = Pace(lease_ttl_s=0.6, wait_s=0.5, aimed_hold_s=0.05, aimed_wait_s=0.3, client_timeout_s=0.3)

@@ -14,9 +14,9 @@ PROGRAM: Final = """
 import json, time
 from types import SimpleNamespace
 import gevent
-from workloads.users import RateUser
-from workloads.client import Client
-from history.op import NULL
+from lockbench.workloads.users import RateUser
+from lockbench.workloads.client import Client
+from lockbench.history.op import NULL
 
 class Ready(Client):
     def __init__(self): pass
@@ -63,9 +63,9 @@ import json, sys
 from pathlib import Path
 from types import SimpleNamespace
 import gevent
-from workloads.control import Control
-from workloads.load import Step
-from workloads.session import Session
+from lockbench.workloads.control import Control
+from lockbench.workloads.load import Step
+from lockbench.workloads.session import Session
 
 full, half = Step(1.0, 1.0), Step(1.0, 1.0, share=0.5)
 rates = SimpleNamespace(steps=(full, half, full, half), clients=1)

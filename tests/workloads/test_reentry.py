@@ -7,15 +7,15 @@ from functools import partial
 import numpy as np
 import pytest
 
-from bench.plan import make_case
-from checker.check import check
-from history.columns import History
-from history.op import F, Type
-from results.errors import Unfit
+from lockbench.bench.plan import make_case
+from lockbench.checker.check import check
+from lockbench.history.columns import History
+from lockbench.history.op import F, Type
+from lockbench.results.errors import Unfit
+from lockbench.workloads.load import Pace
 from tests.checker.scenes import Scene
 from tests.workloads import unsafe
 from tests.workloads.playing import Played, all_played, play
-from workloads.load import Pace
 
 
 @pytest.fixture(scope="module")

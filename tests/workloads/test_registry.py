@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from bench import plan
-from checker.catalogue import ALWAYS
-from checker.follows import FOLLOWS
-from checker.jobs import VERDICTS_OF
-from history.op import JOBS
-from results.errors import BadInput, Unfit
-from workloads.registry import WorkloadError, declared, find
+from lockbench.bench import plan
+from lockbench.checker.catalogue import ALWAYS
+from lockbench.checker.follows import FOLLOWS
+from lockbench.checker.jobs import VERDICTS_OF
+from lockbench.history.op import JOBS
+from lockbench.results.errors import BadInput, Unfit
+from lockbench.workloads.registry import WorkloadError, declared, find
 
 
 def test_every_declared_workload_is_whole() -> None:
@@ -85,5 +85,5 @@ def test_a_workload_without_faults_refuses_them() -> None:
 
 
 def test_declarations_do_not_bring_locust_into_the_bench() -> None:
-    code = "import sys, workloads.registry as r; r.declared(); sys.exit('locust' in sys.modules)"
+    code = "import sys, lockbench.workloads.registry as r; r.declared(); sys.exit('locust' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -11,16 +11,22 @@ from pathlib import Path
 
 import pytest
 
-from history.op import NULL, F
-from history.recording import records_of
-from workloads.resource import Resource
+from lockbench.history.op import NULL, F
+from lockbench.history.recording import records_of
+from lockbench.workloads.resource import Resource
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[tuple[str, int]]:
     port_file = tmp_path / "port"
     with subprocess.Popen(
-        [sys.executable, "-m", "workloads.resource_server", str(port_file), str(tmp_path / "log")]
+        [
+            sys.executable,
+            "-m",
+            "lockbench.workloads.resource_server",
+            str(port_file),
+            str(tmp_path / "log"),
+        ]
     ) as process:
         end = time.monotonic() + 20
         while not port_file.exists() and time.monotonic() < end:

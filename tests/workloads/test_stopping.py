@@ -9,10 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from lockbench.workloads import fork_server as nurseries
+from lockbench.workloads.fleet import Fleet
+from lockbench.workloads.fork_server import ForkServer
 from tests.workloads.playing import fork_server
-from workloads import fork_server as nurseries
-from workloads.fleet import Fleet
-from workloads.fork_server import ForkServer
 
 FOR_EVER_S = 3600.0
 LIMIT_S = 30.0
@@ -71,7 +71,7 @@ def test_all_processes_together_are_waited_for_not_one_after_the_other(
     fleet.load_file.write_text("a load")
     stubborn = [Stubborn() for _ in range(4)]
     fleet._children = dict(zip("abcd", stubborn, strict=True))  # type: ignore[arg-type]
-    monkeypatch.setattr("workloads.fleet.time.monotonic", lambda: Stubborn.now_s)
+    monkeypatch.setattr("lockbench.workloads.fleet.time.monotonic", lambda: Stubborn.now_s)
     fleet.stop(5.0)
     assert Stubborn.now_s == 5.0
     assert all(child.killed for child in stubborn)
@@ -106,7 +106,7 @@ def test_a_fork_server_that_says_nothing_is_an_error(
         silent._process.send_signal(signal.SIGSTOP)
         monkeypatch.setattr(nurseries, "SPAWN_S", 0.1)
         with pytest.raises(OSError, match="says nothing"):
-            silent.spawn("workloads.master", {}, tmp_path / "log")
+            silent.spawn("lockbench.workloads.master", {}, tmp_path / "log")
     assert ended(silent._process.pid)
 
 
@@ -114,9 +114,9 @@ def test_a_fork_server_that_is_ended_from_outside_says_how_and_no_traceback(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with ForkServer("test") as ended_one:
-        ended_one.spawn("workloads.worker", {}, tmp_path / "log").close()
+        ended_one.spawn("lockbench.workloads.worker", {}, tmp_path / "log").close()
         ended_one._process.send_signal(signal.SIGINT)
         ended_one._process.wait(LIMIT_S)
         with pytest.raises(OSError, match=r"ended \(exit -2\)"):
-            ended_one.spawn("workloads.worker", {}, tmp_path / "log")
+            ended_one.spawn("lockbench.workloads.worker", {}, tmp_path / "log")
     assert "Traceback" not in capfd.readouterr().err

@@ -9,7 +9,7 @@ import sys
 SLEEPERS = """
 import gevent, json, random, sys
 from time import monotonic_ns
-from workloads.timer import Timer
+from lockbench.workloads.timer import Timer
 timer, draws, early, order = Timer(), random.Random(1), [], []
 begin = monotonic_ns() + 300_000_000
 times = [begin + draws.randrange(100_000_000) for _ in range(500)] + [begin] * 3 + [begin - 10**9]

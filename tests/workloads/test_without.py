@@ -10,18 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import plan
-from checker.check import check
-from checker.exposure import exposure
-from history.op import F, Fault, Type
-from locks.registry import systems, without
-from locks.without.base import Way
-from results.errors import Unfit
-from results.numbers import measure
+from lockbench.bench import plan
+from lockbench.checker.check import check
+from lockbench.checker.exposure import exposure
+from lockbench.history.op import F, Fault, Type
+from lockbench.locks.registry import systems, without
+from lockbench.locks.without.base import Way
+from lockbench.results.errors import Unfit
+from lockbench.results.numbers import measure
+from lockbench.workloads.fleet import Fleet, free_port
+from lockbench.workloads.load import VICTIM, Pace
 from tests.workloads import stored, unsafe
 from tests.workloads.playing import Played, S, all_played, play
-from workloads.fleet import Fleet, free_port
-from workloads.load import VICTIM, Pace
 
 PACE = Pace(aimed_hold_s=0.05)
 

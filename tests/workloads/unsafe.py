@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, TextIO
 
-from locks.base import (
+from lockbench.locks.base import (
     Acquired,
     Address,
     Denied,
@@ -23,8 +23,8 @@ from locks.base import (
     System,
     Unknown,
 )
-from locks.without.base import Conflict, Done, DoneAlready, Entry, Outcome, Thinking
-from workloads.load import ENVIRONMENT
+from lockbench.locks.without.base import Conflict, Done, DoneAlready, Entry, Outcome, Thinking
+from lockbench.workloads.load import ENVIRONMENT
 
 RETRY_S = 0.002
 PERMITS = 2

@@ -1,1 +1,1 @@
-"""The workloads, one file each (see ``workloads.base``)."""
+"""The workloads, one file each (see ``lockbench.workloads.base``)."""

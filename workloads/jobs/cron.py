@@ -8,9 +8,9 @@ moment after the release would start it again under any lock.
 
 from __future__ import annotations
 
-from declarations.parameters import Parameter
-from workloads.base import LOAD, Workload
-from workloads.jobs.payment import Delivered
+from lockbench.declarations.parameters import Parameter
+from lockbench.workloads.base import LOAD, Workload
+from lockbench.workloads.jobs.payment import Delivered
 
 WORKLOAD = Workload(
     name="cron",

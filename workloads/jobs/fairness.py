@@ -7,10 +7,10 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from declarations.parameters import Parameter
-from workloads.base import LOAD, Options, Workload
-from workloads.jobs.mutex import Mutex
-from workloads.resource import Resource
+from lockbench.declarations.parameters import Parameter
+from lockbench.workloads.base import LOAD, Options, Workload
+from lockbench.workloads.jobs.mutex import Mutex
+from lockbench.workloads.resource import Resource
 
 FAST: Final = 0
 SLOW: Final = 1

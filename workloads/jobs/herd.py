@@ -4,8 +4,8 @@ number of clients grows (``--clients 10``, 100, 1000)."""
 
 from __future__ import annotations
 
-from workloads.base import Workload
-from workloads.jobs.mutex import Mutex
+from lockbench.workloads.base import Workload
+from lockbench.workloads.jobs.mutex import Mutex
 
 WORKLOAD = Workload(
     name="herd",

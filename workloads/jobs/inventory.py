@@ -7,8 +7,8 @@ twice, which is what the lock is for (``oversold``).
 
 from __future__ import annotations
 
-from workloads.base import Job, Workload
-from workloads.use import Use
+from lockbench.workloads.base import Job, Workload
+from lockbench.workloads.use import Use
 
 
 class Sale(Job):

@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from declarations.parameters import Parameter
-from workloads.base import LOAD, Job, Options, Workload
-from workloads.use import Use
+from lockbench.declarations.parameters import Parameter
+from lockbench.workloads.base import LOAD, Job, Options, Workload
+from lockbench.workloads.use import Use
 
 BEAT_S: Final = 0.02
 

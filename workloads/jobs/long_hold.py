@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from declarations.parameters import Parameter
-from workloads.base import Job, Options, Workload
-from workloads.use import Use
+from lockbench.declarations.parameters import Parameter
+from lockbench.workloads.base import Job, Options, Workload
+from lockbench.workloads.use import Use
 
 STEPS_A_LEASE: Final = 3
 YES: Final = "yes"

@@ -7,8 +7,8 @@ read; a semaphore guards no register, because its holders would overwrite each o
 
 from __future__ import annotations
 
-from workloads.base import Job, Workload
-from workloads.use import Use
+from lockbench.workloads.base import Job, Workload
+from lockbench.workloads.use import Use
 
 
 class Mutex(Job):

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from declarations.parameters import Parameter, Value
-from workloads.base import LOAD, Job, Workload
-from workloads.resource import Resource
-from workloads.use import Use
+from lockbench.declarations.parameters import Parameter, Value
+from lockbench.workloads.base import LOAD, Job, Workload
+from lockbench.workloads.resource import Resource
+from lockbench.workloads.use import Use
 
 YES: Final = "yes"
 

@@ -1,10 +1,10 @@
 """``published``: the experiment of the table that articles cite. Nobody shares a key, nothing is
-guarded, there are no pauses and no faults (``bench.plan.published`` has its sizes)."""
+guarded, there are no pauses and no faults (``lockbench.bench.plan.published`` has its sizes)."""
 
 from __future__ import annotations
 
-from workloads.base import Workload
-from workloads.jobs.mutex import Mutex
+from lockbench.workloads.base import Workload
+from lockbench.workloads.jobs.mutex import Mutex
 
 WORKLOAD = Workload(
     name="published",

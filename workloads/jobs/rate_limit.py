@@ -9,10 +9,10 @@ meets a window that has room just then.
 
 from __future__ import annotations
 
-from declarations.parameters import Parameter
-from workloads.base import LOAD, Job, Options, Workload
-from workloads.resource import LATELY
-from workloads.use import Use
+from lockbench.declarations.parameters import Parameter
+from lockbench.workloads.base import LOAD, Job, Options, Workload
+from lockbench.workloads.resource import LATELY
+from lockbench.workloads.use import Use
 
 
 class Caller(Job):

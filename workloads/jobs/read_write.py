@@ -3,9 +3,9 @@ together; any other one is held alone by readers too, so that both can be compar
 
 from __future__ import annotations
 
-from declarations.parameters import Parameter
-from workloads.base import LOAD, Options, Workload
-from workloads.jobs.mutex import Mutex
+from lockbench.declarations.parameters import Parameter
+from lockbench.workloads.base import LOAD, Options, Workload
+from lockbench.workloads.jobs.mutex import Mutex
 
 
 class ReadWrite(Mutex):

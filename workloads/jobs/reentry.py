@@ -9,9 +9,9 @@ first.
 
 from __future__ import annotations
 
-from declarations.parameters import Parameter
-from workloads.base import LOAD, Job, Options, Workload
-from workloads.use import Use
+from lockbench.declarations.parameters import Parameter
+from lockbench.workloads.base import LOAD, Job, Options, Workload
+from lockbench.workloads.use import Use
 
 
 class Reentry(Job):

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from workloads.base import Job, Workload
-from workloads.use import Use
+from lockbench.workloads.base import Job, Workload
+from lockbench.workloads.use import Use
 
 ENTER: Final = 1
 LEAVE: Final = 2

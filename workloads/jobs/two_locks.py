@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from declarations.parameters import Parameter
-from workloads.base import Job, Options, Workload
-from workloads.use import Use
+from lockbench.declarations.parameters import Parameter
+from lockbench.workloads.base import Job, Options, Workload
+from lockbench.workloads.use import Use
 
 MIXED: Final = "mixed"
 

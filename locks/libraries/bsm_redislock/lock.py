@@ -21,13 +21,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from locks.base import System
-from locks.libraries.redsync import lock as redsync
-from locks.redis.expectations import LEASE
-from locks.shared.client_container import ContainerLibrary
-from locks.shared.client_programs import GO, GO_CLIENTS, GO_IMAGE
-from locks.shared.expectations import UNMOVED, may_be_late
-from locks.shared.library import as_safe
+from lockbench.locks.base import System
+from lockbench.locks.libraries.redsync import lock as redsync
+from lockbench.locks.redis.expectations import LEASE
+from lockbench.locks.shared.client_container import ContainerLibrary
+from lockbench.locks.shared.client_programs import GO, GO_CLIENTS, GO_IMAGE
+from lockbench.locks.shared.expectations import UNMOVED, may_be_late
+from lockbench.locks.shared.library import as_safe
 
 DOC = "https://pkg.go.dev/github.com/bsm/redislock"
 _LATE = (

@@ -27,11 +27,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from locks.base import ANY, System
-from locks.shared.client_container import ContainerLibrary
-from locks.shared.client_programs import JVM, JVM_IMAGE, LIMIT, THE_LEASE, Program
-from locks.shared.expectations import MAY_BE_LATE, UNMOVED, may_break, with_changes, with_verdicts
-from locks.zookeeper.expectations import ZOOKEEPER
+from lockbench.locks.base import ANY, System
+from lockbench.locks.shared.client_container import ContainerLibrary
+from lockbench.locks.shared.client_programs import JVM, JVM_IMAGE, LIMIT, THE_LEASE, Program
+from lockbench.locks.shared.expectations import (
+    MAY_BE_LATE,
+    UNMOVED,
+    may_break,
+    with_changes,
+    with_verdicts,
+)
+from lockbench.locks.zookeeper.expectations import ZOOKEEPER
 
 DOC = "https://curator.apache.org/docs/recipes-shared-reentrant-lock"
 _OLD_NODE = (

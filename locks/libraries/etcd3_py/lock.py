@@ -14,10 +14,10 @@ Does not guarantee: mutual exclusion.
 
 from __future__ import annotations
 
-from locks.base import System
-from locks.etcd.expectations import ETCD
-from locks.shared.expectations import UNMINDED, breaks, may_break, with_verdicts
-from locks.shared.library import Library
+from lockbench.locks.base import System
+from lockbench.locks.etcd.expectations import ETCD
+from lockbench.locks.shared.expectations import UNMINDED, breaks, may_break, with_verdicts
+from lockbench.locks.shared.library import Library
 
 DOC = "https://github.com/Revolution1/etcd3-py"
 _OVERWRITES = (

@@ -15,10 +15,10 @@ handed out as a grant though its lease may be over.
 
 from __future__ import annotations
 
-from locks.base import System
-from locks.etcd.expectations import ETCD
-from locks.shared.expectations import UNMINDED, breaks, may_break, with_verdicts
-from locks.shared.library import ERRORS_SAY_LITTLE, Library, as_safe
+from lockbench.locks.base import System
+from lockbench.locks.etcd.expectations import ETCD
+from lockbench.locks.shared.expectations import UNMINDED, breaks, may_break, with_verdicts
+from lockbench.locks.shared.library import ERRORS_SAY_LITTLE, Library, as_safe
 
 DOC = "https://docs.openstack.org/etcd3gw/latest/"
 _WITH = (

@@ -23,12 +23,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from locks.base import System
-from locks.etcd import mutex as etcd
-from locks.etcd.expectations import ETCD
-from locks.shared.client_container import ContainerLibrary
-from locks.shared.client_programs import GO, GO_CLIENTS, GO_IMAGE, LIMIT, THE_LEASE, Program
-from locks.shared.expectations import (
+from lockbench.locks.base import System
+from lockbench.locks.etcd import mutex as etcd
+from lockbench.locks.etcd.expectations import ETCD
+from lockbench.locks.shared.client_container import ContainerLibrary
+from lockbench.locks.shared.client_programs import (
+    GO,
+    GO_CLIENTS,
+    GO_IMAGE,
+    LIMIT,
+    THE_LEASE,
+    Program,
+)
+from lockbench.locks.shared.expectations import (
     MAY_BE_LATE,
     SLOW_LINKS,
     UNMOVED,

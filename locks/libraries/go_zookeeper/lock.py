@@ -35,17 +35,24 @@ Does not guarantee: what ``zookeeper`` does not. Beside that (v1.0.4):
 
 from __future__ import annotations
 
-from locks.base import System
-from locks.shared.client_container import ContainerLibrary
-from locks.shared.client_programs import GO, GO_CLIENTS, GO_IMAGE, LIMIT, THE_LEASE, Program
-from locks.shared.expectations import (
+from lockbench.locks.base import System
+from lockbench.locks.shared.client_container import ContainerLibrary
+from lockbench.locks.shared.client_programs import (
+    GO,
+    GO_CLIENTS,
+    GO_IMAGE,
+    LIMIT,
+    THE_LEASE,
+    Program,
+)
+from lockbench.locks.shared.expectations import (
     ANSWERS_LOST,
     RESTARTED,
     UNMOVED,
     may_break,
     with_changes,
 )
-from locks.zookeeper.expectations import ZOOKEEPER
+from lockbench.locks.zookeeper.expectations import ZOOKEEPER
 
 DOC = "https://pkg.go.dev/github.com/go-zookeeper/zk#Lock"
 _LOCK = "https://github.com/go-zookeeper/zk/blob/v1.0.4/lock.go"

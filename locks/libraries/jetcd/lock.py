@@ -20,10 +20,10 @@ Does not guarantee: what ``etcd-concurrency`` does not, which is what the server
 
 from __future__ import annotations
 
-from locks.base import ANY
-from locks.libraries.etcd_concurrency import lock as library_etcd_concurrency
-from locks.shared.client_container import ContainerLibrary
-from locks.shared.client_programs import JVM, JVM_IMAGE, LIMIT, THE_LEASE, Program
+from lockbench.locks.base import ANY
+from lockbench.locks.libraries.etcd_concurrency import lock as library_etcd_concurrency
+from lockbench.locks.shared.client_container import ContainerLibrary
+from lockbench.locks.shared.client_programs import JVM, JVM_IMAGE, LIMIT, THE_LEASE, Program
 
 DOC = "https://github.com/etcd-io/jetcd"
 

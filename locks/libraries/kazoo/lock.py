@@ -22,17 +22,17 @@ a node that blocks everybody until its session ends (https://github.com/python-z
 
 from __future__ import annotations
 
-from locks.base import ANY, System
-from locks.shared.expectations import (
+from lockbench.locks.base import ANY, System
+from lockbench.locks.shared.expectations import (
     ANSWERS_LOST,
     RESTARTED,
     may_break,
     with_changes,
     with_verdicts,
 )
-from locks.shared.library import Library, as_safe
-from locks.zookeeper import mutex as zookeeper
-from locks.zookeeper.expectations import ZOOKEEPER
+from lockbench.locks.shared.library import Library, as_safe
+from lockbench.locks.zookeeper import mutex as zookeeper
+from lockbench.locks.zookeeper.expectations import ZOOKEEPER
 
 DOC = "https://kazoo.readthedocs.io/en/latest/api/recipe/lock.html"
 

@@ -10,11 +10,11 @@ are late it returns normally though no key is left.
 
 from __future__ import annotations
 
-from locks.base import System
-from locks.libraries.redis_py.lock import sent_again
-from locks.redis.expectations import LOCK_DOC, REDLOCK
-from locks.shared.expectations import may_break, with_changes
-from locks.shared.library import ERRORS_SAY_LITTLE, Library, as_safe
+from lockbench.locks.base import System
+from lockbench.locks.libraries.redis_py.lock import sent_again
+from lockbench.locks.redis.expectations import LOCK_DOC, REDLOCK
+from lockbench.locks.shared.expectations import may_break, with_changes
+from lockbench.locks.shared.library import ERRORS_SAY_LITTLE, Library, as_safe
 
 DOC = "https://github.com/brainix/pottery#redlock"
 _RETRIED = (

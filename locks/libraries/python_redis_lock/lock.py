@@ -14,11 +14,11 @@ Does not guarantee: what ``redis-token`` does not.
 
 from __future__ import annotations
 
-from locks.base import System
-from locks.libraries.redis_py.lock import NO_LEASE
-from locks.redis.expectations import LEASE
-from locks.shared.expectations import may_break, with_changes
-from locks.shared.library import ERRORS_SAY_LITTLE, Library, as_safe
+from lockbench.locks.base import System
+from lockbench.locks.libraries.redis_py.lock import NO_LEASE
+from lockbench.locks.redis.expectations import LEASE
+from lockbench.locks.shared.expectations import may_break, with_changes
+from lockbench.locks.shared.library import ERRORS_SAY_LITTLE, Library, as_safe
 
 DOC = "https://python-redis-lock.readthedocs.io/en/latest/readme.html"
 _NOT_TOLD = (

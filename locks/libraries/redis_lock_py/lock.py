@@ -9,10 +9,10 @@ Does not guarantee: what ``redis-token`` does not.
 
 from __future__ import annotations
 
-from locks.base import System
-from locks.libraries.redis_py.lock import NO_LEASE
-from locks.redis.expectations import LEASE
-from locks.shared.library import ERRORS_SAY_LITTLE, Library, as_safe
+from lockbench.locks.base import System
+from lockbench.locks.libraries.redis_py.lock import NO_LEASE
+from lockbench.locks.redis.expectations import LEASE
+from lockbench.locks.shared.library import ERRORS_SAY_LITTLE, Library, as_safe
 
 DOC = "https://github.com/miintto/redis-lock-py"
 

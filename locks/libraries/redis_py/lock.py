@@ -12,10 +12,16 @@ Does not guarantee: what ``redis-token`` does not.
 
 from __future__ import annotations
 
-from locks.base import ANY, System
-from locks.redis.expectations import LEASE, no_lease
-from locks.shared.expectations import ANSWERS_LOST, RESTARTED, Faults, may_break, with_changes
-from locks.shared.library import ERRORS_SAY_LITTLE, Library, as_safe
+from lockbench.locks.base import ANY, System
+from lockbench.locks.redis.expectations import LEASE, no_lease
+from lockbench.locks.shared.expectations import (
+    ANSWERS_LOST,
+    RESTARTED,
+    Faults,
+    may_break,
+    with_changes,
+)
+from lockbench.locks.shared.library import ERRORS_SAY_LITTLE, Library, as_safe
 
 DOC = "https://redis.readthedocs.io/en/stable/lock.html"
 _NEVER_ENDS = f"{DOC}: 'timeout … By default, it will remain locked until release() is called'"

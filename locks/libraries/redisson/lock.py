@@ -45,15 +45,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from locks.base import ANY, System
-from locks.redis import cluster as redis_cluster
-from locks.redis import fence as redis_fence
-from locks.redis import sentinel as redis_sentinel
-from locks.redis.expectations import LEASE, REDLOCK
-from locks.redis.watchdog import SYSTEM as WATCHDOG
-from locks.shared.client_container import ContainerLibrary
-from locks.shared.client_programs import JVM, JVM_IMAGE, LIMIT, THE_LEASE, Program
-from locks.shared.expectations import (
+from lockbench.locks.base import ANY, System
+from lockbench.locks.redis import cluster as redis_cluster
+from lockbench.locks.redis import fence as redis_fence
+from lockbench.locks.redis import sentinel as redis_sentinel
+from lockbench.locks.redis.expectations import LEASE, REDLOCK
+from lockbench.locks.redis.watchdog import SYSTEM as WATCHDOG
+from lockbench.locks.shared.client_container import ContainerLibrary
+from lockbench.locks.shared.client_programs import JVM, JVM_IMAGE, LIMIT, THE_LEASE, Program
+from lockbench.locks.shared.expectations import (
     CUT,
     MAY_BE_LATE,
     RESTARTED,
@@ -66,7 +66,7 @@ from locks.shared.expectations import (
     with_changes,
     with_verdicts,
 )
-from locks.shared.library import as_safe
+from lockbench.locks.shared.library import as_safe
 
 DOC = "https://redisson.pro/docs/data-and-services/locks-and-synchronizers/"
 _LATE = (

@@ -14,9 +14,9 @@ nothing, whatever happened.
 
 from __future__ import annotations
 
-from locks.base import System
-from locks.libraries.redlock_py.lock import silent_release
-from locks.shared.library import Library, as_safe
+from lockbench.locks.base import System
+from lockbench.locks.libraries.redlock_py.lock import silent_release
+from lockbench.locks.shared.library import Library, as_safe
 
 DOC = "https://github.com/alwaysvivek/redlock"
 

@@ -11,10 +11,16 @@ measures an attempt by the wall clock. ``unlock`` says nothing, whatever happene
 
 from __future__ import annotations
 
-from locks.base import System
-from locks.redis.expectations import REDLOCK
-from locks.shared.expectations import Faults, breaks, may_break, with_changes, with_verdicts
-from locks.shared.library import Library
+from lockbench.locks.base import System
+from lockbench.locks.redis.expectations import REDLOCK
+from lockbench.locks.shared.expectations import (
+    Faults,
+    breaks,
+    may_break,
+    with_changes,
+    with_verdicts,
+)
+from lockbench.locks.shared.library import Library
 
 DOC = "https://github.com/SPSCommerce/redlock-py"
 

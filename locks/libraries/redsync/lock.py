@@ -18,12 +18,19 @@ Does not guarantee: what ``redlock`` does not. It offers no fence.
 
 from __future__ import annotations
 
-from locks.base import System
-from locks.redis.expectations import REDLOCK
-from locks.shared.client_container import ContainerLibrary
-from locks.shared.client_programs import GO, GO_CLIENTS, GO_IMAGE, LIMIT, THE_LEASE, Program
-from locks.shared.expectations import UNMOVED
-from locks.shared.library import as_safe
+from lockbench.locks.base import System
+from lockbench.locks.redis.expectations import REDLOCK
+from lockbench.locks.shared.client_container import ContainerLibrary
+from lockbench.locks.shared.client_programs import (
+    GO,
+    GO_CLIENTS,
+    GO_IMAGE,
+    LIMIT,
+    THE_LEASE,
+    Program,
+)
+from lockbench.locks.shared.expectations import UNMOVED
+from lockbench.locks.shared.library import as_safe
 
 DOC = "https://pkg.go.dev/github.com/go-redsync/redsync/v4"
 

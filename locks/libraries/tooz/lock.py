@@ -12,9 +12,9 @@ Does not guarantee: what ``kazoo`` does not.
 
 from __future__ import annotations
 
-from locks.libraries.kazoo import lock as library_kazoo
-from locks.shared.library import Library, as_safe
-from locks.zookeeper import mutex as zookeeper
+from lockbench.locks.libraries.kazoo import lock as library_kazoo
+from lockbench.locks.shared.library import Library, as_safe
+from lockbench.locks.zookeeper import mutex as zookeeper
 
 DOC = "https://docs.openstack.org/tooz/latest/user/tutorial/lock.html"
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from explore.judge import DENIED_YET_TAKEN, LOST_WAKEUP, RELEASED_YET_KEPT
+from lockbench.explore.judge import DENIED_YET_TAKEN, LOST_WAKEUP, RELEASED_YET_KEPT
 
 HERE: Final = Path(__file__).parent
 
@@ -77,7 +77,7 @@ PLANTED: Final[Mapping[str, Planted]] = dict(
 
 
 def spec(name: str) -> str:
-    """A planted lock as ``locks.registry.find`` takes it. A wrong one is declared beside its
-    neighbour."""
+    """A planted lock as ``lockbench.locks.registry.find`` takes it. A wrong one is declared beside
+    its neighbour."""
     right = PLANTED[name].right if name in PLANTED else name
     return f"{HERE / right.removeprefix('right-').replace('-', '_')}.py:{name}"

@@ -7,11 +7,11 @@ which comes on a new connection. opposite-answer.
 
 from __future__ import annotations
 
-from locks.base import Acquired, Denied, Unknown, token_of
-from locks.redis import token as redis_token
-from locks.redis.client import exceptions
-from locks.redis.link import DELETE_OWN, NotSent
-from locks.redis.token import RedisToken
+from lockbench.locks.base import Acquired, Denied, Unknown, token_of
+from lockbench.locks.redis import token as redis_token
+from lockbench.locks.redis.client import exceptions
+from lockbench.locks.redis.link import DELETE_OWN, NotSent
+from lockbench.locks.redis.token import RedisToken
 
 
 class Right(RedisToken):

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from locks.base import Address, Observer
-from locks.etcd import mutex
-from locks.etcd.mutex import Etcd
+from lockbench.locks.base import Address, Observer
+from lockbench.locks.etcd import mutex
+from lockbench.locks.etcd.mutex import Etcd
 
 
 class Wrong(Etcd):

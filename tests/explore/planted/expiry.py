@@ -6,11 +6,11 @@ for ever. leaked-lock.
 
 from __future__ import annotations
 
-from locks.redis import token as redis_token
-from locks.redis.client import exceptions
-from locks.redis.link import Script
-from locks.redis.recipe import Taken, Unsure, named
-from locks.redis.token import RedisToken
+from lockbench.locks.redis import token as redis_token
+from lockbench.locks.redis.client import exceptions
+from lockbench.locks.redis.link import Script
+from lockbench.locks.redis.recipe import Taken, Unsure, named
+from lockbench.locks.redis.token import RedisToken
 
 TAKE = Script.of(
     "if redis.call('setnx', KEYS[1], ARGV[1]) == 0 then return 0 end "

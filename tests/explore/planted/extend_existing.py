@@ -6,9 +6,9 @@ both are promised it. double-grant; linearizable where the extend was not answer
 
 from __future__ import annotations
 
-from locks.base import Hold, token_of
-from locks.redis import pubsub
-from locks.redis.pubsub import RedisPubsub
+from lockbench.locks.base import Hold, token_of
+from lockbench.locks.redis import pubsub
+from lockbench.locks.redis.pubsub import RedisPubsub
 
 
 class Wrong(RedisPubsub):

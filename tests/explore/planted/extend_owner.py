@@ -6,9 +6,9 @@ both are promised it. double-grant.
 
 from __future__ import annotations
 
-from locks.base import Hold
-from locks.redis import token
-from locks.redis.token import RedisToken
+from lockbench.locks.base import Hold
+from lockbench.locks.redis import token
+from lockbench.locks.redis.token import RedisToken
 
 
 class Wrong(RedisToken):

@@ -6,9 +6,9 @@ opposite-answer.
 
 from __future__ import annotations
 
-from locks.base import Freed, Hold, Released, Unknown
-from locks.redis import pubsub
-from locks.redis.pubsub import RedisPubsub
+from lockbench.locks.base import Freed, Hold, Released, Unknown
+from lockbench.locks.redis import pubsub
+from lockbench.locks.redis.pubsub import RedisPubsub
 
 
 class Wrong(RedisPubsub):

@@ -6,10 +6,10 @@ gives it back: the later grant has the smaller fence. fence-order.
 
 from __future__ import annotations
 
-from locks.redis import token as redis_token
-from locks.redis.client import exceptions
-from locks.redis.recipe import Taken, Unsure, named
-from locks.redis.token import RedisToken
+from lockbench.locks.redis import token as redis_token
+from lockbench.locks.redis.client import exceptions
+from lockbench.locks.redis.recipe import Taken, Unsure, named
+from lockbench.locks.redis.token import RedisToken
 
 
 class Right(RedisToken):

@@ -5,9 +5,9 @@ Shown where a free key is acquired, the client frozen at the answer beyond the l
 
 from __future__ import annotations
 
-from locks.base import Acquired, Granted
-from locks.redis import fence
-from locks.redis.fence import RedisFence
+from lockbench.locks.base import Acquired, Granted
+from lockbench.locks.redis import fence
+from lockbench.locks.redis.fence import RedisFence
 
 
 class Wrong(RedisFence):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 
-from locks.redis import fence
-from locks.redis.fence import RedisFence
-from locks.redis.recipe import Taken
+from lockbench.locks.redis import fence
+from lockbench.locks.redis.fence import RedisFence
+from lockbench.locks.redis.recipe import Taken
 
 
 class Wrong(RedisFence):

@@ -7,9 +7,9 @@ holder has given back: it sleeps for the rest of a lease beside a free key. lost
 
 from __future__ import annotations
 
-from locks.base import Acquired, Deadline
-from locks.redis import pubsub
-from locks.redis.pubsub import RedisPubsub
+from lockbench.locks.base import Acquired, Deadline
+from lockbench.locks.redis import pubsub
+from lockbench.locks.redis.pubsub import RedisPubsub
 
 
 class Wrong(RedisPubsub):

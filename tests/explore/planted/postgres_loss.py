@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from locks.base import Address, NoObserver, Observer
-from locks.postgres import advisory
-from locks.postgres.advisory import PostgresAdvisory
+from lockbench.locks.base import Address, NoObserver, Observer
+from lockbench.locks.postgres import advisory
+from lockbench.locks.postgres.advisory import PostgresAdvisory
 
 
 class Wrong(PostgresAdvisory):

@@ -6,10 +6,10 @@ and the three grant it to another. double-grant.
 
 from __future__ import annotations
 
-from locks.base import Acquired, Granted, Hold
-from locks.redis import redlock
-from locks.redis.redlock import Redlock, _granted, _valid_until_ns
-from locks.redis.redlock_nodes import Question
+from lockbench.locks.base import Acquired, Granted, Hold
+from lockbench.locks.redis import redlock
+from lockbench.locks.redis.redlock import Redlock, _granted, _valid_until_ns
+from lockbench.locks.redis.redlock_nodes import Question
 
 
 class Wrong(Redlock):

@@ -6,10 +6,10 @@ denied, and most of the nodes keep it for a lease. opposite-answer.
 
 from __future__ import annotations
 
-from locks.base import Acquired, Hold
-from locks.redis import redlock
-from locks.redis.redlock import Redlock, _is_grant
-from locks.redis.redlock_nodes import Question
+from lockbench.locks.base import Acquired, Hold
+from lockbench.locks.redis import redlock
+from lockbench.locks.redis.redlock import Redlock, _is_grant
+from lockbench.locks.redis.redlock_nodes import Question
 
 
 class Wrong(Redlock):

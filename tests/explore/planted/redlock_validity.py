@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import time
 
-from locks.base import Acquired, Granted, Hold
-from locks.redis import redlock
-from locks.redis.redlock import Redlock, _granted, _valid_until_ns
-from locks.redis.redlock_nodes import Question
+from lockbench.locks.base import Acquired, Granted, Hold
+from lockbench.locks.redis import redlock
+from lockbench.locks.redis.redlock import Redlock, _granted, _valid_until_ns
+from lockbench.locks.redis.redlock_nodes import Question
 
 
 class Wrong(Redlock):

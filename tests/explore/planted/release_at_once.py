@@ -7,10 +7,10 @@ deleted. linearizable; double-grant where a third is let in.
 
 from __future__ import annotations
 
-from locks.base import Hold, token_of
-from locks.redis import token
-from locks.redis.client import exceptions
-from locks.redis.token import RedisToken
+from lockbench.locks.base import Hold, token_of
+from lockbench.locks.redis import token
+from lockbench.locks.redis.client import exceptions
+from lockbench.locks.redis.token import RedisToken
 
 
 class Right(RedisToken):

@@ -6,9 +6,9 @@ other's hold. linearizable; double-grant where a third is let in.
 
 from __future__ import annotations
 
-from locks.base import Hold
-from locks.redis import token
-from locks.redis.token import RedisToken
+from lockbench.locks.base import Hold
+from lockbench.locks.redis import token
+from lockbench.locks.redis.token import RedisToken
 
 
 class Wrong(RedisToken):

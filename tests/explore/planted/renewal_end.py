@@ -6,9 +6,9 @@ leaked-lock.
 
 from __future__ import annotations
 
-from locks.base import Freed, Hold, Unknown
-from locks.redis import watchdog
-from locks.redis.watchdog import RedisWatchdog
+from lockbench.locks.base import Freed, Hold, Unknown
+from lockbench.locks.redis import watchdog
+from lockbench.locks.redis.watchdog import RedisWatchdog
 
 
 class Wrong(RedisWatchdog):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 
-from locks.base import Extended, Granted, Hold
-from locks.redis import watchdog
-from locks.redis.token import RedisToken
-from locks.redis.watchdog import RedisWatchdog
+from lockbench.locks.base import Extended, Granted, Hold
+from lockbench.locks.redis import watchdog
+from lockbench.locks.redis.token import RedisToken
+from lockbench.locks.redis.watchdog import RedisWatchdog
 
 
 class Believes(RedisToken):

@@ -7,10 +7,10 @@ ends. opposite-answer, of two faults.
 
 from __future__ import annotations
 
-from locks.base import Hold
-from locks.redis import token
-from locks.redis.client import exceptions
-from locks.redis.token import RedisToken
+from lockbench.locks.base import Hold
+from lockbench.locks.redis import token
+from lockbench.locks.redis.client import exceptions
+from lockbench.locks.redis.token import RedisToken
 
 
 class Right(RedisToken):

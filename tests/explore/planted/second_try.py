@@ -9,11 +9,11 @@ acquired, the answer is lost, and that to the look too. opposite-answer, of two 
 
 from __future__ import annotations
 
-from locks.redis import token as redis_token
-from locks.redis.client import exceptions
-from locks.redis.link import NotSent
-from locks.redis.recipe import Taken, Unsure, named
-from locks.redis.token import RedisToken
+from lockbench.locks.redis import token as redis_token
+from lockbench.locks.redis.client import exceptions
+from lockbench.locks.redis.link import NotSent
+from lockbench.locks.redis.recipe import Taken, Unsure, named
+from lockbench.locks.redis.token import RedisToken
 
 
 class Right(RedisToken):

@@ -5,10 +5,10 @@ Shown where a free key is acquired and the answer is lost: the key is its own. o
 
 from __future__ import annotations
 
-from locks.redis import fair
-from locks.redis.client import exceptions
-from locks.redis.fair import RedisFair
-from locks.redis.link import NotSent
+from lockbench.locks.redis import fair
+from lockbench.locks.redis.client import exceptions
+from lockbench.locks.redis.fair import RedisFair
+from lockbench.locks.redis.link import NotSent
 
 
 class Wrong(RedisFair):

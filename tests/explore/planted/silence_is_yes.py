@@ -6,10 +6,10 @@ double-grant.
 
 from __future__ import annotations
 
-from locks.redis import token as redis_token
-from locks.redis.client import exceptions
-from locks.redis.recipe import Taken
-from locks.redis.token import RedisToken
+from lockbench.locks.redis import token as redis_token
+from lockbench.locks.redis.client import exceptions
+from lockbench.locks.redis.recipe import Taken
+from lockbench.locks.redis.token import RedisToken
 
 
 class Wrong(RedisToken):

@@ -6,11 +6,11 @@ has acquired the key again: the release of its first hold ends the second. doubl
 
 from __future__ import annotations
 
-from locks.base import Hold, new_hold_id, token_of
-from locks.redis import token as redis_token
-from locks.redis.link import DELETE_OWN, EXTEND_OWN
-from locks.redis.recipe import Taken
-from locks.redis.token import RedisToken
+from lockbench.locks.base import Hold, new_hold_id, token_of
+from lockbench.locks.redis import token as redis_token
+from lockbench.locks.redis.link import DELETE_OWN, EXTEND_OWN
+from lockbench.locks.redis.recipe import Taken
+from lockbench.locks.redis.token import RedisToken
 
 
 class Wrong(RedisToken):

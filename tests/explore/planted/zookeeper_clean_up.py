@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from locks.zookeeper import mutex
-from locks.zookeeper.mutex import ZooKeeper
+from lockbench.locks.zookeeper import mutex
+from lockbench.locks.zookeeper.mutex import ZooKeeper
 
 
 class Wrong(ZooKeeper):

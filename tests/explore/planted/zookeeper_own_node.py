@@ -7,8 +7,8 @@ the client waits for its own first node, which stays for as long as its session.
 
 from __future__ import annotations
 
-from locks.zookeeper import mutex
-from locks.zookeeper.mutex import Place, ZooKeeper
+from lockbench.locks.zookeeper import mutex
+from lockbench.locks.zookeeper.mutex import Place, ZooKeeper
 
 
 class Wrong(ZooKeeper):

@@ -7,10 +7,10 @@ free key until its wait is over. lost-wakeup.
 
 from __future__ import annotations
 
-from locks.base import Deadline
-from locks.zookeeper import herd
-from locks.zookeeper.herd import ZooKeeperHerd
-from locks.zookeeper.mutex import Place
+from lockbench.locks.base import Deadline
+from lockbench.locks.zookeeper import herd
+from lockbench.locks.zookeeper.herd import ZooKeeperHerd
+from lockbench.locks.zookeeper.mutex import Place
 
 
 class Wrong(ZooKeeperHerd):

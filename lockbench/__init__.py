@@ -1,0 +1,1 @@
+"""A benchmark for distributed locks on real clusters. Each link is a folder of the repository."""
