@@ -13,7 +13,8 @@ import sys
 # ``python -m`` puts the working folder first, which may be a stranger's run folder. Both modules
 # above are there before Python looks for any.
 if __name__ == "__main__" and not sys.flags.safe_path:
-    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+    here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+    sys.path[0] = os.path.dirname(os.path.dirname(here))  # noqa: PTH120
 
 import traceback
 from typing import Annotated, Final

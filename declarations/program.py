@@ -6,7 +6,8 @@ import os
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+# Where the package is: the checkout, or what it was installed into.
+ROOT = Path(__file__).parents[2]
 
 
 def command(module: str, *words: str) -> list[str]:

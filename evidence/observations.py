@@ -53,7 +53,7 @@ from lockbench.results.errors import BadInput
 from lockbench.results.store import NotARun, write_atomically
 from lockbench.results.stored import Edited, Stored, countable, history_of, stored
 
-DOCS: Final = Path(__file__).parents[1] / "docs"
+DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
 FOLDER: Final = DOCS / "observed"
 FILE: Final = "observed.json"
 RUNS: Final = "runs.json"

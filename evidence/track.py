@@ -43,7 +43,7 @@ from lockbench.results.store import NotARun, RunFolder, open_run, write_atomical
 from lockbench.results.stored import Edited, history_of
 from lockbench.results.wording import printable
 
-FOLDER: Final = Path(__file__).parents[1] / "docs" / "track"
+FOLDER: Final = Path(__file__).resolve().parents[1] / "docs" / "track"
 INDEX: Final = "README.md"
 SHARED: Final = "plain.py"  # what the scripts share
 QUOTED: Final = "<!-- what the checker says -->"

@@ -237,7 +237,7 @@ def _imported_by(file: Path) -> dict[str, str]:
     named = {
         distribution
         for module in imports(file.read_bytes())
-        if module != locks.__name__
+        if module != "lockbench"
         for distribution in installed.get(module, ())
     }
     return {name: version(name) for name in sorted(named)}

@@ -9,15 +9,17 @@ import os
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
-PACKAGES = (*SETTINGS["importlinter"]["root_packages"], "tests")
+PACKAGES = (
+    *(path.name for path in (ROOT / "lockbench").iterdir() if path.is_symlink()),
+    "perf",
+    "tests",
+)
 ADDED = {
     "locks/redis/one_lock.py": """
 from lockbench.locks.redis import token
@@ -137,7 +139,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for package in PACKAGES:
         ignored = shutil.ignore_patterns("__pycache__", "corpus", "histories")
         shutil.copytree(ROOT / package, copied / package, ignore=ignored)
-    shutil.copy(ROOT / "pyproject.toml", copied)
+    shutil.copytree(ROOT / "lockbench", copied / "lockbench", symlinks=True, ignore=ignored)
     for name, text in ADDED.items():
         path = copied / name
         assert not path.exists()

@@ -173,7 +173,7 @@ def starts_something(module: ast.Module) -> bool:
 
 def test_every_program_that_starts_something_is_armed() -> None:
     found = []
-    root = Path(interruption.__file__).parents[1]
+    root = Path(interruption.__file__).resolve().parents[1]
     for path in sorted(path for part in PROGRAMS for path in (root / part).rglob("*.py")):
         source = path.read_text(encoding="utf-8")
         if "__main__" in source and starts_something(ast.parse(source)):

@@ -394,7 +394,7 @@ def test_more_than_the_memory_holds_is_an_error(tmp_path: Path, ending: str) -> 
                 line = f'{{:process {i}, :f :acquire, :type :invoke, :value ["key {i}" nil]}}'
             file.write(line + "\n")
     script = (
-        "import sys, lockbench.evidence.memory; lockbench.evidence.memory.available = lambda: 40 << 20; "
+        "import sys; from lockbench.evidence import memory; memory.available = lambda: 40 << 20; "
         "from lockbench.cli.main import main; sys.argv[0] = 'lockbench'; main()"
     )
     run = subprocess.run(

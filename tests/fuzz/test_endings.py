@@ -87,7 +87,8 @@ def test_an_output_that_cannot_be_written_has_a_code_of_its_own(
 
 def test_a_reader_who_has_seen_enough_is_no_broken_promise() -> None:
     """The interpreter's own end is part of it, so this one is a process of its own."""
-    command = f"'{sys.executable}' -m lockbench.cli.main check '{HISTORY}' | true; echo ${{PIPESTATUS[0]}}"
+    check = f"'{sys.executable}' -m lockbench.cli.main check '{HISTORY}'"
+    command = f"{check} | true; echo ${{PIPESTATUS[0]}}"
     ended = subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, check=True, cwd=ROOT
     )

@@ -85,5 +85,8 @@ def test_a_workload_without_faults_refuses_them() -> None:
 
 
 def test_declarations_do_not_bring_locust_into_the_bench() -> None:
-    code = "import sys, lockbench.workloads.registry as r; r.declared(); sys.exit('locust' in sys.modules)"
+    code = (
+        "import sys; from lockbench.workloads.registry import declared; declared()\n"
+        "sys.exit('locust' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
