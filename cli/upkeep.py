@@ -69,5 +69,6 @@ def _engine() -> list[tuple[bool, str]]:
     lines = [(True, f"Docker engine {engine.version()}")]
     for name in images.server_names():
         current = images.is_current(engine, name)
-        lines.append((current, f"image {name}" + ("" if current else ": `make setup` builds it")))
+        todo = "" if current else ": the first case that needs it builds it"
+        lines.append((current, f"image {name}{todo}"))
     return lines

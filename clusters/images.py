@@ -164,7 +164,7 @@ def describe(names: Sequence[str], *, engine: Engine | None = None) -> dict[str,
         ref = known[name].ref if name in known else name
         image = engine.image(ref)
         if image is None:
-            raise EngineError(f"there is no image {ref}: run `make setup`, or pull it")
+            raise EngineError(f"there is no image {ref}: `docker pull` it")
         versions = json.loads(image.labels.get(VERSIONS, "{}"))
         differs = json.loads(image.labels.get(DIFFERS, "{}"))
         described[name] = Described(ref, image.id, image.digest, versions, differs)
@@ -242,8 +242,8 @@ def _build(making: _Making, recipe: Recipe) -> None:
     except EngineError as error:
         raise EngineError(
             f"{error}\nwhat to do: if a digest is missing or not as committed, find out why"
-            " (`python -m lockbench.clusters.images lock` writes the locks again); otherwise see that"
-            " the Debian mirror, the Go module proxy or Maven's repository can be reached"
+            " (`python -m lockbench.clusters.images lock` writes the locks again); otherwise see"
+            " that the Debian mirror, the Go module proxy or Maven's repository can be reached"
             " (HTTP_PROXY, GOPROXY, MAVEN_OPTS, SSL_CERT_FILE and Maven's settings.xml are handed"
             " in), then build again"
         ) from error

@@ -18,10 +18,11 @@ from pathlib import Path
 
 from lockbench.clusters.libraries import GO, JAVA, Language
 
-ROOT = Path(__file__).resolve().parent.parent
 FOLDER = Path(__file__).resolve().parent / "images"
 LOCK = FOLDER / "debian.lock"
-LIBRARIES = ROOT / "locks" / "libraries"  # a folder each, with the source that drives it
+LIBRARIES = (
+    FOLDER.parents[1] / "locks" / "libraries"
+)  # a folder each, with the source that drives it
 BUILDERS = ("base", "golang", "compiler", "maven")
 CLIENTS = ("go-sidecar", "jvm-sidecar")
 
@@ -84,9 +85,8 @@ class Recipe:
 
 
 def pins() -> dict[str, str]:
-    """Return the versions that pyproject.toml pins for images."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    return dict(settings["tool"]["lockbench"]["versions"])
+    """Return the versions that versions.toml pins for images."""
+    return tomllib.loads((FOLDER / "versions.toml").read_text())
 
 
 def recipes() -> dict[str, Recipe]:

@@ -51,7 +51,8 @@ class Connection:
             client.ping()
         except (docker.errors.DockerException, requests.RequestException) as error:
             raise EngineUnreachable(
-                f"no Docker engine answers ({error}): start Docker, or run `make setup`"
+                f"no Docker engine answers ({error}): start Docker, or join the group `docker` if"
+                " permission is denied"
             ) from error
         self._idle.append(client)
 
