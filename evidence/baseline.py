@@ -27,6 +27,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
+import lockbench
 from lockbench.bench.plan import LINK_IMAGE
 from lockbench.clusters import images
 from lockbench.clusters.engine.docker import Engine, EngineError
@@ -37,11 +38,11 @@ from lockbench.results import documents, machine
 from lockbench.results.documents import Document
 from lockbench.results.errors import BAD_INPUT, BadInput
 
-ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).resolve().parents[1]
 FILE: Final = Path(__file__).with_name("baseline.json")
 REQUIREMENTS: Final = "requirements.lock"
-# What a side brings besides its libraries and servers. Docker's recipes read the pins of pyproject.
-TREE: Final = ("locks", "clusters", "pyproject.toml")
+# What a side brings besides its libraries and servers.
+TREE: Final = ("locks", "clusters")
 PARSER: Final = "hiredis"
 HOW: Final = "`python -m lockbench.evidence.baseline` pins what is checked out now"
 
@@ -95,11 +96,11 @@ def unpack(pinned: Pinned, folder: Path) -> None:
     if hashlib.sha256(lock).hexdigest() != pinned.lock_sha256:
         raise BadInput(f"the baseline's {REQUIREMENTS} is not that of its commit: {HOW}")
     with tarfile.open(fileobj=io.BytesIO(_git("archive", pinned.commit, *TREE))) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extractall(package(folder), filter="data")
     (folder / REQUIREMENTS).write_bytes(lock)
     now = pins.requirements(ROOT / REQUIREMENTS)
     then = pins.requirements(folder / REQUIREMENTS)
-    wanted = clients(folder / "locks") & then.keys()
+    wanted = clients(package(folder) / "locks") & then.keys()
     if other := sorted(name for name in wanted if then[name] != now.get(name)):
         text = "".join(_requirement(lock.decode(), name) for name in other)
         (folder / "requirements.txt").write_text(text, encoding="utf-8")
@@ -108,12 +109,17 @@ def unpack(pinned: Pinned, folder: Path) -> None:
 def copy_tree(folder: Path) -> None:
     """Puts what workers import of this tree into a folder."""
     for name in TREE:
-        if (ROOT / name).is_dir():
-            shutil.copytree(
-                ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")
-            )
-        else:
-            shutil.copy(ROOT / name, folder / name)
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, package(folder) / name, ignore=ignored)
+
+
+def package(folder: Path) -> Path:
+    """Where a side's ``locks`` and ``clusters`` stand in its folder: in a package of our name,
+    which has everything else from this tree."""
+    made = folder / machine.PACKAGE
+    made.mkdir(parents=True, exist_ok=True)
+    (made / "__init__.py").write_text(f"__path__ += {list(lockbench.__path__)!r}\n", "utf-8")
+    return made
 
 
 def clients(locks: Path) -> set[str]:
@@ -166,6 +172,8 @@ def _requirement(lock: str, name: str) -> str:
 
 
 def _git(*words: str) -> bytes:
+    if not (ROOT / ".git").exists():  # it may be installed inside somebody else's repository
+        raise BadInput("a baseline is a commit of Lockbench, and this is no checkout of it")
     done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, check=False)
     if done.returncode != 0:
         why = done.stderr.decode(errors="replace").strip().splitlines()

@@ -60,7 +60,8 @@ SOURCE_FILES: Final = ("pyproject.toml", "setup.py")
 PREPARE_S: Final = 900.0  # building a client image
 # Imports every lock as the workers do, and says where they are and which versions it got.
 PROBE: Final = (
-    "import sys, importlib.metadata, locks, lockbench.workloads.fork_server\n"
+    "import sys, importlib.metadata, lockbench.workloads.fork_server\n"
+    "from lockbench import locks\n"
     "from lockbench.locks.registry import systems\n"
     "from lockbench.declarations.lazy import load_all\n"
     "systems()\n"
@@ -323,7 +324,9 @@ def _install_artifact(
     baseline.copy_tree(folder)
     language = artifact.language
     old = re.compile(rf"^{re.escape(artifact.name)}[ :].*$", re.MULTILINE)
-    for library in language.folders(folder / LIBRARIES.relative_to(baseline.ROOT)):
+    for library in language.folders(
+        baseline.package(folder) / LIBRARIES.relative_to(baseline.ROOT)
+    ):
         listed = library / language.requirements
         text = listed.read_text(encoding="utf-8")
         listed.write_text(old.sub(artifact.line, text), encoding="utf-8")
@@ -369,7 +372,7 @@ def _inside(folder: Path) -> dict[str, str]:
 
 
 def _pip(side: Side, folder: Path, *words: str) -> None:
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [sys.executable, "-P", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     done = _run([*pip, "--target", str(folder), *words], os.environ)
     if done.returncode != 0:
         raise BadInput(f"{side.ref} cannot be installed: {_last_line(done.stderr)}")

@@ -88,8 +88,8 @@ def _own() -> dict[str, PurePosixPath]:
     systems()  # imports them all
     found = {}
     for name, module in list(sys.modules.items()):
-        if name.startswith("locks.") and module.__file__:
-            file = Path(module.__file__).relative_to(ROOT)
+        if name.startswith("lockbench.locks.") and module.__file__:
+            file = Path(module.__file__).resolve().relative_to(ROOT)
             place = file.parent if file.match("locks/libraries/*/*") else file
             for lock in collected([module], "SYSTEM", System):
                 found[lock] = PurePosixPath(place.as_posix())

@@ -40,7 +40,6 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "tree"
     for folder in ("locks", "clusters", "workloads"):
         (root / folder).mkdir(parents=True)
-    (root / "pyproject.toml").write_text("")
     (root / "clusters" / "one.py").write_text("")
     (root / "workloads" / "load.py").write_text("import locust\n")
     (root / "locks" / "one.py").write_text("import redis, kazoo, locust\nAGE = 'old'\n")
@@ -60,9 +59,9 @@ def test_a_side_is_given_the_recipes_and_the_clients_of_its_commit(
     """And not the load generator's libraries: who measures is the same on both sides."""
     folder = tmp_path / "side"
     unpack(pinned(git(tree, "rev-parse", "HEAD"), OLD + OTHERS), folder)
-    assert "old" in (folder / "locks" / "one.py").read_text()
+    assert "old" in (folder / "lockbench" / "locks" / "one.py").read_text()
     assert (folder / "requirements.txt").read_text() == OLD
-    assert not (folder / "workloads").exists()
+    assert not (folder / "lockbench" / "workloads").exists()
 
 
 def test_a_side_whose_clients_are_those_of_this_tree_installs_none(
@@ -172,7 +171,7 @@ def test_this_tree_s_own_locks_can_be_a_side(tmp_path: Path, monkeypatch: Any) -
 
     monkeypatch.setitem(vars(sides), "_run", without_network)
     install(Side("baseline", pinned=pinned(commit, lock)), tmp_path)
-    assert (tmp_path / "locks" / "redis" / "token.py").is_file()
+    assert (tmp_path / "lockbench" / "locks" / "redis" / "token.py").is_file()
 
 
 def test_clients_are_what_recipes_import_and_the_load_does_not() -> None:
@@ -245,8 +244,8 @@ def test_a_side_knows_the_locks_of_its_own_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "tree"
-    root.mkdir()
-    baseline.copy_tree(root)
+    for name in baseline.TREE:
+        shutil.copytree(baseline.ROOT / name, root / name)
     shutil.rmtree(root / "locks" / "libraries" / "etcd3gw")
     (root / "requirements.lock").write_text("")
     git(root, "init", "--quiet")

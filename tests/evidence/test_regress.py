@@ -365,7 +365,7 @@ def test_a_library_counts_where_a_lock_uses_it(
         return
     assert install(parse("git+https://host/x@main"), tmp_path, tried) == {name: "9.0"}
     command, path = ran[-1]
-    assert ".libraries/python_redis_lock-" in command[0]
+    assert "lockbench/libraries/python_redis_lock-" in command[0]
     assert path.startswith(f"{tmp_path}{os.pathsep}")
 
 
@@ -405,13 +405,14 @@ def test_a_library_of_go_or_java_is_resolved_and_built_in_a_copy_of_the_recipes(
     def run(command: list[str], environment: Any, *_: Any) -> Any:
         ran.append(command)
         assert environment["PYTHONPATH"].startswith(f"{tmp_path}{os.pathsep}")
-        return SimpleNamespace(returncode=0, stderr="", stdout=f"{tmp_path}/locks\n")
+        return SimpleNamespace(returncode=0, stderr="", stdout=f"{tmp_path}/lockbench/locks\n")
 
     monkeypatch.setitem(vars(sides), "_run", run)
     here = baseline.ROOT / "locks" / "libraries" / file
     before = here.read_text()
     install(parse(ref), tmp_path, [plan.make_case(lock, "none", seed=0)])
-    assert (tmp_path / "locks" / "libraries" / file).read_text().split("\n").count(line) == 1
+    copied = tmp_path / "lockbench" / "locks" / "libraries" / file
+    assert copied.read_text().split("\n").count(line) == 1
     assert here.read_text() == before
     assert ran[0][-3:-1] == ["lockbench.clusters.images", "lock"]
     with pytest.raises(BadInput, match="which redis-token does not use"):
