@@ -85,13 +85,12 @@ def p_beyond(
     """One-sided p of new ÷ base lying above ``ratio``, or below it. Exact, also with ties
     (Wilcoxon's signed-rank test, uncorrected). It is below a level just where the one-sided
     interval of that level lies beyond the ratio. 1 without any pair."""
-    from scipy import stats
-
     ratios = _log_ratios(base, new)
     beyond = (ratios - math.log(ratio)) * (1 if above else -1)
     beyond = beyond[beyond != 0]
     # Twice the ranks, because those of ties end in a half.
-    ranks = np.rint(2 * stats.rankdata(np.abs(beyond))).astype(np.int64)
+    _, place, ties = np.unique(np.abs(beyond), return_inverse=True, return_counts=True)
+    ranks = (2 * np.cumsum(ties) - ties + 1)[place]
     ways = _rank_sums(tuple(sorted(ranks.tolist())))
     return float(ways[ranks[beyond > 0].sum() :].sum())
 
@@ -147,22 +146,31 @@ def share(k: int, n: int) -> Share:
     """Exact bounds (Clopper-Pearson). For k = 0 and k = n the bound is one-sided, since there is
     only one side to err on: 0 of n gives 1 - 0.05^(1/n), which is the rule of three (3/n) where n
     is large and stays below 1 where it is small."""
-    from scipy import stats
-
     if n == 0:
         return Share(0, 0, 0.0, 1.0)
-    level = 1 - ALPHA if 0 < k < n else 1 - 2 * ALPHA
-    found = stats.binomtest(k, n).proportion_ci(level, method="exact")
-    return Share(k, n, float(found.low), float(found.high))
+    tail = ALPHA / 2 if 0 < k < n else ALPHA
+    low = 1 - _where_few_are_rare(n - k, n, tail) if k else 0.0
+    return Share(k, n, low, _where_few_are_rare(k, n, tail) if k < n else 1.0)
+
+
+def _where_few_are_rare(k: int, n: int, tail: float) -> float:
+    """The share at which at most k of n have the probability ``tail``."""
+    counts = np.arange(k + 1)
+    ways = np.cumsum(np.log([1.0, *((n - counts[:-1]) / counts[1:])]))
+    low, high = 0.0, 1.0
+    while low < (middle := (low + high) / 2) < high:
+        terms = ways + counts * math.log(middle) + (n - counts) * math.log1p(-middle)
+        low, high = (middle, high) if np.exp(terms).sum() > tail else (low, middle)
+    return high
 
 
 def p_more_often(k_base: int, n_base: int, k_new: int, n_new: int) -> float:
     """One-sided p of something happening more often on the new side: Fisher's exact test of
     ``k_base`` of ``n_base`` tries against ``k_new`` of ``n_new``. 1 without any try."""
-    from scipy import stats
-
-    table = np.array([[k_new, n_new - k_new], [k_base, n_base - k_base]])
-    return float(stats.fisher_exact(table, alternative="greater").pvalue)
+    k = k_base + k_new
+    as_many = range(k_new, min(n_new, k) + 1)
+    ways = sum(math.comb(n_new, new) * math.comb(n_base, k - new) for new in as_many)
+    return ways / math.comb(n_base + n_new, k)
 
 
 def bounded(n: int) -> str:

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from lockbench.results.statistics import (
     holm,
@@ -125,3 +126,12 @@ def test_what_was_never_reached_ranks_above_everything_and_has_no_size() -> None
 )
 def test_k_of_n_on_two_sides(base: tuple[int, int], new: tuple[int, int], p: float) -> None:
     assert p_more_often(*base, *new) == pytest.approx(p, abs=1e-4)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 40, 1000])
+def test_a_share_s_bounds_are_those_of_clopper_and_pearson(n: int) -> None:
+    for k in {0, 1, n // 3, n // 2, n - 1, n}:
+        level = 0.95 if 0 < k < n else 0.9
+        known = stats.binomtest(k, n).proportion_ci(level, method="exact")
+        found = share(k, n)
+        assert (found.low, found.high) == pytest.approx((known.low, known.high), abs=1e-10)
