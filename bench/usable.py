@@ -22,9 +22,11 @@ from lockbench.checker.rows import AIMED_ROLES, FOREVER, keys_with
 from lockbench.history.columns import History
 from lockbench.history.op import F, Mode, Type
 from lockbench.locks.base import LockUnusableError, System
+from lockbench.locks.shared.library import CacheUnusableError
 from lockbench.results import documents
 from lockbench.results.cases import COULD_NOT_RUN
 from lockbench.results.documents import Refused
+from lockbench.results.errors import BadInput
 from lockbench.results.wording import printable
 
 TEXT_CHARS_MAX = 300
@@ -49,7 +51,8 @@ def refused_case(refused: Refused) -> documents.CaseResult:
 
 
 def why_unusable(system: System) -> str | None:
-    """Prepares a lock, once in the life of this process. A sentence where that failed."""
+    """Prepares a lock, once in the life of this process. A sentence where that failed. Raises
+    BadInput where the cache of environments cannot be written, which is no matter of the lock."""
     return None if system.prepare is None else _prepared(system.prepare)
 
 
@@ -57,6 +60,8 @@ def why_unusable(system: System) -> str | None:
 def _prepared(prepare: Callable[[], None]) -> str | None:
     try:
         prepare()
+    except CacheUnusableError as error:
+        raise BadInput(str(error)) from error
     except LockUnusableError as error:
         return str(error)
     return None

@@ -3,15 +3,17 @@
 A library is a folder, ``locks/libraries/<name>`` or one anywhere else: ``lock.py`` declares its
 locks, ``adapter.py`` drives it, ``requirements.in`` says what is wanted and ``requirements.txt``
 pins everything with hashes (``lockbench library lock`` writes it). The environment is built by the
-first ``prepare`` into ``.libraries/<name>-<fingerprint>``, by this Python and this pip, once:
-concurrent builds wait for each other, and a changed list makes another fingerprint. Names of
-modules collide between libraries, so no two share an environment.
+first ``prepare`` into ``lockbench/libraries/<name>-<fingerprint>`` of this user's cache
+(``$XDG_CACHE_HOME``, else ``~/.cache``), by this Python and this pip, once: concurrent builds wait
+for each other, and a changed list makes another fingerprint. Names of modules collide between
+libraries, so no two share an environment.
 
 Does not guarantee: that a library can be installed here. Then the error says which, and pip's word.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -38,10 +40,17 @@ from lockbench.locks.shared.sidecar import (
 
 ADAPTERS: Final = Path(__file__).resolve().parents[1] / "libraries"
 SHARED: Final = ADAPTERS / "shared"
-ENVIRONMENTS: Final = ADAPTERS.parents[1] / ".libraries"
+_CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME", ""))
+ENVIRONMENTS: Final = (
+    (_CACHE if _CACHE.is_absolute() else Path("~/.cache").expanduser()) / "lockbench" / "libraries"
+)
 BUILD_S: Final = 600.0
 # In the environment of a worker: a folder whose libraries stand in for those of the environment.
 INSTEAD: Final = "LOCKBENCH_LIBRARIES"
+
+
+class CacheUnusableError(LockUnusableError):
+    """No environment can be kept here, whatever the library."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,8 @@ class Library:
     def environment(self) -> Path:
         """Where the library is installed, or will be. Raises LockUnusableError without pins."""
         fingerprint = hashlib.sha256(
-            f"{'.'.join(map(str, sys.version_info[:3]))}\n".encode() + self._pins()
+            f"{sys.base_prefix} {'.'.join(map(str, sys.version_info[:3]))}\n".encode()
+            + self._pins()
         ).hexdigest()
         return ENVIRONMENTS / f"{self.folder.name}-{fingerprint[:12]}"
 
@@ -106,12 +116,18 @@ class Library:
         environment = self.environment
         if self._is_tried(environment):
             return
-        ENVIRONMENTS.mkdir(exist_ok=True)
-        with _alone(ENVIRONMENTS / f"{self.folder.name}.lock"):
-            if not _whole(environment).exists():
-                self._build(environment)
-            if not self._is_tried(environment):
-                self._try(environment)
+        try:
+            ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
+            with _alone(ENVIRONMENTS / f"{self.folder.name}.lock"):
+                if not _whole(environment).exists():
+                    self._build(environment)
+                if not self._is_tried(environment):
+                    self._try(environment)
+        except OSError as error:
+            raise CacheUnusableError(
+                f"{self.name} has no environment: {ENVIRONMENTS} cannot be written "
+                f"({error.strerror}): set XDG_CACHE_HOME to a folder that can be"
+            ) from error
 
     def connect(
         self, nodes: Sequence[Address], *, timeout_s: float, ttl_s: float, observer: Observer
@@ -147,15 +163,16 @@ class Library:
         python = str(environment / "bin" / "python")
         try:
             venv.create(environment, with_pip=False, symlinks=True)
-        except (OSError, subprocess.CalledProcessError) as error:
-            raise LockUnusableError(f"{self.name} has no environment here: {error}") from error
-        self._run(
-            "cannot be installed",
-            *(sys.executable, "-m", "pip", "--python", python, "--quiet"),
-            *("--disable-pip-version-check", "install", "--no-input", "--no-deps"),
-            *("--require-hashes", "-r", str(self.requirements)),
-        )
-        _whole(environment).touch()
+            self._run(
+                "cannot be installed",
+                *(sys.executable, "-P", "-m", "pip", "--python", python, "--quiet"),
+                *("--disable-pip-version-check", "install", "--no-input", "--no-deps"),
+                *("--require-hashes", "-r", str(self.requirements)),
+            )
+            _whole(environment).touch()
+        except BaseException:
+            shutil.rmtree(environment, ignore_errors=True)
+            raise
 
     def _try(self, environment: Path) -> None:
         # As a module, so that it does not serve.
@@ -189,6 +206,8 @@ class Library:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise LockUnusableError(f"{self.name} {otherwise}: {error}") from error
         if done.returncode != 0:
+            if os.strerror(errno.ENOSPC) in done.stdout:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             said = done.stdout.strip().splitlines() or ["it does not say why"]
             raise LockUnusableError(f"{self.name} {otherwise}: {said[-1]}")
 

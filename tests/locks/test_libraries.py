@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from unittest.mock import MagicMock
@@ -17,12 +18,17 @@ from unittest.mock import MagicMock
 import pytest
 
 from lockbench.bench.plan import make_case
+from lockbench.bench.usable import why_unusable
 from lockbench.cli.commands.run import run
 from lockbench.locks import registry
 from lockbench.locks.base import Denied, Granted, LockUnusableError, NoObserver, System, Unknown
 from lockbench.locks.shared import library
-from lockbench.locks.shared.library import ADAPTERS, Library
+from lockbench.locks.shared.library import ADAPTERS, CacheUnusableError, Library
+from lockbench.results.errors import BadInput
 from tests.locks.fakes import Close, FakeRedis
+from tests.tiny_disk import fill, tiny_disk
+
+__all__ = ["tiny_disk"]
 
 LIBRARIES = sorted(path.parent.name for path in ADAPTERS.glob("*/adapter.py"))
 SYSTEMS = [system for system in registry.systems().values() if system.prepare is not None]
@@ -66,7 +72,27 @@ def test_what_cannot_be_installed_is_named(made: Library, tmp_path: Path) -> Non
     (library.ADAPTERS / "made" / "requirements.txt").write_text(wheel)
     with pytest.raises(LockUnusableError, match=r"\Amade cannot be installed: .*nothing-1\.0.*\Z"):
         made.prepare()
-    assert not (made.environment / "built").exists()
+    assert not made.environment.exists(), "nothing half-written"
+
+
+def test_a_cache_that_cannot_be_written_is_named(
+    made: Library, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setattr(library, "ENVIRONMENTS", tmp_path / "file" / "libraries")
+    with pytest.raises(BadInput, match=r"\Amade has no environment: .*: set XDG_CACHE_HOME"):
+        why_unusable(replace(registry.find("redis-py"), prepare=made.prepare))
+
+
+def test_a_cache_that_is_full_is_named_and_keeps_nothing(
+    made: Library, monkeypatch: pytest.MonkeyPatch, tiny_disk: Path
+) -> None:
+    monkeypatch.setattr(library, "ENVIRONMENTS", tiny_disk)
+    (tiny_disk / "made.lock").touch()
+    fill(tiny_disk)
+    with pytest.raises(CacheUnusableError, match="No space left on device"):
+        made.prepare()
+    assert not made.environment.exists()
 
 
 def test_what_cannot_be_imported_is_named(made: Library) -> None:
