@@ -69,19 +69,21 @@ def run_cases(
     resume: Path | None = None,
     try_of: Path | None = None,
     recorded: Callable[[Versions], Versions] = lambda versions: versions,
+    runs: Path = RUNS,
 ) -> Finished:
     """``try_of`` is the run that is being shrunk. ``refused`` are shown beside the cases.
-    ``recorded`` changes the versions of this tree into those that take part.
+    ``recorded`` changes the versions of this tree into those that take part. ``runs`` gets a folder
+    for the run.
     ``command`` is what a suite was asked for with; the run of such a one can be resumed. Raises
     BadInput before anything is started, KeyboardInterrupt or Failed after everything is cleared."""
     plan = planned(name, cases, refused, command)
     of = None if try_of is None else str(try_of)
     before = None if resume is None else stopped(resume, plan)
-    engine = ready(cases, console)
+    engine = ready(cases, console, runs)
     try:
         here = versions_of(cases, engine, lambda line: console.print(line, highlight=False))
         versions = recorded(here)
-        run = before or RunFolder.create(RUNS, name, try_of=of)
+        run = before or RunFolder.create(runs, name, try_of=of)
     except (StoreError, EngineError) as error:
         raise BadInput(str(error)) from error
     gathered = _Gathered(run, name, len(cases) == 1, of)
@@ -243,10 +245,10 @@ def _tries(
         attempt += 1
 
 
-def ready(cases: Sequence[Case], console: Console) -> Engine:
+def ready(cases: Sequence[Case], console: Console, runs: Path) -> Engine:
     """Makes sure of room, an engine and its images, and ends what dead benches left. Raises
     BadInput."""
-    check_room(RUNS)
+    check_room(runs)
 
     def say(line: str) -> None:
         console.print(line, highlight=False)

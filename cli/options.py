@@ -72,6 +72,11 @@ Resume = Annotated[
     Path | None,
     typer.Option(help="Go on with this run; give the same arguments again.", parser=path),
 ]
+RUNS: Final = Path("runs")
+Runs = Annotated[
+    Path | None,
+    typer.Option("--runs", metavar="DIR", help="Where runs are kept; default: runs.", parser=path),
+]
 Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder of a finished run.", parser=path)
 ]

@@ -33,6 +33,7 @@ def play(
     command: str | None = None,
     resume: Path | None = None,
     recorded: Callable[[Versions], Versions] = lambda versions: versions,
+    runs: Path,
 ) -> NoReturn:
     """Runs cases into one folder and ends the command as they ended."""
     console = err if as_json else out
@@ -49,18 +50,22 @@ def play(
         command=command,
         resume=resume,
         recorded=recorded,
+        runs=runs,
     )
     _show(finished, len(finished.results.cases), time.monotonic() - began, as_json)
     raise Done(finished.ending.code)
 
 
-def play_again(folder: Path, times: int, shrink: bool, as_json: bool, trust_plan: bool) -> NoReturn:
+def play_again(
+    folder: Path, times: int, shrink: bool, as_json: bool, trust_plan: bool, *, runs: Path
+) -> NoReturn:
     """``--replay``: the cases of a stored run once more."""
     console = err if as_json else out
     trusted = _agreed(folder, replay.foreign(folder), trust_plan)
 
     def player(cases: list[Case], name: str) -> Finished:
-        return run_cases(cases, name, console, try_of=replay.where(folder) if shrink else None)
+        of = replay.where(folder) if shrink else None
+        return run_cases(cases, name, console, try_of=of, runs=runs)
 
     began = time.monotonic()
     if shrink:

@@ -50,16 +50,17 @@ from lockbench.results.store import RunFolder, StoreError
 from lockbench.workloads.fork_server import ForkServer
 
 
-def regress(asked: Order, console: Console) -> tuple[Finished, Comparison]:
-    """Runs everything and judges it. Raises BadInput before anything is started."""
+def regress(asked: Order, console: Console, runs: Path = RUNS) -> tuple[Finished, Comparison]:
+    """Runs everything into a folder in ``runs`` and judges it. Raises BadInput before anything is
+    started."""
     with ExitStack() as stack:
         folders = [
             Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lockbench-")))
             for _ in SIDES
         ]
-        engine, versions = _ready(asked, folders, console)
+        engine, versions = _ready(asked, folders, console, runs)
         try:
-            run = RunFolder.create(RUNS, "regress-" + "-".join(lock for lock, _ in asked.cases))
+            run = RunFolder.create(runs, "regress-" + "-".join(lock for lock, _ in asked.cases))
         except StoreError as error:
             raise BadInput(str(error)) from error
         stack.enter_context(in_one_sentence(run.path))
@@ -259,11 +260,11 @@ def _plan(asked: Order) -> documents.Plan:
 
 
 def _ready(
-    asked: Order, folders: Sequence[Path], console: Console
+    asked: Order, folders: Sequence[Path], console: Console, runs: Path
 ) -> tuple[Engine, documents.Versions]:
     """Everything that has to be there before the first run. Raises BadInput."""
     cases = [case for both in asked.cases.values() for case in both]
-    engine = ready(cases, console)
+    engine = ready(cases, console, runs)
     try:
         versions = versions_of(cases, engine, console.print)
     except EngineError as error:
@@ -288,6 +289,7 @@ def command(
     fail_on: Sequence[str],
     as_json: bool,
     junit: Path | None,
+    runs: Path,
     out: Console,
     err: Console,
 ) -> int:
@@ -300,7 +302,7 @@ def command(
     )
     if asked.pairs < asked.needed:
         console.print("fewer pairs than numbers may need: then they end inconclusive")
-    finished, made = regress(asked, console)
+    finished, made = regress(asked, console, runs)
     if as_json:
         found = msgspec.to_builtins(finished.results)
         say_json({**found, "run": str(finished.folder)})

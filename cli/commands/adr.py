@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lockbench.cli.options import Done, Json, path, target
+from lockbench.cli.options import RUNS, Done, Json, Runs, path, target
 from lockbench.report.console import err, out
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def adr(
         typer.Option(help="Faults that you accept, whatever they do, separated by commas."),
     ] = None,
     collect: Annotated[bool, typer.Option("--collect", help="Run what is missing first.")] = False,
+    kept: Runs = None,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Combine even runs of different machines.")
     ] = False,
@@ -72,13 +73,13 @@ def adr(
             output=output,
             as_json=as_json,
             out=console,
-            runner=_runner(console) if collect else None,
+            runner=_runner(console, kept or RUNS) if collect else None,
         )
     )
 
 
-def _runner(console: Console) -> Runner:
+def _runner(console: Console, runs: Path) -> Runner:
     """Runs cases as ``lockbench run``, ``suite`` and ``sweep`` do."""
     from lockbench.bench.suite import run_cases
 
-    return lambda cases, name: run_cases(cases, name, console).folder
+    return lambda cases, name: run_cases(cases, name, console, runs=runs).folder

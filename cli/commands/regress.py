@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lockbench.cli.options import Done, Json, Junit, words
+from lockbench.cli.options import RUNS, Done, Json, Junit, Runs, words
 from lockbench.report.console import err, out
 from lockbench.results.errors import Ending, endings_named
 
@@ -37,6 +37,7 @@ def regress(
         str, typer.Option(help="Endings that fail it, separated by commas.")
     ] = FAIL_ON,
     junit: Junit = None,
+    runs: Runs = None,
     as_json: Json = False,
 ) -> None:
     """Measure both sides of a change in turn, and judge what got worse."""
@@ -54,4 +55,14 @@ def regress(
         time_limit_s=time_limit,
         seed=seed,
     )
-    raise Done(command(asked, fail_on=failing, as_json=as_json, junit=junit, out=out, err=err))
+    raise Done(
+        command(
+            asked,
+            fail_on=failing,
+            as_json=as_json,
+            junit=junit,
+            runs=runs or RUNS,
+            out=out,
+            err=err,
+        )
+    )

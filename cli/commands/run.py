@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lockbench.cli.options import Json, Topology, With, path, words
+from lockbench.cli.options import RUNS, Json, Runs, Topology, With, path, words
 from lockbench.results.errors import BadInput, Unfit
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ def run(
             "--trust-plan", help="With --replay: run the lock file and images that the plan names."
         ),
     ] = False,
+    runs: Runs = None,
     as_json: Json = False,
 ) -> None:
     """Run one case or more: each lock that you name, under each fault that you name."""
@@ -80,7 +81,7 @@ def run(
             raise BadInput("--replay decides what is run; leave --lock and --with out")
         from lockbench.cli.running import play_again
 
-        play_again(replay, times, shrink, as_json, trust_plan)
+        play_again(replay, times, shrink, as_json, trust_plan, runs=runs or RUNS)
     if lock is None or shrink or times != 1 or trust_plan:
         need = "--times, --shrink and --trust-plan need --replay RUN"
         missing = "--lock is missing" if lock is None else need
@@ -126,10 +127,17 @@ def run(
     name = "-".join([*words(lock), *words(fault)])
     refused = [one for one, _ in unfit]
     if side is None:
-        running.play(cases, name, as_json, web=web, refused=refused)
+        running.play(cases, name, as_json, web=web, refused=refused, runs=runs or RUNS)
     with sides.instead(side, cases) as installed:
-        recorded = installed.recorded
-        running.play(cases, name, as_json, web=web, refused=refused, recorded=recorded)
+        running.play(
+            cases,
+            name,
+            as_json,
+            web=web,
+            refused=refused,
+            recorded=installed.recorded,
+            runs=runs or RUNS,
+        )
 
 
 def _timed(case: Case, time_limit: float | None, *, brief: bool) -> Case:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lockbench.cli.options import Json, Resume, words
+from lockbench.cli.options import RUNS, Json, Resume, Runs, words
 from lockbench.report.console import err, out
 
 
@@ -26,6 +26,7 @@ def suite(
     ] = None,
     seed: Annotated[int, typer.Option(help="Decides the schedules of the faults.")] = 0,
     resume: Resume = None,
+    runs: Runs = None,
     as_json: Json = False,
 ) -> None:
     """Run a declared set of cases, or part of it."""
@@ -43,4 +44,5 @@ def suite(
     said += [f"--{option} '{word}'" for option, word in (("lock", lock), ("fault", fault)) if word]
     said += [f"--part {part}"] if part else []
     said += [f"--seed {seed}"] if seed else []
-    play(list(declared.cases), name, as_json, command=" ".join(said), resume=resume)
+    command = " ".join(said)
+    play(list(declared.cases), name, as_json, command=command, resume=resume, runs=runs or RUNS)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lockbench.cli.options import Json, Resume, Topology, words
+from lockbench.cli.options import RUNS, Json, Resume, Runs, Topology, words
 from lockbench.report.console import err, out
 from lockbench.results.errors import BadInput
 
@@ -39,6 +39,7 @@ def sweep(
     topology: Topology = None,
     seed: Annotated[int, typer.Option(help="Decides arrivals and the order of the rates.")] = 0,
     resume: Resume = None,
+    runs: Runs = None,
     as_json: Json = False,
 ) -> None:
     """Find what locks carry, and how long they take on the way there."""
@@ -84,7 +85,7 @@ def sweep(
         if value != usual
     ]
     name = "-".join(["sweep", *words(lock)])
-    play(cases, name, as_json, command=" ".join(said), resume=resume)
+    play(cases, name, as_json, command=" ".join(said), resume=resume, runs=runs or RUNS)
 
 
 def _numbers(option: str, text: str) -> list[float]:
