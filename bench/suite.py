@@ -28,12 +28,13 @@ from lockbench.bench.resume import (
 )
 from lockbench.bench.room import check_case_room, check_room, in_one_sentence
 from lockbench.bench.run import Outcome, run_case
-from lockbench.bench.usable import refused_case
+from lockbench.bench.usable import refused_case, why_unusable
 from lockbench.clusters import images
 from lockbench.clusters.engine.docker import Engine, EngineError
 from lockbench.clusters.engine.reaper import reap
 from lockbench.clusters.engine.removal import remove_run
 from lockbench.locks.registry import is_own, origin
+from lockbench.locks.shared.library import Library, library_of
 from lockbench.report import write
 from lockbench.report.live import LiveView
 from lockbench.results import documents, machine
@@ -246,8 +247,8 @@ def _tries(
 
 
 def ready(cases: Sequence[Case], console: Console, runs: Path) -> Engine:
-    """Makes sure of room, an engine and its images, and ends what dead benches left. Raises
-    BadInput."""
+    """Makes sure of room, an engine, its images and the environments of libraries, and ends what
+    dead benches left. Raises BadInput."""
     check_room(runs)
 
     def say(line: str) -> None:
@@ -259,6 +260,9 @@ def ready(cases: Sequence[Case], console: Console, runs: Path) -> Engine:
         images.ensure(ours_of(cases), engine=engine, say=say)
     except EngineError as error:
         raise BadInput(str(error)) from error
+    for system in {case.lock: case.system for case in cases}.values():
+        if isinstance(library_of(system), Library):
+            why_unusable(system)  # each of its cases will say why
     for process in leftovers():
         process.kill()
     return engine
