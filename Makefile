@@ -5,7 +5,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .PHONY: help setup bench check test test-clusters test-cases test-loads test-judging test-bench test-rest fuzz \
-	lint soak perf nightly systems lock sbom clean
+	lint soak perf nightly systems lock sbom dist clean
 
 # Every command and hundreds of tests start a Python: without compiled modules each takes twice as
 # long, and the environment is installed without (tools/setup.py).
@@ -80,9 +80,13 @@ systems: setup ## write docs/systems.md and site/; RUNS="runs/a runs/b" are adde
 
 lock: setup ## resolve everything that is downloaded again and write the locks; builds all images
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev \
-		--generate-hashes --no-header --no-emit-index-url pyproject.toml -o requirements.lock
+		--generate-hashes --no-header --no-emit-index-url $(LOCK) pyproject.toml -o requirements.lock
 	$(BIN)/lockbench library lock $(dir $(wildcard locks/libraries/*/requirements.in))
 	$(BIN)/python -m lockbench.clusters.images lock
+
+dist: setup ## the package as people install it, sdist and wheel, into dist/
+	rm -rf build dist
+	$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python
 
 sbom: setup ## bills of materials of images and environments (CycloneDX), into sbom/
 	@$(BIN)/python -m tools.sbom sbom

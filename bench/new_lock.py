@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -89,6 +90,10 @@ def lock(folder: Path) -> Path:
     ``requirements.txt``, which is returned; versions that are pinned there are kept where they
     still fit. Raises BadInput."""
     wanted = folder / "requirements.in"
+    if find_spec("uv") is None:
+        raise BadInput(
+            "pins need uv, which is not installed here: pip install 'lockbench[library]'"
+        )
     if not wanted.is_file():
         raise BadInput(f"{folder} has no requirements.in: it is not the folder of a library")
     # The names of files stand in what uv writes. So the same folder gives the same text.

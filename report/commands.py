@@ -14,6 +14,7 @@ REPORT_S_MAX = 600
 
 def report(folder: Path) -> str:
     """Writes the report of a run; returns a sentence that says where. Raises BadInput."""
+    from lockbench.report.charts import CAN_DRAW, NOT_DRAWN
     from lockbench.report.write import write
 
     try:
@@ -22,7 +23,9 @@ def report(folder: Path) -> str:
         raise BadInput(str(error)) from error
     except OSError as error:
         raise BadInput(f"the report of {folder} cannot be written: {error}") from error
-    return f"report: {written.html} ({written.html.stat().st_size / 1e6:.1f} MB) and report.md"
+    missing = "" if CAN_DRAW else f"; {NOT_DRAWN}"
+    size_mb = written.html.stat().st_size / 1e6
+    return f"report: {written.html} ({size_mb:.1f} MB) and report.md{missing}"
 
 
 def export(folder: Path, form: str, out: Path) -> str:

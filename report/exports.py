@@ -303,7 +303,7 @@ def _parquet(frame: pd.DataFrame, path: Path) -> None:
         import duckdb
     except ImportError as error:
         raise CannotExport(
-            "parquet needs DuckDB, which is not installed here: pip install duckdb"
+            "parquet needs DuckDB, which is not installed here: pip install 'lockbench[parquet]'"
         ) from error
 
     with duckdb.connect() as database:

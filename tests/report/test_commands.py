@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lockbench.report import commands
+from lockbench.report import charts, commands
 from lockbench.results.errors import BadInput
 from tests.command import lockbench
 from tests.results.made_run import make_run
@@ -56,3 +56,13 @@ def test_a_report_that_fails_says_so_and_raises_nothing(
 
     monkeypatch.setattr(subprocess, "run", stopped)
     assert "interrupted" in commands.report_after(run.path)
+
+
+def test_without_the_library_that_draws_a_sentence_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(charts, "CAN_DRAW", False)
+    run = make_run(tmp_path / "runs")
+    said = commands.report(run.path)
+    assert said.endswith("charts are not drawn here: pip install 'lockbench[charts]'")
+    assert charts.NOT_DRAWN in (run.path / "report.html").read_text()

@@ -219,7 +219,7 @@ def test_without_the_library_for_parquet_it_is_named(
     run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    with pytest.raises(CannotExport, match="pip install duckdb"):
+    with pytest.raises(CannotExport, match=r"pip install 'lockbench\[parquet\]'"):
         export(run, "parquet", tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
     assert export(run, "csv", tmp_path / "out")
