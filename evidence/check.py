@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 
@@ -179,6 +180,11 @@ def _report(one: _Found, modelled: Modelled) -> tuple[History, Report]:
     history = modelled(one.read())
     if one.cut:
         history = replace(history, ended=False)
+    if history.machines and find_spec("scipy") is None:
+        raise BadInput(
+            f"{one.name}: what several machines recorded needs scipy, which is not installed here: "
+            "pip install 'lockbench[machines]'"
+        )
     read = perf_counter() - began
     report = check(history)
     return history, replace(report, seconds={"read": read, **report.seconds})

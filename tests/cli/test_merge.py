@@ -119,3 +119,11 @@ def test_a_recording_is_a_machine_too(tmp_path: Path) -> None:
 
     a, b = recording(tmp_path / "a"), recording(tmp_path / "b")
     assert merge(a, b) == 2
+
+
+def test_without_the_library_that_it_needs_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lockbench.evidence.check.find_spec", lambda _: None)
+    with pytest.raises(BadInput, match=r"needs scipy.*pip install 'lockbench\[machines\]'"):
+        merge(*machines(tmp_path, FLEET))
