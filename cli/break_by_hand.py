@@ -21,6 +21,7 @@ from typing import Final, TextIO
 
 from rich.console import Console
 
+from lockbench import workloads
 from lockbench.bench import plan
 from lockbench.bench.private import NotPrivate, private_folder
 from lockbench.bench.run import load_of
@@ -89,7 +90,8 @@ def serve(
             _say_where(cluster, case, console)
             console.print(
                 f"plain Locust drives {case.lock} on it with\n"
-                f"  {ENVIRONMENT}={fleet.load_file} .venv/bin/locust -f workloads/locustfile.py "
+                f"  {ENVIRONMENT}={fleet.load_file} {Path(sys.executable).with_name('locust')} "
+                f"-f {Path(workloads.__file__).with_name('locustfile.py')} "
                 "--headless -u 12 -r 12 -t 30s\nCtrl-C removes it.",
                 soft_wrap=True,
             )
