@@ -63,7 +63,8 @@ CODES: Final[Mapping[int, str]] = {
     Ending.SAFETY.code: "a promise broke that was expected to hold, or under a fault of which "
     "nothing is declared; `check`: invalid",
     Ending.INCONCLUSIVE.code: "inconclusive; `check`: unknown",
-    Ending.REGRESSION.code: "something got slower (`regress`, the nightly job)",
+    Ending.REGRESSION.code: "something got slower (`regress`, the nightly job), "
+    "or breaks more often (also `compare`)",
     OUTPUT_GONE: "the output could not be written: its reader has gone, or its disk is full",
     BAD_INPUT: "bad input, and nothing was started",
     FAILED: "the bench failed or was interrupted, a case could not run or was disturbed from "
