@@ -180,7 +180,7 @@ def test_plain_locust_drives_a_cluster_that_was_started_for_it(tmp_path: Path) -
         ended = subprocess.run(
             [
                 *[str(Path(sys.executable).parent / "locust"), "-f", str(locustfile)],
-                *["--headless", "-u", "6", "-r", "6", "-t", "6s", "--only-summary"],
+                *["--headless", "-u", "6", "-r", "6", "-t", "20s", "--only-summary"],
             ],
             env=os.environ | {"LOCKBENCH_LOAD": load},
             capture_output=True,

@@ -10,6 +10,9 @@ from lockbench.clusters.base import Cluster
 from lockbench.explore.servers import ELSEWHERE, LATE, Blow, possible
 
 LIMIT_S = 20.0
+LEASE_S = 0.2
+# Plays are waited for so much longer that all of them come also on a busy machine.
+LONG_S = 3.0
 
 
 class Pauses:
@@ -31,8 +34,8 @@ class Pauses:
         return False
 
 
-def blow(cluster: Pauses, plays: int) -> tuple[Blow, threading.Thread]:
-    made = Blow(cast("Cluster", cluster), [2], "server-frozen", plays=plays, lease_s=0.2)
+def blow(cluster: Pauses, plays: int, lease_s: float = LEASE_S) -> tuple[Blow, threading.Thread]:
+    made = Blow(cast("Cluster", cluster), [2], "server-frozen", plays=plays, lease_s=lease_s)
     thread = threading.Thread(target=made.run, daemon=True)
     thread.start()
     return made, thread
@@ -57,7 +60,7 @@ def arrive(made: Blow, *nodes: int) -> list[str]:
 
 def test_all_plays_share_one_strike() -> None:
     cluster = Pauses()
-    made, thread = blow(cluster, 3)
+    made, thread = blow(cluster, 3, LONG_S)
     assert arrive(made, 2, 2, 2) == [""] * 3
     made.over()
     thread.join(LIMIT_S)
@@ -77,7 +80,7 @@ def test_who_comes_too_late_is_told_so() -> None:
 
 def test_the_server_is_struck_at_which_most_are_and_the_others_are_told() -> None:
     cluster = Pauses()
-    made, thread = blow(cluster, 3)
+    made, thread = blow(cluster, 3, LONG_S)
     assert arrive(made, 3, 1, 3) == ["", "", ELSEWHERE]
     made.over()
     thread.join(LIMIT_S)
@@ -87,7 +90,7 @@ def test_the_server_is_struck_at_which_most_are_and_the_others_are_told() -> Non
 def test_a_play_with_events_at_several_nodes_is_struck_once() -> None:
     """Its other events may come when the servers are whole again."""
     cluster = Pauses()
-    made = Blow(cast("Cluster", cluster), [1, 2], "server-frozen", plays=1, lease_s=0.2)
+    made = Blow(cast("Cluster", cluster), [1, 2], "server-frozen", plays=1, lease_s=LEASE_S)
     thread = threading.Thread(target=made.run, daemon=True)
     thread.start()
     play = object()
