@@ -10,6 +10,7 @@ draws.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -102,19 +103,19 @@ def sliced(whole: Suite, locks: Sequence[str], wanted: Sequence[str]) -> Suite:
 def part(whole: Suite, text: str) -> Suite:
     """One of so many parts that take about as long: ``3/8`` is the third of eight. Every case is in
     one of them. Raises BadInput."""
-    number, _, count = text.partition("/")
-    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+    said = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
+    number, count = map(int, said.groups()) if said else (0, 0)
+    if not 1 <= number <= count:
         raise BadInput(f"--part is {text!r}; the third of eight parts is 3/8")
-    parts: list[list[Case]] = [[] for _ in range(int(count))]
+    if count > len(whole.cases):
+        raise BadInput(f"--part is {text!r}; there are only {len(whole.cases)} cases")
+    parts: list[list[Case]] = [[] for _ in range(count)]
     taken_s = [0.0] * len(parts)
     for case in whole.cases:
         least = taken_s.index(min(taken_s))
         parts[least].append(case)
         taken_s[least] += expected_s(case)
-    chosen = parts[int(number) - 1]
-    if not chosen:
-        raise BadInput(f"--part is {text!r}; there are only {len(whole.cases)} cases")
-    return replace(whole, cases=tuple(chosen))
+    return replace(whole, cases=tuple(parts[number - 1]))
 
 
 def _fitting(what: str, words: Sequence[str], names: Sequence[str], whole: str) -> list[bool]:

@@ -151,7 +151,9 @@ def test_parts_take_about_as_long_and_add_up_to_the_whole() -> None:
     assert suites.part(whole, "1/1") == whole
 
 
-@pytest.mark.parametrize("text", ["", "3", "0/8", "9/8", "1/0", "-1/8", "1/8/2", "a/b", "99/99"])
+@pytest.mark.parametrize(
+    "text", ["", "3", "0/8", "9/8", "1/0", "-1/8", "1/8/2", "a/b", "99/99", "1/999999999999"]
+)
 def test_parts_that_there_are_not_are_refused(text: str) -> None:
     few = suites.sliced(suites.suite("full", seed=0), ["etcd"], [])
     with pytest.raises(BadInput, match="--part is"):
