@@ -198,6 +198,7 @@ def _with_numbers(
         WORKERS + 1,
         patient=patient,
         pressure=scene.pressure,
+        parts_ns={"own": (floor_end, own_end), "contended": (own_end, end)},
     )
     spans = Spans((start_ns, floor_end), (floor_end, own_end), (own_end, end))
     numbers = measure(history, spans, unknown_after_s=case.pace.client_timeout_s)
