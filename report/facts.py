@@ -489,7 +489,8 @@ PROCESSORS: Final = Table("processors", "a phase of a case: who used the process
 ), _processors, "Who used the processors",
     "Outside of faults: of the whole load, of its phase on own keys, of that on contended keys; "
     "and during faults, when nothing is judged. Percent of all cores. Queued: ready and not "
-    "running, all threads of a part together, so it may be more than 100. Waited, and pressure (PSI): percent of the time.",
+    "running, all threads of a part together, so it may be more than 100. Waited, and pressure "
+    "(PSI): percent of the time.",
 )  # fmt: skip
 
 
