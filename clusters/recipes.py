@@ -114,6 +114,7 @@ def recipes() -> dict[str, Recipe]:
         go("toxiproxy", toxiproxy, "/cmd/server", version_flag),
         go("etcd", "go.etcd.io/etcd/server/v3"),
         debian("redis", "redis-server"),
+        debian("valkey", "valkey-server"),
         Recipe("postgres", "postgres", "compiler", postgres),
         # Not Debian's `zookeeper` package, which pulls in a desktop toolkit.
         debian("zookeeper", "libzookeeper-java openjdk-21-jre-headless"),
