@@ -1,7 +1,6 @@
 """How long messages take and how wrong clocks run: measured here, or with a source.
 
-Round trips: *loopback* and *namespaces* as ``perf.clocks.measure`` found them on two shared cores.
-Of *zone* and *region* only the mean or the greatest are published, so they are a least time and a
+Round trips: *namespaces* as ``perf.clocks.measure`` found them on two shared cores. Of *zone* and *region* only the mean or the greatest are published, so they are a least time and a
 heavy tail (Lomax, exponent 1.5) that fit these:
 
 - zone: two availability zones of one region: 0.82 ms on average in five minutes of pings (Liesis,
@@ -39,7 +38,7 @@ TAIL: Final = 1.5
 LATEST_NS: Final = 1_000 * MS  # no message is later
 LEAST_AND_MEAN_NS: Final = {"zone": (700 * US, 820 * US), "region": (70 * MS, 72 * MS)}
 SHARES: Final = (*(n / 100 for n in range(100)), 0.995, 0.999, 0.9995, 0.9999, 1.0)
-PLACES: Final = ("loopback", "namespaces", "zone", "region")
+PLACES: Final = ("namespaces", "zone", "region")
 
 
 @cache

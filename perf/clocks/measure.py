@@ -1,8 +1,8 @@
 """``python -m perf.clocks.measure``: round trips of one TCP message as this machine has them.
 
-Prints the quantiles of each at ``delays.SHARES``, in nanoseconds, as ``delays.json`` keeps them. *loopback* is between
-two processes; *namespaces* between two network namespaces that a virtual wire joins, which needs
-root. What a lock's server would do besides is not in it.
+Prints their quantiles at ``delays.SHARES``, in nanoseconds, as ``delays.json`` keeps them. The message
+goes between two network namespaces that a virtual wire joins, which needs root. What a lock's
+server would do besides is not in it.
 """
 
 from __future__ import annotations
@@ -55,23 +55,22 @@ def round_trips(address: str) -> list[int]:
     return times
 
 
-def between(server: Sequence[str], address: str, client: Sequence[str] = ()) -> list[int]:
-    """Round trips to an echo that is started behind the words ``server``."""
+def between(server: str, client: str, address: str) -> list[int]:
+    """Round trips between these namespaces."""
+    inside = [["ip", "netns", "exec", name] for name in (server, client)]
     with subprocess.Popen(
-        [*server, sys.executable, "-c", ECHO], stdout=subprocess.PIPE, text=True
+        [*inside[0], sys.executable, "-c", ECHO], stdout=subprocess.PIPE, text=True
     ) as echo:
         assert echo.stdout is not None
         echo.stdout.readline()
-        if not client:
-            return round_trips(address)
         told = subprocess.run(
-            [*client, sys.executable, "-m", "perf.clocks.measure", address],
+            [*inside[1], sys.executable, "-m", "perf.clocks.measure", address],
             check=True,
             capture_output=True,
             text=True,
         )
-        times: list[int] = json.loads(told.stdout)
-        return times
+    times: list[int] = json.loads(told.stdout)
+    return times
 
 
 def namespaces() -> list[int]:
@@ -89,22 +88,18 @@ def namespaces() -> list[int]:
     try:
         for command in commands:
             subprocess.run(["ip", *command.split()], check=True)
-        inside = [["ip", "netns", "exec", name] for name in (one, two)]
-        return between(inside[0], "10.78.0.1", inside[1])
+        return between(one, two, "10.78.0.1")
     finally:
         for name in (one, two):
             subprocess.run(["ip", "netns", "del", name], check=False)
 
 
 def main() -> None:
-    """Everything that can be measured here."""
+    """Measures; with an address the part of the client alone."""
     if len(sys.argv) > 1:
         print(json.dumps(round_trips(sys.argv[1])))
         return
-    found = {"loopback": quantiles(between([], "127.0.0.1"))}
-    if os.geteuid() == 0:
-        found["namespaces"] = quantiles(namespaces())
-    print(json.dumps(found))
+    print(json.dumps({"namespaces": quantiles(namespaces())}))
 
 
 if __name__ == "__main__":

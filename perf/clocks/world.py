@@ -33,6 +33,7 @@ HELD_NS: Final = 5 * MS  # mean, beside the uses
 THINK_NS: Final = 2 * MS  # mean
 EACH: Final = 5  # machines for each key
 DEATHS: Final = 0.01  # share of the holds that are never released
+NEVER: Final = 2**62
 APART_NS: Final = 1 * US  # between two operations of one client
 USES: Final = ("in-holds", "between-holds", "none")  # where operations of the resource are
 
@@ -122,6 +123,8 @@ class _Run:
         self.planted: _Planted | None = None
         # Somewhere in the middle, where everybody has been at work for a while.
         self.plant_at = int(world.holds * self.dice.uniform(0.3, 0.7))
+        if not world.overlap_ns:
+            self.plant_at = NEVER
         self.processes = [self._client(machine) for machine in range(world.machines)]
 
     def told(self) -> Told:
@@ -200,14 +203,16 @@ class _Run:
         granted = self.now
         begin = granted + back
         uses = [(way.there_ns(dice), way.back_ns(dice)) for _ in range(2)]
-        if self._should_plant(machine, key):
-            # Both uses have time before the other one comes.
-            self._plant(machine, key, hold, begin + sum(map(sum, uses)) + 2 * APART_NS)
-            planted = self.planted
         yield begin
         hold.begin = begin
         self._note(machine, F.ACQUIRE, key.name, hold, (asked, begin), sent)
-        release = begin + self._random(HELD_NS)
+        if len(self.holds) >= self.plant_at:
+            self.plant_at = NEVER
+            while all(other == machine for other, _, _ in key.waiting):
+                yield self.now + 1 * MS
+            # Both uses have time before the other one comes.
+            planted = self._plant(machine, key, hold, self.now + sum(map(sum, uses)) + 2 * APART_NS)
+        release = self.now + self._random(HELD_NS)
         if planted is not None and hold is planted.first:
             release = planted.release_ns
         elif planted is not None and hold is planted.second:
@@ -251,15 +256,7 @@ class _Run:
             _, process, key.holder = key.waiting.popleft()
             self._go(process, self.now)
 
-    def _should_plant(self, machine: int, key: _Key) -> bool:
-        return (
-            self.world.overlap_ns > 0
-            and self.planted is None
-            and len(self.holds) >= self.plant_at
-            and any(other != machine for other, _, _ in key.waiting)
-        )
-
-    def _plant(self, machine: int, key: _Key, first: _Hold, ready_ns: int) -> None:
+    def _plant(self, machine: int, key: _Key, first: _Hold, ready_ns: int) -> _Planted:
         """The service gives the key to the next one on another machine as well, which comes when
         the first one is ready."""
         at = next(n for n, (other, _, _) in enumerate(key.waiting) if other != machine)
@@ -273,6 +270,7 @@ class _Run:
         self.planted = _Planted(first, second, meet, release, there, back)
         key.holder = second
         self._go(process, self.now)
+        return self.planted
 
     # What machines write down.
 
