@@ -24,7 +24,9 @@ from lockbench.history.columns import History, Ints
 from lockbench.history.op import NULL, F, Type
 
 NAME: Final = "double-grant"
-CLOCK_FILTER: Final = 8  # samples of which NTP takes the one with the shortest round trip (RFC 5905)
+CLOCK_FILTER: Final = (
+    8  # samples of which NTP takes the one with the shortest round trip (RFC 5905)
+)
 
 
 @dataclass(frozen=True)

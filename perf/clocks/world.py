@@ -240,9 +240,7 @@ class _Run:
         if key.holder is hold:
             self._next(key)
 
-    def _use(
-        self, machine: int, key: str, hold: _Hold | None, ways: tuple[int, int]
-    ) -> _Process:
+    def _use(self, machine: int, key: str, hold: _Hold | None, ways: tuple[int, int]) -> _Process:
         began, applied = self.now, self.now + ways[0]
         yield applied + ways[1]
         self._note(machine, F.READ, key, hold, (began, self.now), applied=applied)
