@@ -166,8 +166,8 @@ def by_middle(found: Rivals) -> Bools:
 
 @dataclass(frozen=True)
 class Order:
-    """Either ``conflict``, the fewest rivals that leave no offsets of two machines: at least one pair
-    of them was at once. Or whether the first of each pair was first by some offsets of its two
+    """Either ``conflict``, the fewest rivals that leave no offsets of two machines: at least one
+    pair of them was at once. Or whether the first of each pair was first by some offsets of its two
     machines."""
 
     conflict: Rows | None

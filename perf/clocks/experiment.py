@@ -1,4 +1,4 @@
-"""The experiment: every method judges the same simulated histories, and the truth says who was right.
+"""The experiment: every method judges the same simulated histories; the truth says who is right.
 
 Methods see ``Told.history`` alone. *False accusation*: invalid, and no two of the accused holds
 were really at once. *Found*: invalid, and a pair that was at once is among the accused.
@@ -176,18 +176,22 @@ def share(outcomes: Sequence[Outcome], method: int, asked: Asked) -> Share:
 
 
 def found(it: Outcome, method: int) -> bool:
+    """With the right pair."""
     return it.right[method]
 
 
 def accused_wrongly(it: Outcome, method: int) -> bool:
+    """Without any right pair."""
     return it.wrong(method)
 
 
 def unknown(it: Outcome, method: int) -> bool:
+    """Nothing was decided."""
     return it.judged[method].result == "unknown"
 
 
 def called_valid(it: Outcome, method: int) -> bool:
+    """Whatever happened."""
     return it.judged[method].result == "valid"
 
 

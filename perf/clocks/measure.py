@@ -1,8 +1,8 @@
 """``python -m perf.clocks.measure``: round trips of one TCP message as this machine has them.
 
-Prints their quantiles at ``delays.SHARES``, in nanoseconds, as ``delays.json`` keeps them. The message
-goes between two network namespaces that a virtual wire joins, which needs root. What a lock's
-server would do besides is not in it.
+Prints their quantiles at ``delays.SHARES``, in nanoseconds, as ``delays.json`` keeps them. The
+message goes between two network namespaces that a virtual wire joins, which needs root. What a
+lock's server would do besides is not in it.
 """
 
 from __future__ import annotations

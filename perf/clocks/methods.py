@@ -1,4 +1,4 @@
-"""What is compared: ways to judge the histories of several machines, all from recorded stamps alone.
+"""What is compared: ways to judge the histories of several machines, from recorded stamps alone.
 
 Each decides ``double-grant`` of one history and names the holds that it accuses. ``sound``: with
 clocks that drift by no more than 500 ppm it accuses nobody wrongly; ``perf.clocks.run`` fails where

@@ -1,5 +1,5 @@
-"""``make simulate-clocks``: simulates fleets of up to 1,000 machines, prints what each method makes of
-their histories, and draws it. docs/clocks.md explains the tables.
+"""``make simulate-clocks``: simulates fleets of up to 1,000 machines, prints what each method makes
+of their histories, and draws it. docs/clocks.md explains the tables.
 
 Exit code 1 where a method that is called sound accuses wrongly, where lockbench misses what another
 sound method finds or every stamp shows, or where the truth is outside the bounds.
@@ -106,7 +106,7 @@ def delays() -> None:
 def summary(outcomes: Sequence[Outcome]) -> None:
     """A line for each method, over all histories without jumps."""
     table = Table(
-        "method", "sound", "accused wrongly", "wrong pair", "found", "valid though broken", "unknown",
+        "method", "sound", "accused wrongly", "wrong pair", "found", "broken, valid", "unknown",
         title="All histories without jumps, % [95 % interval]",
     )  # fmt: skip
     controls = [it for it in outcomes if not it.setting.world.overlap_ns]
