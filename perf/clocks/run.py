@@ -11,7 +11,7 @@ import resource
 import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Final
@@ -45,12 +45,14 @@ Group = dict[tuple[str, int, int], list[Outcome]]
 def main() -> int:
     """Everything."""
     began = perf_counter()
-    outcomes = run(settings())
-    tables = {
-        name: _grouped(outcomes, name) for name in ("overlap", "machines", "recorded", "jumps")
-    }
+    judged = run(settings())
+    outcomes = list(judged.values())
+    tables: dict[str, Group] = defaultdict(dict)
+    for it in settings():
+        key = it.row, it.world.overlap_ns, it.world.jump_ns
+        tables[it.table][key] = [judged[it.world, seed] for seed in range(it.seeds)]
     delays()
-    summary([it for it in outcomes if not it.setting.world.jump_ns])
+    summary([it for it in outcomes if not it.world.jump_ns])
     overlaps(tables["overlap"])
     machines(tables["machines"])
     recorded(tables["recorded"])
@@ -59,7 +61,7 @@ def main() -> int:
         PICTURES,
         {(row, overlap): of for (row, overlap, _), of in tables["overlap"].items()},
         {
-            ("planted" if overlap else "control", of[0].setting.world.machines): of
+            ("planted" if overlap else "control", of[0].world.machines): of
             for (_, overlap, _), of in tables["machines"].items()
         },
     )
@@ -75,16 +77,6 @@ def main() -> int:
     for sentence in wrong[:TOLD]:
         console().print(f"WRONG: {sentence}", highlight=False)
     return 1 if wrong else 0
-
-
-def _grouped(outcomes: Iterable[Outcome], table: str) -> Group:
-    """By row, overlap and jump."""
-    found: Group = defaultdict(list)
-    for it in outcomes:
-        if it.setting.table == table:
-            world = it.setting.world
-            found[it.setting.row, world.overlap_ns, world.jump_ns].append(it)
-    return dict(found)
 
 
 def duration(ns: float) -> str:
@@ -106,11 +98,11 @@ def delays() -> None:
 def summary(outcomes: Sequence[Outcome]) -> None:
     """A line for each method, over all histories without jumps."""
     table = Table(
-        "method", "sound", "accused wrongly", "wrong pair", "found", "broken, valid", "unknown",
+        "method", "sound", "accused wrongly", "wrong pair", "found", "broken, called valid", "unknown",
         title="All histories without jumps, % [95 % interval]",
     )  # fmt: skip
-    controls = [it for it in outcomes if not it.setting.world.overlap_ns]
-    broken = [it for it in outcomes if it.setting.world.overlap_ns]
+    controls = [it for it in outcomes if not it.world.overlap_ns]
+    broken = [it for it in outcomes if it.world.overlap_ns]
     for number, method in enumerate(METHODS):
         table.add_row(
             method.name,
@@ -161,8 +153,8 @@ def recorded(groups: Group) -> None:
     """What must be recorded."""
     shown = ("stamps alone", "bounds", "lockbench")
     columns = [f"{name}: {what}" for name in shown for what in ("found", "unknown")]
-    title = "By where the uses of the resource are, one zone, % [95 %]; none: accused wrongly"
-    table = Table("uses", "overlap", "n", *columns, title=title)
+    title = "One zone, by where the uses are, % [95 %]; without an overlap: accused wrongly"
+    table = Table("uses, machines", "overlap", "n", *columns, title=title)
     for (row, overlap, _), of in groups.items():
         asked = found if overlap else accused_wrongly
         cells = (

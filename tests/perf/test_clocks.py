@@ -23,7 +23,7 @@ LITTLE = World(4, MIXED, 60)
 
 def tiny(*worlds: World, methods: tuple[Method, ...] = METHODS) -> list[Outcome]:
     chosen = [Setting("tiny", "row", world, 2) for world in worlds]
-    return run(chosen, methods, processes=1)
+    return list(run(chosen, methods, processes=1).values())
 
 
 def on_true_clocks(told: Told) -> History:
@@ -90,7 +90,9 @@ def test_a_method_with_false_accusations_is_told() -> None:
     """Naive merging, called sound."""
     methods = (Method("planted", True, naive), METHODS[-1])
     told = faults(tiny(LITTLE, replace(LITTLE, overlap_ns=CERTAIN_NS), methods=methods), methods)
-    assert any(it.startswith("planted, tiny row, 0 ns") and "wrongly" in it for it in told)
+    assert any(
+        it.startswith("planted, ") and "overlap_ns=0," in it and "wrongly" in it for it in told
+    )
     assert not any(it.startswith("lockbench") for it in told)
 
 
