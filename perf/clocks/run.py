@@ -61,8 +61,9 @@ def main() -> int:
         PICTURES,
         {(row, overlap): of for (row, overlap, _), of in tables["overlap"].items()},
         {
-            ("planted" if overlap else "control", of[0].world.machines): of
+            of[0].world.machines: of
             for (_, overlap, _), of in tables["machines"].items()
+            if not overlap
         },
     )
     wrong = faults(outcomes)
@@ -98,7 +99,7 @@ def delays() -> None:
 def summary(outcomes: Sequence[Outcome]) -> None:
     """A line for each method, over all histories without jumps."""
     table = Table(
-        "method", "sound", "accused wrongly", "wrong pair", "found", "broken, called valid", "unknown",
+        "method", "sound", "accused wrongly", "wrong pair", "found", "broken, valid", "unknown",
         title="All histories without jumps, % [95 % interval]",
     )  # fmt: skip
     controls = [it for it in outcomes if not it.world.overlap_ns]
