@@ -28,8 +28,8 @@ FLEETS: Final = {
 }
 OVERLAPS_NS: Final = (10 * US, 100 * US, MS, 10 * MS, 100 * MS, 1_000 * MS)
 CERTAIN_NS: Final = OVERLAPS_NS[-1]  # so long that every stamp shows it
-COUNTS: Final = {2: 30, 4: 30, 10: 30, 30: 30, 100: 20, 300: 10, 1000: 6}  # machines: histories
-EACH: Final = 30  # histories of everything else
+COUNTS: Final = {2: 20, 4: 20, 10: 20, 30: 20, 100: 20, 300: 10, 1000: 6}  # machines: histories
+EACH: Final = 20  # histories of everything else
 HOLDS: Final = 200
 HOLDS_EACH: Final = 4  # of a machine, where there are many
 STATED_NS: Final = 60 * MS  # a true bound of the clocks, for histories without any stamp

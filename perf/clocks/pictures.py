@@ -54,7 +54,7 @@ def _accused(controls: Mapping[int, Sequence[Outcome]]) -> Spec:
 
 
 def _cost(controls: Mapping[int, Sequence[Outcome]]) -> Spec:
-    rows = []
+    rows: list[Spec] = []
     for count, outcomes in controls.items():
         for number, name in enumerate(NAMES):
             spent = sorted(it.judged[number].seconds for it in outcomes)
