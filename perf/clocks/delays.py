@@ -39,7 +39,7 @@ TAIL: Final = 1.5
 LATEST_NS: Final = 1_000 * MS  # no message is later
 LEAST_AND_MEAN_NS: Final = {"zone": (700 * US, 820 * US), "region": (70 * MS, 72 * MS)}
 SHARES: Final = (*(n / 100 for n in range(100)), 0.995, 0.999, 0.9995, 0.9999, 1.0)
-PLACES: Final = ("namespaces", "zone", "region")
+PLACES: Final = ("namespaces", "zone", "region")  # the nearest first
 
 
 @cache

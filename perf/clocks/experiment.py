@@ -49,14 +49,15 @@ class Setting:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What each method said of one history. ``right`` and ``wrong``: invalid with, without a pair
-    that was at once among the accused. ``outside``: moments at which the truth was not within the
-    bounds, of ``moments``."""
+    """What each method said of one history. ``right``: invalid with a pair that was at once among
+    the accused. ``outside``: moments at which the truth was not within the bounds, of ``moments``.
+    ``slower`` as in ``Told``."""
 
     world: World
     seed: int
     judged: tuple[Judged, ...]
     right: tuple[bool, ...]
+    slower: str | None
     operations: int
     outside: int
     moments: int
@@ -100,7 +101,7 @@ def observed(given: tuple[World, int, tuple[Method, ...]]) -> Outcome:
         for it in judged
     )
     outside, moments = (0, 0) if world.jump_ns else _outside(told)
-    return Outcome(world, seed, judged, right, len(told.history), outside, moments)
+    return Outcome(world, seed, judged, right, told.slower, len(told.history), outside, moments)
 
 
 def _outside(told: Told) -> tuple[int, int]:

@@ -54,6 +54,7 @@ def main() -> int:
     delays()
     summary([it for it in outcomes if not it.world.jump_ns])
     overlaps(tables["overlap"])
+    by_slower(tables["overlap"])
     machines(tables["machines"])
     recorded(tables["recorded"])
     jumps(tables["jumps"])
@@ -128,6 +129,20 @@ def overlaps(groups: Group) -> None:
         table.add_row(
             row, duration(overlap), str(len(of)), *cells, end_section=_last(groups, row, of)
         )
+    console().print(table)
+
+
+def by_slower(groups: Group) -> None:
+    """The mixed fleet by where the slower of the two machines is."""
+    title = "Of these the mixed fleet, by the slower of the two machines"
+    table = Table("slower", "overlap", "n", *NAMES, title=title)
+    for place in PLACES:
+        for (row, overlap, _), outcomes in groups.items():
+            of = [it for it in outcomes if it.slower == place]
+            if row == "mixed" and of:
+                cells = (str(share(of, number, found)) for number in range(len(METHODS)))
+                table.add_row(place, duration(overlap), str(len(of)), *cells)
+        table.add_section()
     console().print(table)
 
 

@@ -24,7 +24,7 @@ from typing import Final
 from lockbench.history.builder import Builder
 from lockbench.history.columns import History
 from lockbench.history.op import F, Object, Type
-from perf.clocks.delays import Way, drawn_clock
+from perf.clocks.delays import PLACES, Way, drawn_clock
 from perf.machines import MS, US, Clock
 
 LEASE_NS: Final = 5_000 * MS
@@ -58,11 +58,13 @@ class World:
 
 @dataclass(frozen=True)
 class Told:
-    """``clocks`` of the machines, by their names."""
+    """``clocks`` of the machines, by their names. ``slower``: the place of the machine with the
+    longer way, of the two whose holds were made to overlap."""
 
     history: History
     overlaps: dict[Pair, int]
     clocks: dict[str, Clock]
+    slower: str | None
 
 
 def simulated(world: World, seed: int) -> Told:
@@ -104,6 +106,7 @@ class _Planted:
     release_ns: int
     there_ns: int
     back_ns: int
+    slower: str
 
 
 class _Run:
@@ -138,7 +141,8 @@ class _Run:
             self._step(process)
         assert (self.planted is not None) == (self.world.overlap_ns > 0), "nobody waited"
         clocks = {f"m{machine}": clock for machine, clock in enumerate(self.clocks)}
-        return Told(self.builder.finish(), self._overlaps(), clocks)
+        slower = None if self.planted is None else self.planted.slower
+        return Told(self.builder.finish(), self._overlaps(), clocks, slower)
 
     def _overlaps(self) -> dict[Pair, int]:
         found = {}
@@ -268,7 +272,8 @@ class _Run:
         told = self.now + way.back_ns(dice) + there + back
         meet = max(ready_ns, told) + self._random(HELD_NS)
         release = meet + self.world.overlap_ns
-        self.planted = _Planted(first, second, meet, release, there, back)
+        slower = max((self.ways[it].place for it in (machine, other)), key=PLACES.index)
+        self.planted = _Planted(first, second, meet, release, there, back, slower)
         key.holder = second
         self._go(process, self.now)
         return self.planted

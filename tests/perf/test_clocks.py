@@ -50,6 +50,7 @@ def test_the_truth_that_is_told_is_what_true_clocks_show(uses: str) -> None:
         for overlap_ns in (0, 10 * US, 100 * MS):
             told = simulated(replace(LITTLE, uses=uses, overlap_ns=overlap_ns), seed)
             assert list(told.overlaps.values()) == ([overlap_ns] if overlap_ns else [])
+            assert (told.slower in MIXED) == (overlap_ns > 0)
             history = on_true_clocks(told)
             verdict = check(history, only=("double-grant",)).verdicts["double-grant"]
             assert verdict.result == ("invalid" if overlap_ns else "valid")
