@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from lockbench.checker import bounds
+from lockbench.checker.bounds import Bounds
 from lockbench.checker.check import check
 from lockbench.checker.clocks import shifted
 from lockbench.checker.verdict import Verdict
@@ -135,3 +138,24 @@ def test_intervals_are_wilsons() -> None:
     low, high = Share(20, 40).interval
     assert (round(low, 4), round(high, 4)) == (0.3520, 0.6480)
     assert str(Share(0, 0)).startswith("nan")
+
+
+@pytest.mark.parametrize("defect", ["no drift", "bounds too close"])
+def test_a_defect_of_the_checker_is_told(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clocks that are taken for constant, and bounds that are a tenth as wide as they should be."""
+    if defect == "no drift":
+        monkeypatch.setattr(bounds, "PER_DRIFT", 10**12)
+        monkeypatch.setattr(bounds, "FAR_NS", 2**20)
+        monkeypatch.setattr(bounds, "SPAN_NS", 2**50)
+    else:
+        low, high = Bounds.low, Bounds.high
+
+        def closer(which: Callable[[Bounds, Ints], Ints], of: Bounds, times_ns: Ints) -> Ints:
+            middle = (low(of, times_ns) + high(of, times_ns)) // 2
+            narrow: Ints = middle + (which(of, times_ns) - middle) // 10
+            return narrow
+
+        monkeypatch.setattr(Bounds, "low", lambda of, at: closer(low, of, at))
+        monkeypatch.setattr(Bounds, "high", lambda of, at: closer(high, of, at))
+    told = faults(tiny(LITTLE, replace(LITTLE, overlap_ns=CERTAIN_NS)))
+    assert any("the truth is outside the bounds" in it for it in told)
