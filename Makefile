@@ -5,14 +5,14 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .PHONY: help setup bench check test test-clusters test-conformance test-cases test-loads test-judging test-bench \
-	test-rest fuzz lint soak perf nightly systems lock sbom dist clean
+	test-rest fuzz lint soak perf simulate-clocks nightly systems lock sbom dist clean
 
 # Every command and hundreds of tests start a Python: without compiled modules each takes twice as
 # long, and the environment is installed without (tools/setup.py).
 unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 18
 
 setup: ## virtual environment, Docker engine, server images (quick when nothing is missing)
 	@$(PYTHON) -I tools/setup.py
@@ -74,6 +74,9 @@ soak: setup ## 200 random schedules of faults and 100 kills; SOAK="--schedules 5
 
 perf: setup ## measure the bench itself against its anchors
 	@$(BIN)/python -m perf.run
+
+simulate-clocks: setup ## what can be seen in the histories of up to 1,000 machines, simulated (docs/clocks.md)
+	@$(BIN)/python -m perf.clocks.run
 
 nightly: setup ## the night's suite and the comparison with the pinned baseline; NIGHTLY="--history DIR"
 	@$(BIN)/python -m lockbench.evidence.nightly $(NIGHTLY)
