@@ -28,8 +28,9 @@ class Nobody(Clients):
 
 @dataclass
 class On:
-    """A fault that is on, or was. ``proven``: it was seen to have an effect. Once it is over,
-    ``trouble`` says why it is not known to be healed, and ``happened`` what a history says of it."""
+    """A fault that is on, or was. ``proven``: an effect of it was seen. Once it is over,
+    ``trouble`` says why it is not known to be healed, and ``happened`` what a history says of it.
+    """
 
     text: str
     fault: Fault
