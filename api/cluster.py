@@ -21,6 +21,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Self
 
 from lockbench.api.errors import Unavailable
@@ -73,13 +74,29 @@ class Cluster:
         """What was injected and is over, as a history says it."""
         self.started_in_s: float | None = None
         """How long it took to be up, building excepted."""
-        self._network = network
+        self._plan = base.ClusterPlan(
+            topology=topology,
+            size=self.size,
+            groups=GROUP,
+            run_id=uuid.uuid4().hex[:12],
+            lease_ttl_s=lease_ttl_s,
+            log_dir="",
+            network=network,
+            keeps_records=False,
+        )
         self._draws = random.Random(seed)
         self._say = say
         self._logs: tempfile.TemporaryDirectory[str] | None = None
         self._running: base.Cluster | None = None
         self._by_hand: ByHand | None = None
         self._busy = threading.RLock()
+
+    @classmethod
+    def planned(cls, plan: base.ClusterPlan, say: Callable[[str], None]) -> Self:
+        """The same with links for several groups of clients, as ``lockbench break`` has it."""
+        made = cls(plan.topology, nodes=plan.size, lease_ttl_s=plan.lease_ttl_s, say=say)
+        made._plan = plan
+        return made
 
     # --- life ---
 
@@ -89,9 +106,9 @@ class Cluster:
         with self._busy:
             if self._running is not None:
                 raise BadInput(f"{self.topology.name} is up already: stop it first")
-            self._prepare()
+            log_dir = self._prepare()
             began = time.monotonic()
-            cluster = self.topology.make(self._plan())
+            cluster = self.topology.make(replace(self._plan, log_dir=log_dir))
             try:
                 cluster.start()
             except BaseException:
@@ -204,6 +221,12 @@ class Cluster:
             if on.happened is not None and on.happened not in self.faults:
                 self.faults.append(on.happened)
 
+    def running(self) -> tuple[base.Cluster, ByHand]:
+        """What the command line works on: the cluster itself, and its faults. Raises BadInput."""
+        cluster = self._up()
+        assert self._by_hand is not None
+        return cluster, self._by_hand
+
     def _up(self) -> base.Cluster:
         if self._running is None:
             raise BadInput(
@@ -211,12 +234,14 @@ class Cluster:
             )
         return self._running
 
-    def _prepare(self) -> None:
-        """All that can be missing on this machine."""
+    def _prepare(self) -> str:
+        """All that can be missing on this machine; returns the folder for logs."""
         try:
             with Engine() as engine:
                 images.ensure(images_of([self.topology]), engine=engine, say=self._say)
                 reap(engine=engine)
+            if self._plan.log_dir:
+                return self._plan.log_dir
             self._logs = tempfile.TemporaryDirectory(prefix="lockbench-")
         except EngineError as error:
             raise Unavailable(str(error)) from error
@@ -225,19 +250,7 @@ class Cluster:
                 f"there is no folder for the servers' logs ({error}): set TMPDIR to one that can be"
                 " written"
             ) from error
-
-    def _plan(self) -> base.ClusterPlan:
-        assert self._logs is not None
-        return base.ClusterPlan(
-            topology=self.topology.name,
-            size=self.size,
-            groups=GROUP,
-            run_id=uuid.uuid4().hex[:12],
-            lease_ttl_s=self.lease_ttl_s,
-            log_dir=self._logs.name,
-            network=self._network,
-            keeps_records=False,
-        )
+        return self._logs.name
 
     def _forget_logs(self) -> None:
         if self._logs is not None:
