@@ -31,6 +31,7 @@ from lockbench.clusters.engine.docker import Engine, EngineError
 from lockbench.clusters.engine.reaper import reap
 from lockbench.clusters.registry import topologies
 from lockbench.history import op
+from lockbench.locks.base import Address
 from lockbench.nemesis.by_hand import ByHand, On
 from lockbench.nemesis.targets import head_of
 from lockbench.results.errors import BadInput
@@ -151,9 +152,9 @@ class Cluster:
     # --- what it is ---
 
     @property
-    def addresses(self) -> Sequence[tuple[str, int]]:
+    def addresses(self) -> Sequence[Address]:
         """Host and port of every node, node 1 first. They lead through links that faults cut."""
-        return self._up().addresses(GROUP)
+        return [Address(*at) for at in self._up().addresses(GROUP)]
 
     @property
     def hosts(self) -> str:
