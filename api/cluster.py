@@ -73,6 +73,8 @@ class Cluster:
         self.lease_ttl_s = lease_ttl_s
         self.faults: list[op.Fault] = []
         """What was injected and is over, as a history says it."""
+        self.versions: Mapping[str, str] = {}
+        """What its images say they have in them, once it was started: package → version."""
         self.started_in_s: float | None = None
         """How long it took to be up, building excepted."""
         self._plan = base.ClusterPlan(
@@ -174,14 +176,6 @@ class Cluster:
         head = head_of(cluster)
         return None if head is None else cluster.node_name(head)
 
-    @property
-    def versions(self) -> Mapping[str, str]:
-        """What its images say they have in them: package → version."""
-        found: dict[str, str] = {}
-        for described in images.describe(images_of([self.topology])).values():
-            found |= described.versions
-        return found
-
     # --- what is done to it ---
 
     def verify(self) -> None:
@@ -207,16 +201,13 @@ class Cluster:
         with self._busy:
             self._up()
             assert self._by_hand is not None
-            try:
-                return self._by_hand.begin(fault, self._draws.randrange(2**32))
-            except BaseException:
-                self._by_hand.heal(fault)
-                raise
+            return self._by_hand.begin(fault, self._draws.randrange(2**32))
 
     def end(self, on: On) -> None:
         """Heals one fault, and keeps the record of it."""
         with self._busy:
-            if self._by_hand is None:
+            if self._by_hand is None:  # the cluster has gone, and the fault with it
+                on.over.set()
                 return
             self._by_hand.end(on)
             if on.happened is not None and on.happened not in self.faults:
@@ -239,7 +230,12 @@ class Cluster:
         """All that can be missing on this machine; returns the folder for logs."""
         try:
             with Engine() as engine:
-                images.ensure(images_of([self.topology]), engine=engine, say=self._say)
+                names = images_of([self.topology])
+                images.ensure(names, engine=engine, say=self._say)
+                described = images.describe(names, engine=engine).values()
+                self.versions = {
+                    of: version for it in described for of, version in it.versions.items()
+                }
                 reap(engine=engine)
             if self._plan.log_dir:
                 return self._plan.log_dir

@@ -13,12 +13,15 @@ from typing import Final
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 import lockbench
 from lockbench import (
     BadInput,
     BrokenPromise,
     Cluster,
+    NotHealed,
     NotProven,
     Recording,
     Unavailable,
@@ -29,6 +32,7 @@ from lockbench.cli.break_by_hand import plain_recipe
 from lockbench.clusters.engine.docker import Engine
 from lockbench.clusters.registry import topologies
 from lockbench.locks.use import Client, NotAcquired
+from lockbench.nemesis import by_hand
 from lockbench.nemesis.faults.pause import Pause
 
 QUICK: Final = ("redis", "etcd", "postgres")  # up in two seconds
@@ -41,7 +45,7 @@ def test_every_name_that_it_promises_is_there() -> None:
     for name in lockbench.__all__:
         assert getattr(lockbench, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = lockbench.nothing  # type: ignore[attr-defined]
+        _ = lockbench.nothing
 
 
 def test_nothing_is_patched_and_nothing_is_imported_before_it_is_used() -> None:
@@ -117,7 +121,7 @@ def left_of(process: int) -> list[str]:
 
 @pytest.mark.docker
 def test_a_fault_is_proven_in_the_block_and_healed_after_it(cluster: Cluster) -> None:
-    client = redis.Redis(*cluster.addresses[0], socket_timeout=0.2, retry=None)
+    client = redis.Redis(*cluster.addresses[0], socket_timeout=0.2, retry=Retry(NoBackoff(), 0))
     with faults.pause(cluster) as fault:
         assert fault.targets == ("redis-1",)
         with pytest.raises(redis.TimeoutError):
@@ -133,6 +137,30 @@ def test_a_fault_without_an_effect_is_no_fault(
     monkeypatch.setattr(Pause, "begin", lambda self, arena: None)
     with pytest.raises(NotProven, match=r"pause:who=decisive of redis-1 .* no effect"):
         faults.pause(cluster).__enter__()
+    cluster.verify()
+
+
+@pytest.mark.docker
+def test_a_fault_that_does_not_heal_is_told(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(by_hand, "RECOVERY_S", 0.0)
+    monkeypatch.setattr(Pause, "recovered", lambda self, arena: False)
+    fault = faults.pause(cluster).__enter__()
+    with pytest.raises(NotHealed, match="of redis-1 is healed, but what it broke is not"):
+        fault.__exit__(None)
+    cluster.verify()
+
+
+@pytest.mark.docker
+def test_two_faults_that_contradict_each_other(cluster: Cluster) -> None:
+    with faults.pause(cluster):
+        with pytest.raises(BadInput, match="is on and takes hold of servers"):
+            faults.kill(cluster).__enter__()
+        with pytest.raises(BadInput, match="is on and takes hold of servers"):
+            faults.pause(cluster).__enter__()
+        cluster_itself, _ = cluster.running()
+        assert not cluster_itself.serves(1, 0.2)
     cluster.verify()
 
 

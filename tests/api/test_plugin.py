@@ -6,7 +6,7 @@ In this process where that shows the same, because everything has been imported 
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +14,7 @@ import pytest
 
 from lockbench.api import judging, pytest_plugin
 from lockbench.api.fixtures import name_of
+from lockbench.clusters.engine.docker import EngineError
 from lockbench.clusters.registry import topologies
 
 assert judging  # imported here, for the projects that run in this process
@@ -141,6 +142,21 @@ def test_without_docker_it_is_skipped_with_the_reason(
     result.assert_outcomes(skipped=1)
     assert "no redis: no Docker engine answers" in said
     assert "start Docker, or join the group `docker`" in said
+
+
+@pytest.mark.docker
+def test_who_waits_for_an_image_is_told_and_without_it_the_test_is_skipped(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(names: Sequence[str], *, say: Callable[[str], None], **_: object) -> None:
+        say(f"to build: {', '.join(names)}")
+        raise EngineError("building images needs 3 GB free where Docker keeps its data")
+
+    monkeypatch.setattr("lockbench.clusters.images.ensure", full)
+    result, said = run(pytester, {"test_a.py": "def test_it(lockbench_redis_fresh):\n    pass\n"})
+    result.assert_outcomes(skipped=1)
+    assert "\nlockbench: to build: redis, toxiproxy\n" in said
+    assert "no redis: building images needs 3 GB free" in said
 
 
 SERVICE = """

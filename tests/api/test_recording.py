@@ -47,12 +47,12 @@ def played(lock: AbstractContextManager[object]) -> Recording:
     def work() -> None:
         together.wait()
         for _ in range(2):
-            with lock, section.inside("orders"):
+            with lock, made.inside("orders"):
                 time.sleep(HOLD_S)
 
-    with record() as section:
+    with record() as made:
         workers(work)
-    return section
+    return made
 
 
 @pytest.mark.parametrize("_", range(20))
@@ -73,17 +73,17 @@ def test_as_many_as_are_admitted_and_one_more() -> None:
     together = threading.Barrier(3)
 
     def work() -> None:
-        with section.inside():
+        with made.inside():
             together.wait()
 
-    with record(at_most=3) as section:
+    with record(at_most=3) as made:
         workers(work)
-    assert broken_promise(section) is None
-    assert "and the section admits 3" in (undecided(section) or "")
-    with pytest.raises(BrokenPromise, match="more than 2 holders"), exclusive(at_most=2) as section:
+    assert broken_promise(made) is None
+    assert "and the section admits 3" in (undecided(made) or "")
+    with pytest.raises(BrokenPromise, match="more than 2 holders"), exclusive(at_most=2) as made:
         workers(work)
-    with exclusive(at_most=2) as section:
-        workers(lambda: section.leave(section.enter()))
+    with exclusive(at_most=2) as made:
+        workers(lambda: made.leave(made.enter()))
 
 
 def test_the_tasks_of_an_event_loop_are_told_apart() -> None:
