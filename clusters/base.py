@@ -124,6 +124,11 @@ class Cluster(ABC):
         names of what could not be removed, nothing as a rule. Never raises."""
 
     @abstractmethod
+    def empty(self) -> None:
+        """Removes all that clients have written, and ends their sessions where these hold
+        something. Needs every server. Raises ClusterError."""
+
+    @abstractmethod
     def addresses(self, group: int) -> Sequence[tuple[str, int]]:
         """Node addresses as seen by a client group, node 1 first."""
 

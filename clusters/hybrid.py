@@ -66,6 +66,10 @@ class HybridCluster(Cluster):
         self._redis.verify()
         self._zookeeper.verify()
 
+    def empty(self) -> None:
+        self._redis.empty()
+        self._zookeeper.empty()
+
     def stop(self) -> Sequence[str]:
         return [*self._redis.stop(), *self._zookeeper.stop()]
 

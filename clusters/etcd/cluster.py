@@ -11,7 +11,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from lockbench.clusters.base import HARNESS, Change, ClusterError, ServerLog, Topology
@@ -23,6 +23,7 @@ from lockbench.clusters.wire import PROBE_FAILURES, Address, Http, ProbeFailed
 DATA = "/lockbench/data"
 STATUS_LIMIT_S = 0.5
 HISTORY_LIMIT_S = 20.0
+EMPTY_LIMIT_S = 10.0
 
 SETTINGS = {
     "heartbeat-interval": "100",
@@ -123,6 +124,17 @@ class EtcdCluster(PodCluster):
             if [kv.get("value") for kv in found] != [value]:
                 raise ProbeFailed(f"wrote {value} and read {found}")
             http.post("/v3/kv/deleterange", {"key": key})
+
+    def remove_everything(self, node: int) -> None:
+        """Every lease, and with it the keys that end with it; then every other key. Every member
+        does this alike, so one is asked."""
+        if node != 1:
+            return
+        with Http(self.address(HARNESS, node), EMPTY_LIMIT_S) as http:
+            for lease in http.post("/v3/lease/leases", {}).get("leases", []):
+                with suppress(ProbeFailed):  # it has ended meanwhile
+                    http.post("/v3/lease/revoke", {"ID": lease["ID"]})
+            http.post("/v3/kv/deleterange", {"key": _text("\0"), "range_end": _text("\0")})
 
     def check_answer(self, address: Address, limit_s: float) -> None:
         with Http(address, limit_s) as http:

@@ -64,6 +64,11 @@ class PodCluster(Pods, Cluster):
             "does not answer",
         )
 
+    @abstractmethod
+    def remove_everything(self, node: int) -> None:
+        """Remove what clients have written, as far as this node is asked for it. Raises OSError or
+        ProbeFailed."""
+
     # --- life ---
 
     def start(self) -> None:
@@ -91,6 +96,10 @@ class PodCluster(Pods, Cluster):
         except KeyboardInterrupt:
             self._remove_all()
             raise
+
+    def empty(self) -> None:
+        """Every node once, and again until it does it."""
+        self._poll_nodes(self.nodes, self.remove_everything, VERIFY_LIMIT_S, "was not emptied")
 
     def acts(self) -> Sequence[Act]:
         """What was done to its containers from here."""

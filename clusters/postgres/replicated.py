@@ -38,6 +38,21 @@ ASK_LIMIT_S = 0.5
 # (recovery_init_sync_method): 4.3 s on two busy cores.
 RESTART_S = 5.0
 
+EMPTY_LIMIT_S = 10.0
+# Names come back quoted.
+END_HOLDERS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' "
+    "AND pid <> pg_backend_pid() AND pid IN (SELECT pid FROM pg_locks)"
+)
+OTHER_DATABASES = (
+    "SELECT quote_ident(datname) FROM pg_database WHERE NOT datistemplate "
+    "AND datname <> current_database()"
+)
+SCHEMAS = (
+    r"SELECT quote_ident(nspname) FROM pg_namespace "
+    r"WHERE nspname NOT LIKE 'pg\_%' AND nspname <> 'information_schema'"
+)
+
 ANYBODY = "host all all 0.0.0.0/0 trust\nhost replication all 0.0.0.0/0 trust\n"
 # PostgreSQL refuses to run as root.
 AS_POSTGRES = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups")
@@ -157,6 +172,19 @@ class PostgresCluster(PodCluster):
             found = session.query(f"SELECT pg_xact_status('{written}'::xid8)")
             if found != [["committed"]]:
                 raise ProbeFailed(f"transaction {written} is {found}")
+
+    def remove_everything(self, node: int) -> None:
+        """On the primary: sessions that hold a lock, advisory ones too; then every database and
+        schema that is not the server's own."""
+        if node != self.primary():
+            return
+        with Session(self.address(HARNESS, node), EMPTY_LIMIT_S) as session:
+            session.query(END_HOLDERS)
+            for (name,) in session.query(OTHER_DATABASES):
+                session.query(f"DROP DATABASE {name} WITH (FORCE)")
+            for (name,) in session.query(SCHEMAS):
+                session.query(f"DROP SCHEMA {name} CASCADE")
+            session.query("CREATE SCHEMA public")
 
     def check_answer(self, address: Address, limit_s: float) -> None:
         """A session is accepted, which is refused while data is being recovered."""

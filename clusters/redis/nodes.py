@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from lockbench.clusters.base import ClusterError, ClusterPlan, ServerLog, Topology
+from lockbench.clusters.base import HARNESS, ClusterError, ClusterPlan, ServerLog, Topology
 from lockbench.clusters.engine.docker import EngineError
 from lockbench.clusters.pods.cluster import PodCluster
 from lockbench.clusters.pods.launch import Server
@@ -23,6 +23,7 @@ from lockbench.clusters.wire import Address, Line, ProbeFailed
 
 CONFIG = "/lockbench/redis.conf"
 DATA = "/lockbench/data"
+EMPTY_LIMIT_S = 10.0
 
 SETTINGS = {
     "appendonly": "yes",
@@ -41,6 +42,13 @@ class RedisPods(PodCluster):
     def check_answer(self, address: Address, limit_s: float) -> None:
         """A pong, which is refused for as long as data is being loaded."""
         ask_once(address, limit_s, "PING")
+
+    def remove_everything(self, node: int) -> None:
+        """Every key of every database, scripts too, of a node that takes writes."""
+        with Line(self.address(HARNESS, node), EMPTY_LIMIT_S) as line:
+            if resp.items(resp.ask(line, "ROLE"))[0] == "master":
+                resp.ask(line, "FLUSHALL")
+                resp.ask(line, "SCRIPT", "FLUSH")
 
     def commands(self, address: Address, limit_s: float) -> int:
         """Every command counts, those of scripts and of other servers too."""

@@ -31,6 +31,7 @@ from lockbench.clusters.zookeeper import transaction_log as txnlog
 CONFIG = "/lockbench/zoo.cfg"
 DATA = "/lockbench/data"
 ASK_LIMIT_S = 0.5
+EMPTY_LIMIT_S = 10.0
 
 TICKS_PER_LEASE = 15
 TICK_MS_MIN = 100
@@ -164,6 +165,19 @@ class ZooKeeperCluster(PodCluster):
                 session.create_ephemeral(path, value)
                 if (found := session.get(path)) != value:
                     raise ProbeFailed(f"wrote {value!r} and read {found!r}")
+            session.end()
+
+    def remove_everything(self, node: int) -> None:
+        """Every node but ZooKeeper's own. All servers have the same tree, so one is asked."""
+        if node != 1:
+            return
+        at = self.address(HARNESS, node)
+        with jute.Session(at, EMPTY_LIMIT_S, session_ms=self._session_ms) as session:
+            paths = [path for path in session.children("/") if path != "/zookeeper"]
+            for path in paths:  # those below are added meanwhile
+                paths += session.children(path)
+            for path in reversed(paths):
+                session.delete(path)
             session.end()
 
     def check_answer(self, address: Address, limit_s: float) -> None:
