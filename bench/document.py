@@ -199,6 +199,8 @@ def _with_numbers(
         patient=patient,
         pressure=scene.pressure,
     )
+    if scene.beside is not None:
+        health = replace(health, ok=False, why=(scene.beside, *health.why))
     spans = Spans((start_ns, floor_end), (floor_end, own_end), (own_end, end))
     numbers = measure(history, spans, unknown_after_s=case.pace.client_timeout_s)
     if case.workload == PUBLISHED:

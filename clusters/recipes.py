@@ -38,6 +38,8 @@ class Recipe:
     args: Mapping[str, str] = field(default_factory=dict)
     language: Language | None = None
     """Of the libraries that it is built of besides its folder."""
+    takes_s: float = 0.0
+    """To build it on two quiet cores beside another, from a mirror nearby; an estimate."""
 
     def folders(self) -> list[Path]:
         """Return its folder, then those of its libraries by name."""

@@ -46,7 +46,7 @@ class Images:
 
 def versions(engine: Images, *locks: str) -> Any:
     cases = [make_case(lock, "none", seed=0) for lock in locks]
-    return plain(suite.versions_of(cases, cast("Engine", engine), lambda _: None))
+    return plain(suite.versions_of(cases, cast("Engine", engine)))
 
 
 def test_a_lock_on_two_systems_has_the_images_of_both() -> None:
