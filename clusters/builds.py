@@ -47,6 +47,11 @@ class Builds:
         self._say = say
         self._changed = threading.Condition()
         self._told_s = time.monotonic()
+        if builds:
+            say(
+                f"building {_images(len(builds))}: {', '.join(self.names)}; {minutes(self.left_s())}"
+                " on two cores that do nothing else"
+            )
         for _ in range(min(AT_ONCE, len(builds))):
             threading.Thread(target=self._work, daemon=True).start()
 
@@ -88,9 +93,9 @@ class Builds:
         with self._changed:
             running = [b.name for b in self._builds.values() if b.began is not None and not b.over]
             done = sum(build.over for build in self._builds.values())
-        images = f"{len(running)} image{'s' * (len(running) != 1)}"
         of = f"{done} of {len(self._builds)} done"
-        return f"building {images}: {', '.join(running)} ({of}), {minutes(self.left_s())} left"
+        left = minutes(self.left_s())
+        return f"building {_images(len(running))}: {', '.join(running)} ({of}), {left} left"
 
     def left_s(self) -> float:
         """An estimate: the longest chain or what is left of all, whichever is more."""
@@ -155,3 +160,7 @@ def minutes(seconds: float) -> str:
         return f"about {max(10, round(seconds, -1)):.0f} seconds"
     whole = max(1, round(seconds / 60))
     return f"about {whole} minute{'s' * (whole != 1)}"
+
+
+def _images(count: int) -> str:
+    return f"{count} image{'s' * (count != 1)}"

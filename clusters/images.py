@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lockbench.clusters import debian
-from lockbench.clusters.builds import Build, Builds, minutes
+from lockbench.clusters.builds import Build, Builds
 from lockbench.clusters.debian import PACKAGES_FILE
 from lockbench.clusters.engine import owner
 from lockbench.clusters.engine.docker import Engine, EngineError
@@ -128,13 +128,7 @@ def begin(names: Sequence[str], *, engine: Engine, say: Callable[[str], None]) -
             say(f"{name}: {package} is not as in {LOCK.name}: {change}")
 
     wanted = [Build(name, known[name].parent, known[name].takes_s) for name in missing]
-    builds = Builds(wanted, make, say)
-    if missing:
-        say(
-            f"building {len(missing)} image{'s' * (len(missing) != 1)}: {', '.join(missing)};"
-            f" {minutes(builds.left_s())} on two cores that do nothing else"
-        )
-    return builds
+    return Builds(wanted, make, say)
 
 
 def describe(names: Sequence[str], *, engine: Engine | None = None) -> dict[str, Described]:

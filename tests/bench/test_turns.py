@@ -1,0 +1,135 @@
+"""What is run while images are built, what waits, and what becomes of a build that failed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from lockbench.bench.plan import Case, built_for, make_case, resolve
+from lockbench.bench.suites import suite
+from lockbench.bench.turns import BUILT_MEANWHILE, Turn, Turns, image_order, spare
+from lockbench.clusters.builds import Build, Builds
+from lockbench.results.baseline import CASES_MIN
+from lockbench.results.errors import BadInput
+
+
+class Building:
+    """Builds of one image each that end when they are told to."""
+
+    def __init__(self, *names: str) -> None:
+        self._go_on = {name: threading.Event() for name in names}
+        self.failures: set[str] = set()
+        self.builds = Builds([Build(name, None, 60) for name in names], self._make, lambda _: None)
+
+    def _make(self, name: str) -> None:
+        assert self._go_on[name].wait(60)
+        if name in self.failures:
+            raise OSError(f"cannot build {name}\nthe mirror is gone")
+
+    def end(self, *names: str, failed: bool = False) -> None:
+        self.failures |= set(names) if failed else set()
+        for name in names:
+            self._go_on[name].set()
+        self.builds.wait(names)
+
+
+@pytest.fixture
+def etcd() -> Iterator[Building]:
+    building = Building("etcd")
+    yield building
+    building.end("etcd")
+
+
+def quick() -> dict[int, Case]:
+    return dict(enumerate(suite("quick", 0).cases, 1))
+
+
+def test_the_case_that_can_begin_first_has_its_images_first() -> None:
+    order = image_order(suite("quick", 0).cases)
+    assert set(order[:2]) == {"redis", "toxiproxy"}
+    assert order[-1] == "go-sidecar"
+
+
+def test_a_case_has_its_own_images_built_and_no_others() -> None:
+    assert built_for(make_case("redis-token", "none", seed=0)) == ["redis", "toxiproxy"]
+    assert built_for(make_case("redis-py", "none", seed=0)) == ["redis", "toxiproxy"]
+    client = built_for(make_case("bsm-redislock", "none", seed=0))
+    assert client == ["redis", "toxiproxy", "go-sidecar"]
+
+
+def test_enough_cases_of_each_lock_wait_for_its_figures() -> None:
+    cases = quick()
+    beside = spare(cases)
+    assert beside
+    assert all(cases[number].injections for number in beside)
+    assert not any(cases[number].rates.steps for number in beside)
+    for lock in ("redis-token", "redlock", "etcd", "zookeeper"):
+        same = {n for n, c in cases.items() if c.lock == lock and c.workload == "mutex"}
+        assert len(same - beside) == CASES_MIN
+    alone = {n for n, case in cases.items() if case.lock == "redis-no-owner"}
+    assert alone <= beside
+
+
+def test_only_what_has_its_images_runs_beside_builds(etcd: Building) -> None:
+    cases = quick()
+    turns = Turns(cases, etcd.builds, suite=True)
+    beside: list[Turn] = []
+    waiting = len([n for n in spare(cases) if "etcd" not in built_for(cases[n])])
+    for turn in turns:
+        if etcd.builds.over:
+            assert turn.beside is None
+            break
+        assert turn.beside == BUILT_MEANWHILE
+        assert turn.case.injections
+        assert "etcd" not in built_for(turn.case)
+        assert turn.rest_s >= etcd.builds.left_s() - 1
+        beside.append(turn)
+        if len(beside) == waiting:
+            etcd.end("etcd")
+    assert len(beside) == waiting > 3
+    assert turn.number == 1
+
+
+def test_a_case_of_which_nothing_is_missing_waits_for_nothing() -> None:
+    turns = [*Turns(quick(), Builds([], lambda _: None, lambda _: None), suite=True)]
+    assert [turn.number for turn in turns] == [*quick()]
+    assert {turn.beside for turn in turns} == {None}
+
+
+def test_outside_of_a_suite_every_case_waits(etcd: Building) -> None:
+    pause = resolve(make_case("redis-token", "client-pause", seed=0))
+    turns = Turns({1: pause, 2: replace(pause, seed=1)}, etcd.builds, suite=False)
+    threading.Timer(0.1, etcd.end, ("etcd",)).start()
+    assert next(iter(turns)).beside is None
+    assert etcd.builds.over
+
+
+def test_a_case_that_is_run_again_waits_until_nothing_is_built(etcd: Building) -> None:
+    turns = Turns(quick(), etcd.builds, suite=True)
+    each = iter(turns)
+    first = next(each)
+    turns.again(first)
+    assert next(each).number != first.number
+    etcd.end("etcd")
+    rest = [turn for turn in each if turn.number == first.number]
+    assert [turn.beside for turn in rest] == [None]
+
+
+def test_a_build_that_failed_is_named_by_its_cases_and_leaves_the_others() -> None:
+    building = Building("etcd")
+    building.end("etcd", failed=True)
+    turns = Turns(quick(), building.builds, suite=True)
+    turns.await_first()
+    for turn in turns:
+        needs = "etcd" in built_for(turn.case)
+        assert turn.unable == ("cannot build etcd" if needs else None)
+
+
+def test_where_nothing_can_be_run_nothing_begins() -> None:
+    building = Building("toxiproxy")
+    building.end("toxiproxy", failed=True)
+    with pytest.raises(BadInput, match="the mirror is gone"):
+        Turns(quick(), building.builds, suite=True).await_first()
