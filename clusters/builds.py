@@ -48,10 +48,8 @@ class Builds:
         self._changed = threading.Condition()
         self._told_s = time.monotonic()
         if builds:
-            say(
-                f"building {_images(len(builds))}: {', '.join(self.names)}; {minutes(self.left_s())}"
-                " on two cores that do nothing else"
-            )
+            takes = f"{minutes(self.left_s())} on two cores that do nothing else"
+            say(f"building {_images(len(builds))}: {', '.join(self.names)}; {takes}")
         for _ in range(min(AT_ONCE, len(builds))):
             threading.Thread(target=self._work, daemon=True).start()
 

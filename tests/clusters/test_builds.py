@@ -18,7 +18,7 @@ def make(name):
     threading.Event().wait()
 
 try:
-    Builds([Build("one", None, 1), Build("two", None, 1)], make, print).wait()
+    Builds([Build("one", None, 1), Build("two", None, 1)], make, lambda _: None).wait()
 except KeyboardInterrupt:
     print("interrupted")
 """
@@ -97,7 +97,7 @@ def test_a_failure_ends_what_stands_on_it_and_nothing_else() -> None:
     assert [str(builds.failure([name])) for name in ("golang", "etcd", "sidecar")] == [
         "no module proxy"
     ] * 3
-    assert [line.partition(":")[0] for line in said] == ["redis"]
+    assert [line.partition(":")[0] for line in said] == ["building 4 images", "redis"]
 
 
 def test_the_time_left_follows_what_the_first_took() -> None:
