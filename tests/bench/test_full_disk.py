@@ -260,3 +260,13 @@ def test_room_is_looked_for_where_the_runs_will_be(tiny_disk: Path) -> None:
     with pytest.raises(BadInput, match=str(tiny_disk)):
         room.check_room(elsewhere)
     room.check_room(tiny_disk.parent / "other")
+
+
+def test_where_no_run_can_be_written_is_told_before_anything_is_built(tmp_path: Path) -> None:
+    file = tmp_path / "runs"
+    file.touch()
+    with pytest.raises(BadInput, match="name one with --runs"):
+        room.check_room(file)
+    with pytest.raises(BadInput, match="cannot be written"):
+        room.check_room(Path("/proc/lockbench/runs"))
+    room.check_room(tmp_path / "not" / "yet")
