@@ -25,9 +25,9 @@ FULL_BYTES = 4 * RESERVE_BYTES
 
 
 def check_room(runs: Path) -> None:
-    """Raises BadInput where no run can be written, or disk or memory are too small for one. ``runs``
-    need not exist yet. Images are built before a run begins, and nobody shall wait for that in
-    vain."""
+    """Raises BadInput where no run can be written, or disk or memory are too small for one.
+    ``runs`` need not exist yet. Images are built before a run begins, and nobody shall wait for
+    that in vain."""
     parent = existing(runs)
     if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
         raise BadInput(

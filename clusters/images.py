@@ -120,12 +120,15 @@ def begin(names: Sequence[str], *, engine: Engine, say: Callable[[str], None]) -
                 f" its data, and {free / 1e9:.1f} GB are: make room, then build again"
             )
     making = _Making(engine, say)
+    told: set[str] = set()
 
     def make(name: str) -> None:
         say(f"{name}: started")
         _build(making, known[name])
         for package, change in _finish(making, known[name]).items():
-            say(f"{name}: {package} is not as in {LOCK.name}: {change}")
+            if package not in told:  # of an image below
+                say(f"{name}: {package} is not as in {LOCK.name}: {change}")
+                told.add(package)
 
     wanted = [Build(name, known[name].parent, known[name].takes_s) for name in missing]
     return Builds(wanted, make, say)
