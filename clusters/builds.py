@@ -144,12 +144,12 @@ class Builds:
                 self._make(build.name)
             except Exception as error:  # noqa: BLE001 - told to whoever asks for it
                 failure = error
-            with self._changed:
-                build.failure = failure
-                build.took_s = time.monotonic() - build.began
-                self._changed.notify_all()
+            took_s = time.monotonic() - build.began
             if failure is None:
-                self._say(f"{build.name}: done in {build.took_s:.1f} s")
+                self._say(f"{build.name}: done in {took_s:.1f} s")
+            with self._changed:
+                build.failure, build.took_s = failure, took_s
+                self._changed.notify_all()
 
 
 def minutes(seconds: float) -> str:

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -22,6 +22,14 @@ BOOTSTRAPPED = "lockbench-debian:bootstrapped"
 MIRROR = "http://deb.debian.org/debian"
 RELEASE_FILE = "/etc/lockbench-release"
 ARCHIVES = "var/cache/apt/archives/*.deb"
+# How packages are unpacked, the first ones too: without manuals, and without waiting for the disk
+# after each file.
+PACKAGING = {
+    "etc/dpkg/dpkg.cfg.d/no-docs": (
+        "path-exclude /usr/share/doc/*\npath-exclude /usr/share/man/*\n"
+    ),
+    "etc/dpkg/dpkg.cfg.d/unsafe-io": "force-unsafe-io\n",
+}
 RELEASES = "var/lib/apt/lists/*_Release"  # the words of the InRelease beside it, verified
 
 
@@ -79,13 +87,12 @@ def _bootstrap(engine: Engine, suite: str) -> str:
     with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="lockbench-") as work:
         tree = Path(work) / "root"
         keyring = "--keyring=/usr/share/keyrings/debian-archive-keyring.gpg"
+        _write(tree, PACKAGING)
         # Without this it goes on, with a warning, where it cannot verify.
         checked = ["--force-check-gpg", keyring]
         bootstrap = ["debootstrap", "--variant=minbase", *checked, suite, str(tree), MIRROR]
         _command([*bootstrap, "/usr/share/debootstrap/scripts/sid"])
-        for path, text in {**_container_settings(suite), **_bootstrapped(tree)}.items():
-            (tree / path).parent.mkdir(parents=True, exist_ok=True)
-            (tree / path).write_text(text)
+        _write(tree, {**_container_settings(suite), **_bootstrapped(tree)})
         (tree / "usr/sbin/policy-rc.d").chmod(0o755)
         for leftover in [*tree.glob(ARCHIVES), *tree.glob("var/lib/apt/lists/*")]:
             if leftover.is_file():
@@ -96,6 +103,12 @@ def _bootstrap(engine: Engine, suite: str) -> str:
             archive.add(tree, arcname=".")
         engine.import_rootfs(packed, BOOTSTRAPPED)
     return BOOTSTRAPPED
+
+
+def _write(tree: Path, files: Mapping[str, str]) -> None:
+    for path, text in files.items():
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_text(text)
 
 
 def _bootstrapped(tree: Path) -> dict[str, str]:
@@ -118,15 +131,10 @@ def _sha256(path: Path) -> str:
 
 
 def _container_settings(suite: str) -> dict[str, str]:
-    """Return files of the base: no service starts by itself, no manuals, security updates, and no
-    wait for the disk after each file of a package, as in Debian's own image."""
+    """Return files of the base: no service starts by itself, security updates."""
     keyring = "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg"
     return {
         "usr/sbin/policy-rc.d": "#!/bin/sh\nexit 101\n",
-        "etc/dpkg/dpkg.cfg.d/no-docs": (
-            "path-exclude /usr/share/doc/*\npath-exclude /usr/share/man/*\n"
-        ),
-        "etc/dpkg/dpkg.cfg.d/unsafe-io": "force-unsafe-io\n",
         "etc/apt/sources.list.d/debian.sources": (
             f"Types: deb\nURIs: {MIRROR}\nSuites: {suite} {suite}-updates\n"
             f"Components: main\n{keyring}\n\n"

@@ -15,7 +15,7 @@ import sys
 # Before the imports that an older Python does not have.
 if sys.version_info < (3, 11):  # noqa: UP036
     sys.stderr.write("[setup] Python 3.11 or newer is needed: make PYTHON=python3.12 ...\n")
-    sys.exit(255)
+    sys.exit(254)
 # An isolated Python (-I) does not look here. Last, so that nothing here can stand for a library.
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
 
