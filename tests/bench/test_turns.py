@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from rich.console import Console
 
+from lockbench.bench import suite as running
 from lockbench.bench.plan import Case, built_for, make_case, resolve
+from lockbench.bench.run import Outcome
 from lockbench.bench.suites import suite
 from lockbench.bench.turns import BUILT_MEANWHILE, Turn, Turns, image_order, spare
 from lockbench.clusters.builds import Build, Builds
+from lockbench.report import write
+from lockbench.results import machine
 from lockbench.results.baseline import CASES_MIN
+from lockbench.results.documents import CaseResult, Image, Machine, Versions
 from lockbench.results.errors import BadInput
+from lockbench.results.store import open_run
 
 
 class Building:
@@ -133,3 +145,67 @@ def test_where_nothing_can_be_run_nothing_begins() -> None:
     building.end("toxiproxy", failed=True)
     with pytest.raises(BadInput, match="the mirror is gone"):
         Turns(quick(), building.builds, suite=True).await_first()
+
+
+# --- the run -------------------------------------------------------------------------------------
+
+
+def test_a_run_beside_builds_is_stored_in_the_order_of_its_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, etcd: Building
+) -> None:
+    """And a case that ended badly beside a build is run again: here because of that alone."""
+    played: list[tuple[str, str | None]] = []
+
+    def run_case(case: Case, _folder: Path, *, beside: str | None, **_: Any) -> Outcome:
+        played.append((case.name, beside))
+        bad = beside is not None and case.fault == "kill"
+        if "kill" in case.name and beside is not None:
+            etcd.end("etcd")
+        return Outcome(
+            CaseResult(
+                lock=case.lock,
+                fault=case.fault,
+                judgement="disturbed" if bad else "as expected",
+                why="a worker stood still" if bad else "every promise was kept",
+                ending="bench" if bad else "ok",
+                numbers="void",
+            ),
+            {},
+        )
+
+    def versions_of(*_: object) -> Versions:
+        built = ["redis", *(["etcd"] if etcd.builds.over else [])]
+        return Versions(images={name: Image(ref=name, id="1") for name in built})
+
+    engine = SimpleNamespace(version=lambda: "1")
+    monkeypatch.setattr(running, "begun", lambda *_: (etcd.builds, engine))
+    monkeypatch.setattr(running, "versions_of", versions_of)
+    monkeypatch.setattr(running, "ForkServer", lambda _: nullcontext())
+    monkeypatch.setattr(running, "remove_run", lambda _: [])
+    monkeypatch.setattr(running, "run_case", run_case)
+    monkeypatch.setattr(machine, "facts", lambda *_, **__: Machine())
+    monkeypatch.setattr(write, "files", lambda *_: {})
+    wanted = [("etcd", "none"), ("redis-token", "client-pause"), ("redis-token", "kill")]
+    cases = [resolve(make_case(lock, fault, seed=0)) for lock, fault in wanted]
+    cases = [replace(case, workload="payment") if case.injections else case for case in cases]
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:  # noqa: PTH123
+        finished = running.run_cases(
+            cases,
+            "quick",
+            Console(file=nowhere),
+            command="lockbench suite quick",
+            runs=tmp_path,
+        )
+    assert [beside for _, beside in played] == [BUILT_MEANWHILE, BUILT_MEANWHILE, None, None]
+    assert [name.partition("-payment")[0] for name, _ in played] == [
+        "redis-token-client-pause",
+        "redis-token-kill",
+        "etcd-none",
+        "redis-token-kill",
+    ]
+    assert finished.ending.word == "ok"
+    assert [case.fault for case in finished.results.cases] == ["none", "client-pause", "kill"]
+    run = open_run(finished.folder)
+    assert sorted(run.versions().images or {}) == ["etcd", "redis"]
+    assert [folder.number for folder in run.cases()] == [1, 2, 3]
+    assert len(list((finished.folder / "cut").iterdir())) == 1
