@@ -4,8 +4,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench check test test-clusters test-cases test-loads test-judging test-bench test-rest fuzz \
-	lint soak perf nightly systems lock sbom dist clean
+.PHONY: help setup bench check test test-clusters test-conformance test-cases test-loads test-judging test-bench \
+	test-rest fuzz lint soak perf nightly systems lock sbom dist clean
 
 # Every command and hundreds of tests start a Python: without compiled modules each takes twice as
 # long, and the environment is installed without (tools/setup.py).
@@ -27,16 +27,20 @@ check: lint ## every check and every test that needs no container
 test: export LOCKBENCH_BUDGET := 4
 test: lint ## the same, with more that is random, and every test on real clusters
 	@$(BIN)/python -m lockbench.clusters.images build go-sidecar jvm-sidecar
-	@$(MAKE) --no-print-directory -j6 --output-sync=target \
-		test-clusters test-cases test-loads test-judging test-bench test-rest
+	@$(MAKE) --no-print-directory -j7 --output-sync=target \
+		test-clusters test-conformance test-cases test-loads test-judging test-bench test-rest
 
 # Clusters and loads mostly wait, so what only computes runs beside them, yields to them, and is shown
 # when it is done ("+": not kept back). It yields no further than this, or other work on the machine
 # would leave it nothing. Two runs would write the same cache.
 CASES := tests/bench tests/cli tests/evidence tests/explore tests/perf tests/soak tests/tools
+CONFORMANCE := tests/locks/test_conformance.py
 
 test-clusters:
-	+$(BIN)/pytest -m "docker and not long" $(CASES:%=--ignore=%)
+	+$(BIN)/pytest -m "docker and not long" $(CASES:%=--ignore=%) $(CONFORMANCE:%=--ignore=%)
+
+test-conformance:
+	$(BIN)/pytest -p no:cacheprovider -m "docker and not long" $(CONFORMANCE)
 
 test-cases:
 	$(BIN)/pytest -p no:cacheprovider -m "docker and not long" $(CASES)

@@ -198,6 +198,7 @@ def _with_numbers(
         WORKERS + 1,
         patient=patient,
         pressure=scene.pressure,
+        parts_ns={"own": (floor_end, own_end), "contended": (own_end, end)},
     )
     if scene.beside is not None:
         health = replace(health, ok=False, why=(scene.beside, *health.why))

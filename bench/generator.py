@@ -1,10 +1,10 @@
 """Judges the load generator: were its numbers limited by itself?
 
-A worker that used most of a core, or whose sidecar did, or whose event loop lagged, measured itself
-and not the lock: the case's *numbers* are void then, never its verdicts. Seconds that a fault
-touches do not count. Jobs of an open load that were due and never begun are in no quantile, so too
-many of them void it too; so do a sidecar that died, and other programs that kept the machine busy
-(``lockbench.bench.pressure``).
+A worker that used most of a core, or whose sidecar did, or whose event loop lagged, measured
+itself and not the lock: the case's *numbers* are void then, never its verdicts. Seconds that a
+fault touches are recorded and do not count. Jobs of an open load that were due and never begun are
+in no quantile, so too many of them void it too; so do a sidecar that died, and other programs that
+kept the machine busy (``lockbench.bench.pressure``).
 
 Where the load that was asked for never took place (``short``), a case without a fault has shown
 nothing: its verdicts are about another load.
@@ -13,7 +13,8 @@ nothing: its verdicts are about another load.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ import numpy as np
 from lockbench.bench.pressure import Counters
 from lockbench.bench.pressure import pressure as used
 from lockbench.history.op import Fault
-from lockbench.results.documents import Due, Generator, Worker
+from lockbench.results.documents import Due, Generator, Processors, Worker
 
 # Of an open load: sent ÷ intended, outside faults and at the end.
 BEGUN_MIN = 0.95
@@ -29,23 +30,28 @@ BEGUN_MIN = 0.95
 IDLE_MAX = 0.1
 CPU_PERCENT_MAX = 80.0
 LAG_MS_P99_MAX = 50.0
+DURING = "during"
+
+Span = tuple[int, int]  # of the monotonic clock
 
 
 def generator_health(
     logs: Path,
     faults: Sequence[Fault],
-    span_ns: tuple[int, int],
+    span_ns: Span,
     expected: int,
     *,
     patient: bool = False,
     pressure: Sequence[Counters] = (),
+    parts_ns: Mapping[str, Span] | None = None,
 ) -> Generator:
     """``ok``, ``why`` not, ``short`` (what of the load did not take place), per worker CPU (percent
     of a core), lag (ms) and idle users, and of an open load how many jobs were due and begun.
 
     Over the seconds of ``span_ns`` that no fault touches. ``patient``: so many clients wait that
     some may wait all the time. ``pressure``: what the processors did
-    (``lockbench.bench.pressure``).
+    (``lockbench.bench.pressure``). It is judged over the span, and in each of ``parts_ns`` by
+    itself.
     """
     workers: list[Worker] = []
     busy: list[float] = []
@@ -106,8 +112,9 @@ def generator_health(
     idle_users = sum(len(worker.idle_users) for worker in workers)
     if idle_users > IDLE_MAX * users and not patient:
         short.append(f"{idle_users:,} of {users:,} clients got nothing done")
-    processors, saturated = used(pressure, lambda a, b: _counts(a, b, faults, span_ns))
-    why += saturated
+    processors, saturated = used(pressure, partial(_counts, faults=faults, span_ns=span_ns))
+    by_phase, saturated_then = _by_phase(pressure, faults, parts_ns or {})
+    why += saturated or saturated_then
     missing = expected - len(workers)
     if missing > 0:
         why.append(f"{missing} of {expected} workers are missing")
@@ -119,14 +126,37 @@ def generator_health(
         missing=missing,
         load=load,
         processors=processors,
+        processors_by_phase=by_phase or None,
         # Printed, not judged: servers, links and clients share the machine.
         machine_percent=max(busy, default=None),
     )
 
 
-def _counts(begin_ns: int, end_ns: int, faults: Sequence[Fault], span_ns: tuple[int, int]) -> bool:
+def _by_phase(
+    read: Sequence[Counters], faults: Sequence[Fault], parts_ns: Mapping[str, Span]
+) -> tuple[dict[str, Processors], list[str]]:
+    """What the processors did in each part of the load outside faults, and during faults in all of
+    them; and why the figures of a part are those of a saturated machine."""
+    found: dict[str, Processors | None] = {}
+    why: list[str] = []
+    for name, part_ns in parts_ns.items():
+        found[name], saturated = used(read, partial(_counts, faults=faults, span_ns=part_ns))
+        why += [f"{reason} ({name} keys)" for reason in saturated]
+    parts = parts_ns.values()
+    found[DURING], _ = used(
+        read,
+        lambda a, b: any(_within(a, b, ns) and not _counts(a, b, faults, ns) for ns in parts),
+    )
+    return {name: of for name, of in found.items() if of is not None}, why
+
+
+def _within(begin_ns: int, end_ns: int, span_ns: Span) -> bool:
+    return begin_ns >= span_ns[0] and end_ns <= span_ns[1]
+
+
+def _counts(begin_ns: int, end_ns: int, faults: Sequence[Fault], span_ns: Span) -> bool:
     """Whether a time lies within the span, and no fault touches it."""
-    if begin_ns < span_ns[0] or end_ns > span_ns[1]:
+    if not _within(begin_ns, end_ns, span_ns):
         return False
     for fault in faults:
         over_ns = span_ns[1] if fault.heal_ns is None else fault.heal_ns[1]

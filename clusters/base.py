@@ -78,6 +78,9 @@ class Topology:
     # Whether others take over for a server that is gone, and what was not copied is lost with it.
     fails_over: bool = False
     restart_s: float = 0.0  # what a killed server needs to serve again, where it is seconds
+    # The topology in whose place other servers speak the same protocol. Every lock that declares
+    # that one runs on this, too.
+    in_place_of: str = ""
 
 
 @dataclass(frozen=True)

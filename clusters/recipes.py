@@ -117,6 +117,7 @@ def recipes() -> dict[str, Recipe]:
         go("toxiproxy", toxiproxy, "/cmd/server", version_flag, takes_s=30),
         go("etcd", "go.etcd.io/etcd/server/v3", takes_s=60),
         debian("redis", "redis-server", takes_s=12),
+        debian("valkey", "valkey-server", takes_s=12),
         Recipe("postgres", "postgres", "compiler", postgres, takes_s=40),
         # Not Debian's `zookeeper` package, which pulls in a desktop toolkit.
         debian("zookeeper", "libzookeeper-java openjdk-21-jre-headless", takes_s=30),

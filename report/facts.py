@@ -90,11 +90,7 @@ HANDED_OVER: Final = Column(
     "handover_percent",
     "of the grants of contended keys before any fault, those that hand-over covers: somebody had "
     "waited since before the release and was granted next, percent",
-    lambda r: (
-        handover_percent(r["cells"]["handover"], r["cells"]["wait"])
-        if r.get("phase", PHASES[0]) == PHASES[0]
-        else None
-    ),
+    lambda r: handover_percent(r["cells"]) if r.get("phase", PHASES[0]) == PHASES[0] else None,
 )
 OWN_CYCLES: Final = Column(
     "own_cycles_per_s",
@@ -150,7 +146,10 @@ WORDS: Final = {
         "uncontended acquires that were granted",
     ),
     "handover": ("hand-over", "hand-overs"),
-    "wait": ("contended acquire", "contended acquires"),
+    "wait": (
+        "contended acquire, response time",
+        "contended acquires, those that were given up included",
+    ),
 }
 
 
@@ -343,12 +342,12 @@ OF_A_CASE: Final = (
     ), _errors, "Error classes", "By class, refusals of a busy lock (held, gave-up) included."),
     Table("fairness", "a case with contended keys", (
         *ID,
-        Column("wait_p50_s", "contended acquire, median, seconds", "fair.wait_s.p50",
-               load=True),
-        Column("wait_p99_s", "contended acquire, 99th percentile, seconds", "fair.wait_s.p99",
-               load=True),
-        Column("wait_max_s", "contended acquire, largest, seconds", "fair.wait_s.max",
-               load=True),
+        Column("wait_p50_s", "contended acquire that was granted, median, seconds",
+               "fair.wait_s.p50", load=True),
+        Column("wait_p99_s", "contended acquire that was granted, 99th percentile, seconds",
+               "fair.wait_s.p99", load=True),
+        Column("wait_max_s", "contended acquire that was granted, largest, seconds",
+               "fair.wait_s.max", load=True),
         COUNT.at("fair.wait_s.count"),
         Column("overtaken_share",
                "share of waits that somebody overtook who had asked later, 0 to 1",
@@ -442,14 +441,24 @@ def _rate(r: Context) -> Any:
     return r["case"].cycles_per_second if r["rate"] is None and alone else r["rate"]
 
 
+def _processors(case: CaseResult) -> Iterator[Context]:
+    generator = case.generator
+    if generator is not None and generator.processors is not None:
+        yield {"load_phase": "whole", "processors": generator.processors}
+        for name, found in (generator.processors_by_phase or {}).items():
+            yield {"load_phase": name, "processors": found}
+
+
 PARTS: Final = {
     "servers": "the servers",
     "links": "the links",
     "clients": "the clients (workers of the load, with their sidecars)",
     "bench": "the bench itself",
 }
-PROCESSORS: Final = Table("processors", "a case: who used the processors", (
+PROCESSORS: Final = Table("processors", "a phase of a case: who used the processors", (
     *ID,
+    Column("load_phase", "whole (outside of faults), own or contended (its keys, outside of "
+           "faults), during (a fault was on)"),
     *(
         Column(f"{part}_used_percent", f"processor time of {words}, percent of all cores",
                f"processors.parts.{part}.used_percent")
@@ -477,11 +486,11 @@ PROCESSORS: Final = Table("processors", "a case: who used the processors", (
                                    (f"servers_{name}", "the server that waited most",
                                     "parts.servers."))
     ),
-), lambda case: [{"processors": found}] if (found := case.generator and case.generator.processors)
-    else [], "Who used the processors",
-    "Outside of faults, from the beginning of the own keys to the end of the contended ones, "
-    "percent of all cores. Queued: ready and not running, all threads of a part together, so it "
-    "may be more than 100. Waited, and pressure (PSI): percent of the time.",
+), _processors, "Who used the processors",
+    "Outside of faults: of the whole load, of its phase on own keys, of that on contended keys; "
+    "and during faults, when nothing is judged. Percent of all cores. Queued: ready and not "
+    "running, all threads of a part together, so it may be more than 100. Waited, and pressure "
+    "(PSI): percent of the time.",
 )  # fmt: skip
 
 
@@ -530,7 +539,8 @@ def _undisturbed(row: UndisturbedLock) -> Iterator[Context]:
             "acquire": row.response_ms,
             "acquire_service": pooled.acquire,
             "handover": pooled.handover,
-            "wait": pooled.wait,
+            "wait": row.wait_response_ms or pooled.wait,
+            "wait_service": pooled.wait,
         },
     }
 

@@ -64,7 +64,8 @@ def _pooled(lock: str, found: Sequence[tuple[CaseResult, Mapping[str, Ints]]]) -
         lock=lock,
         cases=len(cases),
         latency_ms=PooledKinds(**{kind: quantiles(took_ns[kind], 1e6) for kind in KINDS}),
-        response_ms=_response(took_ns["response"], took_ns["given_up"]),
+        response_ms=_response(took_ns, "acquire"),
+        wait_response_ms=_response(took_ns, "wait"),
         cycles_per_second=spread(rate for rate in rates if rate is not None),
         floor_acquire_ms_p50=spread(ms for ms, _ in floors),
         floor_cpu_us_per_cycle=spread(us for _, us in floors),
@@ -104,6 +105,7 @@ def name_of(case: CaseResult) -> str:
     return ", ".join([case.lock, *filter(None, words)])
 
 
-def _response(granted_ns: Ints, given_up_ns: Ints) -> Quantiles:
+def _response(took_ns: Mapping[str, Ints], kind: str) -> Quantiles:
+    granted_ns, given_up_ns = took_ns[f"{kind}_response"], took_ns[f"{kind}_given_up"]
     given_up = np.arange(len(granted_ns) + len(given_up_ns)) >= len(granted_ns)
     return quantiles(np.concatenate([granted_ns, given_up_ns]), 1e6, given_up)

@@ -196,8 +196,8 @@ def latencies(case: CaseResult, basis: str = "service") -> Mapping[str, ByPhase]
 
 
 def cells_of(case: CaseResult, phase: str) -> dict[str, Quantiles | None]:
-    """The latencies of a phase as they are shown: response time where an intended start was
-    recorded, which hides no outage, and beside that of an acquire its service time."""
+    """The latencies of a phase as they are shown: response time where it was measured, which hides
+    no outage, and beside it the service time of what was granted."""
     service, response = latencies(case), latencies(case, "response")
 
     def of(by_kind: Mapping[str, ByPhase], kind: str) -> Quantiles | None:
@@ -206,7 +206,7 @@ def cells_of(case: CaseResult, phase: str) -> dict[str, Quantiles | None]:
     shown = {
         kind: of(response, kind) or of(service, kind) for kind in ("acquire", "handover", "wait")
     }
-    return {**shown, "acquire_service": of(service, "acquire")}
+    return shown | {f"{kind}_service": of(service, kind) for kind in ("acquire", "wait")}
 
 
 def number(value: object) -> float | None:
@@ -281,12 +281,13 @@ def ceiling_per_s(case: CaseResult) -> float | None:
     return min(bounds, default=None)
 
 
-def handover_percent(handover: Quantiles | None, wait: Quantiles | None) -> float | None:
+def handover_percent(cells: Mapping[str, Quantiles | None]) -> float | None:
     """Of the grants of contended keys, those that hand-over covers: somebody had waited since
-    before the release, and was granted next."""
-    if handover is None or wait is None or not wait.count:
+    before the release, and was granted next. ``cells`` are from ``cells_of``."""
+    handover, granted = cells["handover"], cells["wait_service"]
+    if handover is None or granted is None or not granted.count:
         return None
-    return 100 * handover.count / wait.count
+    return 100 * handover.count / granted.count
 
 
 def phases_of(case: CaseResult) -> list[str]:

@@ -20,9 +20,10 @@ there were; a fault hurts there as well), but for the response time on own keys 
   workload records it. It is what work under a lock and work without one have in common.
 
 ``latency_ms`` is service time, from the invocation. ``response_ms`` runs from the intended start,
-where the load declared one; it does not hide what a closed loop hides. On own keys, acquires that
-failed or timed out are in it, right-censored: they took longer than until they were given up
+where the load declared one; it does not hide what a closed loop hides. Acquires that failed or
+timed out are in it, right-censored: they took longer than until they were given up
 (``Quantiles.above``).
+That of ``wait`` is always there, from the invocation where nothing was intended.
 
 **Before, during and after are never pooled.** An operation occupies the time from its intended
 start (else its invocation) to its completion. It is *during* when that touches a fault window
@@ -33,6 +34,7 @@ and not for the baseline. Otherwise it is *before* when it started before the fi
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -54,7 +56,8 @@ NS_PER_S: Final = 1_000_000_000
 FOREVER_NS: Final = 2**63 - 1
 BEFORE, DURING, AFTER = range(3)
 KINDS: Final = ("acquire", "handover", "wait", "release", "acquire_beside")
-CENSORED: Final = ("acquire", "acquire_beside")
+# Kinds whose response time takes in what was given up.
+GIVEN_UP: Final = ("acquire", "acquire_beside", "wait")
 # Kinds of locks of which one client at a time holds a key.
 ALONE: Final = frozenset({"mutex", "reentrant"})
 COUNTED: Final = tuple(f for f in F if f not in (F.DEATH, F.QUIET, F.QUEUED))
@@ -88,13 +91,17 @@ class Numbers(Part, frozen=True):
 
 
 def measure(
-    history: History, phases: Phases, *, unknown_after_s: float = 0.0, only_granted: bool = False
+    history: History,
+    phases: Phases,
+    *,
+    unknown_after_s: float = 0.0,
+    given_up: Collection[str] = GIVEN_UP,
 ) -> Numbers:
     """All numbers of one case.
 
     An unknown has no completion. ``unknown_after_s`` (the client timeout) says how long it was in
-    flight, so that one cut off by a fault counts as during and not as before. ``only_granted``: as
-    older versions measured, without what was given up.
+    flight, so that one cut off by a fault counts as during and not as before. ``given_up``: kinds
+    whose response time takes in what was given up; older versions had fewer.
     """
     view = _View(history, unknown_after_s)
     names = PHASES if history.faults else PHASES[:1]
@@ -118,11 +125,14 @@ def measure(
         kinds = (*KINDS, "job")
     service = {kind: view.latencies(pick, names) for kind, pick in picks.items()}
     service["handover"] = _by_phase(*_handovers(view, granted, contended & in_contended), names)
-    ended = picks if only_granted else picks | {kind: places[kind] for kind in CENSORED}
+    ended = {
+        kind: pick if kind == "wait" and kind in given_up else pick & view.paced
+        for kind, pick in (picks | {kind: places[kind] for kind in given_up}).items()
+    }
     response = {
-        kind: view.latencies(pick & view.paced, names, from_intended=True)
+        kind: view.latencies(pick, names, from_intended=True)
         for kind, pick in ended.items()
-        if np.any(pick & view.paced)
+        if np.any(pick)
     }
     # Where no lock is asked for, a cycle is a job.
     cycle = granted if np.any(view.is_f(F.ACQUIRE)) else view.is_f(F.JOB) & view.ok
@@ -147,22 +157,21 @@ def measure(
 def before(history: History, phases: Phases, *, unknown_after_s: float = 0.0) -> dict[str, Ints]:
     """Kind → every latency before the first fault, in nanoseconds: what may be pooled over cases
     of the same lock (``lockbench.results.baseline``). Kinds ``acquire`` (own phase), ``handover``
-    and ``wait``; of the acquires, from the intended start, ``response`` of those that were granted,
-    and how long until the others were ``given_up``."""
+    and ``wait``; of acquires and of waits, from the intended start, the ``_response`` of those that
+    were granted, and how long until the others were ``_given_up``."""
     view = _View(history, unknown_after_s)
     asked = view.is_f(F.ACQUIRE) & (view.phase == BEFORE)
     granted = asked & view.ok
     own = history.has_role("own") & view.within(phases.own)
     contended = history.has_role("contended") & view.within(phases.contended)
-    took = history.complete_ns - history.invoke_ns
+    took, response = history.complete_ns - history.invoke_ns, view.end - view.start
     handovers, phase = _handovers(view, view.is_f(F.ACQUIRE) & view.ok, contended)
-    return {
-        "acquire": took[granted & own],
-        "response": (view.end - view.start)[granted & own],
-        "given_up": (view.end - view.start)[asked & ~view.ok & own],
-        "handover": handovers[phase == BEFORE],
-        "wait": took[granted & contended],
-    }
+    found = {"handover": handovers[phase == BEFORE]}
+    for kind, place in {"acquire": own, "wait": contended}.items():
+        found[kind] = took[granted & place]
+        found[f"{kind}_response"] = response[granted & place]
+        found[f"{kind}_given_up"] = response[asked & ~view.ok & place]
+    return found
 
 
 class _Faults:

@@ -23,11 +23,13 @@ from lockbench.history.lines import UnreadableHistory
 from lockbench.history.recording import read_recording
 from lockbench.results.cases import BASES, is_published, lock_of, results_of, unknown_after_s
 from lockbench.results.documents import CaseResult, Machine, Plan, Results, Versions
-from lockbench.results.numbers import KINDS, Numbers, Phases, before, measure
+from lockbench.results.numbers import GIVEN_UP, KINDS, Numbers, Phases, before, measure
 from lockbench.results.rates import Block, again
 from lockbench.results.store import CaseFolder, NotARun, RunFolder, open_run
 
 NS_PER_S: Final = 1e9
+# Of which kinds what was given up counts: today, and in older versions.
+MEASURED_AS: Final = (GIVEN_UP, ("acquire", "acquire_beside"), ())
 AGAIN: Final = "take the folder as it was, or run it again"
 
 
@@ -214,15 +216,15 @@ def verify(run: RunFolder, case: CaseResult) -> None:
 
 def _other_number(case: CaseResult, history: History) -> str | None:
     """The first stored latency or rate that the history does not give, as they are measured today
-    or as they were before what was given up counted."""
+    or as older versions measured them."""
     spans = _spans(case)
     if spans is None or is_published(case):
         return None
     if any(again(history, step, unknown_after_s(case)).step != step for step in case.rates):
         return "rates"
     wrong: str | None = None
-    for old in (False, True):
-        today = measure(history, spans, unknown_after_s=unknown_after_s(case), only_granted=old)
+    for given_up in MEASURED_AS:
+        today = measure(history, spans, unknown_after_s=unknown_after_s(case), given_up=given_up)
         differs = _differs(case, today)
         if differs is None:
             return None
@@ -245,6 +247,9 @@ def _differs(case: CaseResult, today: Numbers) -> str | None:
                 for statistic in cell.__struct_fields__:
                     if getattr(was, statistic) != getattr(cell, statistic):
                         return f"{name}.{phase}.{statistic}"
+        for kind in told:
+            if kind not in again:
+                return f"{basis}.{kind}"
     return None
 
 

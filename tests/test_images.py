@@ -34,7 +34,14 @@ def changed(before: Mapping[str, str]) -> set[str]:
 
 
 def test_server_images_do_not_include_what_only_builds() -> None:
-    assert set(images.server_names()) == {"toxiproxy", "etcd", "redis", "zookeeper", "postgres"}
+    assert set(images.server_names()) == {
+        "toxiproxy",
+        "etcd",
+        "redis",
+        "valkey",
+        "zookeeper",
+        "postgres",
+    }
     assert images.lineage("redis") == ["base", "compiler", "redis"]
     assert images.lineage("etcd") == ["base", "golang", "etcd"]
 

@@ -81,7 +81,7 @@ class RedisNodes(RedisPods):
     def server(self, node: int) -> Server:
         """A server with the declared settings, its data in a plain directory."""
         return Server(
-            ["redis-server", CONFIG],
+            [f"{self.kind}-server", CONFIG],
             # The file that nobody reads makes the directory.
             files={CONFIG: self._config(node, self._settings.items()), f"{DATA}/.keep": b""},
         )

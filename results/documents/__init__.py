@@ -43,7 +43,7 @@ from lockbench.results.documents.plan import *  # noqa: F403
 from lockbench.results.documents.results import *  # noqa: F403
 from lockbench.results.documents.results import Results
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 DECLARED_FROM: Final = 3  # the first format that holds what is declared today and nothing else
 

@@ -211,6 +211,8 @@ class Generator(Part, frozen=True):
     load: Due | None = None
     machine_percent: Real | None = None
     processors: Processors | None = None
+    # By part of the load, outside of faults: own, contended; and during, while a fault was on.
+    processors_by_phase: dict[str, Processors] | None = None
 
 
 class RateStep(Part, frozen=True):

@@ -37,8 +37,8 @@ class PooledKinds(Part, frozen=True):
 
 class UndisturbedLock(Part, frozen=True):
     """``lockbench.results.baseline``: a lock before any fault, over all cases. ``latency_ms`` is
-    service time; ``response_ms`` that of acquires on own keys from their intended start, with what
-    was given up right-censored (None: an older version wrote it)."""
+    service time. From their intended start, with what was given up right-censored: ``response_ms``
+    of acquires on own keys, and ``wait_response_ms`` (None: an older version wrote it)."""
 
     lock: Name
     cases: Count
@@ -47,6 +47,7 @@ class UndisturbedLock(Part, frozen=True):
     floor_acquire_ms_p50: Spread
     floor_cpu_us_per_cycle: Spread
     response_ms: Quantiles | None = None
+    wait_response_ms: Quantiles | None = None
 
 
 class Bounds(Part, frozen=True):

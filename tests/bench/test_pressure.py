@@ -137,6 +137,61 @@ def test_it_voids_the_numbers_outside_of_faults(tmp_path: Path) -> None:
     assert generator_health(tmp_path, (), span, 1).ok is True
 
 
+def hog_between(begin: int, end: int) -> list[Counters]:
+    """Ten seconds of which some had a hog."""
+    calm, hog = {"busy": 0.5, "ours": 0.5, "waited": 0.01}, HOG
+    seconds = [used(1, **(hog if begin <= n < end else calm)) for n in range(10)]
+    at = seconds[0][0]
+    found = [at]
+    for a, b in seconds:
+        at = replace(
+            at,
+            at_ns=at.at_ns + S,
+            busy_s=at.busy_s + b.busy_s - a.busy_s,
+            used_s={part: at.used_s[part] + b.used_s[part] for part in PARTS},
+            ran_s=at.ran_s + b.ran_s,
+            waited_s=at.waited_s + b.waited_s,
+        )
+        found.append(at)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("hog", "fault", "why"),
+    [
+        ((0, 0), None, None),
+        # Of ten seconds two are too few for the whole, and most of what own keys had.
+        ((0, 2), None, r"other programs used 5\d % .* \(own keys\)"),
+        ((8, 10), None, None),
+        ((4, 10), None, r"other programs used 3\d % .* of the time$"),
+        ((4, 7), (4, 7), None),  # what a fault does to the machine is no other program
+    ],
+)
+def test_the_machine_is_judged_in_each_phase(
+    tmp_path: Path, hog: tuple[int, int], fault: tuple[int, int] | None, why: str | None
+) -> None:
+    (tmp_path / "worker-1.jsonl").write_text(line(1))
+    faults = []
+    if fault is not None:
+        begin_ns, heal_ns = fault[0] * S, fault[1] * S
+        faults = [Fault("pause", (), (begin_ns, begin_ns), (heal_ns, heal_ns))]
+    health = generator_health(
+        tmp_path,
+        faults,
+        (0, 10 * S),
+        1,
+        pressure=hog_between(*hog),
+        parts_ns={"own": (0, 2 * S), "contended": (2 * S, 10 * S)},
+    )
+    assert health.ok is (why is None), health.why
+    assert why is None or re.search(why, health.why[0])
+    assert health.processors_by_phase is not None
+    others = {name: of.others_percent for name, of in health.processors_by_phase.items()}
+    own = 55.0 if hog == (0, 2) else 0.0
+    assert others["own"] == own
+    assert others.get("during") == (55.0 if fault else None)
+
+
 def test_processes_of_ours_are_ours_and_others_are_not() -> None:
     """Two that spin: one of ours, one of somebody else's. What ends takes nothing back."""
     spin = [sys.executable, "-c", "while True: pass"]

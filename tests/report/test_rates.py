@@ -275,6 +275,24 @@ def test_a_sweep_shows_its_rates_before_its_verdicts(
     assert min(at, key=lambda name: at[name]) == first
 
 
+def test_a_lock_that_breaks_in_a_sweep_keeps_its_verdict(tmp_path: Path) -> None:
+    texts = {}
+    for broke in (False, True):
+        run = make_run(
+            tmp_path / str(broke),
+            faults={"none": False},
+            double=broke,
+            results={"rates": [plain(s) for s in SHOWN]},
+        )
+        out = io.StringIO()
+        show(run, run.results(), Console(file=out, width=110, color_system=None))
+        texts[broke] = out.getvalue()
+        assert rates.TITLE in texts[broke]
+    assert "✗" in texts[True]
+    assert "double-grant" in texts[True]
+    assert "✗" not in texts[False]
+
+
 def test_a_void_point_is_hollow_and_a_valid_one_is_filled() -> None:
     """A mark without a filling is drawn as a line around nothing."""
 

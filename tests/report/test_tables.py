@@ -334,10 +334,14 @@ def test_who_used_the_processors_stands_in_a_column_each() -> None:
         "others_percent": 1.0, "ours_percent": 86.0, "steal_percent": 0.0, "waiting_percent": 9.0,
         "parts": parts,
     }  # fmt: skip
+    whole = one["generator"]["processors"]
+    one["generator"]["processors_by_phase"] = {"own": {**whole, "others_percent": 7.0}}
     made = overview([one, case("redlock")])
     (grid,) = (g for g in preview(made, "run", "ok").numbers if g.name == "processors")
-    ((*_, shown),) = ([dict(zip(grid.headings, (c.text for c in row), strict=True))]
-                      for row in grid.rows)  # fmt: skip
+    shown, own = (dict(zip(grid.headings, (c.text for c in row), strict=True))
+                  for row in grid.rows)  # fmt: skip
+    assert [row["load phase"] for row in (shown, own)] == ["whole", "own"]
+    assert [row["others, %"] for row in (shown, own)] == ["1.0", "7.0"]
     names = [f"{part} used, %" for part in parts]
     assert [shown[name] for name in names] == ["31.0", "12.0", "40.0", "3.0"]
     assert shown["lock"] == "etcd"

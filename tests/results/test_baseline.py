@@ -22,12 +22,16 @@ def history(*faults: tuple[float, float]) -> History:
     load.op(F.ACQUIRE, "a1", 60, 63, intended=50, hold=8)  # late: 13 ms from when it was due
     load.op(F.ACQUIRE, "a1", 70, 73, type_=Type.FAIL, hold=9)
     load.op(F.ACQUIRE, "a1", 80, None, hold=10)  # never answered
+    load.op(F.ACQUIRE, "k0", 225, 255, type_=Type.FAIL, hold=11)
     for begin, heal in faults:
         load.fault((begin, begin + 1), (heal, heal + 1))
     return load.history()
 
 
-KINDS = ("acquire", "response", "given_up", "handover", "wait")
+KINDS = (
+    "acquire", "acquire_response", "acquire_given_up", "handover",
+    "wait", "wait_response", "wait_given_up",
+)  # fmt: skip
 PHASES = Phases((0, 10 * MS), (10 * MS, 100 * MS), (100 * MS, 1000 * MS))
 ROWS = [
     (F.ACQUIRE, "a1", 1, 20, 23),  # own phase: 3 ms
@@ -45,10 +49,12 @@ def test_only_what_ended_before_the_fault_counts() -> None:
     found = before(history((500, 600)), PHASES, unknown_after_s=0.04)
     assert {kind: (ns / MS).tolist() for kind, ns in found.items()} == {
         "acquire": [3.0, 3.0],
-        "response": [3.0, 13.0],
-        "given_up": [3.0, 40.0],
+        "acquire_response": [3.0, 13.0],
+        "acquire_given_up": [3.0, 40.0],
         "handover": [7.0],
         "wait": [1.0, 15.0],
+        "wait_response": [1.0, 15.0],
+        "wait_given_up": [30.0],
     }
 
 
@@ -58,7 +64,8 @@ def test_without_a_fault_everything_is_before_it() -> None:
 
 def test_cases_add_up_to_quantiles_that_one_does_not_carry() -> None:
     gathered = Baselines()
-    samples = {kind: np.full(600, 2 * MS) for kind in KINDS} | {"given_up": np.full(9, 900 * MS)}
+    samples = {kind: np.full(600, 2 * MS) for kind in KINDS}
+    samples |= {"acquire_given_up": np.full(9, 900 * MS), "wait_given_up": np.full(2, 500 * MS)}
     case = CaseResult(
         lock="etcd",
         fault="none",
@@ -72,6 +79,9 @@ def test_cases_add_up_to_quantiles_that_one_does_not_carry() -> None:
     assert row.latency_ms.acquire == Quantiles(p50=2.0, p99=2.0, max=2.0, count=1200, iqr=0.0)
     assert row.response_ms == Quantiles(
         p50=2.0, p99=900.0, max=900.0, count=1218, iqr=0.0, above=("p99", "max")
+    )
+    assert row.wait_response_ms == Quantiles(
+        p50=2.0, p99=2.0, max=500.0, count=1204, iqr=0.0, above=("max",)
     )
     assert row.cycles_per_second == Spread(count=2, median=120.0, min=100.0, max=140.0)
     assert BASELINE.rows([row])[0].values["lock"] == "etcd"

@@ -279,24 +279,30 @@ def test_a_rate_is_measured_again_in_the_nanoseconds_of_the_run(
 
 
 @pytest.mark.parametrize(
-    ("count", "most", "known"),
+    ("count", "most", "waits", "known"),
     [
-        (2, 700.0, True),  # what was given up counts
-        (1, 1.0, True),  # as older versions measured
-        (1, 700.0, False),
-        (2, 1.0, False),
+        (2, 700.0, 4, True),  # what was given up counts
+        (2, 700.0, None, True),  # in an older version on own keys alone
+        (1, 1.0, None, True),  # and in older ones nowhere
+        (1, 1.0, 4, False),
+        (2, 700.0, 3, False),
+        (1, 700.0, None, False),
+        (2, 1.0, None, False),
     ],
 )
 def test_a_response_time_of_an_older_version_is_known_and_an_edited_one_is_not(
-    make: Make, count: int, most: float, known: bool
+    make: Make, count: int, most: float, waits: int | None, known: bool
 ) -> None:
     beside = {"max": most, "count": count, "above": ["max"] if count == 2 else []}
-    document = timed(beside=1, response_ms={"acquire_beside": {"before": beside}})
+    response: dict[str, Any] = {"acquire_beside": {"before": beside}}
+    if waits is not None:
+        response["wait"] = {"before": {"max": 1.0, "count": waits, "above": []}}
+    document = timed(beside=1, response_ms=response)
     path = make("a", given_up=True, case=document)
     if known:
         assert stored(path).cases[0].response_ms is not None
         return
-    with pytest.raises(Edited, match=r"response_ms.acquire_beside.before.* is not what its"):
+    with pytest.raises(Edited, match=r"response_ms\..* is not what its"):
         stored(path)
 
 

@@ -46,6 +46,35 @@ def test_response_runs_from_the_intended_start_and_service_does_not() -> None:
     assert set(found.response_ms) == {"acquire"}
 
 
+def test_what_was_given_up_on_a_shared_key_was_waited_for_longer_than_until_then() -> None:
+    load = Load()
+    load.fault((20_000, 20_050), (25_000, 25_500))
+    for n in range(15):
+        load.grant("k0", 11_000 + 100 * n, 11_002 + 100 * n)
+    for n in range(15):  # as many were refused, after half a second: nobody knows the median
+        load.op(F.ACQUIRE, "k0", 13_000 + n, 13_500 + n, type_=Type.FAIL, hold=500 + n)
+    load.op(F.ACQUIRE, "k0", 21_000, None, type_=Type.INFO, hold=99)  # into the fault's phase
+    found = measure(load.history(), PHASES, unknown_after_s=1.0)
+    wait = found.response_ms["wait"]
+    assert (wait["before"].count, wait["before"].max) == (30, 500.0)
+    assert wait["before"].p50 == 2.0
+    assert (wait["during"].count, wait["during"].max) == (1, 1000.0)
+    assert wait["before"].above == wait["during"].above == ("max",)
+    # Service time is of what was granted.
+    assert found.latency_ms["wait"]["before"].count == 15
+    assert found.latency_ms["wait"]["during"].count == 0
+
+
+def test_a_median_wait_that_was_given_up_is_a_lower_bound() -> None:
+    load = Load()
+    for n in range(20):
+        load.grant("k0", 11_000 + 100 * n, 11_002 + 100 * n)
+    for n in range(40):
+        load.op(F.ACQUIRE, "k0", 13_000 + n, 13_500 + n, type_=Type.FAIL, hold=500 + n)
+    wait = measure(load.history(), PHASES).response_ms["wait"]["before"]
+    assert (wait.p50, wait.above) == (500.0, ("p50", "max"))
+
+
 @pytest.mark.parametrize(
     ("kind", "complete", "lasted_ms"),
     [(Type.FAIL, 6700.0, 1700), (Type.INFO, None, 2000)],  # refused; without an answer
@@ -65,8 +94,9 @@ def test_what_was_given_up_on_an_own_key_took_longer_than_until_then(
     )
     assert (service.count, service.max, service.above) == (20, 2.0, ())
     assert found.latency_ms["wait"]["before"].count == 0
-    older = measure(load.history(), PHASES, unknown_after_s=1.0, only_granted=True)
+    older = measure(load.history(), PHASES, unknown_after_s=1.0, given_up=())
     assert older.response_ms["acquire"]["before"].count == 20
+    assert set(older.response_ms) == {"acquire"}
 
 
 def test_before_during_and_after_are_never_pooled() -> None:
