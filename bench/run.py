@@ -74,15 +74,18 @@ def run_case(
     on_progress: Callable[[Progress], None],
     web_port: int | None = None,
     shown_before: frozenset[str] = frozenset(),
+    unable: str | None = None,
+    beside: str | None = None,
 ) -> Outcome:
-    """Runs one case into ``folder``. Raises KeyboardInterrupt after having cleared everything away;
-    any failure of cluster, load or nemesis becomes part of the document."""
+    """Runs one case into ``folder``. ``unable``: why it cannot run. ``beside``: what else the bench
+    does meanwhile, which voids the numbers. Raises KeyboardInterrupt after having cleared
+    everything away; any failure of cluster, load or nemesis becomes part of the document."""
     began = time.monotonic()
-    scene = Scene(case, folder, run_id, fork_server, web_port)
+    scene = Scene(case, folder, run_id, fork_server, web_port, beside)
     failure: str | None = None
     try:
         try:
-            scene.unable = why_unusable(case.system)
+            scene.unable = unable or why_unusable(case.system)
             if scene.unable is None:
                 _play_scene(scene, on_progress)
         except (ClusterError, LoadError) as error:

@@ -55,6 +55,8 @@ class Scene:
     run_id: str
     fork_server: ForkServer
     web_port: int | None = None
+    beside: str | None = None
+    """What else the bench did meanwhile, which voids the numbers."""
     timings: Timings = field(default_factory=Timings)
     before_ns: Mapping[str, Ints] = field(default_factory=dict)
     start_ns: int | None = None

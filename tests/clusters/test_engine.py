@@ -37,7 +37,25 @@ def test_an_absent_engine_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> No
         Engine()
     sentence = str(failed.value)
     assert "\n" not in sentence
-    assert "): start Docker, or join the group `docker` if" in sentence
+    assert sentence.endswith(
+        "at unix:///nowhere/docker.sock (No such file or directory): start Docker, or set"
+        " DOCKER_HOST to where it listens"
+    )
+    del failed
+    gc.collect()
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_engine_that_lets_us_not_in_says_who_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setenv("DOCKER_HOST", "unix:///some/docker.sock")
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    with pytest.raises(EngineUnreachable, match="join the group `docker`") as failed:
+        Engine()
+    assert "\n" not in str(failed.value)
     del failed
     gc.collect()
 
