@@ -56,6 +56,10 @@ class RedisPods(PodCluster):
         with Line(address, limit_s) as line:
             yield lambda: resp.ask(line, "PING")
 
+    def _ready(self, node: int) -> Sequence[str]:
+        """`check_answer`, asked in the container."""
+        return ["redis-cli", "-e", "-p", str(self.port(node)), "PING"]
+
     def _config(self, node: int, more: Iterable[tuple[str, str]]) -> bytes:
         """A configuration file: what all have in common, and more."""
         common = [
@@ -84,6 +88,7 @@ class RedisNodes(RedisPods):
             ["redis-server", CONFIG],
             # The file that nobody reads makes the directory.
             files={CONFIG: self._config(node, self._settings.items()), f"{DATA}/.keep": b""},
+            ready=self._ready(node),
         )
 
     def wipe(self, nodes: Iterable[int]) -> None:

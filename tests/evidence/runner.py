@@ -131,9 +131,7 @@ class Runner:
         python = python.replace("||", " or ")
         python = re.sub(
             r"'[^']*'|[a-z][\w.-]*\.[\w.-]+",
-            lambda found: (
-                found[0] if found[0][0] == "'" else repr(self.context.get(found[0], ""))
-            ),
+            lambda found: found[0] if found[0][0] == "'" else repr(self.context.get(found[0], "")),
             " ".join(python.split()),
         )
         return eval(python, {"__builtins__": {}})
