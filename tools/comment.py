@@ -1,8 +1,8 @@
 """Keep one comment of ours on a pull request (GitHub) or a merge request (GitLab) up to date.
 
-``python3 -I tools/comment.py FILE``, in a job of theirs. The comment is the Markdown FILE, or a link
-to the job's log where there is none. It is found again by its first line, which names the job, and
-then replaced. LOCKBENCH_TOKEN is a token that may write comments; everything else is in the
+``python3 -I tools/comment.py FILE``, in a job of theirs. The comment is the Markdown FILE, or a
+link to the job's log where there is none. It is found again by its first line, which names the job,
+and then replaced. LOCKBENCH_TOKEN is a token that may write comments; everything else is in the
 variables that both set for every job. Standard library only, so that any Python runs it.
 """
 
