@@ -46,6 +46,7 @@ from lockbench.results.store import NotARun, RunFolder, StoreError
 from lockbench.results.stored import blocks_of, samples_ns
 from lockbench.workloads.fleet import leftovers
 from lockbench.workloads.fork_server import ForkServer
+from lockbench.workloads.load import NOTHING, LocustsOwn
 
 RUNS = Path("runs")
 
@@ -64,7 +65,7 @@ def run_cases(
     name: str,
     console: Console,
     *,
-    web_port: int | None = None,
+    locust: LocustsOwn = NOTHING,
     refused: Sequence[Refused] = (),
     command: str | None = None,
     resume: Path | None = None,
@@ -123,7 +124,7 @@ def run_cases(
                         fork_server=fork_server,
                         live=live,
                         rest_s=sum(expected_s(c) for c in later),
-                        web_port=web_port,
+                        locust=locust,
                     )
                     gathered.add(case, outcome)
                     gathered.save("running")
@@ -209,7 +210,7 @@ def _tries(
     fork_server: ForkServer,
     live: LiveView,
     rest_s: float,
-    web_port: int | None,
+    locust: LocustsOwn,
 ) -> Outcome:
     """One case, repeated while a declared break did not show and tries are left."""
     tries = tries_of(case)
@@ -227,7 +228,7 @@ def _tries(
             run_id=run_id,
             fork_server=fork_server,
             on_progress=shown_in(live, rest_s=rest_s),
-            web_port=web_port,
+            locust=locust,
             shown_before=shown,
         )
         document = replace(
