@@ -28,7 +28,7 @@ WORKFLOWS: Final = {name: text for name, text in YAML.items() if "workflows" in 
 SCRIPTS: Final = [text for kind, text in BLOCKS if kind == "sh"]
 LOCK: Final = ".github/workflows/lock.yml"
 GITLAB: Final = ".gitlab-ci.yml"
-CALLS: Final = re.compile(r"(?:lockbench/\.venv/bin/)?lockbench (?:run|regress|conform)\b[^\n]*")
+CALLS: Final = re.compile(r"(?:\.lockbench/\.venv/bin/)?lockbench (?:run|regress|conform)\b[^\n]*")
 
 # In the place of programs. What is asked of Lockbench is noted, and then leaves what a run leaves.
 STUBS: Final = {
@@ -48,7 +48,7 @@ STUBS: Final = {
     "git": """
         case "$*" in
           clone*) exit 0 ;;
-          *worktree*) mkdir -p base/locks && cp locks/my_lock.py base/locks/ ;;
+          *worktree*) mkdir -p base/app && cp app/my_lock.py base/app/ ;;
         esac""",
 }
 
@@ -105,7 +105,7 @@ def calls() -> list[str]:
 @pytest.mark.parametrize("call", calls())
 def test_every_call_has_options_that_are_there(call: str) -> None:
     """The lock's file is not there, so that it ends before it starts anything."""
-    words = call.partition("lockbench ")[2].replace("/.venv/bin/lockbench", "")
+    words = call.partition("lockbench ")[2]
     words = words.replace('"$FAULTS"', "none").replace('"$GITHUB_RUN_NUMBER"', "7")
     done = lockbench(*words.split())
     assert done.returncode == 254
@@ -114,8 +114,8 @@ def test_every_call_has_options_that_are_there(call: str) -> None:
 
 def folder_of(root: Path) -> Path:
     """A repository with a lock, and programs in the place of others."""
-    (root / "locks").mkdir()
-    (root / "locks" / "my_lock.py").write_text("")
+    (root / "app").mkdir()
+    (root / "app" / "my_lock.py").write_text("")
     programs = root / "bin"
     programs.mkdir()
     for name, text in STUBS.items():
@@ -317,8 +317,8 @@ def real(folder: Path, runner: Runner) -> None:
     program = runner.action / ".venv" / "bin" / "lockbench"
     program.write_text(f"#!/bin/bash\n{SHORT}\n")
     runner.env = {**runner.env, "REAL": str(Path(sys.executable).with_name("lockbench"))}
-    (folder / "locks" / "my_lock.py").unlink()
-    made = bash(f'"{program}" new-lock my-lock', folder / "locks", runner.env)
+    (folder / "app" / "my_lock.py").unlink()
+    made = bash(f'"{program}" new-lock my-lock', folder / "app", runner.env)
     assert made.returncode == 0, made.stderr
 
 
@@ -346,7 +346,7 @@ def test_a_workflow_of_the_page_runs(runner: Runner, name: str) -> None:
 def test_the_job_of_gitlab_and_the_scripts_run(runner: Runner) -> None:
     folder = runner.folder
     real(folder, runner)
-    (folder / "lockbench").symlink_to(runner.action)
+    (folder / ".lockbench").symlink_to(runner.action)
     job = read(YAML[GITLAB])["lock"]
     env = {**runner.env, "CI_MERGE_REQUEST_DIFF_BASE_SHA": "abc"}
     for script in [*job["script"], *SCRIPTS]:
