@@ -352,5 +352,5 @@ def test_the_job_of_gitlab_and_the_scripts_run(runner: Runner) -> None:
     for script in [*job["script"], *SCRIPTS]:
         done = bash(script, folder, env)
         assert done.returncode == 0, (script, done.stdout, done.stderr)
-    assert (folder / "lockbench.xml").read_text().startswith("<?xml")
+    assert (folder / "junit.xml").read_text().startswith("<?xml")
     assert [*folder.glob("images-*.tar")]
