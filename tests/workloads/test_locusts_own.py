@@ -80,9 +80,3 @@ def test_listeners_csv_and_page_agree_with_the_history(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for report in ("report.html", "report.md"):
         assert link in (run / report).read_text()
-
-
-def test_a_locustfile_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    done = lockbench("run", "--lock", "redis-token", "--locustfile", str(tmp_path / "gone.py"))
-    assert done.returncode == 254
-    assert "there is no such file" in " ".join(done.stderr.split())
