@@ -324,6 +324,7 @@ def real(folder: Path, runner: Runner) -> None:
 
 
 @pytest.mark.docker
+@pytest.mark.timeout(900)  # six runs, one after the other
 @pytest.mark.parametrize(
     "name",
     [
@@ -344,6 +345,7 @@ def test_a_workflow_of_the_page_runs(runner: Runner, name: str) -> None:
 
 @pytest.mark.docker
 @pytest.mark.long
+@pytest.mark.timeout(900)
 def test_the_job_of_gitlab_and_the_scripts_run(runner: Runner) -> None:
     folder = runner.folder
     real(folder, runner)
