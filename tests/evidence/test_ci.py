@@ -279,6 +279,14 @@ def test_a_request_has_one_comment_that_is_updated(forge: str, tmp_path: Path) -
         assert "Could not compare: [the log says why](https://git" in comments.bodies[len(others)]
 
 
+def test_the_action_comments_on_a_pull_request_that_is_no_forks(runner: Runner) -> None:
+    with served("GitHub", [], runner.folder) as (comments, env):
+        runner.context["github.event.pull_request.head.repo.full_name"] = "owner/repository"
+        runner.env = {**runner.env, **env, "PATH": runner.env["PATH"]}
+        assert runner.play(steps(WORKFLOWS[LOCK])), runner.said
+    assert comments.bodies == {0: "<!-- lockbench: lock, regress -->\n### Lockbench\n"}
+
+
 def test_a_comment_that_is_too_long_is_cut(tmp_path: Path) -> None:
     latest = tmp_path / "runs" / "latest"
     latest.mkdir(parents=True)
