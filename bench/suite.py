@@ -49,6 +49,7 @@ from lockbench.results.store import NotARun, RunFolder, StoreError
 from lockbench.results.stored import blocks_of, samples_ns
 from lockbench.workloads.fleet import leftovers
 from lockbench.workloads.fork_server import ForkServer
+from lockbench.workloads.load import NOTHING, LocustsOwn
 
 RUNS = Path("runs")
 
@@ -67,7 +68,7 @@ def run_cases(
     name: str,
     console: Console,
     *,
-    web_port: int | None = None,
+    locust: LocustsOwn = NOTHING,
     refused: Sequence[Refused] = (),
     command: str | None = None,
     resume: Path | None = None,
@@ -119,7 +120,7 @@ def run_cases(
                     if (now := recorded(versions_of(cases, engine))) != versions:
                         versions = now
                         run.write_versions(versions)
-                    outcome = _tries(turn, run, run_id, fork_server, live, web_port=web_port)
+                    outcome = _tries(turn, run, run_id, fork_server, live, locust=locust)
                     if _again(turn, outcome):
                         live.note("it is run again when nothing is built")
                         _set_aside(run, turn.number)
@@ -222,7 +223,7 @@ def _tries(
     fork_server: ForkServer,
     live: LiveView,
     *,
-    web_port: int | None,
+    locust: LocustsOwn,
 ) -> Outcome:
     """One case, repeated while a declared break did not show and tries are left."""
     case, number = turn.case, turn.number
@@ -241,7 +242,7 @@ def _tries(
             run_id=run_id,
             fork_server=fork_server,
             on_progress=shown_in(live, rest_s=turn.rest_s),
-            web_port=web_port,
+            locust=locust,
             shown_before=shown,
             unable=turn.unable,
             beside=turn.beside,

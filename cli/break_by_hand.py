@@ -28,7 +28,7 @@ from lockbench.bench.private import NotPrivate, private_folder
 from lockbench.bench.run import load_of
 from lockbench.bench.suites import sampled
 from lockbench.clusters import base
-from lockbench.clusters.base import ClusterError
+from lockbench.clusters.base import ClusterError, Composable
 from lockbench.clusters.registry import topologies
 from lockbench.locks.base import System
 from lockbench.locks.registry import systems
@@ -61,8 +61,11 @@ def serve(
     nodes: int | None,
     console: Console,
     workload: str = plan.MUTEX,
+    *,
+    compose: Path | None = None,
 ) -> None:
-    """Starts a cluster and serves the prompt until it is interrupted or told to quit."""
+    """Starts a cluster and serves the prompt until it is interrupted or told to quit. ``compose``
+    is the file that gets what was started."""
     _folder()  # where it cannot be had, nothing is started
     known = topologies()
     if topology not in known:
@@ -83,6 +86,13 @@ def serve(
             load = load_of(case, fleet, cluster, PHASES)
             load.save(fleet.load_file)
             _say_where(cluster, case, console)
+            if compose is not None and isinstance(cluster, Composable):
+                compose.write_text(cluster.compose(), encoding="utf-8")
+                console.print(
+                    f"{compose} has it without Lockbench: once this one is gone,\n"
+                    f"  docker compose --file {compose} up --wait",
+                    soft_wrap=True,
+                )
             console.print(
                 f"plain Locust drives {case.lock} on it with\n"
                 f"  {ENVIRONMENT}={fleet.load_file} {Path(sys.executable).with_name('locust')} "

@@ -352,6 +352,14 @@ class ServerLog:
 
 
 @runtime_checkable
+class Composable(Protocol):
+    """What was started can be written down, to be started without Lockbench."""
+
+    def compose(self) -> str:
+        """A ``docker-compose.yml``. Raises EngineError."""
+
+
+@runtime_checkable
 class Recorded(Protocol):
     """Servers that keep a record of what they did, which can be read after a case."""
 

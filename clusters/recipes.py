@@ -4,6 +4,9 @@ Guaranteed: an image's tag changes with everything that we decide about it (its 
 pins, its lines in debian.lock, the sources and requirements of the libraries in it, the images
 below it), and with nothing else. Standard library only: setup looks at names before anything is
 installed. How an image is built: `lockbench.clusters.images`.
+
+`python -m lockbench.clusters.recipes [NAME…]` prints the names of the server images and of these,
+a line each: what a cache of images is called by (`docs/ci.md`).
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -157,3 +161,11 @@ def lineage(name: str) -> list[str]:
     """Return the image after all that it stands on, the base first."""
     parent = recipes()[name].parent
     return [*(lineage(parent) if parent else []), name]
+
+
+if __name__ == "__main__":
+    _known = recipes()
+    for _name in dict.fromkeys((*server_names(), *sys.argv[1:])):
+        if _name not in _known:
+            sys.exit(f"no image is called {_name}; there are {', '.join(_known)}")
+        print(_known[_name].ref)

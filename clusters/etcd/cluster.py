@@ -16,7 +16,7 @@ from typing import Any
 
 from lockbench.clusters.base import HARNESS, Change, ClusterError, ServerLog, Topology
 from lockbench.clusters.pods.cluster import PodCluster
-from lockbench.clusters.pods.launch import Server
+from lockbench.clusters.pods.launch import Server, http_ok
 from lockbench.clusters.pods.links import PeerPort
 from lockbench.clusters.wire import PROBE_FAILURES, Address, Http, ProbeFailed
 
@@ -67,7 +67,10 @@ class EtcdCluster(PodCluster):
             "election-timeout": SETTINGS["election-timeout"],
             "log-level": "warn",
         }
-        return Server(["etcd", *(f"--{name}={value}" for name, value in options.items())])
+        return Server(
+            ["etcd", *(f"--{name}={value}" for name, value in options.items())],
+            ready=http_ok(self.port(node), "/health", "true"),
+        )
 
     def leader(self) -> int | None:
         """The node that a majority calls leader. One that was cut off has only its own word."""

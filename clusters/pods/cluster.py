@@ -17,7 +17,7 @@ from typing import TypeVar
 from lockbench.clusters.base import HARNESS, Cluster, ClusterError, Cut, Edge, Led, Shape, Usage
 from lockbench.clusters.engine import cgroups
 from lockbench.clusters.engine.docker import Act, EngineError, EngineUnreachable
-from lockbench.clusters.pods import links
+from lockbench.clusters.pods import compose, links
 from lockbench.clusters.pods.launch import START_LIMIT_S, Pods
 from lockbench.clusters.pods.links import PeerPort, Proxy, ProxyCut
 from lockbench.clusters.pods.toxiproxy import LinkServer
@@ -104,6 +104,9 @@ class PodCluster(Pods, Cluster):
     def acts(self) -> Sequence[Act]:
         """What was done to its containers from here."""
         return self._engine.acts
+
+    def compose(self) -> str:
+        return compose.text(self.plan.topology, self.parts())
 
     # --- capabilities: probes ---
 

@@ -113,7 +113,11 @@ class PostgresCluster(PodCluster):
             command = ["sh", "-c", f"{ready}; exec {' '.join(command)}"]
         elif node != self._leads:
             files[f"{DATA}/standby.signal"] = b""
-        return Server([*AS_POSTGRES, *command], files=files)
+        return Server(
+            [*AS_POSTGRES, *command],
+            files=files,
+            ready=["pg_isready", "--quiet", "--host=127.0.0.1", f"--port={self.port(node)}"],
+        )
 
     # --- roles ---
 

@@ -64,6 +64,10 @@ class RedisPods(PodCluster):
         with Line(address, limit_s) as line:
             yield lambda: resp.ask(line, "PING")
 
+    def _ready(self, node: int) -> Sequence[str]:
+        """`check_answer`, asked in the container."""
+        return [f"{self.kind}-cli", "-e", "-p", str(self.port(node)), "PING"]
+
     def _config(self, node: int, more: Iterable[tuple[str, str]]) -> bytes:
         """A configuration file: what all have in common, and more."""
         common = [
@@ -92,6 +96,7 @@ class RedisNodes(RedisPods):
             [f"{self.kind}-server", CONFIG],
             # The file that nobody reads makes the directory.
             files={CONFIG: self._config(node, self._settings.items()), f"{DATA}/.keep": b""},
+            ready=self._ready(node),
         )
 
     def wipe(self, nodes: Iterable[int]) -> None:

@@ -72,7 +72,8 @@ class SentinelCluster(ReplicatedRedis):
         sentinel = node in SENTINELS
         config = self._sentinel_config(node) if sentinel else self._data_config(node)
         command = [f"{self.kind}-server", CONFIG, *(["--sentinel"] if sentinel else [])]
-        return Server(command, files={CONFIG: config, f"{DATA}/.keep": b""})
+        files = {CONFIG: config, f"{DATA}/.keep": b""}
+        return Server(command, files=files, ready=self._ready(node))
 
     def wipe(self, nodes: Iterable[int]) -> None:
         """Remove the data of killed nodes. A Redis server comes back in the role it had."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from lockbench.clusters.base import HARNESS, ClusterError, ClusterPlan, ServerLog, Topology
 from lockbench.clusters.engine.docker import EngineError
 from lockbench.clusters.pods.cluster import PodCluster
-from lockbench.clusters.pods.launch import START_LIMIT_S, Server
+from lockbench.clusters.pods.launch import START_LIMIT_S, Server, says
 from lockbench.clusters.pods.links import PeerPort
 from lockbench.clusters.pods.shim import ClockedPods, by_image
 from lockbench.clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
@@ -108,6 +108,7 @@ class ZooKeeperCluster(PodCluster):
             OFFICIAL if self.kind in self.plan.images else JAVA,
             files={CONFIG: text.encode(), f"{DATA}/myid": f"{node}\n".encode()},
             env={"JVMFLAGS": " ".join(JVM)},
+            ready=says(self.port(node), "srvr", "Mode"),
         )
 
     def before_linking(self, peer: PeerPort) -> None:
