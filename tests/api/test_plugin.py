@@ -141,7 +141,7 @@ def test_without_docker_it_is_skipped_with_the_reason(
     result, said = run(pytester, project)
     result.assert_outcomes(skipped=1)
     assert "no redis: no Docker engine answers" in said
-    assert "start Docker, or join the group `docker`" in said
+    assert "start Docker, or set DOCKER_HOST" in said
 
 
 @pytest.mark.docker

@@ -28,9 +28,6 @@ LABEL = "lockbench.test"
 Labels = dict[str, str]
 
 
-# The SDK leaves the socket open with which it could not connect.
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_absent_engine_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     with pytest.raises(EngineUnreachable, match="no Docker engine answers") as failed:
@@ -45,8 +42,6 @@ def test_an_absent_engine_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> No
     gc.collect()
 
 
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_engine_that_lets_us_not_in_says_who_may(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
