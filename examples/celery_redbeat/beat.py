@@ -1,0 +1,35 @@
+"""A beat of celery-redbeat that reports each task that it sends."""
+
+import os
+import sys
+import time
+import types
+
+sys.modules["celery.five"] = types.SimpleNamespace(values=dict.values)  # redbeat 1.0.0 wants it
+
+from celery import Celery
+from celery.apps.beat import Beat
+from celery.signals import after_task_publish, before_task_publish
+
+
+def main(name, redis, pipe):
+    app = Celery(broker="memory://")
+    app.conf.redbeat_redis_url = redis
+    app.conf.redbeat_lock_timeout = 2
+    app.conf.beat_max_loop_interval = 0.5
+    app.conf.beat_schedule = {n: {"task": "bill", "schedule": 2.0} for n in ("eur", "usd")}
+
+    @before_task_publish.connect(weak=False)
+    def enter(**_):
+        os.write(int(pipe), f"enter schedule {name} pid={os.getpid()}\n".encode())
+        time.sleep(0.2)
+
+    @after_task_publish.connect(weak=False)
+    def leave(**_):
+        os.write(int(pipe), f"leave schedule {name}\n".encode())
+
+    Beat(app=app, scheduler="redbeat.RedBeatScheduler", loglevel="DEBUG").run()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
