@@ -15,6 +15,7 @@ cluster of this machine does it.
 from __future__ import annotations
 
 import asyncio
+import random
 import tempfile
 import threading
 import time
@@ -42,8 +43,9 @@ class Cluster:
     """See the module. ``topology`` is one of ``lockbench list``; ``nodes`` how many servers it
     has, its usual number if None. ``lease_ttl_s`` bounds the leases of services with sessions, and
     is what a fault's length is told in. ``network`` is the base state of the program's links
-    (``loopback``, ``rack``, ``az``, ``region``). Images that are missing are built when it starts;
-    ``say`` is told of each. Raises BadInput for what does not exist or fit.
+    (``loopback``, ``rack``, ``az``, ``region``). ``seed`` decides what faults draw. Images that
+    are missing are built when it starts; ``say`` is told of each. Raises BadInput for what does not
+    exist or fit.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Cluster:
         nodes: int | None = None,
         lease_ttl_s: float = Pace().lease_ttl_s,
         network: str = "loopback",
+        seed: int | str | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         known = topologies()
@@ -71,6 +74,7 @@ class Cluster:
         self.started_in_s: float | None = None
         """How long it took to be up, building excepted."""
         self._network = network
+        self._draws = random.Random(seed)
         self._say = say
         self._logs: tempfile.TemporaryDirectory[str] | None = None
         self._running: base.Cluster | None = None
@@ -175,14 +179,18 @@ class Cluster:
             cluster.empty()
             cluster.verify()
 
-    def begin(self, fault: str, seed: int) -> On:
+    def reseed(self, seed: int | str) -> None:
+        """What faults draw from now on depends on this seed alone."""
+        self._draws = random.Random(seed)
+
+    def begin(self, fault: str) -> On:
         """Injects one fault; ``lockbench.api.faults`` is what people use. Raises what
         ``ByHand.begin`` does."""
         with self._busy:
             self._up()
             assert self._by_hand is not None
             try:
-                return self._by_hand.begin(fault, seed)
+                return self._by_hand.begin(fault, self._draws.randrange(2**32))
             except BaseException:
                 self._by_hand.heal(fault)
                 raise

@@ -14,7 +14,6 @@ cluster cannot have.
 from __future__ import annotations
 
 import asyncio
-import random
 from typing import Literal, Self
 
 from lockbench.api.cluster import Cluster
@@ -36,11 +35,15 @@ Way = Literal["both", "out", "in"]
 class Injection:
     """One fault; entered once."""
 
-    def __init__(self, cluster: Cluster, text: str, seed: int | None) -> None:
+    def __init__(self, cluster: Cluster, text: str) -> None:
         self.text = text
-        self.seed = random.randrange(2**32) if seed is None else seed
         self._cluster = cluster
         self._on: On | None = None
+
+    @property
+    def entered(self) -> bool:
+        """Whether it was injected, and proven."""
+        return self._on is not None and self._on.proven
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -49,7 +52,7 @@ class Injection:
 
     def __enter__(self) -> Self:
         try:
-            self._on = on = self._cluster.begin(self.text, self.seed)
+            self._on = on = self._cluster.begin(self.text)
         except (NemesisError, ScheduleError) as error:
             raise BadInput(str(error)) from error
         if not on.proven:
@@ -75,11 +78,10 @@ class Injection:
         await asyncio.to_thread(self.__exit__, kind)
 
 
-def inject(cluster: Cluster, fault: str, *, seed: int | None = None) -> Injection:
+def inject(cluster: Cluster, fault: str) -> Injection:
     """Any fault of ``lockbench list`` by its words there: ``latency:ms=50:on=clients``. With
-    ``for=SECONDS`` it heals by itself, at the end of the block at the latest. ``seed`` decides what
-    is drawn."""
-    return Injection(cluster, fault, seed)
+    ``for=SECONDS`` it heals by itself, at the end of the block at the latest."""
+    return Injection(cluster, fault)
 
 
 def partition(
@@ -88,26 +90,25 @@ def partition(
     of: Of = "decisive",
     how: Cut = "drop",
     way: Way = "both",
-    seed: int | None = None,
 ) -> Injection:
     """Cuts links. ``how``: what crosses is dropped, held back until the heal (``stall``), or
     refused (``reject``)."""
-    return inject(cluster, f"partition-{how}:shape={of}:way={way}", seed=seed)
+    return inject(cluster, f"partition-{how}:shape={of}:way={way}")
 
 
-def pause(cluster: Cluster, *, who: Who = "decisive", seed: int | None = None) -> Injection:
+def pause(cluster: Cluster, *, who: Who = "decisive") -> Injection:
     """Freezes servers; their clocks and leases run on."""
-    return inject(cluster, f"pause:who={who}", seed=seed)
+    return inject(cluster, f"pause:who={who}")
 
 
-def kill(cluster: Cluster, *, who: Who = "decisive", seed: int | None = None) -> Injection:
+def kill(cluster: Cluster, *, who: Who = "decisive") -> Injection:
     """SIGKILL; they are started again with their data."""
-    return inject(cluster, f"kill:who={who}", seed=seed)
+    return inject(cluster, f"kill:who={who}")
 
 
-def latency(cluster: Cluster, *, ms: float, seed: int | None = None) -> Injection:
+def latency(cluster: Cluster, *, ms: float) -> Injection:
     """Delays what clients send and are answered."""
-    return inject(cluster, f"latency:ms={ms:g}:on=clients", seed=seed)
+    return inject(cluster, f"latency:ms={ms:g}:on=clients")
 
 
 def _trouble(on: On) -> str:
