@@ -32,5 +32,5 @@ def start(request: pytest.FixtureRequest, version: str) -> Iterator[Start]:
 
     yield started
     for made in running:
-        print(made.log)  # noqa: T201 - pytest shows it
+        print(made.log)
         made.kill()

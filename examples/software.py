@@ -1,4 +1,4 @@
-"""Starts the software that the examples here test, in a version with a known bug and in one without.
+"""Starts the software that the examples test, in a version with a known bug and in one without.
 
 Each example is a folder: the test, the program that it tests, and a folder for each version of the
 software with its pins. A version is installed as lock libraries are (``locks/shared/library.py``).

@@ -5,18 +5,19 @@ import sys
 import time
 import types
 
-sys.modules["celery.five"] = types.SimpleNamespace(values=dict.values)  # redbeat 1.0.0 wants it
-
 from celery import Celery
 from celery.apps.beat import Beat
 from celery.signals import after_task_publish, before_task_publish
+
+# redbeat 1.0.0 wants it, and Celery 5 has it no more.
+sys.modules["celery.five"] = types.SimpleNamespace(values=dict.values)
 
 
 def main(name, redis, pipe):
     app = Celery(broker="memory://")
     app.conf.redbeat_redis_url = redis
-    app.conf.redbeat_lock_timeout = 2
-    app.conf.beat_max_loop_interval = 0.5
+    app.conf.redbeat_lock_timeout = 4
+    app.conf.beat_max_loop_interval = 1.5
     app.conf.beat_schedule = {n: {"task": "bill", "schedule": 2.0} for n in ("eur", "usd")}
 
     @before_task_publish.connect(weak=False)

@@ -19,6 +19,7 @@ def test_a_scheduler_releases_its_own_locks(lockbench_redis, start):
         b = start("scheduler.py", "B", redis, "bills", "mails", pipe)
         b.says("has asked")
         b.stop()
+        b.says("releasing locks")
         start("scheduler.py", "C", redis, "bills", pipe).says("has asked")
         looked = len(section.stays)
         until(lambda: len(section.stays) >= looked + 4)
