@@ -17,13 +17,13 @@ def main(name, redis, pipe):
     app = Celery(broker="memory://")
     app.conf.redbeat_redis_url = redis
     app.conf.redbeat_lock_timeout = 4
-    app.conf.beat_max_loop_interval = 1.5
-    app.conf.beat_schedule = {n: {"task": "bill", "schedule": 2.0} for n in ("eur", "usd")}
+    app.conf.beat_max_loop_interval = 0.5
+    app.conf.beat_schedule = {"bills": {"task": "bill", "schedule": 0.1}}
 
     @before_task_publish.connect(weak=False)
     def enter(**_):
         os.write(int(pipe), f"enter schedule {name} pid={os.getpid()}\n".encode())
-        time.sleep(0.2)
+        time.sleep(1.5)  # to send takes longer than until the next is due
 
     @after_task_publish.connect(weak=False)
     def leave(**_):

@@ -19,12 +19,14 @@ def test_a_beat_that_lost_the_lock_stops(lockbench_redis, start):
         a = start("beat.py", "A", redis, pipe)
         until(lambda: section.stays)
         start("beat.py", "B", redis, pipe).says("Acquiring lock")
-        until(lambda: a.log.endswith("Waking up in 1.50 seconds.\n"))
+        sent = len(section.stays)
+        until(lambda: len(section.stays) > sent)
         ticks = a.log.count("Extending lock")
         with faults.partition(lockbench_redis, how="stall"):
+            assert section.stays[-1].left_ns is None  # A sends, and asks Redis for nothing
             a.says("Extending lock", times=ticks + 1)  # and hears nothing
             time.sleep(5)  # longer than redbeat_lock_timeout
-        until(lambda: sum(stay.who == "B" for stay in section.stays) >= 10)
+        until(lambda: sum(stay.who == "B" for stay in section.stays) >= 3)
 
 
 @versions(broken="celery-redbeat-2.0.0", fixed="celery-redbeat-2.1.0")
@@ -42,6 +44,6 @@ def test_a_beat_that_cannot_ask_for_the_lock_does_not_start(lockbench_redis, sta
         b.says("acquire_distributed_beat_lock")  # its traceback, and Celery goes on
         a.says("Acquiring lock", times=2)
         sent = len(section.stays)
-        until(lambda: len(section.stays) >= sent + 6)
+        until(lambda: len(section.stays) >= sent + 4)
         a.stop()
         until(lambda: section.stays[-1].who == "B")
