@@ -7,7 +7,7 @@ import types
 
 from celery import Celery
 from celery.apps.beat import Beat
-from celery.signals import after_task_publish, before_task_publish
+from celery.signals import before_task_publish
 
 # redbeat 1.0.0 wants it, and Celery 5 has it no more.
 sys.modules["celery.five"] = types.SimpleNamespace(values=dict.values)
@@ -16,18 +16,17 @@ sys.modules["celery.five"] = types.SimpleNamespace(values=dict.values)
 def main(name, redis, pipe):
     app = Celery(broker="memory://")
     app.conf.redbeat_redis_url = redis
-    app.conf.redbeat_lock_timeout = 4
+    app.conf.redbeat_lock_timeout = 6
     app.conf.beat_max_loop_interval = 0.5
     app.conf.beat_schedule = {"bills": {"task": "bill", "schedule": 0.1}}
 
     @before_task_publish.connect(weak=False)
-    def enter(**_):
+    def send(**_):
         os.write(int(pipe), f"enter schedule {name} pid={os.getpid()}\n".encode())
-        time.sleep(1.5)  # to send takes longer than until the next is due
-
-    @after_task_publish.connect(weak=False)
-    def leave(**_):
-        os.write(int(pipe), f"leave schedule {name}\n".encode())
+        try:
+            time.sleep(3)  # longer than until the next one is due
+        finally:
+            os.write(int(pipe), f"leave schedule {name}\n".encode())
 
     Beat(app=app, scheduler="redbeat.RedBeatScheduler", loglevel="DEBUG").run()
 
