@@ -21,6 +21,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Self
 
 from lockbench.api.errors import Unavailable
@@ -30,6 +31,7 @@ from lockbench.clusters.engine.docker import Engine, EngineError
 from lockbench.clusters.engine.reaper import reap
 from lockbench.clusters.registry import topologies
 from lockbench.history import op
+from lockbench.locks.base import Address
 from lockbench.nemesis.by_hand import ByHand, On
 from lockbench.nemesis.targets import head_of
 from lockbench.results.errors import BadInput
@@ -71,15 +73,33 @@ class Cluster:
         self.lease_ttl_s = lease_ttl_s
         self.faults: list[op.Fault] = []
         """What was injected and is over, as a history says it."""
+        self.versions: Mapping[str, str] = {}
+        """What its images say they have in them, once it was started: package → version."""
         self.started_in_s: float | None = None
         """How long it took to be up, building excepted."""
-        self._network = network
+        self._plan = base.ClusterPlan(
+            topology=topology,
+            size=self.size,
+            groups=GROUP,
+            run_id=uuid.uuid4().hex[:12],
+            lease_ttl_s=lease_ttl_s,
+            log_dir="",
+            network=network,
+            keeps_records=False,
+        )
         self._draws = random.Random(seed)
         self._say = say
         self._logs: tempfile.TemporaryDirectory[str] | None = None
         self._running: base.Cluster | None = None
         self._by_hand: ByHand | None = None
         self._busy = threading.RLock()
+
+    @classmethod
+    def planned(cls, plan: base.ClusterPlan, say: Callable[[str], None]) -> Self:
+        """The same with links for several groups of clients, as ``lockbench break`` has it."""
+        made = cls(plan.topology, nodes=plan.size, lease_ttl_s=plan.lease_ttl_s, say=say)
+        made._plan = plan
+        return made
 
     # --- life ---
 
@@ -89,9 +109,9 @@ class Cluster:
         with self._busy:
             if self._running is not None:
                 raise BadInput(f"{self.topology.name} is up already: stop it first")
-            self._prepare()
+            log_dir = self._prepare()
             began = time.monotonic()
-            cluster = self.topology.make(self._plan())
+            cluster = self.topology.make(replace(self._plan, log_dir=log_dir))
             try:
                 cluster.start()
             except BaseException:
@@ -134,9 +154,9 @@ class Cluster:
     # --- what it is ---
 
     @property
-    def addresses(self) -> Sequence[tuple[str, int]]:
+    def addresses(self) -> Sequence[Address]:
         """Host and port of every node, node 1 first. They lead through links that faults cut."""
-        return self._up().addresses(GROUP)
+        return [Address(*at) for at in self._up().addresses(GROUP)]
 
     @property
     def hosts(self) -> str:
@@ -155,14 +175,6 @@ class Cluster:
         cluster = self._up()
         head = head_of(cluster)
         return None if head is None else cluster.node_name(head)
-
-    @property
-    def versions(self) -> Mapping[str, str]:
-        """What its images say they have in them: package → version."""
-        found: dict[str, str] = {}
-        for described in images.describe(images_of([self.topology])).values():
-            found |= described.versions
-        return found
 
     # --- what is done to it ---
 
@@ -189,20 +201,23 @@ class Cluster:
         with self._busy:
             self._up()
             assert self._by_hand is not None
-            try:
-                return self._by_hand.begin(fault, self._draws.randrange(2**32))
-            except BaseException:
-                self._by_hand.heal(fault)
-                raise
+            return self._by_hand.begin(fault, self._draws.randrange(2**32))
 
     def end(self, on: On) -> None:
         """Heals one fault, and keeps the record of it."""
         with self._busy:
-            if self._by_hand is None:
+            if self._by_hand is None:  # the cluster has gone, and the fault with it
+                on.over.set()
                 return
             self._by_hand.end(on)
             if on.happened is not None and on.happened not in self.faults:
                 self.faults.append(on.happened)
+
+    def running(self) -> tuple[base.Cluster, ByHand]:
+        """What the command line works on: the cluster itself, and its faults. Raises BadInput."""
+        cluster = self._up()
+        assert self._by_hand is not None
+        return cluster, self._by_hand
 
     def _up(self) -> base.Cluster:
         if self._running is None:
@@ -211,12 +226,19 @@ class Cluster:
             )
         return self._running
 
-    def _prepare(self) -> None:
-        """All that can be missing on this machine."""
+    def _prepare(self) -> str:
+        """All that can be missing on this machine; returns the folder for logs."""
         try:
             with Engine() as engine:
-                images.ensure(images_of([self.topology]), engine=engine, say=self._say)
+                names = images_of([self.topology])
+                images.ensure(names, engine=engine, say=self._say)
+                described = images.describe(names, engine=engine).values()
+                self.versions = {
+                    of: version for it in described for of, version in it.versions.items()
+                }
                 reap(engine=engine)
+            if self._plan.log_dir:
+                return self._plan.log_dir
             self._logs = tempfile.TemporaryDirectory(prefix="lockbench-")
         except EngineError as error:
             raise Unavailable(str(error)) from error
@@ -225,19 +247,7 @@ class Cluster:
                 f"there is no folder for the servers' logs ({error}): set TMPDIR to one that can be"
                 " written"
             ) from error
-
-    def _plan(self) -> base.ClusterPlan:
-        assert self._logs is not None
-        return base.ClusterPlan(
-            topology=self.topology.name,
-            size=self.size,
-            groups=GROUP,
-            run_id=uuid.uuid4().hex[:12],
-            lease_ttl_s=self.lease_ttl_s,
-            log_dir=self._logs.name,
-            network=self._network,
-            keeps_records=False,
-        )
+        return self._logs.name
 
     def _forget_logs(self) -> None:
         if self._logs is not None:

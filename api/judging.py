@@ -89,7 +89,10 @@ def undecided(recording: Recording) -> str | None:
     names = max(by_key.values(), key=len)
     if len(names) <= recording.at_most:
         only = ", ".join(sorted(names))
-        return f"nobody could have met: only {only} entered a section, and so many are admitted"
+        return (
+            f"nobody could have met another: only {only} entered, and the section admits "
+            f"{recording.at_most}"
+        )
     for fault in recording.faults:
         before = sum(stay.entered_ns < fault.begin_ns[0] for stay in stays)
         if not before or before == len(stays):

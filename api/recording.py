@@ -6,18 +6,17 @@
 ...     run(pass_fds=[section.pipe()])      # lines of another process, or appended to a file
 ...     run(env=section.environment)        # HTTP from another language
 
-``enter`` is reported when the lock is held, ``leave`` before it is given back. One monotonic clock
-stamps both when the report arrives, and arrival lies between the two:
+``enter`` is reported when the lock is held, ``leave`` before it is given back. A recorded stay is
+never longer than the true one, so two that overlap did overlap. Times are of one monotonic clock:
 
 - A call in this process returns, and HTTP is answered, after the stamp. A service that waits for
   the answer of ``leave`` before it releases is stamped inside its hold at both ends.
-- A line on a pipe or in a file is not answered. But the kernel keeps the order in which lines were
-  written, so an overlap in that order is one in truth, however late the lines are read. It must be
-  written, not buffered, before the lock is released. This says nothing about reports that come
-  another way, so a key that is reported in lines without times is reported in one place only.
+- A line on a pipe or in a file is not answered, and is stamped when it is read: too late, which is
+  right for an ``enter``. A ``leave`` counts from when the pipe was last seen without it. Where a
+  key is reported in one pipe or file alone, the order of the lines is enough: the kernel keeps it,
+  so an overlap in it is one in truth, however late the lines are read. A line must be written, not
+  buffered, before the lock is released.
 - ``at=NS``, the writer's own CLOCK_MONOTONIC, replaces the stamp; then anything may be late.
-
-So a recorded stay is never longer than the true one, and two that overlap did overlap.
 
 A stay without ``leave`` lasts until now where this process reported it. Where another process did,
 it lasts for as long as that process was seen alive (``pid=``, checked every few milliseconds), or
@@ -31,6 +30,7 @@ import os
 import secrets
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -48,6 +48,7 @@ from lockbench.history.op import F, Fault, Object, Type
 from lockbench.results.errors import BadInput
 
 KEY: Final = "the section"
+HTTP: Final = "HTTP"
 URL: Final = "LOCKBENCH_SECTION"
 LINE: Final = "enter KEY WHO [at=NS] [pid=N]` or `leave KEY WHO [at=NS]"
 # What a pipe takes in one piece (pipe(7), PIPE_BUF).
@@ -62,15 +63,19 @@ class BadReport(ValueError):
 
 @dataclass(slots=True)
 class Stay:
-    """One holder inside the section. Times are those of CLOCK_MONOTONIC in nanoseconds; ``seen_ns``
-    is when it was last known to be inside."""
+    """One holder inside the section. Times are those of CLOCK_MONOTONIC in nanoseconds.
+
+    ``left_ns`` is when its ``leave`` was stamped, ``surely_ns`` until when it was certainly inside.
+    ``place`` is where both were reported in lines without times, None if they were not.
+    """
 
     key: str
     who: str
     entered_ns: int
-    seen_ns: int
+    surely_ns: int
     left_ns: int | None = None
     here: bool = False  # reported by this process
+    place: str | None = None
     process: tuple[int, int] | None = None  # number and start
 
 
@@ -86,9 +91,9 @@ class Recording:
         self._cluster = cluster
         self._began_ns = time.monotonic_ns()
         self._last_ns = self._began_ns
+        self._looked_ns = self._began_ns  # lines that were written before this have been read
         self._stays: list[Stay] = []
         self._open: dict[tuple[str, str], Stay] = {}
-        self._untimed: dict[str, str] = {}
         self._sources: list[_Lines] = []
         self._server: ThreadingHTTPServer | None = None
         self._token = secrets.token_hex(8)
@@ -109,7 +114,6 @@ class Recording:
         with self._lock:
             now_ns = self._now_ns()
             stay = Stay(key, who or _caller(), now_ns, now_ns, here=True)
-            self._claim(key, "this process", untimed=False)
             self._stays.append(stay)
             return stay
 
@@ -117,7 +121,7 @@ class Recording:
         """It is about to give the lock back."""
         with self._lock:
             if stay.left_ns is None:
-                stay.left_ns = self._now_ns()
+                stay.left_ns = stay.surely_ns = self._now_ns()
 
     @contextmanager
     def inside(self, key: str = KEY, who: str | None = None) -> Iterator[Stay]:
@@ -165,7 +169,7 @@ class Recording:
         """The environment of this process with the URL in ``LOCKBENCH_SECTION``."""
         return {**os.environ, URL: self.url}
 
-    def report(self, word: str, fields: Mapping[str, str], source: str = "HTTP") -> None:
+    def report(self, word: str, fields: Mapping[str, str], source: str = HTTP) -> None:
         """One report of another process. Raises BadReport, and keeps the sentence in
         ``troubles``: from then on nothing can be said of the section but what is broken."""
         with self._lock:
@@ -183,41 +187,25 @@ class Recording:
         now_ns = self._now_ns()
         if told_ns is not None and not self._began_ns <= told_ns <= now_ns:
             raise BadReport(f"at={told_ns} is no time of CLOCK_MONOTONIC since the recording began")
-        self._claim(key, source, untimed=told_ns is None and source != "HTTP")
         at_ns = now_ns if told_ns is None else told_ns
+        place = source if told_ns is None and source != HTTP else None
         stay = self._open.pop((key, who), None)
         if word == "leave":
             if stay is None:
                 raise BadReport(f"{who} leaves {key} without having entered it")
-            if at_ns < stay.entered_ns:
-                raise BadReport(f"{who} leaves {key} before it entered it")
-            stay.left_ns = at_ns
+            stay.left_ns = max(at_ns, stay.entered_ns)
+            stay.surely_ns = stay.left_ns if place is None else self._looked_ns
+            stay.place = place if place == stay.place else None
             return
         if stay is not None and (stay.process is None or _lives(stay.process)):
             raise BadReport(
                 f"{who} enters {key} a second time without having left: give every holder a name of"
                 " its own, and pid= to those that may be killed"
             )
-        process = None if pid is None else _process(pid)
-        self._open[key, who] = made = Stay(key, who, at_ns, at_ns, process=process)
+        process = None if pid is None else _process(pid, waits=source == HTTP)
+        self._open[key, who] = made = Stay(key, who, at_ns, at_ns, place=place, process=process)
         self._stays.append(made)
         self._look()
-
-    def _claim(self, key: str, source: str, *, untimed: bool) -> None:
-        """A key is reported in one place where its order in there is all that is known."""
-        known = self._untimed.get(key)
-        others = any(stay.key == key for stay in self._stays)
-        if untimed and known is None:
-            self._untimed[key] = source
-            if others:
-                known = "another place"
-        if known is not None and known != source:
-            sentence = (
-                f"{key} is reported in {source} and in {known}, and not all with at=, so the order"
-                " of the reports is not known"
-            )
-            if sentence not in self.troubles:
-                self.troubles.append(sentence)
 
     def _read(self, lines: _Lines) -> None:
         with self._lock:
@@ -237,15 +225,17 @@ class Recording:
 
     def _look_once(self) -> None:
         with self._lock:
+            began_ns = self._now_ns()
             for source in self._sources:
                 for line in source.read():
                     word, fields = _parsed(line)
                     with suppress(BadReport):
                         self.report(word, fields, source.name)
+            # Of who has not left in any line up to then, and still lives.
             for stay in self._open.values():
-                now_ns = time.monotonic_ns()
                 if stay.process is not None and _lives(stay.process):
-                    stay.seen_ns = now_ns
+                    stay.surely_ns = max(stay.surely_ns, began_ns)
+            self._looked_ns = began_ns
 
     def _now_ns(self) -> int:
         """Later than any time before, so that the order of reports is theirs."""
@@ -270,13 +260,19 @@ class Recording:
     def history(self) -> History:
         """What was recorded so far, as a history of grants and releases."""
         builder = Builder()
-        for number, stay in enumerate(self.stays, 1):
-            end_ns, f = stay.left_ns, F.RELEASE
+        stays = self.stays
+        places: dict[str, set[str | None]] = defaultdict(set)
+        for stay in stays:
+            places[stay.key].add(stay.place)
+        for number, stay in enumerate(stays, 1):
+            in_order = len(places[stay.key]) == 1 and stay.place is not None
+            end_ns = stay.left_ns if in_order or stay.left_ns is None else stay.surely_ns
+            f = F.RELEASE
             if end_ns is None and not stay.here:
-                end_ns, f = stay.seen_ns, F.DEATH
+                end_ns, f = stay.surely_ns, F.DEATH
             _add(builder, stay, F.ACQUIRE, stay.entered_ns, number)
             if end_ns is not None:
-                _add(builder, stay, f, end_ns, number)
+                _add(builder, stay, f, max(end_ns, stay.entered_ns), number)
         kind, permits = ("mutex", None) if self.at_most == 1 else ("semaphore", self.at_most)
         builder.objects = {
             key: Object(kind, permits=permits, role="contended") for key in builder.keys
@@ -320,16 +316,14 @@ class _Lines:
         self._rest = b""
 
     def read(self) -> Iterator[str]:
-        data = b""
+        """What has come since, until there is no more."""
         with suppress(BlockingIOError):
-            data = os.read(self._files[0], READ_BYTES)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > LINE_BYTES_MAX:
-            lines, self._rest = [*lines, self._rest], b""
-        for line in lines:
-            yield line.decode(errors="replace")
-        if len(data) == READ_BYTES:
-            yield from self.read()
+            while data := os.read(self._files[0], READ_BYTES):
+                *lines, self._rest = (self._rest + data).split(b"\n")
+                if len(self._rest) > LINE_BYTES_MAX:
+                    lines, self._rest = [*lines, self._rest], b""
+                for line in lines:
+                    yield line.decode(errors="replace")
 
     def close(self) -> None:
         while self._files:
@@ -353,13 +347,12 @@ def _server(report: Callable[[str, Mapping[str, str]], None], token: str) -> Thr
 
         def do_POST(self) -> None:
             asked = urlsplit(self.path)
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             _, _, path = asked.path.partition(f"/{token}/")
-            fields = dict(parse_qsl(f"{asked.query}&{body.decode(errors='replace')}"))
             status, said = 204, b""
             try:
-                report(path, fields)
-            except BadReport as error:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                report(path, dict(parse_qsl(f"{asked.query}&{body.decode(errors='replace')}")))
+            except ValueError as error:
                 status, said = 400, f"{error}\n".encode()
             self.send_response(status)
             if said:
@@ -396,14 +389,15 @@ def _number(fields: dict[str, str], name: str) -> int | None:
     return int(text)
 
 
-def _process(pid: int) -> tuple[int, int]:
+def _process(pid: int, *, waits: bool) -> tuple[int, int]:
+    """``waits``: it has not been answered, so it lives."""
     started = start_ticks(pid)
-    if started is None or pid == 1:
+    if pid == 1 or (waits and started is None):
         raise BadReport(
             f"pid={pid} is no process that could be inside: it is the number that this machine"
             " sees, not a container's own"
         )
-    return pid, started
+    return pid, -1 if started is None else started
 
 
 def _lives(process: tuple[int, int]) -> bool:

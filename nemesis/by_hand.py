@@ -62,8 +62,8 @@ class ByHand:
 
     def begin(self, text: str, seed: int) -> On:
         """Injects ``name:parameter=value:…`` and asks for its proof; with ``for`` it heals by
-        itself. ``seed`` is that of its draws. Raises NemesisError, ScheduleError or
-        ClusterError."""
+        itself. ``seed`` is that of its draws. Raises NemesisError, ScheduleError or ClusterError,
+        and then it is not on."""
         self._forget()
         one = self._wanted(text)
         fault = faults()[one.name]
@@ -82,11 +82,15 @@ class ByHand:
         on.thread = threading.Thread(target=self._last, args=(on,), name=one.name, daemon=True)
         self._on.append(on)
         try:
-            fault.begin(arena)
-        finally:
-            arena.begun_ns = time.monotonic_ns()
-            on.thread.start()
-        on.proven = until(lambda: fault.took_effect(arena), PROOF_S)
+            try:
+                fault.begin(arena)
+            finally:
+                arena.begun_ns = time.monotonic_ns()
+                on.thread.start()
+            on.proven = until(lambda: fault.took_effect(arena), PROOF_S)
+        except BaseException:
+            self.end(on)
+            raise
         return on
 
     def end(self, on: On) -> None:
