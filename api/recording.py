@@ -40,6 +40,7 @@ from typing import Final, Self
 from urllib.parse import parse_qsl, urlsplit
 
 from lockbench.api.cluster import Cluster
+from lockbench.api.errors import Undecided
 from lockbench.clusters.engine.owner import start_ticks
 from lockbench.history.builder import Builder
 from lockbench.history.columns import History
@@ -242,7 +243,17 @@ class Recording:
         self._last_ns = max(time.monotonic_ns(), self._last_ns + 1)
         return self._last_ns
 
-    # --- afterwards ---
+    # --- meanwhile and afterwards ---
+
+    def wait_for(self, more: int = 1, *, timeout_s: float = 30.0) -> None:
+        """Returns once so many more have entered than had when it was called: before a fault, so
+        that it meets somebody, and after it. Raises Undecided when they have not in time."""
+        wanted = len(self.stays) + more
+        end = time.monotonic() + timeout_s
+        while len(self.stays) < wanted:
+            if time.monotonic() > end:
+                raise Undecided(f"fewer than {more} entered the section within {timeout_s:g} s")
+            time.sleep(LOOK_S)
 
     @property
     def stays(self) -> list[Stay]:

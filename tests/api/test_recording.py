@@ -390,6 +390,17 @@ def test_what_the_block_raised_goes_on_with_a_note() -> None:
     assert "more than one holder" in raised.value.__notes__[0]
 
 
+def test_one_waits_for_those_who_enter_and_not_for_ever(section: Recording) -> None:
+    section.enter("k", "a")
+    thread = threading.Timer(0.02, lambda: section.enter("k", "b"))
+    thread.start()
+    section.wait_for()
+    assert len(section.stays) == 2
+    thread.join()
+    with pytest.raises(Undecided, match="fewer than 1 entered the section within 0 s"):
+        section.wait_for(timeout_s=0)
+
+
 # --- files ---
 
 
