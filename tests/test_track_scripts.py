@@ -26,6 +26,8 @@ from lockbench.locks.shared.library import ADAPTERS, Library
 from lockbench.locks.shared.pins import requirements
 
 SHOWS, HEALTHY, UNDECIDED = 1, 0, 2
+# Libraries that no lock here adapts.
+PINNED = Path(__file__).parent / "libraries"
 
 
 @pytest.fixture
@@ -161,7 +163,7 @@ def interpreter(script: Path) -> str:
         here(library) is not None and version in ("", here(library)) for library, version in wanted
     ):
         return sys.executable
-    for folder in (*ADAPTERS.iterdir(), *FOLDER.iterdir()):
+    for folder in (*ADAPTERS.iterdir(), *PINNED.iterdir()):
         locked = folder / "requirements.txt"
         pinned = requirements(locked).items() if locked.exists() else ()
         if {(library, version) for library, version in wanted} <= set(pinned):
