@@ -21,8 +21,8 @@ from lockbench import BrokenPromise
 from lockbench.locks.shared.library import Library
 
 LIMIT_S = 30.0
-# Starts what follows again whenever it ends, as systemd or Kubernetes do.
-SUPERVISED = ("sh", "-c", 'while :; do "$@"; done', "supervisor")
+# Starts what follows again whenever it ends, as systemd or Kubernetes do, while these tests live.
+SUPERVISED = ("sh", "-c", f'while kill -0 {os.getpid()}; do "$@"; done', "supervisor")
 
 
 def versions(*, broken: str, fixed: str) -> pytest.MarkDecorator:
