@@ -50,7 +50,7 @@ NO_LOCKS: Final = (
 def systems() -> Mapping[str, System]:
     """Name → declaration of every lock of this package, in alphabetical order."""
     found = declarations.declared(locks, "SYSTEM", System, skip=NO_LOCKS)
-    return MappingProxyType({name: _everywhere(system) for name, system in found.items()})
+    return MappingProxyType({name: everywhere(system) for name, system in found.items()})
 
 
 @cache
@@ -60,7 +60,7 @@ def without() -> Mapping[str, System]:
     return MappingProxyType(declarations.declared(package, "SYSTEM", System))
 
 
-def _everywhere(system: System) -> System:
+def everywhere(system: System) -> System:
     """The lock on other servers of the same protocol, too (``Topology.in_place_of``)."""
     others = [t.name for t in topologies().values() if t.in_place_of in system.topologies]
     return replace(system, topologies=(*system.topologies, *others))
@@ -68,7 +68,7 @@ def _everywhere(system: System) -> System:
 
 def find(name: str) -> System:
     """A lock by its name, with or without parameters, or one of one's own: its file is run."""
-    return _everywhere(load(name)) if is_own(name) else declared(name)
+    return everywhere(load(name)) if is_own(name) else declared(name)
 
 
 def declared(name: str) -> System:

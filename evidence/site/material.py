@@ -23,7 +23,7 @@ from lockbench.history.columns import History
 from lockbench.history.files import BadFile
 from lockbench.history.jsonl import read_jsonl
 from lockbench.locks.base import System
-from lockbench.locks.registry import NO_LOCKS
+from lockbench.locks.registry import NO_LOCKS, everywhere
 from lockbench.nemesis.registry import faults
 from lockbench.results.documents.exploration import ExplorationMap
 from lockbench.results.errors import BadInput
@@ -145,7 +145,10 @@ def material(
     except (track.BadPage, BadFile) as error:
         raise BadInput(str(error)) from error
     return Material(
-        systems=declarations.collected(modules, "SYSTEM", System),
+        systems={
+            name: everywhere(system)
+            for name, system in declarations.collected(modules, "SYSTEM", System).items()
+        },
         docs={
             name: inspect.getdoc(module) or ""
             for module in modules
