@@ -8,8 +8,7 @@ lost its power has lost about the last second; a wiped one has lost everything. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 
 from lockbench.clusters.base import ClusterError, ClusterPlan, ServerLog, Topology
 from lockbench.clusters.engine.docker import EngineError
@@ -17,9 +16,9 @@ from lockbench.clusters.pods.cluster import PodCluster
 from lockbench.clusters.pods.launch import Server
 from lockbench.clusters.pods.shim import ClockedPods, SyncingPods, by_image
 from lockbench.clusters.redis import append_only_file as aof
-from lockbench.clusters.redis import protocol as resp
 from lockbench.clusters.redis.protocol import ask_once, items
-from lockbench.clusters.wire import Address, Line, ProbeFailed
+from lockbench.clusters.redis.servers import RedisServers
+from lockbench.clusters.wire import Address, ProbeFailed
 
 CONFIG = "/lockbench/redis.conf"
 DATA = "/lockbench/data"
@@ -33,14 +32,8 @@ SETTINGS = {
 FSYNC_SETTINGS = {**SETTINGS, "appendfsync": "always"}
 
 
-class RedisPods(PodCluster):
-    """Redis servers and Sentinels, whatever their roles."""
-
-    kind = "redis"
-
-    def check_answer(self, address: Address, limit_s: float) -> None:
-        """A pong, which is refused for as long as data is being loaded."""
-        ask_once(address, limit_s, "PING")
+class RedisPods(RedisServers, PodCluster):
+    """Redis servers and Sentinels of our own, whatever their roles."""
 
     def commands(self, address: Address, limit_s: float) -> int:
         """Every command counts, those of scripts and of other servers too."""
@@ -50,11 +43,6 @@ class RedisPods(PodCluster):
             if name == "total_commands_processed":
                 return int(value)
         raise ProbeFailed("INFO does not tell how many commands were processed")
-
-    @contextmanager
-    def pinger(self, address: Address, limit_s: float) -> Iterator[Callable[[], object]]:
-        with Line(address, limit_s) as line:
-            yield lambda: resp.ask(line, "PING")
 
     def _config(self, node: int, more: Iterable[tuple[str, str]]) -> bytes:
         """A configuration file: what all have in common, and more."""
@@ -113,11 +101,6 @@ class RedisNodes(RedisPods):
         except EngineError as error:
             raise ClusterError(f"{name}: {error}") from error
         return ServerLog(server, name, changes, lost)
-
-    def check_serves(self, address: Address, limit_s: float, *, read: bool) -> None:
-        """Write a key, read it back, delete it."""
-        with Line(address, limit_s) as line:
-            resp.write_and_delete(line, read=read)
 
 
 class ClockedRedis(ClockedPods):
