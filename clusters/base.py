@@ -100,6 +100,8 @@ class Cluster(ABC):
     raises ClusterError that names what is left."""
 
     plan: ClusterPlan
+    key_prefix: str = ""
+    """How the names of a lock's keys have to begin here."""
 
     @property
     @abstractmethod

@@ -172,6 +172,7 @@ class Load:
     workload: str = "mutex"
     web_port: int | None = None
     rates: Rates = Rates()
+    key_prefix: str = ""  # of what a lock is asked for; no history shows it
 
     @property
     def history(self) -> Path:

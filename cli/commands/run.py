@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lockbench.cli.options import RUNS, Json, Runs, Topology, With, path, words
+from lockbench.cli.options import RUNS, Cluster, Json, Runs, Topology, With, Yes, path, words
 from lockbench.results.errors import BadInput, Unfit
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ def run(
     ttl: Annotated[
         float | None, typer.Option(help="Lease in seconds; default 3, or the lock's own.")
     ] = None,
+    cluster: Cluster = None,
+    yes: Yes = False,
     network: Annotated[
         str, typer.Option(help="How slow every link is: loopback, rack, az or region.")
     ] = "loopback",
@@ -88,6 +90,11 @@ def run(
         raise BadInput(f"{missing}: see lockbench run --help")
     from lockbench.bench import plan
 
+    if cluster is not None and (topology or nodes or image or with_):
+        raise BadInput(
+            "--cluster FILE says what servers there are: leave --topology, --nodes, "
+            "--image and --with out"
+        )
     side = None
     if with_ is not None:
         from lockbench.evidence import sides
@@ -100,7 +107,12 @@ def run(
         for fault_name in words(fault):
             try:
                 case = plan.make_case(
-                    lock_name, fault_name, seed=seed, topology=topology, workload=workload
+                    lock_name,
+                    fault_name,
+                    seed=seed,
+                    topology=topology,
+                    workload=workload,
+                    cluster=None if cluster is None else str(cluster),
                 )
             except Unfit as error:
                 from lockbench.results.documents import Refused
@@ -122,8 +134,9 @@ def run(
             cases.append(plan.resolve(side.apply(case) if side else case))
     if not cases:
         raise unfit[0][1]
-    from lockbench.cli import running
+    from lockbench.cli import elsewhere, running
 
+    elsewhere.agreed(cases, yes)
     name = "-".join([*words(lock), *words(fault)])
     refused = [one for one, _ in unfit]
     if side is None:

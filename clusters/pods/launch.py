@@ -124,7 +124,7 @@ class LinkContainers(ABC):
 
     def address(self, group: int, node: int) -> Address:
         """Where a client group reaches a node."""
-        return (_host(group), self.port(node))
+        return (host(group), self.port(node))
 
     def addresses(self, group: int) -> Sequence[Address]:
         if not 0 <= group <= self.plan.groups:
@@ -249,7 +249,7 @@ class Pods(LinkContainers):
 
     def _launch(self) -> None:
         self._engine = Engine()
-        hosts = [_host(group) for group in self._groups]
+        hosts = [host(group) for group in self._groups]
         offsets = [base + node for base in (CLIENT, API) for node in self.nodes]
         self._block = ports.take(hosts, offsets)
         # In the pool, as all that makes something: an interrupt must not cut off the engine's
@@ -360,5 +360,6 @@ class Pods(LinkContainers):
         return (self._pods[node].ip, self.peer_port(which, node))
 
 
-def _host(group: int) -> str:
+def host(group: int) -> str:
+    """Where a client group reaches nodes."""
     return f"127.0.0.{1 + group}"
