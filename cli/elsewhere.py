@@ -19,6 +19,7 @@ from lockbench.results.errors import BadInput, Failed
 
 # No client asks again sooner than after the shortest pause of a recipe that polls.
 PAUSE_S = 0.002
+LONG_S = 100
 
 
 def agreed(cases: Sequence[Case], said: bool) -> None:
@@ -35,11 +36,12 @@ def agreed(cases: Sequence[Case], said: bool) -> None:
         raise BadInput(str(error)) from error
     clients = max(map(clients_of, cases))
     hosts = ", ".join(map(str, site.nodes))
-    minutes = sum(map(expected_s, cases)) / 60
+    seconds = sum(map(expected_s, cases))
+    lasts = f"{seconds:.0f} seconds" if seconds < LONG_S else f"{seconds / 60:.0f} minutes"
     commands = [verb for verb in site.hands.verbs if any(verb in c.fault for c in cases)]
     err.print(
         f"{hosts} ({site.topology} {version}) gets {wording.times(len(cases), 'case')} of up to"
-        f" {clients} clients in about {minutes:.0f} minutes: at most {clients / PAUSE_S:,.0f}"
+        f" {clients} clients in about {lasts}: at most {clients / PAUSE_S:,.0f}"
         " requests a second on each server, and one client alone as many as it is answered; keys"
         f" under {site.prefix}, removed afterwards"
         + (f"; servers are struck by the commands for {', '.join(commands)}" if commands else ""),

@@ -46,6 +46,7 @@ from lockbench.clusters.redis.servers import RedisServers
 from lockbench.clusters.wire import PROBE_FAILURES, Address
 
 ELSEWHERE: Final = "-elsewhere"  # ends the names of these topologies
+BY_HAND_S: Final = 5.0  # what commands take beside what they are to do
 RESTART_LIMIT_S: Final = 20.0
 KEEPER_LIMIT_S: Final = 10.0
 # To undo commands (three tries each), and to look through all keys.
@@ -196,9 +197,8 @@ class Elsewhere(LinkedCluster):
 
     def _end_without_keeper(self) -> list[str]:
         assert self._keeper is not None
-        undo = self._keeper.undo if self._claimed else set()
         try:
-            return end_all(self.site, undo, claimed=self._claimed)
+            return end_all(self.site, self._keeper.undo, claimed=self._claimed)
         except ClusterError as error:
             return [str(error)]
 
@@ -344,6 +344,7 @@ def topology(file: str) -> Topology:
         settings={"servers": "of somebody else, whose settings are not known here"},
         make=lambda plan: kind(plan, site),
         quorum=site.topology == "etcd",
+        restart_s=BY_HAND_S if site.hands.verbs else 0.0,
     )
 
 
@@ -402,8 +403,9 @@ def end_all(site: Site, undo: Iterable[tuple[str, int]], *, claimed: bool) -> li
     """What a keeper does at its end. What is left. Raises ClusterError."""
     left: list[str] | None = []
     with _ways(site) as (_, keeper):
+        keeper.ask(undo=sorted(undo))
         if claimed:
-            keeper.ask(claim=True, undo=sorted(undo))
+            keeper.ask(claim=True)
         left = keeper.end()
     return ["the keeper of the cluster ended"] if left is None else left
 

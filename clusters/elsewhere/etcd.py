@@ -1,8 +1,9 @@
 """etcd elsewhere, through its JSON gateway.
 
-The gateway takes no user from a client's certificate, so a user is let in by a token, which is put
-into every request (https://etcd.io/docs/v3.6/op-guide/authentication/rbac/, "Using TLS Common
-Name"). gRPC has no place where a relay could put it: what speaks gRPC is not let in.
+The gateway takes no user from a client's certificate, and once users are asked for it refuses a
+certificate that has a common name (https://etcd.io/docs/v3.6/op-guide/authentication/rbac/, "Using
+TLS Common Name"). So a user is let in by a token, which is put into every request. gRPC has no
+place where a relay could put it: what speaks gRPC is not let in.
 """
 
 from __future__ import annotations
@@ -29,8 +30,11 @@ from lockbench.clusters.wire import Address, Http, ProbeFailed
 # A token that is not used ends after five minutes (--auth-token-ttl).
 RENEWED_S: Final = 60.0
 GRPC: Final = b"PRI "
+UNAUTHORIZED: Final = b"HTTP/1.1 401"
+NAMED: Final = "CommonName of client"
 HEAD_END: Final = b"\r\n\r\n"
-PATIENCE_S: Final = 5.0
+PATIENCE_S: Final = 2.0
+PAUSE_S: Final = 0.1
 
 
 class EtcdPlace(Place):
@@ -42,6 +46,7 @@ class EtcdPlace(Place):
     def __init__(self) -> None:
         self._token = ""
         self._asking = asyncio.Lock()
+        self._refused = asyncio.Event()
 
     async def enter(self, site: Site, server: Side, client: Side) -> None:
         """The first connection asks for the token, on itself."""
@@ -71,10 +76,20 @@ class EtcdPlace(Place):
                 left -= len(data)
             await server.writer.drain()
 
+    async def pass_answers(self, server: Side, client: Side) -> None:
+        """A member that was restarted has forgotten the token."""
+        while data := await server.reader.read(CHUNK):
+            if data.startswith(UNAUTHORIZED):
+                self._refused.set()
+            client.writer.write(data)
+            await client.writer.drain()
+
     async def keep_up(self, site: Site, dials: Sequence[Dial]) -> None:
-        """A new token now and then, from whichever member answers first."""
+        """A new token now and then, and when one was refused, from whichever member answers."""
         while site.password is not None:
-            await asyncio.sleep(RENEWED_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RENEWED_S):
+                    await self._refused.wait()
             for dial in dials:
                 with suppress(OSError, EOFError, Refused, TimeoutError):
                     async with asyncio.timeout(PATIENCE_S):
@@ -83,7 +98,9 @@ class EtcdPlace(Place):
                             self._token = await _token(site, server)
                         finally:
                             server.writer.close()
+                    self._refused.clear()
                     break
+            await asyncio.sleep(PAUSE_S)
 
     def identify(self, site: Site, at: Sequence[Address]) -> str:
         """All members of one cluster, and no others."""
@@ -142,13 +159,33 @@ async def _token(site: Site, server: Side) -> str:
         f"POST /v3/auth/authenticate HTTP/1.1\r\nHost: etcd\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     server.writer.write(head.encode() + body)
-    head_back = await server.reader.readuntil(HEAD_END)
-    answer: Any = json.loads(await server.reader.readexactly(_length(head_back)))
+    said = (await _body(server, await server.reader.readuntil(HEAD_END))).decode(errors="replace")
+    if NAMED in said:
+        raise Refused(
+            "asks for users and takes no requests of its JSON gateway under a certificate with a"
+            " common name (CN): use a client certificate without one"
+        )
+    try:
+        answer: Any = json.loads(said)
+    except ValueError:
+        raise Refused(f"answers nonsense when it is asked for a token: {said[:80]!r}") from None
     token = answer.get("token") if isinstance(answer, dict) else None
     if not token:
-        said = answer.get("message") if isinstance(answer, dict) else answer
+        said = str(answer.get("message") if isinstance(answer, dict) else answer)
         raise Refused(f"does not take the password of the user {site.user}: {said}")
     return str(token)
+
+
+async def _body(server: Side, head: bytes) -> bytes:
+    """The body of an answer, in chunks or not."""
+    if b"transfer-encoding: chunked" not in head.lower():
+        return await server.reader.readexactly(_length(head))
+    body = b""
+    while size := int(await server.reader.readline(), 16):
+        body += await server.reader.readexactly(size)
+        await server.reader.readline()
+    await server.reader.readline()
+    return body
 
 
 def _length(head: bytes) -> int:

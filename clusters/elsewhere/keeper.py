@@ -5,7 +5,8 @@ bench: when its standard input ends, however that comes, it undoes what was done
 removes what is under the prefix, says what is left and ends. It is not reached by Ctrl-C.
 
 Spoken over its standard streams, a line of JSON each way: ``{"open": [[host, port, node, via]]}``,
-``{"hand": verb, "nodes": [1]}``, ``{"why": node}``, ``{"claim": true}``. Answers are ``{}`` or have
+``{"hand": verb, "nodes": [1]}``, ``{"why": node}``, ``{"claim": true}``
+(from now on what is under the prefix is ours), ``{"undo": [[verb, node]]}`` (at the end). Answers are ``{}`` or have
 an ``error``. Passwords are not spoken of: this process reads them itself.
 
 Does not guarantee anything once it is killed itself; then the bench does the same in its place, and
@@ -70,7 +71,8 @@ class Keeper:
             return {"why": self._relay.why.get(asked["why"], "")}
         elif "claim" in asked:
             self._claimed = True
-            self._undo |= {(verb, node) for verb, node in asked.get("undo", ())}
+        elif "undo" in asked:
+            self._undo |= {(verb, node) for verb, node in asked["undo"]}
         return {}
 
     def end(self) -> list[str]:

@@ -66,6 +66,10 @@ class Place(ABC):
         """Hand over what a client says. Raises Refused, OSError."""
         await client.pass_on(server)
 
+    async def pass_answers(self, server: Side, client: Side) -> None:
+        """Hand over what a server says. Raises OSError."""
+        await server.pass_on(client)
+
     async def keep_up(self, site: Site, dials: Sequence[Dial]) -> None:
         """What has to be done for as long as the relay runs; ``dials`` opens a connection to each
         server, past all links."""

@@ -93,7 +93,9 @@ class Relay:
                 server = await self._dial(route)
                 await self._place.enter(self._site, server, client)
             self.why.pop(route.node, None)
-            await _first_end(self._place.pass_requests(client, server), server.pass_on(client))
+            await _first_end(
+                self._place.pass_requests(client, server), self._place.pass_answers(server, client)
+            )
         except ConnectionResetError:
             _reset(writer)
         except (OSError, EOFError, Refused, TimeoutError, ValueError) as error:
