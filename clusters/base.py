@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, Self, runtime_checkable
 
 HARNESS = 0  # the client group of probes and readiness checks; never cut
 
@@ -135,7 +135,7 @@ class Cluster(ABC):
         """Whether this node alone completes a write or a linearizable read, sent to it over the
         link of ``group``, within ``timeout_s``. Faults are proven with it; never raises."""
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         self.start()
         return self
 

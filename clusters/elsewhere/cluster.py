@@ -377,7 +377,7 @@ def _not_empty(site: Site, node: int, count: int) -> str:
         return f"{site.nodes[node - 1]} already has tables of Lockbench (lockbench_…): {clean}"
     keys = "a key" if count == 1 else f"{count:,} keys"
     return (
-        f"{site.nodes[node - 1]} already has {keys} under {site.prefix}: {clean}; if that is not"
+        f"{site.nodes[node - 1]} already has {keys} under {site.prefix!r}: {clean}; if that is not"
         " what it is, choose another prefix"
     )
 

@@ -5,9 +5,9 @@ bench: when its standard input ends, however that comes, it undoes what was done
 removes what is under the prefix, says what is left and ends. It is not reached by Ctrl-C.
 
 Spoken over its standard streams, a line of JSON each way: ``{"open": [[host, port, node, via]]}``,
-``{"hand": verb, "nodes": [1]}``, ``{"why": node}``, ``{"claim": true}``
-(from now on what is under the prefix is ours), ``{"undo": [[verb, node]]}`` (at the end). Answers are ``{}`` or have
-an ``error``. Passwords are not spoken of: this process reads them itself.
+``{"hand": verb, "nodes": [1]}``, ``{"why": node}``, ``{"claim": true}`` (what is under the prefix
+is ours from now on), ``{"undo": [[verb, node]]}`` (at the end). Answers are ``{}`` or have an
+``error``. Passwords are not spoken of: this process reads them itself.
 
 Does not guarantee anything once it is killed itself; then the bench does the same in its place, and
 where both are gone ``lockbench clean --cluster FILE`` does.

@@ -28,6 +28,8 @@ class RedisPlace(Place):
         words = ("AUTH", *([site.user] if site.user else []), site.password.reveal())
         server.writer.write(hiredis.pack_command(words))  # type: ignore[arg-type]  # its stub
         answer = (await server.reader.readline()).decode(errors="replace").strip()
+        if not answer:
+            raise EOFError
         if answer != "+OK":
             who = f" of the user {site.user}" if site.user else ""
             raise Refused(f"does not take the password{who}: {answer.removeprefix('-')}")

@@ -23,8 +23,7 @@ from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from lockbench.clusters.elsewhere.place import Place, Refused, Side, place_of
 from lockbench.clusters.elsewhere.site import Site
@@ -34,7 +33,15 @@ LET_IN_S: Final = 10.0  # longer than any client waits
 TLS_CLOSES_S: Final = 1.0
 # Off at once, and what was not sent is thrown away: the other side is sent RST.
 NO_LINGER: Final = struct.pack("ii", 1, 0)
-HEX: Final = 16
+# linux/sock_diag.h, linux/inet_diag.h: what is asked of the kernel, and where it answers.
+NETLINK_SOCK_DIAG: Final = 4
+SOCK_DIAG_BY_FAMILY: Final = 20
+NLM_F_REQUEST: Final = 1
+ANY_STATE: Final = struct.pack("=BBBBI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0, 2**32 - 1)
+UID_AT: Final = 16 + 4 + 48 + 12
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -65,8 +72,9 @@ class Relay:
         """Listen. Raises OSError."""
         for route in routes:
             self._open[route.listen] = set()
-            serve = partial(self._serve, route)
-            self._servers[route.listen] = await asyncio.start_server(serve, *route.listen)
+            made = partial(self._accept, route)
+            loop = asyncio.get_running_loop()
+            self._servers[route.listen] = await loop.create_server(made, *route.listen)
         if self._beside is None:
             nodes = range(1, len(self._site.nodes) + 1)
             dials = [partial(self._dial, Route(("", 0), node)) for node in nodes]
@@ -79,6 +87,9 @@ class Relay:
             for task in self._open.pop(listen):
                 task.cancel()
 
+    def _accept(self, route: Route) -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(_Reader(), partial(self._serve, route))
+
     async def _serve(
         self, route: Route, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
@@ -89,9 +100,10 @@ class Relay:
         try:
             if not _is_ours(writer):
                 return
-            async with asyncio.timeout(LET_IN_S):
-                server = await self._dial(route)
-                await self._place.enter(self._site, server, client)
+            assert isinstance(reader, _Reader)
+            server = await _unless(reader.hung_up, self._let_in(route, client))
+            if server is None:
+                return
             self.why.pop(route.node, None)
             await _first_end(
                 self._place.pass_requests(client, server), self._place.pass_answers(server, client)
@@ -108,6 +120,16 @@ class Relay:
                 if side is not None:
                     with suppress(OSError):
                         side.writer.close()
+
+    async def _let_in(self, route: Route, client: Side) -> Side:
+        async with asyncio.timeout(LET_IN_S):
+            server = await self._dial(route)
+            try:
+                await self._place.enter(self._site, server, client)
+            except BaseException:
+                server.writer.close()
+                raise
+            return server
 
     async def _dial(self, route: Route) -> Side:
         at = self._site.nodes[route.node - 1]
@@ -150,6 +172,19 @@ class Relay:
         return f"cannot be reached: {getattr(error, 'strerror', None) or error}"
 
 
+async def _unless(over: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """Do the work; None, and it is dropped, where it is over before: after a fault many clients
+    come and go, and who has gone must not keep the others waiting."""
+    tasks = [asyncio.create_task(work), asyncio.create_task(over.wait())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return tasks[0].result() if tasks[0].done() else None
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def _first_end(*ways: Coroutine[Any, Any, None]) -> None:
     """Run both directions until one ends, and end the other. Raises what the first ended with."""
     tasks = [asyncio.create_task(way) for way in ways]
@@ -170,18 +205,32 @@ def _reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
+class _Reader(asyncio.StreamReader):
+    """Knows that the other side has hung up, before all that it said is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hung_up = asyncio.Event()
+
+    def feed_eof(self) -> None:
+        super().feed_eof()
+        self.hung_up.set()
+
+
 def _is_ours(writer: asyncio.StreamWriter) -> bool:
-    """Whether the process at the other end of a local connection is of our user, as the kernel
-    lists it (proc_net_tcp: local address, remote address, …, uid)."""
-    peer, mine = (_listed(writer.get_extra_info(it)) for it in ("peername", "sockname"))
-    for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
-        fields = line.split()
-        if fields[1:3] == [peer, mine]:
-            return int(fields[7]) == os.getuid()
-    return False
-
-
-def _listed(address: Address) -> str:
-    """``127.0.0.1:80`` as the kernel writes it: ``0100007F:0050``."""
-    (number,) = struct.unpack("=I", socket.inet_aton(address[0]))
-    return f"{number:08X}:{address[1]:04X}"
+    """Whether the process at the other end of a local connection is of our user, as the kernel says
+    of its socket (sock_diag(7)). A look into /proc/net/tcp costs milliseconds."""
+    peer, mine = (writer.get_extra_info(it) for it in ("peername", "sockname"))
+    ends = struct.pack("!HH", peer[1], mine[1])
+    ends += b"".join(socket.inet_aton(host).ljust(16, b"\0") for host in (peer[0], mine[0]))
+    # Any interface, any cookie.
+    asked = ANY_STATE + ends + struct.pack("=IQ", 0, 2**64 - 1)
+    head = struct.pack("=IHHII", 16 + len(asked), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 0, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
+        kernel.send(head + asked)
+        said = kernel.recv(4096)
+    _, kind = struct.unpack_from("=IH", said)
+    if kind != SOCK_DIAG_BY_FAMILY:
+        return False
+    (uid,) = struct.unpack_from("=I", said, UID_AT)
+    return bool(uid == os.getuid())
