@@ -59,8 +59,10 @@ class Foreign:
         )
         at.write_text(
             f'#!/bin/sh\necho "$1 $2" >> {self.folder}/hands.log\ncase $2 in\n{cases}\nesac\n'
-            "case $1 in resume) set -- unpause;; esac\n"
-            'exec docker "$1" "$name"\n'
+            # Safe to repeat, as ``docker start`` is.
+            'if [ "$1" = resume ]; then docker unpause "$name"\n'
+            'docker inspect --format "{{.State.Paused}}" "$name" | grep -q false\n'
+            'else docker "$1" "$name"; fi\n'
         )
         at.chmod(0o755)
         both = {"pause": "resume", "kill": "start"}
