@@ -316,6 +316,14 @@ class Metered(Protocol):
         """One short question to the engine and one to each server. Raises ClusterError."""
 
 
+@runtime_checkable
+class Attended(Protocol):
+    """Needs processes on this machine for as long as it stands, beside containers."""
+
+    def attendants(self) -> Sequence[tuple[str, int]]:
+        """Their names and numbers; each has a log of its name in ``ClusterPlan.log_dir``."""
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """One line of a server's own record: the entry ``name`` was ``made`` with ``value``,

@@ -139,7 +139,8 @@ class Kept:
 
 
 class Elsewhere(LinkedCluster):
-    """See the module. ``Measurable``, ``Cuttable`` and ``Shapable``: by its near links."""
+    """See the module. ``Measurable``, ``Cuttable`` and ``Shapable`` by its near links, ``Attended``
+    by its keeper."""
 
     site: Site
 
@@ -157,9 +158,8 @@ class Elsewhere(LinkedCluster):
         """As the file has it."""
         return str(self.site.nodes[node - 1])
 
-    def members(self) -> Sequence[tuple[str, int]]:
-        """The processes on this machine that it needs, beside containers."""
-        return [] if self._keeper is None else [("the keeper", self._keeper.pid)]
+    def attendants(self) -> Sequence[tuple[str, int]]:
+        return [] if self._keeper is None else [("keeper", self._keeper.pid)]
 
     # --- life ---
 

@@ -35,6 +35,7 @@ from lockbench.clusters.wire import Line
 from lockbench.locks.base import Address, Granted, Lock, NoObserver, Observer, Released, new_hold_id
 from lockbench.locks.registry import systems
 from lockbench.locks.shared.prefixed import prefixed
+from lockbench.results import cases
 from lockbench.results.errors import Unfit
 from tests import command
 from tests.elsewhere import servers
@@ -119,6 +120,10 @@ def test_a_cluster_that_is_not_what_its_file_says_is_refused(
         assert said in str(caught.value)
         assert at in str(caught.value) or "cluster" in str(caught.value)
         assert PASSWORD not in str(caught.value)
+
+
+def test_reports_know_what_ran_elsewhere_by_its_name() -> None:
+    assert cases.ELSEWHERE == cluster.ELSEWHERE
 
 
 def test_a_file_that_names_a_server_twice_is_refused(redis: Foreign) -> None:
@@ -234,7 +239,7 @@ def test_clean_removes_what_is_left_when_bench_and_keeper_are_killed(
         lock.acquire("k0", hold_id=1, ttl_s=600, wait_s=0)
     assert isinstance(there, Pausable)
     there.pause([1])
-    ((_, pid),) = there.members()
+    ((_, pid),) = there.attendants()
     os.kill(pid, signal.SIGKILL)
     os.environ[VARIABLE] = PASSWORD
     done = command.lockbench("clean", "--cluster", str(file))
@@ -295,7 +300,7 @@ def test_etcd_and_postgres_let_the_locks_in_too(
             for name in locks:
                 with closing(lock_on(there, name)) as lock:
                     taken_and_released(lock)
-            assert look(file)
+        assert look(file)
         odd = foreign.file("odd.toml", user='"somebody"')
         with pytest.raises(ClusterError, match="somebody"):
             look(odd)
