@@ -284,6 +284,54 @@ def test_a_run_says_what_it_will_do_and_its_folder_has_no_secret(
     assert look(file)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_there_however_a_run_ends(
+    redis: Foreign, tmp_path: Path, how: signal.Signals
+) -> None:
+    file = redis.file(f"ended-{how.name}.toml", **{"[hands]": redis.hands("pause")})
+    log = redis.folder / "hands.log"
+    log.write_text("")
+    words = ["run", "--lock", "redis-token", "--fault", "pause", "--cluster", str(file), "--yes"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "lockbench.cli.main", *words],
+        cwd=tmp_path,
+        env={**os.environ, VARIABLE: PASSWORD},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as run:
+        eventually(lambda: "pause" in log.read_text())
+        run.send_signal(how)
+        _, said = run.communicate(timeout=LONG_S)
+    if how != signal.SIGKILL:
+        assert run.returncode == 255
+        assert "everything that was started is gone" in said
+    eventually(lambda: "resume" in log.read_text())
+
+    def clean() -> bool:
+        with suppress(ClusterError):
+            return bool(look(file))
+        return False
+
+    eventually(clean)
+    reap(lambda _: None)
+
+
+@pytest.mark.long
+def test_redlock_is_struck_on_servers_of_somebody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with servers.redis(tmp_path, 5) as foreign:
+        file = foreign.file(**{"[hands]": foreign.hands("pause")})
+        os.environ[VARIABLE] = PASSWORD
+        words = ["suite", "cluster", str(file), "--lock", "redlock", "--fault", "pause,reply-lost"]
+        done = command.lockbench(*words, "--yes", "--json")
+        assert {case["judgement"] for case in json.loads(done.stdout)["cases"]} == {"as expected"}
+        assert look(file)
+
+
 @pytest.mark.parametrize(
     ("start", "locks"),
     [
