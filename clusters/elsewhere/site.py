@@ -29,7 +29,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 import msgspec
 
@@ -42,7 +42,6 @@ PORT_MAX: Final = 65535
 HAND_LIMIT_S_MAX: Final = 60.0
 
 Topology = Literal["redis", "redlock", "etcd", "postgres"]
-TOPOLOGIES: Final[tuple[Topology, ...]] = get_args(Topology)
 # Under which names the locks of a system write; a prefix begins with it. PostgreSQL's have a table.
 ROOTS: Final[Mapping[Topology, str]] = {"redis": "", "redlock": "", "etcd": "lockbench/"}
 PREFIXES: Final[Mapping[Topology, str]] = {

@@ -257,7 +257,7 @@ def test_a_run_says_what_it_will_do_and_its_folder_has_no_secret(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     file = redis.file("run.toml", **{"[hands]": redis.hands("kill")})
-    words = ["--lock", "redis-token", "--cluster", str(file), "--fault", "partition-drop then kill"]
+    words = ["--lock", "redis-token", "--cluster", str(file), "--fault", "partition-drop:for=1 then kill"]
     os.environ[VARIABLE] = PASSWORD
     asked = command.lockbench("run", *words)
     assert asked.returncode == 254
