@@ -48,23 +48,35 @@ def agreed(cases: Sequence[Case], said: bool) -> None:
         soft_wrap=True,
         highlight=False,
     )
+    _ask(said, "this may hurt who uses that cluster", "Run it there?")
+
+
+def clean(file: Path, said: bool) -> None:
+    """Removes what a killed run has left on a cluster of somebody else, once that is agreed to.
+    Raises BadInput, Failed."""
+    site = site_of(str(file))
+    where = ", ".join(map(str, site.nodes))
+    try:
+        count = cluster.undo(str(file))
+        verbs = [OPPOSITES[verb] for verb in site.hands.verbs]
+        if verbs:
+            err.print(f"{where}: {' and '.join(verbs)} was run on every node", soft_wrap=True)
+        if count:
+            what = "tables of Lockbench" if site.topology == "postgres" else repr(site.prefix)
+            err.print(f"{where}: what is under {what} ({count}) is removed", soft_wrap=True)
+            _ask(said, "this removes data", "Remove it?")
+            cluster.clear(str(file))
+    except ClusterError as error:
+        raise Failed(str(error)) from error
+    err.print(f"{where}: nothing is left there", soft_wrap=True)
+
+
+def _ask(said: bool, why: str, question: str) -> None:
+    """Asks, unless it was ``said`` already. Raises BadInput where nobody can be asked and where the
+    answer is no."""
     if said:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise BadInput("nothing was run: this may hurt who uses that cluster; --yes says it may")
-    if not typer.confirm("Run it there?", err=True):
-        raise BadInput("nothing was run")
-
-
-def clean(file: Path) -> None:
-    """Removes what a killed run has left on a cluster of somebody else. Raises BadInput, Failed."""
-    site = site_of(str(file))
-    try:
-        left = cluster.clean(str(file))
-    except ClusterError as error:
-        raise Failed(str(error)) from error
-    if left:
-        raise Failed(f"left behind: {'; '.join(left)}")
-    undone = [OPPOSITES[verb] for verb in site.hands.verbs]
-    also = f", after {' and '.join(undone)} on every node" if undone else ""
-    err.print(f"nothing is left under {site.prefix} on {', '.join(map(str, site.nodes))}{also}")
+        raise BadInput(f"nothing was done: {why}; --yes says it may")
+    if not typer.confirm(question, err=True):
+        raise BadInput("nothing was done")

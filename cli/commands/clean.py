@@ -23,6 +23,9 @@ def clean(
             parser=path,
         ),
     ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Remove it there without asking first.")
+    ] = False,
 ) -> None:
     """Remove what dead runs left behind: containers, networks and processes."""
     from lockbench.cli.upkeep import clean as tidy
@@ -31,4 +34,4 @@ def clean(
     if cluster is not None:
         from lockbench.cli.elsewhere import clean as there
 
-        there(cluster)
+        there(cluster, yes)

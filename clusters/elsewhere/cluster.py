@@ -356,19 +356,23 @@ def examine(site: Site, at: Mapping[int, Address], keeper: Kept) -> str:
         version = place.identify(site, list(at.values()))
         found = {node: place.count(site, address) for node, address in at.items()}
     except PROBE_FAILURES as error:
-        for node in at:
-            if why := keeper.ask(why=node)["why"]:
-                raise ClusterError(f"{site.nodes[node - 1]} {why}") from error
-        said = site.hidden(str(error)) or type(error).__name__
-        raise ClusterError(
-            f"{site.nodes[node - 1]} does not answer as it should: {said}"
-        ) from error
+        raise _unanswered(site, error, keeper) from error
     except SiteError as error:
         raise ClusterError(str(error)) from error
     for node, count in found.items():
         if count:
             raise ClusterError(_not_empty(site, node, count))
     return version
+
+
+def _unanswered(site: Site, error: Exception, keeper: Kept) -> ClusterError:
+    """Why a server did not answer as it should: what the relay was told, or the error itself."""
+    for node, at in enumerate(site.nodes, 1):
+        if why := keeper.ask(why=node)["why"]:
+            return ClusterError(f"{at} {why}")
+    who = ", ".join(map(str, site.nodes))
+    said = site.hidden(str(error)) or type(error).__name__
+    return ClusterError(f"{who}: a server does not answer as it should: {said}")
 
 
 def _not_empty(site: Site, node: int, count: int) -> str:
@@ -390,13 +394,26 @@ def look(file: str) -> str:
         return examine(site, at, keeper)
 
 
-def clean(file: str) -> list[str]:
-    """Undo every command that the file names, on all nodes, and empty the prefix. What is left.
-    Raises SiteError, ClusterError."""
+def undo(file: str) -> int:
+    """Undo every command that the file names, on all nodes, and count what is under the prefix
+    then. Raises SiteError, ClusterError."""
     site = known(file)
     nodes = range(1, len(site.nodes) + 1)
-    undo = {(verb, node) for verb in site.hands.verbs for node in nodes}
-    return end_all(site, undo, claimed=True)
+    done = {(verb, node) for verb in site.hands.verbs for node in nodes}
+    if left := end_all(site, done, claimed=False):
+        raise ClusterError("; ".join(left))
+    place = place_of(site)
+    with _ways(site) as (at, keeper):
+        try:
+            return sum(place.count(site, address) for address in at.values())
+        except PROBE_FAILURES as error:
+            raise _unanswered(site, error, keeper) from error
+
+
+def clear(file: str) -> None:
+    """Remove what is under the prefix. Raises SiteError, ClusterError."""
+    if left := end_all(known(file), (), claimed=True):
+        raise ClusterError(f"left behind: {'; '.join(left)}")
 
 
 def end_all(site: Site, undo: Iterable[tuple[str, int]], *, claimed: bool) -> list[str]:

@@ -242,9 +242,13 @@ def test_clean_removes_what_is_left_when_bench_and_keeper_are_killed(
     ((_, pid),) = there.attendants()
     os.kill(pid, signal.SIGKILL)
     os.environ[VARIABLE] = PASSWORD
-    done = command.lockbench("clean", "--cluster", str(file))
+    asked = command.lockbench("clean", "--cluster", str(file))
+    assert asked.returncode == 254, asked.stderr
+    assert f"what is under '{PREFIX}' (1) is removed" in asked.stderr
+    os.environ[VARIABLE] = PASSWORD
+    done = command.lockbench("clean", "--cluster", str(file), "--yes")
     assert done.returncode == 0, done.stderr
-    assert f"nothing is left under {PREFIX}" in done.stderr
+    assert "nothing is left there" in done.stderr
     assert look(file)
     assert there.stop() == []
 
@@ -257,7 +261,14 @@ def test_a_run_says_what_it_will_do_and_its_folder_has_no_secret(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     file = redis.file("run.toml", **{"[hands]": redis.hands("kill")})
-    words = ["--lock", "redis-token", "--cluster", str(file), "--fault", "partition-drop:for=1 then kill"]
+    words = [
+        "--lock",
+        "redis-token",
+        "--cluster",
+        str(file),
+        "--fault",
+        "partition-drop:for=1 then kill",
+    ]
     os.environ[VARIABLE] = PASSWORD
     asked = command.lockbench("run", *words)
     assert asked.returncode == 254
