@@ -4,20 +4,21 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup bench check test test-clusters test-cases test-loads test-judging test-bench test-rest fuzz \
-	lint soak perf nightly systems lock sbom dist clean
+.PHONY: help setup bench check test test-clusters test-conformance test-cases test-loads test-judging test-bench \
+	test-rest fuzz lint soak perf simulate-clocks nightly systems lock sbom dist clean
 
 # Every command and hundreds of tests start a Python: without compiled modules each takes twice as
 # long, and the environment is installed without (tools/setup.py).
 unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 18
 
 setup: ## virtual environment, Docker engine, server images (quick when nothing is missing)
 	@$(PYTHON) -I tools/setup.py
 
-bench: setup ## run the quick suite on real clusters and write the report
+bench: ## run the quick suite on real clusters and write the report; builds the images that it needs
+	@$(PYTHON) -I tools/setup.py --no-images
 	@$(BIN)/lockbench suite quick
 
 check: lint ## every check and every test that needs no container
@@ -26,16 +27,20 @@ check: lint ## every check and every test that needs no container
 test: export LOCKBENCH_BUDGET := 4
 test: lint ## the same, with more that is random, and every test on real clusters
 	@$(BIN)/python -m lockbench.clusters.images build go-sidecar jvm-sidecar
-	@$(MAKE) --no-print-directory -j6 --output-sync=target \
-		test-clusters test-cases test-loads test-judging test-bench test-rest
+	@$(MAKE) --no-print-directory -j7 --output-sync=target \
+		test-clusters test-conformance test-cases test-loads test-judging test-bench test-rest
 
 # Clusters and loads mostly wait, so what only computes runs beside them, yields to them, and is shown
 # when it is done ("+": not kept back). It yields no further than this, or other work on the machine
 # would leave it nothing. Two runs would write the same cache.
 CASES := tests/bench tests/cli tests/evidence tests/explore tests/perf tests/soak tests/tools
+CONFORMANCE := tests/locks/test_conformance.py
 
 test-clusters:
-	+$(BIN)/pytest -m "docker and not long" $(CASES:%=--ignore=%)
+	+$(BIN)/pytest -m "docker and not long" $(CASES:%=--ignore=%) $(CONFORMANCE:%=--ignore=%)
+
+test-conformance:
+	$(BIN)/pytest -p no:cacheprovider -m "docker and not long" $(CONFORMANCE)
 
 test-cases:
 	$(BIN)/pytest -p no:cacheprovider -m "docker and not long" $(CASES)
@@ -70,6 +75,9 @@ soak: setup ## 200 random schedules of faults and 100 kills; SOAK="--schedules 5
 
 perf: setup ## measure the bench itself against its anchors
 	@$(BIN)/python -m perf.run
+
+simulate-clocks: setup ## what can be seen in the histories of up to 1,000 machines, simulated (docs/clocks.md)
+	@$(BIN)/python -m perf.clocks.run
 
 nightly: setup ## the night's suite and the comparison with the pinned baseline; NIGHTLY="--history DIR"
 	@$(BIN)/python -m lockbench.evidence.nightly $(NIGHTLY)

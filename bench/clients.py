@@ -7,12 +7,12 @@
 
 A client image is recorded as every other image is, and with all that is pinned in it; an
 environment of Python with its pins. Guarantees that two that differ in what we decide have another
-fingerprint. An image that could not be built has no ``id``: its locks could not run.
+fingerprint. An image that is not built has no ``id``: its locks could not run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -56,11 +56,8 @@ def as_pinned(library: AnyLibrary) -> dict[str, Any]:
     }
 
 
-def recorded(
-    systems: Iterable[System], engine: Engine, say: Callable[[str], None]
-) -> dict[str, Client]:
-    """The object of ``clients``. Builds images that are missing, which takes minutes. Raises
-    EngineError where the engine does not answer."""
+def recorded(systems: Iterable[System], engine: Engine) -> dict[str, Client]:
+    """The object of ``clients``. Raises EngineError where the engine does not answer."""
     found: dict[str, dict[str, Any]] = {}
     for system in sorted(systems, key=lambda each: each.name):
         library = library_of(system)
@@ -74,21 +71,13 @@ def recorded(
                 continue
             entry = found[name_of(library)] = {"locks": [], **pinned}
             if isinstance(library, ContainerLibrary):
-                entry |= _built(library.image, system, engine, say)
+                entry |= _built(library.image, engine)
         if system.name not in entry["locks"]:
             entry["locks"].append(system.name)
     return {name: made(Client, entry) for name, entry in found.items()}
 
 
-def _built(
-    image: str, system: System, engine: Engine, say: Callable[[str], None]
-) -> dict[str, object]:
-    # Not above: it judges histories, which nobody who only reads declarations needs.
-    from lockbench.bench import usable
-
-    if not images.is_current(engine, image):
-        say(f"{image}, for {system.name}: is built")
-        usable.why_unusable(system)  # each of its cases will say why
+def _built(image: str, engine: Engine) -> dict[str, object]:
     if not images.is_current(engine, image):
         return {}
     return asdict(images.describe([image], engine=engine)[image])
@@ -97,6 +86,8 @@ def _built(
 def as_known_to(versions: Versions, was: Versions) -> Versions:
     """``versions`` without what a run that was begun earlier could not know: an image that was not
     there then and is now."""
+    servers = {n: one for n, one in (versions.images or {}).items() if n in (was.images or {})}
+    versions = replace(versions, images=servers)
     if not versions.clients:
         return versions
     before = was.clients or {}

@@ -200,6 +200,8 @@ def _with_numbers(
         pressure=scene.pressure,
         parts_ns={"own": (floor_end, own_end), "contended": (own_end, end)},
     )
+    if scene.beside is not None:
+        health = replace(health, ok=False, why=(scene.beside, *health.why))
     spans = Spans((start_ns, floor_end), (floor_end, own_end), (own_end, end))
     numbers = measure(history, spans, unknown_after_s=case.pace.client_timeout_s)
     if case.workload == PUBLISHED:

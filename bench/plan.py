@@ -23,6 +23,7 @@ from lockbench.clusters.elsewhere.site import Site, SiteError
 from lockbench.clusters.registry import topologies
 from lockbench.locks.base import System
 from lockbench.locks.registry import LockNotFoundError, each, find, is_own, systems, without
+from lockbench.locks.shared.client_container import ContainerLibrary
 from lockbench.locks.shared.lease import extendable
 from lockbench.locks.shared.library import library_of
 from lockbench.nemesis import schedule
@@ -366,6 +367,13 @@ def ours_of(cases: Iterable[Case]) -> list[str]:
     return sorted(
         {n for c in cases for n in images_of([topology_of(c)]) if n not in dict(c.images)}
     )
+
+
+def built_for(case: Case) -> list[str]:
+    """The images that a case needs and that are built here, its client's last."""
+    library = library_of(case.system)
+    client = [library.image] if isinstance(library, ContainerLibrary) else []
+    return [*ours_of([case]), *client]
 
 
 def refuse_impossible(case: Case) -> None:

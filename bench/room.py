@@ -6,6 +6,7 @@ A run that fills the disk ends with one sentence, and what it has recorded stays
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +25,15 @@ FULL_BYTES = 4 * RESERVE_BYTES
 
 
 def check_room(runs: Path) -> None:
-    """Raises BadInput when disk or memory are too small for a run. ``runs`` need not exist yet."""
+    """Raises BadInput where no run can be written, or disk or memory are too small for one.
+    ``runs`` need not exist yet. Images are built before a run begins, and nobody shall wait for
+    that in vain."""
+    parent = existing(runs)
+    if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
+        raise BadInput(
+            f"runs cannot be written to {runs.resolve()}: go to a folder that you can write to, or"
+            " name one with --runs"
+        )
     free = free_bytes(runs)
     if free < DISK_FREE_MIN_BYTES:
         raise BadInput(
@@ -74,6 +83,11 @@ def in_one_sentence(run: Path) -> Iterator[None]:
 
 def free_bytes(path: Path) -> int:
     """Where it is, or where it will be made."""
+    return int(psutil.disk_usage(str(existing(path))).free)
+
+
+def existing(path: Path) -> Path:
+    """The path, or of those above it the nearest that is there."""
     while not path.exists():
         path = path.absolute().parent
-    return int(psutil.disk_usage(str(path)).free)
+    return path

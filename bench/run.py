@@ -39,7 +39,7 @@ from lockbench.results.rates import Block
 from lockbench.workloads.audit import audit
 from lockbench.workloads.fleet import Fleet, LoadError
 from lockbench.workloads.fork_server import ForkServer
-from lockbench.workloads.load import Load, Phases
+from lockbench.workloads.load import NOTHING, Load, LocustsOwn, Phases
 
 POLL_S = 0.1
 # How long clients may take to finish their last cycle, beside waiting and holding.
@@ -72,17 +72,20 @@ def run_case(
     run_id: str,
     fork_server: ForkServer,
     on_progress: Callable[[Progress], None],
-    web_port: int | None = None,
+    locust: LocustsOwn = NOTHING,
     shown_before: frozenset[str] = frozenset(),
+    unable: str | None = None,
+    beside: str | None = None,
 ) -> Outcome:
-    """Runs one case into ``folder``. Raises KeyboardInterrupt after having cleared everything away;
-    any failure of cluster, load or nemesis becomes part of the document."""
+    """Runs one case into ``folder``. ``unable``: why it cannot run. ``beside``: what else the bench
+    does meanwhile, which voids the numbers. Raises KeyboardInterrupt after having cleared
+    everything away; any failure of cluster, load or nemesis becomes part of the document."""
     began = time.monotonic()
-    scene = Scene(case, folder, run_id, fork_server, web_port)
+    scene = Scene(case, folder, run_id, fork_server, locust, beside)
     failure: str | None = None
     try:
         try:
-            scene.unable = why_unusable(case.system)
+            scene.unable = unable or why_unusable(case.system)
             if scene.unable is None:
                 _play_scene(scene, on_progress)
         except (ClusterError, LoadError) as error:
@@ -117,7 +120,7 @@ def _play_scene(scene: Scene, on_progress: Callable[[Progress], None]) -> None:
         try:
             cluster.start()
             timings.cluster_s = progress.seconds()
-            scene.load = load = load_of(case, fleet, cluster, case.phases, scene.web_port)
+            scene.load = load = load_of(case, fleet, cluster, case.phases, scene.locust)
             wall_ns = time.time_ns() - time.monotonic_ns()
             write_meta(fleet.history, load.objects(), wall_minus_monotonic_ns=wall_ns, ended=False)
             fleet.begin(load)
@@ -326,7 +329,11 @@ def clients_of(case: Case) -> int:
 
 
 def load_of(
-    case: Case, fleet: Fleet, cluster: Cluster, phases: Phases, web_port: int | None = None
+    case: Case,
+    fleet: Fleet,
+    cluster: Cluster,
+    phases: Phases,
+    locust: LocustsOwn = NOTHING,
 ) -> Load:
     """The load of a case on a running cluster, ready to be handed to Locust's processes."""
     extras = 0 if case.workload == PUBLISHED else EXTRAS
@@ -346,7 +353,7 @@ def load_of(
         folder=str(fleet.folder.resolve()),
         master_port=fleet.master_port,
         workload=case.workload,
-        web_port=web_port,
+        locust=locust,
         rates=case.rates,
         key_prefix=cluster.key_prefix,
     )

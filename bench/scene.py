@@ -16,7 +16,7 @@ from lockbench.history.columns import Ints
 from lockbench.history.op import Fault
 from lockbench.results.rates import Block
 from lockbench.workloads.fork_server import ForkServer
-from lockbench.workloads.load import Load
+from lockbench.workloads.load import NOTHING, Load, LocustsOwn
 
 # Phases as they are shown, and as the boundaries at which the servers' counters are read.
 FLOOR, OWN, CONTENDED, END = "floor", "own keys", "contended", "end"
@@ -54,7 +54,9 @@ class Scene:
     folder: Path
     run_id: str
     fork_server: ForkServer
-    web_port: int | None = None
+    locust: LocustsOwn = NOTHING
+    beside: str | None = None
+    """What else the bench did meanwhile, which voids the numbers."""
     timings: Timings = field(default_factory=Timings)
     before_ns: Mapping[str, Ints] = field(default_factory=dict)
     start_ns: int | None = None

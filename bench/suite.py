@@ -1,7 +1,8 @@
 """Runs cases one after the other into one run folder, and says how it ended.
 
 ``run_cases`` is the same for ``run``, ``suite`` and ``make bench``. Results are written after every
-case, so an interrupted run keeps what it has.
+case, so an interrupted run keeps what it has. Images that are missing are built first; those of a
+suite also beside its first cases (``lockbench.bench.turns``).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from lockbench.bench import clients, interruption
-from lockbench.bench.plan import PUBLISHED, Case, expected_s, ours_of, rates_of, tries_of
+from lockbench.bench.plan import PUBLISHED, Case, ours_of, rates_of, tries_of
 from lockbench.bench.progress import shown_in
 from lockbench.bench.resume import (
     Documents,
@@ -28,8 +29,10 @@ from lockbench.bench.resume import (
 )
 from lockbench.bench.room import check_case_room, check_room, in_one_sentence
 from lockbench.bench.run import Outcome, run_case
+from lockbench.bench.turns import Turn, Turns, image_order
 from lockbench.bench.usable import refused_case, why_unusable
 from lockbench.clusters import images
+from lockbench.clusters.builds import Builds
 from lockbench.clusters.engine.docker import Engine, EngineError
 from lockbench.clusters.engine.reaper import reap
 from lockbench.clusters.engine.removal import remove_run
@@ -46,6 +49,7 @@ from lockbench.results.store import NotARun, RunFolder, StoreError
 from lockbench.results.stored import blocks_of, samples_ns
 from lockbench.workloads.fleet import leftovers
 from lockbench.workloads.fork_server import ForkServer
+from lockbench.workloads.load import NOTHING, LocustsOwn
 
 RUNS = Path("runs")
 
@@ -64,7 +68,7 @@ def run_cases(
     name: str,
     console: Console,
     *,
-    web_port: int | None = None,
+    locust: LocustsOwn = NOTHING,
     refused: Sequence[Refused] = (),
     command: str | None = None,
     resume: Path | None = None,
@@ -80,10 +84,12 @@ def run_cases(
     plan = planned(name, cases, refused, command)
     of = None if try_of is None else str(try_of)
     before = None if resume is None else stopped(resume, plan)
-    engine = ready(cases, console, runs)
+    builds, engine = begun(cases, console, runs)
+    numbered = dict(enumerate(cases, 1))
+    turns = Turns(numbered, builds, suite=command is not None and before is None)
+    turns.await_first()
     try:
-        here = versions_of(cases, engine, lambda line: console.print(line, highlight=False))
-        versions = recorded(here)
+        versions = recorded(versions_of(cases, engine))
         run = before or RunFolder.create(runs, name, try_of=of)
     except (StoreError, EngineError) as error:
         raise BadInput(str(error)) from error
@@ -104,28 +110,23 @@ def run_cases(
                 run.write_plan(replace(plan, try_of=of))
                 run.write_machine(machine.facts(run.path, engine=engine.version()))
                 run.write_versions(versions)
+            for number, document in earlier.items():
+                samples, blocks = samples_ns(run, document), blocks_of(run, document)
+                gathered.add(number, numbered[number], Outcome(document, samples, blocks))
+            turns.without(earlier)
             with ForkServer(run_id) as fork_server, LiveView(len(cases), console) as live:
-                for number, case in enumerate(cases, 1):
-                    if number in earlier:
-                        document = earlier[number]
-                        samples, blocks = samples_ns(run, document), blocks_of(run, document)
-                        gathered.add(case, Outcome(document, samples, blocks))
-                        continue
+                for turn in turns:
                     check_case_room(run.path)
-                    later = (
-                        c for n, c in enumerate(cases[number:], number + 1) if n not in earlier
-                    )
-                    outcome = _tries(
-                        case,
-                        number,
-                        run,
-                        run_id=run_id,
-                        fork_server=fork_server,
-                        live=live,
-                        rest_s=sum(expected_s(c) for c in later),
-                        web_port=web_port,
-                    )
-                    gathered.add(case, outcome)
+                    if (now := recorded(versions_of(cases, engine))) != versions:
+                        versions = now
+                        run.write_versions(versions)
+                    outcome = _tries(turn, run, run_id, fork_server, live, locust=locust)
+                    if _again(turn, outcome):
+                        live.note("it is run again when nothing is built")
+                        _set_aside(run, turn.number)
+                        turns.again(turn)
+                        continue
+                    gathered.add(turn.number, turn.case, outcome)
                     gathered.save("running")
                     interruption.raise_if_asked()
             for number, one in enumerate(refused, len(cases) + 1):
@@ -152,15 +153,15 @@ class _Gathered:
         self._run = run
         self._name = name
         self._alone = alone
-        self._documents: list[documents.CaseResult] = []
+        self._documents: dict[int, documents.CaseResult] = {}
         self._baselines = Baselines()
         self._blocks: dict[RatesOf, list[Block]] = {}
         self.endings: list[Ending] = []
 
-    def add(self, case: Case, outcome: Outcome) -> None:
+    def add(self, number: int, case: Case, outcome: Outcome) -> None:
         """A case that is done. The published experiment decides nothing, unless it is alone."""
         document, before_ns = outcome.document, outcome.before_ns
-        self._documents.append(document)
+        self._documents[number] = document
         published = case.workload == PUBLISHED
         if before_ns and document.numbers == "valid" and not published:
             self._baselines.add(document, before_ns)
@@ -180,7 +181,7 @@ class _Gathered:
             history_sha256={},
         )
         folder.write_case(document)
-        self._documents.append(document)
+        self._documents[number] = document
         self.endings.append(ending_of(document))
 
     def save(self, ending: str) -> Results:
@@ -188,7 +189,7 @@ class _Gathered:
         results = Results(
             name=self._name,
             try_of=self._of,
-            cases=tuple(self._documents),
+            cases=tuple(self._documents[number] for number in sorted(self._documents)),
             undisturbed=self._baselines.locks(),
             rates=tuple(pooled(of, blocks) for of, blocks in self._blocks.items()),
             ending=ending,
@@ -200,18 +201,32 @@ class _Gathered:
         return results
 
 
+def _again(turn: Turn, outcome: Outcome) -> bool:
+    """Whether a case may end otherwise when nothing is built beside it."""
+    return (
+        turn.beside is not None
+        and turn.unable is None
+        and outcome.document.ending in {Ending.BENCH.word, Ending.INCONCLUSIVE.word}
+    )
+
+
+def _set_aside(run: RunFolder, number: int) -> None:
+    for folder in run.cases():
+        if folder.number == number:
+            run.set_aside(folder)
+
+
 def _tries(
-    case: Case,
-    number: int,
+    turn: Turn,
     run: RunFolder,
-    *,
     run_id: str,
     fork_server: ForkServer,
     live: LiveView,
-    rest_s: float,
-    web_port: int | None,
+    *,
+    locust: LocustsOwn,
 ) -> Outcome:
     """One case, repeated while a declared break did not show and tries are left."""
+    case, number = turn.case, turn.number
     tries = tries_of(case)
     shown: frozenset[str] = frozenset()
     earlier: list[Try] = []
@@ -226,9 +241,11 @@ def _tries(
             folder.path,
             run_id=run_id,
             fork_server=fork_server,
-            on_progress=shown_in(live, rest_s=rest_s),
-            web_port=web_port,
+            on_progress=shown_in(live, rest_s=turn.rest_s),
+            locust=locust,
             shown_before=shown,
+            unable=turn.unable,
+            beside=turn.beside,
         )
         document = replace(
             outcome.document,
@@ -248,16 +265,26 @@ def _tries(
 
 def ready(cases: Sequence[Case], console: Console, runs: Path) -> Engine:
     """Makes sure of room, an engine, its images and the environments of libraries, and ends what
-    dead benches left. Raises BadInput."""
+    dead benches left. Raises BadInput; for a client's image that cannot be built, its cases say
+    so."""
+    builds, engine = begun(cases, console, runs)
+    builds.wait()
+    if failure := builds.failure(ours_of(cases)):
+        raise BadInput(str(failure)) from failure
+    return engine
+
+
+def begun(cases: Sequence[Case], console: Console, runs: Path) -> tuple[Builds, Engine]:
+    """The same, but the images are still being built. Raises BadInput."""
     check_room(runs)
 
     def say(line: str) -> None:
-        console.print(line, highlight=False)
+        console.print(line, highlight=False, soft_wrap=True)
 
     try:
         engine = Engine()
         reap(say, engine=engine)
-        images.ensure(ours_of(cases), engine=engine, say=say)
+        builds = images.begin(image_order(cases), engine=engine, say=say)
     except EngineError as error:
         raise BadInput(str(error)) from error
     for system in {case.lock: case.system for case in cases}.values():
@@ -265,15 +292,16 @@ def ready(cases: Sequence[Case], console: Console, runs: Path) -> Engine:
             why_unusable(system)  # each of its cases will say why
     for process in leftovers():
         process.kill()
-    return engine
+    return builds, engine
 
 
-def versions_of(cases: Sequence[Case], engine: Engine, say: Callable[[str], None]) -> Versions:
+def versions_of(cases: Sequence[Case], engine: Engine) -> Versions:
     """The object of ``versions.json``; ``clients`` only where a lock lives beside its worker,
-    ``own`` only where one comes from a file."""
-    refs = sorted({*ours_of(cases), *(ref for case in cases for _, ref in case.images)})
+    ``own`` only where one comes from a file. Without images of ours that are not built."""
+    ours = [name for name in ours_of(cases) if images.is_current(engine, name)]
+    refs = sorted({*ours, *(ref for case in cases for _, ref in case.images)})
     described = images.describe(refs, engine=engine)
-    beside = clients.recorded([case.system for case in cases], engine, say)
+    beside = clients.recorded([case.system for case in cases], engine)
     own = {case.lock: made(Own, origin(case.lock)) for case in cases if is_own(case.lock)}
     return Versions(
         libraries=machine.versions(),

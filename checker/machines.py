@@ -43,7 +43,7 @@ from lockbench.checker.outside import from_outside
 from lockbench.checker.rivals import Holds, by_middle, rivals, swept
 from lockbench.checker.rows import Rows, owners
 from lockbench.checker.verdict import Report, Verdict
-from lockbench.checker.words import EVIDENCE_MAX, faults_on, grant
+from lockbench.checker.words import faults_on, grant
 from lockbench.history.columns import History, Ints
 from lockbench.history.op import NULL, F, Mode
 
@@ -71,7 +71,7 @@ def check_machines(history: History, judge: Judge, only: Collection[str] | None)
 @dataclass(frozen=True)
 class _Way:
     """Whether some holds can be explained: by ``offset``, or not at all because of ``conflict``
-    (rows of grants); neither where nobody knows."""
+    (rows of grants, a pair after the other); neither where nobody knows."""
 
     offset: Offset | None
     conflict: tuple[int, ...]
@@ -182,13 +182,15 @@ class _Machines:
 
     def _unexplained(self, conflict: tuple[int, ...], what: str) -> Verdict:
         analysis, history = self._placed, self.clocks.placed
-        rows = sorted(set(conflict))[:EVIDENCE_MAX]
+        # All of them: fewer would prove nothing, and need not have the two that were at once.
+        rows = list(dict.fromkeys(conflict))
         machines = dict.fromkeys(self.clocks.name(int(self.clocks.machine[row])) for row in rows)
         names = [analysis.name(row) for row in rows[:2]]
-        begin, end = (int(history.invoke_ns[row]) for row in (rows[0], rows[-1]))
+        begin, end = (int(side(history.invoke_ns[rows])) for side in (np.min, np.max))
         reason = (
             f"no offsets of {' and '.join(machines)} explain the {what} of "
-            f"{analysis.key(rows[0])}, such as those of {' and '.join(names)}; {self._agree}"
+            f"{analysis.key(rows[0])}, such as those of {' and '.join(names)}: at least two of the "
+            f"{len(rows)} {what} in evidence were at once; {self._agree}"
         )
         granted = [int(analysis.grant_of[row]) for row in rows]
         evidence = [grant(analysis, i) for i in granted if i >= 0]
@@ -234,8 +236,8 @@ class _Machines:
             return _Way(offset, ())
         decided = swept(holds, found)
         if decided.conflict is not None:
-            both = np.concatenate([found.p[decided.conflict], found.q[decided.conflict]])
-            return _Way(None, tuple(row[both].tolist()))
+            both = np.stack([found.p[decided.conflict], found.q[decided.conflict]], axis=1)
+            return _Way(None, tuple(row[both.ravel()].tolist()))
         if vague:
             return _Way(None, ())
         return _Way(explaining(holds, found, decided.p_first, clocks), ())

@@ -17,8 +17,8 @@ each pair of holds is a way through, which says in which order they were.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -31,8 +31,7 @@ from lockbench.history.columns import Ids, Ints
 
 NEAR: Final = 64  # that many of those that begin next are looked at beside each hold, or
 PAIRS_MAX: Final = 150_000  # fewer, so that there are about so many pairs in all
-SPANS_MAX: Final = 8  # of what is still possible; beyond that the narrowest gaps are closed
-TOLD: Final = 4  # pairs that are told of a conflict
+SPANS_MAX: Final = 32  # of what is still possible; beyond that the narrowest gaps are closed
 FAR: Final = 2**62
 
 Span = tuple[int, int]
@@ -167,8 +166,9 @@ def by_middle(found: Rivals) -> Bools:
 
 @dataclass(frozen=True)
 class Order:
-    """Either ``conflict``, rivals that leave no offsets of two machines; or whether the first of
-    each pair was first by some offsets of its two machines."""
+    """Either ``conflict``, the fewest rivals that leave no offsets of two machines: at least one
+    pair of them was at once. Or whether the first of each pair was first by some offsets of its two
+    machines."""
 
     conflict: Rows | None
     p_first: Bools
@@ -188,56 +188,114 @@ def swept(holds: Holds, found: Rivals) -> Order:
     places = ByKey(number, np.flatnonzero(open_))
     for each in places.present():
         mine = places[each]
-        x, conflict = _sweep(found, mine)
-        if conflict is not None:
-            return Order(conflict, p_first)
-        p_first[mine] = x <= found.before[mine]
+        left = _sweep(found, mine)
+        if len(left) < len(mine):
+            return Order(_fewest(found, mine[: len(left) + 1]), p_first)
+        p_first[mine] = _way(left) <= found.before[mine]
     return Order(None, p_first)
 
 
-def _sweep(found: Rivals, mine: Rows) -> tuple[Ints, Rows | None]:
-    """An x for each of ``mine``, or the last ones that leave nothing."""
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """Intervals of x that are possible, in order: from ``lows - grown`` to ``highs + grown``. They
+    may overlap. Because all of them grow alike, an interval that nothing cuts stays as it is
+    written."""
+
+    grown: int
+    lows: tuple[int, ...]
+    highs: tuple[int, ...]
+
+    def nearest(self, wanted: int) -> int:
+        """The possible x that is nearest to this one."""
+        at = bisect_left(self.highs, wanted - self.grown)
+        above = [self.lows[at] - self.grown] if at < len(self.lows) else []
+        if above and above[0] <= wanted:
+            return wanted
+        below = [self.highs[at - 1] + self.grown] if at else []
+        return min(above + below, key=lambda x: abs(x - wanted))
+
+
+def _sweep(found: Rivals, mine: Rows) -> list[_Left]:
+    """What is left after each of ``mine``; shorter than these where the next one leaves nothing."""
     columns = (found.at_ns, found.low, found.high, found.before, found.after)
-    possible: list[Span] = [(-FAR, FAR)]
-    left: list[list[Span]] = []
-    first = last = int(found.at_ns[mine[0]])
-    for number, (at, low, high, before, after) in enumerate(
-        zip(*(column[mine].tolist() for column in columns), strict=True)
+    lows, highs = [-FAR], [FAR]
+    first = int(found.at_ns[mine[0]])
+    left: list[_Left] = []
+    for at, least, most, before, after in zip(
+        *(column[mine].tolist() for column in columns), strict=True
     ):
         # Both clocks drift. Counted from the beginning, so that roundings do not add up.
-        grown = (at - first) * 2 // PER_DRIFT - (last - first) * 2 // PER_DRIFT
-        last = at
-        possible = _cut(possible, grown, (low, high), (before, after))
-        if not possible:
-            return mine, mine[max(0, number - TOLD + 1) : number + 1]
-        left.append(possible)
-    # Backwards from a place in what is left, each time to the nearest place that leads there.
-    x = np.zeros(len(mine), np.int64)
-    wanted = 0
-    for number in range(len(mine) - 1, -1, -1):
-        nearest = [min(max(wanted, low), high) for low, high in left[number]]
-        wanted = nearest[int(np.argmin([abs(at - wanted) for at in nearest]))]
-        x[number] = wanted
-    return x, None
+        grown = (at - first) * 2 // PER_DRIFT
+        _keep(lows, highs, (least, most), grown)
+        if before < after:
+            _cut(lows, highs, (before, after), grown)
+        if not lows:
+            return left
+        left.append(_Left(grown, tuple(lows), tuple(highs)))
+    return left
 
 
-def _cut(possible: list[Span], grown: int, within: Span, forbidden: Span) -> list[Span]:
-    """What is left of some intervals that grow on either side, without what is not within and
-    without the inner part of what is forbidden."""
-    (least, most), (before, after) = within, forbidden
-    parts: list[Span] = []
-    for begin, end in possible:
-        low, high = max(begin - grown, least), min(end + grown, most)
-        pieces = [(low, min(high, before)), (max(low, after), high)]
-        for first, last in pieces if before < after else [(low, high)]:
-            if first > last:
-                continue
-            if parts and first <= parts[-1][1]:
-                parts[-1] = (parts[-1][0], max(last, parts[-1][1]))
-            else:
-                parts.append((first, last))
-    if len(parts) > SPANS_MAX:
-        gaps = [after[0] - before[1] for before, after in pairwise(parts)]
+def _keep(lows: list[int], highs: list[int], within: Span, grown: int) -> None:
+    """Only what is within these bounds."""
+    least, most = within
+    gone = bisect_left(highs, least - grown)
+    del lows[:gone], highs[:gone]
+    gone = bisect_right(lows, most + grown)
+    del lows[gone:], highs[gone:]
+    cut = bisect_left(lows, least + grown)
+    lows[:cut] = [least + grown] * cut
+    cut = bisect_right(highs, most - grown)
+    highs[cut:] = [most - grown] * (len(highs) - cut)
+
+
+def _cut(lows: list[int], highs: list[int], forbidden: Span, grown: int) -> None:
+    """Without the inner part of what is forbidden."""
+    before, after = forbidden
+    first, last = bisect_right(highs, before - grown), bisect_left(lows, after + grown)
+    if first >= last:
+        return
+    low, high = lows[first], highs[last - 1]
+    below, above = low - grown <= before, high + grown >= after
+    lows[first:last] = [low] * below + [after + grown] * above
+    highs[first:last] = [before - grown] * below + [high] * above
+    if len(lows) > SPANS_MAX:
+        gaps = [begin - end for begin, end in zip(lows[1:], highs, strict=False)]
         at = gaps.index(min(gaps))
-        parts[at : at + 2] = [(parts[at][0], parts[at + 1][1])]
-    return parts
+        del lows[at + 1], highs[at]
+
+
+def _way(left: list[_Left]) -> Ints:
+    """An x for each: backwards from a place in what is left, always to the nearest place that leads
+    there."""
+    x = np.zeros(len(left), np.int64)
+    wanted = 0
+    for number in range(len(left) - 1, -1, -1):
+        x[number] = wanted = left[number].nearest(wanted)
+    return x
+
+
+def _fewest(found: Rivals, mine: Rows) -> Rows:
+    """Of rivals that leave nothing the fewest that do: without any of them something is left.
+    Mostly the last ones suffice. (Junker, "QuickXplain", AAAI 2004.)"""
+    size = NEAR
+    while size < len(mine) and _is_possible(found, mine[-size:]):
+        size *= 2
+    return np.array(_conflict(found, [], mine[-size:].tolist(), known=False))
+
+
+def _conflict(found: Rivals, kept: list[int], asked: list[int], *, known: bool) -> list[int]:
+    """The fewest of ``asked`` that leave nothing together with ``kept``; ``known``: something was
+    added to these since they were last tried."""
+    if known and not _is_possible(found, np.array(sorted(kept))):
+        return []
+    if len(asked) == 1:
+        return asked
+    half = len(asked) // 2
+    one, two = asked[:half], asked[half:]
+    of_two = _conflict(found, kept + one, two, known=True)
+    of_one = _conflict(found, kept + of_two, one, known=bool(of_two))
+    return of_one + of_two
+
+
+def _is_possible(found: Rivals, mine: Rows) -> bool:
+    return len(_sweep(found, mine)) == len(mine)

@@ -22,14 +22,13 @@ from typing import Final, TextIO
 from rich.console import Console
 
 from lockbench import workloads
+from lockbench.api.cluster import Cluster
 from lockbench.bench import plan
 from lockbench.bench.private import NotPrivate, private_folder
 from lockbench.bench.run import load_of
 from lockbench.bench.suites import sampled
-from lockbench.clusters import images
-from lockbench.clusters.base import Cluster, ClusterError
-from lockbench.clusters.engine.docker import EngineError
-from lockbench.clusters.engine.reaper import reap
+from lockbench.clusters import base
+from lockbench.clusters.base import ClusterError, Composable
 from lockbench.clusters.registry import topologies
 from lockbench.locks.base import System
 from lockbench.locks.registry import systems
@@ -62,8 +61,11 @@ def serve(
     nodes: int | None,
     console: Console,
     workload: str = plan.MUTEX,
+    *,
+    compose: Path | None = None,
 ) -> None:
-    """Starts a cluster and serves the prompt until it is interrupted or told to quit."""
+    """Starts a cluster and serves the prompt until it is interrupted or told to quit. ``compose``
+    is the file that gets what was started."""
     _folder()  # where it cannot be had, nothing is started
     known = topologies()
     if topology not in known:
@@ -72,22 +74,25 @@ def serve(
         lock or plain_recipe(topology), "none", seed=0, topology=topology, workload=workload
     )
     case = plan.resolve(replace(case, size=case.size if nodes is None else nodes))
-    try:
-        images.ensure(plan.ours_of([case]), say=console.print)
-        reap()
-    except EngineError as error:
-        raise BadInput(str(error)) from error
     with tempfile.TemporaryDirectory(prefix="lockbench-") as name:
         folder = Path(name)
         cluster_plan = plan.cluster_plan_of(case, uuid.uuid4().hex[:12], folder / "logs")
         with (
             Fleet(folder, cluster_plan.run_id, plan.WORKERS) as fleet,
-            known[topology].make(cluster_plan) as cluster,
+            Cluster.planned(cluster_plan, console.print) as made,
         ):
+            cluster, by_hand = made.running()
             fleet.launch()
             load = load_of(case, fleet, cluster, PHASES)
             load.save(fleet.load_file)
             _say_where(cluster, case, console)
+            if compose is not None and isinstance(cluster, Composable):
+                compose.write_text(cluster.compose(), encoding="utf-8")
+                console.print(
+                    f"{compose} has it without Lockbench: once this one is gone,\n"
+                    f"  docker compose --file {compose} up --wait",
+                    soft_wrap=True,
+                )
             console.print(
                 f"plain Locust drives {case.lock} on it with\n"
                 f"  {ENVIRONMENT}={fleet.load_file} {Path(sys.executable).with_name('locust')} "
@@ -95,7 +100,7 @@ def serve(
                 "--headless -u 12 -r 12 -t 30s\nCtrl-C removes it.",
                 soft_wrap=True,
             )
-            _serve(Prompt(ByHand(cluster, case.pace.lease_ttl_s)), console)
+            _serve(Prompt(by_hand), console)
 
 
 def plain_recipe(topology: str) -> str:
@@ -173,7 +178,7 @@ def _check(command: str) -> None:
         raise BadInput(f"--do {command}: {error}{known}") from error
 
 
-def _say_where(cluster: Cluster, case: plan.Case, console: Console) -> None:
+def _say_where(cluster: base.Cluster, case: plan.Case, console: Console) -> None:
     console.print(f"{case.topology} with {case.size} nodes is up:")
     for node, (host, port) in zip(cluster.nodes, cluster.addresses(GROUP), strict=True):
         console.print(f"  {cluster.node_name(node)}  {host}:{port}")

@@ -20,7 +20,7 @@ from lockbench.report.console import err, out, say_json
 from lockbench.results.documents import Refused, Versions
 from lockbench.results.errors import BadInput
 from lockbench.results.store import open_run
-from lockbench.workloads.fleet import free_port
+from lockbench.workloads.load import NOTHING, LocustsOwn
 
 
 def play(
@@ -28,7 +28,7 @@ def play(
     name: str,
     as_json: bool,
     *,
-    web: bool = False,
+    locust: LocustsOwn = NOTHING,
     refused: Sequence[Refused] = (),
     command: str | None = None,
     resume: Path | None = None,
@@ -37,15 +37,14 @@ def play(
 ) -> NoReturn:
     """Runs cases into one folder and ends the command as they ended."""
     console = err if as_json else out
-    web_port = free_port() if web else None
-    if web_port is not None:
-        console.print(f"Locust's page: http://127.0.0.1:{web_port}/ while the load runs")
+    if locust.web_port is not None:
+        console.print(f"Locust's page: http://127.0.0.1:{locust.web_port}/ while the load runs")
     began = time.monotonic()
     finished = run_cases(
         cases,
         name,
         console,
-        web_port=web_port,
+        locust=locust,
         refused=refused,
         command=command,
         resume=resume,

@@ -20,10 +20,11 @@ MEMORY_MIN_GB = 4
 
 
 def doctor(console: Console) -> int:
-    """Prints one line per need; returns 0 when nothing is missing, else 254."""
+    """Prints one line per need; returns 0 when nothing is missing, else 254. An image that is not
+    built yet is not missing."""
     checks = [_python(), _machine(), *_engine()]
     for good, line in checks:
-        console.print(f"{'ok     ' if good else 'missing'}  {line}")
+        console.print(f"{'ok     ' if good else 'missing'}  {line}", soft_wrap=True)
     return 0 if all(good for good, _ in checks) else BAD_INPUT
 
 
@@ -68,7 +69,7 @@ def _engine() -> list[tuple[bool, str]]:
         return [(False, str(error))]
     lines = [(True, f"Docker engine {engine.version()}")]
     for name in images.server_names():
-        current = images.is_current(engine, name)
-        todo = "" if current else ": the first case that needs it builds it"
-        lines.append((current, f"image {name}{todo}"))
+        built = images.is_current(engine, name)
+        todo = "" if built else ": the first case that needs it builds it"
+        lines.append((True, f"image {name}{todo}"))
     return lines

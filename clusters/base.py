@@ -78,6 +78,9 @@ class Topology:
     # Whether others take over for a server that is gone, and what was not copied is lost with it.
     fails_over: bool = False
     restart_s: float = 0.0  # what a killed server needs to serve again, where it is seconds
+    # The topology in whose place other servers speak the same protocol. Every lock that declares
+    # that one runs on this, too.
+    in_place_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,11 @@ class Cluster(ABC):
     def stop(self) -> Sequence[str]:
         """Saves the servers' logs to ``plan.log_dir`` and removes everything, bounded in time. The
         names of what could not be removed, nothing as a rule. Never raises."""
+
+    @abstractmethod
+    def empty(self) -> None:
+        """Removes all that clients have written, and ends their sessions where these hold
+        something. Needs every server. Raises ClusterError."""
 
     @abstractmethod
     def addresses(self, group: int) -> Sequence[tuple[str, int]]:
@@ -351,6 +359,14 @@ class ServerLog:
     changes: Sequence[Change]
     lost: bool = False
     partial: str | None = None
+
+
+@runtime_checkable
+class Composable(Protocol):
+    """What was started can be written down, to be started without Lockbench."""
+
+    def compose(self) -> str:
+        """A ``docker-compose.yml``. Raises EngineError."""
 
 
 @runtime_checkable

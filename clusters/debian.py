@@ -4,13 +4,16 @@ what its packages came to, held against `debian.lock`.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -21,7 +24,16 @@ PACKAGES_FILE = "/etc/lockbench-packages"
 BOOTSTRAPPED = "lockbench-debian:bootstrapped"
 MIRROR = "http://deb.debian.org/debian"
 RELEASE_FILE = "/etc/lockbench-release"
+END_S = 5.0
 ARCHIVES = "var/cache/apt/archives/*.deb"
+# How packages are unpacked, the first ones too: without manuals, and without waiting for the disk
+# after each file.
+PACKAGING = {
+    "etc/dpkg/dpkg.cfg.d/no-docs": (
+        "path-exclude /usr/share/doc/*\npath-exclude /usr/share/man/*\n"
+    ),
+    "etc/dpkg/dpkg.cfg.d/unsafe-io": "force-unsafe-io\n",
+}
 RELEASES = "var/lib/apt/lists/*_Release"  # the words of the InRelease beside it, verified
 
 
@@ -79,13 +91,12 @@ def _bootstrap(engine: Engine, suite: str) -> str:
     with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="lockbench-") as work:
         tree = Path(work) / "root"
         keyring = "--keyring=/usr/share/keyrings/debian-archive-keyring.gpg"
+        _write(tree, PACKAGING)
         # Without this it goes on, with a warning, where it cannot verify.
         checked = ["--force-check-gpg", keyring]
         bootstrap = ["debootstrap", "--variant=minbase", *checked, suite, str(tree), MIRROR]
-        _command([*bootstrap, "/usr/share/debootstrap/scripts/sid"])
-        for path, text in {**_container_settings(suite), **_bootstrapped(tree)}.items():
-            (tree / path).parent.mkdir(parents=True, exist_ok=True)
-            (tree / path).write_text(text)
+        _command([*bootstrap, "/usr/share/debootstrap/scripts/sid"], Path(work))
+        _write(tree, {**_container_settings(suite), **_bootstrapped(tree)})
         (tree / "usr/sbin/policy-rc.d").chmod(0o755)
         for leftover in [*tree.glob(ARCHIVES), *tree.glob("var/lib/apt/lists/*")]:
             if leftover.is_file():
@@ -96,6 +107,12 @@ def _bootstrap(engine: Engine, suite: str) -> str:
             archive.add(tree, arcname=".")
         engine.import_rootfs(packed, BOOTSTRAPPED)
     return BOOTSTRAPPED
+
+
+def _write(tree: Path, files: Mapping[str, str]) -> None:
+    for path, text in files.items():
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_text(text)
 
 
 def _bootstrapped(tree: Path) -> dict[str, str]:
@@ -118,13 +135,10 @@ def _sha256(path: Path) -> str:
 
 
 def _container_settings(suite: str) -> dict[str, str]:
-    """Return files of the base: no service starts by itself, no manuals, security updates."""
+    """Return files of the base: no service starts by itself, security updates."""
     keyring = "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg"
     return {
         "usr/sbin/policy-rc.d": "#!/bin/sh\nexit 101\n",
-        "etc/dpkg/dpkg.cfg.d/no-docs": (
-            "path-exclude /usr/share/doc/*\npath-exclude /usr/share/man/*\n"
-        ),
         "etc/apt/sources.list.d/debian.sources": (
             f"Types: deb\nURIs: {MIRROR}\nSuites: {suite} {suite}-updates\n"
             f"Components: main\n{keyring}\n\n"
@@ -144,8 +158,9 @@ def _install_debootstrap() -> None:
     _command([*apt, *wait, "debootstrap", "debian-archive-keyring"])
 
 
-def _command(args: Sequence[str]) -> None:
-    done = subprocess.run(
+def _command(args: Sequence[str], work: Path | None = None) -> None:
+    """Run a command that writes to a folder, which is removed if it is cut short."""
+    process = subprocess.Popen(
         args,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -153,11 +168,28 @@ def _command(args: Sequence[str]) -> None:
         env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
         text=True,
         errors="replace",
-        check=False,
+        start_new_session=True,
     )
-    if done.returncode != 0:
-        said = "\n".join(f"    {line}" for line in done.stdout.strip().splitlines()[-15:])
+    # A thread that is not waited for runs this: when the program ends, so does the command.
+    atexit.register(_end, process, work)
+    try:
+        said, _ = process.communicate()
+    finally:
+        atexit.unregister(_end)
+    if process.returncode != 0:
+        last = "\n".join(f"    {line}" for line in said.strip().splitlines()[-15:])
         raise EngineError(
-            f"`{' '.join(args)}` ended with {done.returncode}; it said last:\n{said}\n"
+            f"`{' '.join(args)}` ended with {process.returncode}; it said last:\n{last}\n"
             "what to do: see that the Debian mirror can be reached, then build again"
         )
+
+
+def _end(process: subprocess.Popen[str], work: Path | None) -> None:
+    """It is asked first, so that it unmounts what it has mounted."""
+    with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(END_S)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    if work is not None:
+        shutil.rmtree(work, ignore_errors=True)

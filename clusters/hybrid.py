@@ -32,6 +32,7 @@ from lockbench.clusters.base import (
     Usage,
 )
 from lockbench.clusters.engine.docker import Act
+from lockbench.clusters.pods import compose
 from lockbench.clusters.pods.cluster import PodCluster
 from lockbench.clusters.redis import nodes as redis
 from lockbench.clusters.zookeeper import ensemble as zookeeper
@@ -66,12 +67,21 @@ class HybridCluster(Cluster):
         self._redis.verify()
         self._zookeeper.verify()
 
+    def empty(self) -> None:
+        self._redis.empty()
+        self._zookeeper.empty()
+
     def stop(self) -> Sequence[str]:
         return [*self._redis.stop(), *self._zookeeper.stop()]
 
     def acts(self) -> Sequence[Act]:
         """Of both."""
         return [*self._redis.acts(), *self._zookeeper.acts()]
+
+    def compose(self) -> str:
+        """Both, each in a network of its own."""
+        parts = [*self._redis.parts(), *self._zookeeper.parts()]
+        return compose.text(self.plan.topology, parts)
 
     def addresses(self, group: int) -> Sequence[tuple[str, int]]:
         """The Redis nodes first."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lockbench.clusters import debian
+from lockbench.clusters.builds import Build, Builds
 from lockbench.clusters.debian import PACKAGES_FILE
 from lockbench.clusters.engine import owner
 from lockbench.clusters.engine.docker import Engine, EngineError
@@ -41,8 +41,8 @@ from lockbench.clusters.recipes import (
 )
 
 __all__ = [
-    "BUILDERS", "CLIENTS", "FOLDER", "PACKAGES_FILE", "Described", "describe", "ensure",
-    "fingerprint", "is_current", "lineage", "pins", "read", "recipes", "remove_old",
+    "BUILDERS", "CLIENTS", "FOLDER", "PACKAGES_FILE", "Builds", "Described", "begin", "describe",
+    "ensure", "fingerprint", "is_current", "lineage", "pins", "read", "recipes", "remove_old",
     "server_names",
 ]  # fmt: skip
 
@@ -53,7 +53,6 @@ VERSIONS_FILE = "/etc/lockbench-versions"
 KEPT_TAG = "baseline"  # of the nightly suite; only a person moves it
 HOST_CA = "host-ca.crt"
 HOST_MAVEN_SETTINGS = "host-maven-settings.xml"
-BUILDS_AT_ONCE = 2
 DISK_NEEDED_BYTES = 3_000_000_000
 
 # From the environment of whoever builds: how to reach the outside. Never part of a fingerprint.
@@ -99,17 +98,20 @@ def ensure(
     say: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Build what is missing of these images, and of what they stand on; EngineError if it fails."""
-    engine = engine or Engine()
+    builds = begin(names, engine=engine or Engine(), say=say)
+    builds.wait()
+    if failure := builds.failure(builds.names):
+        raise failure
+
+
+def begin(names: Sequence[str], *, engine: Engine, say: Callable[[str], None]) -> Builds:
+    """Begin to build what is missing of these images, the first ones first, and of what they stand
+    on. Raises EngineError for a name that is none, and where there is no room."""
     known = recipes()
     if unknown := [name for name in names if name not in known]:
         raise EngineError(f"no image is called {unknown[0]}; there are {', '.join(known)}")
-    missing = {
-        each
-        for name in names
-        if not is_current(engine, name)
-        for each in lineage(name)
-        if not is_current(engine, each)
-    }
+    needed = [each for name in names if not is_current(engine, name) for each in lineage(name)]
+    missing = [name for name in dict.fromkeys(needed) if not is_current(engine, name)]
     if missing:
         free = engine.free_disk_bytes()
         if free is not None and free < DISK_NEEDED_BYTES:
@@ -117,42 +119,19 @@ def ensure(
                 f"building images needs {DISK_NEEDED_BYTES / 1e9:.0f} GB free where Docker keeps"
                 f" its data, and {free / 1e9:.1f} GB are: make room, then build again"
             )
-        say(f"to build: {', '.join(sorted(missing))}")
     making = _Making(engine, say)
+    told: set[str] = set()
 
     def make(name: str) -> None:
-        began = time.monotonic()
         say(f"{name}: started")
-        _build(making, recipes()[name])
-        for package, change in _finish(making, recipes()[name]).items():
-            say(f"{name}: {package} is not as in {LOCK.name}: {change}")
-        say(f"{name}: done in {time.monotonic() - began:.1f} s")
+        _build(making, known[name])
+        for package, change in _finish(making, known[name]).items():
+            if package not in told:  # of an image below
+                say(f"{name}: {package} is not as in {LOCK.name}: {change}")
+                told.add(package)
 
-    for depth in sorted({len(lineage(name)) for name in missing}):
-        _each(sorted(name for name in missing if len(lineage(name)) == depth), make)
-
-
-def _each(names: Sequence[str], make: Callable[[str], None]) -> None:
-    """A few at once; raises the first failure when all have ended. In threads that an interrupted
-    command does not wait for: a build takes minutes, and the engine gives it up when its connection
-    is closed, as it is when the process ends."""
-    free = threading.Semaphore(BUILDS_AT_ONCE)
-    failures: list[Exception] = []
-
-    def one(name: str) -> None:
-        with free:
-            try:
-                make(name)
-            except Exception as error:  # noqa: BLE001 - raised below
-                failures.append(error)
-
-    threads = [threading.Thread(target=one, args=(name,), daemon=True) for name in names]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
+    wanted = [Build(name, known[name].parent, known[name].takes_s) for name in missing]
+    return Builds(wanted, make, say)
 
 
 def describe(names: Sequence[str], *, engine: Engine | None = None) -> dict[str, Described]:

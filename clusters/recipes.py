@@ -4,6 +4,9 @@ Guaranteed: an image's tag changes with everything that we decide about it (its 
 pins, its lines in debian.lock, the sources and requirements of the libraries in it, the images
 below it), and with nothing else. Standard library only: setup looks at names before anything is
 installed. How an image is built: `lockbench.clusters.images`.
+
+`python -m lockbench.clusters.recipes [NAME…]` prints the names of the server images and of these,
+a line each: what a cache of images is called by (`docs/ci.md`).
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -38,6 +42,8 @@ class Recipe:
     args: Mapping[str, str] = field(default_factory=dict)
     language: Language | None = None
     """Of the libraries that it is built of besides its folder."""
+    takes_s: float = 0.0
+    """To build it on two quiet cores beside another, from a mirror nearby; an estimate."""
 
     def folders(self) -> list[Path]:
         """Return its folder, then those of its libraries by name."""
@@ -93,14 +99,15 @@ def recipes() -> dict[str, Recipe]:
     """Return every image that we can build, by name."""
     pin = pins()
 
-    def go(name: str, module: str, package: str = "", ldflags: str = "") -> Recipe:
+    def go(
+        name: str, module: str, package: str = "", ldflags: str = "", *, takes_s: float
+    ) -> Recipe:
         made_of = {"MODULE": module, "VERSION": pin[name]}
-        return Recipe(
-            name, name, "golang", {**made_of, "PACKAGE": module + package, "LDFLAGS": ldflags}
-        )
+        args = {**made_of, "PACKAGE": module + package, "LDFLAGS": ldflags}
+        return Recipe(name, name, "golang", args, takes_s=takes_s)
 
-    def debian(name: str, packages: str) -> Recipe:
-        return Recipe(name, "debian", "compiler", {"PACKAGES": packages})
+    def debian(name: str, packages: str, *, takes_s: float) -> Recipe:
+        return Recipe(name, "debian", "compiler", {"PACKAGES": packages}, takes_s=takes_s)
 
     # Toxiproxy's clients choose the API by the version it reports, which only the linker sets.
     toxiproxy = "github.com/Shopify/toxiproxy/v2"
@@ -108,18 +115,19 @@ def recipes() -> dict[str, Recipe]:
     postgres = {"PACKAGES": f"postgresql-{pin['postgres']}", "MAJOR": pin["postgres"]}
     base = {"IMAGE": pin["debian_image"], "SUITE": pin["debian_suite"]}
     found = [
-        Recipe("base", "base", None, base),
-        Recipe("golang", "golang", "base", {"GO_SUITE": pin["go_suite"]}),
-        Recipe("compiler", "compiler", "base"),
-        go("toxiproxy", toxiproxy, "/cmd/server", version_flag),
-        go("etcd", "go.etcd.io/etcd/server/v3"),
-        debian("redis", "redis-server"),
-        Recipe("postgres", "postgres", "compiler", postgres),
+        Recipe("base", "base", None, base, takes_s=30),
+        Recipe("golang", "golang", "base", {"GO_SUITE": pin["go_suite"]}, takes_s=50),
+        Recipe("compiler", "compiler", "base", takes_s=25),
+        go("toxiproxy", toxiproxy, "/cmd/server", version_flag, takes_s=30),
+        go("etcd", "go.etcd.io/etcd/server/v3", takes_s=60),
+        debian("redis", "redis-server", takes_s=12),
+        debian("valkey", "valkey-server", takes_s=12),
+        Recipe("postgres", "postgres", "compiler", postgres, takes_s=40),
         # Not Debian's `zookeeper` package, which pulls in a desktop toolkit.
-        debian("zookeeper", "libzookeeper-java openjdk-21-jre-headless"),
-        Recipe("maven", "maven", "base"),
-        Recipe("go-sidecar", "go-sidecar", "golang", language=GO),
-        Recipe("jvm-sidecar", "jvm-sidecar", "maven", language=JAVA),
+        debian("zookeeper", "libzookeeper-java openjdk-21-jre-headless", takes_s=30),
+        Recipe("maven", "maven", "base", takes_s=30),
+        Recipe("go-sidecar", "go-sidecar", "golang", language=GO, takes_s=50),
+        Recipe("jvm-sidecar", "jvm-sidecar", "maven", language=JAVA, takes_s=60),
     ]
     return {recipe.name: recipe for recipe in found}
 
@@ -153,3 +161,11 @@ def lineage(name: str) -> list[str]:
     """Return the image after all that it stands on, the base first."""
     parent = recipes()[name].parent
     return [*(lineage(parent) if parent else []), name]
+
+
+if __name__ == "__main__":
+    _known = recipes()
+    for _name in dict.fromkeys((*server_names(), *sys.argv[1:])):
+        if _name not in _known:
+            sys.exit(f"no image is called {_name}; there are {', '.join(_known)}")
+        print(_known[_name].ref)

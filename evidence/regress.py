@@ -266,7 +266,7 @@ def _ready(
     cases = [case for both in asked.cases.values() for case in both]
     engine = ready(cases, console, runs)
     try:
-        versions = versions_of(cases, engine, console.print)
+        versions = versions_of(cases, engine)
     except EngineError as error:
         raise BadInput(str(error)) from error
     installed = [

@@ -72,9 +72,9 @@ def explore_into(
     before = _known(folder, what)
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     try:
-        images.ensure(plan.ours_of([case]), say=told)
+        images.ensure(plan.built_for(case), say=told)
         reap()
-        versions = installed.recorded(versions_of([case], Engine(), told))
+        versions = installed.recorded(versions_of([case], Engine()))
     except EngineError as error:
         raise BadInput(str(error)) from error
     if before is not None and before.versions != versions:

@@ -25,6 +25,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
 from lockbench import declarations, locks
+from lockbench.clusters.registry import topologies
 from lockbench.declarations.parameters import ParameterError, decided, split
 from lockbench.locks import without as package
 from lockbench.locks.base import System
@@ -48,7 +49,8 @@ NO_LOCKS: Final = (
 @cache
 def systems() -> Mapping[str, System]:
     """Name → declaration of every lock of this package, in alphabetical order."""
-    return MappingProxyType(declarations.declared(locks, "SYSTEM", System, skip=NO_LOCKS))
+    found = declarations.declared(locks, "SYSTEM", System, skip=NO_LOCKS)
+    return MappingProxyType({name: _everywhere(system) for name, system in found.items()})
 
 
 @cache
@@ -58,9 +60,15 @@ def without() -> Mapping[str, System]:
     return MappingProxyType(declarations.declared(package, "SYSTEM", System))
 
 
+def _everywhere(system: System) -> System:
+    """The lock on other servers of the same protocol, too (``Topology.in_place_of``)."""
+    others = [t.name for t in topologies().values() if t.in_place_of in system.topologies]
+    return replace(system, topologies=(*system.topologies, *others))
+
+
 def find(name: str) -> System:
     """A lock by its name, with or without parameters, or one of one's own: its file is run."""
-    return load(name) if is_own(name) else declared(name)
+    return _everywhere(load(name)) if is_own(name) else declared(name)
 
 
 def declared(name: str) -> System:

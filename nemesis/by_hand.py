@@ -11,13 +11,13 @@ import time
 from dataclasses import dataclass
 
 from lockbench.clusters.base import Cluster
+from lockbench.history import op
 from lockbench.nemesis.base import VICTIM, WORKERS, Arena, Clients, Fault, Injection, NemesisError
+from lockbench.nemesis.conductor import PROOF_S, RECOVERY_S, happened
 from lockbench.nemesis.registry import NONE, faults
 from lockbench.nemesis.schedule import RANDOM, ScheduleError, Wanted, parse
 from lockbench.nemesis.staging import until
 
-RECOVERY_S = 20.0
-PROOF_S = 1.0
 # Faults that say no end last until they are healed.
 DAY_S = 86_400.0
 
@@ -27,15 +27,24 @@ class Nobody(Clients):
 
 
 @dataclass
-class _On:
-    """A fault that is on."""
+class On:
+    """A fault that is on, or was. ``proven``: an effect of it was seen. Once it is over,
+    ``trouble`` says why it is not known to be healed, and ``happened`` what a history says of it.
+    """
 
     text: str
     fault: Fault
     arena: Arena
+    first_ns: int
     over: threading.Event
     thread: threading.Thread
-    said: str = ""
+    proven: bool = False
+    trouble: str | None = None
+    happened: op.Fault | None = None
+
+    def where(self) -> str:
+        """What it was aimed at."""
+        return ", ".join(self.arena.names()) or "the links"
 
 
 class ByHand:
@@ -44,11 +53,17 @@ class ByHand:
     def __init__(self, cluster: Cluster, lease_ttl_s: float) -> None:
         self._cluster = cluster
         self._lease_ttl_s = lease_ttl_s
-        self._on: list[_On] = []
+        self._on: list[On] = []
 
     def inject(self, text: str) -> str:
-        """Injects ``name:parameter=value:…`` and proves it; with ``for`` it heals by itself.
-        Raises NemesisError, ScheduleError or ClusterError."""
+        """``begin``, and a sentence that says what came of it."""
+        on = self.begin(text, time.monotonic_ns())
+        return f"{text} is on ({on.where()}): {'proven' if on.proven else 'NO EFFECT SEEN'}"
+
+    def begin(self, text: str, seed: int) -> On:
+        """Injects ``name:parameter=value:…`` and asks for its proof; with ``for`` it heals by
+        itself. ``seed`` is that of its draws. Raises NemesisError, ScheduleError or ClusterError,
+        and then it is not on."""
         self._forget()
         one = self._wanted(text)
         fault = faults()[one.name]
@@ -56,25 +71,32 @@ class ByHand:
             one.name,
             0.0,
             DAY_S if one.for_s is None else one.for_s,
-            seed=time.monotonic_ns(),
+            seed=seed,
             parameters=one.parameters,
         )
         # Several of its methods do nothing, which mypy takes for not being there.
         nobody = Nobody()  # type: ignore[abstract]
         arena = Arena(self._cluster, nobody, injection, self._lease_ttl_s)
         fault.aim(arena)
-        over = threading.Event()
-        on = _On(text, fault, arena, over, threading.Thread())
+        on = On(text, fault, arena, time.monotonic_ns(), threading.Event(), threading.Thread())
         on.thread = threading.Thread(target=self._last, args=(on,), name=one.name, daemon=True)
         self._on.append(on)
         try:
-            fault.begin(arena)
-        finally:
-            arena.begun_ns = time.monotonic_ns()
-            on.thread.start()
-        proven = until(lambda: fault.took_effect(arena), PROOF_S)
-        where = ", ".join(arena.names()) or "the links"
-        return f"{text} is on ({where}): {'proven' if proven else 'NO EFFECT SEEN'}"
+            try:
+                fault.begin(arena)
+            finally:
+                arena.begun_ns = time.monotonic_ns()
+                on.thread.start()
+            on.proven = until(lambda: fault.took_effect(arena), PROOF_S)
+        except BaseException:
+            self.end(on)
+            raise
+        return on
+
+    def end(self, on: On) -> None:
+        """Heals a fault, proves it, and returns when it is over; no error if it is already."""
+        on.over.set()
+        on.thread.join()
 
     def heal(self, name: str = "") -> str:
         """Heals what is on (all of it, or what has this name), and proves it."""
@@ -85,9 +107,12 @@ class ByHand:
         for on in chosen:
             on.over.set()
         for on in chosen:
-            on.thread.join()
+            self.end(on)
         self._forget()
-        return "\n".join(on.said for on in chosen)
+        return "\n".join(
+            f"{on.text} is healed" if on.trouble is None else f"{on.text} {on.trouble}"
+            for on in chosen
+        )
 
     def status(self) -> str:
         """What is on, and which nodes serve."""
@@ -117,24 +142,32 @@ class ByHand:
                 raise NemesisError(f"{on.text} is on and takes hold of {', '.join(shared)}, too")
         return one
 
-    def _last(self, on: _On) -> None:
+    def _last(self, on: On) -> None:
         """The thread of a fault that is on: ticks, heals when it is time."""
-        trouble = ""
+        failed = ""
         while not on.over.wait(min(on.fault.period_s or DAY_S, _left_s(on.arena))):
             if _left_s(on.arena) <= 0:
                 break
             try:
                 on.fault.tick(on.arena)
             except Exception as error:  # noqa: BLE001 - heal and say so
-                trouble = f" (it failed: {error})"
+                failed = f" (it failed: {error})"
                 break
+        heal_ns = time.monotonic_ns()
         try:
             on.fault.heal(on.arena)
-            healed = until(lambda: on.fault.recovered(on.arena), RECOVERY_S)
-            on.said = f"{on.text} is {'healed' if healed else 'healed, but what it broke is not'}"
+            healed_ns = time.monotonic_ns()
+            if not until(lambda: on.fault.recovered(on.arena), RECOVERY_S):
+                on.trouble = "is healed, but what it broke is not"
         except Exception as error:  # noqa: BLE001 - whoever is at the prompt has to know
-            on.said = f"{on.text} DID NOT HEAL: {error}"
-        on.said += trouble
+            healed_ns = time.monotonic_ns()
+            on.trouble = f"DID NOT HEAL: {error}"
+        if failed:
+            on.trouble = (on.trouble or "is healed") + failed
+        facts = on.arena.facts
+        facts.took_effect, facts.healed = on.proven, on.trouble is None
+        facts.proven = on.proven and on.trouble is None
+        on.happened = happened(on.fault, on.arena, on.first_ns, (heal_ns, healed_ns))
 
     def _forget(self) -> None:
         self._on = [on for on in self._on if not on.thread.ident or on.thread.is_alive()]

@@ -126,7 +126,7 @@ def _play(
         failure = failure or f"{fault.name} did not heal: {trouble}"
     if first_ns is None or arena.begun_ns == 0:
         return Played(None, failure)
-    return Played(_happened(fault, arena, first_ns, heal_ns), failure)
+    return Played(happened(fault, arena, first_ns, heal_ns), failure)
 
 
 def _aim(fault: Fault, arena: Arena) -> None:
@@ -141,7 +141,8 @@ def _aim(fault: Fault, arena: Arena) -> None:
         time.sleep(POLL_S)
 
 
-def _happened(fault: Fault, arena: Arena, first_ns: int, heal_ns: tuple[int, int]) -> op.Fault:
+def happened(fault: Fault, arena: Arena, first_ns: int, heal_ns: tuple[int, int]) -> op.Fault:
+    """What a history says of an injection that is over."""
     if fault.ends_servers:
         arena.facts.ends_servers = True
     arena.facts.declared_s = arena.injection.duration_s

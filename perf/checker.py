@@ -71,6 +71,7 @@ def measure(porcupine: Path | None) -> Iterator[Figure]:
     yield ours("the same with hold ids, leases, fences, ms", "≤ 40", mutex(recorded))
     yield ours("all verdicts and measurements, ms", "≤ 80", every_verdict(recorded))
     yield ours("linearizable, 100k operations of 4 machines at ±5 ms, ms", "≤ 2,000", of_machines())
+    yield ours("  locks alone, held for 20 µs, ms", "≤ 2,000", of_holds_alone())
     broken = lock_history(Load(100_000, unknown=0.05, double_grants=1))
     assert check(broken, only=MUTEX).result == "invalid"
     yield ours("mutex check with 5 % unknown, one double grant, ms", "≤ 40", mutex(broken))
@@ -159,6 +160,19 @@ def of_machines() -> Callable[[], object]:
     def judge() -> None:
         decided = check(replace(history), only=("linearizable",)).verdicts["linearizable"]
         assert decided.result == "valid"
+
+    return judge
+
+
+def of_holds_alone() -> Callable[[], object]:
+    """The same without any use of the resource: which clocks explain it is too uncertain to call it
+    valid (docs/clocks.md)."""
+    clocks = (Clock(), Clock(3 * MS), Clock(-2 * MS))
+    history, _ = simulated(Machines(4, 10, 5_000, uses=0, clocks=clocks), 1)
+
+    def judge() -> None:
+        decided = check(replace(history, epsilon_ns=5 * MS), only=("linearizable",))
+        assert decided.verdicts["linearizable"].result == "unknown"
 
     return judge
 

@@ -106,6 +106,9 @@ class KnownCluster(Cluster):
     def verify(self) -> None:
         """There is no link that could fail."""
 
+    def empty(self) -> None:
+        """It keeps nothing but who holds what."""
+
     def stop(self) -> Sequence[str]:
         self.process.communicate()
         return ()

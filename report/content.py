@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
+from urllib.parse import quote
 
 from msgspec.structs import asdict
 
@@ -70,6 +71,7 @@ class Section:
     command: str
     history: str
     folder: str
+    locust: str
     open: bool
 
 
@@ -283,5 +285,6 @@ def _section(seen: Seen, tables: Sequence[tuple[Table, Sequence[Row]]]) -> Secti
         command=command_of(case),
         history=whole_digest(case.history_sha256),
         folder=f"cases/{case.folder}",
+        locust=quote(f"cases/{case.folder}/locust/locust.html") if seen.has_locust else "",
         open=case.judgement in VIOLATED,
     )

@@ -74,6 +74,8 @@ def _section(
             f"History `{section.history}` (SHA-256 of the sha256sum lines of "
             f"{escape_markdown(section.folder)}/history)"
         )
+    if section.locust:
+        yield f"[Locust's own report]({section.locust})"
 
 
 def _chart(

@@ -35,7 +35,8 @@ Windows = tuple[tuple[float, float, int], ...]
 class Seen:
     """What a case's history shows. ``figures`` maps verdict → the checker's drawing in HTML;
     ``windows`` are (begin s, end s, grants) of every second on contended keys; ``replayed`` is what
-    the alerts of the field and ours would have made of each violation."""
+    the alerts of the field and ours would have made of each violation; ``has_locust``: Locust's own
+    report was kept."""
 
     number: int
     case: CaseResult
@@ -44,6 +45,7 @@ class Seen:
     figures: Mapping[str, str]
     replayed: tuple[ReplayedViolation, ...]
     notes: tuple[str, ...]
+    has_locust: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ def _seen(n: int, case: CaseResult, folders: Mapping[str, CaseFolder], run: RunF
         figures={name: svg for name, svg in drawn.items() if svg},
         replayed=replay_judged(history, report, unknown_after_s=unknown_after_s(case)),
         notes=(*notes, *differences),
+        has_locust=folders[str(case.folder)].locust_page.is_file(),
     )
 
 

@@ -97,6 +97,11 @@ class CaseFolder:
         return self.path / "logs"
 
     @property
+    def locust_page(self) -> Path:
+        """Locust's own report, where a run was asked to keep it; its CSV files are beside it."""
+        return self.path / "locust" / "locust.html"
+
+    @property
     def run(self) -> Path:
         return self.path.parent.parent
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -37,7 +34,14 @@ def changed(before: Mapping[str, str]) -> set[str]:
 
 
 def test_server_images_do_not_include_what_only_builds() -> None:
-    assert set(images.server_names()) == {"toxiproxy", "etcd", "redis", "zookeeper", "postgres"}
+    assert set(images.server_names()) == {
+        "toxiproxy",
+        "etcd",
+        "redis",
+        "valkey",
+        "zookeeper",
+        "postgres",
+    }
     assert images.lineage("redis") == ["base", "compiler", "redis"]
     assert images.lineage("etcd") == ["base", "golang", "etcd"]
 
@@ -235,46 +239,6 @@ def test_host_certificates_are_those_the_environment_names(
     assert images.host_ca() == b"a certificate"
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
     assert b"BEGIN CERTIFICATE" in images.host_ca()
-
-
-# --- several at once ---
-
-INTERRUPTED = """
-import _thread
-import threading
-from lockbench.clusters import images
-
-def build(name):
-    _thread.interrupt_main()
-    threading.Event().wait()
-
-try:
-    images._each(["one", "two"], build)
-except KeyboardInterrupt:
-    print("interrupted")
-"""
-
-
-def test_an_interruption_waits_for_no_build() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert done.stdout == "interrupted\n"
-
-
-def test_the_others_are_built_to_their_end_before_a_failure_is_told() -> None:
-    failed, built = threading.Event(), []
-
-    def build(name: str) -> None:
-        if name == "bad":
-            failed.set()
-            raise OSError("no room")
-        assert failed.wait(30)
-        built.append(name)
-
-    with pytest.raises(OSError, match="no room"):
-        images._each(["bad", *"abcd"], build)
-    assert sorted(built) == ["a", "b", "c", "d"]
 
 
 # --- with a real engine ---

@@ -85,7 +85,7 @@ def test_a_failed_step_ends_with_255(
     def fail() -> None:
         raise SetupError("no cable: plug it in")
 
-    monkeypatch.setattr(setup, "plan", lambda: [Step("cable", "use the cable", fail)])
+    monkeypatch.setattr(setup, "plan", lambda **_: [Step("cable", "use the cable", fail)])
     monkeypatch.setattr(setup, "base_image_is_missing", lambda: False)
     assert setup.main() == 255
     assert "[setup] failed: no cable: plug it in" in capsys.readouterr().out

@@ -15,16 +15,19 @@ from types import ModuleType
 
 import pytest
 
+from examples.software import Version
 from lockbench.checker.check import check
 from lockbench.clusters.base import ClusterPlan
 from lockbench.clusters.registry import topologies
 from lockbench.evidence.track import FOLDER, SHARED, Page, pages
 from lockbench.history.jsonl import read_jsonl
-from lockbench.locks.registry import find
+from lockbench.locks.registry import find, systems
 from lockbench.locks.shared.library import ADAPTERS, Library
 from lockbench.locks.shared.pins import requirements
 
 SHOWS, HEALTHY, UNDECIDED = 1, 0, 2
+# Libraries that no lock here adapts.
+PINNED = Path(__file__).parent / "libraries"
 
 
 @pytest.fixture
@@ -132,7 +135,9 @@ def test_a_script_shows_its_defect(made: Page, tmp_path: Path) -> None:
     """On the versions of its page, which are ours too; its history breaks what the page says."""
     script = FOLDER / made.script
     (count,) = re.findall(r"servers\(__doc__, (\d)", script.read_text())
-    topology = find(made.locks[0]).topologies[0]
+    # What no lock here adapts speaks to one Redis.
+    lock = made.locks[0]
+    topology = find(lock).topologies[0] if lock in systems() else "redis"
     plan = ClusterPlan(
         topology=topology,
         size=topologies()[topology].default_size,
@@ -158,11 +163,16 @@ def interpreter(script: Path) -> str:
         here(library) is not None and version in ("", here(library)) for library, version in wanted
     ):
         return sys.executable
-    for folder in ADAPTERS.iterdir():
+    for folder in (*ADAPTERS.iterdir(), *PINNED.iterdir()):
         locked = folder / "requirements.txt"
         pinned = requirements(locked).items() if locked.exists() else ()
         if {(library, version) for library, version in wanted} <= set(pinned):
-            environment = Library(str(folder / "lock.py"))
+            beside = str(folder / "lock.py")
+            environment = (
+                Library(beside)
+                if folder.parent == ADAPTERS
+                else Version(beside, program=FOLDER / SHARED)
+            )
             environment.prepare()
             return str(environment.environment / "bin" / "python")
     pytest.fail(f"{wanted} is in no environment here")

@@ -3,7 +3,8 @@
 Runs under the system's Python before anything is installed, so it uses the standard library alone
 (and modules of ours that do so too).
 It says beforehand what it will install, does only what is missing, and a step that fails says why
-and what to do (exit code 255). It does not remove or upgrade anything that it did not make.
+and what to do (exit code 255). It does not remove or upgrade anything that it did not make. With
+`--no-images` none are built: a run builds those that it needs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 # Before the imports that an older Python does not have.
 if sys.version_info < (3, 11):  # noqa: UP036
     sys.stderr.write("[setup] Python 3.11 or newer is needed: make PYTHON=python3.12 ...\n")
-    sys.exit(255)
+    sys.exit(254)
 # An isolated Python (-I) does not look here. Last, so that nothing here can stand for a library.
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
 
@@ -43,6 +44,7 @@ DOCKERD_LOG = Path("/var/log/lockbench-dockerd.log")
 DOCKERD_WAIT_S = 60.0
 FAILED = 255
 STAMP = "lockbench-stamp"
+NO_IMAGES = "--no-images"
 
 
 class SetupError(Exception):
@@ -61,12 +63,12 @@ class Step:
     """Prints its own progress, and nothing when there is nothing to do."""
 
 
-def main() -> int:
+def main(args: Sequence[str] = ()) -> int:
     """Do what is missing; the exit code is 0, or 255 when a step failed."""
     began = time.monotonic()
     try:
         with only_setup():
-            steps = plan()
+            steps = plan(images=NO_IMAGES not in args)
             for line in announcement(steps, base_missing=base_image_is_missing()):
                 say(line)
             for step in steps:
@@ -81,7 +83,7 @@ def main() -> int:
     return 0
 
 
-def plan() -> list[Step]:
+def plan(*, images: bool) -> list[Step]:
     """List the steps that this machine still needs, in order."""
     steps = []
     if venv_stamped(ROOT) != venv_stamp(ROOT):
@@ -95,15 +97,15 @@ def plan() -> list[Step]:
     engine = engine_problem()
     if engine is not None:
         steps.append(engine_step(engine))
-    steps.append(
-        Step("images", "build the server images that are missing", build_images, quiet=True)
-    )
+    if images:
+        does = "build the server images that are missing"
+        steps.append(Step("images", does, build_images, quiet=True))
     return steps
 
 
 def announcement(steps: Sequence[Step], *, base_missing: bool) -> list[str]:
     """Say what will be done and what changes the machine; empty when nothing is missing."""
-    if len(steps) == 1 and not base_missing:
+    if all(step.quiet for step in steps) and not base_missing:
         return []
     lines = ["this will be set up:"]
     lines += [
@@ -435,4 +437,4 @@ def say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

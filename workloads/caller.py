@@ -42,8 +42,8 @@ EXCLUSIVE: Final = Mode.NONE
 
 NOT_BEGUN: Final = "gave-up: it was never begun, because every client was busy"
 
-# What Locust's own statistics are told: (f, milliseconds, error or None).
-Tell = Callable[[tuple[str, float, str | None]], None]
+# What Locust is told of an operation: (f, begin, end, error or None), monotonic ns.
+Tell = Callable[[tuple[str, int, int, str | None]], None]
 
 
 class Caller:
@@ -170,7 +170,7 @@ class Caller:
                 del self._held[hold_id]
                 error_text = reason
                 ended_ns = self._unknown(handle, reason)
-        self._tell((told, (ended_ns - began_ns) / 1e6, error_text))
+        self._tell((told, began_ns, ended_ns, error_text))
         return outcome if isinstance(outcome, Granted) else None
 
     def not_begun(self, key: str, intended_ns: int) -> None:
@@ -185,21 +185,28 @@ class Caller:
         lock has no extend."""
         if not isinstance(self._lock, Extendable):
             return
-        handle = self.recorder.invoke(self.process, F.EXTEND, hold.key, hold=hold.id)
+        began_ns = monotonic_ns()
+        handle = self.recorder.invoke(
+            self.process, F.EXTEND, hold.key, hold=hold.id, invoke_ns=began_ns
+        )
         outcome: Extended
+        error_text: str | None = None
         try:
             outcome = self._lock.extend(hold, self.pace.lease_ttl_s)
         except Exception as error:  # noqa: BLE001 - recorded as unknown, with its name
             outcome = _unexpected(error)
         match outcome:
             case Granted(sent_ns=sent_ns, valid_until_ns=valid_until_ns):
-                self.recorder.complete(
+                ended_ns = self.recorder.complete(
                     handle, OK, sent_ns=sent_ns, valid_until_ns=or_null(valid_until_ns)
                 )
             case NotHeld():
-                self.recorder.complete(handle, Type.FAIL, error="not-held")
+                error_text = "not-held"
+                ended_ns = self.recorder.complete(handle, Type.FAIL, error=error_text)
             case Unknown(reason=reason):
-                self._unknown(handle, reason)
+                error_text = reason
+                ended_ns = self._unknown(handle, reason)
+        self._tell(("extend", began_ns, ended_ns, error_text))
 
     def touch(self, hold: Hold) -> None:
         """Records a write under a hold that the lock renews and has not called lost; its user has
@@ -232,7 +239,7 @@ class Caller:
             case Unknown(reason=reason):
                 error_text = reason
                 ended_ns = self._unknown(handle, reason)
-        self._tell(("release", (ended_ns - began_ns) / 1e6, error_text))
+        self._tell(("release", began_ns, ended_ns, error_text))
 
     def take_all(self, key: str, wait_s: float) -> bool:
         """Asks for a key, or all permits of a semaphore at once, and gives it back; whether it was

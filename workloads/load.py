@@ -21,7 +21,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -34,7 +34,8 @@ VICTIM = 0  # the number of the victim's worker
 FLOOR_KEY = "floor"
 WORKER_ENVIRONMENT = "LOCKBENCH_WORKER"  # the number of a worker process
 CLIENT_FAILED = "a client failed: "  # in a worker's log, before the error
-HISTORY, LOGS, CONTROL = "history", "logs", "control"  # in the folder of a case
+# In the folder of a case.
+HISTORY, LOGS, CONTROL, LOCUST = "history", "logs", "control", "locust"
 ENVIRONMENT = "LOCKBENCH_LOAD"  # names the JSON file of the load for Locust's processes
 
 
@@ -150,6 +151,20 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
+class LocustsOwn:
+    """What Locust does beside the load, as its users know it: its page on ``web_port``; its CSV
+    files and its page of a report, kept in the case's folder; and the listeners of a locustfile,
+    which hear every operation. Nothing of it changes the load."""
+
+    web_port: int | None = None
+    report: bool = False
+    locustfile: str | None = None
+
+
+NOTHING: Final = LocustsOwn()
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     """One case's load. Worker 0 is the victim's, 1..workers are the others.
 
@@ -170,7 +185,7 @@ class Load:
     folder: str  # of the case; everything that the load writes is in it
     master_port: int
     workload: str = "mutex"
-    web_port: int | None = None
+    locust: LocustsOwn = NOTHING
     rates: Rates = Rates()
     key_prefix: str = ""  # of what a lock is asked for; no history shows it
 
@@ -181,6 +196,10 @@ class Load:
     @property
     def logs(self) -> Path:
         return Path(self.folder, LOGS)
+
+    @property
+    def locust_report(self) -> Path:
+        return Path(self.folder, LOCUST)
 
     @property
     def control(self) -> Path:

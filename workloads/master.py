@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import ClassVar
 
 import gevent
-from locust import User
+from locust import User, events
 from locust.dispatch import UsersDispatcher
 from locust.env import Environment
 from locust.rpc import Message
 
+from lockbench.workloads import listeners
 from lockbench.workloads.control import Control
 from lockbench.workloads.load import ENVIRONMENT, Load
+from lockbench.workloads.locustreport import Report
 from lockbench.workloads.session import POLL_S
 from lockbench.workloads.users import USERS
 
@@ -64,7 +66,10 @@ def main() -> None:
     load = Load.read(path)
     control = Control(load.control)
     runners.HEARTBEAT_LIVENESS = HEARTBEAT_LIVENESS
-    environment = Environment(user_classes=list(USERS), dispatcher_class=AllottedUsers)
+    environment = Environment(
+        user_classes=list(USERS), dispatcher_class=AllottedUsers, events=events
+    )
+    listeners.load(load.locust)
     runner = environment.create_master_runner("127.0.0.1", load.master_port)
     arrived: dict[str, dict[str, int]] = {}
 
@@ -72,8 +77,10 @@ def main() -> None:
         arrived[msg.node_id] = load.allotment[msg.data["number"]]
 
     runner.register_message("lockbench-worker", arrive)
-    if load.web_port is not None:
-        environment.create_web_ui("127.0.0.1", load.web_port)
+    port = load.locust.web_port
+    page = None if port is None else environment.create_web_ui("127.0.0.1", port)
+    report = Report(environment, runner, load.locust_report) if load.locust.report else None
+    environment.events.init.fire(environment=environment, runner=runner, web_ui=page)  # type: ignore[no-untyped-call]
     while len(arrived) < load.workers + 1:
         if control.stop:
             os._exit(0)
@@ -82,7 +89,12 @@ def main() -> None:
     gevent.spawn(runner.start, load.users, spawn_rate=load.users)
     while not control.stop:
         gevent.sleep(STOP_POLL_S)
+    if report is not None:
+        report.ask()
     runner.quit()
+    environment.events.quitting.fire(environment=environment, reverse=True)  # type: ignore[no-untyped-call]
+    if report is not None:
+        report.write()
     logging.shutdown()
     os._exit(0)
 

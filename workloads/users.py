@@ -12,7 +12,7 @@ from collections.abc import Callable
 from time import monotonic_ns
 
 import gevent
-from locust import User, constant, events, task
+from locust import User, events, task
 from locust.env import Environment
 from locust.runners import WorkerRunner
 
@@ -40,14 +40,14 @@ GOLDEN = 0.618034
 
 
 _sessions: list[Session] = []
-_stats: list[LocustStats] = []
+told: list[LocustStats] = []
 
 
 def stats(environment: Environment, here: Session) -> LocustStats:
     """What tells Locust's statistics in this process, made at first use."""
-    if not _stats:
-        _stats.append(LocustStats(environment, here.load.lock, alone=here.started_by_bench))
-    return _stats[0]
+    if not told:
+        told.append(LocustStats(environment, here.load.lock, ours=here.started_by_bench))
+    return told[0]
 
 
 def session(environment: Environment | None = None) -> Session:
@@ -72,7 +72,6 @@ class LockUser(User):
     """Connects, waits for the start, lives through its phases, then idles until it is stopped."""
 
     abstract = True
-    wait_time = constant(0)
     kind = ""
     connected = False
 
@@ -88,6 +87,11 @@ class LockUser(User):
         self.stats.flush()
         if not self.session.started_by_bench:
             self.client.close()
+
+    def wait_time(self) -> float:
+        """Between two cycles with contention: what the pace says. A locustfile may say otherwise,
+        as for every user of Locust (``PaymentUser.wait_time = between(1, 2)``)."""
+        return self.session.load.pace.think_s
 
     def connect(self) -> None:
         """Makes the client; an error counts as a user that could not connect."""
@@ -184,7 +188,7 @@ class ContendedUser(LockUser):
         pace = self.session.load.pace
         while monotonic_ns() < end_ns:
             self.cycle(self._key(), pace.hold_s)
-            gevent.sleep(pace.think_s)
+            gevent.sleep(self.wait_time())
 
     def _arriving(self, arrivals: Arrivals, end_ns: int) -> None:
         """Serves what arrives; what is still waiting at the end of the phase is never begun."""
@@ -314,7 +318,7 @@ class RivalUser(LockUser):
                 self.count(self.client.cycle(AIMED_KEY, self._keep, wait_s=pace.aimed_wait_s))
             finally:
                 self.session.page.rivals -= 1
-            gevent.sleep(pace.think_s)
+            gevent.sleep(self.wait_time())
 
     def _stands_back(self) -> bool:
         """Whether to leave the key alone, because the nemesis waits for the victim's grant, or for

@@ -60,7 +60,7 @@ class WayClient:
             done = error is None
             self._recorder.complete(whole, Type.OK if done else Type.FAIL, error=error)
             self._job.end(self._resource, key, message, done=done)
-            self._tell(("job", (monotonic_ns() - began_ns) / 1e6, error))
+            self._tell(("job", began_ns, monotonic_ns(), error))
         except Exception as error:
             # The broker is out of every fault's reach, so this is the bench's own failure.
             self._session.count_failed(error)

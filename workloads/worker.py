@@ -15,13 +15,15 @@ from time import monotonic_ns, process_time_ns
 
 import gevent
 import psutil
+from locust import events
 from locust.env import Environment
 
 from lockbench.locks.shared import sidecar
-from lockbench.workloads import wallclock
+from lockbench.workloads import listeners, wallclock
 from lockbench.workloads.load import VICTIM
+from lockbench.workloads.locustreport import answer
 from lockbench.workloads.session import Session
-from lockbench.workloads.users import USERS, session
+from lockbench.workloads.users import USERS, session, told
 
 TICK_S = 0.02
 REPORT_S = 0.5
@@ -77,11 +79,16 @@ def main() -> None:
     here = session()
     if here.worker == VICTIM:
         wallclock.install(here.control)
-    environment = Environment(user_classes=list(USERS))
+    # Those that a lock's file has may have listeners, too.
+    environment = Environment(user_classes=list(USERS), events=events)
+    listeners.load(here.load.locust)
     runner = environment.create_worker_runner("127.0.0.1", here.load.master_port)
+    answer(runner, told)
+    environment.events.init.fire(environment=environment, runner=runner, web_ui=None)  # type: ignore[no-untyped-call]
     runner.send_message("lockbench-worker", {"number": here.worker})
     gevent.spawn(watch, here, here.load.logs / f"worker-{here.worker}.jsonl")
     runner.greenlet.join()
+    environment.events.quitting.fire(environment=environment, reverse=True)  # type: ignore[no-untyped-call]
     here.recorder.close()
     # Connections are left to the kernel: closing hundreds politely takes longer than the case.
     logging.shutdown()

@@ -58,8 +58,17 @@ def run(
     ] = None,
     with_: With = None,
     web: Annotated[
-        bool, typer.Option("--web", help="Serve Locust's own page during the load.")
+        bool,
+        typer.Option("--web", help="Serve Locust's own page during the load, and keep its report."),
     ] = False,
+    locust_report: Annotated[
+        bool,
+        typer.Option("--locust-report", help="Keep Locust's own CSV and HTML of every case."),
+    ] = False,
+    locustfile: Annotated[
+        Path | None,
+        typer.Option(help="Its listeners (events.request) hear every operation.", parser=path),
+    ] = None,
     replay: Annotated[
         Path | None, typer.Option(help="Run the schedule of this stored run again.", parser=path)
     ] = None,
@@ -90,11 +99,7 @@ def run(
         raise BadInput(f"{missing}: see lockbench run --help")
     from lockbench.bench import plan
 
-    if cluster is not None and (topology or nodes or image or with_):
-        raise BadInput(
-            "--cluster FILE says what servers there are: leave --topology, --nodes, "
-            "--image and --with out"
-        )
+    _refuse_servers(cluster, topology, nodes, image, with_)
     side = None
     if with_ is not None:
         from lockbench.evidence import sides
@@ -135,21 +140,39 @@ def run(
     if not cases:
         raise unfit[0][1]
     from lockbench.cli import elsewhere, running
+    from lockbench.workloads.fleet import free_port
+    from lockbench.workloads.load import LocustsOwn
 
-    elsewhere.agreed(cases, yes)
     name = "-".join([*words(lock), *words(fault)])
     refused = [one for one, _ in unfit]
+    if locustfile is not None and not locustfile.is_file():
+        raise BadInput(f"--locustfile {locustfile}: there is no such file")
+    locust = LocustsOwn(
+        web_port=free_port() if web else None,
+        report=web or locust_report,
+        locustfile=str(locustfile.resolve()) if locustfile else None,
+    )
+    elsewhere.agreed(cases, yes)
     if side is None:
-        running.play(cases, name, as_json, web=web, refused=refused, runs=runs or RUNS)
+        running.play(cases, name, as_json, locust=locust, refused=refused, runs=runs or RUNS)
     with sides.instead(side, cases) as installed:
         running.play(
             cases,
             name,
             as_json,
-            web=web,
+            locust=locust,
             refused=refused,
             recorded=installed.recorded,
             runs=runs or RUNS,
+        )
+
+
+def _refuse_servers(cluster: Path | None, *said: object) -> None:
+    """Raises BadInput for what else ``said`` of the servers of a cluster that a file names."""
+    if cluster is not None and any(said):
+        raise BadInput(
+            "--cluster FILE says what servers there are: leave --topology, --nodes, --image and"
+            " --with out"
         )
 
 

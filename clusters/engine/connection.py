@@ -6,6 +6,7 @@ and until the engine has answered again no other waits longer than `SILENT_TIMEO
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
@@ -35,6 +36,22 @@ class EngineUnreachable(EngineError):
     """No engine answers; whether it did what it was last asked for is not known."""
 
 
+def _why_nobody_answers(error: BaseException) -> str:
+    """One sentence. The SDK's own words wrap what the kernel said in several layers."""
+    where = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+    cause: BaseException = error
+    while (below := cause.__cause__ or cause.__context__) is not None:
+        cause = below
+    if isinstance(cause, PermissionError):
+        return (
+            f"the Docker engine at {where} does not let this user in: join the group `docker` (and"
+            " log in again), or run this as root"
+        )
+    why = (isinstance(cause, OSError) and cause.strerror) or str(error)
+    todo = "start Docker, or set DOCKER_HOST to where it listens"
+    return f"no Docker engine answers at {where} ({why}): {todo}"
+
+
 class Connection:
     """A Docker engine that answered. May be used from several threads at once."""
 
@@ -50,10 +67,7 @@ class Connection:
             self._api_version = client.api_version
             client.ping()
         except (docker.errors.DockerException, requests.RequestException) as error:
-            raise EngineUnreachable(
-                f"no Docker engine answers ({error}): start Docker, or join the group `docker` if"
-                " permission is denied"
-            ) from error
+            raise EngineUnreachable(_why_nobody_answers(error)) from error
         self._idle.append(client)
 
     def version(self) -> str:

@@ -21,6 +21,8 @@ else:
 
 BUILD_TIMEOUT_S = 1200
 LOG_LINES = 15
+# Of the processor, where servers under load have 1024 each: a build yields to what runs beside it.
+BUILD_SHARES = 64
 
 Labels = Mapping[str, str]
 """An empty value in a filter means: whatever its value."""
@@ -96,6 +98,7 @@ class ImageStore(Connection):
                 buildargs=dict(args or {}),
                 labels=dict(labels or {}),
                 network_mode="host",
+                container_limits={"cpushares": BUILD_SHARES},
                 nocache=not cache,
                 rm=True,
                 forcerm=True,

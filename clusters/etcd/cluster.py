@@ -9,17 +9,19 @@ from __future__ import annotations
 import base64
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from lockbench.clusters.base import HARNESS, Change, ClusterError, ServerLog, Topology
 from lockbench.clusters.etcd.members import EtcdMembers, encoded
 from lockbench.clusters.pods.cluster import PodCluster
-from lockbench.clusters.pods.launch import Server
+from lockbench.clusters.pods.launch import Server, http_ok
 from lockbench.clusters.pods.links import PeerPort
 from lockbench.clusters.wire import PROBE_FAILURES, Address, Http, ProbeFailed
 
 DATA = "/lockbench/data"
 HISTORY_LIMIT_S = 20.0
+EMPTY_LIMIT_S = 10.0
 
 SETTINGS = {
     "heartbeat-interval": "100",
@@ -62,7 +64,10 @@ class EtcdCluster(EtcdMembers, PodCluster):
             "election-timeout": SETTINGS["election-timeout"],
             "log-level": "warn",
         }
-        return Server(["etcd", *(f"--{name}={value}" for name, value in options.items())])
+        return Server(
+            ["etcd", *(f"--{name}={value}" for name, value in options.items())],
+            ready=http_ok(self.port(node), "/health", "true"),
+        )
 
     def server_logs(self) -> Sequence[ServerLog]:
         """All revisions, up to one that is made for it, as any member that serves tells them."""
@@ -89,6 +94,17 @@ class EtcdCluster(EtcdMembers, PodCluster):
                 if found and found[-1].name == last:
                     return found
         raise ProbeFailed("the watch of all revisions ended before the last one")
+
+    def remove_everything(self, node: int) -> None:
+        """Every lease, and with it the keys that end with it; then every other key. Every member
+        does this alike, so one is asked."""
+        if node != 1:
+            return
+        with Http(self.address(HARNESS, node), EMPTY_LIMIT_S) as http:
+            for lease in http.post("/v3/lease/leases", {}).get("leases", []):
+                with suppress(ProbeFailed):  # it has ended meanwhile
+                    http.post("/v3/lease/revoke", {"ID": lease["ID"]})
+            http.post("/v3/kv/deleterange", {"key": encoded("\0"), "range_end": encoded("\0")})
 
     def commands(self, address: Address, limit_s: float) -> int:
         """Messages that gRPC has received from clients, which is what the JSON gateway turns each

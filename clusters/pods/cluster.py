@@ -7,14 +7,16 @@ A topology is a subclass that says what runs in the server containers and how to
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 
 from lockbench.clusters.base import HARNESS, ClusterError, Usage
 from lockbench.clusters.engine import cgroups
 from lockbench.clusters.engine.docker import EngineError
+from lockbench.clusters.pods import compose
 from lockbench.clusters.pods.launch import START_LIMIT_S, Pods
-from lockbench.clusters.pods.linked import PROBE_LIMIT_S, LinkedCluster
+from lockbench.clusters.pods.linked import PROBE_LIMIT_S, VERIFY_LIMIT_S, LinkedCluster
 from lockbench.clusters.pods.links import PeerPort
 from lockbench.clusters.wire import PROBE_FAILURES, Address, ProbeFailed
 
@@ -34,6 +36,18 @@ class PodCluster(Pods, LinkedCluster):
             START_LIMIT_S,
             "does not answer",
         )
+
+    @abstractmethod
+    def remove_everything(self, node: int) -> None:
+        """Remove what clients have written, as far as this node is asked for it. Raises OSError or
+        ProbeFailed."""
+
+    def empty(self) -> None:
+        """Every node once, and again until it does it."""
+        self._poll_nodes(self.nodes, self.remove_everything, VERIFY_LIMIT_S, "was not emptied")
+
+    def compose(self) -> str:
+        return compose.text(self.plan.topology, self.parts())
 
     # --- capabilities: what they cost ---
 

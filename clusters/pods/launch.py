@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -31,6 +31,7 @@ from lockbench.clusters.engine.docker import (
     EngineError,
     EngineUnreachable,
     Network,
+    Ports,
 )
 from lockbench.clusters.pods import links
 from lockbench.clusters.pods.links import PeerPort
@@ -67,6 +68,28 @@ class Server:
     command: Sequence[str]
     files: Mapping[str, bytes] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    ready: Sequence[str] = ()
+    """A command that ends with 0, in the server's container, once the server answers. In our own
+    images."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One container of a pod, as the engine is asked for it and as a compose file says it
+    (``compose``). It has a network, or joins the namespaces of another part, by name."""
+
+    name: str
+    image: str
+    entrypoint: Sequence[str]
+    env: Mapping[str, str]
+    network: str = ""
+    joins: str = ""
+    ports: Ports = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    user: str | None = None
+    ready: Sequence[str] = ()
+    links: Sequence[Listen] = ()
+    """What Toxiproxy is told once it runs."""
 
 
 @dataclass
@@ -213,6 +236,18 @@ class LinkContainers(ABC):
         return owner.labels(self.plan.run_id, self.id)
 
 
+def http_ok(port: int, path: str, word: str) -> Sequence[str]:
+    """A ``Server.ready``: the answer to a request over HTTP has this word in it."""
+    request = f"GET {path} HTTP/1.0\\r\\n\\r\\n"
+    return says(port, request, word)
+
+
+def says(port: int, request: str, word: str) -> Sequence[str]:
+    """A ``Server.ready``: the answer to this text, as ``printf`` takes it, has this word in it."""
+    script = f"exec 3<>/dev/tcp/127.0.0.1/{port}; printf '{request}' >&3; grep -q {word} <&3"
+    return ["bash", "-c", script]
+
+
 class Pods(LinkContainers):
     """The pods of one cluster: a server beside each link container."""
 
@@ -273,8 +308,16 @@ class Pods(LinkContainers):
             raise ClusterError(f"{link.name} has no address in its network")
         self._engine.start(pod.server)
         self._poll(pod.links.check_up, START_LIMIT_S, f"{name}: Toxiproxy does not answer")
+        pod.links.populate(self._client_links(node))
+
+    def _link_to_peers(self, which: int, node: int) -> None:
+        self._pods[node].links.populate(
+            self._peer_links(which, node, lambda other: self._pods[other].ip)
+        )
+
+    def _client_links(self, node: int) -> list[Listen]:
         here = f"{ports.LOOPBACK}:{self.port(node)}"
-        pod.links.populate(
+        return [
             Listen(
                 links.client_link(group),
                 f"0.0.0.0:{CLIENT_PORTS + group}",
@@ -282,46 +325,93 @@ class Pods(LinkContainers):
                 links.Link() if group == HARNESS else self._base,
             )
             for group in self._groups
-        )
+        ]
 
-    def _link_to_peers(self, which: int, node: int) -> None:
-        self._pods[node].links.populate(
+    def _peer_links(self, which: int, node: int, host: Callable[[int], str]) -> list[Listen]:
+        return [
             Listen(
                 links.peer_link(self.peers[which], other),
                 f"{ports.LOOPBACK}:{self.peer_port(which, other)}",
-                "{}:{}".format(*self._peer_address(which, other)),
+                f"{host(other)}:{self.peer_port(which, other)}",
                 self._base,
             )
             for other in self.nodes
             if other != node
+        ]
+
+    def _link_part(self, node: int) -> Part:
+        published = {CLIENT_PORTS + group: [self.address(group, node)] for group in self._groups}
+        return Part(
+            f"{self.node_name(node)}-link",
+            self._image("toxiproxy"),
+            ["toxiproxy", "-host=0.0.0.0", f"-port={API_PORT}"],
+            {**links.PATIENT_ENV, **SHARED_ENV},
+            network=self.kind,
+            ports={**published, API_PORT: [(ports.LOOPBACK, self._block.base + API + node)]},
+            ready=http_ok(API_PORT, "/version", "version"),
         )
 
+    def _server_part(self, node: int) -> Part:
+        runs = self.server(node)
+        return Part(
+            self.node_name(node),
+            self._image(self.kind),
+            runs.command,
+            {**runs.env, **(PRELOAD_ENV if self.preloaded else {})},
+            joins=f"{self.node_name(node)}-link",
+            files=runs.files,
+            user="0:0",
+            ready=runs.ready,
+        )
+
+    def parts(self) -> list[Part]:
+        """Every container as it runs now, a node's link before its server: with the files as their
+        servers have rewritten them, and with links that find each other by name."""
+
+        def host(node: int) -> str:
+            return self._link_part(node).name
+
+        found = []
+        for node in self.nodes:
+            peers = (self._peer_links(which, node, host) for which in range(len(self.peers)))
+            all_links = [*self._client_links(node), *(link for group in peers for link in group)]
+            server = self._server_part(node)
+            now = {
+                path: self._engine.read_folder(self._server(node), path)[path]
+                for path in server.files
+            }
+            found += [
+                replace(self._link_part(node), links=all_links),
+                replace(server, files=now),
+            ]
+        return found
+
     def _create_link(self, node: int) -> Container:
-        published = {CLIENT_PORTS + group: [self.address(group, node)] for group in self._groups}
+        part = self._link_part(node)
         return self._engine.create_container(
-            self._image("toxiproxy"),
-            self._name(f"{self.node_name(node)}-link"),
-            entrypoint=["toxiproxy", "-host=0.0.0.0", f"-port={API_PORT}"],
-            env={**links.PATIENT_ENV, **SHARED_ENV},
+            part.image,
+            self._name(part.name),
+            entrypoint=part.entrypoint,
+            env=part.env,
             network=self._network,
             shares_memory=True,
-            ports={**published, API_PORT: [(ports.LOOPBACK, self._block.base + API + node)]},
+            ports=part.ports,
             labels=self._labels(),
         )
 
     def _create_server(self, node: int) -> Container:
         if self._given_up.is_set():
             raise ClusterError(f"{self.node_name(node)} is not made again: the cluster is going")
-        runs = self.server(node)
+        part, link = self._server_part(node), self._pods[node].link
         return self._engine.create_container(
-            self._image(self.kind),
-            self._name(self.node_name(node)),
-            entrypoint=runs.command,
-            network_of=self._pods[node].link,
-            memory_of=self._pods[node].link,
-            files=runs.files,
-            env={**runs.env, **(PRELOAD_ENV if self.preloaded else {})},
-            user="0:0",
+            part.image,
+            self._name(part.name),
+            entrypoint=part.entrypoint,
+            network_of=link,
+            memory_of=link,
+            files=part.files,
+            env=part.env,
+            user=part.user,
             labels=self._labels(),
         )
 

@@ -38,6 +38,21 @@ REBUILT = "/tmp/rebuilt"  # noqa: S108 - in the container
 # (recovery_init_sync_method): 4.3 s on two busy cores.
 RESTART_S = 5.0
 
+EMPTY_LIMIT_S = 10.0
+# Names come back quoted.
+END_HOLDERS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' "
+    "AND pid <> pg_backend_pid() AND pid IN (SELECT pid FROM pg_locks)"
+)
+OTHER_DATABASES = (
+    "SELECT quote_ident(datname) FROM pg_database WHERE NOT datistemplate "
+    "AND datname <> current_database()"
+)
+SCHEMAS = (
+    r"SELECT quote_ident(nspname) FROM pg_namespace "
+    r"WHERE nspname NOT LIKE 'pg\_%' AND nspname <> 'information_schema'"
+)
+
 ANYBODY = "host all all 0.0.0.0/0 trust\nhost replication all 0.0.0.0/0 trust\n"
 # PostgreSQL refuses to run as root.
 AS_POSTGRES = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups")
@@ -97,7 +112,11 @@ class PostgresCluster(PostgresServers, PodCluster):
             command = ["sh", "-c", f"{ready}; exec {' '.join(command)}"]
         elif node != self._leads:
             files[f"{DATA}/standby.signal"] = b""
-        return Server([*AS_POSTGRES, *command], files=files)
+        return Server(
+            [*AS_POSTGRES, *command],
+            files=files,
+            ready=["pg_isready", "--quiet", "--host=127.0.0.1", f"--port={self.port(node)}"],
+        )
 
     # --- roles ---
 
@@ -135,6 +154,19 @@ class PostgresCluster(PostgresServers, PodCluster):
         self._each([node for node in chosen if node in self._deposed], self._replace)
         super().restart(chosen)
         self._deposed.difference_update(chosen)
+
+    def remove_everything(self, node: int) -> None:
+        """On the primary: sessions that hold a lock, advisory ones too; then every database and
+        schema that is not the server's own."""
+        if node != self.primary():
+            return
+        with Session(self.address(HARNESS, node), EMPTY_LIMIT_S) as session:
+            session.query(END_HOLDERS)
+            for (name,) in session.query(OTHER_DATABASES):
+                session.query(f"DROP DATABASE {name} WITH (FORCE)")
+            for (name,) in session.query(SCHEMAS):
+                session.query(f"DROP SCHEMA {name} CASCADE")
+            session.query("CREATE SCHEMA public")
 
     # --- verifying ---
 

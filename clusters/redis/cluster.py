@@ -92,7 +92,7 @@ class ShardedRedis(ReplicatedRedis):
             CONFIG: self._config(node, config.items()),
             f"{DATA}/nodes.conf": known.encode(),
         }
-        return Server(["redis-server", CONFIG], files=files)
+        return Server([f"{self.kind}-server", CONFIG], files=files, ready=self._ready(node))
 
     # --- roles ---
 

@@ -10,18 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from lockbench.clusters.base import ClusterError, ClusterPlan, ServerLog, Topology
+from lockbench.clusters.base import HARNESS, ClusterError, ClusterPlan, ServerLog, Topology
 from lockbench.clusters.engine.docker import EngineError
 from lockbench.clusters.pods.cluster import PodCluster
 from lockbench.clusters.pods.launch import Server
 from lockbench.clusters.pods.shim import ClockedPods, SyncingPods, by_image
 from lockbench.clusters.redis import append_only_file as aof
+from lockbench.clusters.redis import protocol as resp
 from lockbench.clusters.redis.protocol import ask_once, items
 from lockbench.clusters.redis.servers import RedisServers
-from lockbench.clusters.wire import Address, ProbeFailed
+from lockbench.clusters.wire import Address, Line, ProbeFailed
 
 CONFIG = "/lockbench/redis.conf"
 DATA = "/lockbench/data"
+EMPTY_LIMIT_S = 10.0
 
 SETTINGS = {
     "appendonly": "yes",
@@ -35,6 +37,13 @@ FSYNC_SETTINGS = {**SETTINGS, "appendfsync": "always"}
 class RedisPods(RedisServers, PodCluster):
     """Redis servers and Sentinels of our own, whatever their roles."""
 
+    def remove_everything(self, node: int) -> None:
+        """Every key of every database, scripts too, of a node that takes writes."""
+        with Line(self.address(HARNESS, node), EMPTY_LIMIT_S) as line:
+            if resp.items(resp.ask(line, "ROLE"))[0] == "master":
+                resp.ask(line, "FLUSHALL")
+                resp.ask(line, "SCRIPT", "FLUSH")
+
     def commands(self, address: Address, limit_s: float) -> int:
         """Every command counts, those of scripts and of other servers too."""
         said = str(ask_once(address, limit_s, "INFO", "stats"))
@@ -43,6 +52,10 @@ class RedisPods(RedisServers, PodCluster):
             if name == "total_commands_processed":
                 return int(value)
         raise ProbeFailed("INFO does not tell how many commands were processed")
+
+    def _ready(self, node: int) -> Sequence[str]:
+        """`check_answer`, asked in the container."""
+        return [f"{self.kind}-cli", "-e", "-p", str(self.port(node)), "PING"]
 
     def _config(self, node: int, more: Iterable[tuple[str, str]]) -> bytes:
         """A configuration file: what all have in common, and more."""
@@ -69,9 +82,10 @@ class RedisNodes(RedisPods):
     def server(self, node: int) -> Server:
         """A server with the declared settings, its data in a plain directory."""
         return Server(
-            ["redis-server", CONFIG],
+            [f"{self.kind}-server", CONFIG],
             # The file that nobody reads makes the directory.
             files={CONFIG: self._config(node, self._settings.items()), f"{DATA}/.keep": b""},
+            ready=self._ready(node),
         )
 
     def wipe(self, nodes: Iterable[int]) -> None:

@@ -65,14 +65,15 @@ class SentinelCluster(ReplicatedRedis):
 
     def node_name(self, node: int) -> str:
         """For people: ``redis-1``, ``sentinel-3``."""
-        return f"{'sentinel' if node in SENTINELS else 'redis'}-{node}"
+        return f"{'sentinel' if node in SENTINELS else self.kind}-{node}"
 
     def server(self, node: int) -> Server:
         """A Redis server or a Sentinel, whose configuration it rewrites itself from then on."""
         sentinel = node in SENTINELS
         config = self._sentinel_config(node) if sentinel else self._data_config(node)
-        command = ["redis-server", CONFIG, *(["--sentinel"] if sentinel else [])]
-        return Server(command, files={CONFIG: config, f"{DATA}/.keep": b""})
+        command = [f"{self.kind}-server", CONFIG, *(["--sentinel"] if sentinel else [])]
+        files = {CONFIG: config, f"{DATA}/.keep": b""}
+        return Server(command, files=files, ready=self._ready(node))
 
     def wipe(self, nodes: Iterable[int]) -> None:
         """Remove the data of killed nodes. A Redis server comes back in the role it had."""

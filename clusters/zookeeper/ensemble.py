@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from lockbench.clusters.base import HARNESS, ClusterError, ClusterPlan, ServerLog, Topology
 from lockbench.clusters.engine.docker import EngineError
 from lockbench.clusters.pods.cluster import PodCluster
-from lockbench.clusters.pods.launch import START_LIMIT_S, Server
+from lockbench.clusters.pods.launch import START_LIMIT_S, Server, says
 from lockbench.clusters.pods.links import PeerPort
 from lockbench.clusters.pods.shim import ClockedPods, by_image
 from lockbench.clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
@@ -31,6 +31,7 @@ from lockbench.clusters.zookeeper import transaction_log as txnlog
 CONFIG = "/lockbench/zoo.cfg"
 DATA = "/lockbench/data"
 ASK_LIMIT_S = 0.5
+EMPTY_LIMIT_S = 10.0
 
 TICKS_PER_LEASE = 15
 TICK_MS_MIN = 100
@@ -107,6 +108,7 @@ class ZooKeeperCluster(PodCluster):
             OFFICIAL if self.kind in self.plan.images else JAVA,
             files={CONFIG: text.encode(), f"{DATA}/myid": f"{node}\n".encode()},
             env={"JVMFLAGS": " ".join(JVM)},
+            ready=says(self.port(node), "srvr", "Mode"),
         )
 
     def before_linking(self, peer: PeerPort) -> None:
@@ -164,6 +166,19 @@ class ZooKeeperCluster(PodCluster):
                 session.create_ephemeral(path, value)
                 if (found := session.get(path)) != value:
                     raise ProbeFailed(f"wrote {value!r} and read {found!r}")
+            session.end()
+
+    def remove_everything(self, node: int) -> None:
+        """Every node but ZooKeeper's own. All servers have the same tree, so one is asked."""
+        if node != 1:
+            return
+        at = self.address(HARNESS, node)
+        with jute.Session(at, EMPTY_LIMIT_S, session_ms=self._session_ms) as session:
+            paths = [path for path in session.children("/") if path != "/zookeeper"]
+            for path in paths:  # those below are added meanwhile
+                paths += session.children(path)
+            for path in reversed(paths):
+                session.delete(path)
             session.end()
 
     def check_answer(self, address: Address, limit_s: float) -> None:

@@ -9,8 +9,9 @@ import struct
 
 from lockbench.clusters.wire import Address, Closing, Line, ProbeFailed
 
-CREATE, GET_DATA, PING, CLOSE = 1, 4, 11, -11
+CREATE, DELETE, GET_DATA, GET_CHILDREN, PING, CLOSE = 1, 2, 4, 8, 11, -11
 PING_XID = -2
+ANY_VERSION = -1
 EPHEMERAL = 1
 ALL_PERMISSIONS = 31
 NO_PASSWORD = bytes(16)
@@ -44,6 +45,21 @@ class Session(Closing):
         answer = self._request(GET_DATA, _buffer(path.encode()) + b"\0")
         (size,) = struct.unpack_from(">i", answer)
         return answer[4 : 4 + max(size, 0)]
+
+    def children(self, path: str) -> list[str]:
+        """The paths below a node, as this server knows them."""
+        answer = self._request(GET_CHILDREN, _buffer(path.encode()) + b"\0")
+        (count,) = struct.unpack_from(">i", answer)
+        at, found = 4, []
+        for _ in range(count):
+            (size,) = struct.unpack_from(">i", answer, at)
+            found.append(f"{path.rstrip('/')}/{answer[at + 4 : at + 4 + size].decode()}")
+            at += 4 + size
+        return found
+
+    def delete(self, path: str) -> None:
+        """Remove a node that has nothing below it."""
+        self._request(DELETE, _buffer(path.encode()) + struct.pack(">i", ANY_VERSION))
 
     def ping(self) -> None:
         """The heartbeat, which the server answers by itself."""

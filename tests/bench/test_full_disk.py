@@ -18,6 +18,7 @@ from rich.console import Console
 from lockbench.bench import room, suite
 from lockbench.bench.plan import make_case
 from lockbench.bench.run import Outcome
+from lockbench.clusters.builds import Builds
 from lockbench.history.lines import UnreadableHistory
 from lockbench.history.op import F, Fault, Type
 from lockbench.history.recorder import Recorder
@@ -163,7 +164,9 @@ def played(tiny_disk: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Play],
     """Runs two cases without a cluster; ``play`` does in the case's folder what it likes. Answers
     the run's folder, after Failed."""
     monkeypatch.chdir(tiny_disk)
-    monkeypatch.setattr(suite, "ready", lambda *_: SimpleNamespace(version=lambda: "1"))
+    nothing = Builds([], lambda _: None, lambda _: None)
+    engine = SimpleNamespace(version=lambda: "1")
+    monkeypatch.setattr(suite, "begun", lambda *_: (nothing, engine))
     monkeypatch.setattr(suite, "versions_of", lambda *_: Versions())
     monkeypatch.setattr(suite, "ForkServer", Nobody)
     monkeypatch.setattr(machine, "facts", lambda *_, **__: Machine())
@@ -260,3 +263,16 @@ def test_room_is_looked_for_where_the_runs_will_be(tiny_disk: Path) -> None:
     with pytest.raises(BadInput, match=str(tiny_disk)):
         room.check_room(elsewhere)
     room.check_room(tiny_disk.parent / "other")
+
+
+def test_where_no_run_can_be_written_is_told_before_anything_is_built(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "runs"
+    file.touch()
+    with pytest.raises(BadInput, match="name one with --runs"):
+        room.check_room(file)
+    room.check_room(tmp_path / "not" / "yet")
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with pytest.raises(BadInput, match="cannot be written"):
+        room.check_room(tmp_path / "not" / "yet")

@@ -52,6 +52,8 @@ class NoCluster(Cluster):
 
     def verify(self) -> None: ...
 
+    def empty(self) -> None: ...
+
     def stop(self) -> Sequence[str]:
         self.stopped += 1
         return self._left

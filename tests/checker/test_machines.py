@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import Final
 
 import numpy as np
@@ -13,11 +13,11 @@ import pytest
 
 from lockbench.checker.bounds import Bounds
 from lockbench.checker.check import check
-from lockbench.checker.clocks import Clocks
+from lockbench.checker.clocks import Clocks, shifted
 from lockbench.checker.rows import Rows
 from lockbench.checker.verdict import Verdict
 from lockbench.history.builder import Builder
-from lockbench.history.columns import History
+from lockbench.history.columns import History, Ints
 from lockbench.history.op import NULL, F, Fault, Object, Type
 from perf.machines import ASKEW, LAN, MS, US, WIDE, Clock, Link, Machines, simulated
 from tests.budget import tries
@@ -199,6 +199,31 @@ def test_an_operation_outside_its_promise_is_no_stamp() -> None:
         invoke_ns=26 * MS, complete_ns=60 * MS, numbers={"applied_ns": 40 * MS, "value": 0},
     )  # fmt: skip
     assert scene.verdict().result == "valid"
+
+
+def test_no_stamps_tell_an_overlap_that_is_shorter_than_the_way_to_the_service() -> None:
+    """Nothing but holds of 20 µs, and a stated bound. Between a release and the next grant there
+    are two ways of 50 µs, so a clock that is set otherwise by 30 µs explains the same stamps."""
+    fleet = Machines(4, 10, 200, uses=0, clocks=(Clock(), Clock(3 * MS)), planted_ns=(20 * US,))
+    recorded, true = simulated(fleet, 1)
+    assert check(true).verdicts["double-grant"].result == "invalid"
+
+    def with_clocks(other: int, by_ns: int) -> str:
+        """With true offsets, but for one machine."""
+
+        def offset(machine: int, at: Ints) -> Ints:
+            number = int(recorded.machines[machine][1:])
+            off = fleet.clocks[number % 2].off_ns
+            return np.full(len(at), (by_ns if number == other else 0) - off)
+
+        told = shifted(recorded, offset)
+        told = told.only(np.argsort(told.invoke_ns, kind="stable"))
+        return check(told).verdicts["double-grant"].result
+
+    assert with_clocks(0, 0) == "invalid"
+    assert "valid" in {with_clocks(*it) for it in product(range(4), (-30 * US, 30 * US))}
+    said = check(replace(recorded, epsilon_ns=5 * MS)).verdicts["double-grant"]
+    assert said.result == "unknown"
 
 
 def test_keys_of_one_machine_need_no_bounds() -> None:

@@ -13,6 +13,9 @@ from lockbench.checker import machines
 from lockbench.checker.check import check
 from lockbench.checker.rivals import FAR, Holds, Rivals, swept
 from lockbench.history.jsonl import to_lines
+from perf.clocks.methods import METHODS
+from perf.clocks.world import World, simulated
+from perf.machines import MS
 from tests.budget import tries
 from tests.checker.offsets_reference import Hold, Little, little
 
@@ -98,3 +101,53 @@ def test_offsets_change_by_what_two_clocks_drift_and_no_more(
     assert (order.conflict is None) == possible
     if possible:
         assert order.p_first.tolist() == [True, False]
+
+
+@pytest.mark.random
+def test_of_what_no_offsets_explain_two_really_were_at_once() -> None:
+    """Nothing but holds and a stated bound. The last pair that was looked at is often innocent."""
+    found = 0
+    for seed in range(tries(12)):
+        overlap_ns = (10 * MS, 100 * MS)[seed % 2]
+        world = World(4, ("zone",), 200, overlap_ns, uses="none", epsilon_ns=60 * MS)
+        told = simulated(world, seed)
+        judged = METHODS[-1](told.history)
+        if judged.result == "invalid":
+            found += "no offsets" in judged.reason
+            assert any(judged.accused >= {*pair} for pair in told.overlaps)
+    assert found > 0
+
+
+def test_a_conflict_has_none_too_many() -> None:
+    """Pairs a second apart, whose forbidden intervals leave nothing together and something without
+    any one of the three that matter."""
+    forbidden = [(-40, -30), (-10, 5), (0, 20), (-20, -5), (15, 40)]
+    forbidden = [(MS * low, MS * high) for low, high in forbidden]
+
+    def conflict(chosen: list[int]) -> list[int] | None:
+        count = len(chosen)
+        holds = Holds(
+            row=np.arange(2 * count),
+            key=np.zeros(2 * count, np.int32),
+            machine=np.tile(np.array([0, 1], np.int32), count),
+            start=np.zeros(2 * count, np.int64),
+            end=np.zeros(2 * count, np.int64),
+            owner=np.arange(2 * count),
+            reads=np.zeros(2 * count, np.bool_),
+            together=np.zeros(2 * count, np.bool_),
+        )
+        found = Rivals(
+            p=np.arange(0, 2 * count, 2),
+            q=np.arange(1, 2 * count, 2),
+            at_ns=np.arange(count) * 1000,
+            before=np.array([forbidden[n][0] for n in chosen]),
+            after=np.array([forbidden[n][1] for n in chosen]),
+            low=np.full(count, -9 * MS),
+            high=np.full(count, 18 * MS),
+            base={-1: 0, 0: 0, 1: 0},
+        )
+        rows = swept(holds, found).conflict
+        return None if rows is None else [chosen[row] for row in rows.tolist()]
+
+    assert conflict([0, 1, 2, 3, 4]) == [1, 2]
+    assert conflict([0, 1, 3, 4]) is None

@@ -43,7 +43,7 @@ def answering(answer: Answer, socket: str = "") -> Iterator[tuple[int, set[int]]
             self.end_headers()
             self.wfile.write(said)
 
-        do_GET = do_POST = do_DELETE = do_HEAD = _serve  # noqa: N815 - as the base class wants it
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = _serve  # noqa: N815 - as the base class wants it
 
         def address_string(self) -> str:
             return "test"

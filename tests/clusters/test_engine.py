@@ -28,16 +28,29 @@ LABEL = "lockbench.test"
 Labels = dict[str, str]
 
 
-# The SDK leaves the socket open with which it could not connect.
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_absent_engine_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     with pytest.raises(EngineUnreachable, match="no Docker engine answers") as failed:
         Engine()
     sentence = str(failed.value)
     assert "\n" not in sentence
-    assert "): start Docker, or join the group `docker` if" in sentence
+    assert sentence.endswith(
+        "at unix:///nowhere/docker.sock (No such file or directory): start Docker, or set"
+        " DOCKER_HOST to where it listens"
+    )
+    del failed
+    gc.collect()
+
+
+def test_an_engine_that_lets_us_not_in_says_who_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setenv("DOCKER_HOST", "unix:///some/docker.sock")
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    with pytest.raises(EngineUnreachable, match="join the group `docker`") as failed:
+        Engine()
+    assert "\n" not in str(failed.value)
     del failed
     gc.collect()
 

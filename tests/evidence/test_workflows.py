@@ -10,10 +10,11 @@ import os
 import re
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
+
+from tests.evidence.runner import shells
 
 ROOT = Path(__file__).parents[2]
 NIGHTLY, PULL_REQUEST = (
@@ -25,13 +26,7 @@ FILES = (NIGHTLY, PULL_REQUEST, ACTION)
 
 def steps(file: Path) -> dict[str, str]:
     """Name → its shell, of every step that has both."""
-    found = {}
-    for text in re.split(r"^ +- (?=name: |uses: |run: )", file.read_text(), flags=re.MULTILINE)[1:]:
-        name = re.match(r"name: (.+)\n", text)
-        shell = re.search(r"^( *)run: (?:\|\n((?:\1  .*\n|\n)+)|(.+)\n)", text, re.MULTILINE)
-        if name and shell:
-            found[name[1]] = textwrap.dedent(shell[2]) if shell[2] else shell[3] + "\n"
-    return found
+    return shells(file.read_text())
 
 
 def played(
@@ -207,33 +202,6 @@ def test_a_pull_request_is_measured_where_a_lock_or_an_image_changed(
     assert f"base={base}\n" in output
     assert ("measure=true" in output) is measured
     assert (clone / "changed.txt").read_text().split() == [path]
-
-
-def comment(folder: Path, *, there: str = "") -> tuple[list[str], str]:
-    """What GitHub is asked for, and the comment; ``there`` are the numbers of those that it has."""
-    program(folder, "gh", f'echo "$@" >> calls\ncase "$*" in *--jq*) printf "{there}" ;; esac\n')
-    (folder / "calls").unlink(missing_ok=True)
-    done = played(PULL_REQUEST, "comment", folder, NUMBER="7", REPOSITORY="a/b", RUN="https://run")
-    assert done.returncode == 0, done.stderr
-    return (folder / "calls").read_text().splitlines()[1:], (folder / "comment.md").read_text()
-
-
-def test_a_pull_request_has_one_comment_that_is_updated(tmp_path: Path) -> None:
-    (tmp_path / "runs" / "latest").mkdir(parents=True)
-    (tmp_path / "runs" / "latest" / "comparison.md").write_text("### Lockbench regress: ok\n")
-    calls, text = comment(tmp_path)
-    assert calls == ["api --method POST repos/a/b/issues/7/comments --field body=@comment.md"]
-    assert text == "<!-- lockbench regress -->\n### Lockbench regress: ok\n"
-    calls, _ = comment(tmp_path, there="12\\n15\\n")
-    assert calls == ["api --method PATCH repos/a/b/issues/comments/12 --field body=@comment.md"]
-
-
-def test_what_could_not_be_compared_is_said_in_place_of_the_last_comparison(
-    tmp_path: Path,
-) -> None:
-    calls, text = comment(tmp_path, there="12")
-    assert "PATCH" in calls[0]
-    assert "Could not compare: [the log says why](https://run)" in text
 
 
 def test_the_action_hands_its_inputs_on_and_says_how_it_ended(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_wrong_parameters_are_one_sentence(spec: str, sentence: str) -> None:
 
 def test_a_class_from_outside_joins(outside: Path) -> None:
     system = registry.find(f"{outside}:Mine")
-    assert system.topologies == ("redis",)
+    assert system.topologies == ("redis", "valkey")
     assert expectation(system, "pause", "double-grant").expected == "undeclared"
 
 

@@ -21,13 +21,17 @@ from locust.env import Environment
 from lockbench.workloads.locuststats import LocustStats
 
 found = []
-for alone in (True, False):
+heard = []
+for ours, listener in ((True, None), (False, None), (True, lambda **event: heard.append(event))):
     environment = Environment()
     environment.create_local_runner()
-    stats = LocustStats(environment, "redis-token", alone=alone)
+    if listener:
+        environment.events.request.add_listener(listener)
+    stats = LocustStats(environment, "redis-token", ours=ours)
     for number in range(300):
         f = "release" if number % 3 else "acquire"
-        stats.untold.append((f, number * 7, "not-held" if number % 50 == 1 else None))
+        end_ns = number * 7_000_000
+        stats.untold.append((f, 0, end_ns, "not-held" if number % 50 == 1 else None))
         if number % 70 == 0:
             stats.flush()
     stats.flush()
@@ -39,6 +43,7 @@ for alone in (True, False):
         + [row.max_response_time, sorted(row.response_times.items()), row.fail_ratio]
         for row in rows
     ] + [sorted(error.occurrences for error in known.errors.values())])
+found.append([len(heard), sum(event["response_time"] for event in heard)])
 print(json.dumps(found))
 """
 PATIENCE_S = 500 * LATE_S
@@ -62,19 +67,27 @@ def hook() -> Listening:
 @pytest.fixture
 def stats(hook: Listening) -> LocustStats:
     environment: Any = SimpleNamespace(events=SimpleNamespace(request=hook))
-    return LocustStats(environment, "redis-token", alone=False)
+    return LocustStats(environment, "redis-token", ours=False)
 
 
 def test_everything_is_told_in_order(stats: LocustStats, hook: Listening) -> None:
     for number in range(100):
-        stats.untold.append(("acquire", float(number), None))
+        stats.untold.append(("acquire", 0, number * 1_000_000, None))
     stats.flush()
     assert [event["response_time"] for event in hook.heard] == list(range(100))
     assert {event["name"] for event in hook.heard} == {"redis-token"}
 
 
+def test_an_event_says_when_its_operation_began(stats: LocustStats, hook: Listening) -> None:
+    before_s, began_ns = time.time(), time.monotonic_ns()
+    stats.untold.append(("acquire", began_ns, began_ns + 2_000_000, None))
+    stats.flush()
+    assert hook.heard[0]["response_time"] == 2.0
+    assert hook.heard[0]["start_time"] == pytest.approx(before_s, abs=0.5)
+
+
 def test_nobody_has_to_ask_for_it(stats: LocustStats, hook: Listening) -> None:
-    stats.untold.append(("release", 1.5, "not-held"))
+    stats.untold.append(("release", 0, 1_500_000, "not-held"))
     end = time.monotonic() + PATIENCE_S
     while not hook.heard and time.monotonic() < end:
         gevent.sleep(LATE_S / 10)
@@ -96,7 +109,7 @@ def test_a_listener_that_raises_loses_nothing_of_the_others(
 
     monkeypatch.setattr(hook, "fire", stop)
     for number in range(4):
-        stats.untold.append(("acquire", float(number), None))
+        stats.untold.append(("acquire", 0, number * 1_000_000, None))
     with pytest.raises(StopIteration):
         stats.flush()
     stats.flush()
@@ -107,8 +120,9 @@ def test_added_or_fired_the_statistics_are_the_same() -> None:
     done = subprocess.run(
         [sys.executable, "-c", BOTH_WAYS], stdout=subprocess.PIPE, check=True, text=True
     )
-    added, fired = json.loads(done.stdout)
-    assert added == fired
+    added, fired, listened, heard = json.loads(done.stdout)
+    assert added == fired == listened
     total, acquires, releases, errors = added
     assert (total[2], acquires[2], releases[2]) == (300, 100, 200)
     assert sum(errors) == total[3] == 6
+    assert heard == [300, sum(7 * number for number in range(300))], "in a bench, too"

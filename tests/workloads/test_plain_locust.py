@@ -50,6 +50,32 @@ class Steps(LoadTestShape):
             return None
         return (3 if self.get_run_time() < 2 else 8), 20
 """
+PATIENT = """
+from locust import constant
+from lockbench.workloads.locustfile import *
+
+PaymentUser.wait_time = constant(3600)
+"""
+# A locustfile as its users write them: a shape, tags, a wait time, and a listener.
+AS_USERS_KNOW_IT = """
+from pathlib import Path
+from locust import LoadTestShape, between, events, tag, task
+from lockbench.workloads.locustfile import *
+
+class Steady(LoadTestShape):
+    use_common_options = True
+
+    def tick(self):
+        return (4, 4) if self.get_run_time() < 5 else None
+
+class Mine(PaymentUser):
+    wait_time = between(0.01, 0.02)
+
+@events.request.add_listener
+def hear(request_type, name, response_time, start_time, exception, **_):
+    with Path(__file__).with_name("heard").open("a") as file:
+        print(request_type, name, exception is None, file=file)
+"""
 HANGING = """
 import gevent
 from lockbench.workloads.locustfile import *
@@ -203,6 +229,37 @@ def test_workers_that_are_started_by_hand_join_a_master(load: Path) -> None:
     assert "acquire" in said
     assert len(granted()) == 2, "each records where it runs"
     assert min(granted()) > 0
+
+
+def test_a_wait_time_lies_between_two_cycles(load: Path, tmp_path: Path) -> None:
+    """With one that never ends, nobody asks for a shared key a second time."""
+    file = tmp_path / "patient.py"
+    file.write_text(PATIENT)
+
+    def contended() -> list[int]:
+        granted = [granted_by_workers(history) for history in histories(load)]
+        return [sum(found.values()) for found in granted]
+
+    words = ("--headless", "-u", "3", "-r", "3", "--only-summary", "PaymentUser")
+    running = Locust(load, *words, file=file)
+    running.stopped_once(lambda: contended() == [3])
+    history = recorded(load)
+    asked = np.unique(history.process[history.f == F.JOB], return_counts=True)
+    assert contended() == [3], asked
+
+
+def test_a_locustfile_of_ones_own_runs_for_its_time(load: Path, tmp_path: Path) -> None:
+    """As ``locust --headless -f FILE -t 5s --tags T`` does it, to its own end."""
+    file = tmp_path / "mine.py"
+    file.write_text(AS_USERS_KNOW_IT)
+    words = ("--headless", "-t", "5s", "--tags", "payment", "--csv", str(tmp_path / "own"))
+    said = Locust(load, *words, "Mine", file=file).ended()
+    assert "Shutting down (exit code" in said
+    history = recorded(load)
+    heard = Counter(line.split()[0] for line in (tmp_path / "heard").read_text().splitlines())
+    releases = np.count_nonzero((history.f == F.RELEASE) & (history.complete_ns != NULL))
+    assert heard["release"] == releases > 10
+    assert (tmp_path / "own_stats.csv").read_text().count("\nrelease,") == 1
 
 
 def test_tags_choose_and_leave_out(load: Path) -> None:
