@@ -39,7 +39,7 @@ from lockbench.clusters.engine.docker import Engine
 from lockbench.clusters.etcd.members import EtcdMembers
 from lockbench.clusters.pods import links
 from lockbench.clusters.pods.launch import API, CLIENT, PEERS, START_LIMIT_S, Pod, host
-from lockbench.clusters.pods.linked import PROBE_LIMIT_S, LinkedCluster
+from lockbench.clusters.pods.linked import PROBE_LIMIT_S, VERIFY_LIMIT_S, LinkedCluster
 from lockbench.clusters.pods.toxiproxy import LinkServer, Listen
 from lockbench.clusters.postgres.servers import PostgresServers
 from lockbench.clusters.redis.servers import RedisServers
@@ -194,6 +194,15 @@ class Elsewhere(LinkedCluster):
             told = self._keeper.end()
             left = told if told is not None else self._end_without_keeper()
         return [*left, *super().stop()]
+
+    def empty(self) -> None:
+        """What is under the prefix; nothing else there is ours."""
+        place = place_of(self.site)
+
+        def clear(node: int) -> None:
+            place.clear(self.site, self.address(HARNESS, node))
+
+        self._poll_nodes(self.nodes, clear, VERIFY_LIMIT_S, "was not emptied")
 
     def _end_without_keeper(self) -> list[str]:
         assert self._keeper is not None

@@ -141,6 +141,8 @@ def test_what_is_under_the_prefix_is_nobodys_to_remove(redis: Foreign, tmp_path:
         with pytest.raises(ClusterError, match=f"already has a key under '{PREFIX}'"):
             made(file, tmp_path / "second").start()
         assert ask(line, "GET", f"{PREFIX}theirs") == "1"
+        there.empty()
+        assert ask(line, "GET", f"{PREFIX}theirs") is None
 
 
 def test_faults_that_nobody_can_give_there_do_not_apply(redis: Foreign) -> None:
