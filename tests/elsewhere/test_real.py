@@ -262,28 +262,25 @@ def test_a_run_says_what_it_will_do_and_its_folder_has_no_secret(
     redis: Foreign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    file = redis.file("run.toml", **{"[hands]": redis.hands("kill")})
+    file = redis.file("run.toml")
     words = [
         "--lock",
         "redis-token",
         "--cluster",
         str(file),
         "--fault",
-        "partition-drop:for=1 then kill",
+        "partition-drop:for=1",
     ]
     os.environ[VARIABLE] = PASSWORD
     asked = command.lockbench("run", *words)
     assert asked.returncode == 254
     assert "13 clients" in asked.stderr
-    assert "the commands for kill" in asked.stderr
     assert "--yes says it may" in asked.stderr
     assert not Path("runs").exists()
     os.environ[VARIABLE] = PASSWORD
     done = command.lockbench("run", *words, "--yes", "--brief", "--json")
     (case,) = json.loads(done.stdout)["cases"]
     assert case["judgement"] == "as expected", (case["why"], done.stderr)
-    told = (redis.folder / "hands.log").read_text().splitlines()
-    assert [line.split()[0] for line in told[-2:]] == ["kill", "start"]
     run = next(path for path in Path("runs").iterdir() if not path.is_symlink())
     report = command.lockbench("bugreport", str(run))
     key = (redis.folder / "client.key").read_text().splitlines()[1]
