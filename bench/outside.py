@@ -22,7 +22,7 @@ from typing import Final
 from lockbench.bench.pressure import Counters, Ours, Processors
 from lockbench.bench.usable import shown
 from lockbench.checker.outside import OUTSIDE
-from lockbench.clusters.base import Cluster
+from lockbench.clusters.base import Attended, Cluster
 from lockbench.clusters.engine.docker import Event
 from lockbench.clusters.engine.events import Contained, ContainerWatch
 from lockbench.clusters.engine.owner import OWNER, is_stopped
@@ -170,7 +170,7 @@ class Watch:
             if now_ns - before_ns > self._stall_ns:
                 stood = _stood(now_ns - before_ns)
                 self._stalls.append(Outside("lockbench", stood, before_ns, now_ns))
-            for member in [*self._fleet.members(), *self._first_processes()]:
+            for member in [*self._members(), *self._first_processes()]:
                 self._look_at(member, before_ns)
             for worker in range(self._workers + 1):
                 self._look_at_loop(worker, now_ns)
@@ -193,7 +193,7 @@ class Watch:
         now_ns = time.monotonic_ns()
         if stopped is None:
             # Asked again: the nemesis notes whom it kills before it does.
-            if member in self._fleet.members() and member not in self._ended:
+            if member in self._members() and member not in self._ended:
                 self._ended.add(member)
                 said = tuple(map(_line, self._fleet.last_lines(member)))
                 what = "ended, and not by this run"
@@ -238,6 +238,11 @@ class Watch:
             what = f"were not watched to the end: {watch.lost}"
             found.append(Outside("the containers", what, self._begin_ns))
         return found
+
+    def _members(self) -> list[Member]:
+        """Processes that have to run as long as the load does: its own, and the cluster's."""
+        attendants = self._cluster.attendants() if isinstance(self._cluster, Attended) else ()
+        return [*self._fleet.members(), *(Member(name, pid, log=name) for name, pid in attendants)]
 
     def _first_processes(self) -> list[Member]:
         """Of servers and links; whether they have ended is the engine's to tell. Those of clients

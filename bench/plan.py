@@ -18,6 +18,8 @@ from lockbench.bench.clients import name_of
 from lockbench.bench.judge import Expected, expectation
 from lockbench.checker.catalogue import ALWAYS, NAMED
 from lockbench.clusters.base import NETWORKS, Cluster, ClusterPlan, Topology
+from lockbench.clusters.elsewhere import cluster as foreign
+from lockbench.clusters.elsewhere.site import Site, SiteError
 from lockbench.clusters.registry import topologies
 from lockbench.locks.base import System
 from lockbench.locks.registry import LockNotFoundError, each, find, is_own, systems, without
@@ -68,6 +70,7 @@ class Case:
     pace: Pace = field(default_factory=Pace)
     rates: Rates = field(default_factory=Rates)
     images: tuple[tuple[str, str], ...] = ()
+    cluster: str | None = None  # the file that names one of somebody else
     injections: tuple[Injection, ...] = ()
 
     @property
@@ -135,7 +138,13 @@ def published(lock: str, seed: int, topology: str | None = None) -> Case:
 
 
 def make_case(
-    lock: str, fault: str, *, seed: int, topology: str | None = None, workload: str = MUTEX
+    lock: str,
+    fault: str,
+    *,
+    seed: int,
+    topology: str | None = None,
+    workload: str = MUTEX,
+    cluster: str | None = None,
 ) -> Case:
     """A case with every default filled in. Raises BadInput for a name that does not exist, Unfit
     for a lock that cannot be loaded, does not run there or is not made for the workload."""
@@ -144,11 +153,12 @@ def make_case(
     if system.kind not in asked.workload.kinds:
         what = "what takes no lock" if system.kind == "none" else f"a {system.kind} lock"
         raise Unfit(f"{asked.workload.name} is not a workload for {what}")
-    known = topology_for(system, topology)
+    known = topology_for(system, topology) if cluster is None else elsewhere(system, cluster)
     steps_of(fault)
     # Workload and lock may ask for another load, written as the pace's own fields.
     wanted = {**asked.workload.pace(asked.options), **system.pace}
     case = Case(lock, known.name, known.default_size, fault, workload=workload, seed=seed)
+    case = replace(case, cluster=cluster)
     return replace(case, pace=replace(Pace(), **wanted), **asked.workload.shape)  # type: ignore[arg-type]
 
 
@@ -162,6 +172,29 @@ def topology_for(system: System, name: str | None) -> Topology:
         where = ", ".join(system.topologies)
         raise Unfit(f"{system.name} does not run on {name}; it runs on {where}")
     return topologies()[name]
+
+
+def elsewhere(system: System, file: str) -> Topology:
+    """The cluster of somebody else that a file names. Raises BadInput, Unfit where the lock cannot
+    be run on it."""
+    site = site_of(file)
+    if site.topology not in system.topologies:
+        where = ", ".join(system.topologies)
+        raise Unfit(f"{system.name} does not run on {site.topology}; it runs on {where}")
+    if not system.elsewhere:
+        raise Unfit(
+            f"{system.name} is not run on a cluster of somebody else: nobody has seen to it that"
+            " all that it writes stands under the prefix (System.elsewhere)"
+        )
+    return foreign.topology(file)
+
+
+def site_of(file: str) -> Site:
+    """What the file says of a cluster of somebody else. Raises BadInput."""
+    try:
+        return foreign.known(file)
+    except SiteError as error:
+        raise BadInput(str(error)) from error
 
 
 def find_workload(spec: str) -> Asked:
@@ -196,6 +229,9 @@ def expected_of(case: Case) -> Expected:
         fault = faults()[one.fault]
         usual_s = fault.duration_s(case.pace.lease_ttl_s)
         exact = dict(one.parameters) == fault.defaults() and one.duration_s == round(usual_s, 6)
+    # What servers of others do when they are struck depends on settings that are not ours.
+    struck = {what for name in names for what in faults()[name].touches}
+    exact = exact and not (case.cluster and SERVERS in struck)
     outlasts, own = case.asked.outlasts, is_own(case.lock)
     return Expected(case.system, names or (NONE,), exact, outlasts=outlasts, own=own)
 
@@ -242,6 +278,10 @@ def unfit(case: Case) -> str | None:
     where that lies in what these are."""
     steps = steps_of(case.fault)
     reason = _unfit(steps, never_started(case))
+    if reason is not None and case.cluster is not None and not isinstance(reason, Impossible):
+        site = site_of(case.cluster)
+        given = " and ".join(site.hands.verbs) or "no commands"
+        return f"{reason}; {site.file.name} gives {given}, and nothing else strikes those servers"
     if reason is not None or not case.lock:
         return reason
     for one in (one for step in steps for one in step if one.name in faults()):
@@ -273,16 +313,23 @@ def rates_of(case: Case) -> documents.RatesOf:
 
 def never_started(case: Case) -> Cluster:
     """The case's cluster as a thing that can be asked what it offers."""
-    return _never_started(case.topology, case.size, case.pace.lease_ttl_s, case.images)
+    return _never_started(
+        case.topology, case.size, case.pace.lease_ttl_s, case.images, case.cluster
+    )
 
 
 # A suite has thousands of cases on a few dozens of clusters.
 @cache
 def _never_started(
-    topology: str, size: int, lease_ttl_s: float, images: tuple[tuple[str, str], ...]
+    topology: str,
+    size: int,
+    lease_ttl_s: float,
+    images: tuple[tuple[str, str], ...],
+    cluster: str | None,
 ) -> Cluster:
-    case = Case("", topology, size, NONE, pace=Pace(lease_ttl_s=lease_ttl_s), images=images)
-    return topologies()[topology].make(cluster_plan_of(case, "plan", Path()))
+    pace = Pace(lease_ttl_s=lease_ttl_s)
+    case = Case("", topology, size, NONE, pace=pace, images=images, cluster=cluster)
+    return topology_of(case).make(cluster_plan_of(case, "plan", Path()))
 
 
 def fits(fault: str, topology: str) -> bool:
@@ -293,7 +340,7 @@ def fits(fault: str, topology: str) -> bool:
 
 def topology_of(case: Case) -> Topology:
     """The declaration of a case's topology."""
-    return topologies()[case.topology]
+    return topologies()[case.topology] if case.cluster is None else foreign.topology(case.cluster)
 
 
 def cluster_plan_of(case: Case, run_id: str, logs: Path) -> ClusterPlan:

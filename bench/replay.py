@@ -102,6 +102,11 @@ def stored_cases(folder: Path, *, trusted: bool = False) -> list[Case]:
 
 def _check_names(case: Case) -> None:
     """Raises BadInput for what a plan of this bench does not say."""
+    if case.cluster is not None:
+        raise BadInput(
+            f"it was run on the cluster of somebody else that {case.cluster!r} names: run it there "
+            f"again with --lock {case.lock} --fault '{case.fault}' --cluster FILE"
+        )
     if case.topology not in topologies():
         raise unknown("topology", case.topology, topologies())
     for name, _ in case.images:

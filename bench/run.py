@@ -320,6 +320,14 @@ def _read_record(scene: Scene, fleet: Fleet, cluster: Cluster, wall_ns: int) -> 
     scene.timings.record_s = time.monotonic() - began
 
 
+def clients_of(case: Case) -> int:
+    """All clients of a case: those that contend, the solo ones, the rivals and the victim, and
+    those of the rates."""
+    extras = 0 if case.workload == PUBLISHED else EXTRAS
+    rivals = max(extras, (case.system.permits or 0) + 1) if extras else 0
+    return case.clients + extras + rivals + 1 + case.rates.clients
+
+
 def load_of(
     case: Case,
     fleet: Fleet,
@@ -347,6 +355,7 @@ def load_of(
         workload=case.workload,
         locust=locust,
         rates=case.rates,
+        key_prefix=cluster.key_prefix,
     )
 
 

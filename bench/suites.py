@@ -24,6 +24,7 @@ from lockbench.bench.plan import (
     make_case,
     published,
     resolve,
+    site_of,
     unknown,
     with_time_for_faults,
 )
@@ -33,6 +34,7 @@ from lockbench.locks.registry import systems
 from lockbench.nemesis.registry import NONE, faults
 from lockbench.results.errors import BadInput
 
+CLUSTER = "cluster"  # the suite of a cluster of somebody else
 # ``full`` has three hours. A brief case has the time that its fault needs and this much more for a
 # slow recovery, not the usual 20 s: verdicts need no more, and quantiles that a shorter case does
 # not carry are left out as everywhere.
@@ -77,6 +79,21 @@ def undrawn(name: str, seed: int) -> Suite:
         raise unknown("suite", name, SUITES)
     summary, cases = SUITES[name]
     return Suite(name, summary, tuple(cases(seed)))
+
+
+def of_cluster(file: str, seed: int) -> Suite:
+    """What can be run on a cluster of somebody else: every lock that may be run there without a
+    fault and under those of ``full`` that can be applied. Raises BadInput."""
+    on = site_of(file).topology
+    locks = [name for name, one in systems().items() if one.elsewhere and on in one.topologies]
+    usual = [make_case(lock, NONE, seed=seed, cluster=file) for lock in locks]
+    cases = [
+        resolve(brief(one))
+        for case in usual
+        for fault in (NONE, *full_faults(case.system.name))
+        if applies(one := replace(case, fault=fault))
+    ]
+    return Suite(CLUSTER, f"what can be run on the {on} of {file}", tuple(cases))
 
 
 def sliced(whole: Suite, locks: Sequence[str], wanted: Sequence[str]) -> Suite:

@@ -67,6 +67,15 @@ With = Annotated[
         help="With another version of a library, a server or the recipes, as regress takes it.",
     ),
 ]
+Cluster = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Run on the cluster of somebody else that this file names.",
+        parser=path,
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Put load on that cluster without asking first.")]
 Junit = Annotated[Path | None, typer.Option(help="Write JUnit XML into this file.", parser=target)]
 Resume = Annotated[
     Path | None,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, Self, runtime_checkable
 
 HARNESS = 0  # the client group of probes and readiness checks; never cut
 
@@ -103,6 +103,8 @@ class Cluster(ABC):
     raises ClusterError that names what is left."""
 
     plan: ClusterPlan
+    key_prefix: str = ""
+    """How the names of a lock's keys have to begin here."""
 
     @property
     @abstractmethod
@@ -141,7 +143,7 @@ class Cluster(ABC):
         """Whether this node alone completes a write or a linearizable read, sent to it over the
         link of ``group``, within ``timeout_s``. Faults are proven with it; never raises."""
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -320,6 +322,14 @@ class Metered(Protocol):
 
     def usage(self) -> Usage:
         """One short question to the engine and one to each server. Raises ClusterError."""
+
+
+@runtime_checkable
+class Attended(Protocol):
+    """Needs processes on this machine for as long as it stands, beside containers."""
+
+    def attendants(self) -> Sequence[tuple[str, int]]:
+        """Their names and numbers; each has a log of its name in ``ClusterPlan.log_dir``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ from lockbench.results.cases import (
     command_of,
     expected_of,
     fault_name,
+    is_elsewhere,
     k_of_n,
 )
 from lockbench.results.documents import CaseResult
@@ -316,7 +317,7 @@ def _versions(it: Broken) -> list[tuple[str, str]]:
 
 def _commands(it: Broken, small: bool) -> Iterator[str]:
     yield command_of(it.case)
-    if len(it.found.cases) == 1:
+    if len(it.found.cases) == 1 and not is_elsewhere(it.case):
         yield shlex.join(["lockbench", "run", "--replay", str(it.found.path), "--times", "5"])
     if small:
         yield "lockbench check history.jsonl"

@@ -242,6 +242,9 @@ class System:
     not_owed: Mapping[str, str] = field(default_factory=dict)
     late_release: Literal["NotHeld", "Released", "Unknown"] = "NotHeld"  # of a hold that has ended
     gives_up_s: float = 20.0  # the longest that a release and a try take while servers are silent
+    # Whether all that it writes stands under its key's name, behind what its recipe puts before
+    # every key, so that it may be run on servers of others (``lockbench.clusters.elsewhere``).
+    elsewhere: bool = False
     represents: bool = False  # a library that ``make test`` has too, not ``make fuzz`` alone
     untested: str = ""  # why it is not tested at all
 

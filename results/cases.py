@@ -312,6 +312,16 @@ def _slowest(values: Iterable[float | None]) -> float | None:
     return max(known) if known and len(known) == len(each) else None
 
 
+# Ends the names of topologies that are clusters of somebody else
+# (``lockbench.clusters.elsewhere``), whose file is not the run's to tell.
+ELSEWHERE = "-elsewhere"
+
+
+def is_elsewhere(case: CaseResult) -> bool:
+    """Whether it ran on a cluster of somebody else."""
+    return str(case.topology).endswith(ELSEWHERE)
+
+
 def command_of(case: CaseResult, images: Sequence[Sequence[str]] = ()) -> str:
     """The command that runs a case again on another day: the same schedule of faults, not the same
     network. ``images`` are the (name, reference) it replaced."""
@@ -323,8 +333,9 @@ def command_of(case: CaseResult, images: Sequence[Sequence[str]] = ()) -> str:
         ("--fault", None if is_published(case) else case.fault),
         ("--workload", case.workload),
         ("--time-limit", limit_s),
-        ("--topology", case.topology),
-        ("--nodes", case.size),
+        ("--cluster", "FILE" if is_elsewhere(case) else None),
+        ("--topology", None if is_elsewhere(case) else case.topology),
+        ("--nodes", None if is_elsewhere(case) else case.size),
         ("--clients", case.clients),
         ("--keys", case.keys),
         ("--ttl", case.pace.lease_ttl_s),

@@ -187,6 +187,7 @@ class Load:
     workload: str = "mutex"
     locust: LocustsOwn = NOTHING
     rates: Rates = Rates()
+    key_prefix: str = ""  # of what a lock is asked for; no history shows it
 
     @property
     def history(self) -> Path:

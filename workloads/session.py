@@ -26,6 +26,7 @@ from lockbench.history.recording import is_recording, write_meta
 from lockbench.locks.base import Address, Observer
 from lockbench.locks.base import Lock as LockClient
 from lockbench.locks.registry import find
+from lockbench.locks.shared.prefixed import prefixed
 from lockbench.workloads.arrivals import POISSON, Arrivals
 from lockbench.workloads.control import Control
 from lockbench.workloads.load import CLIENT_FAILED, ENVIRONMENT, WORKER_ENVIRONMENT, Load
@@ -99,9 +100,14 @@ class Session:
         """A client of the lock under test, through the links of this worker's group."""
         nodes = [Address(host, port) for host, port in self.load.nodes[self.worker]]
         pace = self.load.pace
-        return self.system.connect(
-            nodes, timeout_s=pace.client_timeout_s, ttl_s=pace.lease_ttl_s, observer=observer
-        )
+
+        def connect(to: Observer) -> LockClient:
+            return self.system.connect(
+                nodes, timeout_s=pace.client_timeout_s, ttl_s=pace.lease_ttl_s, observer=to
+            )
+
+        prefix = self.load.key_prefix
+        return prefixed(prefix, observer, connect) if prefix else connect(observer)
 
     @cached_property
     def arrivals(self) -> Arrivals | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from lockbench.cli.options import path
 from lockbench.report.console import out
 
 
@@ -13,8 +15,23 @@ def clean(
     old_images: Annotated[
         bool, typer.Option("--images", help="Also remove outdated images.")
     ] = False,
+    cluster: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also what they left on the cluster of somebody else that this file names.",
+            parser=path,
+        ),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Remove it there without asking first.")
+    ] = False,
 ) -> None:
     """Remove what dead runs left behind: containers, networks and processes."""
     from lockbench.cli.upkeep import clean as tidy
 
     tidy(out, old_images=old_images)
+    if cluster is not None:
+        from lockbench.cli.elsewhere import clean as there
+
+        there(cluster, yes)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lockbench.cli.options import RUNS, Json, Runs, Topology, With, path, words
+from lockbench.cli.options import RUNS, Cluster, Json, Runs, Topology, With, Yes, path, words
 from lockbench.results.errors import BadInput, Unfit
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ def run(
     ttl: Annotated[
         float | None, typer.Option(help="Lease in seconds; default 3, or the lock's own.")
     ] = None,
+    cluster: Cluster = None,
+    yes: Yes = False,
     network: Annotated[
         str, typer.Option(help="How slow every link is: loopback, rack, az or region.")
     ] = "loopback",
@@ -97,6 +99,7 @@ def run(
         raise BadInput(f"{missing}: see lockbench run --help")
     from lockbench.bench import plan
 
+    _refuse_servers(cluster, topology, nodes, image, with_)
     side = None
     if with_ is not None:
         from lockbench.evidence import sides
@@ -109,7 +112,12 @@ def run(
         for fault_name in words(fault):
             try:
                 case = plan.make_case(
-                    lock_name, fault_name, seed=seed, topology=topology, workload=workload
+                    lock_name,
+                    fault_name,
+                    seed=seed,
+                    topology=topology,
+                    workload=workload,
+                    cluster=None if cluster is None else str(cluster),
                 )
             except Unfit as error:
                 from lockbench.results.documents import Refused
@@ -131,7 +139,7 @@ def run(
             cases.append(plan.resolve(side.apply(case) if side else case))
     if not cases:
         raise unfit[0][1]
-    from lockbench.cli import running
+    from lockbench.cli import elsewhere, running
     from lockbench.workloads.fleet import free_port
     from lockbench.workloads.load import LocustsOwn
 
@@ -144,6 +152,7 @@ def run(
         report=web or locust_report,
         locustfile=str(locustfile.resolve()) if locustfile else None,
     )
+    elsewhere.agreed(cases, yes)
     if side is None:
         running.play(cases, name, as_json, locust=locust, refused=refused, runs=runs or RUNS)
     with sides.instead(side, cases) as installed:
@@ -155,6 +164,15 @@ def run(
             refused=refused,
             recorded=installed.recorded,
             runs=runs or RUNS,
+        )
+
+
+def _refuse_servers(cluster: Path | None, *said: object) -> None:
+    """Raises BadInput for what else ``said`` of the servers of a cluster that a file names."""
+    if cluster is not None and any(said):
+        raise BadInput(
+            "--cluster FILE says what servers there are: leave --topology, --nodes, --image and"
+            " --with out"
         )
 
 

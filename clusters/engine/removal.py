@@ -75,10 +75,20 @@ def remove_own(limit_s: float = AGAIN_S) -> list[str]:
 
 def left_behind(names: Sequence[str]) -> str:
     """For people: what is left, and what becomes of it."""
-    return (
-        f"the Docker engine did not remove {', '.join(names)}; the next start of a run, or "
-        "`lockbench clean`, does"
-    )
+    of_engine = [name for name in names if name.startswith("lockbench-")]
+    there = [name for name in names if name not in of_engine]
+    said = []
+    if of_engine:
+        said.append(
+            f"the Docker engine did not remove {', '.join(of_engine)}; the next start of a run, or "
+            "`lockbench clean`, does"
+        )
+    if there:
+        said.append(
+            f"on the cluster of somebody else is left: {'; '.join(there)}; `lockbench clean "
+            "--cluster FILE` tries again"
+        )
+    return "; ".join(said)
 
 
 def _remove_at_once(

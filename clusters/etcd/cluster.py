@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import base64
 import secrets
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import as_completed
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from lockbench.clusters.base import HARNESS, Change, ClusterError, ServerLog, Topology
+from lockbench.clusters.etcd.members import EtcdMembers, encoded
 from lockbench.clusters.pods.cluster import PodCluster
 from lockbench.clusters.pods.launch import Server, http_ok
 from lockbench.clusters.pods.links import PeerPort
 from lockbench.clusters.wire import PROBE_FAILURES, Address, Http, ProbeFailed
 
 DATA = "/lockbench/data"
-STATUS_LIMIT_S = 0.5
 HISTORY_LIMIT_S = 20.0
 EMPTY_LIMIT_S = 10.0
 
@@ -32,7 +30,7 @@ SETTINGS = {
 }
 
 
-class EtcdCluster(PodCluster):
+class EtcdCluster(EtcdMembers, PodCluster):
     """Members that talk to each other through one peer port.
 
     A booting member asks its peers who is there, and when one of them is reached but does not
@@ -44,7 +42,6 @@ class EtcdCluster(PodCluster):
     all.
     """
 
-    kind = "etcd"
     record_name = "etcd's revisions"
     peers = (PeerPort("peer"),)
 
@@ -72,22 +69,6 @@ class EtcdCluster(PodCluster):
             ready=http_ok(self.port(node), "/health", "true"),
         )
 
-    def leader(self) -> int | None:
-        """The node that a majority calls leader. One that was cut off has only its own word."""
-        votes: Counter[str] = Counter()
-        node_of: dict[str, int] = {}
-        asked = {self._pool.submit(self._status, node): node for node in self.nodes}
-        for answer in as_completed(asked):
-            if (status := answer.result()) is None:
-                continue
-            member, leader = status
-            node_of[member] = asked[answer]
-            votes[leader] += leader not in {"", "0"}
-            for elected, count in votes.items():
-                if count > self.plan.size // 2 and elected in node_of:
-                    return node_of[elected]
-        return None
-
     def server_logs(self) -> Sequence[ServerLog]:
         """All revisions, up to one that is made for it, as any member that serves tells them."""
         said = ""
@@ -100,10 +81,10 @@ class EtcdCluster(PodCluster):
         raise ClusterError(f"no member tells its revisions; {said}")
 
     def _revisions(self, address: Address) -> list[Change]:
-        last = f"lockbench/probe/{secrets.token_hex(8)}"
+        last = f"{self.probes}probe/{secrets.token_hex(8)}"
         with Http(address, HISTORY_LIMIT_S) as http:
-            http.post("/v3/kv/put", {"key": _text(last), "value": ""})
-            everything = {"key": _text("\0"), "range_end": _text("\0"), "start_revision": 1}
+            http.post("/v3/kv/put", {"key": encoded(last), "value": ""})
+            everything = {"key": encoded("\0"), "range_end": encoded("\0"), "start_revision": 1}
             found: list[Change] = []
             for message in http.stream("/v3/watch", {"create_request": everything}):
                 result = message["result"]
@@ -114,20 +95,6 @@ class EtcdCluster(PodCluster):
                     return found
         raise ProbeFailed("the watch of all revisions ended before the last one")
 
-    def check_serves(self, address: Address, limit_s: float, *, read: bool) -> None:
-        """Put one and the same key; or one of its own, read it back by a linearizable range, and
-        delete it."""
-        name = f"lockbench/probe/{secrets.token_hex(8)}" if read else "lockbench/probe"
-        key, value = _text(name), _text(secrets.token_hex(8))
-        with Http(address, limit_s) as http:
-            http.post("/v3/kv/put", {"key": key, "value": value})
-            if not read:
-                return
-            found = http.post("/v3/kv/range", {"key": key}).get("kvs", [])
-            if [kv.get("value") for kv in found] != [value]:
-                raise ProbeFailed(f"wrote {value} and read {found}")
-            http.post("/v3/kv/deleterange", {"key": key})
-
     def remove_everything(self, node: int) -> None:
         """Every lease, and with it the keys that end with it; then every other key. Every member
         does this alike, so one is asked."""
@@ -137,11 +104,7 @@ class EtcdCluster(PodCluster):
             for lease in http.post("/v3/lease/leases", {}).get("leases", []):
                 with suppress(ProbeFailed):  # it has ended meanwhile
                     http.post("/v3/lease/revoke", {"ID": lease["ID"]})
-            http.post("/v3/kv/deleterange", {"key": _text("\0"), "range_end": _text("\0")})
-
-    def check_answer(self, address: Address, limit_s: float) -> None:
-        with Http(address, limit_s) as http:
-            http.get("/version")
+            http.post("/v3/kv/deleterange", {"key": encoded("\0"), "range_end": encoded("\0")})
 
     def commands(self, address: Address, limit_s: float) -> int:
         """Messages that gRPC has received from clients, which is what the JSON gateway turns each
@@ -152,20 +115,6 @@ class EtcdCluster(PodCluster):
         if not received:
             raise ProbeFailed("its metrics do not tell how many messages were received")
         return sum(round(float(line.rpartition(" ")[2])) for line in received)
-
-    @contextmanager
-    def pinger(self, address: Address, limit_s: float) -> Iterator[Callable[[], object]]:
-        with Http(address, limit_s) as http:
-            yield lambda: http.get("/version")
-
-    def _status(self, node: int) -> tuple[str, str] | None:
-        """A node's own id and the id of whom it calls leader; None when it does not answer."""
-        try:
-            with Http(self.address(HARNESS, node), STATUS_LIMIT_S) as http:
-                status = http.post("/v3/maintenance/status", {})
-            return str(status["header"]["member_id"]), str(status.get("leader", ""))
-        except (*PROBE_FAILURES, KeyError, TypeError):
-            return None
 
 
 def _change(event: Any) -> Change:
@@ -178,10 +127,6 @@ def _change(event: Any) -> Change:
     value = base64.b64decode(entry.get("value", "")).decode(errors="replace")
     made = entry["create_revision"] == entry["mod_revision"]
     return Change(place, "made" if made else "renewed", name, value)
-
-
-def _text(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
 
 
 TOPOLOGY = Topology(

@@ -103,17 +103,15 @@ class Pod:
     server: Container | None = None
 
 
-class Pods(ABC):
-    """The pods of one cluster. What appears is labelled with ``id`` and found again by it."""
+class LinkContainers(ABC):
+    """One link container per node, each with the Toxiproxy of the links that lead there. What
+    appears is labelled with ``id`` and found again by it."""
 
     kind: str
-    """The image's name, and what nodes are called."""
+    """What nodes are called; of servers that are started here, the image's name."""
 
     peers: tuple[PeerPort, ...] = ()
     """The ports on which servers talk to each other."""
-
-    preloaded: bool = False
-    """Whether the servers run with our library (``shim``). Only our own images have it."""
 
     plan: ClusterPlan
 
@@ -125,13 +123,142 @@ class Pods(ABC):
         self.id = f"{re.sub(r'[^A-Za-z0-9_.]', '-', plan.run_id)}-{secrets.token_hex(3)}"
         self._engine: Engine
         self._block: ports.Block
-        self._network: Network
         self._pods: dict[int, Pod] = {}
-        self._paused: set[int] = set()
-        self._killed: set[int] = set()
         self._logged: set[str] = set()  # the containers whose logs are saved
         self._given_up = threading.Event()
         self._pool = ThreadPoolExecutor(2 * plan.size + 1, thread_name_prefix="cluster")
+
+    @abstractmethod
+    def _launch(self) -> None:
+        """Make and start everything."""
+
+    # --- where things are ---
+
+    @property
+    def nodes(self) -> Sequence[int]:
+        return range(1, self.plan.size + 1)
+
+    def node_name(self, node: int) -> str:
+        return f"{self.kind}-{node}"
+
+    def port(self, node: int) -> int:
+        """The client port of a node, the same everywhere."""
+        return self._block.base + CLIENT + node
+
+    def address(self, group: int, node: int) -> Address:
+        """Where a client group reaches a node."""
+        return (host(group), self.port(node))
+
+    def addresses(self, group: int) -> Sequence[Address]:
+        if not 0 <= group <= self.plan.groups:
+            raise ClusterError(f"there is no client group {group}: 1 to {self.plan.groups} are")
+        return [self.address(group, node) for node in self.nodes]
+
+    # --- ending ---
+
+    def _remove_all(self) -> Sequence[str]:
+        """Save the logs and remove everything that carries this cluster's label. The names of what
+        is left; a second attempt waits less long. Never raises."""
+        again = self._given_up.is_set()
+        self._given_up.set()
+        # What is still being started must be there before it can be removed.
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        left: Sequence[str] = ()
+        if hasattr(self, "_engine"):
+            left = removal.remove(
+                {owner.CLUSTER: self.id},
+                limit_s=removal.AGAIN_S if again else removal.CLEARING_S,
+                engine=self._engine,
+                each=self._log_and_remove,
+                prefix=self._name(""),
+            )
+        for pod in self._pods.values():
+            pod.links.close()
+        if hasattr(self, "_block"):
+            self._block.close()
+        return left
+
+    def _log_and_remove(self, engine: Engine, container: Container) -> None:
+        """Save what a container has said, once, and remove it, whatever it is doing. EngineError
+        when the engine does not do it."""
+        if container.id not in self._logged:
+            self._save_log(engine, container)
+            self._logged.add(container.id)
+        engine.remove(container)
+
+    def _save_log(self, engine: Engine, container: Container) -> None:
+        folder = Path(self.plan.log_dir)
+        name = container.name.removeprefix(self._name(""))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with (folder / f"{name}.log").open("ab") as file:
+                engine.save_log(container, file)
+        except EngineUnreachable:
+            raise
+        except (EngineError, OSError):
+            return  # it has none any more, or the disk is full
+
+    def _last_words(self) -> str:
+        """What those say of themselves that were started here, for the message of a start that
+        failed."""
+        return ""
+
+    # --- small things ---
+
+    def _poll(self, attempt: Callable[[], None], limit_s: float, complaint: str) -> None:
+        """Try until it works; ClusterError with the last reason when the time is over."""
+        until = time.monotonic() + limit_s
+        while True:
+            try:
+                return attempt()
+            except PROBE_FAILURES as error:
+                if time.monotonic() > until or self._given_up.is_set():
+                    raise ClusterError(f"{complaint}: {error}") from error
+            time.sleep(POLL_S)
+
+    @property
+    def _groups(self) -> Sequence[int]:
+        return range(self.plan.groups + 1)
+
+    def _each(self, items: Iterable[T], work: Callable[[T], R]) -> list[R]:
+        """Do it for all at once; when all have ended, raise the first failure."""
+        futures: list[Future[R]] = [self._pool.submit(work, item) for item in items]
+        wait(futures)
+        return [future.result() for future in futures]
+
+    def _image(self, name: str) -> str:
+        return self.plan.images.get(name) or images.recipes()[name].ref
+
+    def _name(self, part: str) -> str:
+        return f"lockbench-{self.id}-{part}"
+
+    def _labels(self) -> dict[str, str]:
+        return owner.labels(self.plan.run_id, self.id)
+
+
+def http_ok(port: int, path: str, word: str) -> Sequence[str]:
+    """A ``Server.ready``: the answer to a request over HTTP has this word in it."""
+    request = f"GET {path} HTTP/1.0\\r\\n\\r\\n"
+    return says(port, request, word)
+
+
+def says(port: int, request: str, word: str) -> Sequence[str]:
+    """A ``Server.ready``: the answer to this text, as ``printf`` takes it, has this word in it."""
+    script = f"exec 3<>/dev/tcp/127.0.0.1/{port}; printf '{request}' >&3; grep -q {word} <&3"
+    return ["bash", "-c", script]
+
+
+class Pods(LinkContainers):
+    """The pods of one cluster: a server beside each link container."""
+
+    preloaded: bool = False
+    """Whether the servers run with our library (``shim``). Only our own images have it."""
+
+    def __init__(self, plan: ClusterPlan) -> None:
+        super().__init__(plan)
+        self._network: Network
+        self._paused: set[int] = set()
+        self._killed: set[int] = set()
 
     # --- what a topology says ---
 
@@ -147,37 +274,17 @@ class Pods(ABC):
 
     # --- where things are ---
 
-    @property
-    def nodes(self) -> Sequence[int]:
-        return range(1, self.plan.size + 1)
-
-    def node_name(self, node: int) -> str:
-        return f"{self.kind}-{node}"
-
-    def port(self, node: int) -> int:
-        """The client port of a node, the same everywhere."""
-        return self._block.base + CLIENT + node
-
     def peer_port(self, which: int, node: int) -> int:
         """The port number ``which`` of ``peers`` of a node, the same in every pod."""
         if self.peers[which].of_clients:
             return self.port(node)
         return self._block.base + PEERS + (NODES_MAX + 1) * which + node
 
-    def address(self, group: int, node: int) -> Address:
-        """Where a client group reaches a node."""
-        return (_host(group), self.port(node))
-
-    def addresses(self, group: int) -> Sequence[Address]:
-        if not 0 <= group <= self.plan.groups:
-            raise ClusterError(f"there is no client group {group}: 1 to {self.plan.groups} are")
-        return [self.address(group, node) for node in self.nodes]
-
     # --- starting ---
 
     def _launch(self) -> None:
         self._engine = Engine()
-        hosts = [_host(group) for group in self._groups]
+        hosts = [host(group) for group in self._groups]
         offsets = [base + node for base in (CLIENT, API) for node in self.nodes]
         self._block = ports.take(hosts, offsets)
         # In the pool, as all that makes something: an interrupt must not cut off the engine's
@@ -326,48 +433,6 @@ class Pods(ABC):
 
     # --- ending ---
 
-    def _remove_all(self) -> Sequence[str]:
-        """Save the logs and remove everything that carries this cluster's label. The names of what
-        is left; a second attempt waits less long. Never raises."""
-        again = self._given_up.is_set()
-        self._given_up.set()
-        # What is still being started must be there before it can be removed.
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        left: Sequence[str] = ()
-        if hasattr(self, "_engine"):
-            left = removal.remove(
-                {owner.CLUSTER: self.id},
-                limit_s=removal.AGAIN_S if again else removal.CLEARING_S,
-                engine=self._engine,
-                each=self._log_and_remove,
-                prefix=self._name(""),
-            )
-        for pod in self._pods.values():
-            pod.links.close()
-        if hasattr(self, "_block"):
-            self._block.close()
-        return left
-
-    def _log_and_remove(self, engine: Engine, container: Container) -> None:
-        """Save what a container has said, once, and remove it, whatever it is doing. EngineError
-        when the engine does not do it."""
-        if container.id not in self._logged:
-            self._save_log(engine, container)
-            self._logged.add(container.id)
-        engine.remove(container)
-
-    def _save_log(self, engine: Engine, container: Container) -> None:
-        folder = Path(self.plan.log_dir)
-        name = container.name.removeprefix(self._name(""))
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with (folder / f"{name}.log").open("ab") as file:
-                engine.save_log(container, file)
-        except EngineUnreachable:
-            raise
-        except (EngineError, OSError):
-            return  # it has none any more, or the disk is full
-
     def _last_words(self) -> str:
         """The end of the servers' logs, for the message of a start that failed."""
         lines = ""
@@ -380,52 +445,11 @@ class Pods(ABC):
 
     # --- small things ---
 
-    def _poll(self, attempt: Callable[[], None], limit_s: float, complaint: str) -> None:
-        """Try until it works; ClusterError with the last reason when the time is over."""
-        until = time.monotonic() + limit_s
-        while True:
-            try:
-                return attempt()
-            except PROBE_FAILURES as error:
-                if time.monotonic() > until or self._given_up.is_set():
-                    raise ClusterError(f"{complaint}: {error}") from error
-            time.sleep(POLL_S)
-
-    @property
-    def _groups(self) -> Sequence[int]:
-        return range(self.plan.groups + 1)
-
-    def _each(self, items: Iterable[T], work: Callable[[T], R]) -> list[R]:
-        """Do it for all at once; when all have ended, raise the first failure."""
-        futures: list[Future[R]] = [self._pool.submit(work, item) for item in items]
-        wait(futures)
-        return [future.result() for future in futures]
-
-    def _image(self, name: str) -> str:
-        return self.plan.images.get(name) or images.recipes()[name].ref
-
-    def _name(self, part: str) -> str:
-        return f"lockbench-{self.id}-{part}"
-
     def _peer_address(self, which: int, node: int) -> Address:
         """Where the harness reaches a peer port past all links."""
         return (self._pods[node].ip, self.peer_port(which, node))
 
-    def _labels(self) -> dict[str, str]:
-        return owner.labels(self.plan.run_id, self.id)
 
-
-def http_ok(port: int, path: str, word: str) -> Sequence[str]:
-    """A ``Server.ready``: the answer to a request over HTTP has this word in it."""
-    request = f"GET {path} HTTP/1.0\\r\\n\\r\\n"
-    return says(port, request, word)
-
-
-def says(port: int, request: str, word: str) -> Sequence[str]:
-    """A ``Server.ready``: the answer to this text, as ``printf`` takes it, has this word in it."""
-    script = f"exec 3<>/dev/tcp/127.0.0.1/{port}; printf '{request}' >&3; grep -q {word} <&3"
-    return ["bash", "-c", script]
-
-
-def _host(group: int) -> str:
+def host(group: int) -> str:
+    """Where a client group reaches nodes."""
     return f"127.0.0.{1 + group}"

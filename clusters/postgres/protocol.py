@@ -46,7 +46,7 @@ class Session(Closing):
             kind, size = struct.unpack("!ci", self._line.exactly(5))
             body = self._line.exactly(size - 4)
             if kind == b"E":
-                raise ProbeFailed(_message(body))
+                raise ProbeFailed(message(body))
             if kind == b"T":
                 rows = []
             elif kind == b"D":
@@ -66,6 +66,7 @@ def _row(body: bytes) -> Row:
     return row
 
 
-def _message(body: bytes) -> str:
+def message(body: bytes) -> str:
+    """What an error reply says, in one line."""
     fields = {part[:1]: part[1:].decode(errors="replace") for part in body.split(b"\0") if part}
     return f"{fields.get(b'S')} {fields.get(b'C')}: {fields.get(b'M')}"

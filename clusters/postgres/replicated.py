@@ -18,22 +18,22 @@ Needs our own image, which carries the data directory that both nodes start from
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 
 from lockbench.clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
-from lockbench.clusters.pods.cluster import PROBE_LIMIT_S, PodCluster
+from lockbench.clusters.pods.cluster import PodCluster
 from lockbench.clusters.pods.launch import POLL_S, Server
+from lockbench.clusters.pods.linked import PROBE_LIMIT_S
 from lockbench.clusters.pods.links import PeerPort
 from lockbench.clusters.pods.shim import ClockedPods, by_image
 from lockbench.clusters.postgres.protocol import USER, Session
+from lockbench.clusters.postgres.servers import PostgresServers, write
 from lockbench.clusters.wire import PROBE_FAILURES, Address, ProbeFailed
 
 CONFIG = "/lockbench/postgresql.conf"
 ACCESS = "/lockbench/pg_hba.conf"
 DATA = "/lockbench/data"
 REBUILT = "/tmp/rebuilt"  # noqa: S108 - in the container
-ASK_LIMIT_S = 0.5
 # After a crash PostgreSQL syncs every file of its data directory before it serves
 # (recovery_init_sync_method): 4.3 s on two busy cores.
 RESTART_S = 5.0
@@ -70,10 +70,9 @@ SETTINGS = {
 SYNC_SETTINGS = {**SETTINGS, "synchronous_standby_names": "*"}
 
 
-class PostgresCluster(PodCluster):
+class PostgresCluster(PostgresServers, PodCluster):
     """Two servers."""
 
-    kind = "postgres"
     peers = (PeerPort("postgres", of_clients=True),)
     elects = False
 
@@ -121,15 +120,6 @@ class PostgresCluster(PodCluster):
 
     # --- roles ---
 
-    def primary(self) -> int | None:
-        """Of the nodes that take writes, the one that was promoted last."""
-        writable = {node: line for node, line in self._timelines().items() if line}
-        return max(writable, key=lambda node: writable[node]) if writable else None
-
-    def replicas(self) -> Sequence[int]:
-        """The nodes that only replay."""
-        return [node for node, line in self._timelines().items() if line == 0]
-
     def promotes_nobody(self) -> str | None:
         return None
 
@@ -165,18 +155,6 @@ class PostgresCluster(PodCluster):
         super().restart(chosen)
         self._deposed.difference_update(chosen)
 
-    # --- probes ---
-
-    def check_serves(self, address: Address, limit_s: float, *, read: bool) -> None:
-        """A primary's transaction, that is then found committed; a replica's answer."""
-        with Session(address, limit_s) as session:
-            written = _write(session)
-            if written is None or not read:
-                return
-            found = session.query(f"SELECT pg_xact_status('{written}'::xid8)")
-            if found != [["committed"]]:
-                raise ProbeFailed(f"transaction {written} is {found}")
-
     def remove_everything(self, node: int) -> None:
         """On the primary: sessions that hold a lock, advisory ones too; then every database and
         schema that is not the server's own."""
@@ -189,16 +167,6 @@ class PostgresCluster(PodCluster):
             for (name,) in session.query(SCHEMAS):
                 session.query(f"DROP SCHEMA {name} CASCADE")
             session.query("CREATE SCHEMA public")
-
-    def check_answer(self, address: Address, limit_s: float) -> None:
-        """A session is accepted, which is refused while data is being recovered."""
-        with Session(address, limit_s):
-            pass
-
-    @contextmanager
-    def pinger(self, address: Address, limit_s: float) -> Iterator[Callable[[], object]]:
-        with Session(address, limit_s) as session:
-            yield lambda: session.query("")
 
     # --- verifying ---
 
@@ -214,7 +182,7 @@ class PostgresCluster(PodCluster):
             raise ProbeFailed(f"primary {primary}, replicas {replicas}")
         way = "sync" if self.settings["synchronous_standby_names"] else "async"
         with Session(self.address(HARNESS, primary), PROBE_LIMIT_S) as session:
-            _write(session)
+            write(session)
             ((end,),) = session.query("SELECT pg_current_wal_lsn()")
             seen = session.query(
                 "SELECT application_name, state, sync_state FROM pg_stat_replication ORDER BY 1"
@@ -227,21 +195,6 @@ class PostgresCluster(PodCluster):
                 if session.query(behind) != [["t"]]:
                     raise ProbeFailed(f"{self.node_name(node)} has not replayed {end}")
 
-    def _timelines(self) -> Mapping[int, int | None]:
-        return dict(zip(self.nodes, self._each(self.nodes, self._timeline), strict=True))
-
-    def _timeline(self, node: int) -> int | None:
-        """Of a node that takes writes, its timeline; 0: it only replays; None: no answer."""
-        try:
-            with Session(self.address(HARNESS, node), ASK_LIMIT_S) as session:
-                ((replays,),) = session.query("SELECT pg_is_in_recovery()")
-                if replays == "t":
-                    return 0
-                ((name,),) = session.query("SELECT pg_walfile_name(pg_current_wal_lsn())")
-        except PROBE_FAILURES:
-            return None
-        return int(str(name)[:8], 16)
-
 
 class OurPostgres(ClockedPods, PostgresCluster):
     """Servers of our own image. What they have synced is not told: they sync before they answer."""
@@ -250,17 +203,6 @@ class OurPostgres(ClockedPods, PostgresCluster):
         with Session(address, limit_s) as session:
             ((found,),) = session.query("SELECT extract(epoch from clock_timestamp())")
         return float(str(found))
-
-
-def _write(session: Session) -> str | None:
-    """Commit something on a primary and return the transaction's id; on a replica, do nothing."""
-    if session.query("SELECT pg_is_in_recovery()") == [["t"]]:
-        return None
-    # It assigns an id and writes to the log, and so waits for disk and replica as any commit does.
-    ((written, _),) = session.query(
-        "SELECT pg_current_xact_id(), pg_logical_emit_message(true, 'lockbench', 'probe')"
-    )
-    return written
 
 
 TOPOLOGIES = tuple(

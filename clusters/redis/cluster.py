@@ -23,8 +23,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lockbench.clusters.base import HARNESS, Topology
-from lockbench.clusters.pods.cluster import PROBE_LIMIT_S
 from lockbench.clusters.pods.launch import Server
+from lockbench.clusters.pods.linked import PROBE_LIMIT_S
 from lockbench.clusters.pods.links import PeerPort
 from lockbench.clusters.pods.shim import by_image
 from lockbench.clusters.redis import protocol as resp

@@ -8,8 +8,7 @@ lost its power has lost about the last second; a wiped one has lost everything. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 
 from lockbench.clusters.base import HARNESS, ClusterError, ClusterPlan, ServerLog, Topology
 from lockbench.clusters.engine.docker import EngineError
@@ -19,6 +18,7 @@ from lockbench.clusters.pods.shim import ClockedPods, SyncingPods, by_image
 from lockbench.clusters.redis import append_only_file as aof
 from lockbench.clusters.redis import protocol as resp
 from lockbench.clusters.redis.protocol import ask_once, items
+from lockbench.clusters.redis.servers import RedisServers
 from lockbench.clusters.wire import Address, Line, ProbeFailed
 
 CONFIG = "/lockbench/redis.conf"
@@ -34,14 +34,8 @@ SETTINGS = {
 FSYNC_SETTINGS = {**SETTINGS, "appendfsync": "always"}
 
 
-class RedisPods(PodCluster):
-    """Redis servers and Sentinels, whatever their roles."""
-
-    kind = "redis"
-
-    def check_answer(self, address: Address, limit_s: float) -> None:
-        """A pong, which is refused for as long as data is being loaded."""
-        ask_once(address, limit_s, "PING")
+class RedisPods(RedisServers, PodCluster):
+    """Redis servers and Sentinels of our own, whatever their roles."""
 
     def remove_everything(self, node: int) -> None:
         """Every key of every database, scripts too, of a node that takes writes."""
@@ -58,11 +52,6 @@ class RedisPods(PodCluster):
             if name == "total_commands_processed":
                 return int(value)
         raise ProbeFailed("INFO does not tell how many commands were processed")
-
-    @contextmanager
-    def pinger(self, address: Address, limit_s: float) -> Iterator[Callable[[], object]]:
-        with Line(address, limit_s) as line:
-            yield lambda: resp.ask(line, "PING")
 
     def _ready(self, node: int) -> Sequence[str]:
         """`check_answer`, asked in the container."""
@@ -126,11 +115,6 @@ class RedisNodes(RedisPods):
         except EngineError as error:
             raise ClusterError(f"{name}: {error}") from error
         return ServerLog(server, name, changes, lost)
-
-    def check_serves(self, address: Address, limit_s: float, *, read: bool) -> None:
-        """Write a key, read it back, delete it."""
-        with Line(address, limit_s) as line:
-            resp.write_and_delete(line, read=read)
 
 
 class ClockedRedis(ClockedPods):

@@ -15,6 +15,7 @@ from lockbench.clusters.wire import Address, Line, ProbeFailed
 Answer = str | int | list["Answer"] | None
 
 PROBE_KEY_TTL_MS = 10_000
+PREFIX = "lockbench:"  # of probes, on servers of our own
 
 
 def ask(line: Line, *words: str) -> Answer:
@@ -54,9 +55,11 @@ def mapping(answer: Answer) -> dict[str, str]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def write_and_delete(line: Line, *, tag: str = "", read: bool, replicas: int = 0) -> None:
+def write_and_delete(
+    line: Line, *, prefix: str = PREFIX, tag: str = "", read: bool, replicas: int = 0
+) -> None:
     """Write a key (with ``tag`` in its name), wait for replicas, read it back, delete it."""
-    key, value = f"lockbench:probe:{tag}{secrets.token_hex(8)}", secrets.token_hex(8)
+    key, value = f"{prefix}probe:{tag}{secrets.token_hex(8)}", secrets.token_hex(8)
     # It also ends by itself, should the delete be lost.
     ask(line, "SET", key, value, "PX", str(PROBE_KEY_TTL_MS))
     if replicas and (reached := ask(line, "WAIT", str(replicas), "500")) != replicas:

@@ -392,6 +392,7 @@ SYSTEM = System(
         "lease/revoke: JSONDecodeError": "Unknown",
         "lease/revoke: lease not found": "NotHeld",
     },
+    elsewhere=True,
     expectations={**ETCD, **BY_MONOTONIC_CLOCK},
     entry=etcd_entry,
     asks_first=_LEASE_FIRST,

@@ -54,6 +54,7 @@ SYSTEM = System(
     source="https://www.postgresql.org/docs/17/explicit-locking.html#ADVISORY-LOCKS",
     connect=PostgresAdvisory,
     outcomes=OUTCOMES,
+    elsewhere=True,
     expectations=POSTGRES,
     limited=False,
     bare=(Bare("postgres", (_lock(KEY, WAIT_S), _unlock(KEY))),),

@@ -82,6 +82,7 @@ SYSTEM = System(
     source="https://www.postgresql.org/docs/17/explicit-locking.html#LOCKING-ROWS",
     connect=PostgresForUpdate,
     outcomes=OUTCOMES,
+    elsewhere=True,
     expectations=with_changes(
         POSTGRES,
         dict.fromkeys(

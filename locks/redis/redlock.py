@@ -254,6 +254,7 @@ SYSTEM = System(
         "release: majority has forgotten": "NotHeld",
         "release: minority silent": "Released",
     },
+    elsewhere=True,
     expectations=REDLOCK,
     parameters=PARAMETERS,
     entry=redis_entry,

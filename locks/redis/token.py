@@ -72,6 +72,7 @@ SYSTEM = System(
     source=LOCK_DOC,
     connect=RedisToken,
     outcomes=OUTCOMES,
+    elsewhere=True,
     expectations=LEASE,
     parameters=PARAMETERS,
     entry=redis_entry,

@@ -69,6 +69,7 @@ class Planned(Part, frozen=True):
     pace: Pace | None = None
     rates: Rates = Rates()
     images: tuple[tuple[Name, Name], ...] = ()
+    cluster: Name | None = None  # the file that names a cluster of somebody else
     injections: Annotated[tuple[Injection, ...], Meta(max_length=1000)] = ()
 
 

@@ -10,8 +10,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from lockbench.clusters.base import ClusterError, Edge, Led, Wipeable
-from lockbench.clusters.etcd import cluster as etcd
 from lockbench.clusters.etcd.cluster import EtcdCluster
+from lockbench.clusters.etcd.members import encoded
 from lockbench.clusters.pods.cluster import PodCluster
 from lockbench.clusters.pods.toxiproxy import LinkServer
 from lockbench.clusters.redis import protocol as resp
@@ -133,7 +133,7 @@ def test_a_frozen_leader_is_replaced(led: PodCluster) -> None:
 
 
 def test_etcd_keeps_its_data_when_all_are_killed(three_etcd: EtcdCluster) -> None:
-    key = etcd._text("kept")
+    key = encoded("kept")
     with Http(three_etcd.address(0, 1), 5.0) as http:
         http.post("/v3/kv/put", {"key": key, "value": key})
     three_etcd.kill(three_etcd.nodes)

@@ -53,6 +53,7 @@ _SYSTEM = System(
     source=DOC,
     connect=_PLAIN.connect,
     prepare=_PLAIN.prepare,
+    elsewhere=True,
     outcomes={
         "acquire() returned True": "Granted",
         "acquire(blocking=False) returned False": "Denied: held",

@@ -1,0 +1,453 @@
+"""A cluster of somebody else: reached through near links, broken by these and by the file's
+commands.
+
+A near link is a Toxiproxy on this machine for each node, with a link for each client group:
+
+    client → relay (127.0.0.<1+group>:PORT) → Toxiproxy (the same host, LINK) → HOST:PORT
+
+The harness' own way goes past Toxiproxy. Links between the servers are theirs, and are not cut. A
+command of the file is a capability: with ``pause`` and ``resume`` the cluster is ``Pausable``, with
+``kill`` and ``start`` it is ``Killable``. That it ended with 0 is its word that it did it.
+
+Guarantees: nothing is written before it is known that nothing is under the prefix; at the end it is
+empty again, and every command was undone, or ``stop`` says what is left
+(``lockbench.clusters.elsewhere.keeper``).
+
+Does not guarantee: that two benches that begin at the same moment see each other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from lockbench.clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
+from lockbench.clusters.elsewhere.place import place_of
+from lockbench.clusters.elsewhere.site import OPPOSITES, Site, SiteError, read
+from lockbench.clusters.engine import ports
+from lockbench.clusters.engine.docker import Engine
+from lockbench.clusters.etcd.members import EtcdMembers
+from lockbench.clusters.pods import links
+from lockbench.clusters.pods.launch import API, CLIENT, PEERS, START_LIMIT_S, Pod, host
+from lockbench.clusters.pods.linked import PROBE_LIMIT_S, VERIFY_LIMIT_S, LinkedCluster
+from lockbench.clusters.pods.toxiproxy import LinkServer, Listen
+from lockbench.clusters.postgres.servers import PostgresServers
+from lockbench.clusters.redis.servers import RedisServers
+from lockbench.clusters.wire import PROBE_FAILURES, Address
+
+ELSEWHERE: Final = "-elsewhere"  # ends the names of these topologies
+BY_HAND_S: Final = 5.0  # what commands take beside what they are to do
+RESTART_LIMIT_S: Final = 20.0
+KEEPER_LIMIT_S: Final = 10.0
+# To undo commands (three tries each), and to look through all keys.
+END_LIMIT_S: Final = 240.0
+PINGS_LIMIT_S: Final = 20.0
+
+
+class Kept:
+    """The keeper of a cluster, as a process of ours. ClusterError when it does not answer."""
+
+    def __init__(self, site: Site, log: Path | None = None) -> None:
+        """Raises ClusterError."""
+        self._site = site
+        self.undo: set[tuple[str, int]] = set()  # what it would be to undo if it were gone
+        self._asking = threading.Lock()
+        self._over = False
+        self._left: list[str] | None = None
+        environment = dict(os.environ)
+        if site.password is not None and site.password_env:
+            environment[site.password_env] = site.password.reveal()
+        with ExitStack() as opened:
+            said = opened.enter_context(log.open("ab")) if log else subprocess.DEVNULL
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "lockbench.clusters.elsewhere.keeper", str(site.file)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                env=environment,
+                start_new_session=True,
+            )
+        self._heard()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, **what: object) -> Mapping[str, Any]:
+        """One line and its answer. Raises ClusterError."""
+        with self._asking:
+            try:
+                assert self._process.stdin is not None
+                self._process.stdin.write(json.dumps(what).encode() + b"\n")
+                self._process.stdin.flush()
+            except (OSError, ValueError) as error:
+                raise ClusterError("the keeper of the cluster ended") from error
+            return self._heard()
+
+    def hand(self, verb: str, nodes: Sequence[int]) -> None:
+        """Have a command run for these nodes. Raises ClusterError."""
+        if not nodes:
+            return
+        if verb in OPPOSITES:
+            self.undo |= {(verb, node) for node in nodes}
+        self.ask(hand=verb, nodes=list(nodes))
+        if verb not in OPPOSITES:
+            of = {opposite: it for it, opposite in OPPOSITES.items()}[verb]
+            self.undo -= {(of, node) for node in nodes}
+
+    def end(self) -> list[str] | None:
+        """Let it end. What is left; None: it was gone. Never raises; twice is no error."""
+        with suppress(OSError, ValueError):
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+        with self._asking:  # what is under way has its answer first
+            self._process.stdin = None
+            if not self._over:
+                self._over = True
+                self._left = self._last_word()
+        return self._left
+
+    def _last_word(self) -> list[str] | None:
+        try:
+            said, _ = self._process.communicate(timeout=END_LIMIT_S)
+            left = json.loads(said.splitlines()[-1])["left"]
+        except (subprocess.TimeoutExpired, ValueError, LookupError, TypeError):
+            self._process.kill()
+            self._process.wait()
+            return None
+        return [str(one) for one in left]
+
+    def _heard(self) -> Mapping[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise ClusterError("the keeper of the cluster ended")
+        answer: Mapping[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise ClusterError(str(answer["error"]))
+        return answer
+
+
+class Elsewhere(LinkedCluster):
+    """See the module. ``Measurable``, ``Cuttable`` and ``Shapable`` by its near links, ``Attended``
+    by its keeper."""
+
+    site: Site
+
+    def __init__(self, plan: ClusterPlan, site: Site) -> None:
+        super().__init__(plan)
+        self.site = site
+        self.probes = site.prefix
+        self.key_prefix = site.key_prefix
+        self._keeper: Kept | None = None
+        self._claimed = False
+        self._ended = False
+        self._handled: set[int] = set()  # whom a command has frozen
+
+    def node_name(self, node: int) -> str:
+        """As the file has it."""
+        return str(self.site.nodes[node - 1])
+
+    def attendants(self) -> Sequence[tuple[str, int]]:
+        return [] if self._keeper is None else [("keeper", self._keeper.pid)]
+
+    # --- life ---
+
+    def _launch(self) -> None:
+        self._engine = Engine()
+        hosts = [host(group) for group in self._groups]
+        offsets = [base + node for base in (CLIENT, API, PEERS) for node in self.nodes]
+        self._block = ports.take(hosts, offsets)
+        logs = Path(self.plan.log_dir)
+        logs.mkdir(parents=True, exist_ok=True)
+        self._keeper = Kept(self.site, logs / "keeper.log")
+        here = {node: self.address(HARNESS, node) for node in self.nodes}
+        self._keeper.ask(open=[(*at, node, None) for node, at in here.items()])
+        examine(self.site, here, self._keeper)
+        self._keeper.ask(claim=True)
+        self._claimed = True
+        self._each(self.nodes, self._start_links)
+        groups = [group for group in self._groups if group != HARNESS]
+        self._keeper.ask(
+            open=[
+                (*self.address(group, node), node, self._near(group, node))
+                for group in groups
+                for node in self.nodes
+            ]
+        )
+
+    def stop(self) -> Sequence[str]:
+        """Undo every command, empty the prefix, and remove the near links."""
+        left: list[str] = []
+        if self._keeper is not None and not self._ended:
+            self._ended = True
+            told = self._keeper.end()
+            left = told if told is not None else self._end_without_keeper()
+        return [*left, *super().stop()]
+
+    def empty(self) -> None:
+        """What is under the prefix; nothing else there is ours."""
+        place = place_of(self.site)
+
+        def clear(node: int) -> None:
+            place.clear(self.site, self.address(HARNESS, node))
+
+        self._poll_nodes(self.nodes, clear, VERIFY_LIMIT_S, "was not emptied")
+
+    def _end_without_keeper(self) -> list[str]:
+        assert self._keeper is not None
+        try:
+            return end_all(self.site, self._keeper.undo, claimed=self._claimed)
+        except ClusterError as error:
+            return [str(error)]
+
+    def _start_links(self, node: int) -> None:
+        api = self._block.base + API + node
+        link = self._engine.create_container(
+            self._image("toxiproxy"),
+            self._name(f"near-{node}-link"),
+            entrypoint=["toxiproxy", f"-host={ports.LOOPBACK}", f"-port={api}"],
+            host_network=True,
+            labels=self._labels(),
+        )
+        pod = self._pods[node] = Pod(
+            node, link, LinkServer(f"near-{node}-link", ports.LOOPBACK, api)
+        )
+        self._engine.start(link)
+        self._poll(pod.links.check_up, START_LIMIT_S, "a near link: Toxiproxy does not answer")
+        pod.links.populate(
+            Listen(
+                links.client_link(group),
+                "{}:{}".format(*self._near(group, node)),
+                str(self.site.nodes[node - 1]),
+                self._base,
+            )
+            for group in self._groups
+            if group != HARNESS
+        )
+
+    def _near(self, group: int, node: int) -> Address:
+        """Where the relay finds a group's near link."""
+        return (host(group), self._block.base + PEERS + node)
+
+    # --- what it costs ---
+
+    def link_overhead_us(self, rounds: int) -> Mapping[str, float]:
+        """``linked``: through relay and near link; ``direct``: through the relay alone, which alone
+        has the password."""
+        ways = {"linked": self.address(1, 1), "direct": self.address(HARNESS, 1)}
+        times: dict[str, list[int]] = {way: [] for way in ways}
+        with ExitStack() as open_lines:
+            pings = {
+                way: open_lines.enter_context(self.pinger(at, PINGS_LIMIT_S))
+                for way, at in ways.items()
+            }
+            for _ in range(rounds):
+                for way, ping in pings.items():
+                    began = time.perf_counter_ns()
+                    ping()
+                    times[way].append(time.perf_counter_ns() - began)
+        return {way: median(taken) / 1000 for way, taken in times.items()}
+
+    # --- commands ---
+
+    def _hand(self, verb: str, nodes: Iterable[int]) -> None:
+        if self._keeper is None:
+            raise ClusterError(f"{self.plan.topology} is not started")
+        self._keeper.hand(verb, list(nodes))
+
+
+class PausedByHand(Elsewhere):
+    """``Pausable``, by the commands ``pause`` and ``resume``."""
+
+    def pause(self, nodes: Iterable[int]) -> None:
+        chosen = list(nodes)
+        self._hand("pause", chosen)
+        self._handled.update(chosen)
+
+    def unpause(self, nodes: Iterable[int]) -> None:
+        chosen = list(nodes)
+        self._hand("resume", chosen)
+        self._handled.difference_update(chosen)
+
+    def frozen(self, node: int) -> bool:
+        """The command's word."""
+        return node in self._handled
+
+
+class KilledByHand(Elsewhere):
+    """``Killable``, by the commands ``kill`` and ``start``."""
+
+    def kill(self, nodes: Iterable[int]) -> None:
+        self._hand("kill", nodes)
+
+    def restart(self, nodes: Iterable[int]) -> None:
+        chosen = list(nodes)
+        self._hand("start", chosen)
+        self._poll_nodes(
+            chosen,
+            lambda node: self.check_answer(self.address(HARNESS, node), PROBE_LIMIT_S),
+            RESTART_LIMIT_S,
+            "does not answer after its restart",
+        )
+
+
+class RedisElsewhere(Elsewhere, RedisServers):
+    """Independent primaries."""
+
+
+class EtcdElsewhere(Elsewhere, EtcdMembers):
+    """All members of a cluster."""
+
+
+class PostgresElsewhere(Elsewhere, PostgresServers):
+    """A primary, and its replicas where the file names some."""
+
+
+KINDS: Final = {
+    "redis": RedisElsewhere,
+    "redlock": RedisElsewhere,
+    "etcd": EtcdElsewhere,
+    "postgres": PostgresElsewhere,
+}
+BY_HAND: Final = {"pause": PausedByHand, "kill": KilledByHand}
+
+
+@cache
+def known(file: str) -> Site:
+    """The cluster of a file, read once. A password's variable is taken out of the environment, so
+    that nothing which is started from here on inherits it. Raises SiteError."""
+    site = read(Path(file))
+    sizes = place_of(site).sizes if site.topology != "redis" else (1,)
+    if len(site.nodes) not in sizes:
+        raise SiteError(
+            f"{file} names {len(site.nodes)} nodes, and {site.topology} is tried with"
+            f" {', '.join(map(str, sizes))}"
+        )
+    site.context()
+    os.environ.pop(site.password_env, None)
+    return site
+
+
+@cache
+def topology(file: str) -> Topology:
+    """The declaration of the topology that a file is. Raises SiteError."""
+    site = known(file)
+    hands = tuple(BY_HAND[verb] for verb in site.hands.verbs)
+    kind = type("Elsewhere", (*hands, KINDS[site.topology]), {})
+    return Topology(
+        name=site.topology + ELSEWHERE,
+        sizes=(len(site.nodes),),
+        default_size=len(site.nodes),
+        images=(),
+        settings={"servers": "of somebody else, whose settings are not known here"},
+        make=lambda plan: kind(plan, site),
+        quorum=site.topology == "etcd",
+        restart_s=BY_HAND_S if site.hands.verbs else 0.0,
+    )
+
+
+def examine(site: Site, at: Mapping[int, Address], keeper: Kept) -> str:
+    """The servers' version, where the cluster is what its file says and has nothing under the
+    prefix; through the keeper's own ways. Raises SiteError, ClusterError."""
+    place = place_of(site)
+    try:
+        version = place.identify(site, list(at.values()))
+        found = {node: place.count(site, address) for node, address in at.items()}
+    except PROBE_FAILURES as error:
+        raise _unanswered(site, error, keeper) from error
+    except SiteError as error:
+        raise ClusterError(str(error)) from error
+    for node, count in found.items():
+        if count:
+            raise ClusterError(_not_empty(site, node, count))
+    return version
+
+
+def _unanswered(site: Site, error: Exception, keeper: Kept) -> ClusterError:
+    """Why a server did not answer as it should: what the relay was told, or the error itself."""
+    for node, at in enumerate(site.nodes, 1):
+        if why := keeper.ask(why=node)["why"]:
+            return ClusterError(f"{at} {why}")
+    who = ", ".join(map(str, site.nodes))
+    said = site.hidden(str(error)) or type(error).__name__
+    return ClusterError(f"{who}: a server does not answer as it should: {said}")
+
+
+def _not_empty(site: Site, node: int, count: int) -> str:
+    clean = f"`lockbench clean --cluster {site.file.name}` removes what a run has left"
+    if site.topology == "postgres":
+        return f"{site.nodes[node - 1]} already has tables of Lockbench (lockbench_…): {clean}"
+    keys = "a key" if count == 1 else f"{count:,} keys"
+    return (
+        f"{site.nodes[node - 1]} already has {keys} under {site.prefix!r}: {clean}; if that is not"
+        " what it is, choose another prefix"
+    )
+
+
+def look(file: str) -> str:
+    """What a look at the cluster says, before anything is written: the servers' version. Raises
+    SiteError, ClusterError."""
+    site = known(file)
+    with _ways(site) as (at, keeper):
+        return examine(site, at, keeper)
+
+
+def undo(file: str) -> int:
+    """Undo every command that the file names, on all nodes, and count what is under the prefix
+    then. Raises SiteError, ClusterError."""
+    site = known(file)
+    nodes = range(1, len(site.nodes) + 1)
+    done = {(verb, node) for verb in site.hands.verbs for node in nodes}
+    if left := end_all(site, done, claimed=False):
+        raise ClusterError("; ".join(left))
+    place = place_of(site)
+    with _ways(site) as (at, keeper):
+        try:
+            return sum(place.count(site, address) for address in at.values())
+        except PROBE_FAILURES as error:
+            raise _unanswered(site, error, keeper) from error
+
+
+def clear(file: str) -> None:
+    """Remove what is under the prefix. Raises SiteError, ClusterError."""
+    if left := end_all(known(file), (), claimed=True):
+        raise ClusterError(f"left behind: {'; '.join(left)}")
+
+
+def end_all(site: Site, undo: Iterable[tuple[str, int]], *, claimed: bool) -> list[str]:
+    """What a keeper does at its end. What is left. Raises ClusterError."""
+    left: list[str] | None = []
+    with _ways(site) as (_, keeper):
+        keeper.ask(undo=sorted(undo))
+        if claimed:
+            keeper.ask(claim=True)
+        left = keeper.end()
+    return ["the keeper of the cluster ended"] if left is None else left
+
+
+@contextmanager
+def _ways(site: Site) -> Iterator[tuple[Mapping[int, Address], Kept]]:
+    """A keeper with a way to every node, and nothing else."""
+    nodes = range(1, len(site.nodes) + 1)
+    block = ports.take(used=[CLIENT + node for node in nodes])
+    keeper = None
+    try:
+        keeper = Kept(site)
+        at = {node: (ports.LOOPBACK, block.base + CLIENT + node) for node in nodes}
+        keeper.ask(open=[(*address, node, None) for node, address in at.items()])
+        yield at, keeper
+    finally:
+        if keeper is not None:
+            keeper.end()
+        block.close()

@@ -1,0 +1,194 @@
+"""The process that has the keys to a cluster elsewhere, and leaves nothing behind there.
+
+It relays (``lockbench.clusters.elsewhere.relay``), runs the file's commands, and outlives the
+bench: when its standard input ends, however that comes, it undoes what was done with commands,
+removes what is under the prefix, says what is left and ends. It is not reached by Ctrl-C.
+
+Spoken over its standard streams, a line of JSON each way: ``{"open": [[host, port, node, via]]}``,
+``{"hand": verb, "nodes": [1]}``, ``{"why": node}``, ``{"claim": true}`` (what is under the prefix
+is ours from now on), ``{"undo": [[verb, node]]}`` (at the end). Answers are ``{}`` or have an
+``error``. Passwords are not spoken of: this process reads them itself.
+
+Does not guarantee anything once it is killed itself; then the bench does the same in its place, and
+where both are gone ``lockbench clean --cluster FILE`` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from lockbench.clusters.elsewhere.place import place_of
+from lockbench.clusters.elsewhere.relay import Relay, Route
+from lockbench.clusters.elsewhere.site import OPPOSITES, Site, SiteError, read
+from lockbench.clusters.wire import PROBE_FAILURES, Address
+
+TRIES: Final = 3  # of what must not stay undone
+PAUSE_S: Final = 0.5
+SAID_MAX: Final = 200
+LOOP_LIMIT_S: Final = 30.0
+
+T = TypeVar("T")
+
+
+class Keeper:
+    """What the process does."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._loop = asyncio.new_event_loop()
+        self._relay = Relay(site)
+        self._harness: dict[int, Address] = {}
+        self._clients: list[Address] = []
+        self._undo: set[tuple[str, int]] = set()  # verb, node
+        self._claimed = False
+        threading.Thread(target=self._loop.run_forever, name="relay", daemon=True).start()
+
+    def answer(self, asked: Mapping[str, Any]) -> Mapping[str, object]:
+        """Do what a line asks for."""
+        if "open" in asked:
+            routes = [
+                Route((host, port), node, None if via is None else (via[0], via[1]))
+                for host, port, node, via in asked["open"]
+            ]
+            self._harness |= {route.node: route.listen for route in routes if route.via is None}
+            self._clients += [route.listen for route in routes if route.via is not None]
+            self._run(self._relay.open(routes))
+        elif "hand" in asked:
+            return self._hand(asked["hand"], asked["nodes"])
+        elif "why" in asked:
+            return {"why": self._relay.why.get(asked["why"], "")}
+        elif "claim" in asked:
+            self._claimed = True
+        elif "undo" in asked:
+            self._undo |= {(verb, node) for verb, node in asked["undo"]}
+        return {}
+
+    def end(self) -> list[str]:
+        """Undo everything. What is left, a sentence each."""
+        with suppress(Exception):
+            self._run(self._relay.close(self._clients))
+        left = []
+        for verb in dict.fromkeys(verb for verb, _ in sorted(self._undo)):
+            nodes = [node for what, node in self._undo if what == verb]
+            for attempt in range(1, TRIES + 1):
+                error = self._hand(OPPOSITES[verb], nodes).get("error")  # type: ignore[index]
+                if error is None:
+                    break
+                if attempt == TRIES:
+                    left.append(str(error))
+                time.sleep(PAUSE_S)
+        if self._claimed:
+            with ThreadPoolExecutor(len(self._harness) or 1) as pool:
+                left += [said for said in pool.map(self._clear, self._harness) if said]
+        return left
+
+    def _clear(self, node: int) -> str:
+        place, at = place_of(self._site), self._harness[node]
+        said = ""
+        for _ in range(TRIES):
+            try:
+                place.clear(self._site, at)
+                count = place.count(self._site, at)
+            except PROBE_FAILURES as error:
+                said = self._site.hidden(str(error)) or type(error).__name__
+            else:
+                if not count:
+                    return ""
+                said = f"{count} keys are left"
+            time.sleep(PAUSE_S)
+        return f"what is under {self._site.prefix} on {self._site.nodes[node - 1]} ({said})"
+
+    def _hand(self, verb: str, nodes: Sequence[int]) -> dict[str, str]:
+        """Run a command for several nodes at once."""
+        undone = {opposite: it for it, opposite in OPPOSITES.items()}.get(verb)
+        if undone is None:
+            self._undo |= {(verb, node) for node in nodes}  # before: half done must be undone too
+        with ThreadPoolExecutor(len(nodes)) as pool:
+            said = [it for it in pool.map(lambda node: self._command(verb, node), nodes) if it]
+        if undone is not None and not said:
+            self._undo -= {(undone, node) for node in nodes}
+        return {"error": "; ".join(said)} if said else {}
+
+    def _command(self, verb: str, node: int) -> str:
+        """Run one. Empty, or a sentence that says how it failed."""
+        at, limit_s = self._site.nodes[node - 1], self._site.hands.limit_s
+        what = f"the command for {verb} of {at}"
+        secret = {self._site.password_env}
+        environment = {key: value for key, value in os.environ.items() if key not in secret}
+        try:
+            process = subprocess.Popen(
+                self._site.words(verb, node),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                cwd=self._site.file.parent,
+                env=environment,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            return f"{what} cannot be run: {error}"
+        try:
+            told, _ = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+            return f"{what} did not end within {limit_s:g} s"
+        if process.returncode == 0:
+            return ""
+        lines = self._site.hidden(told.decode(errors="replace")).strip().splitlines()
+        said = f": {lines[-1][:SAID_MAX]}" if lines else ""
+        return f"{what} failed (exit {process.returncode}){said}"
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(LOOP_LIMIT_S)
+
+
+def main(file: str, lines: Iterable[str]) -> None:
+    """Answer lines until they end, then end everything."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    keeper: Keeper | None = None
+    try:
+        site = read(Path(file))
+        keeper = Keeper(site)
+        _say({})
+        # SIGTERM is an end like any other.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+        for line in lines:
+            try:
+                answer = keeper.answer(json.loads(line))
+            except OSError as error:
+                answer = {"error": str(error)}
+            _say(answer)
+    except SiteError as error:
+        _say({"error": str(error)})
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if keeper is not None:
+            _say({"left": keeper.end()})
+
+
+def _say(what: Mapping[str, object]) -> None:
+    # A bench that is gone reads nothing.
+    with suppress(OSError):
+        sys.stdout.write(json.dumps(what) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.stdin)

@@ -1,0 +1,104 @@
+"""What a system elsewhere needs: how one is let in, whether it is what the file says, and what is
+under the prefix.
+
+``enter`` works on connections of the relay, everything else on addresses behind it, where no
+password is asked for any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from lockbench.clusters.elsewhere.site import Site
+from lockbench.clusters.wire import Address
+
+LOOK_LIMIT_S: Final = 20.0  # for all keys of a server
+ASK_LIMIT_S: Final = 5.0
+CHUNK: Final = 65536
+
+
+class Refused(Exception):
+    """A server does not let one in; the text goes on after its name."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a relayed connection."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def pass_on(self, to: Side) -> None:
+        """Hand over what is said, until this side ends. Raises OSError."""
+        while data := await self.reader.read(CHUNK):
+            to.writer.write(data)
+            await to.writer.drain()
+
+
+Dial = Callable[[], Awaitable[Side]]
+
+
+class Place(ABC):
+    """One system."""
+
+    sizes: Sequence[int]
+    """How many nodes a file may name."""
+
+    protocols: Sequence[str] = ()
+    """What is offered by ALPN."""
+
+    asks_for_tls: bool = False
+    """Whether something is said before a connection is encrypted."""
+
+    async def before_tls(self, server: Side) -> None:
+        """Ask for it. Raises Refused, OSError, EOFError."""
+        del server
+
+    async def enter(self, site: Site, server: Side, client: Side) -> None:
+        """Be let in, in the client's place. Raises Refused, OSError, EOFError."""
+        del site, server, client
+
+    async def pass_requests(self, client: Side, server: Side) -> None:
+        """Hand over what a client says. Raises Refused, OSError."""
+        await client.pass_on(server)
+
+    async def pass_answers(self, server: Side, client: Side) -> None:
+        """Hand over what a server says. Raises OSError."""
+        await server.pass_on(client)
+
+    async def keep_up(self, site: Site, dials: Sequence[Dial]) -> None:
+        """What has to be done for as long as the relay runs; ``dials`` opens a connection to each
+        server, past all links."""
+        del site, dials
+
+    @abstractmethod
+    def identify(self, site: Site, at: Sequence[Address]) -> str:
+        """The servers' version, where the cluster is what the file says. Raises SiteError for one
+        that is not, OSError or ProbeFailed."""
+
+    @abstractmethod
+    def count(self, site: Site, at: Address) -> int:
+        """How much there is under the prefix. Raises OSError or ProbeFailed."""
+
+    @abstractmethod
+    def clear(self, site: Site, at: Address) -> None:
+        """Remove it. Raises OSError or ProbeFailed."""
+
+
+def place_of(site: Site) -> Place:
+    """The system that a file names. Each call makes a new one."""
+    if site.topology == "etcd":
+        from lockbench.clusters.elsewhere.etcd import EtcdPlace
+
+        return EtcdPlace()
+    if site.topology == "postgres":
+        from lockbench.clusters.elsewhere.postgres import PostgresPlace
+
+        return PostgresPlace()
+    from lockbench.clusters.elsewhere.redis import RedisPlace
+
+    return RedisPlace()

@@ -1,0 +1,236 @@
+"""Lets clients into servers that ask for TLS, a user and a password.
+
+A relay listens here, once for each client group and node. Whoever connects is connected to the
+server, through the group's near link: encrypted, with the client's certificate, the password
+proven. Then bytes pass unchanged. So a client of any language and library works as it is, and no
+worker, no sidecar and no file of the run has the password or the key.
+
+Guarantees: only processes of the user who runs it are let in (the kernel says whose a socket is). A
+connection that a server or a link ends with RST ends with RST here too; one that is not let in is
+ended, and ``why`` says the reason.
+
+Does not guarantee: that a client learns why it was not let in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+import struct
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from lockbench.clusters.elsewhere.place import Place, Refused, Side, place_of
+from lockbench.clusters.elsewhere.site import Site
+from lockbench.clusters.wire import Address
+
+LET_IN_S: Final = 10.0  # longer than any client waits
+TLS_CLOSES_S: Final = 1.0
+# Off at once, and what was not sent is thrown away: the other side is sent RST.
+NO_LINGER: Final = struct.pack("ii", 1, 0)
+# linux/sock_diag.h, linux/inet_diag.h: what is asked of the kernel, and where it answers.
+NETLINK_SOCK_DIAG: Final = 4
+SOCK_DIAG_BY_FAMILY: Final = 20
+NLM_F_REQUEST: Final = 1
+ANY_STATE: Final = struct.pack("=BBBBI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0, 2**32 - 1)
+UID_AT: Final = 16 + 4 + 48 + 12
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where is listened for whom: ``node``, reached at ``via`` (None: at its own address)."""
+
+    listen: Address
+    node: int
+    via: Address | None = None
+
+
+class Relay:
+    """Lives in one event loop."""
+
+    def __init__(self, site: Site) -> None:
+        """Raises SiteError for certificates that cannot be read."""
+        self._site = site
+        self._place: Place = place_of(site)
+        self._tls = site.context()
+        if self._tls is not None and self._place.protocols:
+            self._tls.set_alpn_protocols(list(self._place.protocols))
+        self._servers: dict[Address, asyncio.Server] = {}
+        self._open: dict[Address, set[asyncio.Task[None]]] = {}
+        self._beside: asyncio.Task[None] | None = None
+        self.why: dict[int, str] = {}
+
+    async def open(self, routes: Sequence[Route]) -> None:
+        """Listen. Raises OSError."""
+        for route in routes:
+            self._open[route.listen] = set()
+            made = partial(self._accept, route)
+            loop = asyncio.get_running_loop()
+            self._servers[route.listen] = await loop.create_server(made, *route.listen)
+        if self._beside is None:
+            nodes = range(1, len(self._site.nodes) + 1)
+            dials = [partial(self._dial, Route(("", 0), node)) for node in nodes]
+            self._beside = asyncio.create_task(self._place.keep_up(self._site, dials))
+
+    async def close(self, listens: Sequence[Address]) -> None:
+        """End these, and every connection that came in there."""
+        for listen in listens:
+            self._servers.pop(listen).close()
+            for task in self._open.pop(listen):
+                task.cancel()
+
+    def _accept(self, route: Route) -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(_Reader(), partial(self._serve, route))
+
+    async def _serve(
+        self, route: Route, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        client, server = Side(reader, writer), None
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.get(route.listen, set()).add(task)
+        try:
+            if not _is_ours(writer):
+                return
+            assert isinstance(reader, _Reader)
+            server = await _unless(reader.hung_up, self._let_in(route, client))
+            if server is None:
+                return
+            self.why.pop(route.node, None)
+            await _first_end(
+                self._place.pass_requests(client, server), self._place.pass_answers(server, client)
+            )
+        except ConnectionResetError:
+            _reset(writer)
+        except (OSError, EOFError, Refused, TimeoutError, ValueError) as error:
+            self.why[route.node] = self._site.hidden(self._sentence(error))
+        except asyncio.CancelledError:
+            _reset(writer)
+        finally:
+            self._open.get(route.listen, set()).discard(task)
+            for side in (client, server):
+                if side is not None:
+                    with suppress(OSError):
+                        side.writer.close()
+
+    async def _let_in(self, route: Route, client: Side) -> Side:
+        async with asyncio.timeout(LET_IN_S):
+            server = await self._dial(route)
+            try:
+                await self._place.enter(self._site, server, client)
+            except BaseException:
+                server.writer.close()
+                raise
+            return server
+
+    async def _dial(self, route: Route) -> Side:
+        at = self._site.nodes[route.node - 1]
+        host, port = route.via or (at.host, at.port)
+        name = (self._site.tls.server_name if self._site.tls else "") or at.host
+        if self._tls is None:
+            return Side(*await asyncio.open_connection(host, port))
+        if not self._place.asks_for_tls:
+            opened = asyncio.open_connection(
+                host,
+                port,
+                ssl=self._tls,
+                server_hostname=name,
+                ssl_shutdown_timeout=TLS_CLOSES_S,
+            )
+            return Side(*await opened)
+        side = Side(*await asyncio.open_connection(host, port))
+        try:
+            await self._place.before_tls(side)
+            await side.writer.start_tls(self._tls, server_hostname=name)
+        except BaseException:
+            side.writer.transport.abort()
+            raise
+        return side
+
+    def _sentence(self, error: BaseException) -> str:
+        """What keeps one out; goes on after the server's name."""
+        if isinstance(error, Refused):
+            return str(error)
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return f"has a certificate that is not trusted: {error.verify_message}"
+        if isinstance(error, ssl.SSLError):
+            return f"does not agree on TLS: {error.reason or error}"
+        if isinstance(error, EOFError):
+            return "ended the connection" + ("" if self._tls else ": does it ask for TLS?")
+        if isinstance(error, socket.gaierror):
+            return f"has a name that nobody knows: {error.strerror}"
+        if isinstance(error, TimeoutError):
+            return f"does not answer within {LET_IN_S:g} s"
+        return f"cannot be reached: {getattr(error, 'strerror', None) or error}"
+
+
+async def _unless(over: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """Do the work; None, and it is dropped, where it is over before: after a fault many clients
+    come and go, and who has gone must not keep the others waiting."""
+    tasks = [asyncio.create_task(work), asyncio.create_task(over.wait())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return tasks[0].result() if tasks[0].done() else None
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _first_end(*ways: Coroutine[Any, Any, None]) -> None:
+    """Run both directions until one ends, and end the other. Raises what the first ended with."""
+    tasks = [asyncio.create_task(way) for way in ways]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        sock = writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+    writer.transport.abort()
+
+
+class _Reader(asyncio.StreamReader):
+    """Knows that the other side has hung up, before all that it said is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hung_up = asyncio.Event()
+
+    def feed_eof(self) -> None:
+        super().feed_eof()
+        self.hung_up.set()
+
+
+def _is_ours(writer: asyncio.StreamWriter) -> bool:
+    """Whether the process at the other end of a local connection is of our user, as the kernel says
+    of its socket (sock_diag(7)). A look into /proc/net/tcp costs milliseconds."""
+    peer, mine = (writer.get_extra_info(it) for it in ("peername", "sockname"))
+    ends = struct.pack("!HH", peer[1], mine[1])
+    ends += b"".join(socket.inet_aton(host).ljust(16, b"\0") for host in (peer[0], mine[0]))
+    # Any interface, any cookie.
+    asked = ANY_STATE + ends + struct.pack("=IQ", 0, 2**64 - 1)
+    head = struct.pack("=IHHII", 16 + len(asked), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 0, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
+        kernel.send(head + asked)
+        said = kernel.recv(4096)
+    _, kind = struct.unpack_from("=IH", said)
+    if kind != SOCK_DIAG_BY_FAMILY:
+        return False
+    (uid,) = struct.unpack_from("=I", said, UID_AT)
+    return bool(uid == os.getuid())

@@ -1,0 +1,300 @@
+"""The file that names a cluster of somebody else (``--cluster FILE``), read and checked.
+
+    topology = "redis"                      # redis, redlock, etcd or postgres
+    nodes = ["db1.example:6379"]
+    prefix = "lockbench:"                   # of every key; nothing may be under it
+    user = "bench"
+    password-env = "REDIS_PASSWORD"         # or password-file = "password.txt"
+    [tls]
+    ca = "ca.pem"                           # whom to trust; without it whom this machine trusts
+    certificate = "client.pem"
+    key = "client.key"
+    [hands]                                 # what the nemesis may do there, each with its opposite
+    pause = "ssh {host} systemctl kill -s STOP redis"
+    resume = "ssh {host} systemctl kill -s CONT redis"
+
+Guarantees: a key that is not known is refused, so a misspelt one changes nothing unseen; a password
+stands in a file of its own or in the environment, never in this file; whatever holds one shows it
+neither in its ``repr`` nor in JSON. Files are named from where this one lies.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import ssl
+import string
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from lockbench.history.files import BadFile, read_text
+
+BYTES_MAX: Final = 64 << 10
+DOTS_MAX: Final = 64  # see lockbench.nemesis.schedule_file
+SECRET_BYTES_MAX: Final = 4096
+PORT_MAX: Final = 65535
+HAND_LIMIT_S_MAX: Final = 60.0
+
+Topology = Literal["redis", "redlock", "etcd", "postgres"]
+# Under which names the locks of a system write; a prefix begins with it. PostgreSQL's have a table.
+ROOTS: Final[Mapping[Topology, str]] = {"redis": "", "redlock": "", "etcd": "lockbench/"}
+PREFIXES: Final[Mapping[Topology, str]] = {
+    "redis": "lockbench:",
+    "redlock": "lockbench:",
+    "etcd": "lockbench/",
+    "postgres": "lockbench:",
+}
+# What is done to a node, and what undoes it.
+Verb = Literal["pause", "kill"]
+OPPOSITES: Final[Mapping[Verb, str]] = {"pause": "resume", "kill": "start"}
+PLACES: Final = ("host", "port", "name", "node")
+
+
+class SiteError(Exception):
+    """The file, or what it says of the cluster, is wrong: one sentence, with the remedy."""
+
+
+class Secret:
+    """A text that is shown nowhere by accident."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself, for the one place that sends it."""
+        return self._text
+
+    def hidden_in(self, text: str) -> str:
+        """A text that others have written, without the secret in it."""
+        return text.replace(self._text, "***") if self._text else text
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    def __reduce__(self) -> str:
+        raise TypeError("a secret is not written down")
+
+
+class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """How the servers prove who they are, and we do. Without ``ca`` whoever this machine trusts is
+    trusted. ``server_name``: what their certificates say, where that is not the host's name."""
+
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+    server_name: str = ""
+
+
+class Hands(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """Commands, as a shell would split them, without a shell; each is given ``limit_s`` seconds."""
+
+    pause: str = ""
+    resume: str = ""
+    kill: str = ""
+    start: str = ""
+    limit_s: float = 10.0
+
+    def command(self, verb: str) -> str:
+        """What does it; empty where there is none."""
+        return str(getattr(self, verb))
+
+    @property
+    def verbs(self) -> Sequence[Verb]:
+        """What can be done, and undone."""
+        return [verb for verb in OPPOSITES if self.command(verb)]
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    topology: Topology
+    nodes: list[str]
+    prefix: str = ""
+    user: str = ""
+    password_env: str = ""
+    password_file: str = ""
+    database: str = "postgres"
+    tls: Tls | None = None
+    hands: Hands = Hands()
+
+
+@dataclass(frozen=True)
+class Node:
+    """Where a server listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A cluster of somebody else. ``password`` None: none is given."""
+
+    file: Path
+    topology: Topology
+    nodes: tuple[Node, ...]
+    prefix: str
+    user: str
+    password: Secret | None
+    password_env: str
+    database: str
+    tls: Tls | None
+    hands: Hands
+
+    @property
+    def key_prefix(self) -> str:
+        """How the names of keys begin that a lock is given: what the lock itself puts before them
+        belongs to the prefix, too."""
+        return self.prefix.removeprefix(ROOTS.get(self.topology, ""))
+
+    def hidden(self, text: str) -> str:
+        """A text that a server or a command has written, without the password in it."""
+        return text if self.password is None else self.password.hidden_in(text)
+
+    def context(self) -> ssl.SSLContext | None:
+        """How connections are encrypted; None: they are not. Raises SiteError."""
+        if self.tls is None:
+            return None
+        folder = self.file.parent
+        context = ssl.create_default_context()
+        what, name = "the CA", self.tls.ca
+        try:
+            if self.tls.ca:
+                context = ssl.create_default_context(cafile=str(folder / self.tls.ca))
+            if self.tls.certificate:
+                what, name = "the client's certificate and key", self.tls.certificate
+                # A password is asked for nowhere: openssl would ask at the terminal.
+                context.load_cert_chain(
+                    folder / self.tls.certificate,
+                    folder / self.tls.key if self.tls.key else None,
+                    password=lambda: b"",
+                )
+        except (OSError, ssl.SSLError) as error:
+            said = getattr(error, "strerror", None) or str(error)
+            raise SiteError(f"{self.file}: {what} in {name} cannot be read: {said}") from error
+        return context
+
+    def words(self, verb: str, node: int) -> list[str]:
+        """The command of a verb for a node."""
+        at = self.nodes[node - 1]
+        places = {"host": at.host, "port": at.port, "name": f"{self.topology}-{node}", "node": node}
+        return [word.format(**places) for word in shlex.split(self.hands.command(verb))]
+
+
+def read(path: Path) -> Site:
+    """A cluster's file. Raises SiteError."""
+    try:
+        text = read_text(path, most=BYTES_MAX)
+    except BadFile as error:
+        raise SiteError(str(error)) from error
+    if any(line.count(".") > DOTS_MAX for line in text.splitlines()):
+        raise SiteError(f"{path}: a line has more than {DOTS_MAX} dots")
+    try:
+        document = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SiteError(f"{path}: {error}") from None
+    if "password" in document:
+        raise SiteError(
+            f"{path}: a password does not belong into this file: name the variable that holds it"
+            " (password-env) or a file of its own (password-file)"
+        )
+    try:
+        file = msgspec.convert(document, _File)
+    except msgspec.ValidationError as error:
+        raise SiteError(f"{path}: {error}") from None
+    _check(path, file)
+    return Site(
+        file=path.resolve(),
+        topology=file.topology,
+        nodes=tuple(_node(path, text) for text in file.nodes),
+        prefix=file.prefix or PREFIXES[file.topology],
+        user=file.user,
+        password=_password(path, file),
+        password_env=file.password_env,
+        database=file.database,
+        tls=file.tls,
+        hands=file.hands,
+    )
+
+
+def _check(path: Path, file: _File) -> None:
+    root = ROOTS.get(file.topology, "")
+    if file.prefix and not file.prefix.startswith(root):
+        raise SiteError(
+            f"{path}: the locks of {file.topology} keep their keys under {root}: begin the prefix"
+            " with it"
+        )
+    if not re.fullmatch(r"[ -~]{0,100}", file.prefix):
+        raise SiteError(f"{path}: the prefix is longer than 100 characters, or has odd ones in it")
+    if len(set(file.nodes)) != len(file.nodes):
+        raise SiteError(f"{path}: a node is named twice")
+    if file.password_env and file.password_file:
+        raise SiteError(f"{path}: password-env and password-file both say where the password is")
+    if file.user and not (file.password_env or file.password_file) and file.topology != "postgres":
+        raise SiteError(f"{path}: the user {file.user} has no password-env and no password-file")
+    if file.tls is not None and file.tls.key and not file.tls.certificate:
+        raise SiteError(f"{path}: [tls] has a key and no certificate")
+    if not 0 < file.hands.limit_s <= HAND_LIMIT_S_MAX:
+        raise SiteError(
+            f"{path}: [hands] limit-s is {file.hands.limit_s:g}; it has to be more than 0 and at"
+            f" most {HAND_LIMIT_S_MAX:g}"
+        )
+    for verb, opposite in OPPOSITES.items():
+        for one, other in ((verb, opposite), (opposite, verb)):
+            if file.hands.command(one) and not file.hands.command(other):
+                raise SiteError(f"{path}: [hands] has {one} without {other}, its opposite")
+            _check_command(path, one, file.hands.command(one))
+
+
+def _check_command(path: Path, verb: str, command: str) -> None:
+    try:
+        words = shlex.split(command)
+        named = [name for word in words for _, name, _, _ in string.Formatter().parse(word)]
+    except ValueError as error:
+        raise SiteError(f"{path}: [hands] {verb}: {error}") from None
+    odd = sorted({name for name in named if name is not None and name not in PLACES})
+    if odd:
+        known = ", ".join(f"{{{place}}}" for place in PLACES)
+        raise SiteError(f"{path}: [hands] {verb} names {{{odd[0]}}}; it may name {known}")
+
+
+def _node(path: Path, text: str) -> Node:
+    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%]+)\]|([A-Za-z0-9_][A-Za-z0-9._-]*)):(\d{1,5})", text)
+    if not found or not 0 < int(found[3]) <= PORT_MAX:
+        raise SiteError(f"{path}: a node is written HOST:PORT, and not {text!r}")
+    return Node(found[1] or found[2], int(found[3]))
+
+
+def _password(path: Path, file: _File) -> Secret | None:
+    if file.password_env:
+        text = os.environ.get(file.password_env, "")
+        if not text:
+            raise SiteError(
+                f"{path}: the password is to be in the variable {file.password_env}, which is empty"
+            )
+        return _secret(path, text)
+    if file.password_file:
+        try:
+            text = read_text(path.parent / file.password_file, most=SECRET_BYTES_MAX)
+        except BadFile as error:
+            raise SiteError(f"{path}: its password-file: {error}") from None
+        text = text.removesuffix("\n")
+        if not text:
+            raise SiteError(f"{path}: its password-file {file.password_file} is empty")
+        return _secret(path, text)
+    return None
+
+
+def _secret(path: Path, text: str) -> Secret:
+    if "\0" in text or "\n" in text:
+        raise SiteError(f"{path}: the password has a line's end or a null in it")
+    return Secret(text)

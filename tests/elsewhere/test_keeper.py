@@ -1,0 +1,110 @@
+"""The commands of a file: run, failing, hanging, and undone whoever is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lockbench.clusters.base import ClusterError
+from lockbench.clusters.elsewhere.cluster import Kept, end_all
+from lockbench.clusters.elsewhere.site import read
+from tests.eventually import eventually
+
+PLANTED = "planted-secret"
+VARIABLE = "KEEPER_PASSWORD"
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cluster of three that nobody listens for, whose commands write what they were told."""
+    monkeypatch.setenv(VARIABLE, PLANTED)
+    hand = tmp_path / "hand"
+    hand.write_text(
+        f'#!/bin/sh\necho "$1 $2" >> {tmp_path}/log\n'
+        f'case "$1 $2" in\n'
+        f'"pause 2") echo "no such host, {PLANTED}"; exit 3;;\n'
+        f'"pause 3") env > {tmp_path}/environment; sleep 60;;\n'
+        "esac\n"
+    )
+    hand.chmod(0o755)
+    lines = [f'{verb} = "{hand} {verb} {{node}}"' for verb in ("pause", "resume", "kill", "start")]
+    path = tmp_path / "cluster.toml"
+    path.write_text(
+        'topology = "redlock"\nnodes = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]\n'
+        f'password-env = "{VARIABLE}"\n[hands]\nlimit-s = 0.5\n' + "\n".join(lines)
+    )
+    return path
+
+
+@pytest.fixture
+def kept(file: Path) -> Iterator[Kept]:
+    one = Kept(read(file))
+    yield one
+    one.end()
+
+
+def told(file: Path) -> list[str]:
+    log = file.with_name("log")
+    return log.read_text().splitlines() if log.exists() else []
+
+
+def test_what_was_done_is_undone_and_then_forgotten(file: Path, kept: Kept) -> None:
+    kept.hand("pause", [1])
+    kept.hand("resume", [1])
+    kept.hand("kill", [1])
+    assert kept.end() == []
+    assert told(file) == ["pause 1", "resume 1", "kill 1", "start 1"]
+
+
+def test_a_command_that_fails_says_why_and_is_undone(file: Path, kept: Kept) -> None:
+    with pytest.raises(ClusterError, match=r"of 127\.0\.0\.1:2 failed") as caught:
+        kept.hand("pause", [1, 2])
+    assert "(exit 3): no such host, ***" in str(caught.value)
+    assert kept.end() == []
+    assert sorted(told(file)) == ["pause 1", "pause 2", "resume 1", "resume 2"]
+
+
+def test_a_command_that_hangs_is_ended_and_undone(file: Path, kept: Kept) -> None:
+    with pytest.raises(ClusterError, match=r"127\.0\.0\.1:3 did not end within 0\.5 s"):
+        kept.hand("pause", [3])
+    assert kept.end() == []
+    assert told(file) == ["pause 3", "resume 3"]
+    assert PLANTED not in file.with_name("environment").read_text()
+
+
+def test_what_cannot_be_undone_is_told(file: Path, kept: Kept) -> None:
+    kept.hand("kill", [1])
+    file.with_name("hand").unlink()
+    left = kept.end()
+    assert left is not None
+    assert "the command for start of 127.0.0.1:1 cannot be run" in left[0]
+
+
+def test_the_commands_are_undone_when_the_bench_is_killed(file: Path) -> None:
+    program = (
+        "import sys, time; from pathlib import Path\n"
+        "from lockbench.clusters.elsewhere.cluster import Kept, read\n"
+        "kept = Kept(read(Path(sys.argv[1]))); kept.hand('pause', [1]); print(flush=True)\n"
+        "time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, file], stdout=subprocess.PIPE) as bench:
+        assert bench.stdout is not None
+        bench.stdout.readline()
+        bench.kill()
+    eventually(lambda: told(file) == ["pause 1", "resume 1"])
+
+
+def test_the_bench_undoes_them_when_the_keeper_is_killed(file: Path, kept: Kept) -> None:
+    kept.hand("pause", [1])
+    os.kill(kept.pid, signal.SIGKILL)
+    with pytest.raises(ClusterError, match="the keeper of the cluster ended"):
+        kept.hand("kill", [1])
+    assert kept.end() is None
+    assert end_all(read(file), kept.undo, claimed=False) == []
+    assert sorted(told(file)) == ["pause 1", "resume 1", "start 1"]
