@@ -13,6 +13,7 @@ from lockbench.bench.run import clients_of
 from lockbench.clusters.base import ClusterError
 from lockbench.clusters.elsewhere import cluster
 from lockbench.clusters.elsewhere.site import OPPOSITES
+from lockbench.nemesis.registry import faults
 from lockbench.report.console import err
 from lockbench.results import wording
 from lockbench.results.errors import BadInput, Failed
@@ -38,7 +39,12 @@ def agreed(cases: Sequence[Case], said: bool) -> None:
     hosts = ", ".join(map(str, site.nodes))
     seconds = sum(map(expected_s, cases))
     lasts = f"{seconds:.0f} seconds" if seconds < LONG_S else f"{seconds / 60:.0f} minutes"
-    commands = [verb for verb in site.hands.verbs if any(verb in c.fault for c in cases)]
+    struck = {injection.fault for case in cases for injection in case.injections}
+    commands = [
+        verb
+        for verb in site.hands.verbs
+        if any(name == verb or (verb == "kill" and faults()[name].ends_servers) for name in struck)
+    ]
     err.print(
         f"{hosts} ({site.topology} {version}) gets {wording.times(len(cases), 'case')} of up to"
         f" {clients} clients in about {lasts}: at most {clients / PAUSE_S:,.0f}"

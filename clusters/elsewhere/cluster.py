@@ -77,7 +77,7 @@ class Kept:
                 env=environment,
                 start_new_session=True,
             )
-        self._heard()
+        self.ask(text=site.text)
 
     @property
     def pid(self) -> int:
@@ -113,8 +113,8 @@ class Kept:
         with self._asking:  # what is under way has its answer first
             self._process.stdin = None
             if not self._over:
-                self._over = True
                 self._left = self._last_word()
+                self._over = True
         return self._left
 
     def _last_word(self) -> list[str] | None:
@@ -135,6 +135,8 @@ class Kept:
         answer: Mapping[str, Any] = json.loads(line)
         if "error" in answer:
             raise ClusterError(str(answer["error"]))
+        if "left" in answer:  # its last word
+            raise ClusterError("the keeper of the cluster ended")
         return answer
 
 
@@ -189,11 +191,14 @@ class Elsewhere(LinkedCluster):
     def stop(self) -> Sequence[str]:
         """Undo every command, empty the prefix, and remove the near links."""
         left: list[str] = []
-        if self._keeper is not None and not self._ended:
-            self._ended = True
-            told = self._keeper.end()
-            left = told if told is not None else self._end_without_keeper()
-        return [*left, *super().stop()]
+        try:
+            if self._keeper is not None and not self._ended:
+                told = self._keeper.end()
+                left = told if told is not None else self._end_without_keeper()
+                self._ended = True
+        finally:
+            removed = super().stop()
+        return [*left, *removed]
 
     def empty(self) -> None:
         """What is under the prefix; nothing else there is ours."""

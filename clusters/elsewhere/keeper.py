@@ -21,6 +21,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
@@ -127,30 +128,32 @@ class Keeper:
         what = f"the command for {verb} of {at}"
         secret = {self._site.password_env}
         environment = {key: value for key, value in os.environ.items() if key not in secret}
-        try:
-            process = subprocess.Popen(
-                self._site.words(verb, node),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                cwd=self._site.file.parent,
-                env=environment,
-                start_new_session=True,
-            )
-        except (OSError, ValueError) as error:
-            return f"{what} cannot be run: {error}"
-        try:
-            told, _ = process.communicate(timeout=limit_s)
-        except subprocess.TimeoutExpired:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
-            return f"{what} did not end within {limit_s:g} s"
-        if process.returncode == 0:
-            return ""
-        lines = self._site.hidden(told.decode(errors="replace")).strip().splitlines()
+        # Not a pipe: the server that it starts may keep it open.
+        with tempfile.TemporaryFile() as told:
+            try:
+                process = subprocess.Popen(
+                    self._site.words(verb, node),
+                    stdin=subprocess.DEVNULL,
+                    stdout=told,
+                    stderr=subprocess.STDOUT,
+                    cwd=self._site.file.parent,
+                    env=environment,
+                    start_new_session=True,
+                )
+            except (OSError, ValueError) as error:
+                return f"{what} cannot be run: {error}"
+            try:
+                process.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                return f"{what} did not end within {limit_s:g} s"
+            if process.returncode == 0:
+                return ""
+            told.seek(0)
+            output = told.read().decode(errors="replace")
+        lines = self._site.hidden(output).strip().splitlines()
         said = f": {lines[-1][:SAID_MAX]}" if lines else ""
         return f"{what} failed (exit {process.returncode}){said}"
 
@@ -159,17 +162,19 @@ class Keeper:
 
 
 def main(file: str, lines: Iterable[str]) -> None:
-    """Answer lines until they end, then end everything."""
+    """Answer lines until they end, then end everything. The first line has the file's text as the
+    bench has read it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     keeper: Keeper | None = None
     try:
-        site = read(Path(file))
+        rest = iter(lines)
+        site = read(Path(file), json.loads(next(rest))["text"])
         keeper = Keeper(site)
         _say({})
         # SIGTERM is an end like any other.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-        for line in lines:
+        for line in rest:
             try:
                 answer = keeper.answer(json.loads(line))
             except OSError as error:

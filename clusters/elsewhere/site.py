@@ -27,7 +27,7 @@ import ssl
 import string
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
@@ -140,6 +140,7 @@ class Site:
     """A cluster of somebody else. ``password`` None: none is given."""
 
     file: Path
+    text: str = field(repr=False)  # of the file, which holds no password
     topology: Topology
     nodes: tuple[Node, ...]
     prefix: str
@@ -190,10 +191,11 @@ class Site:
         return [word.format(**places) for word in shlex.split(self.hands.command(verb))]
 
 
-def read(path: Path) -> Site:
-    """A cluster's file. Raises SiteError."""
+def read(path: Path, text: str | None = None) -> Site:
+    """A cluster's file, or what was read of it before: what is agreed to is what is done. Raises
+    SiteError."""
     try:
-        text = read_text(path, most=BYTES_MAX)
+        text = read_text(path, most=BYTES_MAX) if text is None else text
     except BadFile as error:
         raise SiteError(str(error)) from error
     if any(line.count(".") > DOTS_MAX for line in text.splitlines()):
@@ -214,6 +216,7 @@ def read(path: Path) -> Site:
     _check(path, file)
     return Site(
         file=path.resolve(),
+        text=text,
         topology=file.topology,
         nodes=tuple(_node(path, text) for text in file.nodes),
         prefix=file.prefix or PREFIXES[file.topology],

@@ -30,6 +30,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         f'case "$1 $2" in\n'
         f'"pause 2") echo "no such host, {PLANTED}"; exit 3;;\n'
         f'"pause 3") env > {tmp_path}/environment; sleep 60;;\n'
+        f'"start 2") sleep 60 & echo $! > {tmp_path}/server;;\n'
         "esac\n"
     )
     hand.chmod(0o755)
@@ -76,6 +77,24 @@ def test_a_command_that_hangs_is_ended_and_undone(file: Path, kept: Kept) -> Non
     assert kept.end() == []
     assert told(file) == ["pause 3", "resume 3"]
     assert PLANTED not in file.with_name("environment").read_text()
+
+
+def test_a_server_that_a_command_leaves_behind_lives_on(file: Path, kept: Kept) -> None:
+    """It has the command's output open for as long as it runs."""
+    kept.hand("kill", [2])
+    kept.hand("start", [2])
+    server = int(file.with_name("server").read_text())
+    os.kill(server, signal.SIGKILL)  # ProcessLookupError: it was gone
+    assert kept.end() == []
+
+
+def test_what_was_agreed_to_is_done_though_the_file_is_edited(file: Path) -> None:
+    site = read(file)
+    file.write_text(file.read_text().replace("pause {node}", "other {node}"))
+    kept = Kept(site)
+    kept.hand("pause", [1])
+    assert kept.end() == []
+    assert told(file) == ["pause 1", "resume 1"]
 
 
 def test_what_cannot_be_undone_is_told(file: Path, kept: Kept) -> None:
