@@ -32,6 +32,7 @@ from statistics import median
 from typing import Any, Final
 
 from lockbench.clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
+from lockbench.clusters.elsewhere.keeper import TRIES
 from lockbench.clusters.elsewhere.place import place_of
 from lockbench.clusters.elsewhere.site import OPPOSITES, Site, SiteError, read
 from lockbench.clusters.engine import ports
@@ -49,7 +50,7 @@ ELSEWHERE: Final = "-elsewhere"  # ends the names of these topologies
 BY_HAND_S: Final = 5.0  # what commands take beside what they are to do
 RESTART_LIMIT_S: Final = 20.0
 KEEPER_LIMIT_S: Final = 10.0
-# To undo commands (three tries each), and to look through all keys.
+# To look through all keys; beside that, each command may take its time in each of its tries.
 END_LIMIT_S: Final = 240.0
 PINGS_LIMIT_S: Final = 20.0
 
@@ -60,6 +61,7 @@ class Kept:
     def __init__(self, site: Site, log: Path | None = None) -> None:
         """Raises ClusterError."""
         self._site = site
+        self._end_limit_s = END_LIMIT_S + len(OPPOSITES) * TRIES * site.hands.limit_s
         self.undo: set[tuple[str, int]] = set()  # what it would be to undo if it were gone
         self._asking = threading.Lock()
         self._over = False
@@ -119,7 +121,7 @@ class Kept:
 
     def _last_word(self) -> list[str] | None:
         try:
-            said, _ = self._process.communicate(timeout=END_LIMIT_S)
+            said, _ = self._process.communicate(timeout=self._end_limit_s)
             left = json.loads(said.splitlines()[-1])["left"]
         except (subprocess.TimeoutExpired, ValueError, LookupError, TypeError):
             self._process.kill()

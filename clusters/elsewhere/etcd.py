@@ -91,7 +91,7 @@ class EtcdPlace(Place):
                 async with asyncio.timeout(RENEWED_S):
                     await self._refused.wait()
             for dial in dials:
-                with suppress(OSError, EOFError, Refused, TimeoutError):
+                with suppress(OSError, EOFError, Refused, TimeoutError, ValueError):
                     async with asyncio.timeout(PATIENCE_S):
                         server = await dial()
                         try:

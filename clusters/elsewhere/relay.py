@@ -81,11 +81,15 @@ class Relay:
             self._beside = asyncio.create_task(self._place.keep_up(self._site, dials))
 
     async def close(self, listens: Sequence[Address]) -> None:
-        """End these, and every connection that came in there."""
+        """End these, and every connection that came in there. What they still had to send is not
+        sent."""
+        tasks: list[asyncio.Task[None]] = []
         for listen in listens:
             self._servers.pop(listen).close()
-            for task in self._open.pop(listen):
-                task.cancel()
+            tasks += self._open.pop(listen)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _accept(self, route: Route) -> asyncio.StreamReaderProtocol:
         return asyncio.StreamReaderProtocol(_Reader(), partial(self._serve, route))
@@ -96,7 +100,11 @@ class Relay:
         client, server = Side(reader, writer), None
         task = asyncio.current_task()
         assert task is not None
-        self._open.get(route.listen, set()).add(task)
+        held = self._open.get(route.listen)
+        if held is None:  # closed since it was accepted
+            _reset(writer)
+            return
+        held.add(task)
         try:
             if not _is_ours(writer):
                 return
@@ -114,8 +122,10 @@ class Relay:
             self.why[route.node] = self._site.hidden(self._sentence(error))
         except asyncio.CancelledError:
             _reset(writer)
+            if server is not None:
+                server.writer.transport.abort()
         finally:
-            self._open.get(route.listen, set()).discard(task)
+            held.discard(task)
             for side in (client, server):
                 if side is not None:
                     with suppress(OSError):
