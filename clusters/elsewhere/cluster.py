@@ -23,12 +23,10 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from statistics import median
 from typing import Any, Final
 
 from lockbench.clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
@@ -52,7 +50,6 @@ RESTART_LIMIT_S: Final = 20.0
 KEEPER_LIMIT_S: Final = 10.0
 # To look through all keys; beside that, each command may take its time in each of its tries.
 END_LIMIT_S: Final = 240.0
-PINGS_LIMIT_S: Final = 20.0
 
 
 class Kept:
@@ -252,19 +249,8 @@ class Elsewhere(LinkedCluster):
     def link_overhead_us(self, rounds: int) -> Mapping[str, float]:
         """``linked``: through relay and near link; ``direct``: through the relay alone, which alone
         has the password."""
-        ways = {"linked": self.address(1, 1), "direct": self.address(HARNESS, 1)}
-        times: dict[str, list[int]] = {way: [] for way in ways}
-        with ExitStack() as open_lines:
-            pings = {
-                way: open_lines.enter_context(self.pinger(at, PINGS_LIMIT_S))
-                for way, at in ways.items()
-            }
-            for _ in range(rounds):
-                for way, ping in pings.items():
-                    began = time.perf_counter_ns()
-                    ping()
-                    times[way].append(time.perf_counter_ns() - began)
-        return {way: median(taken) / 1000 for way, taken in times.items()}
+        linked, direct = self.address(1, 1), self.address(HARNESS, 1)
+        return self._pings_us(rounds, linked=linked, direct=direct)
 
     # --- commands ---
 

@@ -6,10 +6,8 @@ A topology is a subclass that says what runs in the server containers and how to
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
 
 from lockbench.clusters.base import HARNESS, ClusterError, Usage
 from lockbench.clusters.engine import cgroups
@@ -21,7 +19,6 @@ from lockbench.clusters.pods.links import PeerPort
 from lockbench.clusters.wire import PROBE_FAILURES, Address, ProbeFailed
 
 RESTART_LIMIT_S = 20.0
-PINGS_LIMIT_S = 20.0
 EXIT_LIMIT_S = 10.0
 
 
@@ -53,24 +50,8 @@ class PodCluster(Pods, LinkedCluster):
 
     def link_overhead_us(self, rounds: int) -> Mapping[str, float]:
         """Median microseconds of the cheapest request, through the link and past it, in turns."""
-        ways = {
-            "linked": self.address(HARNESS, 1),
-            "direct": (self._pods[1].ip, self.port(1)),
-        }
-        times: dict[str, list[int]] = {way: [] for way in ways}
-        with ExitStack() as open_lines:
-            pings = {
-                way: open_lines.enter_context(self.pinger(at, PINGS_LIMIT_S))
-                for way, at in ways.items()
-            }
-            for _ in range(rounds):
-                for way, ping in pings.items():
-                    began = time.perf_counter_ns()
-                    ping()
-                    times[way].append(time.perf_counter_ns() - began)
-        from statistics import median
-
-        return {way: median(taken) / 1000 for way, taken in times.items()}
+        linked, direct = self.address(HARNESS, 1), (self._pods[1].ip, self.port(1))
+        return self._pings_us(rounds, linked=linked, direct=direct)
 
     def commands(self, address: Address, limit_s: float) -> int | None:
         """How many requests a server says that it has answered, None where it does not count.
