@@ -88,6 +88,7 @@ def run_cases(
     numbered = dict(enumerate(cases, 1))
     turns = Turns(numbered, builds, suite=command is not None and before is None)
     turns.await_first()
+    all_built = builds.over  # asked before it is looked what is there
     try:
         versions = recorded(versions_of(cases, engine))
         run = before or RunFolder.create(runs, name, try_of=of)
@@ -117,8 +118,9 @@ def run_cases(
             with ForkServer(run_id) as fork_server, LiveView(len(cases), console) as live:
                 for turn in turns:
                     check_case_room(run.path)
-                    if (now := recorded(versions_of(cases, engine))) != versions:
-                        versions = now
+                    if not all_built:
+                        all_built = builds.over
+                        versions = recorded(versions_of(cases, engine))
                         run.write_versions(versions)
                     outcome = _tries(turn, run, run_id, fork_server, live, locust=locust)
                     if _again(turn, outcome):
