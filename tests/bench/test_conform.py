@@ -193,6 +193,20 @@ class ReleasesUnheard(Honest):
         return Released() if SERVICE.frozen else super().release(hold)
 
 
+class StalledBeforeItsRelease(Honest):
+    """As on a machine that is too busy."""
+
+    def release(self, hold: Hold) -> Freed:
+        time.sleep(1.1 * LEASE_S)
+        return super().release(hold)
+
+
+class ForgetsItsHolds(Honest):
+    def release(self, hold: Hold) -> Freed:
+        super().release(hold)
+        return NotHeld()
+
+
 class Party:
     """A client in a process of its own, as far as a duty can tell: what it holds is the service's
     to end."""
@@ -310,6 +324,8 @@ BROKEN = (
         "a free key was not granted",
     ),
     (ExtendsNothing, "a_hold_lives_on_while_it_is_kept_alive", "was not denied: Granted"),
+    (ForgetsItsHolds, "a_released_hold_is_not_held", "a release of one's own hold: NotHeld"),
+    (ForgetsItsHolds, "a_hold_lives_on_while_it_is_kept_alive", "one's own hold: NotHeld"),
     (DoesNotKnowWhatWasSent, "a_server_that_is_not_there_has_no_effect", "Unknown"),
     (ClosesOnce, "closing_twice_and_closing_unused", "RuntimeError: closed already"),
     (ReleasesUnheard, "paused_servers_make_a_release_unknown", "servers are frozen: Released"),
@@ -324,6 +340,18 @@ def test_a_lock_that_breaks_a_duty_is_told_so(lock: type[Honest], name: str, why
     outcome = told_of(lock, duty)
     assert outcome.word == "broken"
     assert why in outcome.why
+
+
+@pytest.mark.parametrize(
+    "name", ["a_released_hold_is_not_held", "a_hold_lives_on_while_it_is_kept_alive"]
+)
+def test_a_lock_is_not_accused_of_what_a_slow_machine_did(name: str) -> None:
+    (duty,) = (duty for duty in DUTIES if duty.name == name)
+    outcome = told_of(StalledBeforeItsRelease, duty)
+    assert (outcome.word, outcome.why) == (
+        "not tried",
+        "the machine was too slow: the promise ended before the release",
+    )
 
 
 def test_every_duty_is_shown_to_be_broken_by_some_lock() -> None:
