@@ -17,7 +17,11 @@ import pytest
 
 from lockbench.bench import interruption
 
-START = "import os, signal, sys, time\nfrom bench import interruption\n"
+START = """
+import os, signal, sys, time
+from bench import interruption
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever these tests run under
+"""
 
 SWALLOWED = """
 interruption.arm()

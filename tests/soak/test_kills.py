@@ -215,7 +215,9 @@ def test_a_container_that_runs_is_struck(target: str, name: str, link: EngineLin
 @pytest.mark.parametrize("how", SIGNALS)
 def test_a_signal_ends_the_bench_that_is_struck_alone(how: str, link: EngineLink) -> None:
     victims = Victims(FakeEngine(), link)  # type: ignore[arg-type]
-    command = [sys.executable, "-c", "print(flush=True); import sys; sys.stdin.read()"]
+    # Under nohup a child ignores SIGHUP.
+    program = "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); "
+    command = [sys.executable, "-c", program + "print(flush=True); sys.stdin.read()"]
     with (
         subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
