@@ -123,8 +123,8 @@ class Rates:
         """Of every step: when it begins, when it is measured from, and when it ends."""
         found = []
         for step in self.steps:
-            measured_ns = begin_ns + int(1e9 * step.warm_s)
-            end_ns = begin_ns + int(1e9 * step.lasts_s)
+            measured_ns = begin_ns + round(1e9 * step.warm_s)
+            end_ns = measured_ns + round(1e9 * step.measured_s)
             found.append((begin_ns, measured_ns, end_ns))
             begin_ns = end_ns
         return found
