@@ -21,7 +21,7 @@ from typing import Final
 
 from lockbench.bench import rates
 from lockbench.bench.plan import Case, expected_s, make_case, resolve
-from lockbench.bench.suites import brief, sampled
+from lockbench.bench.suites import alike, brief, sampled
 from lockbench.clusters.base import NETWORKS
 from lockbench.clusters.registry import topologies
 from lockbench.evidence.adr import TRIES, Key, Option, of_the_lock, same_servers, untried
@@ -60,9 +60,10 @@ class Needed:
 
 def considered(measured: Sequence[Option], answers: Answers, *, anew: bool = False) -> list[Option]:
     """What was measured, and locks of ours that were not: those that need no other servers than the
-    ones that are there, and ``anew`` one of each system. For correctness they have a fence."""
+    ones that are there, and ``anew`` of each system one recipe and one Go client, which may carry
+    several times as much. For correctness they have a fence."""
     there = {o for name in answers.already_have for o in same_servers(name)}
-    samples = sampled()
+    samples = {*sampled(), *alike()}
     found = [
         (one, name)
         for one in systems().values()

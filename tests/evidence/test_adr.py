@@ -535,9 +535,10 @@ def test_what_needs_no_new_system_is_proposed_with_its_command(tmp_path: Path) -
     assert all(o.evidence for o in found)
 
 
-def test_from_nothing_it_considers_one_lock_of_each_system(tmp_path: Path) -> None:
+def test_from_nothing_it_considers_a_recipe_and_a_go_client_of_each_system(tmp_path: Path) -> None:
     decision = decide(considered([], CORRECT, anew=True), CORRECT)
-    assert {one.option.lock for one in needed(decision)} == {"etcd", "zookeeper"}
+    found = {one.option.lock for one in needed(decision)}
+    assert found == {"etcd", "etcd-concurrency", "zookeeper"}  # the others have no fence
     text = record(decision, [], [], machine=Machine(), notes=[], date="2026-01-02")
     assert "Nothing was measured" in text
 
@@ -668,7 +669,8 @@ def test_collect_gives_up_on_what_is_never_exposed(
     monkeypatch.setattr(adr, "stored", bench.made.__getitem__)
     to = tmp_path / "record.md"
     adr.adr([], CORRECT, anyway=False, output=to, as_json=False, out=QUIET, runner=bench.run)
-    assert [lock for lock, _ in bench.ran] == ["etcd", "zookeeper"]  # once each
+    # Once each.
+    assert [lock for lock, _ in bench.ran] == ["etcd", "zookeeper", "etcd-concurrency"]
     assert "# No lock is chosen yet" in to.read_text()
 
 
