@@ -420,11 +420,13 @@ def test_who_waits_for_an_image_is_told(monkeypatch: pytest.MonkeyPatch) -> None
         say(f"building {', '.join(names)}")
         raise EngineError("building images needs 3 GB free where Docker keeps its data")
 
-    monkeypatch.setattr(conform.images, "ensure", full)
+    monkeypatch.setattr("lockbench.clusters.images.ensure", full)
     said: list[str] = []
+    told: list[Outcome] = []
     with pytest.raises(BadInput, match="needs 3 GB free"):
-        conform.conform("redsync", told=pytest.fail, say=said.append)
+        conform.conform("redsync", told=told.append, say=said.append)
     assert said == ["building redis, toxiproxy, go-sidecar"]
+    assert not told
 
 
 class Stack(Servers):
