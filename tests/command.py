@@ -102,9 +102,7 @@ def warm() -> None:
         importlib.import_module(name)
 
 
-def _run(
-    folder: str, cwd: str, words: Sequence[str], env: Mapping[str, str], planted: str
-) -> None:
+def _run(folder: str, cwd: str, words: Sequence[str], env: Mapping[str, str], planted: str) -> None:
     """In the child; never returns."""
     code = 1
     try:
