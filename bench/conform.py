@@ -47,12 +47,16 @@ class Outcome:
 
 
 def conform(
-    lock: str, *, topology: str | None = None, told: Callable[[Outcome], None]
+    lock: str,
+    *,
+    topology: str | None = None,
+    told: Callable[[Outcome], None],
+    say: Callable[[str], None],
 ) -> list[Outcome]:
     """Starts a cluster, tries every duty of a lock on it, and tells each as it is known. ``lock``
-    is a name, a file or a folder. Raises BadInput."""
+    is a name, a file or a folder; ``say`` is told of images that are built. Raises BadInput."""
     case = _case(lock, topology)
-    _ready(case)
+    _ready(case, say)
     found: list[Outcome] = []
     with ExitStack() as stack:
         cluster = stack.enter_context(_cluster(case))
@@ -132,14 +136,14 @@ def _case(lock: str, topology: str | None) -> plan.Case:
     return plan.Case(lock, known.name, known.default_size, "none", pace=pace)
 
 
-def _ready(case: plan.Case) -> None:
-    if why := why_unusable(case.system):
-        raise Unfit(why)
+def _ready(case: plan.Case, say: Callable[[str], None]) -> None:
     try:
-        images.ensure(plan.ours_of([case]))
+        images.ensure(plan.built_for(case), say=say)
         reap()
     except EngineError as error:
         raise BadInput(str(error)) from error
+    if why := why_unusable(case.system):
+        raise Unfit(why)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from typing import Final
 
 from lockbench.bench import interruption, plan
 from lockbench.bench.suite import versions_of
+from lockbench.bench.usable import why_unusable
 from lockbench.clusters import images
 from lockbench.clusters.base import ClusterError
 from lockbench.clusters.engine.docker import Engine, EngineError
@@ -38,7 +39,7 @@ from lockbench.history.files import BadFile, MissingFile
 from lockbench.locks.registry import systems
 from lockbench.results.documents import read, text_of
 from lockbench.results.documents.exploration import Exploration
-from lockbench.results.errors import BadInput, Ending, Failed
+from lockbench.results.errors import BadInput, Ending, Failed, Unfit
 from lockbench.results.store import SLUG_CHARS_MAX, slug, write_atomically
 from lockbench.results.wording import times
 
@@ -67,18 +68,20 @@ def explore_into(
     ref = [installed.ref] if installed.ref else []
     name = "-".join([case.lock, case.topology, *ref, *map(str, map(at_event, what.strikes))])
     folder = output / folder_name(name)
-    if anew:
-        shutil.rmtree(folder, ignore_errors=True)
-    before = _known(folder, what)
-    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    before = None if anew else _known(folder, what)
     try:
         images.ensure(plan.built_for(case), say=told)
         reap()
         versions = installed.recorded(versions_of([case], Engine()))
     except EngineError as error:
         raise BadInput(str(error)) from error
+    if why := why_unusable(case.system):
+        raise Unfit(why)
     if before is not None and before.versions != versions:
         raise BadInput(f"{folder} was begun with other versions; begin again with --anew")
+    if anew:
+        shutil.rmtree(folder, ignore_errors=True)
+    (folder / "logs").mkdir(parents=True, exist_ok=True)
     interruption.arm()
     now = f"{datetime.now(UTC):%Y-%m-%d %H:%M}"
     document = before or begun(what, at=now, versions=versions)

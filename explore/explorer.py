@@ -26,7 +26,6 @@ import numpy as np
 from msgspec.structs import replace as evolved
 
 from lockbench.bench import plan
-from lockbench.bench.usable import why_unusable
 from lockbench.explore.actors import Actors
 from lockbench.explore.asked import Asked
 from lockbench.explore.findings import alike, as_line, counted, finding_of, usual
@@ -47,7 +46,6 @@ from lockbench.results.documents.exploration import (
     StrikeAt,
     Tried,
 )
-from lockbench.results.errors import Unfit
 from lockbench.workloads.fork_server import ForkServer
 
 DRY_PLAYS: Final = 2
@@ -70,10 +68,8 @@ def explore(
 ) -> Exploration:
     """All single faults of a lock, and the pairs where they are asked for. ``known``: what an
     interrupted exploration of the same has found, or one that has just begun. ``told`` hears a line
-    for each thing that is known, ``saved`` all that is known. Raises ClusterError, Unfit."""
+    for each thing that is known, ``saved`` all that is known. Raises ClusterError."""
     case = what.case
-    if why := why_unusable(case.system):
-        raise Unfit(why)
     with ExitStack() as stack:
         fork_server = stack.enter_context(ForkServer(run_id, ["lockbench.explore.actor"]))
         wanted = plan.cluster_plan_of(case, run_id, folder / "logs")

@@ -43,12 +43,16 @@ WARM: Final = (
 
 
 def lockbench(
-    *words: str, env: Mapping[str, str] | None = None
+    *words: str, env: Mapping[str, str] | None = None, planted: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Runs ``lockbench`` with these words in the current folder, with nothing to read."""
+    """Runs ``lockbench`` with these words in the current folder, with nothing to read. ``planted``:
+    Python that is run before, for what is wrong with a machine."""
     with tempfile.TemporaryDirectory() as folder:
         given = dict(os.environ if env is None else env)
-        order = {"folder": folder, "cwd": str(Path.cwd()), "words": list(words), "env": given}
+        order = {
+            "folder": folder, "cwd": str(Path.cwd()), "words": list(words), "env": given,
+            "planted": planted,
+        }  # fmt: skip
         server = _server()
         assert server.stdin is not None
         assert server.stdout is not None
@@ -88,7 +92,7 @@ def serve() -> None:
         order = json.loads(line)
         child = os.fork()
         if child == 0:
-            _run(Path(order["folder"]), order["cwd"], order["words"], order["env"])
+            _run(**order)
         print(_code(child), flush=True)  # noqa: T201 - the answer
 
 
@@ -98,13 +102,13 @@ def warm() -> None:
         importlib.import_module(name)
 
 
-def _run(folder: Path, cwd: str, words: Sequence[str], env: Mapping[str, str]) -> None:
+def _run(folder: str, cwd: str, words: Sequence[str], env: Mapping[str, str], planted: str) -> None:
     """In the child; never returns."""
     code = 1
     try:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for number, name in ((1, "out"), (2, "err")):
-            os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT), number)
+            os.dup2(os.open(Path(folder) / name, os.O_WRONLY | os.O_CREAT), number)
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
         sys.stderr = open(2, "w", 1, encoding="utf-8", closefd=False)  # noqa: SIM115
@@ -112,6 +116,7 @@ def _run(folder: Path, cwd: str, words: Sequence[str], env: Mapping[str, str]) -
         os.environ.clear()
         os.environ.update(env)
         sys.argv = ["lockbench", *words]
+        exec(planted, {})
         from lockbench.cli.main import main
 
         main()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -139,6 +141,55 @@ def test_an_image_with_a_wrong_digest_never_becomes_current() -> None:
     with pytest.raises(EngineError, match="dash"):
         finish(engine)
     engine.build.assert_not_called()
+
+
+@pytest.mark.parametrize("of", [None, "base", "redis"])
+def test_an_image_whose_build_was_killed_before_its_last_step_is_not_current(
+    of: str | None,
+) -> None:
+    """It has its name by then, and the labels of what it stands on."""
+    labels = {images.FINGERPRINT: images.fingerprint(of)} if of else {}
+    assert images.is_current(built("", labels), "redis") is (of == "redis")
+
+
+# A builder of Debian whose debootstrap is a program that waits, interrupted once that has begun.
+INTERRUPTED = """
+import sys, threading, time
+from pathlib import Path
+from lockbench.clusters import debian
+work = Path(sys.argv[1])
+script = "echo $$ > half; mv half begun; sleep 60"
+threading.Thread(
+    target=debian._command, args=(["sh", "-c", f"cd {work}; {script}"], work), daemon=True
+).start()
+while not (work / "begun").exists():
+    time.sleep(0.01)
+sys.stdout.write((work / "begun").read_text())
+raise KeyboardInterrupt
+"""
+
+
+def test_an_interrupted_bootstrap_ends_and_leaves_no_folder(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    ended = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, work], capture_output=True, text=True, check=False
+    )
+    assert "KeyboardInterrupt" in ended.stderr
+    assert not Path(f"/proc/{ended.stdout.strip()}").exists()
+    assert not work.exists()
+
+
+def test_a_tree_that_was_not_finished_is_never_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, cut_short = Mock(spec=Engine), Mock(side_effect=KeyboardInterrupt)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/sbin/{name}")
+    monkeypatch.setattr(debian, "_command", cut_short)
+    with pytest.raises(KeyboardInterrupt):
+        debian.image(engine, lambda _: None, fresh=True)
+    engine.import_rootfs.assert_not_called()
+    _, work = cut_short.call_args.args
+    assert not work.exists()
 
 
 def test_the_base_is_the_pinned_image_or_is_bootstrapped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,14 @@ def test_the_wheel_has_every_file_under_one_name(wheel: Path) -> None:
     assert not [name for name in packed - wanted if name.endswith((".pyc", ".jar"))]
 
 
+def test_the_metadata_has_the_readme_and_no_placeholder(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as packed:
+        (name,) = (name for name in packed.namelist() if name.endswith("/METADATA"))
+        metadata = packed.read(name).decode()
+    assert metadata.endswith((ROOT / "README.md").read_text())
+    assert "OWNER" not in metadata
+
+
 @pytest.mark.docker
 @pytest.mark.parametrize("redis", [5, 6, 7, 8])
 def test_it_can_be_installed_beside_any_redis_py(wheel: Path, redis: int, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.eventually import eventually
 from tools import setup
 from tools.setup import SetupError, Step
 
@@ -166,6 +168,54 @@ def test_the_environment_of_another_checkout_is_left_alone(project: Path) -> Non
     with pytest.raises(SetupError, match="is a link"):
         setup.make_venv(mine)
     assert setup.venv_stamped(project) == setup.venv_stamp(project)
+
+
+@pytest.mark.parametrize(
+    ("pins_changed", "cut_short"),
+    [(False, "venv"), (False, "-r"), (False, "-e"), (True, "-r"), (True, "-e")],
+)
+def test_an_environment_that_was_being_made_is_made_anew(
+    project: Path, monkeypatch: pytest.MonkeyPatch, pins_changed: bool, cut_short: str
+) -> None:
+    if pins_changed:
+        stamp(project)
+        (project / "requirements.lock").write_text("one-more==1.0\n")
+    asked: list[Sequence[str]] = []
+
+    def command(args: Sequence[str], _: str) -> None:
+        asked.append(args)
+        (project / ".venv").mkdir(exist_ok=True)
+        if cut_short in args:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(setup, "command", command)
+    with pytest.raises(KeyboardInterrupt):
+        setup.make_venv(project)
+    assert setup.venv_stamped(project) != setup.venv_stamp(project), "the next start does it again"
+    asked.clear()
+    cut_short = "nothing"
+    setup.make_venv(project)
+    assert asked[0][1:4] == ["-m", "venv", "--clear"]
+    assert setup.venv_stamped(project) == setup.venv_stamp(project)
+
+
+@pytest.mark.parametrize(("who", "runs"), [("dockerd", True), ("sleep", False), ("nobody", False)])
+def test_only_a_dockerd_that_lives_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who: str, runs: bool
+) -> None:
+    """One that was killed leaves its number, which another process may have by now."""
+    monkeypatch.setattr(setup, "DOCKERD_PID", tmp_path / "docker.pid")
+    assert not setup.dockerd_is_running()
+    program = tmp_path / who
+    shutil.copy("/usr/bin/sleep", program)
+    with subprocess.Popen([program, "60"]) as process:
+        setup.DOCKERD_PID.write_text(f"{process.pid}\n")
+        named = Path(f"/proc/{process.pid}/comm")
+        eventually(lambda: named.read_text().strip() == who)
+        if who != "nobody":
+            assert setup.dockerd_is_running() is runs
+        process.kill()
+    assert not setup.dockerd_is_running()
 
 
 def test_every_dependency_is_a_range_and_locked_with_hashes() -> None:

@@ -41,6 +41,7 @@ from lockbench.clusters.recipes import recipes
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCKERD_LOG = Path("/var/log/lockbench-dockerd.log")
+DOCKERD_PID = Path("/var/run/docker.pid")
 DOCKERD_WAIT_S = 60.0
 FAILED = 255
 STAMP = "lockbench-stamp"
@@ -189,6 +190,8 @@ def make_venv(root: Path) -> None:
         if venv.is_symlink():  # to that of another checkout, which would be emptied
             raise SetupError(f"{venv} is a link: remove it, then run it again")
         command([sys.executable, "-m", "venv", "--clear", str(venv)], "install python3-venv")
+    # What is interrupted from here on is made anew.
+    (venv / STAMP).unlink(missing_ok=True)
     remedy = "check that the Python package index can be reached, then run it again"
     broken = "see that the checkout is complete (`git status`), then run it again"
     python = str(venv / "bin" / "python")
@@ -319,7 +322,7 @@ def start_engine() -> None:
 def dockerd_is_running() -> bool:
     """Tell whether some dockerd has announced itself and lives."""
     try:
-        pid = int(Path("/var/run/docker.pid").read_text())
+        pid = int(DOCKERD_PID.read_text())
         return Path(f"/proc/{pid}/comm").read_text().strip() == "dockerd"
     except (OSError, ValueError):
         return False

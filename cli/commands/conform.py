@@ -22,16 +22,18 @@ def conform(
 
     console = err if as_json else out
 
+    def say(line: str) -> None:
+        console.print(line, soft_wrap=True)
+
     def told(outcome: Outcome) -> None:
         why = f": {outcome.why}" if outcome.why else ""
-        line = f"{outcome.word:<9}  {outcome.duty.sentence}{why}"
-        console.print(line, soft_wrap=True)
+        say(f"{outcome.word:<9}  {outcome.duty.sentence}{why}")
 
     found = {}
     for name in plan.each_lock(lock):
         system = plan.find_system(name)
         console.print(f"{system.name} on {topology or system.topologies[0]}")
-        outcomes = found[name] = conform(name, topology=topology, told=told)
+        outcomes = found[name] = conform(name, topology=topology, told=told, say=say)
         counts = {word: sum(o.word == word for o in outcomes) for word in COUNTED}
         said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
         console.print(f"{system.name}: {said}\n")

@@ -2,8 +2,9 @@
 
 It is made of the same parts that the engine is asked for (``launch.Part``), and differs from what
 was started in this alone: containers have no labels of ours, so that nobody clears them away;
-Toxiproxy reads its links from a file, so that they are there before their servers are; and a
-container is found by its service's name, not by an address. Data stays in the containers.
+Toxiproxy reads its links from a file, so that they are there before their servers are, and has a
+port of its own; and a container is found by its service's name, not by an address. Data stays in
+the containers.
 """
 
 from __future__ import annotations

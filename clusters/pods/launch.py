@@ -272,6 +272,10 @@ class Pods(LinkContainers):
         then. Toxiproxy accepts before it dials, so a server that is not ready yet looks to its
         peers as if it had hung up on them, which some take worse than a refusal."""
 
+    def waves(self) -> Sequence[Sequence[int]]:
+        """Which nodes are started together: all, unless some need more time once they run."""
+        return [self.nodes]
+
     # --- where things are ---
 
     def peer_port(self, which: int, node: int) -> int:
@@ -291,21 +295,25 @@ class Pods(LinkContainers):
         # answer and so leave behind what appears after the clean-up.
         create = partial(self._engine.create_network, labels=self._labels())
         (self._network,) = self._each([self._name("net")], create)
-        self._each(self.nodes, self._start_pod)
+        for nodes in self.waves():
+            self._each(nodes, self._start_pod)
         for which, peer in enumerate(self.peers):
             self.before_linking(peer)
             self._each(self.nodes, partial(self._link_to_peers, which))
 
     def _start_pod(self, node: int) -> None:
         link = self._create_link(node)
-        name, api = f"{self.node_name(node)}-link", self._block.base + API + node
-        pod = self._pods[node] = Pod(node, link, LinkServer(name, ports.LOOPBACK, api))
-        pod.server = self._create_server(node)
+        server = self._pool.submit(self._create_server, node, link)
         self._engine.start(link)
         state = self._engine.state(link)
-        pod.ip = state.addresses.get(self._network.name, "") if state else ""
-        if not pod.ip:
+        ip = state.addresses.get(self._network.name, "") if state else ""
+        if not ip:
             raise ClusterError(f"{link.name} has no address in its network")
+        name = f"{self.node_name(node)}-link"
+        # Not published: a port costs the engine a process and rules of the firewall.
+        pod = Pod(node, link, LinkServer(name, ip, API_PORT), ip)
+        self._pods[node] = pod
+        pod.server = server.result()
         self._engine.start(pod.server)
         self._poll(pod.links.check_up, START_LIMIT_S, f"{name}: Toxiproxy does not answer")
         pod.links.populate(self._client_links(node))
@@ -347,7 +355,7 @@ class Pods(LinkContainers):
             ["toxiproxy", "-host=0.0.0.0", f"-port={API_PORT}"],
             {**links.PATIENT_ENV, **SHARED_ENV},
             network=self.kind,
-            ports={**published, API_PORT: [(ports.LOOPBACK, self._block.base + API + node)]},
+            ports=published,
             ready=http_ok(API_PORT, "/version", "version"),
         )
 
@@ -366,7 +374,8 @@ class Pods(LinkContainers):
 
     def parts(self) -> list[Part]:
         """Every container as it runs now, a node's link before its server: with the files as their
-        servers have rewritten them, and with links that find each other by name."""
+        servers have rewritten them, with links that find each other by name, and with a port for
+        Toxiproxy, which is not reached by a container's address."""
 
         def host(node: int) -> str:
             return self._link_part(node).name
@@ -380,8 +389,10 @@ class Pods(LinkContainers):
                 path: self._engine.read_folder(self._server(node), path)[path]
                 for path in server.files
             }
+            link = self._link_part(node)
+            api = {API_PORT: [(ports.LOOPBACK, self._block.base + API + node)]}
             found += [
-                replace(self._link_part(node), links=all_links),
+                replace(link, links=all_links, ports={**link.ports, **api}),
                 replace(server, files=now),
             ]
         return found
@@ -399,10 +410,10 @@ class Pods(LinkContainers):
             labels=self._labels(),
         )
 
-    def _create_server(self, node: int) -> Container:
+    def _create_server(self, node: int, link: Container) -> Container:
         if self._given_up.is_set():
             raise ClusterError(f"{self.node_name(node)} is not made again: the cluster is going")
-        part, link = self._server_part(node), self._pods[node].link
+        part = self._server_part(node)
         return self._engine.create_container(
             part.image,
             self._name(part.name),
@@ -423,7 +434,7 @@ class Pods(LinkContainers):
         self._log_and_remove(self._engine, self._server(node))
         pod.links.forget_synced()
         pod.server = None
-        pod.server = self._create_server(node)
+        pod.server = self._create_server(node, pod.link)
 
     def _server(self, node: int) -> Container:
         pod = self._pods.get(node)

@@ -73,6 +73,11 @@ class ShardedRedis(ReplicatedRedis):
 
     peers = (PeerPort("redis", of_clients=True), PeerPort("bus"))
 
+    def waves(self) -> Sequence[Sequence[int]]:
+        """The primaries first: each waits for two seconds before it takes writes
+        (CLUSTER_WRITABLE_DELAY in src/cluster_legacy.c), in which the replicas are started."""
+        return [self.nodes[:PRIMARIES], self.nodes[PRIMARIES:]]
+
     def server(self, node: int) -> Server:
         """A server that knows the cluster."""
         config = {

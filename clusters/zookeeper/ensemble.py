@@ -158,6 +158,17 @@ class ZooKeeperCluster(PodCluster):
             raise ClusterError(f"{self.node_name(leader)}: {error}") from error
         return [ServerLog("zookeeper", "zookeeper", changes)]
 
+    def _verify(self, limit_s: float) -> None:
+        """A server that does not serve yet prints a stack trace for every session that it refuses,
+        while it has better things to do."""
+        self._poll_nodes(self.nodes, self._verify_mode, limit_s, "neither leads nor follows")
+        super()._verify(limit_s)
+
+    def _verify_mode(self, node: int) -> None:
+        said = jute.four_letters(self.address(HARNESS, node), "srvr", ASK_LIMIT_S)
+        if "Mode: " not in said:
+            raise ProbeFailed(said.strip())
+
     def check_serves(self, address: Address, limit_s: float, *, read: bool) -> None:
         """Open and end a session, which is a write; in it make an ephemeral node and read it."""
         path, value = f"/lockbench-probe-{secrets.token_hex(8)}", secrets.token_hex(8).encode()

@@ -118,9 +118,9 @@ class Library:
             return
         try:
             ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
-            with _alone(ENVIRONMENTS / f"{self.folder.name}.lock"):
+            with _alone(ENVIRONMENTS / f"{self.folder.name}.lock") as lock:
                 if not _whole(environment).exists():
-                    self._build(environment)
+                    self._build(environment, lock)
                 if not self._is_tried(environment):
                     self._try(environment)
         except OSError as error:
@@ -156,7 +156,8 @@ class Library:
         except SidecarError as error:
             raise LockUnusableError(str(error)) from error
 
-    def _build(self, environment: Path) -> None:
+    def _build(self, environment: Path, lock: int) -> None:
+        """``lock`` is held by pip, too, which goes on when this process is killed."""
         import venv
 
         shutil.rmtree(environment, ignore_errors=True)
@@ -168,6 +169,7 @@ class Library:
                 *(sys.executable, "-P", "-m", "pip", "--python", python, "--quiet"),
                 *("--disable-pip-version-check", "install", "--no-input", "--no-deps"),
                 *("--require-hashes", "-r", str(self.requirements)),
+                held=(lock,),
             )
             _whole(environment).touch()
         except BaseException:
@@ -191,7 +193,7 @@ class Library:
         except OSError as error:
             raise LockUnusableError(f"{self.adapter}: {error.strerror}") from error
 
-    def _run(self, otherwise: str, *command: str) -> None:
+    def _run(self, otherwise: str, *command: str, held: Sequence[int] = ()) -> None:
         try:
             done = subprocess.run(
                 command,
@@ -202,6 +204,7 @@ class Library:
                 text=True,
                 check=False,
                 timeout=BUILD_S,
+                pass_fds=held,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise LockUnusableError(f"{self.name} {otherwise}: {error}") from error
@@ -258,8 +261,8 @@ def _tried(environment: Path) -> Path:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Only one process at a time is inside."""
+def _alone(path: Path) -> Iterator[int]:
+    """Only one process at a time is inside, with those that it gives this descriptor to."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        yield file.fileno()

@@ -13,6 +13,7 @@ import pytest
 from lockbench.bench import conform, duties
 from lockbench.bench.conform import Outcome, ending, tried
 from lockbench.bench.duties import DUTIES, Desk, Duty, Running
+from lockbench.clusters.engine.docker import EngineError
 from lockbench.locks.base import (
     Acquired,
     Address,
@@ -30,7 +31,7 @@ from lockbench.locks.base import (
     System,
     Unknown,
 )
-from lockbench.results.errors import Ending
+from lockbench.results.errors import BadInput, Ending
 
 LEASE_S = 0.8  # longer than a frozen client is given to notice
 HERE = [Address("127.0.0.1", 7)]
@@ -427,17 +428,33 @@ def test_a_duty_that_does_not_end_is_broken_and_nothing_is_tried_after_it(
     monkeypatch.setattr(conform, "DUTIES", (first, second))
     monkeypatch.setattr(conform, "DUTY_S", 0.1)
     monkeypatch.setattr(conform, "ENDED_S", 0.1)
-    monkeypatch.setattr(conform, "_ready", lambda case: None)
+    monkeypatch.setattr(conform, "_ready", lambda case, say: None)
     made: Any = Stack()
     monkeypatch.setattr(conform, "_cluster", lambda case: made)
     told: list[Outcome] = []
-    found = conform.conform("redis-token", told=told.append)
+    found = conform.conform("redis-token", told=told.append, say=print)
     ended.set()
     assert found == told
     assert [(one.word, one.why) for one in found] == [
         ("broken", "it did not end within 0.1 s"),
         ("not tried", f"“{first.sentence}” has not ended"),
     ]
+
+
+def test_who_waits_for_an_image_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The image of a client, too, which its lock would build without a word."""
+
+    def full(names: Sequence[str], *, say: Callable[[str], None]) -> None:
+        say(f"building {', '.join(names)}")
+        raise EngineError("building images needs 3 GB free where Docker keeps its data")
+
+    monkeypatch.setattr("lockbench.clusters.images.ensure", full)
+    said: list[str] = []
+    told: list[Outcome] = []
+    with pytest.raises(BadInput, match="needs 3 GB free"):
+        conform.conform("redsync", told=told.append, say=said.append)
+    assert said == ["building redis, toxiproxy, go-sidecar"]
+    assert not told
 
 
 class Stack(Servers):

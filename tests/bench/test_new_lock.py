@@ -153,5 +153,5 @@ def test_a_name_that_is_no_name_is_refused(name: str, tmp_path: Path) -> None:
 @pytest.mark.docker
 def test_a_new_recipe_conforms_as_it_is_written(tmp_path: Path) -> None:
     file = write_recipe("my-first", tmp_path)
-    found = conform(str(file), told=lambda outcome: None)
+    found = conform(str(file), told=lambda outcome: None, say=print)
     assert [(one.word, one.why) for one in found] == [("kept", "")] * len(DUTIES)

@@ -16,6 +16,7 @@ from lockbench.cli.options import Done
 KEPT = Outcome(DUTIES[0], "kept")
 NOT_OWED = Outcome(DUTIES[1], "not owed", "its users do not ask for it")
 BROKEN = Outcome(DUTIES[2], "broken", "a try of a free key: Denied")
+BUILDING = "building 1 image: redis; about 10 seconds on two cores that do nothing else"
 NOT_TRIED = Outcome(DUTIES[3], "not tried", "nobody can [red]pause[/red] it")
 
 
@@ -24,7 +25,14 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[Outcome]:
     """What comes of the duties of any lock."""
     outcomes = [KEPT, NOT_OWED]
 
-    def made(lock: str, *, topology: str | None, told: Callable[[Outcome], None]) -> list[Outcome]:
+    def made(
+        lock: str,
+        *,
+        topology: str | None,
+        told: Callable[[Outcome], None],
+        say: Callable[[str], None],
+    ) -> list[Outcome]:
+        say(BUILDING)
         for outcome in outcomes:
             told(outcome)
         return outcomes
@@ -45,6 +53,7 @@ def test_each_duty_is_a_line_with_its_reason(
     assert ended() == 0
     assert capsys.readouterr().out.splitlines() == [
         "redis-token on redis",
+        BUILDING,
         "kept       a grant is promised for about a lease",
         "not owed   a try is denied while held: its users do not ask for it",
         "redis-token: 1 kept, 1 not owed",
@@ -61,7 +70,7 @@ def test_it_ends_as_badly_as_the_worst(
     found += more
     assert ended() == code
     lines = capsys.readouterr().out.splitlines()
-    assert [line.partition(": ")[2] for line in lines[3:-2]] == [one.why for one in more]
+    assert [line.partition(": ")[2] for line in lines[4:-2]] == [one.why for one in more]
 
 
 def test_json_has_every_duty_and_nothing_else_is_printed(

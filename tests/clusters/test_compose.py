@@ -23,7 +23,7 @@ from lockbench.clusters.base import Cluster, ClusterPlan, Composable
 from lockbench.clusters.engine import owner
 from lockbench.clusters.engine.docker import Engine
 from lockbench.clusters.pods import compose
-from lockbench.clusters.pods.launch import Part
+from lockbench.clusters.pods.launch import API_PORT, Part
 from lockbench.clusters.pods.toxiproxy import Listen
 from tests.eventually import eventually
 
@@ -178,6 +178,9 @@ def test_what_is_written_is_what_runs(topology: str, tmp_path: Path) -> None:
         # The engine adds what the image has.
         assert said["environment"].items() >= written[name]["environment"].items()
         said["environment"] = written[name]["environment"]
+        apis = [port for port in written[name]["ports"] if port.endswith(f":{API_PORT}")]
+        assert len(apis) == (not said["joins"]), "Toxiproxy has a port here alone"
+        said["ports"] = sorted([*said["ports"], *apis])
     assert written == told
     assert len(told) == 2 * len(cluster.nodes)
     for name, proxies in links.items():

@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import re
 import runpy
+import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -50,9 +52,9 @@ def test_an_environment_is_built_once(made: Library, monkeypatch: pytest.MonkeyP
     builds: list[Path] = []
     build = Library._build
 
-    def counted(self: Library, environment: Path) -> None:
+    def counted(self: Library, environment: Path, lock: int) -> None:
         builds.append(environment)
-        build(self, environment)
+        build(self, environment, lock)
 
     monkeypatch.setattr(Library, "_build", counted)
     threads = [threading.Thread(target=made.prepare) for _ in range(3)]
@@ -93,6 +95,61 @@ def test_a_cache_that_is_full_is_named_and_keeps_nothing(
     with pytest.raises(CacheUnusableError, match="No space left on device"):
         made.prepare()
     assert not made.environment.exists()
+
+
+def test_an_environment_whose_builder_was_interrupted_is_not_kept(
+    made: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Library, "_run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        made.prepare()
+    assert not made.environment.exists()
+
+
+# A builder whose pip is a program that waits, and that is killed once that has begun.
+KILLED = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from lockbench.locks.shared import library
+
+library.ENVIRONMENTS = Path(sys.argv[2])
+run = library.Library._run
+
+def killed(self, otherwise, *command, **how):
+    half, goes_on = self.environment / "half", self.environment / "goes-on"
+    half.touch()
+    script = f"touch {goes_on}; for _ in $(seq 300); do test -e {goes_on} || exit; sleep 0.1; done"
+    threading.Thread(target=run, args=(self, otherwise, "sh", "-c", script), kwargs=how).start()
+    while not goes_on.exists():
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+library.Library._run = killed
+library.Library(sys.argv[1]).prepare()
+"""
+
+
+def test_an_environment_whose_builder_was_killed_is_built_anew_after_its_pip(
+    made: Library,
+) -> None:
+    """pip goes on though nobody waits for it any more."""
+    where = [made.declared_in, str(library.ENVIRONMENTS)]
+    builder = subprocess.run([sys.executable, "-c", KILLED, *where], check=False)
+    assert builder.returncode == -signal.SIGKILL
+    half, goes_on = made.environment / "half", made.environment / "goes-on"
+    assert half.exists()
+    preparing = threading.Thread(target=made.prepare)
+    preparing.start()
+    preparing.join(0.5)
+    assert half.exists(), "it waits for the pip that goes on"
+    goes_on.unlink()
+    preparing.join(60)
+    assert not half.exists()
+    assert (made.environment / "built").exists()
+    assert (made.environment / "bin" / "python").exists()
 
 
 def test_what_cannot_be_imported_is_named(made: Library) -> None:
