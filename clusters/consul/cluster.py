@@ -29,6 +29,7 @@ from lockbench.clusters.wire import PROBE_FAILURES, Address, Http, Line, ProbeFa
 CONFIG = "/lockbench/consul.json"
 DATA = "/lockbench/data"
 HERE = "127.0.0.1"
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - in its pod
 EMPTY_LIMIT_S = 10.0
 ASK_LIMIT_S = 0.5
 PROBES = "lockbench-probe/"  # how the keys of probes begin
@@ -36,8 +37,8 @@ PROBES = "lockbench-probe/"  # how the keys of probes begin
 SETTINGS = {
     "raft_multiplier": "1",
     "session_ttl_min": "500ms",
-    "suspicion_mult": "3600: an hour, so that gossip declares nobody dead",
-    "http_max_conns_per_client": "0: no limit, as all clients of a node come through its link",
+    "suspicion_mult": "3600",
+    "http_max_conns_per_client": "0",
     "fsync": "every write",
 }
 
@@ -63,9 +64,9 @@ class ConsulCluster(PodCluster):
             "bootstrap_expect": self.plan.size,
             "retry_join": [f"{HERE}:{self.peer_port(1, j)}" for j in self.nodes if j != node],
             "retry_interval": "1s",
-            "bind_addr": "0.0.0.0",
+            "bind_addr": EVERYWHERE,
             "advertise_addr": HERE,
-            "client_addr": "0.0.0.0",
+            "client_addr": EVERYWHERE,
             "ports": {
                 "http": self.port(node),
                 "server": self.peer_port(0, node),
@@ -74,8 +75,9 @@ class ConsulCluster(PodCluster):
             },
             "performance": {"raft_multiplier": int(SETTINGS["raft_multiplier"])},
             "session_ttl_min": SETTINGS["session_ttl_min"],
-            "gossip_lan": {"suspicion_mult": 3600},
-            "limits": {"http_max_conns_per_client": 0},
+            "gossip_lan": {"suspicion_mult": int(SETTINGS["suspicion_mult"])},
+            # No limit: all clients of a node come through its link.
+            "limits": {"http_max_conns_per_client": int(SETTINGS["http_max_conns_per_client"])},
             "disable_update_check": True,
             "log_level": "WARN",
         }
