@@ -23,7 +23,6 @@ from lockbench.clusters.postgres.protocol import DATABASE, USER
 from lockbench.locks.bare import KEY, TIMEOUT_S, TOKEN, TTL_S, WAIT_S
 from lockbench.locks.base import Address, new_hold_id, token_of
 from lockbench.locks.consul import client as consul
-from lockbench.locks.consul.session import TTL_PER_LEASE
 from lockbench.locks.etcd.gateway import client_of, encoded
 from lockbench.locks.etcd.mutex import by_creation
 from lockbench.locks.redis.cluster_link import ClusterLink
@@ -189,10 +188,7 @@ def consul_session(nodes: Sequence[Address], says: Sequence[str], stack: ExitSta
 
     def cycle(token: str) -> None:
         session = consul.create_session(
-            client,
-            ttl_s=TTL_PER_LEASE * TTL_S,
-            lock_delay_s=float(lock_delay_s),
-            behavior=behavior,
+            client, ttl_s=TTL_S, lock_delay_s=float(lock_delay_s), behavior=behavior
         )
         client.kv.put(key, token, acquire=session)
         client.kv.get(key)

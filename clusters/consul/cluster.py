@@ -36,7 +36,7 @@ PROBES = "lockbench-probe/"  # how the keys of probes begin
 
 SETTINGS = {
     "raft_multiplier": "1",
-    "session_ttl_min": "500ms",
+    "session_ttl_min": "1s",
     "suspicion_mult": "3600",
     "http_max_conns_per_client": "0",
     "fsync": "every write",
@@ -79,7 +79,7 @@ class ConsulCluster(PodCluster):
             # No limit: all clients of a node come through its link.
             "limits": {"http_max_conns_per_client": int(SETTINGS["http_max_conns_per_client"])},
             "disable_update_check": True,
-            "log_level": "WARN",
+            "log_level": "ERR",  # gossip warns every second that UDP brings it nothing
         }
         return Server(
             ["consul", "agent", f"-config-file={CONFIG}"],

@@ -13,14 +13,15 @@ _FRESH_TTLS = (
     f"{SESSIONS}: a session does not end before its TTL, which starts afresh when the session is "
     "made, when it is renewed, and when another leader takes over"
 )
-SESSIONS_END = (
+_SESSIONS_END = (
     f"{SESSIONS}: a lock is advisory, and its session can end while its holder still acts; "
-    "lock-delay gives the holder time to notice, 'while not a bulletproof method'"
+    "lock-delay gives the holder time to notice, 'while not a bulletproof method'. In v1.8.7 "
+    "(agent/consul/session_ttl.go, createSessionTimer) that is after twice the TTL"
 )
 _SERVERS = ("pause", "kill", "restart", "rolling-restart", "reset", "reply-lost")
 CONSUL: Faults = {
     **dict.fromkeys(
-        ("client-pause", "client-gc"), may_break(SESSIONS_END, "stale-holder", "lost-update")
+        ("client-pause", "client-gc"), may_break(_SESSIONS_END, "stale-holder", "lost-update")
     ),
     **dict.fromkeys(
         ("client-kill", *_SERVERS, *CUT, *SLOW_LINKS), holds(f"{_RAFT}; {_FRESH_TTLS}")

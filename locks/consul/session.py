@@ -13,16 +13,16 @@ destroying again finds none, and an acquire that arrives after the destruction i
 of a session. So an attempt whose answer was lost goes on at the next server while its wait lasts,
 and in the end one confirmed destruction turns "perhaps" into "certainly not".
 
-Consul lets a session live for twice its TTL ("a lower bound"), so the recipe asks for a TTL of half
-the lease: what its holder leaves behind is then free a lease and a lock-delay after it died. The
-promise is the TTL alone, from when the making or the last acknowledged renewal of the session was
+The promise is the TTL, from when the making or the last acknowledged renewal of the session was
 sent. While waiting, the session is renewed whenever a third of its TTL has passed, so a grant is
 promised at least two thirds of it. Nobody is told that a session has ended; a holder learns it from
 its next renewal or from its release.
 
 Lock-delay is as long as the TTL, as in Consul's own client (15 s each by default in
 https://github.com/hashicorp/consul/blob/v1.8.7/api/lock.go): for that long nobody acquires what a
-session held when it ended or was destroyed. A release does not cause it.
+session held when it ended or was destroyed. A release does not cause it. The TTL is a lower bound,
+and Consul keeps a session for twice as long. So what a dead holder leaves behind is free three TTLs
+after its last renewal, and a holder that was frozen for less has lost nothing.
 
 In Consul v1.8.7 the leader counts down (agent/consul/session_ttl.go): createSessionTimer doubles
 the TTL, and initializeSessionTimers starts all of them afresh when a leader takes over. Renew
@@ -80,7 +80,6 @@ from lockbench.locks.shared.expectations import BY_MONOTONIC_CLOCK
 PREFIX = "lockbench/"
 RETRY_MIN_S = 0.010  # between an error, or a lock-delay, and the next try
 RETRY_MAX_S = 0.100
-TTL_PER_LEASE = 1 / 2
 RENEW_AFTER = 1 / 3  # of the TTL
 LOCK_DELAY_MAX_S = 60.0
 QUERY_MIN_MS = 1  # Consul takes none for five minutes
@@ -254,13 +253,12 @@ class ConsulSession:
     # Requests.
 
     def _claim(self, key: str, token: str, ttl_s: float) -> Claim:
-        session_s = TTL_PER_LEASE * ttl_s
-        delay_s = min(LOCK_DELAY_MAX_S, self.lock_delay_ttls * session_s)
+        delay_s = min(LOCK_DELAY_MAX_S, self.lock_delay_ttls * ttl_s)
         sent_ns = time.monotonic_ns()
         session = self._ask(
-            partial(create_session, ttl_s=session_s, lock_delay_s=delay_s, behavior=self.behavior)
+            partial(create_session, ttl_s=ttl_s, lock_delay_s=delay_s, behavior=self.behavior)
         )
-        return Claim(_name(key), token, session, int(1e9 * session_s), sent_ns)
+        return Claim(_name(key), token, session, int(1e9 * ttl_s), sent_ns)
 
     def _renew(self, session: str) -> None:
         self._ask(lambda client: client.session.renew(session))
@@ -295,8 +293,7 @@ def _named(error: Exception) -> str:
 
 def bare(behavior: str, lock_delay_ttls: float) -> tuple[Bare, ...]:
     """What a lock of this file sends, whose session has these settings."""
-    lock_delay_s = lock_delay_ttls * TTL_PER_LEASE * TTL_S
-    return (Bare("consul", (PREFIX + KEY, behavior, str(lock_delay_s))),)
+    return (Bare("consul", (PREFIX + KEY, behavior, str(lock_delay_ttls * TTL_S))),)
 
 
 _SESSION_FIRST = (
@@ -335,6 +332,6 @@ SYSTEM = System(
     },
     expectations={**CONSUL, **BY_MONOTONIC_CLOCK},
     asks_first=_SESSION_FIRST,
-    settles_s=2.5,  # a lock-delay, for leases of 3 s, and a second to notice
+    settles_s=7.0,  # a second TTL and a lock-delay, for leases of 3 s, and a second to notice
     bare=bare(ConsulSession.behavior, ConsulSession.lock_delay_ttls),
 )

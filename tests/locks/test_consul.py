@@ -17,7 +17,7 @@ import pytest
 
 from lockbench.locks.base import Address, Denied, Granted, NoObserver, NotHeld, Released, Unknown
 from lockbench.locks.consul.lock_index_of_deleted import LockIndexOfDeleted
-from lockbench.locks.consul.session import RENEW_AFTER, SYSTEM, TTL_PER_LEASE, ConsulSession
+from lockbench.locks.consul.session import RENEW_AFTER, SYSTEM, ConsulSession
 from lockbench.locks.consul.session_delete import ConsulSessionDelete
 from lockbench.locks.consul.session_no_delay import ConsulSessionNoDelay
 from tests.eventually import eventually
@@ -226,21 +226,21 @@ def test_a_free_key_takes_three_requests_and_two_to_give_back(consul: FakeConsul
 @pytest.mark.parametrize(
     ("kind", "behavior", "delay"),
     [
-        (ConsulSession, "release", "30.0s"),
-        (ConsulSessionDelete, "delete", "30.0s"),
+        (ConsulSession, "release", "60.0s"),
+        (ConsulSessionDelete, "delete", "60.0s"),
         (ConsulSessionNoDelay, "release", "0.0s"),
     ],
 )
-def test_a_session_is_bound_to_half_a_lease_and_no_check(
+def test_a_session_is_bound_to_its_ttl_and_to_no_check(
     consul: FakeConsul, kind: type[ConsulSession], behavior: str, delay: str
 ) -> None:
     with closing(connect(consul, kind)) as lock:
         grant = granted(lock)
-    assert grant.valid_until_ns == grant.sent_ns + int(TTL_PER_LEASE * 60e9)
+    assert grant.valid_until_ns == grant.sent_ns + 60_000_000_000
     (settings,) = consul.sessions.values()
     assert settings == {
         "NodeChecks": [],
-        "TTL": "30.0s",
+        "TTL": "60.0s",
         "LockDelay": delay,
         "Behavior": behavior,
     }
@@ -327,7 +327,7 @@ def test_a_wait_that_ran_out_leaves_nothing(consul: FakeConsul) -> None:
         answer = take(waiter, 0.2)
         assert said(answer) == "Denied: gave-up"
         # What would end it, if nothing did, is that its session has to be renewed.
-        assert 0.2 <= time.monotonic() - began < RENEW_AFTER * 30
+        assert 0.2 <= time.monotonic() - began < RENEW_AFTER * 60
         assert len(consul.sessions) == 1
 
 
@@ -346,7 +346,7 @@ def test_a_long_wait_renews_the_session(consul: FakeConsul) -> None:
     with closing(connect(consul)) as holder, closing(connect(consul)) as waiter:
         first = granted(holder)
         began_ns = time.monotonic_ns()
-        with meanwhile(lambda: granted(waiter, 20, ttl_s=2.0)) as waiting:
+        with meanwhile(lambda: granted(waiter, 20, ttl_s=1.0)) as waiting:
             eventually(lambda: consul.paths.count("session/renew") >= 2)
             holder.release(first.hold)
         answer = waiting.result()
@@ -410,7 +410,7 @@ def test_extending_renews_the_session(consul: FakeConsul) -> None:
         hold = granted(lock).hold
         again = lock.extend(hold, 60)
         assert isinstance(again, Granted)
-        assert again.valid_until_ns == again.sent_ns + 30_000_000_000
+        assert again.valid_until_ns == again.sent_ns + 60_000_000_000
         consul.on("session/renew", CLOSE)
         assert isinstance(lock.extend(hold, 60), Unknown)
         assert isinstance(lock.release(hold), Released)
