@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lockbench.locks.shared.expectations import CUT, SLOW_LINKS, Faults, holds, may_break
+from lockbench.locks.shared.expectations import CUT, SLOW_LINKS, Faults, breaks, holds, may_break
 
 SESSIONS = "https://developer.hashicorp.com/consul/docs/automate/session"
 _RAFT = (
@@ -20,9 +20,11 @@ _SESSIONS_END = (
 )
 _SERVERS = ("pause", "kill", "restart", "rolling-restart", "reset", "reply-lost")
 CONSUL: Faults = {
-    **dict.fromkeys(
-        ("client-pause", "client-gc"), may_break(_SESSIONS_END, "stale-holder", "lost-update")
-    ),
+    "client-pause": {
+        **breaks(_SESSIONS_END, "stale-holder"),
+        **may_break(_SESSIONS_END, "lost-update"),
+    },
+    "client-gc": may_break(_SESSIONS_END, "stale-holder", "lost-update"),
     **dict.fromkeys(
         ("client-kill", *_SERVERS, *CUT, *SLOW_LINKS), holds(f"{_RAFT}; {_FRESH_TTLS}")
     ),

@@ -45,6 +45,8 @@ SYSTEM = session_delete.SYSTEM.derived(
     expectations=with_changes(
         with_verdicts(CONSUL, may_break(_BEGINS_ANEW, "fence-order", kind="control")),
         BY_MONOTONIC_CLOCK,
-        {"client-kill": breaks(_BEGINS_ANEW, "fence-order", kind="control")},
+        dict.fromkeys(
+            ("client-pause", "client-kill"), breaks(_BEGINS_ANEW, "fence-order", kind="control")
+        ),
     ),
 )

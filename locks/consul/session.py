@@ -332,6 +332,6 @@ SYSTEM = System(
     },
     expectations={**CONSUL, **BY_MONOTONIC_CLOCK},
     asks_first=_SESSION_FIRST,
-    settles_s=7.0,  # a second TTL and a lock-delay, for leases of 3 s, and a second to notice
+    kept_leases=2.0 + ConsulSession.lock_delay_ttls,
     bare=bare(ConsulSession.behavior, ConsulSession.lock_delay_ttls),
 )

@@ -27,7 +27,7 @@ SYSTEM = session.SYSTEM.derived(
     connect=ConsulSessionNoDelay,
     fence=None,
     source=f"{SESSIONS}: 'clients are able to disable this mechanism by providing a zero delay'",
-    settles_s=4.0,  # a second TTL, for leases of 3 s, and a second to notice
+    kept_leases=2.0 + ConsulSessionNoDelay.lock_delay_ttls,
     variant=True,
     bare=bare(ConsulSessionNoDelay.behavior, ConsulSessionNoDelay.lock_delay_ttls),
 )
