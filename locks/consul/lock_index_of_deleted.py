@@ -42,6 +42,7 @@ SYSTEM = session_delete.SYSTEM.derived(
     connect=LockIndexOfDeleted,
     fence="LockIndex of the key",
     source=_BEGINS_ANEW,
+    untested="",
     expectations=with_changes(
         with_verdicts(CONSUL, may_break(_BEGINS_ANEW, "fence-order", kind="control")),
         BY_MONOTONIC_CLOCK,

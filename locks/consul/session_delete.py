@@ -28,5 +28,6 @@ SYSTEM = session.SYSTEM.derived(
     fence="ModifyIndex of the key",
     source=f"{SESSIONS}: 'the key corresponding to any of the held locks is simply deleted'",
     variant=True,
+    untested="its key goes with its session, as with consul-lock-index-of-deleted, which is tested",
     bare=bare(ConsulSessionDelete.behavior, ConsulSessionDelete.lock_delay_ttls),
 )

@@ -29,5 +29,6 @@ SYSTEM = session.SYSTEM.derived(
     source=f"{SESSIONS}: 'clients are able to disable this mechanism by providing a zero delay'",
     kept_leases=2.0 + ConsulSessionNoDelay.lock_delay_ttls,
     variant=True,
+    untested="only the lock-delay of its session is not that of consul-session",
     bare=bare(ConsulSessionNoDelay.behavior, ConsulSessionNoDelay.lock_delay_ttls),
 )
