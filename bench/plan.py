@@ -227,7 +227,7 @@ def expected_of(case: Case) -> Expected:
     if len(case.injections) == 1:
         (one,) = case.injections
         fault = faults()[one.fault]
-        usual_s = fault.duration_s(case.pace.lease_ttl_s)
+        usual_s = fault.duration_s(case.pace.lease_ttl_s, case.system.kept_leases)
         exact = dict(one.parameters) == fault.defaults() and one.duration_s == round(usual_s, 6)
     # What servers of others do when they are struck depends on settings that are not ours.
     struck = {what for name in names for what in faults()[name].touches}
@@ -462,7 +462,14 @@ def draw(case: Case) -> tuple[Injection, ...]:
     steps = steps_of(case.fault)
     try:
         weights = tuple(weights_of(case.fault).items())
-        return _drawn(steps, case.seed, case.pace.lease_ttl_s, never_started(case), weights)
+        return _drawn(
+            steps,
+            case.seed,
+            case.pace.lease_ttl_s,
+            never_started(case),
+            weights,
+            kept_leases=case.system.kept_leases if case.lock else 1.0,
+        )
     except ScheduleError as error:
         raise BadInput(str(error)) from error
 
@@ -474,9 +481,16 @@ def _drawn(
     lease_ttl_s: float,
     cluster: Cluster,
     weights: tuple[tuple[str, float], ...],
+    *,
+    kept_leases: float,
 ) -> tuple[Injection, ...]:
     return schedule.resolve(
-        steps, seed=seed, lease_ttl_s=lease_ttl_s, cluster=cluster, weights=dict(weights)
+        steps,
+        seed=seed,
+        lease_ttl_s=lease_ttl_s,
+        kept_leases=kept_leases,
+        cluster=cluster,
+        weights=dict(weights),
     )
 
 

@@ -113,6 +113,7 @@ def recipes() -> dict[str, Recipe]:
     toxiproxy = "github.com/Shopify/toxiproxy/v2"
     version_flag = f"-X {toxiproxy}.Version={pin['toxiproxy'].removeprefix('v')}"
     postgres = {"PACKAGES": f"postgresql-{pin['postgres']}", "MAJOR": pin["postgres"]}
+    consul = {"PACKAGES": "consul", "SUITE": pin["consul_suite"]}
     base = {"IMAGE": pin["debian_image"], "SUITE": pin["debian_suite"]}
     found = [
         Recipe("base", "base", None, base, takes_s=30),
@@ -120,6 +121,7 @@ def recipes() -> dict[str, Recipe]:
         Recipe("compiler", "compiler", "base", takes_s=25),
         go("toxiproxy", toxiproxy, "/cmd/server", version_flag, takes_s=30),
         go("etcd", "go.etcd.io/etcd/server/v3", takes_s=60),
+        Recipe("consul", "consul", "base", consul, takes_s=12),
         debian("redis", "redis-server", takes_s=12),
         debian("valkey", "valkey-server", takes_s=12),
         Recipe("postgres", "postgres", "compiler", postgres, takes_s=40),

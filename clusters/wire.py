@@ -108,12 +108,11 @@ class Http(Closing):
 
     def post(self, path: str, body: Mapping[str, object]) -> Any:
         """Post an object, return the answer's; anything but 200 raises ProbeFailed."""
-        with _as_failed(path):
-            answer = self._ask("POST", path, json.dumps(body)).read()
-        try:
-            return json.loads(answer)
-        except ValueError as error:
-            raise ProbeFailed(f"{path}: no JSON: {answer[:80]!r}") from error
+        return self._exchange("POST", path, body)
+
+    def put(self, path: str, body: object) -> Any:
+        """Put what JSON can say, return the answer's; anything but 200 raises ProbeFailed."""
+        return self._exchange("PUT", path, body)
 
     def stream(self, path: str, body: Mapping[str, object]) -> Iterator[Any]:
         """Post an object; the answer's lines, each an object, until the server ends it. Nothing
@@ -126,6 +125,14 @@ class Http(Closing):
 
     def close(self) -> None:
         self._http.close()
+
+    def _exchange(self, method: str, path: str, body: object) -> Any:
+        with _as_failed(path):
+            answer = self._ask(method, path, json.dumps(body)).read()
+        try:
+            return json.loads(answer)
+        except ValueError as error:
+            raise ProbeFailed(f"{path}: no JSON: {answer[:80]!r}") from error
 
     def _ask(self, method: str, path: str, body: str | None = None) -> client.HTTPResponse:
         self._http.timeout = _left_s(self._until)

@@ -11,7 +11,7 @@ from lockbench.explore.faults import FAULTS
 from lockbench.explore.link import Kind
 from lockbench.locks.base import System
 from lockbench.results.documents.exploration import EventPlace, StrikeAt
-from lockbench.workloads.load import NOTICES_S, Pace
+from lockbench.workloads.load import Pace, slack_s
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -76,8 +76,7 @@ class Setting:
 
     @property
     def slack_s(self) -> float:
-        """How much longer than its lease a key may stay taken (``lockbench.workloads.load``)."""
-        return self.pace.client_timeout_s + max(NOTICES_S, self.system.settles_s)
+        return slack_s(self.system, self.pace)
 
 
 @dataclass

@@ -220,6 +220,9 @@ class System:
     # place.
     queue: str = ""
     settles_s: float = 0.0  # until it grants again after servers and links are whole, where seconds
+    # For how many leases the service may keep what nobody renews, where the lease is only the least
+    # that it promises. Until then a frozen client has lost nothing, and a dead one's key is taken.
+    kept_leases: float = 1.0
     prepare: Callable[[], None] | None = None
     # From the name and value of an entry in the service's own record to the key and hold that it
     # stands for (None: for none). Without it the record is not read: see

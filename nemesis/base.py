@@ -215,8 +215,10 @@ class Fault(ABC):
         """Whether it can only hurt a grant that has an end, which not every lock's have."""
         return False
 
-    def duration_s(self, lease_ttl_s: float) -> float:
-        """How long it lasts by default."""
+    def duration_s(self, lease_ttl_s: float, kept_leases: float = 1.0) -> float:
+        """How long it lasts by default, against a lock of so many ``kept_leases``
+        (``lockbench.locks.base.System``)."""
+        del kept_leases
         return self.lasts_leases * lease_ttl_s
 
     def aim(self, arena: Arena) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -122,6 +122,7 @@ def resolve(
     *,
     seed: int,
     lease_ttl_s: float,
+    kept_leases: float = 1.0,
     cluster: Cluster,
     weights: Mapping[str, float] | None = None,
     between_s: tuple[float, float] = BETWEEN_S,
@@ -131,6 +132,10 @@ def resolve(
     # that all of them meet the same schedule.
     rng = random.Random(f"{seed} {steps!r}")
     found: list[Injection] = []
+
+    def usual_s(fault: str) -> float:
+        return faults()[fault].duration_s(lease_ttl_s, kept_leases)
+
     after_s = 0.0
     for number, step in enumerate(steps):
         low, high = BEGIN_S if number == 0 else between_s
@@ -141,9 +146,9 @@ def resolve(
             own = random.Random(rng.getrandbits(64))
             if one.name == RANDOM:
                 drawn_from = DrawnFrom(cluster, weights or {}, between_s)
-                made = _random(one, begin_s, own, lease_ttl_s, drawn_from)
+                made = _random(one, begin_s, own, usual_s, drawn_from)
             else:
-                made = _repeated(one, begin_s, own, lease_ttl_s)
+                made = _repeated(one, begin_s, own, usual_s)
             found += made
             ends += [injection.end_s for injection in made]
         after_s = max(ends)
@@ -153,10 +158,9 @@ def resolve(
 
 
 def _repeated(
-    one: Wanted, begin_s: float, rng: random.Random, lease_ttl_s: float
+    one: Wanted, begin_s: float, rng: random.Random, usual_s: Callable[[str], float]
 ) -> list[Injection]:
-    usual_s = faults()[one.name].duration_s(lease_ttl_s)
-    lasts_s = usual_s if one.for_s is None else one.for_s
+    lasts_s = usual_s(one.name) if one.for_s is None else one.for_s
     every_s = lasts_s + BETWEEN_S[1] if one.every_s is None else one.every_s
     if one.times > 1 and every_s <= lasts_s:
         raise ScheduleError(
@@ -179,7 +183,7 @@ def _random(
     one: Wanted,
     begin_s: float,
     rng: random.Random,
-    lease_ttl_s: float,
+    usual_s: Callable[[str], float],
     drawn_from: DrawnFrom,
 ) -> list[Injection]:
     """Faults one after the other, drawn from those that apply, with parameters of their own."""
@@ -192,8 +196,7 @@ def _random(
     for _ in range(round(float(dict(one.parameters)["count"]))):
         name = rng.choices(list(fitting), list(fitting.values()))[0]
         asked = _drawn_parameters(name, rng, cluster)
-        usual_s = faults()[name].duration_s(lease_ttl_s)
-        lasts_s = usual_s * rng.uniform(0.3, 1.0) if one.for_s is None else one.for_s
+        lasts_s = usual_s(name) * rng.uniform(0.3, 1.0) if one.for_s is None else one.for_s
         injection = Injection(
             fault=name,
             begin_s=round(at_s, 3),

@@ -22,6 +22,7 @@ from pg8000.native import Connection
 from lockbench.clusters.postgres.protocol import DATABASE, USER
 from lockbench.locks.bare import KEY, TIMEOUT_S, TOKEN, TTL_S, WAIT_S
 from lockbench.locks.base import Address, new_hold_id, token_of
+from lockbench.locks.consul import client as consul
 from lockbench.locks.etcd.gateway import client_of, encoded
 from lockbench.locks.etcd.mutex import by_creation
 from lockbench.locks.redis.cluster_link import ClusterLink
@@ -179,6 +180,24 @@ def etcd_lease(nodes: Sequence[Address], prefixes: Sequence[str], stack: ExitSta
     return cycle
 
 
+def consul_session(nodes: Sequence[Address], says: Sequence[str], stack: ExitStack) -> Cycle:
+    """A session, the key acquired by it and read; the key released, and the session destroyed."""
+    key, behavior, lock_delay_s = says
+    client = consul.client_of(nodes[0], TIMEOUT_S)
+    stack.callback(consul.close, client)
+
+    def cycle(token: str) -> None:
+        session = consul.create_session(
+            client, ttl_s=TTL_S, lock_delay_s=float(lock_delay_s), behavior=behavior
+        )
+        client.kv.put(key, token, acquire=session)
+        client.kv.get(key)
+        client.kv.put(key, "", release=session)
+        client.session.destroy(session)
+
+    return cycle
+
+
 def postgres(nodes: Sequence[Address], statements: Sequence[str], stack: ExitStack) -> Cycle:
     """One statement after the other, over pg8000's connection to the first node, the primary."""
     line = stack.enter_context(socket.create_connection(nodes[0], timeout=TIMEOUT_S + WAIT_S))
@@ -202,6 +221,7 @@ SPEAKERS: Final[Mapping[str, Speak]] = MappingProxyType(
         "redlock": each_redis,
         "zookeeper": zookeeper_queue,
         "etcd": etcd_lease,
+        "consul": consul_session,
         "postgres": postgres,
     }
 )

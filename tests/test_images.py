@@ -39,6 +39,7 @@ def test_server_images_do_not_include_what_only_builds() -> None:
     assert set(images.server_names()) == {
         "toxiproxy",
         "etcd",
+        "consul",
         "redis",
         "valkey",
         "zookeeper",

@@ -26,6 +26,7 @@ from typing import Any, Final
 import msgspec
 
 from lockbench.history.op import Object
+from lockbench.locks.base import System
 from lockbench.locks.registry import find
 from lockbench.workloads.registry import find as find_workload
 
@@ -150,6 +151,14 @@ class Pace:
     touch_resource: bool = True
 
 
+def slack_s(system: System, pace: Pace) -> float:
+    """How much longer than its lease a key of this lock may stay taken that nobody holds: a request
+    that its client gave up may be on its way for as long as one lasts, and then the service has to
+    notice, and to let go of what it keeps for longer than a lease."""
+    kept_s = (system.kept_leases - 1.0) * pace.lease_ttl_s
+    return pace.client_timeout_s + max(NOTICES_S, system.settles_s) + kept_s
+
+
 @dataclass(frozen=True, slots=True)
 class LocustsOwn:
     """What Locust does beside the load, as its users know it: its page on ``web_port``; its CSV
@@ -246,11 +255,8 @@ class Load:
 
     @property
     def slack_s(self) -> float:
-        """How much longer than its lease a key may stay taken that nobody holds: a request that
-        its client gave up may be on its way for as long as one lasts, and then the service has to
-        notice."""
-        settles_s = find(self.lock).settles_s
-        return self.pace.client_timeout_s + max(NOTICES_S, settles_s)
+        """How much longer than its lease a key may stay taken that nobody holds."""
+        return slack_s(find(self.lock), self.pace)
 
     def quiet_keys(self, solo: int) -> list[str]:
         """What the solo user number ``solo`` asks for in the quiet phase. All of them together:

@@ -44,6 +44,10 @@ class ClientPause(Fault):
         "who": Parameter("the victim, or half of the others", THE_VICTIM, (THE_VICTIM, HALF)),
     }
 
+    def duration_s(self, lease_ttl_s: float, kept_leases: float = 1.0) -> float:
+        """Longer than the service keeps what nobody renews."""
+        return (self.lasts_leases + kept_leases - 1.0) * lease_ttl_s
+
     def unfit(self, cluster: Cluster, asked: Asked) -> str | None:
         if asked["who"] == HALF and asked["when"] != HOLDING:
             return "half of the workers are frozen whatever they do"

@@ -31,7 +31,7 @@ class Partition47ms(PartitionStall):
             )
         return super().unfit(cluster, asked)
 
-    def duration_s(self, lease_ttl_s: float) -> float:
+    def duration_s(self, lease_ttl_s: float, kept_leases: float = 1.0) -> float:
         return SECONDS
 
     def rules_for(self, arena: Arena) -> tuple[str, ...]:

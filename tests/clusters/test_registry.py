@@ -17,7 +17,7 @@ def test_every_topology_is_found_under_its_own_name() -> None:
 
 
 def test_what_does_not_exist_is_refused_by_name() -> None:
-    with pytest.raises(ClusterError, match="no topology is called nosuch; there are etcd, "):
+    with pytest.raises(ClusterError, match="no topology is called nosuch; there are consul, "):
         registry.make(plan("nosuch", 3))
     with pytest.raises(ClusterError, match="etcd is made of 3, 5 nodes, not of 4"):
         registry.make(plan("etcd", 4))

@@ -32,6 +32,16 @@ def drawn(text: str, seed: int = 0, topology: str = "etcd") -> tuple[Injection, 
     return schedule.resolve(parse(text), seed=seed, lease_ttl_s=TTL_S, cluster=cluster(topology))
 
 
+@pytest.mark.parametrize(("fault", "leases"), [("client-pause", 1.6 + 2.0), ("pause", 2.0)])
+def test_a_client_is_frozen_for_longer_than_its_service_keeps_what_nobody_renews(
+    fault: str, leases: float
+) -> None:
+    (one,) = schedule.resolve(
+        parse(fault), seed=0, lease_ttl_s=TTL_S, kept_leases=3.0, cluster=cluster("etcd")
+    )
+    assert one.duration_s == round(leases * TTL_S, 6)
+
+
 def test_a_bare_name_has_every_default() -> None:
     (one,) = drawn("pause")
     assert one.fault == "pause"

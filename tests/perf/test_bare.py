@@ -25,6 +25,7 @@ from perf.recipe import connected, cycle
 from tests.eventually import LIMIT_S, eventually
 from tests.locks import test_redis_cluster, test_redis_sentinel
 from tests.locks.fakes import FakeRedis
+from tests.locks.test_consul import FakeConsul
 from tests.locks.test_etcd import Gateway
 from tests.locks.test_postgres import FakePostgres
 
@@ -191,6 +192,29 @@ def test_etcd_is_sent_the_same(name: str, stack: ExitStack) -> None:
     by_recipe, bare = both(name, serve)
     assert [path for path, _ in bare[0]] == ["kv/txn", "lease/grant", "lease/revoke"]
     assert bare == by_recipe
+
+
+CONSUL = [name for name in recipes() if systems()[name].family == "consul"]
+
+
+@pytest.mark.parametrize("name", CONSUL)
+def test_consul_is_sent_the_same(name: str, stack: ExitStack) -> None:
+    def serve() -> Served:
+        server = FakeConsul()
+        stack.callback(server.server_close)
+        stack.callback(server.shutdown)
+        return [server.address], lambda: [
+            [f"{path} {_without_session(str(said))}" for path, said in server.asked]
+        ]
+
+    by_recipe, bare = both(name, serve)
+    assert len(bare[0]) == 5
+    assert bare == by_recipe
+
+
+def _without_session(said: str) -> str:
+    """A session is called anew each time, and so is the hold."""
+    return re.sub(r"'release': '\d+'|^[0-9a-f]{16}$", "…", said)
 
 
 def _without_lease(body: dict[str, Any]) -> str:

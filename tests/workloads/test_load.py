@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,11 @@ def test_a_port_is_not_handed_out_twice_before_somebody_listens_there() -> None:
     with ThreadPoolExecutor(8) as pool:
         ports = list(pool.map(lambda _: free_port(), range(100)))
     assert len(set(ports)) == len(ports)
+
+
+def test_a_key_may_stay_taken_for_as_long_as_its_service_keeps_what_nobody_renews() -> None:
+    """Consul: twice the TTL, and a lock-delay."""
+    assert LOAD.slack_s == 2.0
+    kept = {"consul-session": 2 * 3.0, "consul-session-no-delay": 3.0}
+    for lock, more_s in kept.items():
+        assert replace(LOAD, lock=lock).slack_s == LOAD.slack_s + more_s

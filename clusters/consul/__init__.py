@@ -1,0 +1,1 @@
+"""Consul: the cluster."""
