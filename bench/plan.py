@@ -19,7 +19,7 @@ from lockbench.bench.judge import Expected, expectation
 from lockbench.checker.catalogue import ALWAYS, NAMED
 from lockbench.clusters.base import NETWORKS, Cluster, ClusterPlan, Topology
 from lockbench.clusters.elsewhere import cluster as foreign
-from lockbench.clusters.elsewhere.site import Site, SiteError
+from lockbench.clusters.elsewhere.site import CONFINED, Site, SiteError
 from lockbench.clusters.registry import topologies
 from lockbench.locks.base import System
 from lockbench.locks.registry import LockNotFoundError, each, find, is_own, systems, without
@@ -177,16 +177,28 @@ def topology_for(system: System, name: str | None) -> Topology:
 def elsewhere(system: System, file: str) -> Topology:
     """The cluster of somebody else that a file names. Raises BadInput, Unfit where the lock cannot
     be run on it."""
-    site = site_of(file)
+    if why := unfit_elsewhere(system, site_of(file)):
+        raise Unfit(why)
+    return foreign.topology(file)
+
+
+def unfit_elsewhere(system: System, site: Site) -> str | None:
+    """Why a lock cannot be run on a cluster of somebody else, or None."""
     if site.topology not in system.topologies:
         where = ", ".join(system.topologies)
-        raise Unfit(f"{system.name} does not run on {site.topology}; it runs on {where}")
-    if not system.elsewhere:
-        raise Unfit(
-            f"{system.name} is not run on a cluster of somebody else: nobody has seen to it that"
-            " all that it writes stands under the prefix (System.elsewhere)"
+        return f"{system.name} does not run on {site.topology}; it runs on {where}"
+    if not (system.elsewhere or site.topology in CONFINED):
+        why = "nobody has seen to it that all that it writes stands under the prefix"
+        if system.writes_besides:
+            why = f"it writes {system.writes_besides}, which does not stand under the prefix"
+        return f"{system.name} is not run on a cluster of somebody else: {why} (System.elsewhere)"
+    replicas = len(site.nodes) - site.sentinels - 1
+    if site.sentinels and system.replicas_max is not None and replicas > system.replicas_max:
+        return (
+            f"{system.name} keeps what it promises with {system.replicas_max} replica, and"
+            f" {site.file.name} names {replicas}"
         )
-    return foreign.topology(file)
+    return None
 
 
 def site_of(file: str) -> Site:

@@ -25,6 +25,7 @@ from lockbench.bench.plan import (
     published,
     resolve,
     site_of,
+    unfit_elsewhere,
     unknown,
     with_time_for_faults,
 )
@@ -84,8 +85,8 @@ def undrawn(name: str, seed: int) -> Suite:
 def of_cluster(file: str, seed: int) -> Suite:
     """What can be run on a cluster of somebody else: every lock that may be run there without a
     fault and under those of ``full`` that can be applied. Raises BadInput."""
-    on = site_of(file).topology
-    locks = [name for name, one in systems().items() if one.elsewhere and on in one.topologies]
+    site = site_of(file)
+    locks = [name for name, one in systems().items() if unfit_elsewhere(one, site) is None]
     usual = [make_case(lock, NONE, seed=seed, cluster=file) for lock in locks]
     cases = [
         resolve(brief(one))
@@ -93,7 +94,7 @@ def of_cluster(file: str, seed: int) -> Suite:
         for fault in (NONE, *full_faults(case.system.name))
         if applies(one := replace(case, fault=fault))
     ]
-    return Suite(CLUSTER, f"what can be run on the {on} of {file}", tuple(cases))
+    return Suite(CLUSTER, f"what can be run on the {site.topology} of {file}", tuple(cases))
 
 
 def sliced(whole: Suite, locks: Sequence[str], wanted: Sequence[str]) -> Suite:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import typer
+from msgspec.structs import replace
 
 from lockbench.bench.plan import Case, expected_s, site_of
 from lockbench.bench.run import clients_of
 from lockbench.clusters.base import ClusterError
-from lockbench.clusters.elsewhere import cluster
+from lockbench.clusters.elsewhere import claim, cluster
 from lockbench.clusters.elsewhere.site import OPPOSITES
 from lockbench.nemesis.registry import faults
 from lockbench.report.console import err
 from lockbench.results import wording
+from lockbench.results.documents import Versions
 from lockbench.results.errors import BadInput, Failed
 
 # No client asks again sooner than after the shortest pause of a recipe that polls.
@@ -23,13 +25,18 @@ PAUSE_S = 0.002
 LONG_S = 100
 
 
-def agreed(cases: Sequence[Case], said: bool) -> None:
+Recorded = Callable[[Versions], Versions]
+
+
+def agreed(cases: Sequence[Case], said: bool) -> Recorded:
     """Looks whether the cluster is what its file says and has nothing under its prefix, says what
-    is going to be done there, and asks for it unless it was ``said`` already. Raises BadInput for
-    all that is wrong, where nobody can be asked, and where the answer is no."""
-    file = next((case.cluster for case in cases if case.cluster is not None), None)
-    if file is None:
-        return
+    is going to be done there, and asks for it unless it was ``said`` already. Returns what adds its
+    version to those of a run. Raises BadInput for all that is wrong, where nobody can be asked, and
+    where the answer is no."""
+    there = next((case for case in cases if case.cluster is not None), None)
+    if there is None or there.cluster is None:
+        return lambda versions: versions
+    file = there.cluster
     site = site_of(file)
     try:
         version = cluster.look(file)
@@ -46,7 +53,7 @@ def agreed(cases: Sequence[Case], said: bool) -> None:
         if any(name == verb or (verb == "kill" and faults()[name].ends_servers) for name in struck)
     ]
     err.print(
-        f"{hosts} ({site.topology} {version}) gets {wording.times(len(cases), 'case')} of up to"
+        f"{hosts} ({version}) gets {wording.times(len(cases), 'case')} of up to"
         f" {clients} clients in about {lasts}: at most {clients / PAUSE_S:,.0f}"
         " requests a second on each server, and one client alone as many as it is answered; keys"
         f" under {site.prefix}, removed afterwards"
@@ -55,26 +62,37 @@ def agreed(cases: Sequence[Case], said: bool) -> None:
         highlight=False,
     )
     _ask(said, "this may hurt who uses that cluster", "Run it there?")
+    servers = {there.topology: version}
+    return lambda versions: replace(versions, servers=servers)
 
 
 def clean(file: Path, said: bool) -> None:
-    """Removes what a killed run has left on a cluster of somebody else, once that is agreed to.
-    Raises BadInput, Failed."""
+    """Undoes and removes what a killed run has left on a cluster of somebody else, once that is
+    agreed to. Raises BadInput, Failed."""
     site = site_of(str(file))
     where = ", ".join(map(str, site.nodes))
+
+    def tell(text: str) -> None:
+        err.print(f"{where}: {text}", soft_wrap=True, highlight=False)
+
     try:
-        count = cluster.undo(str(file))
-        verbs = [OPPOSITES[verb] for verb in site.hands.verbs]
-        if verbs:
-            err.print(f"{where}: {' and '.join(verbs)} was run on every node", soft_wrap=True)
-        if count:
+        for word in cluster.claims(str(file)):
+            if claim.is_here(word):
+                raise Failed(f"{where}: {claim.told(word)}, is still at work: end it first")
+        if verbs := [OPPOSITES[verb] for verb in site.hands.verbs]:
+            tell(f"the commands for {' and '.join(verbs)} of {file.name} are run for every node")
+            _ask(said, "this runs commands", "Run them?")
+            cluster.undo(str(file))
+        count, words = cluster.left(str(file))
+        if count or words:
             what = "tables of Lockbench" if site.topology == "postgres" else repr(site.prefix)
-            err.print(f"{where}: what is under {what} ({count}) is removed", soft_wrap=True)
+            by = "".join(f", and the claim of {claim.told(word)}," for word in sorted(words))
+            tell(f"what is under {what} ({count}){by} is removed")
             _ask(said, "this removes data", "Remove it?")
-            cluster.clear(str(file))
+            cluster.clear(str(file), words)
     except ClusterError as error:
         raise Failed(str(error)) from error
-    err.print(f"{where}: nothing is left there", soft_wrap=True)
+    tell("nothing is left there")
 
 
 def _ask(said: bool, why: str, question: str) -> None:

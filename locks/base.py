@@ -246,8 +246,12 @@ class System:
     late_release: Literal["NotHeld", "Released", "Unknown"] = "NotHeld"  # of a hold that has ended
     gives_up_s: float = 20.0  # the longest that a release and a try take while servers are silent
     # Whether all that it writes stands under its key's name, behind what its recipe puts before
-    # every key, so that it may be run on servers of others (``lockbench.clusters.elsewhere``).
+    # every key, so that it may be run on servers of others (``lockbench.clusters.elsewhere``). Said
+    # anew by each lock that is derived.
     elsewhere: bool = False
+    writes_besides: str = ""  # what it is known to write under other names
+    # With how many replicas it keeps what it promises; None: with any number.
+    replicas_max: int | None = None
     represents: bool = False  # a library that ``make test`` has too, not ``make fuzz`` alone
     untested: str = ""  # why it is not tested at all
 
@@ -258,8 +262,10 @@ class System:
 
     def derived(self, **changed: Any) -> System:
         """The declaration of another lock, which differs in what is ``changed``. It joins no suite
-        and no comparison by its origin."""
-        return replace(self, **{"suites": {}, "client_family": "", **changed})
+        and no comparison by its origin, and what its origin writes says nothing of what it does
+        (``elsewhere``)."""
+        plain = {"suites": {}, "client_family": "", "elsewhere": False}
+        return replace(self, **{**plain, **changed})
 
 
 def new_hold_id() -> int:

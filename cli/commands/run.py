@@ -152,9 +152,17 @@ def run(
         report=web or locust_report,
         locustfile=str(locustfile.resolve()) if locustfile else None,
     )
-    elsewhere.agreed(cases, yes)
+    recorded = elsewhere.agreed(cases, yes)
     if side is None:
-        running.play(cases, name, as_json, locust=locust, refused=refused, runs=runs or RUNS)
+        running.play(
+            cases,
+            name,
+            as_json,
+            locust=locust,
+            refused=refused,
+            recorded=recorded,
+            runs=runs or RUNS,
+        )
     with sides.instead(side, cases) as installed:
         running.play(
             cases,

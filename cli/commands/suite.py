@@ -53,10 +53,18 @@ def suite(
         declared = suites.part(declared, part)
     console = err if as_json else out
     console.print(f"suite {name}: {declared.duration}; {declared.summary}")
-    elsewhere.agreed(declared.cases, yes)
+    recorded = elsewhere.agreed(declared.cases, yes)
     said = [f"lockbench suite {name}" + (f" {cluster}" if cluster else "")]
     said += [f"--{option} '{word}'" for option, word in (("lock", lock), ("fault", fault)) if word]
     said += [f"--part {part}"] if part else []
     said += [f"--seed {seed}"] if seed else []
     command = " ".join(said)
-    play(list(declared.cases), name, as_json, command=command, resume=resume, runs=runs or RUNS)
+    play(
+        list(declared.cases),
+        name,
+        as_json,
+        command=command,
+        resume=resume,
+        recorded=recorded,
+        runs=runs or RUNS,
+    )

@@ -11,9 +11,10 @@ command of the file is a capability: with ``pause`` and ``resume`` the cluster i
 
 Guarantees: nothing is written before it is known that nothing is under the prefix; at the end it is
 empty again, and every command was undone, or ``stop`` says what is left
-(``lockbench.clusters.elsewhere.keeper``).
+(``lockbench.clusters.elsewhere.keeper``); of two benches with one prefix one is refused
+(``lockbench.clusters.elsewhere.claim``).
 
-Does not guarantee: that two benches that begin at the same moment see each other.
+Does not guarantee: that anybody but Lockbench heeds a claim.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lockbench.clusters.base import HARNESS, ClusterError, ClusterPlan, Topology
+from lockbench.clusters.elsewhere import claim
 from lockbench.clusters.elsewhere.keeper import TRIES
 from lockbench.clusters.elsewhere.place import place_of
 from lockbench.clusters.elsewhere.site import OPPOSITES, Site, SiteError, read
@@ -41,8 +43,12 @@ from lockbench.clusters.pods.launch import API, CLIENT, PEERS, START_LIMIT_S, Po
 from lockbench.clusters.pods.linked import PROBE_LIMIT_S, VERIFY_LIMIT_S, LinkedCluster
 from lockbench.clusters.pods.toxiproxy import LinkServer, Listen
 from lockbench.clusters.postgres.servers import PostgresServers
+from lockbench.clusters.redis.cluster import ShardedServers
+from lockbench.clusters.redis.sentinel import SENTINELS, SentinelServers
 from lockbench.clusters.redis.servers import RedisServers
-from lockbench.clusters.wire import PROBE_FAILURES, Address
+from lockbench.clusters.wire import PROBE_FAILURES, Address, ProbeFailed
+from lockbench.clusters.zookeeper import protocol as jute
+from lockbench.clusters.zookeeper.servers import ZooKeeperServers
 
 ELSEWHERE: Final = "-elsewhere"  # ends the names of these topologies
 BY_HAND_S: Final = 5.0  # what commands take beside what they are to do
@@ -151,7 +157,7 @@ class Elsewhere(LinkedCluster):
         self.probes = site.prefix
         self.key_prefix = site.key_prefix
         self._keeper: Kept | None = None
-        self._claimed = False
+        self._claim = ""
         self._ended = False
         self._handled: set[int] = set()  # whom a command has frozen
 
@@ -175,8 +181,9 @@ class Elsewhere(LinkedCluster):
         here = {node: self.address(HARNESS, node) for node in self.nodes}
         self._keeper.ask(open=[(*at, node, None) for node, at in here.items()])
         examine(self.site, here, self._keeper)
-        self._keeper.ask(claim=True)
-        self._claimed = True
+        word = claim.new()
+        self._keeper.ask(claim=word)
+        self._claim = word
         self._each(self.nodes, self._start_links)
         groups = [group for group in self._groups if group != HARNESS]
         self._keeper.ask(
@@ -210,8 +217,9 @@ class Elsewhere(LinkedCluster):
 
     def _end_without_keeper(self) -> list[str]:
         assert self._keeper is not None
+        claims = [self._claim] if self._claim else None
         try:
-            return end_all(self.site, self._keeper.undo, claimed=self._claimed)
+            return end_all(self.site, self._keeper.undo, claims=claims)
         except ClusterError as error:
             return [str(error)]
 
@@ -299,8 +307,32 @@ class RedisElsewhere(Elsewhere, RedisServers):
     """Independent primaries."""
 
 
+class SentinelElsewhere(Elsewhere, SentinelServers):
+    """A primary, its replicas, and three Sentinels."""
+
+
+class ShardedElsewhere(Elsewhere, ShardedServers):
+    """All nodes of a Redis Cluster."""
+
+
 class EtcdElsewhere(Elsewhere, EtcdMembers):
     """All members of a cluster."""
+
+
+class ZooKeeperElsewhere(Elsewhere, ZooKeeperServers):
+    """All servers of an ensemble, or one alone. Whoever set them up may have allowed no word of
+    four letters but ``srvr``, which is allowed unless it was forbidden."""
+
+    def check_answer(self, address: Address, limit_s: float) -> None:
+        """Any word, that it does not serve included."""
+        if not jute.four_letters(address, "srvr", limit_s):
+            raise ProbeFailed("no answer to srvr")
+
+    def _synced(self, node: int) -> int:
+        """As many as say that they follow, where it does not tell."""
+        with suppress(ValueError):
+            return super()._synced(node)
+        return len(self.nodes) - 1
 
 
 class PostgresElsewhere(Elsewhere, PostgresServers):
@@ -310,8 +342,11 @@ class PostgresElsewhere(Elsewhere, PostgresServers):
 KINDS: Final = {
     "redis": RedisElsewhere,
     "redlock": RedisElsewhere,
+    "sentinel": SentinelElsewhere,
+    "redis-cluster": ShardedElsewhere,
     "etcd": EtcdElsewhere,
     "postgres": PostgresElsewhere,
+    "zookeeper": ZooKeeperElsewhere,
 }
 BY_HAND: Final = {"pause": PausedByHand, "kill": KilledByHand}
 
@@ -327,6 +362,8 @@ def known(file: str) -> Site:
             f"{file} names {len(site.nodes)} nodes, and {site.topology} is tried with"
             f" {', '.join(map(str, sizes))}"
         )
+    if site.sentinels not in {0, len(SENTINELS)}:
+        raise SiteError(f"{file} names {site.sentinels} sentinels, and three are tried")
     site.context()
     os.environ.pop(site.password_env, None)
     return site
@@ -345,7 +382,8 @@ def topology(file: str) -> Topology:
         images=(),
         settings={"servers": "of somebody else, whose settings are not known here"},
         make=lambda plan: kind(plan, site),
-        quorum=site.topology == "etcd",
+        quorum=site.topology in {"etcd", "zookeeper"},
+        fails_over=site.topology in {"sentinel", "redis-cluster"},
         restart_s=BY_HAND_S if site.hands.verbs else 0.0,
     )
 
@@ -356,15 +394,32 @@ def examine(site: Site, at: Mapping[int, Address], keeper: Kept) -> str:
     place = place_of(site)
     try:
         version = place.identify(site, list(at.values()))
+        claims = {node: place.claimed(site, address) for node, address in at.items()}
         found = {node: place.count(site, address) for node, address in at.items()}
     except PROBE_FAILURES as error:
         raise _unanswered(site, error, keeper) from error
     except SiteError as error:
         raise ClusterError(str(error)) from error
+    for node, word in claims.items():
+        if word:
+            raise ClusterError(f"{site.nodes[node - 1]} {_in_use(site, word)}")
     for node, count in found.items():
         if count:
             raise ClusterError(_not_empty(site, node, count))
     return version
+
+
+def _in_use(site: Site, word: str) -> str:
+    """What a claim under the prefix means; goes on after a server's name."""
+    if claim.is_dead(word):
+        return (
+            f"has the claim of {claim.told(word)}, which has ended: `lockbench clean --cluster"
+            f" {site.file.name}` removes what it has left"
+        )
+    return (
+        f"is in use under {site.prefix!r} by {claim.told(word)}: wait for its end, or choose"
+        " another prefix"
+    )
 
 
 def _unanswered(site: Site, error: Exception, keeper: Kept) -> ClusterError:
@@ -396,37 +451,58 @@ def look(file: str) -> str:
         return examine(site, at, keeper)
 
 
-def undo(file: str) -> int:
-    """Undo every command that the file names, on all nodes, and count what is under the prefix
-    then. Raises SiteError, ClusterError."""
+def claims(file: str) -> set[str]:
+    """The claims under the prefix, as far as servers answer. Raises SiteError, ClusterError."""
+    site = known(file)
+    place, found = place_of(site), set()
+    with _ways(site) as (at, _):
+        for address in at.values():
+            with suppress(*PROBE_FAILURES, SiteError):
+                found.add(place.claimed(site, address))
+    return found - {""}
+
+
+def undo(file: str) -> None:
+    """Undo every command that the file names, on all nodes. Raises SiteError, ClusterError."""
     site = known(file)
     nodes = range(1, len(site.nodes) + 1)
     done = {(verb, node) for verb in site.hands.verbs for node in nodes}
-    if left := end_all(site, done, claimed=False):
+    if left := end_all(site, done):
         raise ClusterError("; ".join(left))
+
+
+def left(file: str) -> tuple[int, set[str]]:
+    """How much is under the prefix, and whose claims. Raises SiteError, ClusterError."""
+    site = known(file)
     place = place_of(site)
     with _ways(site) as (at, keeper):
         try:
-            return sum(place.count(site, address) for address in at.values())
+            found = {place.claimed(site, address) for address in at.values()} - {""}
+            return sum(place.count(site, address) for address in at.values()), found
         except PROBE_FAILURES as error:
             raise _unanswered(site, error, keeper) from error
+        except SiteError as error:
+            raise ClusterError(str(error)) from error
 
 
-def clear(file: str) -> None:
-    """Remove what is under the prefix. Raises SiteError, ClusterError."""
-    if left := end_all(known(file), (), claimed=True):
-        raise ClusterError(f"left behind: {'; '.join(left)}")
+def clear(file: str, words: Iterable[str]) -> None:
+    """Remove what is under the prefix, and these claims. Raises SiteError, ClusterError."""
+    if remains := end_all(known(file), (), claims=words):
+        raise ClusterError(f"left behind: {'; '.join(remains)}")
 
 
-def end_all(site: Site, undo: Iterable[tuple[str, int]], *, claimed: bool) -> list[str]:
-    """What a keeper does at its end. What is left. Raises ClusterError."""
-    left: list[str] | None = []
+def end_all(
+    site: Site, undo: Iterable[tuple[str, int]], *, claims: Iterable[str] | None = None
+) -> list[str]:
+    """What a keeper does at its end; ``claims``: those in whose name the prefix is emptied, None:
+    it is not. What is left. Raises ClusterError."""
+    remains: list[str] | None = []
     with _ways(site) as (_, keeper):
         keeper.ask(undo=sorted(undo))
-        if claimed:
-            keeper.ask(claim=True)
-        left = keeper.end()
-    return ["the keeper of the cluster ended"] if left is None else left
+        if claims is not None:
+            keeper.ask(ours=list(claims))
+        remains = keeper.end()
+    return ["the keeper of the cluster ended"] if remains is None else remains
 
 
 @contextmanager

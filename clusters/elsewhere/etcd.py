@@ -10,18 +10,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64decode
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
+from lockbench.clusters.elsewhere import claim
 from lockbench.clusters.elsewhere.place import (
     ASK_LIMIT_S,
     CHUNK,
+    CLAIM_LIMIT_S,
     LOOK_LIMIT_S,
     Dial,
     Place,
     Refused,
     Side,
+    Talk,
+    Where,
 )
 from lockbench.clusters.elsewhere.site import Site, SiteError
 from lockbench.clusters.etcd.members import encoded
@@ -37,6 +43,39 @@ PATIENCE_S: Final = 2.0
 PAUSE_S: Final = 0.1
 
 
+@dataclass(frozen=True)
+class _WithToken(Talk):
+    """Has the token in each request."""
+
+    place: EtcdPlace
+
+    async def requests(self) -> None:
+        reader, writer = self.client.reader, self.server.writer
+        while True:
+            try:
+                head = await reader.readuntil(HEAD_END)
+            except asyncio.IncompleteReadError:
+                return
+            if head.startswith(GRPC):
+                raise Refused("takes the user's password in requests of its JSON gateway alone")
+            line, _, fields = head.partition(b"\r\n")
+            token = f"Authorization: {self.place.token}\r\n".encode()
+            writer.write(line + b"\r\n" + token + fields)
+            left = _length(fields)
+            while left and (data := await reader.read(min(left, CHUNK))):
+                writer.write(data)
+                left -= len(data)
+            await writer.drain()
+
+    async def answers(self) -> None:
+        """A member that was restarted has forgotten the token."""
+        while data := await self.server.reader.read(CHUNK):
+            if data.startswith(UNAUTHORIZED):
+                self.place.refused.set()
+            self.client.writer.write(data)
+            await self.client.writer.drain()
+
+
 class EtcdPlace(Place):
     """See the module."""
 
@@ -44,61 +83,34 @@ class EtcdPlace(Place):
     protocols = ("http/1.1",)
 
     def __init__(self) -> None:
-        self._token = ""
+        self.token = ""
         self._asking = asyncio.Lock()
-        self._refused = asyncio.Event()
+        self.refused = asyncio.Event()
 
-    async def enter(self, site: Site, server: Side, client: Side) -> None:
+    async def enter(self, site: Site, server: Side, client: Side, where: Where) -> Talk:
         """The first connection asks for the token, on itself."""
         if site.password is None:
-            return
+            return Talk(client, server)
         async with self._asking:
-            if not self._token:
-                self._token = await _token(site, server)
-
-    async def pass_requests(self, client: Side, server: Side) -> None:
-        if not self._token:
-            await client.pass_on(server)
-            return
-        while True:
-            try:
-                head = await client.reader.readuntil(HEAD_END)
-            except asyncio.IncompleteReadError:
-                return
-            if head.startswith(GRPC):
-                raise Refused("takes the user's password in requests of its JSON gateway alone")
-            line, _, fields = head.partition(b"\r\n")
-            token = f"Authorization: {self._token}\r\n".encode()
-            server.writer.write(line + b"\r\n" + token + fields)
-            left = _length(fields)
-            while left and (data := await client.reader.read(min(left, CHUNK))):
-                server.writer.write(data)
-                left -= len(data)
-            await server.writer.drain()
-
-    async def pass_answers(self, server: Side, client: Side) -> None:
-        """A member that was restarted has forgotten the token."""
-        while data := await server.reader.read(CHUNK):
-            if data.startswith(UNAUTHORIZED):
-                self._refused.set()
-            client.writer.write(data)
-            await client.writer.drain()
+            if not self.token:
+                self.token = await _token(site, server)
+        return _WithToken(client, server, self)
 
     async def keep_up(self, site: Site, dials: Sequence[Dial]) -> None:
         """A new token now and then, and when one was refused, from whichever member answers."""
         while site.password is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(RENEWED_S):
-                    await self._refused.wait()
+                    await self.refused.wait()
             for dial in dials:
                 with suppress(OSError, EOFError, Refused, TimeoutError, ValueError):
                     async with asyncio.timeout(PATIENCE_S):
                         server = await dial()
                         try:
-                            self._token = await _token(site, server)
+                            self.token = await _token(site, server)
                         finally:
                             server.writer.close()
-                    self._refused.clear()
+                    self.refused.clear()
                     break
             await asyncio.sleep(PAUSE_S)
 
@@ -112,7 +124,7 @@ class EtcdPlace(Place):
                 status = http.post("/v3/maintenance/status", {})
                 listed = http.post("/v3/cluster/member/list", {}).get("members", [])
             member, cluster = (str(status["header"][it]) for it in ("member_id", "cluster_id"))
-            version = str(status.get("version", ""))
+            version = f"etcd {status.get('version', '')}"
             if member in members:
                 raise SiteError(f"{members[member]} and {node} are one and the same member")
             members[member] = clusters[cluster] = str(node)
@@ -127,12 +139,39 @@ class EtcdPlace(Place):
 
     def count(self, site: Site, at: Address) -> int:
         with Http(at, LOOK_LIMIT_S) as http:
-            found = http.post("/v3/kv/range", {**_under(site), "count_only": True})
-        return int(found.get("count", 0))
+            return sum(
+                int(http.post("/v3/kv/range", {**part, "count_only": True}).get("count", 0))
+                for part in _under(site)
+            )
 
     def clear(self, site: Site, at: Address) -> None:
         with Http(at, LOOK_LIMIT_S) as http:
-            http.post("/v3/kv/deleterange", _under(site))
+            for part in _under(site):
+                http.post("/v3/kv/deleterange", part)
+
+    def claim(self, site: Site, at: Address, word: str) -> str:
+        key = encoded(site.prefix + claim.NAME)
+        asked = {
+            "compare": [{"key": key, "target": "CREATE", "create_revision": 0}],
+            "success": [{"request_put": {"key": key, "value": encoded(word)}}],
+        }
+        with Http(at, ASK_LIMIT_S) as http:
+            made = http.post("/v3/kv/txn", asked).get("succeeded", False)
+        return word if made else self.claimed(site, at)
+
+    def claimed(self, site: Site, at: Address) -> str:
+        with Http(at, CLAIM_LIMIT_S) as http:
+            found = http.post("/v3/kv/range", {"key": encoded(site.prefix + claim.NAME)})
+        return "".join(b64decode(kv["value"]).decode() for kv in found.get("kvs", []))
+
+    def give_back(self, site: Site, at: Address, word: str) -> None:
+        key = encoded(site.prefix + claim.NAME)
+        asked = {
+            "compare": [{"key": key, "target": "VALUE", "value": encoded(word)}],
+            "success": [{"request_delete_range": {"key": key}}],
+        }
+        with Http(at, ASK_LIMIT_S) as http:
+            http.post("/v3/kv/txn", asked)
 
 
 class _as_refused:  # noqa: N801 - a context manager
@@ -196,7 +235,9 @@ def _length(head: bytes) -> int:
     return 0
 
 
-def _under(site: Site) -> dict[str, object]:
-    """All keys that begin with the prefix, which is ASCII."""
+def _under(site: Site) -> Sequence[dict[str, object]]:
+    """All keys that begin with the prefix, which is ASCII, before the claim and behind it."""
+    word = site.prefix + claim.NAME
     end = site.prefix[:-1] + chr(ord(site.prefix[-1]) + 1)
-    return {"key": encoded(site.prefix), "range_end": encoded(end)}
+    parts = ((site.prefix, word), (word + "\0", end))
+    return [{"key": encoded(first), "range_end": encoded(last)} for first, last in parts]

@@ -5,8 +5,9 @@ bench: when its standard input ends, however that comes, it undoes what was done
 removes what is under the prefix, says what is left and ends. It is not reached by Ctrl-C.
 
 Spoken over its standard streams, a line of JSON each way: ``{"open": [[host, port, node, via]]}``,
-``{"hand": verb, "nodes": [1]}``, ``{"why": node}``, ``{"claim": true}`` (what is under the prefix
-is ours from now on), ``{"undo": [[verb, node]]}`` (at the end). Answers are ``{}`` or have an
+``{"hand": verb, "nodes": [1]}``, ``{"why": node}``, ``{"claim": word}`` (take the prefix for
+ourselves), ``{"ours": [word]}`` (it is ours already, by these claims), ``{"undo": [[verb, node]]}``
+(at the end). Answers are ``{}`` or have an
 ``error``. Passwords are not spoken of: this process reads them itself.
 
 Does not guarantee anything once it is killed itself; then the bench does the same in its place, and
@@ -30,6 +31,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from lockbench.clusters.elsewhere import claim
 from lockbench.clusters.elsewhere.place import place_of
 from lockbench.clusters.elsewhere.relay import Relay, Route
 from lockbench.clusters.elsewhere.site import OPPOSITES, Site, SiteError, read
@@ -37,6 +39,7 @@ from lockbench.clusters.wire import PROBE_FAILURES, Address
 
 TRIES: Final = 3  # of what must not stay undone
 PAUSE_S: Final = 0.5
+FAILURES: Final = (*PROBE_FAILURES, SiteError)
 SAID_MAX: Final = 200
 LOOP_LIMIT_S: Final = 30.0
 
@@ -53,7 +56,8 @@ class Keeper:
         self._harness: dict[int, Address] = {}
         self._clients: list[Address] = []
         self._undo: set[tuple[str, int]] = set()  # verb, node
-        self._claimed = False
+        self._claims: set[str] = set()
+        self._ours = False  # what is under the prefix
         threading.Thread(target=self._loop.run_forever, name="relay", daemon=True).start()
 
     def answer(self, asked: Mapping[str, Any]) -> Mapping[str, object]:
@@ -71,7 +75,10 @@ class Keeper:
         elif "why" in asked:
             return {"why": self._relay.why.get(asked["why"], "")}
         elif "claim" in asked:
-            self._claimed = True
+            return self._claim(asked["claim"])
+        elif "ours" in asked:
+            self._claims |= set(asked["ours"])
+            self._ours = True
         elif "undo" in asked:
             self._undo |= {(verb, node) for verb, node in asked["undo"]}
         return {}
@@ -90,10 +97,45 @@ class Keeper:
                 if attempt == TRIES:
                     left.append(str(error))
                 time.sleep(PAUSE_S)
-        if self._claimed:
+        if self._ours:
             with ThreadPoolExecutor(len(self._harness) or 1) as pool:
                 left += [said for said in pool.map(self._clear, self._harness) if said]
+        for word in self._claims if not left else ():
+            left += self._give_back(word)
         return left
+
+    def _claim(self, word: str) -> dict[str, str]:
+        """On every node, or on none."""
+        place = self._relay.place
+        try:
+            place.learn(self._site, self._harness)
+        except FAILURES as error:
+            return {"error": self._said(error)}
+        for node, at in self._harness.items():
+            try:
+                found = place.claim(self._site, at, word)
+            except FAILURES as error:
+                said = self._relay.why.get(node) or self._said(error)
+            else:
+                said = "" if found == word else f"{claim.told(found)}, was there first"
+            if said:
+                self._give_back(word)
+                return {"error": f"{self._site.nodes[node - 1]} takes no claim: {said}"}
+        self._claims.add(word)
+        self._ours = True
+        return {}
+
+    def _give_back(self, word: str) -> list[str]:
+        place, left = place_of(self._site), []
+        for node, at in self._harness.items():
+            try:
+                place.give_back(self._site, at, word)
+            except FAILURES as error:
+                left.append(f"the claim on {self._site.nodes[node - 1]} ({self._said(error)})")
+        return left
+
+    def _said(self, error: Exception) -> str:
+        return self._site.hidden(str(error)) or type(error).__name__
 
     def _clear(self, node: int) -> str:
         place, at = place_of(self._site), self._harness[node]
@@ -102,8 +144,8 @@ class Keeper:
             try:
                 place.clear(self._site, at)
                 count = place.count(self._site, at)
-            except PROBE_FAILURES as error:
-                said = self._site.hidden(str(error)) or type(error).__name__
+            except FAILURES as error:
+                said = self._said(error)
             else:
                 if not count:
                     return ""
@@ -166,6 +208,7 @@ def main(file: str, lines: Iterable[str]) -> None:
     bench has read it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    bench = os.getppid()
     keeper: Keeper | None = None
     try:
         rest = iter(lines)
@@ -186,6 +229,18 @@ def main(file: str, lines: Iterable[str]) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if keeper is not None:
             _say({"left": keeper.end()})
+        if os.getppid() != bench:
+            _remove_near_links()
+
+
+def _remove_near_links() -> None:
+    """What a bench that is gone had as containers; the next start removes what cannot be removed
+    now."""
+    from lockbench.clusters.engine.docker import EngineError
+    from lockbench.clusters.engine.reaper import reap
+
+    with suppress(EngineError):
+        reap()
 
 
 def _say(what: Mapping[str, object]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,7 @@ from lockbench.clusters.wire import Address
 
 LOOK_LIMIT_S: Final = 20.0  # for all keys of a server
 ASK_LIMIT_S: Final = 5.0
+CLAIM_LIMIT_S: Final = 2.0  # to see whose it is, of a server that may be frozen
 CHUNK: Final = 65536
 
 
@@ -39,6 +40,30 @@ class Side:
             await to.writer.drain()
 
 
+@dataclass(frozen=True)
+class Talk:
+    """One relayed connection whose client was let in: bytes pass unchanged."""
+
+    client: Side
+    server: Side
+
+    async def requests(self) -> None:
+        """Hand over what the client says, until it ends. Raises Refused, OSError."""
+        await self.client.pass_on(self.server)
+
+    async def answers(self) -> None:
+        """Hand over what the server says, until it ends. Raises Refused, OSError."""
+        await self.server.pass_on(self.client)
+
+
+@dataclass(frozen=True)
+class Where:
+    """Which node is meant, and where the same client reaches each node of the file."""
+
+    node: int
+    ways: Mapping[int, Address]
+
+
 Dial = Callable[[], Awaitable[Side]]
 
 
@@ -58,17 +83,15 @@ class Place(ABC):
         """Ask for it. Raises Refused, OSError, EOFError."""
         del server
 
-    async def enter(self, site: Site, server: Side, client: Side) -> None:
+    async def enter(self, site: Site, server: Side, client: Side, where: Where) -> Talk:
         """Be let in, in the client's place. Raises Refused, OSError, EOFError."""
-        del site, server, client
+        del site, where
+        return Talk(client, server)
 
-    async def pass_requests(self, client: Side, server: Side) -> None:
-        """Hand over what a client says. Raises Refused, OSError."""
-        await client.pass_on(server)
-
-    async def pass_answers(self, server: Side, client: Side) -> None:
-        """Hand over what a server says. Raises OSError."""
-        await server.pass_on(client)
+    def learn(self, site: Site, at: Mapping[int, Address]) -> None:
+        """What has to be known of the servers before anybody but the harness is let in. Raises
+        SiteError, OSError or ProbeFailed."""
+        del site, at
 
     async def keep_up(self, site: Site, dials: Sequence[Dial]) -> None:
         """What has to be done for as long as the relay runs; ``dials`` opens a connection to each
@@ -82,11 +105,25 @@ class Place(ABC):
 
     @abstractmethod
     def count(self, site: Site, at: Address) -> int:
-        """How much there is under the prefix. Raises OSError or ProbeFailed."""
+        """How much there is under the prefix beside the claim. Raises OSError or ProbeFailed."""
 
     @abstractmethod
     def clear(self, site: Site, at: Address) -> None:
         """Remove it. Raises OSError or ProbeFailed."""
+
+    @abstractmethod
+    def claim(self, site: Site, at: Address, word: str) -> str:
+        """Put the word of a claim there (``lockbench.clusters.elsewhere.claim``), unless there is
+        one. Which is there now; ``word`` where this node keeps none. Raises OSError or
+        ProbeFailed."""
+
+    @abstractmethod
+    def claimed(self, site: Site, at: Address) -> str:
+        """Which claim is there; empty: none. Raises OSError or ProbeFailed."""
+
+    @abstractmethod
+    def give_back(self, site: Site, at: Address, word: str) -> None:
+        """Remove this claim, and no other one. Raises OSError or ProbeFailed."""
 
 
 def place_of(site: Site) -> Place:
@@ -95,10 +132,16 @@ def place_of(site: Site) -> Place:
         from lockbench.clusters.elsewhere.etcd import EtcdPlace
 
         return EtcdPlace()
+    if site.topology == "zookeeper":
+        from lockbench.clusters.elsewhere.zookeeper import ZooKeeperPlace
+
+        return ZooKeeperPlace()
     if site.topology == "postgres":
         from lockbench.clusters.elsewhere.postgres import PostgresPlace
 
         return PostgresPlace()
-    from lockbench.clusters.elsewhere.redis import RedisPlace
+    from lockbench.clusters.elsewhere import redis
 
-    return RedisPlace()
+    if site.topology == "sentinel":
+        return redis.SentinelPlace()
+    return redis.ShardedPlace() if site.topology == "redis-cluster" else redis.RedisPlace()

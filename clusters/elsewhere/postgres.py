@@ -12,10 +12,18 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from lockbench.clusters.elsewhere.place import ASK_LIMIT_S, Place, Refused, Side
+from lockbench.clusters.elsewhere.place import (
+    ASK_LIMIT_S,
+    CLAIM_LIMIT_S,
+    Place,
+    Refused,
+    Side,
+    Talk,
+    Where,
+)
 from lockbench.clusters.elsewhere.site import Secret, Site, SiteError
 from lockbench.clusters.postgres.protocol import PROTOCOL, Session, message
-from lockbench.clusters.wire import Address
+from lockbench.clusters.wire import Address, ProbeFailed
 from lockbench.declarations.lazy import lazy
 
 if TYPE_CHECKING:
@@ -29,6 +37,7 @@ SCRAM: Final = "SCRAM-SHA-256"
 STARTUP_BYTES_MAX: Final = 10_000
 # What our recipes make there.
 TABLE, SEQUENCE = "lockbench_locks", "lockbench_fences"
+CLAIM = "lockbench_claim"
 
 
 class PostgresPlace(Place):
@@ -42,7 +51,7 @@ class PostgresPlace(Place):
         if await server.reader.readexactly(1) != b"S":
             raise Refused("offers no TLS")
 
-    async def enter(self, site: Site, server: Side, client: Side) -> None:
+    async def enter(self, site: Site, server: Side, client: Side, where: Where) -> Talk:
         """The client's own words decide nothing but what it wants: a session, or to cancel."""
         while True:
             (size,) = struct.unpack("!i", await client.reader.readexactly(4))
@@ -55,10 +64,11 @@ class PostgresPlace(Place):
             client.writer.write(b"N")
         if code == CANCEL:
             server.writer.write(struct.pack("!i", size) + said)
-            return
+            return Talk(client, server)
         words = f"user\0{site.user}\0database\0{site.database}\0\0".encode()
         server.writer.write(struct.pack("!ii", 8 + len(words), PROTOCOL) + words)
         client.writer.write(await _proven(site, server))
+        return Talk(client, server)
 
     def identify(self, site: Site, at: Sequence[Address]) -> str:
         """One primary; whatever else is named follows one."""
@@ -69,7 +79,7 @@ class PostgresPlace(Place):
                 ((replays, version_),) = session.query(
                     "SELECT pg_is_in_recovery(), current_setting('server_version')"
                 )
-            version = str(version_)
+            version = f"PostgreSQL {version_}"
             if replays == "f":
                 primaries.append(str(node))
         if len(primaries) != 1:
@@ -89,6 +99,33 @@ class PostgresPlace(Place):
         with Session(at, ASK_LIMIT_S) as session:
             if session.query("SELECT pg_is_in_recovery()") == [["f"]]:
                 session.query(f"DROP TABLE IF EXISTS {TABLE}; DROP SEQUENCE IF EXISTS {SEQUENCE}")
+
+    def claim(self, site: Site, at: Address, word: str) -> str:
+        """A table of one row, which is made or not. A replica keeps none of its own."""
+        with Session(at, ASK_LIMIT_S) as session:
+            if session.query("SELECT pg_is_in_recovery()") != [["f"]]:
+                return word
+            quoted = word.replace("'", "''")
+            try:
+                session.query(f"CREATE TABLE {CLAIM} AS SELECT '{quoted}' AS word")
+            except ProbeFailed:
+                if found := self.claimed(site, at):
+                    return found
+                raise
+        return word
+
+    def claimed(self, site: Site, at: Address) -> str:
+        with Session(at, CLAIM_LIMIT_S) as session:
+            if session.query(f"SELECT to_regclass('{CLAIM}') IS NULL") == [["t"]]:
+                return ""
+            return "".join(str(word) for (word,) in session.query(f"TABLE {CLAIM}"))
+
+    def give_back(self, site: Site, at: Address, word: str) -> None:
+        if self.claimed(site, at) != word:
+            return
+        with Session(at, ASK_LIMIT_S) as session:
+            if session.query("SELECT pg_is_in_recovery()") == [["f"]]:
+                session.query(f"DROP TABLE IF EXISTS {CLAIM}")
 
 
 async def _proven(site: Site, server: Side) -> bytes:

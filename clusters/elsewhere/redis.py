@@ -1,60 +1,61 @@
-"""Redis, or Valkey, elsewhere: single primaries, one or several."""
+"""Redis, or Valkey, elsewhere: single primaries, one or several; with Sentinels; as a cluster."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import hiredis
 
-from lockbench.clusters.elsewhere.place import ASK_LIMIT_S, LOOK_LIMIT_S, Place, Refused, Side
+from lockbench.clusters.elsewhere import claim
+from lockbench.clusters.elsewhere.announced import Announced
+from lockbench.clusters.elsewhere.place import (
+    ASK_LIMIT_S,
+    CLAIM_LIMIT_S,
+    LOOK_LIMIT_S,
+    Place,
+    Refused,
+    Side,
+    Talk,
+    Where,
+)
 from lockbench.clusters.elsewhere.site import Site, SiteError
 from lockbench.clusters.redis import protocol as resp
+from lockbench.clusters.redis.sentinel import MASTER_NAME
 from lockbench.clusters.wire import Address, Line, ProbeFailed
 
 SCANNED_AT_ONCE = "1000"
+INFO = ("CLUSTER", "INFO")
+DELETE_OWN = (
+    "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
+)
 SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\*?[]^-"})
 
 
 class RedisPlace(Place):
-    """See the module."""
+    """Single primaries, one or several."""
 
-    sizes = (1, 3, 5, 7)
+    sizes: Sequence[int] = (1, 3, 5, 7)
 
-    async def enter(self, site: Site, server: Side, client: Side) -> None:
+    async def enter(self, site: Site, server: Side, client: Side, where: Where) -> Talk:
         """AUTH, whose answer is kept from the client."""
-        if site.password is None:
-            return
-        words = ("AUTH", *([site.user] if site.user else []), site.password.reveal())
-        server.writer.write(hiredis.pack_command(words))  # type: ignore[arg-type]  # its stub
-        answer = (await server.reader.readline()).decode(errors="replace").strip()
-        if not answer:
-            raise EOFError
-        if answer != "+OK":
+        refused = await _refusal(site, server)
+        if refused:
             who = f" of the user {site.user}" if site.user else ""
-            raise Refused(f"does not take the password{who}: {answer.removeprefix('-')}")
+            raise Refused(f"does not take the password{who}: {refused}")
+        return Talk(client, server)
 
     def identify(self, site: Site, at: Sequence[Address]) -> str:
         """Primaries, of which none is another one by another name."""
-        seen: dict[str, str] = {}
-        version = ""
-        for node, address in zip(site.nodes, at, strict=True):
-            said = _info(address, str(node), site)
-            if (mode := said.get("redis_mode", "standalone")) != "standalone":
-                raise SiteError(
-                    f"{node} is a Redis {mode.title()}, and {site.file.name} says {site.topology}"
-                )
+        told = _told(site, at)
+        for node, said in told.items():
+            _check_mode(site, node, said, "standalone")
             if said.get("role") != "master":
                 raise SiteError(
                     f"{node} is a replica of {said.get('master_host')}:{said.get('master_port')}:"
                     f" name its primary in {site.file.name}"
                 )
-            run_id = said.get("run_id", str(node))
-            if run_id in seen:
-                raise SiteError(f"{seen[run_id]} and {node} are one and the same server")
-            seen[run_id] = str(node)
-            version = said.get("redis_version", "")
-        return version
+        return _version(told)
 
     def count(self, site: Site, at: Address) -> int:
         return sum(len(names) for names in _under(site, at))
@@ -64,8 +65,253 @@ class RedisPlace(Place):
             with Line(at, ASK_LIMIT_S) as line:
                 resp.ask(line, "DEL", *names)
 
+    def claim(self, site: Site, at: Address, word: str) -> str:
+        made = resp.ask_once(at, ASK_LIMIT_S, "SET", site.prefix + claim.NAME, word, "NX")
+        return word if made else self.claimed(site, at)
 
-def _info(address: Address, name: str, site: Site) -> dict[str, str]:
+    def claimed(self, site: Site, at: Address) -> str:
+        return str(resp.ask_once(at, CLAIM_LIMIT_S, "GET", site.prefix + claim.NAME) or "")
+
+    def give_back(self, site: Site, at: Address, word: str) -> None:
+        key = site.prefix + claim.NAME
+        resp.ask_once(at, ASK_LIMIT_S, "EVAL", DELETE_OWN, "1", key, word)
+
+
+class SentinelPlace(RedisPlace):
+    """A primary and replicas, and Sentinels that say which is which. Sentinels are asked by the
+    primary's name in our own clusters, which the relay puts in the place of the file's."""
+
+    sizes = (5, 6, 7, 8)  # of which three are Sentinels
+
+    def __init__(self) -> None:
+        self._nodes: Mapping[Address, int] = {}
+
+    async def enter(self, site: Site, server: Side, client: Side, where: Where) -> Talk:
+        """A Sentinel that asks for no password, or for another one, says so to who asks it."""
+        if not _is_sentinel(site, where.node):
+            await super().enter(site, server, client, where)
+            return Announced(client, server, self._nodes, where.ways, {})
+        await _refusal(site, server)
+        names = {MASTER_NAME.encode(): site.master.encode()}
+        return Announced(client, server, self._nodes, where.ways, names)
+
+    def identify(self, site: Site, at: Sequence[Address]) -> str:
+        """One primary, its replicas, and Sentinels that know them and nobody else."""
+        told = _told(site, at)
+        for number, (node, said) in enumerate(told.items(), 1):
+            _check_mode(
+                site, node, said, "sentinel" if _is_sentinel(site, number) else "standalone"
+            )
+        data = list(told.items())[: -site.sentinels]
+        primaries = [node for node, said in data if said.get("role") == "master"]
+        if len(primaries) != 1:
+            takes = " and ".join(primaries) or "nobody"
+            raise SiteError(f"one node of {site.file.name} has to take writes, and {takes} does")
+        self._announced(site, dict(enumerate(at, 1)))
+        return _version(told)
+
+    def learn(self, site: Site, at: Mapping[int, Address]) -> None:
+        self._nodes = self._announced(site, at)
+
+    def count(self, site: Site, at: Address) -> int:
+        return super().count(site, at) if _takes_writes(at) else 0
+
+    def clear(self, site: Site, at: Address) -> None:
+        if _takes_writes(at):
+            super().clear(site, at)
+
+    def claim(self, site: Site, at: Address, word: str) -> str:
+        return super().claim(site, at, word) if _takes_writes(at) else word
+
+    def claimed(self, site: Site, at: Address) -> str:
+        return super().claimed(site, at) if _takes_writes(at) else ""
+
+    def give_back(self, site: Site, at: Address, word: str) -> None:
+        if _takes_writes(at):
+            super().give_back(site, at, word)
+
+    def _announced(self, site: Site, at: Mapping[int, Address]) -> Mapping[Address, int]:
+        """How Sentinels call each node: they say who it is, and so does it. Raises SiteError,
+        OSError or ProbeFailed."""
+        who, found = dict[str, int](), dict[Address, int]()
+        for node, address in at.items():
+            if _is_sentinel(site, node):
+                who[str(resp.ask_once(address, ASK_LIMIT_S, "SENTINEL", "MYID"))] = node
+            else:
+                who[_info(site, node, address)["run_id"]] = node
+        for node, address in at.items():
+            if not _is_sentinel(site, node):
+                continue
+            for one in _seen_by(site, node, address):
+                meant = who.get(one.get("runid", ""))
+                host, port = one.get("ip", ""), one.get("port", "")
+                if meant is None:
+                    raise SiteError(
+                        f"the Sentinel {site.nodes[node - 1]} watches {host}:{port}, which is none"
+                        f" of the nodes of {site.file.name}, or does not answer"
+                    )
+                found[host, int(port)] = meant
+        return found
+
+
+class ShardedPlace(RedisPlace):
+    """A Redis Cluster: keys are where their slot is, and a claim is a key."""
+
+    sizes = (3, 4, 5, 6, 7, 8, 9)
+
+    def __init__(self) -> None:
+        self._nodes: Mapping[Address, int] = {}
+
+    async def enter(self, site: Site, server: Side, client: Side, where: Where) -> Talk:
+        await super().enter(site, server, client, where)
+        return Announced(client, server, self._nodes, where.ways, {})
+
+    def identify(self, site: Site, at: Sequence[Address]) -> str:
+        """All nodes of one cluster that serves all slots."""
+        told = _told(site, at)
+        for node, said in told.items():
+            _check_mode(site, node, said, "cluster")
+        for at_node, address in zip(site.nodes, at, strict=True):
+            if "cluster_state:ok" not in str(resp.ask_once(address, ASK_LIMIT_S, *INFO)):
+                raise SiteError(f"{at_node} does not see a whole cluster (CLUSTER INFO)")
+        self._announced(site, dict(enumerate(at, 1)))
+        return _version(told)
+
+    def learn(self, site: Site, at: Mapping[int, Address]) -> None:
+        self._nodes = self._announced(site, at)
+
+    def count(self, site: Site, at: Address) -> int:
+        return super().count(site, at) if _takes_writes(at) else 0
+
+    def clear(self, site: Site, at: Address) -> None:
+        """Key by key, as two of them may have different slots."""
+        if not _takes_writes(at):
+            return
+        for names in _under(site, at):
+            with Line(at, LOOK_LIMIT_S) as line:
+                for name in names:
+                    resp.ask(line, "DEL", name)
+
+    def claim(self, site: Site, at: Address, word: str) -> str:
+        try:
+            return super().claim(site, at, word)
+        except ProbeFailed as error:
+            if _is_moved(error):
+                return word
+            raise
+
+    def claimed(self, site: Site, at: Address) -> str:
+        try:
+            return super().claimed(site, at)
+        except ProbeFailed as error:
+            if _is_moved(error):
+                return ""
+            raise
+
+    def give_back(self, site: Site, at: Address, word: str) -> None:
+        try:
+            super().give_back(site, at, word)
+        except ProbeFailed as error:
+            if not _is_moved(error):
+                raise
+
+    def _announced(self, site: Site, at: Mapping[int, Address]) -> Mapping[Address, int]:
+        """How the nodes call each other. Raises SiteError, OSError or ProbeFailed."""
+        who = {
+            str(resp.ask_once(address, ASK_LIMIT_S, "CLUSTER", "MYID")): node
+            for node, address in at.items()
+        }
+        found: dict[Address, int] = {}
+        for node, address in at.items():
+            lines = str(resp.ask_once(address, ASK_LIMIT_S, "CLUSTER", "NODES")).splitlines()
+            for name, listed, *_ in map(str.split, lines):
+                place, _, rest = listed.partition("@")
+                host, _, port = place.rpartition(":")
+                if name not in who:
+                    raise SiteError(
+                        f"the cluster of {site.nodes[node - 1]} has the node {place}, which"
+                        f" {site.file.name} does not name: name all of them"
+                    )
+                called = rest.split(",")[1:2]  # its host's name, where it has one
+                found |= {(one, int(port)): who[name] for one in (host, *called) if one}
+        return found
+
+
+async def _refusal(site: Site, server: Side) -> str:
+    """What a server says to the password, where it does not take it. Raises OSError, EOFError."""
+    if site.password is None:
+        return ""
+    words = ("AUTH", *([site.user] if site.user else []), site.password.reveal())
+    server.writer.write(hiredis.pack_command(words))  # type: ignore[arg-type]  # its stub
+    answer = (await server.reader.readline()).decode(errors="replace").strip()
+    if not answer:
+        raise EOFError
+    return "" if answer == "+OK" else answer.removeprefix("-")
+
+
+def _is_sentinel(site: Site, node: int) -> bool:
+    return node > len(site.nodes) - site.sentinels
+
+
+def _takes_writes(at: Address) -> bool:
+    """Whether a server is a primary. Raises OSError or ProbeFailed."""
+    said = str(resp.ask_once(at, ASK_LIMIT_S, "INFO", "replication"))
+    return "role:master" in said.split()
+
+
+def _seen_by(site: Site, node: int, at: Address) -> Iterator[Mapping[str, str]]:
+    """The primary, the replicas and the other Sentinels, as a Sentinel sees them."""
+    with Line(at, ASK_LIMIT_S) as line:
+        try:
+            yield resp.mapping(resp.ask(line, "SENTINEL", "MASTER", MASTER_NAME))
+        except ProbeFailed as error:
+            if "No such master" in str(error):
+                raise SiteError(
+                    f"the Sentinel {site.nodes[node - 1]} knows no master {site.master}"
+                ) from error
+            raise
+        for others in ("REPLICAS", "SENTINELS"):
+            yield from map(
+                resp.mapping, resp.items(resp.ask(line, "SENTINEL", others, MASTER_NAME))
+            )
+
+
+def _is_moved(error: ProbeFailed) -> bool:
+    """Whether the key is another node's."""
+    return str(error).startswith("MOVED")
+
+
+def _told(site: Site, at: Sequence[Address]) -> Mapping[str, Mapping[str, str]]:
+    """Node → what INFO says. Raises SiteError where two are one, OSError or ProbeFailed."""
+    seen: dict[str, str] = {}
+    told: dict[str, Mapping[str, str]] = {}
+    for number, address in enumerate(at, 1):
+        node = str(site.nodes[number - 1])
+        told[node] = _info(site, number, address)
+        run_id = told[node].get("run_id", node)
+        if run_id in seen:
+            raise SiteError(f"{seen[run_id]} and {node} are one and the same server")
+        seen[run_id] = node
+    return told
+
+
+def _check_mode(site: Site, node: str, said: Mapping[str, str], due: str) -> None:
+    # Valkey says it under both names unless it was told not to.
+    mode = said.get("redis_mode") or said.get("server_mode", "standalone")
+    if mode != due:
+        what = f"a Redis {mode.title()}" if mode != "standalone" else "a Redis of its own"
+        raise SiteError(f"{node} is {what}, and {site.file.name} says {site.topology}")
+
+
+def _version(told: Mapping[str, Mapping[str, str]]) -> str:
+    """Of the last server, with its name."""
+    said = list(told.values())[-1]
+    if version := said.get("valkey_version"):
+        return f"Valkey {version}"
+    return f"Redis {said.get('redis_version', '')}"
+
+
+def _info(site: Site, node: int, address: Address) -> dict[str, str]:
     try:
         with Line(address, ASK_LIMIT_S) as line:
             said = "\n".join(
@@ -74,7 +320,7 @@ def _info(address: Address, name: str, site: Site) -> dict[str, str]:
     except ProbeFailed as error:
         if "NOAUTH" in str(error):
             raise SiteError(
-                f"{name} asks for a password: name where it is in {site.file.name}"
+                f"{site.nodes[node - 1]} asks for a password: name where it is in {site.file.name}"
                 " (password-env or password-file)"
             ) from error
         raise
@@ -93,7 +339,8 @@ def _under(site: Site, at: Address) -> Iterator[list[str]]:
                 resp.ask(line, "SCAN", cursor, "MATCH", pattern, "COUNT", SCANNED_AT_ONCE)
             )
             cursor = str(found[0])
-            if names := [str(name) for name in resp.items(found[1])]:
+            names = [str(name) for name in resp.items(found[1])]
+            if names := [name for name in names if name != site.prefix + claim.NAME]:
                 yield names
             if cursor == "0":
                 return

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from lockbench.clusters.elsewhere.place import Place, Refused, Side, place_of
+from lockbench.clusters.elsewhere.place import Place, Refused, Side, Talk, Where, place_of
 from lockbench.clusters.elsewhere.site import Site
 from lockbench.clusters.wire import Address
 
@@ -59,10 +59,11 @@ class Relay:
     def __init__(self, site: Site) -> None:
         """Raises SiteError for certificates that cannot be read."""
         self._site = site
-        self._place: Place = place_of(site)
+        self.place: Place = place_of(site)
         self._tls = site.context()
-        if self._tls is not None and self._place.protocols:
-            self._tls.set_alpn_protocols(list(self._place.protocols))
+        if self._tls is not None and self.place.protocols:
+            self._tls.set_alpn_protocols(list(self.place.protocols))
+        self._routes: list[Route] = []
         self._servers: dict[Address, asyncio.Server] = {}
         self._open: dict[Address, set[asyncio.Task[None]]] = {}
         self._beside: asyncio.Task[None] | None = None
@@ -70,6 +71,7 @@ class Relay:
 
     async def open(self, routes: Sequence[Route]) -> None:
         """Listen. Raises OSError."""
+        self._routes += routes
         for route in routes:
             self._open[route.listen] = set()
             made = partial(self._accept, route)
@@ -78,7 +80,7 @@ class Relay:
         if self._beside is None:
             nodes = range(1, len(self._site.nodes) + 1)
             dials = [partial(self._dial, Route(("", 0), node)) for node in nodes]
-            self._beside = asyncio.create_task(self._place.keep_up(self._site, dials))
+            self._beside = asyncio.create_task(self.place.keep_up(self._site, dials))
 
     async def close(self, listens: Sequence[Address]) -> None:
         """End these, and every connection that came in there. What they still had to send is not
@@ -97,7 +99,8 @@ class Relay:
     async def _serve(
         self, route: Route, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        client, server = Side(reader, writer), None
+        client = Side(reader, writer)
+        server: Side | None = None
         task = asyncio.current_task()
         assert task is not None
         held = self._open.get(route.listen)
@@ -109,13 +112,12 @@ class Relay:
             if not _is_ours(writer):
                 return
             assert isinstance(reader, _Reader)
-            server = await _unless(reader.hung_up, self._let_in(route, client))
-            if server is None:
+            talk = await _unless(reader.hung_up, self._let_in(route, client))
+            if talk is None:
                 return
+            server = talk.server
             self.why.pop(route.node, None)
-            await _first_end(
-                self._place.pass_requests(client, server), self._place.pass_answers(server, client)
-            )
+            await _first_end(talk.requests(), talk.answers())
         except ConnectionResetError:
             _reset(writer)
         except (OSError, EOFError, Refused, TimeoutError, ValueError) as error:
@@ -131,15 +133,19 @@ class Relay:
                     with suppress(OSError):
                         side.writer.close()
 
-    async def _let_in(self, route: Route, client: Side) -> Side:
+    async def _let_in(self, route: Route, client: Side) -> Talk:
         async with asyncio.timeout(LET_IN_S):
             server = await self._dial(route)
             try:
-                await self._place.enter(self._site, server, client)
+                return await self.place.enter(self._site, server, client, self._where(route))
             except BaseException:
                 server.writer.close()
                 raise
-            return server
+
+    def _where(self, route: Route) -> Where:
+        host = route.listen[0]
+        here = {one.node: one.listen for one in self._routes if one.listen[0] == host}
+        return Where(route.node, here)
 
     async def _dial(self, route: Route) -> Side:
         at = self._site.nodes[route.node - 1]
@@ -147,7 +153,7 @@ class Relay:
         name = (self._site.tls.server_name if self._site.tls else "") or at.host
         if self._tls is None:
             return Side(*await asyncio.open_connection(host, port))
-        if not self._place.asks_for_tls:
+        if not self.place.asks_for_tls:
             opened = asyncio.open_connection(
                 host,
                 port,
@@ -158,7 +164,7 @@ class Relay:
             return Side(*await opened)
         side = Side(*await asyncio.open_connection(host, port))
         try:
-            await self._place.before_tls(side)
+            await self.place.before_tls(side)
             await side.writer.start_tls(self._tls, server_hostname=name)
         except BaseException:
             side.writer.transport.abort()

@@ -1,6 +1,6 @@
 """The file that names a cluster of somebody else (``--cluster FILE``), read and checked.
 
-    topology = "redis"                      # redis, redlock, etcd or postgres
+    topology = "redis"                      # one of ``Topology``
     nodes = ["db1.example:6379"]
     prefix = "lockbench:"                   # of every key; nothing may be under it
     user = "bench"
@@ -41,14 +41,19 @@ SECRET_BYTES_MAX: Final = 4096
 PORT_MAX: Final = 65535
 HAND_LIMIT_S_MAX: Final = 60.0
 
-Topology = Literal["redis", "redlock", "etcd", "postgres"]
+Topology = Literal["redis", "redlock", "sentinel", "redis-cluster", "etcd", "postgres", "zookeeper"]
 # Under which names the locks of a system write; a prefix begins with it. PostgreSQL's have a table.
-ROOTS: Final[Mapping[Topology, str]] = {"redis": "", "redlock": "", "etcd": "lockbench/"}
+ROOTS: Final[Mapping[Topology, str]] = {"etcd": "lockbench/"}
+# Where clients cannot leave the prefix, whatever they write.
+CONFINED: Final[frozenset[Topology]] = frozenset({"zookeeper"})
 PREFIXES: Final[Mapping[Topology, str]] = {
     "redis": "lockbench:",
     "redlock": "lockbench:",
+    "sentinel": "lockbench:",
+    "redis-cluster": "lockbench:",
     "etcd": "lockbench/",
     "postgres": "lockbench:",
+    "zookeeper": "/lockbench",
 }
 # What is done to a node, and what undoes it.
 Verb = Literal["pause", "kill"]
@@ -115,6 +120,8 @@ class Hands(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="keb
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
     topology: Topology
     nodes: list[str]
+    sentinels: list[str] = []
+    master: str = ""
     prefix: str = ""
     user: str = ""
     password_env: str = ""
@@ -142,7 +149,9 @@ class Site:
     file: Path
     text: str = field(repr=False)  # of the file, which holds no password
     topology: Topology
-    nodes: tuple[Node, ...]
+    nodes: tuple[Node, ...]  # Sentinels last
+    sentinels: int  # how many of them
+    master: str  # what the Sentinels call the primary
     prefix: str
     user: str
     password: Secret | None
@@ -155,6 +164,8 @@ class Site:
     def key_prefix(self) -> str:
         """How the names of keys begin that a lock is given: what the lock itself puts before them
         belongs to the prefix, too."""
+        if self.topology in CONFINED:
+            return ""
         return self.prefix.removeprefix(ROOTS.get(self.topology, ""))
 
     def hidden(self, text: str) -> str:
@@ -218,7 +229,9 @@ def read(path: Path, text: str | None = None) -> Site:
         file=path.resolve(),
         text=text,
         topology=file.topology,
-        nodes=tuple(_node(path, text) for text in file.nodes),
+        nodes=tuple(_node(path, text) for text in (*file.nodes, *file.sentinels)),
+        sentinels=len(file.sentinels),
+        master=file.master,
         prefix=file.prefix or PREFIXES[file.topology],
         user=file.user,
         password=_password(path, file),
@@ -230,20 +243,12 @@ def read(path: Path, text: str | None = None) -> Site:
 
 
 def _check(path: Path, file: _File) -> None:
-    root = ROOTS.get(file.topology, "")
-    if file.prefix and not file.prefix.startswith(root):
-        raise SiteError(
-            f"{path}: the locks of {file.topology} keep their keys under {root}: begin the prefix"
-            " with it"
-        )
-    if not re.fullmatch(r"[ -~]{0,100}", file.prefix):
-        raise SiteError(f"{path}: the prefix is longer than 100 characters, or has odd ones in it")
-    if len(set(file.nodes)) != len(file.nodes):
+    _check_prefix(path, file)
+    _check_user(path, file)
+    _check_sentinels(path, file)
+    nodes = [*file.nodes, *file.sentinels]
+    if len(set(nodes)) != len(nodes):
         raise SiteError(f"{path}: a node is named twice")
-    if file.password_env and file.password_file:
-        raise SiteError(f"{path}: password-env and password-file both say where the password is")
-    if file.user and not (file.password_env or file.password_file) and file.topology != "postgres":
-        raise SiteError(f"{path}: the user {file.user} has no password-env and no password-file")
     if file.tls is not None and file.tls.key and not file.tls.certificate:
         raise SiteError(f"{path}: [tls] has a key and no certificate")
     if not 0 < file.hands.limit_s <= HAND_LIMIT_S_MAX:
@@ -256,6 +261,38 @@ def _check(path: Path, file: _File) -> None:
             if file.hands.command(one) and not file.hands.command(other):
                 raise SiteError(f"{path}: [hands] has {one} without {other}, its opposite")
             _check_command(path, one, file.hands.command(one))
+
+
+def _check_sentinels(path: Path, file: _File) -> None:
+    asked = file.topology == "sentinel"
+    for name, given in (("sentinels", file.sentinels), ("master", file.master)):
+        if asked and not given:
+            raise SiteError(f"{path}: topology sentinel needs {name}")
+        if given and not asked:
+            raise SiteError(f"{path}: {name} is for topology sentinel, and not {file.topology}")
+
+
+def _check_prefix(path: Path, file: _File) -> None:
+    root = ROOTS.get(file.topology, "")
+    if file.prefix and not file.prefix.startswith(root):
+        raise SiteError(
+            f"{path}: the locks of {file.topology} keep their keys under {root}: begin the prefix"
+            " with it"
+        )
+    if not re.fullmatch(r"[ -~]{0,100}", file.prefix):
+        raise SiteError(f"{path}: the prefix is longer than 100 characters, or has odd ones in it")
+    if file.topology == "zookeeper" and not re.fullmatch(r"|(/[^/]+)+", file.prefix):
+        raise SiteError(f"{path}: the prefix of a zookeeper is the path of a node, as /lockbench")
+
+
+def _check_user(path: Path, file: _File) -> None:
+    given = file.password_env or file.password_file
+    if file.password_env and file.password_file:
+        raise SiteError(f"{path}: password-env and password-file both say where the password is")
+    if file.user and not given and file.topology != "postgres":
+        raise SiteError(f"{path}: the user {file.user} has no password-env and no password-file")
+    if file.topology == "zookeeper" and given and not file.user:
+        raise SiteError(f"{path}: the password has no user, and a zookeeper lets in users")
 
 
 def _check_command(path: Path, verb: str, command: str) -> None:

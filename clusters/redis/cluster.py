@@ -32,6 +32,7 @@ from lockbench.clusters.redis.nodes import CONFIG, DATA, ClockedRedis
 from lockbench.clusters.redis.protocol import ask_once
 from lockbench.clusters.redis.replicated import ASK_LIMIT_S, PATIENT_MS, ReplicatedRedis
 from lockbench.clusters.redis.replicated import SETTINGS as REPLICATED_SETTINGS
+from lockbench.clusters.redis.servers import RedisServers
 from lockbench.clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
 
 AIMED_KEY = "aimed"  # the load's, which this layer does not know; a test holds them together
@@ -68,7 +69,41 @@ class Seen:
         return cls(id_, int(port), frozenset(flags.split(",")), primary, ranges)
 
 
-class ShardedRedis(ReplicatedRedis):
+class ShardedServers(RedisServers):
+    """Nodes of one Redis Cluster. ``Replicated``, for the slot of the aimed key."""
+
+    def primary(self) -> int | None:
+        """Whom most nodes that answer call the owner of the aimed key's slot."""
+        views = [view for view in self._each(self.nodes, self._view) if view]
+        owners = Counter(_owner(view, slot_of(self.key_prefix + AIMED_KEY)) for view in views)
+        if not owners:
+            return None
+        owner, count = owners.most_common(1)[0]
+        return self._node_at(owner) if count > len(views) // 2 else None
+
+    def replicas(self) -> Sequence[int]:
+        """The nodes that follow this primary, as it says itself."""
+        primary = self.primary()
+        view = self._view(primary) if primary is not None else []
+        mine = [seen.id for seen in view if "myself" in seen.flags]
+        found = [self._node_at(seen.port) for seen in view if seen.primary in mine]
+        return sorted(node for node in found if node is not None)
+
+    def check_serves(self, address: Address, limit_s: float, *, read: bool) -> None:
+        """A primary's write to one of its slots, a replica's read."""
+        with Line(address, limit_s) as line:
+            _check(line, self.probes, read=read)
+
+    def _view(self, node: int) -> list[Seen]:
+        """The cluster as a node sees it; nothing when it does not answer."""
+        try:
+            said = ask_once(self.address(HARNESS, node), ASK_LIMIT_S, "CLUSTER", "NODES")
+            return [Seen.read(line) for line in str(said).splitlines()]
+        except PROBE_FAILURES:
+            return []
+
+
+class ShardedRedis(ShardedServers, ReplicatedRedis):
     """Six servers."""
 
     peers = (PeerPort("redis", of_clients=True), PeerPort("bus"))
@@ -101,35 +136,11 @@ class ShardedRedis(ReplicatedRedis):
 
     # --- roles ---
 
-    def primary(self) -> int | None:
-        """Whom most nodes that answer call the owner of the aimed key's slot."""
-        views = [view for view in self._each(self.nodes, self._view) if view]
-        owners = Counter(_owner(view, slot_of(AIMED_KEY)) for view in views)
-        if not owners:
-            return None
-        owner, count = owners.most_common(1)[0]
-        return self._node_at(owner) if count > len(views) // 2 else None
-
-    def replicas(self) -> Sequence[int]:
-        """The nodes that follow this primary, as it says itself."""
-        primary = self.primary()
-        view = self._view(primary) if primary is not None else []
-        mine = [seen.id for seen in view if "myself" in seen.flags]
-        found = [self._node_at(seen.port) for seen in view if seen.primary in mine]
-        return sorted(node for node in found if node is not None)
-
     def begin_failover(self, node: int) -> None:
         """``CLUSTER FAILOVER TAKEOVER`` on the replica, unless it was elected before."""
         at = self.address(HARNESS, node)
         if resp.items(ask_once(at, ASK_LIMIT_S, "ROLE"))[0] == "slave":
             ask_once(at, ASK_LIMIT_S, "CLUSTER", "FAILOVER", "TAKEOVER")
-
-    # --- probes ---
-
-    def check_serves(self, address: Address, limit_s: float, *, read: bool) -> None:
-        """A primary's write to one of its slots, a replica's read."""
-        with Line(address, limit_s) as line:
-            _check(line, read=read)
 
     # --- verifying ---
 
@@ -161,17 +172,7 @@ class ShardedRedis(ReplicatedRedis):
     def _verify_replication(self, node: int) -> None:
         with Line(self.address(HARNESS, node), PROBE_LIMIT_S) as line:
             if resp.items(resp.ask(line, "ROLE"))[0] == "master":
-                _check(line, read=True, replicas=1)
-
-    # --- asking ---
-
-    def _view(self, node: int) -> list[Seen]:
-        """The cluster as a node sees it; nothing when it does not answer."""
-        try:
-            said = ask_once(self.address(HARNESS, node), ASK_LIMIT_S, "CLUSTER", "NODES")
-            return [Seen.read(line) for line in str(said).splitlines()]
-        except PROBE_FAILURES:
-            return []
+                _check(line, self.probes, read=True, replicas=1)
 
     # --- configuration ---
 
@@ -194,17 +195,17 @@ def slot_of(key: str) -> int:
     return binascii.crc_hqx(hashed.encode(), 0) % SLOTS
 
 
-def _check(line: Line, *, read: bool, replicas: int = 0) -> None:
+def _check(line: Line, prefix: str, *, read: bool, replicas: int = 0) -> None:
     view = [Seen.read(text) for text in str(resp.ask(line, "CLUSTER", "NODES")).splitlines()]
     (myself,) = (seen for seen in view if "myself" in seen.flags)
     if "master" in myself.flags:
         if myself.slots:
             tag = f"{{{_tag_in(myself.slots)}}}"
-            resp.write_and_delete(line, tag=tag, read=read, replicas=replicas)
+            resp.write_and_delete(line, prefix=prefix, tag=tag, read=read, replicas=replicas)
         return
     (primary,) = (seen for seen in view if seen.id == myself.primary)
     resp.ask(line, "READONLY")
-    resp.ask(line, "GET", f"lockbench:probe:{{{_tag_in(primary.slots)}}}")
+    resp.ask(line, "GET", f"{prefix}probe:{{{_tag_in(primary.slots)}}}")
 
 
 def _tag_in(slots: Sequence[range]) -> str:

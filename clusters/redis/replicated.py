@@ -51,9 +51,6 @@ class ReplicatedRedis(RedisPods):
 
         self._poll(attempt, timeout_s, f"{self.node_name(node)} was not promoted in {timeout_s} s")
 
-    def _node_at(self, port: int | None) -> int | None:
-        return next((node for node in self.nodes if self.port(node) == port), None)
-
     def _id(self, what: object) -> str:
         """Forty digits, as a server draws them itself."""
         return hashlib.sha1(f"{self.id}-{what}".encode(), usedforsecurity=False).hexdigest()

@@ -31,6 +31,7 @@ from lockbench.clusters.redis.nodes import CONFIG, DATA, PreloadedRedis
 from lockbench.clusters.redis.protocol import ask_once
 from lockbench.clusters.redis.replicated import ASK_LIMIT_S, PATIENT_MS, ReplicatedRedis
 from lockbench.clusters.redis.replicated import SETTINGS as DATA_SETTINGS
+from lockbench.clusters.redis.servers import RedisServers
 from lockbench.clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
 
 MASTER_NAME = "lockbench"
@@ -54,7 +55,70 @@ SETTINGS = {
 }
 
 
-class SentinelCluster(ReplicatedRedis):
+class SentinelServers(RedisServers):
+    """Redis servers, and Sentinels behind them. ``Replicated``."""
+
+    @property
+    def sentinels(self) -> Sequence[int]:
+        """The last three."""
+        return self.nodes[-len(SENTINELS) :]
+
+    @property
+    def data_nodes(self) -> Sequence[int]:
+        """All before them."""
+        return self.nodes[: -len(SENTINELS)]
+
+    def node_name(self, node: int) -> str:
+        """For people: ``redis-1``, ``sentinel-3``."""
+        return f"{'sentinel' if node in self.sentinels else self.kind}-{node}"
+
+    def primary(self) -> int | None:
+        """Where most Sentinels send clients."""
+        votes = Counter(self._each(self.sentinels, self._sent_to))
+        node, count = votes.most_common(1)[0]
+        return node if count > len(self.sentinels) // 2 else None
+
+    def replicas(self) -> Sequence[int]:
+        """The Redis servers that were told to follow the primary, connected to it or not."""
+        primary = self.primary()
+        if primary is None:
+            return []
+        return [node for node in self.data_nodes if self._follows(node, primary)]
+
+    def check_serves(self, address: Address, limit_s: float, *, read: bool) -> None:
+        """A primary's write, a replica's read, a Sentinel's word on the primary."""
+        with Line(address, limit_s) as line:
+            role = resp.items(resp.ask(line, "ROLE"))[0]
+            if role == "master":
+                resp.write_and_delete(line, prefix=self.probes, read=read)
+            elif role == "slave":
+                resp.ask(line, "GET", f"{self.probes}probe")
+            else:
+                resp.items(resp.ask(line, *_sentinel("get-master-addr-by-name")))
+
+    def _sent_to(self, sentinel: int) -> int | None:
+        """Which node this Sentinel sends clients to; None when it does not answer."""
+        at = self.address(HARNESS, sentinel)
+        try:
+            answer = ask_once(at, ASK_LIMIT_S, *_sentinel("get-master-addr-by-name"))
+            port = int(str(resp.items(answer)[1]))
+        except PROBE_FAILURES:
+            return None
+        return self._node_at(port)
+
+    def _follows(self, node: int, primary: int) -> bool:
+        try:
+            role = resp.items(ask_once(self.address(HARNESS, node), ASK_LIMIT_S, "ROLE"))
+        except PROBE_FAILURES:
+            return False
+        return role[0] == "slave" and role[2] == self.port(primary)
+
+
+def _sentinel(command: str) -> tuple[str, ...]:
+    return ("SENTINEL", command, MASTER_NAME)
+
+
+class SentinelCluster(SentinelServers, ReplicatedRedis):
     """Two Redis servers and three Sentinels."""
 
     peers = (PeerPort("redis", of_clients=True),)
@@ -62,10 +126,6 @@ class SentinelCluster(ReplicatedRedis):
     def __init__(self, plan: ClusterPlan) -> None:
         super().__init__(plan)
         self._first = DATA_NODES[0]  # the primary that a node without data is told of
-
-    def node_name(self, node: int) -> str:
-        """For people: ``redis-1``, ``sentinel-3``."""
-        return f"{'sentinel' if node in SENTINELS else self.kind}-{node}"
 
     def server(self, node: int) -> Server:
         """A Redis server or a Sentinel, whose configuration it rewrites itself from then on."""
@@ -82,19 +142,6 @@ class SentinelCluster(ReplicatedRedis):
 
     # --- roles ---
 
-    def primary(self) -> int | None:
-        """Where most Sentinels send clients."""
-        votes = Counter(self._each(SENTINELS, self._sent_to))
-        node, count = votes.most_common(1)[0]
-        return node if count >= QUORUM else None
-
-    def replicas(self) -> Sequence[int]:
-        """The Redis servers that were told to follow the primary, connected to it or not."""
-        primary = self.primary()
-        if primary is None:
-            return []
-        return [node for node in DATA_NODES if self._follows(node, primary)]
-
     def promote(self, node: int, timeout_s: float) -> None:
         if node not in DATA_NODES:
             raise ClusterError(f"{self.node_name(node)} carries no data")
@@ -110,19 +157,6 @@ class SentinelCluster(ReplicatedRedis):
     def begin_failover(self, node: int) -> None:
         """The Sentinel refuses where one is under way, as it is as a rule."""
         ask_once(self.address(HARNESS, SENTINELS[0]), ASK_LIMIT_S, *_sentinel("failover"))
-
-    # --- probes ---
-
-    def check_serves(self, address: Address, limit_s: float, *, read: bool) -> None:
-        """A primary's write, a replica's read, a Sentinel's word on the primary."""
-        with Line(address, limit_s) as line:
-            role = resp.items(resp.ask(line, "ROLE"))[0]
-            if role == "master":
-                resp.write_and_delete(line, read=read)
-            elif role == "slave":
-                resp.ask(line, "GET", "lockbench:probe")
-            else:
-                resp.items(resp.ask(line, *_sentinel("get-master-addr-by-name")))
 
     # --- verifying ---
 
@@ -158,29 +192,12 @@ class SentinelCluster(ReplicatedRedis):
 
     # --- asking ---
 
-    def _sent_to(self, sentinel: int) -> int | None:
-        """Which node this Sentinel sends clients to; None when it does not answer."""
-        at = self.address(HARNESS, sentinel)
-        try:
-            answer = ask_once(at, ASK_LIMIT_S, *_sentinel("get-master-addr-by-name"))
-            port = int(str(resp.items(answer)[1]))
-        except PROBE_FAILURES:
-            return None
-        return self._node_at(port)
-
     def _distrusts(self, sentinel: int) -> bool:
         try:
             said = ask_once(self.address(HARNESS, sentinel), ASK_LIMIT_S, "INFO", "sentinel")
         except PROBE_FAILURES:
             return False
         return TILTED in str(said).split()
-
-    def _follows(self, node: int, primary: int) -> bool:
-        try:
-            role = resp.items(ask_once(self.address(HARNESS, node), ASK_LIMIT_S, "ROLE"))
-        except PROBE_FAILURES:
-            return False
-        return role[0] == "slave" and role[2] == self.port(primary)
 
     # --- configuration ---
 
@@ -209,10 +226,6 @@ class SentinelCluster(ReplicatedRedis):
                 known = f"{MASTER_NAME} 127.0.0.1 {self.port(other)} {self._id(other)}"
                 words.append(("known-sentinel", known))
         return self._config(node, ((f"sentinel {name}", value) for name, value in words))
-
-
-def _sentinel(command: str) -> tuple[str, ...]:
-    return ("SENTINEL", command, MASTER_NAME)
 
 
 class OurSentinelCluster(PreloadedRedis, SentinelCluster):

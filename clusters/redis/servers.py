@@ -30,3 +30,6 @@ class RedisServers(LinkedCluster):
     def pinger(self, address: Address, limit_s: float) -> Iterator[Callable[[], object]]:
         with Line(address, limit_s) as line:
             yield lambda: resp.ask(line, "PING")
+
+    def _node_at(self, port: int | None) -> int | None:
+        return next((node for node in self.nodes if self.port(node) == port), None)

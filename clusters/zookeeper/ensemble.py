@@ -12,11 +12,9 @@ come back that late after a heal. It is held to two seconds here.
 from __future__ import annotations
 
 import re
-import secrets
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
 
 from lockbench.clusters.base import HARNESS, ClusterError, ClusterPlan, ServerLog, Topology
 from lockbench.clusters.engine.docker import EngineError
@@ -24,13 +22,13 @@ from lockbench.clusters.pods.cluster import PodCluster
 from lockbench.clusters.pods.launch import START_LIMIT_S, Server, says
 from lockbench.clusters.pods.links import PeerPort
 from lockbench.clusters.pods.shim import ClockedPods, by_image
-from lockbench.clusters.wire import PROBE_FAILURES, Address, Line, ProbeFailed
+from lockbench.clusters.wire import Address, Line, ProbeFailed
 from lockbench.clusters.zookeeper import protocol as jute
 from lockbench.clusters.zookeeper import transaction_log as txnlog
+from lockbench.clusters.zookeeper.servers import ASK_LIMIT_S, ZooKeeperServers, after
 
 CONFIG = "/lockbench/zoo.cfg"
 DATA = "/lockbench/data"
-ASK_LIMIT_S = 0.5
 EMPTY_LIMIT_S = 10.0
 
 TICKS_PER_LEASE = 15
@@ -65,20 +63,10 @@ JAVA = (
 OFFICIAL = ("zkServer.sh", "start-foreground", CONFIG)
 
 
-@dataclass(frozen=True, slots=True)
-class ServerState:
-    """What a server says of itself."""
-
-    leads: bool
-    epoch: int
-    followers_synced: int
-
-
-class ZooKeeperCluster(PodCluster):
+class ZooKeeperCluster(PodCluster, ZooKeeperServers):
     """An ensemble. A silent connection to the election port blocks its listener, so a drop refuses
     there instead. ``Recorded``: in its leader's transaction log."""
 
-    kind = "zookeeper"
     record_name = "ZooKeeper's transaction log"
     peers = (PeerPort("election", drop_as="reject"), PeerPort("quorum", patient=True))
 
@@ -125,24 +113,6 @@ class ZooKeeperCluster(PodCluster):
 
         self._poll(somebody_leads, START_LIMIT_S, "no leader is elected")
 
-    def leader(self) -> int | None:
-        """The node that leads a majority.
-
-        After an unpause two can call themselves leader. The later epoch is the true one: it took a
-        quorum's votes. It must also be followed by a majority, so one that was cut off is not named
-        even while nobody else leads.
-        """
-        reports = dict(zip(self.nodes, self._each(self.nodes, self._report), strict=True))
-        known = {node: report for node, report in reports.items() if report is not None}
-        claims = {node: report.epoch for node, report in known.items() if report.leads}
-        if not claims:
-            return None
-        first = max(claims, key=lambda node: claims[node])
-        behind = [r for r in known.values() if not r.leads and r.epoch <= claims[first]]
-        majority = self.plan.size // 2 + 1
-        followed = min(len(behind), known[first].followers_synced) + 1
-        return first if followed >= majority else None
-
     def server_logs(self) -> Sequence[ServerLog]:
         """The leader's, which has all that was ever committed and nothing else."""
         leader = self.leader()
@@ -169,16 +139,6 @@ class ZooKeeperCluster(PodCluster):
         if "Mode: " not in said:
             raise ProbeFailed(said.strip())
 
-    def check_serves(self, address: Address, limit_s: float, *, read: bool) -> None:
-        """Open and end a session, which is a write; in it make an ephemeral node and read it."""
-        path, value = f"/lockbench-probe-{secrets.token_hex(8)}", secrets.token_hex(8).encode()
-        with jute.Session(address, limit_s, session_ms=self._session_ms) as session:
-            if read:
-                session.create_ephemeral(path, value)
-                if (found := session.get(path)) != value:
-                    raise ProbeFailed(f"wrote {value!r} and read {found!r}")
-            session.end()
-
     def remove_everything(self, node: int) -> None:
         """Every node but ZooKeeper's own. All servers have the same tree, so one is asked."""
         if node != 1:
@@ -200,33 +160,7 @@ class ZooKeeperCluster(PodCluster):
     def commands(self, address: Address, limit_s: float) -> int:
         """Packets that clients have sent, heartbeats included."""
         said = jute.four_letters(address, "mntr", limit_s)
-        return round(float(_after(said, "zk_packets_received\t")))
-
-    @contextmanager
-    def pinger(self, address: Address, limit_s: float) -> Iterator[Callable[[], object]]:
-        """The heartbeat of a session."""
-        with jute.Session(address, limit_s, session_ms=self._session_ms) as session:
-            yield session.ping
-
-    @property
-    def _session_ms(self) -> int:
-        return round(1000 * self.plan.lease_ttl_s)
-
-    def _report(self, node: int) -> ServerState | None:
-        """None when it does not answer, or answers that it does not serve."""
-        try:
-            said = jute.four_letters(self.address(HARNESS, node), "srvr", ASK_LIMIT_S)
-            leads = "Mode: leader" in said
-            if not leads and "Mode: follower" not in said:
-                return None
-            epoch = int(_after(said, "Zxid: "), 16) >> 32
-            synced = 0
-            if leads:
-                more = jute.four_letters(self.address(HARNESS, node), "mntr", ASK_LIMIT_S)
-                synced = round(float(_after(more, "zk_synced_followers\t")))
-        except PROBE_FAILURES:
-            return None
-        return ServerState(leads, epoch, synced)
+        return round(float(after(said, "zk_packets_received\t")))
 
 
 class OurZooKeeperCluster(ClockedPods, ZooKeeperCluster):
@@ -243,15 +177,8 @@ class OurZooKeeperCluster(ClockedPods, ZooKeeperCluster):
         mine = f"sid={session.id % 2**64:#x}"
         for line in said.splitlines():
             if mine in line:
-                return int(re.split(r"[,)]", _after(line, "est="))[0]) / 1000
+                return int(re.split(r"[,)]", after(line, "est="))[0]) / 1000
         raise ProbeFailed("it does not list the session")
-
-
-def _after(text: str, label: str) -> str:
-    """The word after a label; ValueError where there is none."""
-    if label not in text:
-        raise ValueError(f"no {label!r} in the answer")
-    return text.partition(label)[2].split(maxsplit=1)[0]
 
 
 make = by_image(ZooKeeperCluster, OurZooKeeperCluster)

@@ -6,15 +6,40 @@ kazoo starts threads and reconnects by itself; a probe must be one attempt on on
 from __future__ import annotations
 
 import struct
+from typing import Final
 
 from lockbench.clusters.wire import Address, Closing, Line, ProbeFailed
 
-CREATE, DELETE, GET_DATA, GET_CHILDREN, PING, CLOSE = 1, 2, 4, 8, 11, -11
+CREATE, DELETE, GET_DATA, GET_CHILDREN, PING, AUTH, CLOSE = 1, 2, 4, 8, 11, 100, -11
 PING_XID = -2
 ANY_VERSION = -1
 EPHEMERAL = 1
 ALL_PERMISSIONS = 31
 NO_PASSWORD = bytes(16)
+
+
+class Refused(ProbeFailed):
+    """A request was answered with an error."""
+
+
+class NoNode(Refused):
+    """There is no such node."""
+
+
+class NoAuth(Refused):
+    """Not for whom one is."""
+
+
+class NodeExists(Refused):
+    """There is one already."""
+
+
+class NotEmpty(Refused):
+    """Something is below it."""
+
+
+# https://github.com/apache/zookeeper, KeeperException.Code
+REFUSALS: Final = {-101: NoNode, -102: NoAuth, -110: NodeExists, -111: NotEmpty}
 
 
 class Session(Closing):
@@ -36,8 +61,12 @@ class Session(Closing):
 
     def create_ephemeral(self, path: str, data: bytes) -> None:
         """Make a node that ends with the session."""
+        self.create(path, data, EPHEMERAL)
+
+    def create(self, path: str, data: bytes, flags: int = 0) -> None:
+        """Make a node that stays."""
         acl = struct.pack(">ii", 1, ALL_PERMISSIONS) + _buffer(b"world") + _buffer(b"anyone")
-        body = _buffer(path.encode()) + _buffer(data) + acl + struct.pack(">i", EPHEMERAL)
+        body = _buffer(path.encode()) + _buffer(data) + acl + struct.pack(">i", flags)
         self._request(CREATE, body)
 
     def get(self, path: str) -> bytes:
@@ -88,7 +117,8 @@ class Session(Closing):
         answer = self._frame()
         _, _, error = struct.unpack_from(">iqi", answer)
         if error:
-            raise ProbeFailed(f"ZooKeeper answered error {error} to operation {operation}")
+            refused = REFUSALS.get(error, Refused)
+            raise refused(f"ZooKeeper answered error {error} to operation {operation}")
         return answer[16:]
 
     def _frame(self) -> bytes:

@@ -56,6 +56,7 @@ _PUBLISHED = (
 
 SYSTEM = etcd.SYSTEM.derived(
     name="etcd-no-recheck",
+    elsewhere=True,
     connect=EtcdNoRecheck,
     source=_PUBLISHED,
     expectations=with_changes(

@@ -61,6 +61,7 @@ WRITES_LOST_DOC = (
 
 SYSTEM = redis_token.SYSTEM.derived(
     name="redis-cluster",
+    elsewhere=True,
     suites={"capacity": (ANY,)},
     topologies=("redis-cluster",),
     source=WRITES_LOST_DOC,

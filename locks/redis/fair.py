@@ -124,6 +124,7 @@ _BARE_TAKE = TAKE.called(KEY, *_queue(KEY), TOKEN, TTL_MS, PATIENCE_MS, 1)
 
 SYSTEM = redis_token.SYSTEM.derived(
     name="redis-fair",
+    elsewhere=True,
     suites={"capacity": (ANY,)},
     queue=FAIR_DOC,
     expectations=with_changes(LEASE, dict.fromkeys(_FORGOTTEN, _QUEUE_LOST)),

@@ -40,6 +40,7 @@ class RedisFence(RedisToken):
 
 SYSTEM = redis_token.SYSTEM.derived(
     name="redis-fence",
+    elsewhere=True,
     suites={"capacity": (ANY,)},
     connect=RedisFence,
     fence="INCR in the script that grants",

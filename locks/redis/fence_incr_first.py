@@ -56,6 +56,7 @@ _DEFECT = (
 
 SYSTEM = redis_fence.SYSTEM.derived(
     name="redis-fence-incr-first",
+    elsewhere=True,
     connect=RedisFenceIncrFirst,
     fence="INCR before SET",
     source=_DEFECT,

@@ -38,6 +38,7 @@ _LATER_THAN_ITS_LEASE = ("kill", "rolling-restart", "power-loss", "wipe", *SERVE
 
 SYSTEM = redis_token.SYSTEM.derived(
     name="redis-no-owner",
+    elsewhere=True,
     suites={"quick": ("client-pause",)},
     connect=RedisNoOwner,
     outcomes=COMMAND_OUTCOMES,

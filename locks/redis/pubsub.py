@@ -134,6 +134,7 @@ def _channel(key: str) -> str:
 
 SYSTEM = redis_token.SYSTEM.derived(
     name="redis-pubsub",
+    elsewhere=True,
     connect=RedisPubsub,
     waits_by="PUBLISH of the release, or the end of the time to live",
     source="https://redis.io/docs/latest/develop/pubsub/ ('at-most-once' delivery)",

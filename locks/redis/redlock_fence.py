@@ -49,6 +49,7 @@ _NO_NUMBER = (
 
 SYSTEM = redlock.SYSTEM.derived(
     name="redlock-fence",
+    elsewhere=True,
     fence="INCR on the first node",
     source=f"{redlock.SYSTEM.source}; {KLEPPMANN}",
     connect=RedlockFence,

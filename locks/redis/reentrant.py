@@ -85,6 +85,7 @@ class RedisReentrant(RedisToken):
 
 SYSTEM = redis_token.SYSTEM.derived(
     name="redis-reentrant",
+    elsewhere=True,
     connect=RedisReentrant,
     source="https://redisson.pro/docs/data-and-services/locks-and-synchronizers/ (RLock)",
     outcomes=SCRIPT_OUTCOMES,

@@ -40,6 +40,7 @@ _MAY = partial(may_break, EXTENSION_DOC, kind="control")
 
 SYSTEM = redis_watchdog.SYSTEM.derived(
     name="redis-renew-no-owner",
+    elsewhere=True,
     connect=RedisRenewNoOwner,
     expectations=with_changes(
         LEASE,

@@ -63,6 +63,7 @@ REPLICATED_LEASE = with_changes(
 
 SYSTEM = redis_token.SYSTEM.derived(
     name="redis-sentinel",
+    elsewhere=True,
     topologies=("sentinel",),
     suites={"quick": ("failover",)},
     source=SENTINEL_DOC,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lockbench.clusters.redis.sentinel import DATA_NODES, MASTER_NAME, SENTINELS
+from lockbench.clusters.redis.sentinel import MASTER_NAME, SENTINELS
 from lockbench.locks.base import Address
 from lockbench.locks.redis.client import exceptions
 from lockbench.locks.redis.link import Guides, Link, NotSent
@@ -27,11 +27,11 @@ class SentinelLink(Link):
     """One connection to the primary, found anew when it breaks."""
 
     def __init__(self, nodes: Sequence[Address], *, timeout_s: float) -> None:
-        data = [nodes[node - 1] for node in DATA_NODES]
+        data, sentinels = nodes[: -len(SENTINELS)], nodes[-len(SENTINELS) :]
         super().__init__(data[0], timeout_s=timeout_s)
         self._by_port = {address.port: address for address in data}
         limit_s = min(timeout_s, SENTINEL_TIMEOUT_S)
-        self._sentinels = Guides([nodes[node - 1] for node in SENTINELS], limit_s=limit_s)
+        self._sentinels = Guides(sentinels, limit_s=limit_s)
 
     def open(self) -> None:
         """Raises NotSent unless a primary answers here, which the Sentinels call so."""

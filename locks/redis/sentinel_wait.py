@@ -87,8 +87,10 @@ _BARE_WAIT = f"WAIT {REPLICAS} {_wait_ms(TIMEOUT_S)}"
 
 SYSTEM = redis_sentinel.SYSTEM.derived(
     name="redis-sentinel-wait",
+    elsewhere=True,
     suites={"nightly": ("none", "failover"), "capacity": (ANY,)},
     source=WAIT_DOC,
+    replicas_max=REPLICAS,
     connect=RedisSentinelWait,
     # A promoted primary has no replica until Sentinel demotes the old one, ten seconds after that
     # one is back.

@@ -38,6 +38,7 @@ _NEVER_ENDS = f"{SETNX_DOC}: without a time to live a hold ends by its release a
 
 SYSTEM = redis_token.SYSTEM.derived(
     name="redis-setnx",
+    elsewhere=True,
     topologies=("redis",),
     source=SETNX_DOC,
     connect=RedisSetnx,

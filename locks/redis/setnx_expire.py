@@ -55,6 +55,7 @@ _FAULTS = ("client-pause", "client-gc", "client-kill", *ANSWERS_LOST, *RESTARTED
 
 SYSTEM: System = redis_no_owner.SYSTEM.derived(
     name="redis-setnx-expire",
+    elsewhere=True,
     source=SET_DOC,
     connect=RedisSetnxExpire,
     expectations=with_changes(redis_no_owner.SYSTEM.expectations, dict.fromkeys(_FAULTS, _BETWEEN)),

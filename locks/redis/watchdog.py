@@ -78,6 +78,7 @@ _TOLD = (
 
 SYSTEM = redis_token.SYSTEM.derived(
     name="redis-watchdog",
+    elsewhere=True,
     connect=RedisWatchdog,
     source=WATCHDOG_DOC,
     expectations=with_changes(

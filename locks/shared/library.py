@@ -246,7 +246,7 @@ def as_safe(plain: System, *, extends: bool = False, **changed: Any) -> System:
         name=f"{plain.name}-safe",
         connect=safe.connect,
         prepare=safe.prepare,
-        **{"pace": {}, "variant": True, **changed},
+        **{"pace": {}, "variant": True, "elsewhere": plain.elsewhere, **changed},
     )
 
 

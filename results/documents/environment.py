@@ -85,6 +85,7 @@ class Versions(Document, frozen=True, kw_only=True):
     clients: dict[str, Client] | None = None
     own: dict[str, Own] | None = None
     sides: dict[str, VersionsSide] | None = None
+    servers: dict[str, str] | None = None  # of somebody else, by the name of the topology
 
     @property
     def instead(self) -> str | None:

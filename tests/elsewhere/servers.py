@@ -6,15 +6,17 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 import ssl
 import subprocess
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from http import client
 from pathlib import Path
+from typing import Any
 
 from lockbench.clusters import images
 from lockbench.clusters.engine import owner, ports
@@ -136,41 +138,168 @@ def _files(folder: Path) -> dict[str, bytes]:
     return {f"/lockbench/tls/{name}": (folder / name).read_bytes() for name in TLS_FILES}
 
 
+REDIS = f"""
+    port 0
+    tls-port 6379
+    tls-cert-file /lockbench/tls/server.pem
+    tls-key-file /lockbench/tls/server.key
+    tls-ca-cert-file /lockbench/tls/ca.pem
+    tls-auth-clients yes
+    tls-replication yes
+    tls-cluster yes
+    bind 0.0.0.0
+    user default off
+    user admin on >{PASSWORD}-admin ~* &* +@all
+"""
+DATA = f"""
+    appendonly yes
+    dir /lockbench
+    repl-diskless-sync-delay 0
+    masteruser admin
+    masterauth {PASSWORD}-admin
+    user {USER} on >{PASSWORD} ~{PREFIX}* &{PREFIX}* +@all -@admin -@dangerous +info +role
+"""
+SENTINEL = f"""
+    dir /lockbench
+    sentinel sentinel-user admin
+    sentinel sentinel-pass {PASSWORD}-admin
+    user {USER} on >{PASSWORD} &* +ping +info +role +sentinel|myid +sentinel|master
+"""
+# What Sentinels answer about whom, to whom asks for the primary and by whom it is followed.
+SENTINEL = SENTINEL.rstrip() + (
+    " +sentinel|get-master-addr-by-name +sentinel|replicas +sentinel|sentinels\n"
+)
+MASTER = "shop"
+
+
+def _redis_run(
+    folder: Path, *parts: str, image: str = "redis", sentinel: bool = False
+) -> tuple[Sequence[str], Mapping[str, bytes]]:
+    text = "\n".join(line.strip() for part in parts for line in part.splitlines())
+    files = {**_files(folder), "/lockbench/redis.conf": text.encode()}
+    command = [f"{image}-server", "/lockbench/redis.conf", *(["--sentinel"] if sentinel else [])]
+    return command, files
+
+
+def as_admin(folder: Path, at: tuple[str, int]) -> Any:
+    """A client of redis-py, once the server answers."""
+    from redis import Redis
+
+    client = Redis(
+        *at,
+        username="admin",
+        password=f"{PASSWORD}-admin",
+        ssl=True,
+        ssl_ca_certs=str(folder / "ca.pem"),
+        ssl_certfile=str(folder / "client.pem"),
+        ssl_keyfile=str(folder / "client.key"),
+        decode_responses=True,
+    )
+    eventually(lambda: _pongs(client), f"{at} does not answer")
+    return client
+
+
+def _pongs(client: Any) -> bool:
+    from redis import RedisError
+
+    with suppress(RedisError):
+        return bool(client.ping())
+    return False
+
+
+LINES = {
+    "prefix": f'"{PREFIX}"',
+    "user": f'"{USER}"',
+    "password-env": f'"{VARIABLE}"',
+    "[tls]": TLS_LINES,
+}
+
+
 @contextmanager
-def redis(folder: Path, size: int = 1) -> Iterator[Foreign]:
+def redis(folder: Path, size: int = 1, image: str = "redis") -> Iterator[Foreign]:
     """Redis that asks for TLS, a client's certificate, and a user who may touch nothing but the
     prefix."""
     with certificates(folder):
-        config = f"""
-            port 0
-            tls-port 6379
-            tls-cert-file /lockbench/tls/server.pem
-            tls-key-file /lockbench/tls/server.key
-            tls-ca-cert-file /lockbench/tls/ca.pem
-            tls-auth-clients yes
-            bind 0.0.0.0
-            appendonly yes
-            user default off
-            user admin on >{PASSWORD}-admin ~* &* +@all
-            user {USER} on >{PASSWORD} ~{PREFIX}* &{PREFIX}* +@all -@admin -@dangerous +info
-        """
-        text = "\n".join(line.strip() for line in config.splitlines())
-        files = {**_files(folder), "/lockbench/redis.conf": text.encode()}
-        runs = [(["redis-server", "/lockbench/redis.conf"], files)] * size
-        with _started("redis", runs, 6379, "Ready to accept connections") as (engine, made, nodes):
-            yield Foreign(
-                folder,
-                "redis" if size == 1 else "redlock",
-                nodes,
-                made,
-                engine,
-                {
-                    "prefix": f'"{PREFIX}"',
-                    "user": f'"{USER}"',
-                    "password-env": f'"{VARIABLE}"',
-                    "[tls]": TLS_LINES,
-                },
-            )
+        runs = [_redis_run(folder, REDIS, DATA, image=image)] * size
+        with _started(image, runs, 6379, "Ready to accept connections") as (engine, made, nodes):
+            topology = "redis" if size == 1 else "redlock"
+            yield Foreign(folder, topology, nodes, made, engine, dict(LINES))
+
+
+@contextmanager
+def sentinel(folder: Path, image: str = "redis") -> Iterator[Foreign]:
+    """A primary, a replica and three Sentinels, which call each other by addresses of a network of
+    their own."""
+    with certificates(folder):
+        data = _redis_run(folder, REDIS, DATA, image=image)
+        guard = _redis_run(folder, REDIS, SENTINEL, image=image, sentinel=True)
+        runs = [data, data, guard, guard, guard]
+        with _started(image, runs, 6379, "Running mode=") as (engine, made, nodes):
+            _, replica, *sentinels = [as_admin(folder, at) for at in nodes]
+            at = _inside(engine, made[0])
+            replica.replicaof(at, 6379)
+            for one in sentinels:
+                one.execute_command("SENTINEL", "MONITOR", MASTER, at, 6379, 2)
+                for name, value in (
+                    ("auth-user", "admin"),
+                    ("auth-pass", f"{PASSWORD}-admin"),
+                    ("down-after-milliseconds", "1000"),
+                    ("failover-timeout", "5000"),
+                ):
+                    one.execute_command("SENTINEL", "SET", MASTER, name, value)
+            for one in sentinels:
+                eventually(partial(_sees_all, one), "a Sentinel does not see everybody")
+            lines = {"master": f'"{MASTER}"', **LINES}
+            foreign = Foreign(folder, "sentinel", nodes, made, engine, lines)
+            named = [f'"{host}:{port}"' for host, port in nodes]
+            foreign.lines["nodes"] = f"[{', '.join(named[:2])}]"
+            foreign.lines["sentinels"] = f"[{', '.join(named[2:])}]"
+            yield foreign
+
+
+def _sees_all(sentinel: Any) -> bool:
+    said = dict(pairs(sentinel.execute_command("SENTINEL", "MASTER", MASTER)))
+    found = sentinel.execute_command("SENTINEL", "REPLICAS", MASTER)
+    ready = [one for one in found if dict(pairs(one)).get("master-link-status") == "ok"]
+    return said["flags"] == "master" and said["num-other-sentinels"] == "2" and bool(ready)
+
+
+def pairs(said: Any) -> Any:
+    """Names and values, of an answer in any version of the protocol."""
+    return said.items() if isinstance(said, dict) else zip(said[::2], said[1::2], strict=True)
+
+
+@contextmanager
+def redis_cluster(folder: Path, image: str = "redis") -> Iterator[Foreign]:
+    """Three primaries that share the slots, which call each other by addresses of a network of
+    their own."""
+    with certificates(folder):
+        config = "cluster-enabled yes\ncluster-node-timeout 2000\n"
+        runs = [_redis_run(folder, REDIS, DATA, config, image=image)] * 3
+        with _started(image, runs, 6379, "Running mode=") as (engine, made, nodes):
+            clients = [as_admin(folder, at) for at in nodes]
+            for number, client in enumerate(clients):
+                first, end = (part * 16384 // 3 for part in (number, number + 1))
+                client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, end - 1)
+                client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+            for container in made[1:]:
+                clients[0].execute_command("CLUSTER", "MEET", _inside(engine, container), 6379)
+            for client in clients:
+                eventually(partial(_whole, client), "a node does not see a whole cluster")
+            yield Foreign(folder, "redis-cluster", nodes, made, engine, dict(LINES))
+
+
+def _whole(client: Any) -> bool:
+    said = str(client.execute_command("CLUSTER", "INFO"))
+    return "cluster_state': 'ok" in said or "cluster_state:ok" in said
+
+
+def _inside(engine: Engine, container: Container) -> str:
+    """Its address in the engine's network."""
+    state = engine.state(container)
+    assert state is not None
+    (address,) = state.addresses.values()
+    return address
 
 
 @contextmanager
@@ -281,3 +410,105 @@ def postgres(folder: Path) -> Iterator[Foreign]:
                     "[tls]": TLS_LINES,
                 },
             )
+
+
+@contextmanager
+def zookeeper(folder: Path, size: int = 1) -> Iterator[Foreign]:
+    """Servers that ask for TLS and a client's certificate, whose ``/team-a`` only the user may
+    touch. They see each other by the names of their containers."""
+    with certificates(folder):
+        both = (folder / "server.pem").read_bytes() + (folder / "server.key").read_bytes()
+        config = """
+            tickTime=200
+            initLimit=20
+            syncLimit=10
+            dataDir=/lockbench/data
+            secureClientPort=2281
+            serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
+            ssl.keyStore.location=/lockbench/tls/both.pem
+            ssl.trustStore.location=/lockbench/tls/ca.pem
+            ssl.clientAuth=need
+            ssl.clientHostnameVerification=false
+            authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider
+            admin.enableServer=false
+            maxClientCnxns=0
+        """
+        lines = [line.strip() for line in config.splitlines()]
+        command = ["java", "-Xmx96m", "-Dorg.slf4j.simpleLogger.showDateTime=true"]
+        command += ["-cp", "/usr/share/java/slf4j-simple.jar:/usr/share/java/*"]
+        command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", "/lockbench/zoo.cfg"]
+        files = {
+            "/lockbench/tls/both.pem": both,
+            "/lockbench/tls/ca.pem": (folder / "ca.pem").read_bytes(),
+            "/lockbench/zoo.cfg": "\n".join(lines).encode(),
+        }
+        up = "bound to port"
+        if size > 1:  # who the others are is known when all have an address
+            wait = "until [ -e /lockbench/peers ]; do sleep 0.1; done"
+            joined = "cat /lockbench/peers >> /lockbench/zoo.cfg"
+            command, up = ["sh", "-c", f"{wait}; {joined}; exec {shlex.join(command)}"], ""
+        runs = [
+            (command, {**files, "/lockbench/data/myid": f"{number}\n".encode()})
+            for number in range(1, size + 1)
+        ]
+        with _started("zookeeper", runs, 2281, up) as started:
+            engine, made, nodes = started
+            if size > 1:
+                _introduce(folder, engine, made)
+            _reserve(folder, nodes[0])
+            yield Foreign(
+                folder,
+                "zookeeper",
+                nodes,
+                made,
+                engine,
+                {
+                    "prefix": '"/team-a"',
+                    "user": f'"{USER}"',
+                    "password-env": f'"{VARIABLE}"',
+                    "[tls]": TLS_LINES,
+                },
+            )
+
+
+def _introduce(folder: Path, engine: Engine, made: Sequence[Container]) -> None:
+    peers = folder / "peers"
+    peers.write_text(
+        "".join(
+            f"server.{number}={_inside(engine, one)}:2888:3888\n"
+            for number, one in enumerate(made, 1)
+        )
+    )
+    for one in made:
+        subprocess.run(["docker", "cp", peers, f"{one.name}:/lockbench/peers"], check=True)
+    for one in made:
+        eventually(partial(_says, engine, one, "bound to port"), f"{one.name} does not start")
+
+
+@contextmanager
+def kazoo(folder: Path, at: tuple[str, int]) -> Iterator[Any]:
+    """A client, as the user."""
+    from kazoo.client import KazooClient
+
+    client = KazooClient(
+        f"{at[0]}:{at[1]}",
+        use_ssl=True,
+        ca=str(folder / "ca.pem"),
+        certfile=str(folder / "client.pem"),
+        keyfile=str(folder / "client.key"),
+        auth_data=[("digest", f"{USER}:{PASSWORD}")],
+    )
+    client.start()
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+def _reserve(folder: Path, at: tuple[str, int]) -> None:
+    """``/team-a``, for the user alone."""
+    from kazoo.security import make_digest_acl
+
+    with kazoo(folder, at) as client:
+        client.create("/team-a", acl=[make_digest_acl(USER, PASSWORD, all=True)])

@@ -125,5 +125,5 @@ def test_the_bench_undoes_them_when_the_keeper_is_killed(file: Path, kept: Kept)
     with pytest.raises(ClusterError, match="the keeper of the cluster ended"):
         kept.hand("kill", [1])
     assert kept.end() is None
-    assert end_all(read(file), kept.undo, claimed=False) == []
+    assert end_all(read(file), kept.undo) == []
     assert sorted(told(file)) == ["pause 1", "resume 1", "start 1"]

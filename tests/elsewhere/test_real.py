@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,86 +16,39 @@ from pathlib import Path
 import pytest
 
 from lockbench.bench import plan
-from lockbench.bench.plan import Case
 from lockbench.clusters.base import (
     HARNESS,
     ClusterError,
-    ClusterPlan,
     Cuttable,
     Edge,
     Killable,
     Pausable,
 )
-from lockbench.clusters.elsewhere import cluster
-from lockbench.clusters.elsewhere.cluster import Elsewhere
+from lockbench.clusters.elsewhere import claim, cluster
 from lockbench.clusters.elsewhere.site import SiteError
+from lockbench.clusters.engine import owner
+from lockbench.clusters.engine.docker import Engine
 from lockbench.clusters.engine.reaper import reap
 from lockbench.clusters.redis.protocol import ask
 from lockbench.clusters.wire import Line
-from lockbench.locks.base import Address, Granted, Lock, NoObserver, Observer, Released, new_hold_id
 from lockbench.locks.registry import systems
-from lockbench.locks.shared.prefixed import prefixed
+from lockbench.locks.shared.library import library_of
 from lockbench.results import cases
 from lockbench.results.errors import Unfit
 from tests import command
 from tests.elsewhere import servers
 from tests.elsewhere.servers import PASSWORD, PREFIX, VARIABLE, Foreign
+from tests.elsewhere.there import LONG_S, case, lock_on, look, made, taken_and_released
 from tests.eventually import eventually
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 PROBE_S = 0.5
-LONG_S = 30.0
 
 
 @pytest.fixture(scope="module")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Foreign]:
     with servers.redis(tmp_path_factory.mktemp("redis")) as foreign:
         yield foreign
-
-
-def case(file: Path, lock: str = "redis-token") -> Case:
-    """A case of a lock there, without a fault. Raises BadInput."""
-    os.environ[VARIABLE] = PASSWORD
-    return plan.make_case(lock, "none", seed=0, cluster=str(file))
-
-
-def look(file: Path) -> str:
-    """The version of its servers. Raises SiteError, ClusterError."""
-    os.environ[VARIABLE] = PASSWORD  # which is taken away by whoever reads it
-    return cluster.look(str(file))
-
-
-def made(file: Path, logs: Path) -> Elsewhere:
-    """The cluster of a file, with one client group."""
-    os.environ[VARIABLE] = PASSWORD
-    return built(file, logs)
-
-
-def built(file: Path, logs: Path) -> Elsewhere:
-    """The same where the password is known."""
-    declared = cluster.topology(str(file))
-    plan_ = ClusterPlan(
-        declared.name, declared.default_size, 1, f"test-{os.getpid()}", 3.0, str(logs)
-    )
-    found = declared.make(plan_)
-    assert isinstance(found, Elsewhere)
-    return found
-
-
-def lock_on(there: Elsewhere, name: str) -> Lock:
-    nodes = [Address(*at) for at in there.addresses(1)]
-
-    def connect(observer: Observer) -> Lock:
-        return systems()[name].connect(nodes, timeout_s=2.0, ttl_s=LONG_S, observer=observer)
-
-    return prefixed(there.key_prefix, NoObserver(), connect)
-
-
-def taken_and_released(lock: Lock) -> None:
-    got = lock.acquire("k0", hold_id=new_hold_id(), ttl_s=LONG_S, wait_s=0)
-    assert isinstance(got, Granted), got
-    assert got.hold.key == "k0"
-    assert isinstance(lock.release(got.hold), Released)
 
 
 # --- what is refused ---
@@ -138,11 +91,36 @@ def test_what_is_under_the_prefix_is_nobodys_to_remove(redis: Foreign, tmp_path:
     file = redis.file("used.toml")
     with made(file, tmp_path) as there, Line(there.address(HARNESS, 1), LONG_S) as line:
         ask(line, "SET", f"{PREFIX}theirs", "1")
-        with pytest.raises(ClusterError, match=f"already has a key under '{PREFIX}'"):
-            made(file, tmp_path / "second").start()
-        assert ask(line, "GET", f"{PREFIX}theirs") == "1"
         there.empty()
         assert ask(line, "GET", f"{PREFIX}theirs") is None
+    at = redis.nodes[0]
+    admin = servers.as_admin(redis.folder, at)
+    admin.set(f"{PREFIX}theirs", "1")
+    with pytest.raises(ClusterError, match=f"already has a key under '{PREFIX}'"):
+        made(file, tmp_path / "second").start()
+    assert admin.delete(f"{PREFIX}theirs") == 1
+
+
+def test_of_two_benches_with_one_prefix_one_is_refused(redis: Foreign, tmp_path: Path) -> None:
+    """And what it says of the other one is so; a claim that nobody is left for is removed."""
+    file = redis.file("claimed.toml")
+    with made(file, tmp_path):
+        with pytest.raises(ClusterError, match=f"process {os.getpid()} on .*: wait for its end"):
+            made(file, tmp_path / "second").start()
+        os.environ[VARIABLE] = PASSWORD
+        busy = command.lockbench("clean", "--cluster", str(file), "--yes")
+        assert busy.returncode != 0
+        assert "is still at work: end it first" in busy.stderr
+    admin = servers.as_admin(redis.folder, redis.nodes[0])
+    assert not admin.keys()
+    pid, _, rest = claim.new().partition(":")
+    admin.set(f"{PREFIX}{claim.NAME}", f"{pid}:1:{rest.partition(':')[2]}")
+    with pytest.raises(ClusterError, match="which has ended: `lockbench clean --cluster"):
+        look(file)
+    os.environ[VARIABLE] = PASSWORD
+    done = command.lockbench("clean", "--cluster", str(file), "--yes")
+    assert f"(0), and the claim of the bench with process {pid}" in done.stderr
+    assert not admin.keys()
 
 
 def test_faults_that_nobody_can_give_there_do_not_apply(redis: Foreign) -> None:
@@ -159,7 +137,7 @@ def test_faults_that_nobody_can_give_there_do_not_apply(redis: Foreign) -> None:
     ):
         assert plan.applies(replace(one, fault=fault)) == applies, fault
     assert "bare.toml gives no commands" in str(plan.unfit(replace(bare, fault="kill")))
-    with pytest.raises(Unfit, match="stands under the prefix"):
+    with pytest.raises(Unfit, match="it writes lock:KEY and lock-signal:KEY, which does not stand"):
         case(redis.file("library.toml"), "python-redis-lock")
 
 
@@ -190,12 +168,16 @@ def test_it_is_cut_frozen_and_killed_and_left_as_it_was(redis: Foreign, tmp_path
         eventually(lambda: serves(1))
         assert there.link_overhead_us(3).keys() == {"linked", "direct"}
         there.pause([1])  # the end has to undo it
-    assert look(file).startswith("8.")
+    assert look(file).startswith("Redis 8.")
 
 
 def test_locks_that_may_be_run_there_stay_under_the_prefix(redis: Foreign, tmp_path: Path) -> None:
     """The servers' user may touch nothing else."""
-    names = [n for n, s in systems().items() if s.elsewhere and "redis" in s.topologies]
+    names = [
+        name
+        for name, one in systems().items()
+        if one.elsewhere and "redis" in one.topologies and library_of(one) is None
+    ]
     assert "redis-fair" in names
     with made(redis.file("locks.toml"), tmp_path) as there:
         for name in names:
@@ -204,12 +186,12 @@ def test_locks_that_may_be_run_there_stay_under_the_prefix(redis: Foreign, tmp_p
 
 
 def test_what_a_killed_bench_left_is_removed(redis: Foreign, tmp_path: Path) -> None:
-    """By the keeper: a frozen server serves, the prefix is empty. By the next start: containers."""
+    """By the keeper: a frozen server serves, the prefix is empty, near links are gone."""
     file = redis.file("killed.toml", **{"[hands]": redis.hands("pause")})
     program = (
         "import sys, time; from pathlib import Path\n"
         "sys.path.insert(0, '.')\n"
-        "from tests.elsewhere.test_real import built, lock_on\n"
+        "from tests.elsewhere.there import built, lock_on\n"
         "there = built(Path(sys.argv[1]), Path(sys.argv[2])); there.start()\n"
         "lock_on(there, 'redis-token').acquire('k0', hold_id=1, ttl_s=600, wait_s=0)\n"
         "there.pause([1]); print('frozen', flush=True); time.sleep(60)"
@@ -220,6 +202,9 @@ def test_what_a_killed_bench_left_is_removed(redis: Foreign, tmp_path: Path) -> 
     ) as bench:
         assert bench.stdout is not None
         assert bench.stdout.readline() == "frozen\n"
+        with Engine() as engine:
+            theirs = {owner.RUN: f"test-{bench.pid}"}
+            assert engine.containers(theirs)
         bench.send_signal(signal.SIGKILL)
 
     def clean() -> bool:
@@ -228,7 +213,8 @@ def test_what_a_killed_bench_left_is_removed(redis: Foreign, tmp_path: Path) -> 
         return False
 
     eventually(clean)
-    reap(lambda _: None)
+    with Engine() as engine:
+        eventually(lambda: not engine.containers(theirs), "near links are left")
 
 
 def test_clean_removes_what_is_left_when_bench_and_keeper_are_killed(
@@ -244,13 +230,18 @@ def test_clean_removes_what_is_left_when_bench_and_keeper_are_killed(
     ((_, pid),) = there.attendants()
     os.kill(pid, signal.SIGKILL)
     os.environ[VARIABLE] = PASSWORD
+    log = redis.folder / "hands.log"
+    log.write_text("")
     asked = command.lockbench("clean", "--cluster", str(file))
     assert asked.returncode == 254, asked.stderr
-    assert f"what is under '{PREFIX}' (1) is removed" in asked.stderr
+    assert "the commands for resume of both-killed.toml are run for every node" in asked.stderr
+    assert not log.read_text()
     os.environ[VARIABLE] = PASSWORD
     done = command.lockbench("clean", "--cluster", str(file), "--yes")
     assert done.returncode == 0, done.stderr
+    assert f"what is under '{PREFIX}' (1), and the claim of" in done.stderr
     assert "nothing is left there" in done.stderr
+    assert "resume" in log.read_text()
     assert look(file)
     assert there.stop() == []
 
@@ -277,21 +268,59 @@ def test_a_run_says_what_it_will_do_and_its_folder_has_no_secret(
     assert "13 clients" in asked.stderr
     assert "--yes says it may" in asked.stderr
     assert not Path("runs").exists()
+    said = [asked.stdout, asked.stderr]
+    assert ran_without_a_secret(redis, words, said) == ["as expected"]
+    assert look(file)
+
+
+def ran_without_a_secret(foreign: Foreign, words: list[str], said: list[str]) -> list[str]:
+    """A run there, in which every fault proves itself or is not exposed, and what is said of it.
+    Its judgements."""
     os.environ[VARIABLE] = PASSWORD
     done = command.lockbench("run", *words, "--yes", "--brief", "--json")
-    (case,) = json.loads(done.stdout)["cases"]
-    assert case["judgement"] == "as expected", (case["why"], done.stderr)
+    cases = json.loads(done.stdout)["cases"]
     run = next(path for path in Path("runs").iterdir() if not path.is_symlink())
     report = command.lockbench("bugreport", str(run))
-    key = (redis.folder / "client.key").read_text().splitlines()[1]
-    said = [done.stdout, done.stderr, asked.stderr, report.stdout, report.stderr]
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    key = (foreign.folder / "client.key").read_text().splitlines()[1]
+    said += [done.stdout, done.stderr, report.stdout, report.stderr]
+    files = [path for path in Path("runs").rglob("*") if path.is_file()]
     for secret in (PASSWORD, key):
         assert not any(secret in text for text in said)
         found = [path for path in files if secret.encode() in path.read_bytes()]
         assert not found
-    assert any(b"run.toml" in path.read_bytes() for path in files)  # the search itself finds
-    assert look(file)
+    # The search itself finds, and the servers' version is in the record.
+    assert any(foreign.topology.encode() in path.read_bytes() for path in files)
+    assert look(foreign.file("seen.toml")) in (run / "versions.json").read_text()
+    judged = [one["judgement"] for one in cases]
+    # What a server needs to come back may be longer than every promise.
+    assert {"as expected", "not exposed"}.issuperset(judged), (cases, done.stderr)
+    return judged
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("start", "lock", "faults"),
+    [
+        (servers.etcd, "etcd", "kill"),
+        (servers.postgres, "postgres-for-update", "pause"),
+        (servers.zookeeper, "zookeeper", "kill,reply-lost"),
+        (servers.sentinel, "redis-sentinel", "kill,reply-lost"),
+        (servers.redis_cluster, "redis-cluster", "pause,partition-drop:shape=clients"),
+    ],
+)
+def test_faults_by_hand_prove_themselves(
+    start: Callable[[Path], AbstractContextManager[Foreign]],
+    lock: str,
+    faults: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with start(tmp_path) as foreign:
+        file = foreign.file(**{"[hands]": foreign.hands("pause", "kill")})
+        words = ["--lock", lock, "--cluster", str(file), "--fault", faults]
+        judged = ran_without_a_secret(foreign, words, [])
+        assert len(judged) == len(faults.split(","))
 
 
 @pytest.mark.long
@@ -350,14 +379,18 @@ def test_redlock_is_struck_on_servers_of_somebody_else(
     ],
 )
 def test_etcd_and_postgres_let_the_locks_in_too(
-    start: Callable[[Path], object], locks: tuple[str, ...], tmp_path: Path
+    start: Callable[[Path], AbstractContextManager[Foreign]],
+    locks: tuple[str, ...],
+    tmp_path: Path,
 ) -> None:
-    with start(tmp_path) as foreign:  # type: ignore[attr-defined]
+    with start(tmp_path) as foreign:
         file = foreign.file()
         with made(file, tmp_path / "logs") as there:
             for name in locks:
                 with closing(lock_on(there, name)) as lock:
                     taken_and_released(lock)
+            with pytest.raises(ClusterError, match="wait for its end, or choose another prefix"):
+                made(foreign.file("second.toml"), tmp_path / "second").start()
         assert look(file)
         odd = foreign.file("odd.toml", user='"somebody"')
         with pytest.raises(ClusterError, match="somebody"):

@@ -36,6 +36,17 @@ def test_what_a_recipe_puts_before_its_keys_belongs_to_the_prefix(tmp_path: Path
     assert str(site.nodes[0]) == "[::1]:2379"
 
 
+def test_a_zookeeper_keeps_clients_under_the_prefix_itself(tmp_path: Path) -> None:
+    site = read(written(tmp_path, 'topology = "zookeeper"\nnodes = ["a:1"]\n'))
+    assert (site.prefix, site.key_prefix) == ("/lockbench", "")
+
+
+def test_sentinels_are_the_last_nodes(tmp_path: Path) -> None:
+    text = 'topology = "sentinel"\nnodes = ["a:1"]\nsentinels = ["b:2"]\nmaster = "m"\n'
+    site = read(written(tmp_path, text))
+    assert (site.nodes, site.sentinels) == ((Node("a", 1), Node("b", 2)), 1)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -56,6 +67,11 @@ def test_what_a_recipe_puts_before_its_keys_belongs_to_the_prefix(tmp_path: Path
         ('topology = "redlock"\nnodes = ["a:1", "a:1"]', "a node is named twice"),
         ('topology = "etcd"\nnodes = ["a:1"]\nprefix = "x/"', "keep their keys under lockbench/"),
         (GOOD + 'prefix = "a\\nb"', "has odd ones in it"),
+        ('topology = "zookeeper"\nnodes = ["a:1"]\nprefix = "/"', "is the path of a node"),
+        ('topology = "zookeeper"\nnodes = ["a:1"]\nprefix = "a/b"', "is the path of a node"),
+        ('topology = "zookeeper"\nnodes = ["a:1"]\npassword-env = "HOME"', "has no user"),
+        ('topology = "sentinel"\nnodes = ["a:1"]', "topology sentinel needs sentinels"),
+        (GOOD + 'master = "m"', "master is for topology sentinel, and not redis"),
         (GOOD + '[tls]\nkey = "client.key"', "has a key and no certificate"),
         (HANDS + 'pause = "x {host}"', "has pause without resume, its opposite"),
         (HANDS + 'start = "x"', "has start without kill, its opposite"),

@@ -77,6 +77,14 @@ def test_what_is_derived_has_no_part_in_the_comparison() -> None:
     assert not compared.derived(name="another").client_family
 
 
+def test_what_is_derived_says_anew_what_it_writes() -> None:
+    """It may write more, and then to servers of somebody else."""
+    system = registry.find("redis-token")
+    assert system.elsewhere
+    assert not system.derived(name="another").elsewhere
+    assert registry.find("redis-py-safe").elsewhere  # the same library
+
+
 @pytest.mark.parametrize("system", registry.systems().values(), ids=lambda system: system.name)
 def test_a_break_names_its_kind(system: System) -> None:
     for verdicts in system.expectations.values():

@@ -58,6 +58,7 @@ _SYSTEM = System(
     waits_by="polling every 100 ms",
     source=DOC,
     connect=_PLAIN.connect,
+    elsewhere=True,
     prepare=_PLAIN.prepare,
     outcomes={
         "Obtain() returned a lock": "Granted",

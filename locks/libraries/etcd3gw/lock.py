@@ -45,6 +45,7 @@ _SYSTEM = System(
     waits_by="nothing",
     source=DOC,
     connect=_PLAIN.connect,
+    writes_besides="/locks/KEY",
     prepare=_PLAIN.prepare,
     outcomes={
         "with was entered": "Granted",

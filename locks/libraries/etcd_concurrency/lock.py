@@ -106,6 +106,7 @@ _SYSTEM = System(
     waits_by="watch on the key created just before",
     source=DOC,
     connect=_PLAIN.connect,
+    writes_besides="/lockbench/KEY",
     prepare=_PLAIN.prepare,
     outcomes=OUTCOMES,
     not_owed=etcd.QUEUES_BY_PREFIX,

@@ -53,6 +53,7 @@ SYSTEM = _SYSTEM.derived(
     fence=None,
     source=f"{DOC}; https://etcd.io/docs/v3.6/dev-guide/api_concurrency_reference_v3/",
     connect=_LIBRARY.connect,
+    writes_besides="/lockbench/KEY",
     prepare=_LIBRARY.prepare,
     asks_first=_LEASE_FIRST,
     late_release="Unknown",  # unlock() returns all the same; revoke() does not find the lease

@@ -33,6 +33,7 @@ _SYSTEM = System(
     waits_by="polling, pauses of up to 200 ms",
     source=DOC,
     connect=_PLAIN.connect,
+    writes_besides="redlock:KEY",
     prepare=_PLAIN.prepare,
     outcomes={
         "acquire() returned True": "Granted",

@@ -51,6 +51,7 @@ _SYSTEM = System(
     waits_by="BLPOP of a signal",
     source=DOC,
     connect=_PLAIN.connect,
+    writes_besides="lock:KEY and lock-signal:KEY",
     prepare=_PLAIN.prepare,
     outcomes={
         "acquire() returned True": "Granted",

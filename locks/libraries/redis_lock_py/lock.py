@@ -26,6 +26,7 @@ _SYSTEM = System(
     waits_by="publish and subscribe",
     source=DOC,
     connect=_PLAIN.connect,
+    writes_besides="rlock-channel:KEY",
     prepare=_PLAIN.prepare,
     outcomes={
         "acquire() returned True": "Granted",

@@ -168,6 +168,7 @@ def _system(
         waits_by=waits_by,
         source=DOC,
         connect=library.connect,
+        writes_besides="keys and channels whose names begin with redisson_",
         prepare=library.prepare,
         expectations={**may_be_late(expectations, _LATE), **UNMOVED},
         **{"fence": None, "outcomes": OUTCOMES, "not_owed": _LEASED, "variant": True, **more},

@@ -30,6 +30,7 @@ _SYSTEM = System(
     waits_by="polling, four attempts with pauses of 100 to 300 ms, again and again",
     source=DOC,
     connect=_PLAIN.connect,
+    elsewhere=True,
     prepare=_PLAIN.prepare,
     outcomes={
         "lock.valid is True": "Granted",

@@ -44,6 +44,7 @@ SYSTEM = System(
     waits_by="polling, three attempts with pauses of 200 ms, again and again",
     source=DOC,
     connect=_LIBRARY.connect,
+    elsewhere=True,
     prepare=_LIBRARY.prepare,
     outcomes={
         "lock() returned a Lock": "Granted",

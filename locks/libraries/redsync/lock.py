@@ -63,6 +63,7 @@ _SYSTEM = System(
     waits_by="polling, pauses of 50 to 250 ms, 32 tries",
     source=DOC,
     connect=_PLAIN.connect,
+    elsewhere=True,
     prepare=_PLAIN.prepare,
     outcomes={
         "Lock() or TryLock() returned nil": "Granted",
