@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import resource
 import shutil
 import subprocess
@@ -68,6 +69,17 @@ def test_environment_is_stamped_by_its_pins_not_by_tool_settings(project: Path) 
     python, pins = setup.venv_stamp(project)
     assert setup.venv_stamped(project)[0] == python
     assert setup.venv_stamped(project)[1] != pins
+
+
+def test_a_python_that_is_too_old_is_told_in_a_sentence() -> None:
+    file = ROOT / "tools" / "setup.py"
+    ast.parse(file.read_text(), feature_version=(3, 8))  # else it would be a SyntaxError
+    program = f"import runpy, sys; sys.version_info = (3, 10, 13); runpy.run_path({str(file)!r})"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 254
+    assert done.stderr == "[setup] Python 3.11 or newer is needed: make PYTHON=python3.12 ...\n"
 
 
 def test_a_failed_command_shows_its_last_words_and_the_remedy() -> None:
