@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 from typing import Annotated, Final
@@ -65,15 +65,15 @@ def read(path: Path = FILE) -> Pinned:
         raise BadInput(f"the baseline {error}") from None
 
 
-def pin(path: Path = FILE) -> Pinned:
-    """Writes what is checked out now. Raises BadInput where that is not committed, or the images
-    cannot be built."""
+def pin(path: Path = FILE, *, say: Callable[[str], None] = print) -> Pinned:
+    """Writes what is checked out now; ``say`` is told of images that are built. Raises BadInput
+    where that is not committed, or the images cannot be built."""
     if changed := _git("status", "--porcelain", "--", *TREE, REQUIREMENTS).decode().split():
         raise BadInput(f"{changed[-1]} is not committed: a baseline is a commit")
     names = [name for name in images.server_names() if name != LINK_IMAGE]
     try:
         with Engine() as engine:
-            images.ensure(names, engine=engine)
+            images.ensure(names, engine=engine, say=say)
             found = images.describe(names, engine=engine)
             for one in found.values():
                 engine.tag(one.ref, f"{one.ref.rpartition(':')[0]}:{images.KEPT_TAG}")
