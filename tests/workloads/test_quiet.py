@@ -44,7 +44,8 @@ def test_every_key_that_was_used_is_asked_for(played: dict[str, Played]) -> None
     quiet = history.f == F.QUIET
     asked = (history.f == F.ACQUIRE) & ~quiet
     used = asked & (history.invoke_ns < quiet_ns(history))
-    assert set(np.unique(history.key[used])) == set(np.unique(history.key[quiet]))
+    # On a busy machine a client may not have come to its own key before: that is asked for, too.
+    assert set(np.unique(history.key[used])) <= set(np.unique(history.key[quiet]))
     assert FLOOR_KEY in {history.keys[key] for key in np.unique(history.key[quiet])}
     late = asked & (history.invoke_ns >= quiet_ns(history))
     assert (history.type[late] == Type.OK).all()
