@@ -64,7 +64,7 @@ class Session(Closing):
         self.create(path, data, EPHEMERAL)
 
     def create(self, path: str, data: bytes, flags: int = 0) -> None:
-        """Make a node that stays."""
+        """Make a node; it stays unless ``flags`` say otherwise."""
         acl = struct.pack(">ii", 1, ALL_PERMISSIONS) + _buffer(b"world") + _buffer(b"anyone")
         body = _buffer(path.encode()) + _buffer(data) + acl + struct.pack(">i", flags)
         self._request(CREATE, body)
