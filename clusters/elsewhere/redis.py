@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 
 import hiredis
@@ -24,6 +25,10 @@ from lockbench.clusters.redis import protocol as resp
 from lockbench.clusters.redis.sentinel import MASTER_NAME
 from lockbench.clusters.wire import Address, Line, ProbeFailed
 
+# Sentinel waits eight seconds before it makes a replica of a primary that is back (its
+# SENTINEL_PUBLISH_PERIOD * 4, after up to ten seconds until it asks it again).
+SETTLE_LIMIT_S = 25.0
+SETTLE_POLL_S = 0.25
 SCANNED_AT_ONCE = "1000"
 INFO = ("CLUSTER", "INFO")
 DELETE_OWN = (
@@ -77,14 +82,33 @@ class RedisPlace(Place):
         resp.ask_once(at, ASK_LIMIT_S, "EVAL", DELETE_OWN, "1", key, word)
 
 
-class SentinelPlace(RedisPlace):
+class ReplicatedPlace(RedisPlace):
+    """Servers that tell clients of one another, and of which some are replicas."""
+
+    def __init__(self) -> None:
+        self._nodes: Mapping[Address, int] = {}
+
+    def learn(self, site: Site, at: Mapping[int, Address]) -> None:
+        self._nodes = self._announced(site, at)
+
+    def count(self, site: Site, at: Address) -> int:
+        return super().count(site, at) if _takes_writes(at) else 0
+
+    def clear(self, site: Site, at: Address) -> None:
+        if _takes_writes(at):
+            super().clear(site, at)
+
+    @abstractmethod
+    def _announced(self, site: Site, at: Mapping[int, Address]) -> Mapping[Address, int]:
+        """Which node they mean by each address that they tell clients. Raises SiteError, OSError
+        or ProbeFailed."""
+
+
+class SentinelPlace(ReplicatedPlace):
     """A primary and replicas, and Sentinels that say which is which. Sentinels are asked by the
     primary's name in our own clusters, which the relay puts in the place of the file's."""
 
     sizes = (5, 6, 7, 8)  # of which three are Sentinels
-
-    def __init__(self) -> None:
-        self._nodes: Mapping[Address, int] = {}
 
     async def enter(self, site: Site, server: Side, client: Side, where: Where) -> Talk:
         """A Sentinel that asks for no password, or for another one, says so to who asks it."""
@@ -96,29 +120,22 @@ class SentinelPlace(RedisPlace):
         return Announced(client, server, self._nodes, where.ways, names)
 
     def identify(self, site: Site, at: Sequence[Address]) -> str:
-        """One primary, its replicas, and Sentinels that know them and nobody else."""
-        told = _told(site, at)
-        for number, (node, said) in enumerate(told.items(), 1):
+        """One primary, its replicas, and Sentinels that know them and nobody else. A primary that
+        was dead for a while still takes itself for one, until a Sentinel tells it otherwise."""
+        for number, (node, said) in enumerate(_told(site, at).items(), 1):
             _check_mode(
                 site, node, said, "sentinel" if _is_sentinel(site, number) else "standalone"
             )
-        data = list(told.items())[: -site.sentinels]
-        primaries = [node for node, said in data if said.get("role") == "master"]
+        watched = set(self._announced(site, dict(enumerate(at, 1))).values())
+        for number, name in enumerate(site.nodes, 1):
+            if number not in watched:
+                raise SiteError(f"the Sentinels of {site.file.name} do not watch {name}")
+        told = _settled(site, at)
+        primaries = _primaries(site, told)
         if len(primaries) != 1:
-            takes = " and ".join(primaries) or "nobody"
-            raise SiteError(f"one node of {site.file.name} has to take writes, and {takes} does")
-        self._announced(site, dict(enumerate(at, 1)))
+            takes = f"{' and '.join(primaries)} do" if primaries else "none does"
+            raise SiteError(f"exactly one node of {site.file.name} has to take writes, and {takes}")
         return _version(told)
-
-    def learn(self, site: Site, at: Mapping[int, Address]) -> None:
-        self._nodes = self._announced(site, at)
-
-    def count(self, site: Site, at: Address) -> int:
-        return super().count(site, at) if _takes_writes(at) else 0
-
-    def clear(self, site: Site, at: Address) -> None:
-        if _takes_writes(at):
-            super().clear(site, at)
 
     def claim(self, site: Site, at: Address, word: str) -> str:
         return super().claim(site, at, word) if _takes_writes(at) else word
@@ -131,8 +148,7 @@ class SentinelPlace(RedisPlace):
             super().give_back(site, at, word)
 
     def _announced(self, site: Site, at: Mapping[int, Address]) -> Mapping[Address, int]:
-        """How Sentinels call each node: they say who it is, and so does it. Raises SiteError,
-        OSError or ProbeFailed."""
+        """Sentinels say who a node is, and so does it."""
         who, found = dict[str, int](), dict[Address, int]()
         for node, address in at.items():
             if _is_sentinel(site, node):
@@ -154,13 +170,10 @@ class SentinelPlace(RedisPlace):
         return found
 
 
-class ShardedPlace(RedisPlace):
+class ShardedPlace(ReplicatedPlace):
     """A Redis Cluster: keys are where their slot is, and a claim is a key."""
 
     sizes = (3, 4, 5, 6, 7, 8, 9)
-
-    def __init__(self) -> None:
-        self._nodes: Mapping[Address, int] = {}
 
     async def enter(self, site: Site, server: Side, client: Side, where: Where) -> Talk:
         await super().enter(site, server, client, where)
@@ -176,12 +189,6 @@ class ShardedPlace(RedisPlace):
                 raise SiteError(f"{at_node} does not see a whole cluster (CLUSTER INFO)")
         self._announced(site, dict(enumerate(at, 1)))
         return _version(told)
-
-    def learn(self, site: Site, at: Mapping[int, Address]) -> None:
-        self._nodes = self._announced(site, at)
-
-    def count(self, site: Site, at: Address) -> int:
-        return super().count(site, at) if _takes_writes(at) else 0
 
     def clear(self, site: Site, at: Address) -> None:
         """Key by key, as two of them may have different slots."""
@@ -216,7 +223,7 @@ class ShardedPlace(RedisPlace):
                 raise
 
     def _announced(self, site: Site, at: Mapping[int, Address]) -> Mapping[Address, int]:
-        """How the nodes call each other. Raises SiteError, OSError or ProbeFailed."""
+        """Each node knows itself and the others by the same id."""
         who = {
             str(resp.ask_once(address, ASK_LIMIT_S, "CLUSTER", "MYID")): node
             for node, address in at.items()
@@ -251,6 +258,22 @@ async def _refusal(site: Site, server: Side) -> str:
 
 def _is_sentinel(site: Site, node: int) -> bool:
     return node > len(site.nodes) - site.sentinels
+
+
+def _settled(site: Site, at: Sequence[Address]) -> Mapping[str, Mapping[str, str]]:
+    """What INFO says once one node alone takes writes, or when it has not come to that."""
+    until = time.monotonic() + SETTLE_LIMIT_S
+    while True:
+        told = _told(site, at)
+        if len(_primaries(site, told)) == 1 or time.monotonic() > until:
+            return told
+        time.sleep(SETTLE_POLL_S)
+
+
+def _primaries(site: Site, told: Mapping[str, Mapping[str, str]]) -> Sequence[str]:
+    """The nodes that take themselves for one, without the Sentinels."""
+    data = list(told.items())[: -site.sentinels]
+    return [node for node, said in data if said.get("role") == "master"]
 
 
 def _takes_writes(at: Address) -> bool:
