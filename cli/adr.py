@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -36,6 +37,7 @@ from lockbench.results.store import NotARun
 from lockbench.results.stored import Edited, Stored, countable, left_out, stored, stored_set
 
 OTHER_SUITE = "other suite"
+SWEEPS_MAX = 2  # of an option: a void one is made once more
 NEEDS = {"nuisance": "efficiency", "disaster": "correctness"}
 # Runs cases as ``lockbench run``, ``suite`` and ``sweep`` do, and answers with the run's folder.
 Runner = Callable[[Sequence[Case], str], Path]
@@ -187,9 +189,11 @@ def collect(
     given_up: set[Key] = set()
     _, _, decision = _decided(runs, asked, anew)
     began = time.monotonic()
-    swept: set[Key] = set()
+    sweeps: Counter[Key] = Counter()
     while left := [
-        one for one in needed(decision, swept, published) if one.option.key not in given_up
+        one
+        for one in needed(decision, _often_enough(sweeps), published)
+        if one.option.key not in given_up
     ]:
         now, most = left[0], sum(one.minutes for one in left)
         first, minutes = likely(left)
@@ -206,12 +210,17 @@ def collect(
         _not_one_experiment(runs, anyway=anyway)
         _, found, decision = _decided(runs, asked, anew)
         after = next((o for o in found if o.key == now.option.key), now.option)
-        # Each sweep is made once: a range that crosses the limit does not shrink.
         if now.is_sweep:
-            swept.add(now.option.key)
+            sweeps[now.option.key] += 1
         elif missing(after, asked) == missing(now.option, asked):
             given_up.add(now.option.key)
     out.print(f"measured for {(time.monotonic() - began) / 60:.0f} minutes")
+
+
+def _often_enough(sweeps: Mapping[Key, int]) -> set[Key]:
+    """What is not swept again. A sweep that counts is made once: a range that crosses the limit
+    does not shrink."""
+    return {key for key, times in sweeps.items() if times >= SWEEPS_MAX}
 
 
 Cases = list[tuple[Evidence, CaseResult]]

@@ -611,12 +611,18 @@ def test_what_was_never_measured_is_said_once(tmp_path: Path) -> None:
 
 
 class Bench:
-    """Answers for the bench: every case is exposed and breaks what it is told to."""
+    """Answers for the bench: every case is exposed and breaks what it is told to; the first
+    ``void`` sweeps of each lock are void."""
 
     def __init__(
-        self, tmp_path: Path, breaks: dict[tuple[str, str], str], *, exposed: bool = True
+        self,
+        tmp_path: Path,
+        breaks: dict[tuple[str, str], str],
+        *,
+        exposed: bool = True,
+        void: int = 0,
     ) -> None:
-        self.tmp_path, self.breaks, self.exposed = tmp_path, breaks, exposed
+        self.tmp_path, self.breaks, self.exposed, self.void = tmp_path, breaks, exposed, void
         self.made: dict[Path, Stored] = {}
         self.ran: list[tuple[str, tuple[str, ...]]] = []
 
@@ -624,7 +630,9 @@ class Bench:
         lock = cases[0].lock
         if cases[0].rates.steps:
             self.ran.append((lock, ("sweep",)))
-            of, where = swept(lock), {"topology": cases[0].topology}
+            void = self.ran.count((lock, ("sweep",))) <= self.void
+            of = swept(lock, why=("the machine was saturated",) if void else ())
+            where = {"topology": cases[0].topology}
             plain = [case(lock, "none", **FENCED, **where)]
             rates = [with_fields(of, of=with_fields(of.of, **where))]
         else:
@@ -672,6 +680,20 @@ def test_collect_gives_up_on_what_is_never_exposed(
     # Once each.
     assert [lock for lock, _ in bench.ran] == ["etcd", "zookeeper", "etcd-concurrency"]
     assert "# No lock is chosen yet" in to.read_text()
+
+
+@pytest.mark.parametrize(("void", "sweeps", "name"), [(0, 1, "etcd"), (1, 2, "etcd"), (9, 2, None)])
+def test_a_void_sweep_is_made_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, void: int, sweeps: int, name: str | None
+) -> None:
+    answers = replace(FAST, already_have=("etcd",))
+    bench = Bench(tmp_path, {}, void=void)
+    monkeypatch.setattr(adr, "stored", bench.made.__getitem__)
+    runs: list[Stored] = []
+    adr.collect(runs, answers, bench.run, QUIET, {}, anew=True)
+    assert bench.ran.count(("etcd", ("sweep",))) == sweeps
+    found = considered(options(runs, evidence_of(runs)), answers, anew=True)
+    assert name_of(decide(found, answers)) == name
 
 
 # The document.
