@@ -57,8 +57,8 @@ def of_the_load(history: History, rows: Rows) -> Rows:
 @dataclass(frozen=True, slots=True)
 class _Leak:
     """``free_ns``: from when on nobody could hold the key; ``left`` the last operation before the
-    quiet phase that may have left it behind; ``refused`` the attempts that were too late to be
-    refused; ``served`` a grant of another key."""
+    quiet phase that may have left it behind, of those without an answer if there are any;
+    ``refused`` the attempts that were too late to be refused; ``served`` a grant of another key."""
 
     key: int
     free_ns: int
@@ -141,7 +141,9 @@ class _Asked:
             served = self._served(key, due_ns)
             if served is None:
                 return "it was refused, but nothing else was granted at that time"
-            left = max([*before[np.isin(before, unknown)], *holds, *unsure], default=int(late[0]))
+            # Of a hold that is over for certain nothing should be left.
+            open_ends = [*before[np.isin(before, unknown)], *unsure]
+            left = max(open_ends or holds, default=int(late[0]))
             return _Leak(key, free_ns, int(left), late, served)
         if self._all_permits(key, attempts):
             return None
@@ -221,7 +223,7 @@ def _invalid(analysis: Analysis, leaks: list[_Leak]) -> Verdict:
         f"{many(len(leaks), 'leaked key')}"
     )
     evidence = (
-        operation(analysis, leak.left, ", the last before the load was over"),
+        operation(analysis, leak.left, ", the last that may have left it behind"),
         operation(analysis, last),
         operation(analysis, leak.served),
     )

@@ -106,6 +106,17 @@ def test_what_is_left_behind_is_found(left: Callable[[Scene], None]) -> None:
     assert result(served(scene)) == "invalid"
 
 
+@pytest.mark.parametrize("left", [lost_reply, lost_answer_to_a_release])
+def test_what_had_no_answer_is_named_before_what_was_given_back(
+    left: Callable[[Scene], None],
+) -> None:
+    scene = load()
+    left(scene)
+    scene.acquire(3, 9, 9.1, until=12.0, hold="c").release(3, 9.2, 9.3, hold="c")
+    found = check(served(refused(quiet(scene), DUE + 0.1)).history()).verdicts["leaked-lock"]
+    assert "TimeoutError" in str(found.evidence[0]["text"])
+
+
 def test_a_leak_that_ends_later_was_a_leak() -> None:
     scene = refused(quiet(load()), QUIET, DUE + 0.1)
     assert result(granted(served(scene), DUE + 5)) == "invalid"

@@ -53,6 +53,13 @@ _REENTERS = (
     "already holds the lock'"
 )
 
+_LEFT = (
+    f"{_MUTEX}: Lock and TryLock return the error of their transaction and leave the key that it "
+    "may have written, which stays while the session lives; "
+    "https://github.com/etcd-io/etcd/pull/5199: 'if a session tries to reacquire the lock it will "
+    "reassume its old place in the wait list'"
+)
+
 OUTCOMES = {
     "Grant or NewSession returned an error": "Denied: no-effect",
     "Lock() or TryLock() returned nil": "Granted",
@@ -65,9 +72,14 @@ OUTCOMES = {
     "Unlock() returned another error": "Unknown",
 }
 
-# An Unlock whose answer did not come leaves the key or not; the next Lock of the session finds it.
-_LATE_OR_AGAIN = {**may_break(_LATE, "late-grant"), **may_break(_REENTERS, "fence-order")}
-_OF_OWNERS = {**with_verdicts(ETCD, _LATE_OR_AGAIN, *MAY_BE_LATE), **UNMOVED}
+# A Lock or an Unlock whose answer did not come leaves the key or not; the next Lock of the session
+# finds it, and nobody else is granted it until then.
+_UNANSWERED = {
+    **may_break(_LATE, "late-grant"),
+    **may_break(_REENTERS, "fence-order"),
+    **may_break(_LEFT, "leaked-lock"),
+}
+_OF_OWNERS = {**with_verdicts(ETCD, _UNANSWERED, *MAY_BE_LATE), **UNMOVED}
 _EXPECTATIONS = {
     **with_verdicts(_OF_OWNERS, may_break(_UNLOCK, "false-release"), *MAY_BE_LATE),
     **UNMOVED,
