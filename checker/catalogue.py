@@ -68,7 +68,7 @@ _ENTRIES: Final = (
         "double-grant",
         "DG",
         "gave the lock away twice",
-        "two promises of a key are incompatible at some instant",
+        "two promises of one key that exclude each other are in force at the same instant",
         always=True,
         act="last grant",
         self_contained=True,
@@ -87,9 +87,9 @@ _ENTRIES: Final = (
         "stale-holder",
         "SH",
         "let a holder act after its time",
-        "the resource applied a hold's operation after its promise, and after a later grant of "
-        "another owner or beside one that is promised, or one under an acquire of unknown outcome "
-        "inside another owner's promise",
+        "the resource applied an operation of a hold whose promise had ended, although another "
+        "owner had been granted the key since or was promised it then; or an operation under an "
+        "acquire of unknown outcome, inside another owner's promise",
         blames="holder",
         seen="resource",
         follows_from=("late-grant",),
@@ -101,8 +101,7 @@ _ENTRIES: Final = (
         "wrong-release",
         "WR",
         "let one client's release end another's grant",
-        "a release of a hold that was over ended somebody else's grant; not of locks that are "
-        "shared",
+        "a release of a hold that was over ended somebody else's grant",
         not_of=("read-write", "semaphore", "none"),
         always=True,
         act="first operation",
@@ -111,9 +110,9 @@ _ENTRIES: Final = (
         "false-release",
         "FR",
         "confirmed releases of locks no longer held",
-        "a hold that was over was confirmed as released, without such an effect, although somebody "
-        "else had certainly been granted the key since; of a lock that is shared: others had left "
-        "it no place",
+        "the service confirmed the release of a hold that was over, although somebody else had "
+        "certainly been granted the key since, and that release ended no grant; of a shared "
+        "lock: although others had taken every place",
         follows_from=("wrong-release", "double-grant"),
         act="first operation",
     ),
@@ -121,8 +120,8 @@ _ENTRIES: Final = (
         "wrong-extend",
         "WE",
         "let one client's extension touch another's grant",
-        "a lapsed hold was extended while somebody else was promised the key; not of locks that "
-        "are shared",
+        "a hold whose lease had passed was extended while somebody else was promised the key; "
+        "not judged of shared locks",
         act="first operation",
     ),
     Entry(
@@ -136,7 +135,7 @@ _ENTRIES: Final = (
         "leaked-lock",
         "LK",
         "kept keys locked that nobody held",
-        "the load is over, nobody can hold the key any more, and for longer than its lease and a "
+        "after the load nobody can hold the key any more, yet for longer than its lease and a "
         "slack nobody is granted it, while other keys are granted",
         act="first operation",
     ),
@@ -144,8 +143,8 @@ _ENTRIES: Final = (
         "fence-order",
         "FO",
         "issued fences out of order",
-        "of two grants certainly in order, the later has no larger fence; or two whose promises "
-        "overlap have the same",
+        "of two grants that are certainly in order, the later has no larger fence; or two "
+        "grants whose promises overlap have the same fence",
         needs="a fence",
         always=True,
         act="last grant",

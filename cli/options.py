@@ -58,33 +58,40 @@ def words(text: str) -> list[str]:
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-Topology = Annotated[str | None, typer.Option(help="The cluster, for a lock that runs on several.")]
+Topology = Annotated[
+    str | None, typer.Option(help="The cluster, if the lock runs on several kinds.")
+]
 With = Annotated[
     str | None,
     typer.Option(
         "--with",
         metavar="REF",
-        help="With another version of a library, a server or the recipes, as regress takes it.",
+        help="Use another version of a library, a server or the recipes; REF as for regress.",
     ),
 ]
 Cluster = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Run on the cluster of somebody else that this file names.",
+        help="Run on your own servers, which this file describes.",
         parser=path,
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Put load on that cluster without asking first.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before putting load on your servers.")]
 Junit = Annotated[Path | None, typer.Option(help="Write JUnit XML into this file.", parser=target)]
 Resume = Annotated[
     Path | None,
-    typer.Option(help="Go on with this run; give the same arguments again.", parser=path),
+    typer.Option(help="Continue this run; give the same arguments again.", parser=path),
 ]
 RUNS: Final = Path("runs")
 Runs = Annotated[
     Path | None,
-    typer.Option("--runs", metavar="DIR", help="Where runs are kept; default: runs.", parser=path),
+    typer.Option(
+        "--runs",
+        metavar="DIR",
+        help="The folder that runs are saved in; default: runs.",
+        parser=path,
+    ),
 ]
 Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder of a finished run.", parser=path)

@@ -137,7 +137,8 @@ class Evaluated:
 
 def rules() -> str:
     """The file of rules, for Prometheus."""
-    return (files("results") / "alerts" / "lockbench-alerts.yml").read_text(encoding="utf-8")
+    file = files("lockbench.results") / "alerts" / "lockbench-alerts.yml"
+    return file.read_text(encoding="utf-8")
 
 
 def counters(history: History, *, unknown_after_s: float = 0.0) -> Counters:

@@ -20,35 +20,44 @@ if TYPE_CHECKING:
 def adr(
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(help="Run folders, or folders of runs; none: begin anew.", parser=path),
+        typer.Argument(
+            help="Run folders, or folders of runs; with none, it says what to measure.", parser=path
+        ),
     ] = None,
     needs: Annotated[
         str | None, typer.Option(help="What the lock is for: correctness or efficiency.")
     ] = None,
     p99_ms: Annotated[
         float | None,
-        typer.Option("--p99-ms", help="The highest p99 that an acquire on a free key may have."),
+        typer.Option(
+            "--p99-ms", help="The highest p99 that you accept for an acquire on a free key."
+        ),
     ] = None,
     ops_per_second: Annotated[
         float | None, typer.Option(help="How many locks per second you need, over all keys.")
     ] = None,
     already_have: Annotated[
-        str | None, typer.Option(help="What you run already, separated by commas.")
+        str | None, typer.Option(help="Locks or systems that you already run, separated by commas.")
     ] = None,
     costs: Annotated[
-        str | None, typer.Option(help="What each would cost, as NAME=NUMBER, in any unit.")
+        str | None, typer.Option(help="What each option would cost, as NAME=NUMBER, in any unit.")
     ] = None,
     skills: Annotated[
-        str | None, typer.Option(help="What your people know, separated by commas.")
+        str | None, typer.Option(help="Systems that your people know, separated by commas.")
     ] = None,
     without: Annotated[
         str | None,
         typer.Option(help="Faults that you accept, whatever they do, separated by commas."),
     ] = None,
-    collect: Annotated[bool, typer.Option("--collect", help="Run what is missing first.")] = False,
+    collect: Annotated[
+        bool, typer.Option("--collect", help="First run what the decision still needs.")
+    ] = False,
     kept: Runs = None,
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Combine even runs of different machines.")
+        bool,
+        typer.Option(
+            "--anyway", help="Combine runs even if machines, versions or settings differ."
+        ),
     ] = False,
     output: Annotated[
         Path | None, typer.Option(help="Write the record into this file.", parser=target)

@@ -15,8 +15,10 @@ from lockbench.results.errors import BadInput
 
 def break_(
     topology: Annotated[str | None, typer.Option(help="The cluster to start.")] = None,
-    lock: Annotated[str | None, typer.Option(help="The lock that Locust drives.")] = None,
-    workload: Annotated[str, typer.Option(help="What Locust's clients do under it.")] = "mutex",
+    lock: Annotated[str | None, typer.Option(help="The lock that Locust's clients take.")] = None,
+    workload: Annotated[
+        str, typer.Option(help="What Locust's clients do under the lock.")
+    ] = "mutex",
     nodes: Annotated[int | None, typer.Option(help="How many nodes the cluster has.")] = None,
     compose: Annotated[
         Path | None,

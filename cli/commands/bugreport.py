@@ -13,10 +13,10 @@ from lockbench.report.console import say
 def bugreport(
     folder: Run,
     every: Annotated[
-        bool, typer.Option("--all", help="Also of what the lock's declaration says that it breaks.")
+        bool, typer.Option("--all", help="Also for breaks that the lock declares.")
     ] = False,
 ) -> None:
-    """Write a report for each verdict that broke and was not declared to: RUN/bugreports/."""
+    """Write a bug report for each break that was not declared: RUN/bugreports/."""
     from lockbench.evidence import bugreport as reporting
 
     say(reporting.sentence(folder, reporting.bugreport(folder, declared_too=every)))

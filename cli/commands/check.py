@@ -27,7 +27,9 @@ def check(
     ] = None,
     merge: Annotated[
         bool,
-        typer.Option("--merge", help="The files are one history, each of a machine of its own."),
+        typer.Option(
+            "--merge", help="Judge the files as one history; each is from another machine."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -19,12 +19,12 @@ def clean(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Also what they left on the cluster of somebody else that this file names.",
+            help="Also remove what they left on your own servers, which this file describes.",
             parser=path,
         ),
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Remove it there without asking first.")
+        bool, typer.Option("--yes", help="Do not ask before removing it there.")
     ] = False,
 ) -> None:
     """Remove what dead runs left behind: containers, networks and processes."""

@@ -12,10 +12,16 @@ from lockbench.report.console import out
 
 
 def compare(
-    base: Annotated[Path, typer.Argument(help="A run folder, or a folder of runs.", parser=path)],
-    new: Annotated[Path, typer.Argument(help="The same, for the new side.", parser=path)],
+    base: Annotated[
+        Path, typer.Argument(help="The old side, a run folder or a folder of runs.", parser=path)
+    ],
+    new: Annotated[
+        Path,
+        typer.Argument(help="The new side, a run folder or a folder of runs.", parser=path),
+    ],
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Compare even different experiments.")
+        bool,
+        typer.Option("--anyway", help="Compare what both have, even if the experiments differ."),
     ] = False,
     junit: Junit = None,
     as_json: Json = False,

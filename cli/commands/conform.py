@@ -15,7 +15,7 @@ def conform(
     topology: Topology = None,
     as_json: Json = False,
 ) -> None:
-    """Test on a real cluster, without faults, what every lock owes its users."""
+    """Test on a real cluster, without faults, that a lock keeps what every lock owes."""
     from lockbench.bench import plan
     from lockbench.bench.conform import Outcome, conform, ending
     from lockbench.results.errors import Ending

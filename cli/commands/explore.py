@@ -12,27 +12,31 @@ from lockbench.report.console import err, out, say_json
 
 
 def explore(
-    lock: Annotated[str, typer.Option(help="Locks by name, file or folder, with commas; or all.")],
+    lock: Annotated[
+        str, typer.Option(help="Locks by name, file or folder, separated by commas; or all.")
+    ],
     scenario: Annotated[
         str | None, typer.Option(help="Only these scripts, separated by commas.")
     ] = None,
-    depth: Annotated[int, typer.Option(help="1: each fault alone. 2: pairs of them, too.")] = 1,
+    depth: Annotated[int, typer.Option(help="1: each fault alone; 2: also pairs of faults.")] = 1,
     strike: Annotated[
         str | None,
-        typer.Option(help="Nothing but this, such as reply-lost@reply:2; a pair with a comma."),
+        typer.Option(
+            help="Only this fault, such as reply-lost@reply:2; two with a comma are a pair."
+        ),
     ] = None,
     topology: Topology = None,
     with_: With = None,
-    seed: Annotated[int, typer.Option(help="Of what the bench itself draws.")] = 0,
-    output: Annotated[Path, typer.Option(help="Where each lock has a folder.", parser=path)] = Path(
-        "runs/explore"
-    ),
+    seed: Annotated[int, typer.Option(help="Decides what the bench itself draws.")] = 0,
+    output: Annotated[
+        Path, typer.Option(help="The folder that gets a folder for each lock.", parser=path)
+    ] = Path("runs/explore"),
     anew: Annotated[
-        bool, typer.Option("--anew", help="Do not go on with what is there already.")
+        bool, typer.Option("--anew", help="Start again, even if there are results to continue.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Strike every message of a lock's calls with every fault that fits it."""
+    """Inject every fault that applies at every message of a lock's calls."""
     from dataclasses import replace
 
     from msgspec import to_builtins

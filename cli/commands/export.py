@@ -14,7 +14,9 @@ from lockbench.report.console import say
 def export(
     folder: Run,
     form: Annotated[str, typer.Option("--format", help="The format: csv, json, parquet or edn.")],
-    out_dir: Annotated[Path, typer.Option("--out", help="A folder, new or empty.", parser=path)],
+    out_dir: Annotated[
+        Path, typer.Option("--out", help="The folder to write into, new or empty.", parser=path)
+    ],
 ) -> None:
     """Export every table and every history of a run."""
     from lockbench.report import commands

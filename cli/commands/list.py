@@ -26,7 +26,8 @@ def list_(
     only_undeclared: Annotated[
         bool,
         typer.Option(
-            "--undeclared", help="List, for each lock, the faults it declares nothing of."
+            "--undeclared",
+            help="List, for each lock, the faults that its declaration does not mention.",
         ),
     ] = False,
     as_json: Json = False,

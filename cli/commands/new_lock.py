@@ -21,7 +21,7 @@ def new_lock(
     ] = False,
     into: Into = Path(),
 ) -> None:
-    """Write a new lock to start from: a whole recipe, or with --library a library's folder."""
+    """Write a lock to start from: a whole recipe, or with --library a library's folder."""
     from lockbench.bench.new_lock import write_library, write_recipe
 
     made = write_library(name, into) if library else write_recipe(name, into)

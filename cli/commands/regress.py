@@ -17,16 +17,16 @@ def regress(
     base: Annotated[
         str,
         typer.Option(
-            help="What was: current, baseline, an image (redis=redis:7.4), a library "
+            help="The old side: current, baseline, an image (redis=redis:7.4), a library "
             "(redis==8.0.1, git+URL@REV, a source tree, a wheel, go:MODULE@VERSION, "
             "maven:GROUP:ARTIFACT:VERSION), topology:NAME, path.py:Class or a lock."
         ),
     ],
-    new: Annotated[str, typer.Option(help="What is new, written the same way.")],
+    new: Annotated[str, typer.Option(help="The new side, written in the same way.")],
     lock: Annotated[str | None, typer.Option(help="Locks, separated by commas.")] = None,
     fault: Annotated[str, typer.Option(help="Faults, separated by commas.")] = "none",
     workload: Annotated[
-        str, typer.Option(help="What the clients do; numbers are judged of mutex alone.")
+        str, typer.Option(help="What the clients do; numbers are judged only for mutex.")
     ] = "mutex",
     pairs: Annotated[
         int | None, typer.Option(help="How often each side runs each case; default: 10 or more.")
@@ -34,7 +34,7 @@ def regress(
     time_limit: Annotated[float, typer.Option(help="Seconds under load of each run.")] = 8.0,
     seed: Annotated[int, typer.Option(help="Decides the order of the runs and the faults.")] = 0,
     fail_on: Annotated[
-        str, typer.Option(help="Endings that fail it, separated by commas.")
+        str, typer.Option(help="Endings that fail the command, separated by commas.")
     ] = FAIL_ON,
     junit: Junit = None,
     runs: Runs = None,

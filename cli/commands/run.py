@@ -40,7 +40,7 @@ def run(
     ] = None,
     brief: Annotated[
         bool,
-        typer.Option("--brief", help="No longer than the faults need, as in the suite full."),
+        typer.Option("--brief", help="Run no longer than the faults need, as in the suite full."),
     ] = False,
     seed: Annotated[int, typer.Option(help="Decides the schedule of the faults.")] = 0,
     topology: Topology = None,
@@ -67,7 +67,9 @@ def run(
     ] = False,
     locustfile: Annotated[
         Path | None,
-        typer.Option(help="Its listeners (events.request) hear every operation.", parser=path),
+        typer.Option(
+            help="Run this locustfile's listeners (events.request) on every operation.", parser=path
+        ),
     ] = None,
     replay: Annotated[
         Path | None, typer.Option(help="Run the schedule of this stored run again.", parser=path)

@@ -13,7 +13,8 @@ from lockbench.report.console import say
 
 def site(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A new folder, or a site.", parser=path)
+        Path,
+        typer.Argument(metavar="DIR", help="A new folder, or one that has a site.", parser=path),
     ],
 ) -> None:
     """Write every lock, fault and defect with what was observed as pages: DIR/index.html."""

@@ -14,13 +14,16 @@ from lockbench.results.errors import BadInput
 
 def suite(
     name: Annotated[
-        str, typer.Argument(help="Begin with quick; `lockbench list --kind suite` lists all.")
+        str,
+        typer.Argument(
+            help="The suite; start with quick. `lockbench list --kind suite` lists all."
+        ),
     ],
     cluster: Annotated[
         Path | None,
         typer.Argument(
             metavar="[FILE]",
-            help="With the suite `cluster`: the file that names a cluster of somebody else.",
+            help="With the suite `cluster`: the file that describes your own servers.",
             parser=path,
         ),
     ] = None,
@@ -32,7 +35,7 @@ def suite(
         typer.Option(help="Run only these faults, separated by commas; * is a wildcard."),
     ] = None,
     part: Annotated[
-        str | None, typer.Option(help="One of equal parts: 3/8 is the third of eight.")
+        str | None, typer.Option(help="Run one of several equal parts: 3/8 is the third of eight.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Decides the schedules of the faults.")] = 0,
     yes: Yes = False,
@@ -40,7 +43,7 @@ def suite(
     runs: Runs = None,
     as_json: Json = False,
 ) -> None:
-    """Run a declared set of cases, or part of it."""
+    """Run a declared set of cases, or a part of it."""
     from lockbench.bench import suites
     from lockbench.cli import elsewhere
     from lockbench.cli.running import play

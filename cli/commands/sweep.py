@@ -26,23 +26,23 @@ def sweep(
         str, typer.Option(help="How many clients take the lock, separated by commas.")
     ] = "32",
     keys: Annotated[
-        str, typer.Option(help="How many keys they share, separated by commas; 0: one each.")
+        str, typer.Option(help="How many keys the clients share, separated by commas; 0: one each.")
     ] = "0",
     hold: Annotated[
-        str, typer.Option(help="Milliseconds that a lock is held, separated by commas.")
+        str, typer.Option(help="How long a lock is held, in milliseconds, separated by commas.")
     ] = "0",
     network: Annotated[
-        str, typer.Option(help="loopback, rack, az or region, separated by commas.")
+        str, typer.Option(help="Networks, separated by commas: loopback, rack, az, region.")
     ] = "loopback",
     repeats: Annotated[int, typer.Option(help="Rounds, each on a cluster of its own.")] = 3,
-    seconds: Annotated[float, typer.Option(help="How long each rate is measured.")] = 4.0,
+    seconds: Annotated[float, typer.Option(help="Seconds for which each rate is measured.")] = 4.0,
     topology: Topology = None,
     seed: Annotated[int, typer.Option(help="Decides arrivals and the order of the rates.")] = 0,
     resume: Resume = None,
     runs: Runs = None,
     as_json: Json = False,
 ) -> None:
-    """Find what locks carry, and how long they take on the way there."""
+    """Measure how much load locks carry, and their latency at lower rates."""
     import psutil
 
     from lockbench.bench import plan, rates

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 from lockbench.results.alert_metrics import ALERTS, rules
@@ -11,8 +13,11 @@ from tests.results.made_run import make_run
 from tests.results.plain import write_results
 
 
-def test_it_prints_the_file_for_prometheus_and_nothing_else() -> None:
-    done = lockbench("alerts", "--rules")
+def test_it_prints_the_file_for_prometheus_and_nothing_else(tmp_path: Path) -> None:
+    """From a folder that is not the checkout, where ``results`` alone is no module."""
+    start = "from lockbench.cli.main import main; main()"
+    line = [sys.executable, "-c", start, "alerts", "--rules"]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == rules()
 
