@@ -272,6 +272,13 @@ def reentrant_released_early(s: Scene) -> None:
     s.release(1, 7, 8, named=False)
 
 
+@breaks(N)
+def reentrant_fence_of_the_last_hold(s: Scene) -> None:
+    s.kind("reentrant")
+    for at in (0, 4):
+        s.acquire(1, at, at + 1, fence=5, named=False).release(1, at + 2, at + 3, named=False)
+
+
 @breaks(X)
 def unknown_acquire_proven_inside(s: Scene) -> None:
     # Client 2's release was ok: it held at some time between 4 and 5, when client 1 did too.
@@ -452,6 +459,20 @@ def reentrant_fence_repeats(s: Scene) -> None:
     s.acquire(1, 0, 1, fence=5, named=False).acquire(1, 2, 3, fence=5, named=False)
     s.release(1, 4, 5, named=False).release(1, 6, 7, named=False)
     s.acquire(2, 0, 8, fence=6, named=False)
+
+
+@healthy
+def reentrant_fence_of_a_hold_that_may_still_stand(s: Scene) -> None:
+    s.kind("reentrant")
+    s.acquire(1, 0, 1, fence=5, named=False).release(1, 2, None, "info", named=False)
+    s.acquire(1, 4, 5, fence=5, named=False).release(1, 6, 7, named=False)
+
+
+@healthy
+def reentrant_fence_beyond_the_promise(s: Scene) -> None:
+    s.kind("reentrant")
+    s.acquire(1, 0, 1, until=3, fence=5, named=False)
+    s.acquire(1, 4, 5, until=14, fence=5, named=False).release(1, 6, 7, named=False)
 
 
 @healthy
