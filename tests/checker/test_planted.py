@@ -272,6 +272,13 @@ def reentrant_released_early(s: Scene) -> None:
     s.release(1, 7, 8, named=False)
 
 
+@breaks(F, X)
+def released_more_often_than_asked_for(s: Scene) -> None:
+    s.acquire(1, 0, 1, named=False).acquire(1, 1.5, 4, named=False)
+    for at in (2, 5, 7):
+        s.release(1, at, at + 1, named=False)
+
+
 @breaks(N)
 def reentrant_fence_of_the_last_hold(s: Scene) -> None:
     s.kind("reentrant")
@@ -473,6 +480,19 @@ def reentrant_fence_beyond_the_promise(s: Scene) -> None:
     s.kind("reentrant")
     s.acquire(1, 0, 1, until=3, fence=5, named=False)
     s.acquire(1, 4, 5, until=14, fence=5, named=False).release(1, 6, 7, named=False)
+
+
+@healthy
+def two_threads_of_one_process(s: Scene) -> None:
+    s.acquire(1, 0, 1, named=False).acquire(1, 1.5, 4, named=False)
+    s.release(1, 2, 3, named=False).release(1, 5, 6, named=False)
+
+
+@healthy
+def released_late_under_a_process_that_went_on(s: Scene) -> None:
+    # The first acquire came through between the two releases.
+    s.acquire(1, 0, None, "info", named=False).acquire(1, 1, 5, named=False)
+    s.release(1, 6, 7, named=False).release(1, 8, 9, named=False)
 
 
 @healthy
