@@ -12,7 +12,7 @@ import numpy as np
 
 from lockbench.checker.analysis import Analysis
 from lockbench.checker.kinds import REENTRANT, SHARED, keys_of
-from lockbench.checker.promises import Links, Sequences
+from lockbench.checker.promises import Links, Sequences, holds_end
 from lockbench.checker.rows import FOREVER, Bools, Rows, owners, rows_of
 from lockbench.history.columns import History, Ints
 from lockbench.history.op import NULL, F, Type
@@ -241,7 +241,7 @@ def _spare(history: History, sequences: Sequences) -> list[int]:
     if np.any(shared):
         suspect |= shared[history.key[row]] & several[group]
     edges = np.flatnonzero(np.append(~sequences.same, True))
-    ending = shared | _ending(history)
+    ending = shared | holds_end(history)
     bad = []
     for g in np.unique(group[suspect]).tolist():
         mine = row[edges[g] : edges[g + 1]]
@@ -250,15 +250,6 @@ def _spare(history: History, sequences: Sequences) -> list[int]:
         if _has_spare(functions, outcomes, ends=bool(ending[key]), shared=bool(shared[key])):
             bad.append(key)
     return bad
-
-
-def _ending(history: History) -> Bools:
-    """The keys on which holds may end by themselves."""
-    ends = np.zeros(len(history.keys), np.bool_)
-    ends[history.key[(history.valid_until_ns != NULL) | (history.f == F.LOST)]] = True
-    if np.any(history.f == F.DEATH):
-        ends[:] = True
-    return ends
 
 
 def _has_spare(functions: list[int], outcomes: list[int], *, ends: bool, shared: bool) -> bool:

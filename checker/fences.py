@@ -8,7 +8,10 @@ Two grants whose promises overlap are in no certain order, but in either one the
 differ.
 
 The last two rules need exclusion, so they are used for mutexes only; readers of a read-write lock
-and grants inside a reentrant hold may repeat a fence and are left out.
+and grants inside a reentrant hold may repeat a fence and are left out. Whether a reentrant hold is
+over is certain only where every operation of its owner was answered and it was released before the
+next grant was asked for. Else it may still stand, after a release of unknown outcome or beyond
+``valid_until``, and its owner meet its fence again.
 """
 
 from __future__ import annotations
@@ -17,12 +20,12 @@ import numpy as np
 
 from lockbench.checker.analysis import Analysis
 from lockbench.checker.intervals import running_max, up_to
-from lockbench.checker.kinds import OWNED, keys_of
-from lockbench.checker.rows import Bools, Rows, by_key_and_time
+from lockbench.checker.kinds import OWNED, REENTRANT, keys_of
+from lockbench.checker.rows import Bools, Rows, by_key_and_time, owners
 from lockbench.checker.verdict import Verdict
 from lockbench.checker.words import clock, during, faults_on, grant, many
 from lockbench.history.columns import Ints
-from lockbench.history.op import NULL, Mode
+from lockbench.history.op import NULL, Mode, Type
 
 
 def fence_order(analysis: Analysis) -> Verdict | None:
@@ -43,6 +46,7 @@ def fence_order(analysis: Analysis) -> Verdict | None:
     owned = grants[promises.nonempty[grants] & keys_of(history, OWNED)[promises.key[grants]]]
     found += _predecessor(analysis, owned, ended=promises.end, begins=promises.start, fence=fence)
     found += _equal_beside(analysis, owned, fence)
+    found = _not_entered_again(analysis, found, fence)
     if not found:
         return Verdict("valid", _fine(len(grants)))
     a, b = min(found, key=lambda pair: (int(promises.start[pair[1]]), pair))
@@ -72,6 +76,28 @@ def _equal_beside(analysis: Analysis, grants: Rows, fence: Ints) -> list[tuple[i
     before = longest[:-1]
     overlap = again[1:] & (promises.end[order[before]] > promises.start[order[1:]])
     return [(int(order[before[i]]), int(order[i + 1])) for i in np.flatnonzero(overlap)]
+
+
+def _not_entered_again(
+    analysis: Analysis, pairs: list[tuple[int, int]], fence: Ints
+) -> list[tuple[int, int]]:
+    """Without those in which the second grant may be a level of the same reentrant hold."""
+    history, promises = analysis.history, analysis.promises
+    reentrant = keys_of(history, REENTRANT)
+    if not np.any(reentrant) or not pairs:
+        return pairs
+    unknown = np.flatnonzero((history.type == Type.INFO) & reentrant[history.key])
+    unsure = set(zip(history.key[unknown].tolist(), owners(history)[unknown].tolist(), strict=True))
+
+    def may_stand(a: int, b: int) -> bool:
+        key, owner, release = int(promises.key[a]), int(promises.owner[a]), int(promises.release[a])
+        if not reentrant[key] or owner != promises.owner[b] or fence[a] != fence[b]:
+            return False
+        asked = int(history.invoke_ns[promises.row[b]]) - 2 * history.epsilon_ns
+        released = release >= 0 and history.type[release] == Type.OK
+        return not (released and history.complete_ns[release] < asked) or (key, owner) in unsure
+
+    return [pair for pair in pairs if not may_stand(*pair)]
 
 
 def _fine(grants: int) -> str:

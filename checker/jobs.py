@@ -11,7 +11,8 @@
 All of them are facts about what the resource applied (``lockbench.checker.resource``), in the order
 in which it did: they blame nobody. Whether the service broke its word or a holder was late, the
 other verdicts say. An effect whose outcome its client never learned counts only if the resource's
-log shows it.
+log shows it. Where the resource did not say when it applied one, that was at some time of its
+window: what depends on when is unknown.
 
 A sale is a write: it sells the next unit of the stock that had been read. Two writes that build on
 states with the same number of units left therefore sell the same unit.
@@ -66,9 +67,27 @@ def applied(history: History, keys: Bools, f: F) -> Rows:
 
 
 def applied_ns(history: History, rows: Rows) -> Ints:
-    """When; by the completion where the resource did not say."""
+    """When; at the latest, where the resource did not say."""
     at = history.applied_ns[rows]
     return np.where(at == NULL, history.complete_ns[rows], at)
+
+
+def _begun_ns(history: History, rows: Rows) -> Ints:
+    """When; at the earliest, where the resource did not say."""
+    at = history.applied_ns[rows]
+    return np.where(at == NULL, history.invoke_ns[rows], at)
+
+
+def _in_no_certain_order(history: History, rows: Rows) -> Verdict | None:
+    """Of effects by key and time: unknown where two may have been applied in either order, because
+    the resource did not say when."""
+    begun, ended = _begun_ns(history, rows), applied_ns(history, rows)
+    untold = begun < ended
+    beside = same_key_as_before(history.key[rows])[1:] & (begun[1:] <= ended[:-1])
+    count = int(np.count_nonzero(beside & (untold[1:] | untold[:-1])))
+    if not count:
+        return None
+    return Verdict("unknown", f"when {many(count, 'effect')} beside another was applied is unknown")
 
 
 def things(history: History, keys: Bools) -> Rows:
@@ -136,10 +155,13 @@ def oversold(analysis: Analysis, keys: Bools) -> Verdict | None:
 def done_twice(analysis: Analysis, keys: Bools, *, noun: str, done: str) -> Verdict | None:
     """Absent when no effect was applied."""
     history = analysis.history
-    rows = things(history, keys)
-    if len(rows) == 0:
+    everything = things(history, keys)
+    if len(everything) == 0:
         return None
+    rows = everything[history.version[everything] != NULL]
     again = _repeated(history.key[rows], history.version[rows])
+    if not len(again) and len(rows) < len(everything):
+        return Verdict("unknown", f"{many(len(everything) - len(rows), noun)} without a number")
     if not len(again):
         return Verdict("valid", f"{many(len(rows), noun)}, each {done} once")
     second = int(rows[again[0]])
@@ -201,6 +223,8 @@ def two_leaders(analysis: Analysis, keys: Bools) -> Verdict | None:
     rows = rows[history.hold[rows] != NULL]
     if len(rows) == 0:
         return None
+    if unknown := _in_no_certain_order(history, rows):
+        return unknown
     turns = _turns(history, rows)
     back = turns[_repeated(history.key[rows[turns]], history.hold[rows[turns]])]
     if not len(back):
@@ -222,19 +246,28 @@ def rate_exceeded(analysis: Analysis, keys: Bools) -> Verdict | None:
     rows = applied(history, keys, F.EFFECT)
     if len(rows) == 0:
         return None
-    at = applied_ns(history, rows)
+    begun, at = _begun_ns(history, rows), applied_ns(history, rows)
     worst: tuple[int, Rows, int, int] | None = None
+    unsure = 0
     places = ByKey(history.key[rows])
     for key in places.present():
         limit = history.object_of(history.keys[key])
         if limit.bound is None or limit.window_ns is None:
             return Verdict("unknown", f"{history.keys[key]} has no bound, or no window")
         mine = places[key]
-        within = np.searchsorted(at[mine], at[mine] + limit.window_ns) - np.arange(len(mine))
+        window_end = begun[mine] + limit.window_ns
+        within = np.searchsorted(at[mine], window_end) - np.arange(len(mine))
         most = int(within.max())
+        before = np.searchsorted(at[mine], begun[mine])
+        possible = np.searchsorted(np.sort(begun[mine]), at[mine] + limit.window_ns) - before
+        unsure = max(unsure, int(possible.max()) - limit.bound)
         if most > limit.bound and (worst is None or most > worst[0]):
             first = int(np.argmax(within))
             worst = (most, rows[mine[first : first + most]], limit.bound, limit.window_ns)
+    if worst is None and unsure > 0:
+        return Verdict(
+            "unknown", "when calls were applied decides whether a window is above its bound"
+        )
     if worst is None:
         return Verdict("valid", f"{many(len(rows), 'call')}, no window above its bound")
     most, calls, bound, window_ns = worst
@@ -251,6 +284,9 @@ def over_capacity(analysis: Analysis, keys: Bools) -> Verdict | None:
     all_visits = list(visits(analysis.history, keys))
     if not all_visits:
         return None
+    rows = applied(analysis.history, keys, F.EFFECT)
+    if unknown := _in_no_certain_order(analysis.history, rows):
+        return unknown
     for found in all_visits:
         if found.most > found.permits:
             worst = int(np.argmax(found.inside))

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from lockbench.checker.analysis import Analysis
-from lockbench.checker.calls import RESOURCE_OPERATIONS, Calls
+from lockbench.checker.calls import LOCK_OPERATIONS, RESOURCE_OPERATIONS, Calls
 from lockbench.checker.contradictions import contradiction, unpaired
 from lockbench.checker.counters import by_sweep, fewest_reads
 from lockbench.checker.exact import Sections, mutex_conflicts, sections, shared_conflict
@@ -30,7 +30,7 @@ from lockbench.checker.shrink import smallest
 from lockbench.checker.verdict import Verdict
 from lockbench.checker.words import EVIDENCE_MAX, during, faults_on, many, operation
 from lockbench.checker.zones import by_zones
-from lockbench.history.op import NULL, F
+from lockbench.history.op import NULL, F, Type
 
 SECONDS_MAX: Final = 60.0  # for all keys that need a search together
 CALLS_MAX: Final = 2_000_000  # calls of one key that a search is given at all
@@ -48,7 +48,8 @@ class _Searched:
 
 
 def linearizable(analysis: Analysis) -> Verdict | None:
-    """Absent when the history has no operations of an object with a model."""
+    """Absent when the history has no operations of an object with a model, or none of them was
+    answered ok and so nothing can contradict anything."""
     judged = _judged(analysis)
     if not np.any(judged):
         return None
@@ -71,7 +72,15 @@ def linearizable(analysis: Analysis) -> Verdict | None:
     locks = keys_of(analysis.history, OWNED | SHARED)
     unsure = judged & (~exact | (locks & _refused_in_a_gap(analysis, held)))
     searched = _search(analysis, unsure)
-    return _verdict(analysis, judged, searched)
+    verdict = _verdict(analysis, judged, searched)
+    return None if verdict.result == "valid" and not _anything_done(analysis) else verdict
+
+
+def _anything_done(analysis: Analysis) -> bool:
+    """Whether a lock or a resource confirmed anything that was asked of it."""
+    history = analysis.history
+    asked = [int(f) for f in LOCK_OPERATIONS | RESOURCE_OPERATIONS]
+    return bool(np.any(np.isin(history.f[history.type == Type.OK], asked)))
 
 
 def exact_keys(analysis: Analysis) -> Bools:

@@ -25,11 +25,13 @@ from functools import cached_property
 
 import numpy as np
 
+from lockbench.checker.intervals import running_max
 from lockbench.checker.kinds import OWNERLESS, REENTRANT, SHARED, keys_of
 from lockbench.checker.rows import (
     FOREVER,
     Bools,
     Rows,
+    answered_ns,
     by_key_and_time,
     failed_with,
     forever,
@@ -165,16 +167,18 @@ def link(history: History) -> Links:
         if linked_by_hold is not None:
             acquire[rows] = np.where(linked_by_hold >= 0, linked_by_hold, acquire[rows])
     not_held = failed_with(history, "not-held")
-    vague_ns = forever(len(history))
+    says = (history.type != Type.FAIL) | not_held
+    vague_ns = np.full(len(history), FOREVER, np.int64)
     loose = keys_of(history, SHARED)[history.key] & (history.hold == NULL)
     if np.any(loose):
-        vague_ns = vague_ns.copy()
-        says = (history.type != Type.FAIL) | not_held
         _unlink(history, acquire, vague_ns, np.flatnonzero(loose & says))
-    beside = np.flatnonzero(_shares_an_owner(history) & ((history.type != Type.FAIL) | not_held))
-    if len(beside):
-        vague_ns = vague_ns.copy()
-        _end_with_any_release(history, vague_ns, beside)
+    # Of reentrant locks an owner's releases are counted (``lockbench.checker.reentrant``).
+    told = says & ((history.f == F.ACQUIRE) | (history.f == F.RELEASE))
+    told &= ~keys_of(history, REENTRANT)[history.key]
+    for name, sequence in sequences.items():
+        named = (history.hold != NULL) == (name == "hold")
+        _end_with_any_release(history, acquire, vague_ns, sequence.only(told & named))
+        _unlink_between(history, acquire, vague_ns, sequence.only(named))
     return Links(
         acquire=acquire,
         not_held=not_held,
@@ -185,33 +189,62 @@ def link(history: History) -> Links:
     )
 
 
-def _shares_an_owner(history: History) -> Bools:
-    """The operations without a hold's name of owners who act from several processes. Which of them
-    released is not certain, so any release may be that of any grant before it."""
-    if not has_values(history.owner):
-        return np.zeros(len(history), np.bool_)
-    loose = (history.hold == NULL) & ~keys_of(history, REENTRANT)[history.key]
-    who = _owner_and_key(history)
-    pairs = np.unique(np.stack([who[loose], history.process[loose]]), axis=1)[0]
-    several = pairs[1:][pairs[1:] == pairs[:-1]]
-    shared: Bools = loose & np.isin(who, several)
-    return shared
+def _end_with_any_release(
+    history: History, acquire: Rows, vague_ns: Ints, sequences: Sequences
+) -> None:
+    """Of identities that do more than one thing at a time: a grant may be over with any release
+    that was not answered before the grant was asked for. ``sequences`` of acquires and releases."""
+    row, same = sequences.rows, sequences.same
+    if len(row) == 0:
+        return
+    invoked, unknown = history.invoke_ns[row], history.type[row] == Type.INFO
+    release, granted = history.f[row] == F.RELEASE, history.type[row] == Type.OK
+    granted &= ~release
+    # An unknown release after a grant: if nothing else can have ended that hold, the next grant
+    # shows that it did.
+    spent = unknown & release & ~(holds_end(history) | keys_of(history, SHARED))[history.key[row]]
+    spent[1:] &= same[1:] & granted[:-1]
+    spent[:1] = False
+    may_come = release & (history.type[row] != Type.FAIL) & ~spent
+    done = answered_ns(history, row)
+    group = np.cumsum(~same).astype(np.int32)
+    latest, _ = running_max(group, np.where(may_come, done, NULL + 1))
+    early = granted & (latest >= invoked - 2 * history.epsilon_ns)
+    vague_ns[row[early]] = np.minimum(vague_ns, history.invoke_ns)[row[early]]
+    # Where the next release of each identity stands.
+    place = np.where(release, np.arange(len(row)), len(row))
+    following = np.minimum.accumulate(place[::-1])[::-1]
+    at = np.minimum(following, len(row) - 1)
+    other = granted & (following < len(row)) & (group[at] == group) & (acquire[row[at]] != row)
+    vague_ns[row[other]] = np.minimum(vague_ns[row[other]], invoked[at[other]])
 
 
-def _end_with_any_release(history: History, vague_ns: Ints, rows: Rows) -> None:
-    """Of owners who act from several processes: a grant may be over with any release that was not
-    answered before the grant was asked for."""
-    who = _owner_and_key(history)
-    for one in np.unique(who[rows]).tolist():
-        mine = rows[who[rows] == one]
-        releases = mine[history.f[mine] == F.RELEASE]
-        done = np.where(history.type[releases] == Type.INFO, FOREVER, history.complete_ns[releases])
-        order = np.argsort(done)
-        first = np.minimum.accumulate(history.invoke_ns[releases[order]][::-1])[::-1]
-        acquires = mine[history.f[mine] == F.ACQUIRE]
-        asked = history.invoke_ns[acquires] - 2 * history.epsilon_ns
-        at = np.searchsorted(done[order], asked, side="left")
-        vague_ns[acquires] = np.minimum(vague_ns[acquires], np.append(first, FOREVER)[at])
+def _unlink_between(history: History, acquire: Rows, vague_ns: Ints, sequences: Sequences) -> None:
+    """An extend that was not answered before the next acquire of its identity was asked for may be
+    about either: it lengthens neither, and may have shortened the first."""
+    row, same = sequences.rows, sequences.same
+    if len(row) == 0 or not np.any(history.f[row] == F.EXTEND):
+        return
+    begins = (history.f[row] == F.ACQUIRE) & (history.type[row] != Type.FAIL)
+    group = np.cumsum(~same)
+    place = np.where(begins, np.arange(len(row)), len(row))
+    following = np.minimum.accumulate(place[::-1])[::-1]
+    at = np.minimum(following, len(row) - 1)
+    by_ns = answered_ns(history, row) + 2 * history.epsilon_ns
+    either = (history.f[row] == F.EXTEND) & (history.type[row] != Type.FAIL)
+    either &= (following < len(row)) & (group[at] == group) & (history.invoke_ns[row[at]] <= by_ns)
+    told = row[either & (acquire[row] >= 0) & (history.valid_until_ns[row] != NULL)]
+    np.minimum.at(vague_ns, acquire[told], history.valid_until_ns[told])
+    acquire[row[either]] = -1
+
+
+def holds_end(history: History) -> Bools:
+    """The keys on which holds may end by themselves."""
+    ends = np.zeros(len(history.keys), np.bool_)
+    ends[history.key[(history.valid_until_ns != NULL) | (history.f == F.LOST)]] = True
+    if np.any(history.f == F.DEATH):
+        ends[:] = True
+    return ends
 
 
 def _unlink(history: History, acquire: Rows, vague_ns: Ints, rows: Rows) -> None:
@@ -285,14 +318,14 @@ def promises(history: History, links: Links) -> Promises:
     lost = losses(history, links, row)
     release = _first_release(history, links)[row]
     owner = owners(history)[row]
-    outer = np.ones(len(row), np.bool_)
+    outer, vague_ns = np.ones(len(row), np.bool_), links.vague_ns[row]
     reentrant = keys_of(history, REENTRANT)
     if np.any(reentrant):
         from lockbench.checker.reentrant import fold
 
         lease, lost = lease.copy(), lost.copy()
-        fold(history, links, reentrant[key], row, (lease, lost, release, outer))
-    end = np.minimum(np.minimum(lease, lost), links.vague_ns[row])
+        fold(history, links, reentrant[key], row, (lease, lost, release, outer, vague_ns))
+    end = np.minimum(np.minimum(lease, lost), vague_ns)
     ended = release >= 0
     end[ended] = np.minimum(end[ended], history.invoke_ns[release[ended]])
     limited = end < FOREVER

@@ -14,7 +14,8 @@ Invalid, exactly: A and B were granted the same key, to different owners, and
   So the service granted B first.
 
 The second step needs that no two grants overlap: where any promises do, there is no such verdict.
-Nor is there one where no waiter's place was recorded, or nobody asked behind one. Who was never
+Nor is there one where no waiter's place was recorded, or nobody asked behind one; nor of a
+reentrant lock, whose holder may enter again before anybody who waits. Who was never
 granted is left out: it may have left the queue before its client said so.
 
 Where the fence of a lock is the place itself (a sequence node, a create revision), ``fence-order``
@@ -26,7 +27,7 @@ from __future__ import annotations
 import numpy as np
 
 from lockbench.checker.analysis import Analysis
-from lockbench.checker.kinds import OWNED, keys_of
+from lockbench.checker.kinds import OWNED, REENTRANT, keys_of
 from lockbench.checker.rows import rows_of
 from lockbench.checker.verdict import Verdict
 from lockbench.checker.words import clock, during, faults_on, grant, many, operation
@@ -37,7 +38,7 @@ def queue_order(analysis: Analysis) -> Verdict | None:
     """Absent where nothing is proven either way (see the module)."""
     history, held, links = analysis.history, analysis.promises, analysis.links
     marks = links.under(rows_of(history, F.QUEUED, Type.OK))
-    marks = marks[keys_of(history, OWNED)[history.key[marks]]]
+    marks = marks[keys_of(history, OWNED - REENTRANT)[history.key[marks]]]
     if len(marks) == 0 or not held.disjoint:
         return None
     width = 2 * history.epsilon_ns

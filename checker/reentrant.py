@@ -4,7 +4,8 @@ Only the outermost grant of a hold promises anything to the rest of the world; i
 release that brings the owner's depth back to nothing. Where an outcome is unknown, the fold takes
 the side that makes the promise shorter: an unknown acquire does not deepen the hold, an unknown
 release does end one level. A hold whose lease ran out, or whose loss was notified, is no longer
-there to be entered again.
+there to be entered again. Where an owner acts from several processes at once, a level counts from
+its answer on only, and a grant beside a release that may have ended it promises nothing.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockbench.checker.kinds import REENTRANT, keys_of
-from lockbench.checker.promises import Links
-from lockbench.checker.rows import FOREVER, Rows, failed_with, owners, rows_of
+from lockbench.checker.promises import Links, holds_end
+from lockbench.checker.rows import FOREVER, Rows, answered_ns, failed_with, owners, rows_of
 from lockbench.history.columns import History, Ints
 from lockbench.history.op import NULL, F, Type
 
@@ -25,6 +26,7 @@ from lockbench.history.op import NULL, F, Type
 class _Depth:
     outer: int
     levels: int
+    told_ns: int  # when the last grant was answered
 
 
 def fold(
@@ -32,43 +34,67 @@ def fold(
     links: Links,
     chosen: NDArray[np.bool_],
     row: Rows,
-    columns: tuple[Ints, Ints, Rows, NDArray[np.bool_]],
+    columns: tuple[Ints, Ints, Rows, NDArray[np.bool_], Ints],
 ) -> None:
-    """Changes the columns (lease, lost, release, outer) of the ``chosen`` grants in place."""
-    lease, lost, release, outer = columns
+    """Changes the columns (lease, lost, release, outer, vague_ns) of the ``chosen`` grants in
+    place."""
+    lease, lost, release, outer, vague_ns = columns
     release[chosen] = -1
+    width = 2 * history.epsilon_ns
     keys = np.unique(history.key[row[chosen]])
     releases = rows_of(history, F.RELEASE)
-    releases = releases[np.isin(history.key[releases], keys)]
-    events = np.concatenate([row[chosen], releases])
-    order = np.argsort(events)
+    says = (history.type[releases] != Type.FAIL) | links.not_held[releases]
+    releases = releases[says & np.isin(history.key[releases], keys)]
+    events = np.concatenate([releases, row[chosen]])
+    # A level is there from its answer on, and may be gone once its release was asked for.
+    at_ns = np.concatenate([history.invoke_ns[releases] - width, history.complete_ns[row[chosen]]])
+    order = np.argsort(at_ns, kind="stable")
     events = events[order]
     # The grant of each event, -1 for a release.
-    grants = np.append(np.flatnonzero(chosen), np.full(len(releases), -1))[order].tolist()
+    grants = np.append(np.full(len(releases), -1), np.flatnonzero(chosen))[order].tolist()
     keys_and_owners = zip(
         history.key[events].tolist(), owners(history)[events].tolist(), strict=True
     )
     invoked, told = history.invoke_ns[events].tolist(), links.not_held[events].tolist()
-    failed = (history.type[events] == Type.FAIL).tolist()
+    done = answered_ns(history, events).tolist()
+    failed, ending = (history.type[events] == Type.FAIL).tolist(), holds_end(history).tolist()
     ends, losses = lease.tolist(), lost.tolist()
     depths: dict[tuple[int, int], _Depth] = {}
-    width = 2 * history.epsilon_ns
+    # When the releases were answered that may be about a grant to come.
+    to_come: dict[tuple[int, int], list[int]] = {}
     for at, who in enumerate(keys_and_owners):
         held, i = depths.get(who), grants[at]
+        # What is answered after that may be about another hold.
+        over_ns = NULL
+        if held is not None:
+            over_ns = min(ends[held.outer], losses[held.outer]) - width
         if i >= 0:
-            if held is None or min(ends[held.outer], losses[held.outer]) - width <= invoked[at]:
-                depths[who] = _Depth(i, 1)
+            # Of two grants at the same time either may have been the last.
+            at_once = held is not None and invoked[at] - width <= held.told_ns
+            renewed = min(ends[i], ends[held.outer]) if held is not None and at_once else ends[i]
+            if held is None or over_ns <= done[at]:
+                ends[i] = renewed
+                depths[who] = _Depth(i, 1, done[at])
+                left = [end for end in to_come.pop(who, ()) if end >= invoked[at] - width]
+                if left:
+                    # It is over with one of them, and is no level of any hold.
+                    del depths[who]
+                    vague_ns[i] = invoked[at]
+                    known = min(left) < FOREVER
+                    to_come[who] = sorted(left)[1:] if known else left
                 continue
             held.levels += 1
             outer[i] = False
             if ends[i] < FOREVER:
-                ends[held.outer] = ends[i]
+                ends[held.outer] = renewed
+            held.told_ns = max(held.told_ns, done[at])
             losses[held.outer] = min(losses[held.outer], losses[i])
-        elif held is not None:
-            if told[at]:
-                held.levels = 0
-            elif not failed[at]:
-                held.levels -= 1
+            continue
+        unsure = held is None or done[at] >= over_ns or (done[at] == FOREVER and ending[who[0]])
+        if unsure and not failed[at]:
+            to_come.setdefault(who, []).append(done[at])
+        if held is not None:
+            held.levels = 0 if told[at] else held.levels - 1
             if held.levels == 0:
                 release[held.outer] = events[at]
                 del depths[who]

@@ -25,6 +25,7 @@ with one owner at a time.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -34,7 +35,15 @@ from lockbench.checker.exclusion import permits_of
 from lockbench.checker.intervals import ByKey, running_max
 from lockbench.checker.kinds import OWNED, REENTRANT, SHARED, keys_of
 from lockbench.checker.promises import first_under
-from lockbench.checker.rows import FOREVER, Bools, Rows, by_key_and_time, owners, rows_of
+from lockbench.checker.rows import (
+    FOREVER,
+    Bools,
+    Rows,
+    answered_ns,
+    by_key_and_time,
+    owners,
+    rows_of,
+)
 from lockbench.checker.verdict import Verdict
 from lockbench.checker.words import clock, during, faults_on, grant, many, operation
 from lockbench.history.columns import Ids, Ints
@@ -186,28 +195,80 @@ class Releases:
         again = (first >= 0) & (first != releases)
         again &= history.complete_ns[first] < history.invoke_ns[releases] - 2 * history.epsilon_ns
         again &= ~keys_of(history, REENTRANT)[promises.key[index]]
+        repeated = np.flatnonzero(again)
+        again[repeated] = self._certainly_again(releases[repeated], first[repeated])
+        chosen = np.flatnonzero(lapsed)
+        lapsed[chosen] = self._of_the_present_hold(releases[chosen], index[chosen])
         chosen = np.flatnonzero(lapsed | again)
-        chosen = chosen[self._of_the_present_hold(releases[chosen], index[chosen])]
         return [(int(releases[c]), bool(again[c])) for c in chosen]
 
     def _of_the_present_hold(self, rows: Rows, index: Rows) -> Bools:
-        """Whether operations under these grants can be of no later hold. A reentrant lock knows its
-        owner alone: under whatever name, it is the hold of now that he gives back or extends."""
-        history, promises = self._analysis.history, self._analysis.promises
+        """Whether operations under these grants can be of no other hold, which came later for all
+        that is known. A reentrant lock knows its owner alone: under whatever name, it is the hold
+        of now that he gives back or extends."""
+        promises = self._analysis.promises
         certain = np.ones(len(rows), np.bool_)
-        reentrant = keys_of(history, REENTRANT)[history.key[rows]]
-        if not np.any(reentrant):
-            return certain
-        everyone = owners(history)
-        began = np.zeros(len(history), np.bool_)
-        began[promises.row[promises.outer]] = True
-        began |= (history.f == F.ACQUIRE) & (history.type == Type.INFO)
-        for i in np.flatnonzero(reentrant).tolist():
-            row = int(rows[i])
-            mine = began & (history.key == history.key[row]) & (everyone == everyone[row])
-            asked = history.invoke_ns <= history.complete_ns[row] + 2 * history.epsilon_ns
-            certain[i] = int(np.flatnonzero(mine & asked)[-1]) <= int(promises.row[index[i]])
+        for i in self._of_several(rows):
+            grant = int(index[i])
+            others = self._acquires_of(int(rows[i]), promises.row[grant])
+            certain[i] = not np.any(others != promises.row[grant])
         return certain
+
+    @cached_property
+    def _acquires(self) -> Rows:
+        """What may have begun a hold of its own."""
+        history, promises = self._analysis.history, self._analysis.promises
+        acquires = rows_of(history, F.ACQUIRE, Type.OK, Type.INFO)
+        return acquires[~np.isin(acquires, promises.row[~promises.outer])]
+
+    @cached_property
+    def _identity(self) -> Ints:
+        """For every acquire, who asked for which key: the hold where it is named, else the
+        owner."""
+        history = self._analysis.history
+        acquires = rows_of(history, F.ACQUIRE)
+        reentrant = keys_of(history, REENTRANT)[history.key[acquires]]
+        named = (history.hold[acquires] != NULL) & ~reentrant
+        name = np.where(named, history.hold[acquires], owners(history)[acquires])
+        found = np.full(len(history), -1, np.int64)
+        who = np.stack([named.astype(np.int64), name, history.key[acquires]])
+        found[acquires] = np.unique(who, axis=1, return_inverse=True)[1].reshape(-1)
+        return found
+
+    def _certainly_again(self, rows: Rows, first: Rows) -> Bools:
+        """Whether these releases can be of no other hold than those that were released before, with
+        ``first``: no acquire can have taken effect since, or there are fewer than releases."""
+        links = self._links
+        certain = np.ones(len(rows), np.bool_)
+        for i in self._of_several(rows):
+            row = int(rows[i])
+            acquires = self._acquires_of(row, None)
+            before = self.confirmed[self.confirmed <= row]
+            mine = self._identity[links.acquire[before]] == self._identity[links.acquire[row]]
+            late = len(self._acquires_of(row, first[i])) > 0
+            certain[i] = not late or int(np.count_nonzero(mine)) > len(acquires)
+        return certain
+
+    def _of_several(self, rows: Rows) -> list[int]:
+        """The places of those under an identity that asked for the key more than once."""
+        if len(rows) == 0:
+            return []
+        names, often = np.unique(self._identity[self._acquires], return_counts=True)
+        acquires = self._links.acquire[rows]
+        several = np.isin(self._identity[acquires], names[often > 1])
+        return [int(i) for i in np.flatnonzero(several)]
+
+    def _acquires_of(self, row: int, since: int | None) -> Rows:
+        """The acquires of the identity of an operation that were asked for before it was answered;
+        those that may have taken effect only after the operation ``since`` was asked for."""
+        history, width = self._analysis.history, 2 * self._analysis.history.epsilon_ns
+        mine = self._identity[self._acquires] == self._identity[self._links.acquire[row]]
+        mine &= history.invoke_ns[self._acquires] <= history.complete_ns[row] + width
+        if since is not None:
+            done = answered_ns(history, self._acquires)
+            mine &= done >= history.invoke_ns[since] - width
+        found: Rows = self._acquires[mine]
+        return found
 
     def _effect(self, release: int) -> tuple[int, int] | None:
         """The grant that a release ended and the row that shows it, or None."""

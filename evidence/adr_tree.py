@@ -197,19 +197,27 @@ def _best(met: Sequence[Option], answers: Answers) -> tuple[Sequence[Option], st
 
 def _said(met: Sequence[Option], answers: Answers) -> tuple[list[Option], list[str]]:
     """Those that are best by what the reader said, and by what."""
-    costs = {o.name: cost_of(o, answers) for o in met}
-    least = min((cost for cost in costs.values() if cost is not None), default=None)
-    ways: tuple[tuple[str, Callable[[Option], bool]], ...] = (
-        ("its servers are there already", lambda o: is_had(o, answers.already_have)),
-        ("it costs least", lambda o: None not in costs.values() and costs[o.name] == least),
-        ("your people know it", lambda o: is_known(o, answers.skills)),
-    )
     left = list(met)
     decided: list[str] = []
-    for reason, keeps in ways:
+
+    def keep(reason: str, keeps: Callable[[Option], bool]) -> None:
+        nonlocal left
         kept = [o for o in left if keeps(o)]
         if 0 < len(kept) < len(left):
-            left, decided = kept, [*decided, reason]
+            left = kept
+            decided.append(reason)
+
+    keep("its servers are there already", lambda o: is_had(o, answers.already_have))
+    # Only among those that are left, and whose cost was not said stays beside the cheapest: else
+    # an option that is not chosen would decide between the others.
+    costs = {o.name: cost_of(o, answers) for o in left}
+    least = min((cost for cost in costs.values() if cost is not None), default=None)
+    known = None not in costs.values()
+    keep(
+        "it costs least" if known else "no other is known to cost less",
+        lambda o: costs[o.name] in {least, None},
+    )
+    keep("your people know it", lambda o: is_known(o, answers.skills))
     return left, decided
 
 

@@ -103,6 +103,29 @@ def test_a_run_folder_a_case_and_a_recording(
     assert printed(capsys)["operations"] == 80
 
 
+def refused(s: Scene) -> None:
+    s.acquire(1, 0, 1, "fail", error="held").acquire(2, 0, None, "info")
+    s.release(2, 2, 3, "fail", error="not-held")
+
+
+def refused_by_nobody(s: Scene) -> None:
+    s.kind("mutex", strict_try=True).acquire(1, 0, 1, "fail", error="held")
+
+
+def granted_once(s: Scene) -> None:
+    refused(s)
+    s.acquire(3, 4, 5).release(3, 6, 7)
+
+
+@pytest.mark.parametrize(
+    ("plant", "code"), [(refused, 2), (refused_by_nobody, 1), (granted_once, 0)]
+)
+def test_where_nothing_was_ever_granted_nothing_is_shown(
+    tmp_path: Path, plant: Callable[[Scene], None], code: int
+) -> None:
+    assert judge(saved(tmp_path / "history.jsonl", plant)) == code
+
+
 def test_a_run_that_was_cut_off_is_not_valid(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -104,6 +104,40 @@ def test_an_unknown_charge_counts_only_where_it_was_applied() -> None:
     assert result(paid, "charged-twice") == "invalid"
 
 
+def test_what_has_no_number_is_not_the_same_thing() -> None:
+    run = scene("cron")
+    for client in (1, 2):
+        run.op(F.EFFECT, client, client, client + 0.1, applied_ns=ns(client))
+    assert result(run, "ran-twice") == "unknown"
+    assert result(effect(run, 3, 3, 11), "ran-twice") == "unknown"
+    assert result(effect(run, 4, 4, 11), "ran-twice") == "invalid"
+
+
+def untimed(scene: Scene, client: int, begin: float, end: float, thing: int) -> Scene:
+    return scene.op(F.EFFECT, client, begin, end, version=thing)
+
+
+@pytest.mark.parametrize(
+    ("job", "more", "verdict"),
+    [
+        ("leader", {}, "two-leaders"),
+        ("gate", {"permits": 1}, "over-capacity"),
+        ("rate-limit", {"bound": 2, "window_ns": 2 * S}, "rate-exceeded"),
+    ],
+)
+def test_without_the_times_of_the_resource_only_windows_apart_are_in_order(
+    job: str, more: dict[str, int], verdict: str
+) -> None:
+    # Either client may have gone first; as they were answered, the first one came back.
+    beside = untimed(scene(job, **more), 1, 0, 3, 1)
+    untimed(untimed(untimed(beside, 2, 1, 3.5, 1), 1, 2, 4, 2), 2, 3.2, 4.5, 2)
+    assert result(beside, verdict) == "unknown"
+    apart = scene(job, **more)
+    for at, client, thing in ((0, 1, 1), (0.2, 2, 1), (0.4, 1, 2), (0.6, 2, 2)):
+        untimed(apart, client, at, at + 0.1, thing)
+    assert result(apart, verdict) == "invalid"
+
+
 def test_a_run_that_was_started_twice() -> None:
     run = effect(effect(scene("cron"), 1, 1, 10), 2, 2, 11)
     assert result(run, "ran-twice") == "valid"

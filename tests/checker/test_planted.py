@@ -272,6 +272,41 @@ def reentrant_released_early(s: Scene) -> None:
     s.release(1, 7, 8, named=False)
 
 
+@breaks(D, X)
+def granted_beside_two_tries_of_one_name(s: Scene) -> None:
+    s.acquire(1, 0, 1).acquire(1, 0.5, None, "info").acquire(2, 2, 3)
+    s.release(1, 4, 5).release(2, 6, 7)
+
+
+@breaks(D, X)
+def granted_beside_two_threads_of_one_process(s: Scene) -> None:
+    s.acquire(1, 0, 1, named=False).acquire(1, 1.5, 6, named=False)
+    s.acquire(2, 2, 3, named=False).release(1, 4, 5, named=False)
+    s.release(2, 4, 5, named=False).release(1, 7, 8, named=False)
+
+
+@breaks(D, X)
+def reentrant_of_two_processes(s: Scene) -> None:
+    s.kind("reentrant")
+    s.acquire(1, 0, 1, owner=7, named=False).acquire(2, 2, 3, owner=7, named=False)
+    s.release(1, 4, 5, owner=7, named=False).acquire(3, 4, 6, named=False)
+    s.release(2, 7, 8, owner=7, named=False).release(3, 9, 10, named=False)
+
+
+@breaks(F, X)
+def released_more_often_than_asked_for(s: Scene) -> None:
+    s.acquire(1, 0, 1, named=False).acquire(1, 1.5, 4, named=False)
+    for at in (2, 5, 7):
+        s.release(1, at, at + 1, named=False)
+
+
+@breaks(N)
+def reentrant_fence_of_the_last_hold(s: Scene) -> None:
+    s.kind("reentrant")
+    for at in (0, 4):
+        s.acquire(1, at, at + 1, fence=5, named=False).release(1, at + 2, at + 3, named=False)
+
+
 @breaks(X)
 def unknown_acquire_proven_inside(s: Scene) -> None:
     # Client 2's release was ok: it held at some time between 4 and 5, when client 1 did too.
@@ -452,6 +487,65 @@ def reentrant_fence_repeats(s: Scene) -> None:
     s.acquire(1, 0, 1, fence=5, named=False).acquire(1, 2, 3, fence=5, named=False)
     s.release(1, 4, 5, named=False).release(1, 6, 7, named=False)
     s.acquire(2, 0, 8, fence=6, named=False)
+
+
+@healthy
+def reentrant_fence_of_a_hold_that_may_still_stand(s: Scene) -> None:
+    s.kind("reentrant")
+    s.acquire(1, 0, 1, fence=5, named=False).release(1, 2, None, "info", named=False)
+    s.acquire(1, 4, 5, fence=5, named=False).release(1, 6, 7, named=False)
+
+
+@healthy
+def reentrant_fence_beyond_the_promise(s: Scene) -> None:
+    s.kind("reentrant")
+    s.acquire(1, 0, 1, until=3, fence=5, named=False)
+    s.acquire(1, 4, 5, until=14, fence=5, named=False).release(1, 6, 7, named=False)
+
+
+@healthy
+def two_tries_of_one_name(s: Scene) -> None:
+    # The release may be of either, so it may be that of the first.
+    s.acquire(1, 0, 1).acquire(1, 2, None, "info").release(1, 3, 4)
+    s.acquire(2, 2, 5).release(2, 6, 7)
+
+
+@healthy
+def two_threads_of_one_process(s: Scene) -> None:
+    s.acquire(1, 0, 1, named=False).acquire(1, 1.5, 4, named=False)
+    s.release(1, 2, 3, named=False).release(1, 5, 6, named=False)
+
+
+@healthy
+def released_by_another_thread(s: Scene) -> None:
+    s.release(1, 1, 4, named=False).acquire(1, 2, 3, named=False)
+    s.acquire(2, 0, 5, named=False).release(2, 6, 7, named=False)
+
+
+@healthy
+def released_late_under_a_process_that_went_on(s: Scene) -> None:
+    # The first acquire came through between the two releases.
+    s.acquire(1, 0, None, "info", named=False).acquire(1, 1, 5, named=False)
+    s.release(1, 6, 7, named=False).release(1, 8, 9, named=False)
+
+
+@healthy
+def extended_while_another_permit_was_asked_for(s: Scene) -> None:
+    # What was extended is the second permit; the first one ran out.
+    s.kind("semaphore", permits=2)
+    s.acquire(1, 0, 1, until=7, named=False).extend(1, 2, 4, until=20, named=False)
+    s.acquire(1, 3, 5, until=9, named=False)
+    s.acquire(2, 7, 8, until=30, named=False)
+    s.release(2, 9, 10, named=False)
+
+
+@healthy
+def reentrant_level_beside_a_release(s: Scene) -> None:
+    s.kind("reentrant")
+    s.acquire(1, 0, 1, owner=7, named=False).acquire(2, 2, 8, owner=7, named=False)
+    s.release(1, 3, 4, owner=7, named=False)
+    s.acquire(3, 3, 5, named=False).release(3, 5.5, 6, named=False)
+    s.release(2, 9, 10, owner=7, named=False)
 
 
 @healthy

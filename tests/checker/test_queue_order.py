@@ -204,3 +204,13 @@ def test_the_order_is_expected_where_it_is_promised() -> None:
         required=("double-grant",),
     )
     assert found.word == "worse than expected"
+
+
+def test_who_enters_again_overtakes_nobody() -> None:
+    s = Scene().acquire(1, 0, 1, hold="h1")
+    placed(s, 2, 2.5, "h2").acquire(2, 2, 8, hold="h2").acquire(1, 3, 4, hold="again")
+    s.release(1, 5, 6, hold="again").release(1, 6.5, 7, hold="h1").release(2, 9, 10, hold="h2")
+    s.kind("reentrant")
+    assert result(s) is None
+    s.kind("mutex")
+    assert check(s.history()).verdicts["double-grant"].result == "invalid"

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -464,6 +465,31 @@ def test_a_tie_is_a_tie_and_says_what_breaks_it(
     assert why in decision.why
     assert why in text
     assert ("`--costs`, `--skills`" in text) is (chosen is None)
+
+
+HAD: Plain = {"already_have": ("etcd", "zookeeper"), "skills": ("zookeeper",)}
+
+
+@pytest.mark.parametrize(
+    ("more", "chosen"),
+    [
+        # What would have to be run is left out before costs are compared.
+        (HAD | {"costs": (("etcd", 2.0), ("zookeeper", 3.0), ("third", 1.0))}, "etcd"),
+        # Of the third nobody said what it costs: it may be the cheapest, and zookeeper is not.
+        ({"skills": ("zookeeper",), "costs": (("etcd", 2.0), ("zookeeper", 3.0))}, None),
+    ],
+)
+def test_an_option_that_is_not_chosen_makes_nobody_else_win(
+    tmp_path: Path, more: Plain, chosen: str | None
+) -> None:
+    answers = replace(CORRECT, **more)
+    decision, found, _ = decided(tmp_path, answers, *BOTH)
+    assert name_of(decision) == "etcd"
+    third = replace(found[0], name="third", lock="third", topology="third", family="third")
+    for order in permutations((*found, third)):
+        decision = decide(order, answers)
+        assert len(decision.met) == 3
+        assert name_of(decision) == chosen
 
 
 # What is not known, and what would settle it.

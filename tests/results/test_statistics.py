@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -87,6 +88,19 @@ def test_a_test_against_a_ratio_and_the_bound_say_the_same() -> None:
         assert p_beyond(base, new, bound / outwards, above=above) <= 0.025
         assert p_beyond(base, new, bound * outwards, above=above) > 0.025
         assert p_beyond(base, new, 1.0, above=not above) > 0.9
+
+
+def test_as_far_up_as_down_is_a_tie_whatever_its_logarithm() -> None:
+    """Every sign tried, on ratios that are few and often the same."""
+    rng = np.random.default_rng(7)
+    for n in range(2, 10):
+        base, new = rng.integers(1, 5, (2, n))
+        far = np.maximum(base, new) / np.minimum(base, new)
+        far, up = far[base != new], (new > base)[base != new]
+        ranks = stats.rankdata(far)
+        signs = np.array(list(product((0, 1), repeat=len(far))))
+        p = np.mean(signs @ ranks >= ranks[up].sum())
+        assert p_beyond(base, new, 1.0, above=True) == pytest.approx(p)
 
 
 def test_k_of_n_against_the_published_table() -> None:
