@@ -59,7 +59,7 @@ def write_if_newer(zk: Any, path: str, value: bytes, fence: int) -> int | None:
         multi.set_data(f"{path}/fence", str(fence).encode(), stat.version)
         multi.set_data(path, value)
         done = multi.commit()
-        if not any(isinstance(one, Exception) for one in done):
+        if not isinstance(done[0], exceptions.BadVersionError):
             return int(done[1].version)
 
 
@@ -137,9 +137,9 @@ class ZooKeeper:
             for name in sorted(limited.get_children(f"/{PREFIX}")):
                 written = f"/{PREFIX}/{name}/{WRITTEN_NODE}"
                 for child in sorted(limited.get_children(written)):
-                    value, _ = limited.get(f"{written}/{child}")
-                    place = int(child.removeprefix(NUMBERED))
-                    found.append(entry(unquote(name), place, place + 1, value.decode()))
+                    value, stat = limited.get(f"{written}/{child}")
+                    made = int(child.removeprefix(NUMBERED)) + 1
+                    found.append(entry(unquote(name), int(stat.czxid), made, value.decode()))
         except exceptions.NoNodeError:
             return found
         except _unsure() as error:

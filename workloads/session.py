@@ -27,6 +27,8 @@ from lockbench.locks.base import Address, Observer
 from lockbench.locks.base import Lock as LockClient
 from lockbench.locks.registry import find
 from lockbench.locks.shared.prefixed import prefixed
+from lockbench.stores.base import GuardedStore, Where
+from lockbench.stores.registry import find as find_store
 from lockbench.workloads.arrivals import POISSON, Arrivals
 from lockbench.workloads.control import Control
 from lockbench.workloads.load import CLIENT_FAILED, ENVIRONMENT, WORKER_ENVIRONMENT, Load
@@ -108,6 +110,17 @@ class Session:
 
         prefix = self.load.key_prefix
         return prefixed(prefix, observer, connect) if prefix else connect(observer)
+
+    def guarded_store(self) -> GuardedStore | None:
+        """One more client of the store that the lock guards; None: it is the plain resource."""
+        load = self.load
+        if not load.store:
+            return None
+        asked = find_store(load.store)
+        mine = load.store_nodes[self.worker] if load.store_nodes else ()
+        nodes = [Address(host, port) for host, port in mine]
+        timeout_s = load.pace.client_timeout_s
+        return asked.connect(Where(nodes, load.store_folder, asked.topology, timeout_s))
 
     @cached_property
     def arrivals(self) -> Arrivals | None:
