@@ -4,7 +4,7 @@ A write is ``ok`` with the version that it made, ``fail`` where the guard refuse
 certainly did nothing, and ``info`` where nobody knows. It has no ``applied_ns``: a store has an
 order of its own and no clock of ours, so that a write counts as late only if it was begun late.
 
-One write in REPEATS is sent again after its answer, as a client does whose answer was lost: a guard
+One write in REPEATS (ids of holds are odd) is sent again after its answer, as a client does whose answer was lost: a guard
 that is to apply the write of a grant once has to refuse the second.
 """
 
@@ -40,7 +40,7 @@ def write(client: Caller, store: GuardedStore, granted: Granted, seen: Seen) -> 
     """The version made; NULL where none is known to be."""
     hold = granted.hold
     made = _try(client, store, Write(hold.key, hold.id, seen, granted.fence, hold.handle))
-    if made != NULL and hold.id % REPEATS == 1:
+    if made != NULL and hold.id % (2 * REPEATS) == 1:
         _try(client, store, Write(hold.key, hold.id, seen, granted.fence, hold.handle))
     return made
 
