@@ -10,21 +10,27 @@ that is to apply the write of a grant once has to refuse the second.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from lockbench.history.op import NULL, F, Type
+from lockbench.history.recorder import Recorder
 from lockbench.locks.base import Granted, Hold, Unknown
 from lockbench.stores.base import Applied, Away, GuardedStore, Refused, Seen, Write
 from lockbench.workloads.resource import or_null
-
-if TYPE_CHECKING:
-    from lockbench.workloads.caller import Caller
 
 REPEATS: Final = 16
 REFUSED: Final = "refused: by the guard"
 
 
-def read(client: Caller, store: GuardedStore, hold: Hold) -> Seen:
+class Recording(Protocol):
+    """A client that records what it does. It takes a new process number after every unknown
+    outcome."""
+
+    recorder: Recorder
+    process: int
+
+
+def read(client: Recording, store: GuardedStore, hold: Hold) -> Seen:
     """Raises Away."""
     handle = client.recorder.invoke(client.process, F.READ, hold.key, hold=hold.id)
     try:
@@ -36,7 +42,7 @@ def read(client: Caller, store: GuardedStore, hold: Hold) -> Seen:
     return seen
 
 
-def write(client: Caller, store: GuardedStore, granted: Granted, seen: Seen) -> int:
+def write(client: Recording, store: GuardedStore, granted: Granted, seen: Seen) -> int:
     """The version made; NULL where none is known to be."""
     hold = granted.hold
     made = _try(client, store, Write(hold.key, hold.id, seen, granted.fence, hold.handle))
@@ -45,7 +51,7 @@ def write(client: Caller, store: GuardedStore, granted: Granted, seen: Seen) -> 
     return made
 
 
-def _try(client: Caller, store: GuardedStore, write: Write) -> int:
+def _try(client: Recording, store: GuardedStore, write: Write) -> int:
     recorder = client.recorder
     handle = recorder.invoke(
         client.process, F.WRITE, write.key, hold=write.hold, version=write.seen.version
