@@ -22,6 +22,7 @@ from lockbench.workloads.load import Load
 RECORD_S: Final = 20.0
 READ_TIMEOUT_S: Final = 10.0
 PAUSE_S: Final = 0.2
+SESSION_S: Final = 30.0
 
 
 def store_cluster_of(case: Case, run_id: str, logs: Path) -> Cluster | None:
@@ -30,7 +31,15 @@ def store_cluster_of(case: Case, run_id: str, logs: Path) -> Cluster | None:
     if topology is None:
         return None
     plan = cluster_plan_of(case, run_id, logs)
-    return topology.make(replace(plan, topology=topology.name, size=topology.default_size))
+    # Of a store no session need end before a client that sleeps wakes up.
+    return topology.make(
+        replace(
+            plan,
+            topology=topology.name,
+            size=topology.default_size,
+            lease_ttl_s=max(plan.lease_ttl_s, SESSION_S),
+        )
+    )
 
 
 def with_store(load: Load, case: Case, cluster: Cluster, beside: Cluster | None) -> Load:

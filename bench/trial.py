@@ -53,6 +53,7 @@ class _Writer:
 
     recorder: Recorder
     process: int
+    sends_again: bool
 
 
 def check(store: Asked, where: Where, folder: Path, *, seconds: float = CHECK_S) -> Verdict:
@@ -68,7 +69,7 @@ def check(store: Asked, where: Where, folder: Path, *, seconds: float = CHECK_S)
     def work(number: int) -> None:
         draws = random.Random(number)
         recorder = Recorder(folder, number)
-        writer = _Writer(recorder, recorder.new_process())
+        writer = _Writer(recorder, recorder.new_process(), store.guard.once)
         try:
             with closing(store.connect(where)) as client:
                 for key in keys:

@@ -262,7 +262,8 @@ def broken_guard(analysis: Analysis) -> Verdict | None:
 
 def counts(analysis: Analysis) -> dict[str, object] | None:
     """What became of the writes to a guarded store; None without one. A write counts as stale where
-    all of its window was late; one that is sent again is none of those, and counted apart."""
+    all of its window was late, and as rightful where all of it was within its promise; one that is
+    sent again is neither, and counted apart."""
     history = analysis.history
     if history.guarded is None:
         return None
@@ -277,6 +278,8 @@ def counts(analysis: Analysis) -> dict[str, object] | None:
     first = ~again
     stale = tried.stale & first
     unknown = ~applied & ~refused & (history.type[rows] == Type.INFO)
+    known = np.flatnonzero(refused & first & (tried.grant >= 0))
+    in_time = history.complete_ns[rows[known]] < analysis.promises.end[tried.grant[known]]
     return {
         "store": history.guarded.store,
         "guard": history.guarded.guard,
@@ -287,7 +290,8 @@ def counts(analysis: Analysis) -> dict[str, object] | None:
         "stale_refused": int(np.count_nonzero(stale & refused)),
         "stale_applied": int(np.count_nonzero(stale & applied)),
         "stale_applied_late": _applied_late(guard, rows[stale & applied]),
-        "rightful_refused": int(np.count_nonzero(~tried.stale & first & refused)),
+        "stale_unknown": int(np.count_nonzero(stale & unknown)),
+        "rightful_refused": int(np.count_nonzero(in_time)),
         "again": int(np.count_nonzero(again & (applied | refused))),
         "again_applied": int(np.count_nonzero(again & applied)),
         "gone": len(guard.gone),

@@ -105,6 +105,12 @@ class Guard:
     def needs_fence(self) -> bool:
         return self.rule == "newer"
 
+    @property
+    def once(self) -> bool:
+        """Whether it refuses the second write of a hold, which a client sends whose answer was
+        lost."""
+        return self.rule in {"newer", "unchanged"}
+
 
 @dataclass(frozen=True)
 class Where:

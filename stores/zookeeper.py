@@ -11,6 +11,7 @@ with the version n + 1 of the node that was written.
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
@@ -43,7 +44,11 @@ else:
     session = lazy("lockbench.locks.zookeeper.session")
 
 # Nothing here lasts as long as the session, so it may be any that a server grants.
-SESSION_S: Final = 6.0
+SESSION_S: Final = 30.0
+# After a rest the connection may have ended without a word.
+RESTED_S: Final = 0.5
+LOOKS: Final = 3
+LOOK_PAUSE_S: Final = 0.02
 FENCE_NODE: Final = "fence"
 WRITTEN_NODE: Final = "written"
 NUMBERED: Final = "n"  # how the nodes of a record begin
@@ -96,6 +101,7 @@ class ZooKeeper:
         self._timeout_s = where.timeout_s
         self._rule = guard.rule
         self._recorded = recorded
+        self._used_s = 0.0
         self._session = session.Session(
             where.nodes, SESSION_S, on_heartbeat=lambda *_: None, on_lost=lambda: None
         )
@@ -103,6 +109,7 @@ class ZooKeeper:
     def read(self, key: str) -> Seen:
         """Makes the nodes where there are none."""
         path, limited = _path(key), self._limited()
+        self._see_that_it_lives(path)
         try:
             try:
                 _, stat = limited.get(path)
@@ -111,11 +118,13 @@ class ZooKeeper:
                 _, stat = limited.get(path)
         except _unsure() as error:
             raise Away(f"{type(error).__name__}: {error}") from error
+        self._used_s = time.monotonic()
         return Seen(int(stat.version))
 
     def write(self, write: Write) -> Outcome:
         path, value = _path(write.key), write.value.encode()
         limited = self._limited(path, value)
+        self._see_that_it_lives(path)
         tries: dict[str, Callable[[], int | None]] = {
             "newer": lambda: write_if_newer(limited, path, value, write.fence or 0),
             "unchanged": lambda: write_if_unchanged(limited, path, value, write.seen.version),
@@ -126,6 +135,7 @@ class ZooKeeper:
             made = tries[self._rule]()
         except _unsure() as error:
             return Unknown(f"{type(error).__name__}: {error}")
+        self._used_s = time.monotonic()
         return Refused() if made is None else Applied(made)
 
     def written(self) -> list[Entry]:
@@ -148,6 +158,22 @@ class ZooKeeper:
 
     def close(self) -> None:
         self._session.dispose().join(self._timeout_s)
+
+    def _see_that_it_lives(self, path: str) -> None:
+        """Asks while nothing is at stake, and again where the connection is found dead, or so new
+        that kazoo cannot use it yet. Raises Away."""
+        if time.monotonic() - self._used_s < RESTED_S:
+            return
+        said = ""
+        for _ in range(LOOKS):
+            try:
+                self._answers(self._session.client.exists_async(path))
+            except _unsure() as error:
+                said = f"{type(error).__name__}: {error}"
+                time.sleep(LOOK_PAUSE_S)
+            else:
+                return
+        raise Away(said)
 
     def _make(self, path: str) -> None:
         client = self._session.client

@@ -35,6 +35,7 @@ class Client(Caller):
         self._session = session
         self.resource = Resource(session.load.resource)
         self.store = session.guarded_store()
+        self.sends_again = session.sends_again
         self._guarded = self.pace.touch_resource and session.system.kind != "semaphore"
         job = self._job = session.asked.workload.job(session.asked.options)
         job.number = number

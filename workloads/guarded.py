@@ -4,8 +4,8 @@ A write is ``ok`` with the version that it made, ``fail`` where the guard refuse
 certainly did nothing, and ``info`` where nobody knows. It has no ``applied_ns``: a store has an
 order of its own and no clock of ours, so that a write counts as late only if it was begun late.
 
-One write in REPEATS (ids of holds are odd) is sent again after its answer, as a client does whose answer was lost: a guard
-that is to apply the write of a grant once has to refuse the second.
+One write in REPEATS is sent again after its answer, as a client does whose answer was lost, where
+the guard is to refuse the second of a hold.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Recording(Protocol):
 
     recorder: Recorder
     process: int
+    sends_again: bool
 
 
 def read(client: Recording, store: GuardedStore, hold: Hold) -> Seen:
@@ -46,7 +47,8 @@ def write(client: Recording, store: GuardedStore, granted: Granted, seen: Seen) 
     """The version made; NULL where none is known to be."""
     hold = granted.hold
     made = _try(client, store, Write(hold.key, hold.id, seen, granted.fence, hold.handle))
-    if made != NULL and hold.id % (2 * REPEATS) == 1:
+    # Ids of holds are drawn, and odd.
+    if client.sends_again and made != NULL and hold.id % (2 * REPEATS) == 1:
         _try(client, store, Write(hold.key, hold.id, seen, granted.fence, hold.handle))
     return made
 

@@ -56,6 +56,7 @@ class Session:
         self.worker = worker if started_by_bench else 1 + (worker - 1) % load.workers
         self.system = find(load.lock)
         self.asked = find_workload(load.workload)
+        self._store = find_store(load.store) if load.store else None
         history = load.history
         if not started_by_bench:
             history = _own_history(history, worker)
@@ -113,14 +114,18 @@ class Session:
 
     def guarded_store(self) -> GuardedStore | None:
         """One more client of the store that the lock guards; None: it is the plain resource."""
-        load = self.load
-        if not load.store:
+        load, store = self.load, self._store
+        if store is None:
             return None
-        asked = find_store(load.store)
         mine = load.store_nodes[self.worker] if load.store_nodes else ()
         nodes = [Address(host, port) for host, port in mine]
         timeout_s = load.pace.client_timeout_s
-        return asked.connect(Where(nodes, load.store_folder, asked.topology, timeout_s))
+        return store.connect(Where(nodes, load.store_folder, store.topology, timeout_s))
+
+    @property
+    def sends_again(self) -> bool:
+        """Whether clients send some writes to the store twice."""
+        return self._store is not None and self._store.guard.once
 
     @cached_property
     def arrivals(self) -> Arrivals | None:

@@ -77,6 +77,7 @@ class GuardedWrites(Part, frozen=True):
     stale_refused: Count | None = None
     stale_applied: Count | None = None
     stale_applied_late: Count | None = None
+    stale_unknown: Count | None = None
     rightful_refused: Count | None = None
     again: Count | None = None
     again_applied: Count | None = None
