@@ -179,7 +179,6 @@ _ENTRIES: Final = (
         "apply",
         blames="nobody",
         seen="store",
-        not_of=(),
     ),
     _of_job(
         "inventory",
