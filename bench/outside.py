@@ -87,7 +87,8 @@ class Watch:
         containers: ContainerWatch | None = None,
         clocks: Callable[[], tuple[int, int]] | None = None,
     ) -> None:
-        """``beside``: another cluster of the same run. ``clocks`` tells (monotonic, since boot with sleep) in nanoseconds."""
+        """``beside``: another cluster of the same run. ``clocks`` tells (monotonic, since boot with
+        sleep) in nanoseconds."""
         self._fleet = fleet
         self._cluster = cluster
         self._beside = beside
@@ -131,7 +132,7 @@ class Watch:
 
     def _acts(self) -> Sequence[Act]:
         """What was done to containers by those who may."""
-        both = (self._cluster, self._beside)
+        both: Sequence[object] = (self._cluster, self._beside)
         return [act for one in both if isinstance(one, Contained) for act in one.acts()]
 
     def note_processors(self) -> None:

@@ -13,25 +13,35 @@ from __future__ import annotations
 
 import itertools
 import random
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from lockbench.bench.guarded import guarded, written
+from lockbench.bench.duties import GROUP
+from lockbench.bench.guarded import SESSION_S, guarded, written
+from lockbench.bench.plan import images_of
 from lockbench.checker.check import check as judge
 from lockbench.checker.verdict import Verdict
+from lockbench.clusters import images
+from lockbench.clusters.base import ClusterPlan
+from lockbench.clusters.engine.docker import EngineError
+from lockbench.clusters.engine.reaper import reap
+from lockbench.clusters.registry import topologies
 from lockbench.history.guarded import write_guarded
 from lockbench.history.recorder import Recorder
 from lockbench.history.recording import read_recording, write_meta
 from lockbench.locks import registry as locks
-from lockbench.locks.base import Granted, Hold, NoObserver, new_hold_id
+from lockbench.locks.base import Address, Granted, Hold, NoObserver, new_hold_id
 from lockbench.results.documents import Quantiles
+from lockbench.results.errors import BadInput
 from lockbench.results.quantiles import quantiles
 from lockbench.stores.base import Applied, Away, Guard, GuardedStore, Refused, Where, Write
 from lockbench.stores.registry import Asked
@@ -44,7 +54,105 @@ OLDER_MAX: Final = 4
 CHECK_S: Final = 2.0
 READY_S: Final = 30.0
 WARM: Final = 5
+# More would be a trial of the threads that send.
+RATE_MAX: Final = 1000
+TIMEOUT_S: Final = 5.0
 LEASE_S: Final = 120.0
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What the trial of one guard's check said."""
+
+    guard: Guard
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Tried:
+    """All guards of a store."""
+
+    checks: Sequence[Checked]
+    prices: Sequence[Price]
+
+    def as_json(self) -> dict[str, object]:
+        """For ``--json``."""
+        return {
+            "checks": [
+                {"guard": one.guard.name, "result": one.verdict.result, "why": one.verdict.reason}
+                for one in self.checks
+            ],
+            "prices": [
+                {
+                    "guard": one.guard.name,
+                    "ms": one.ms,
+                    "late": one.late,
+                    "refused": one.refused,
+                    "failed": one.failed,
+                }
+                for one in self.prices
+            ],
+        }
+
+
+def try_all(
+    store: Asked, *, rate: float, seconds: float, rounds: int, say: Callable[[str], None]
+) -> Tried:
+    """Starts the store's servers, checks every guard, and measures all of them. Guards that ask for
+    a lock's own entry are measured only: nobody holds a lock here that could be lost. Raises
+    BadInput where the servers cannot be started, Away."""
+    guards = [replace(store, guard=guard) for guard in store.store.guards]
+    checks: list[Checked] = []
+    with tempfile.TemporaryDirectory(prefix="lockbench-") as folder, ExitStack() as stack:
+        where = stack.enter_context(_servers(store, Path(folder), say))
+        for asked in guards:
+            if asked.guard.locks:
+                continue
+            verdict = check(asked, where, Path(folder, "history", asked.guard.name))
+            checks.append(Checked(asked.guard, verdict))
+            say(f"{asked.guard.name:<16} {verdict.result:<8} {verdict.reason}")
+        found = prices(guards, where, rate=rate, seconds=seconds, rounds=rounds)
+    plain = next(one for one in found if one.guard.rule == "any")
+    for price in found:
+        say(_line(price, plain))
+    return Tried(checks, found)
+
+
+def _line(price: Price, plain: Price) -> str:
+    """One guard's price, for the terminal."""
+
+    def ms(value: object, of: object) -> str:
+        if not isinstance(value, float) or not isinstance(of, float):
+            return "–"
+        return f"{value:.2f} ms" + ("" if price is plain else f" ({value / of:.2f}-fold)")
+
+    p50, p99 = ms(price.ms.p50, plain.ms.p50), ms(price.ms.p99, plain.ms.p99)
+    return f"{price.guard.name:<16} p50 {p50:<18} p99 {p99:<20} n {price.ms.count}"
+
+
+@contextmanager
+def _servers(store: Asked, folder: Path, say: Callable[[str], None]) -> Iterator[Where]:
+    """Where a store is, for as long as this lasts. Raises BadInput."""
+    if not store.topology:
+        yield Where(folder=folder / "store", timeout_s=TIMEOUT_S)
+        return
+    topology = topologies()[store.topology]
+    try:
+        images.ensure(images_of([topology]), say=say)
+        reap()
+    except EngineError as error:
+        raise BadInput(str(error)) from error
+    plan = ClusterPlan(
+        topology=topology.name,
+        size=topology.default_size,
+        groups=GROUP,
+        run_id=uuid.uuid4().hex[:12],
+        lease_ttl_s=SESSION_S,
+        log_dir=str(folder / "logs"),
+    )
+    with topology.make(plan) as cluster:
+        nodes = [Address(*address) for address in cluster.addresses(GROUP)]
+        yield Where(nodes, topology=topology.name, timeout_s=TIMEOUT_S)
 
 
 @dataclass

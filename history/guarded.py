@@ -1,4 +1,4 @@
-"""What a guarded store itself kept of the writes that it applied, beside the history of its clients.
+"""What a guarded store kept of the writes that it applied, beside the history of its clients.
 
 An entry is one applied write in the store's own record (a row of PostgreSQL, an element of a Redis
 list, a revision of etcd, a node of ZooKeeper, a file). ``place`` is the record's own order within a

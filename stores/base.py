@@ -18,10 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from lockbench.history.guarded import Applied as Entry
+from lockbench.history import guarded
 from lockbench.history.guarded import Rule
 from lockbench.locks.base import Address, Unknown
 
+# One write in a store's record.
+Entry = guarded.Applied
 # How the names of all that stores keep begin.
 PREFIX: Final = "guarded"
 

@@ -85,7 +85,7 @@ def plain(key: str, value: str) -> Txn:
 class Etcd:
     """One client, which goes on to the next member after an error."""
 
-    def __init__(self, where: Where, guard: Guard, recorded: bool) -> None:  # noqa: ARG002
+    def __init__(self, where: Where, guard: Guard, recorded: bool) -> None:
         self._where = where
         self._guard = guard
         self._clients = [client_of(node, where.timeout_s) for node in where.nodes]

@@ -90,7 +90,7 @@ def write_next(folder: Path, value: str, generation: int = 0) -> int:
 class File:
     """One client."""
 
-    def __init__(self, where: Where, guard: Guard, recorded: bool) -> None:  # noqa: ARG002
+    def __init__(self, where: Where, guard: Guard, recorded: bool) -> None:
         self._folder = where.folder
         self._rule = guard.rule
         self._known: dict[str, int] = {}  # generation of a key, where to go on looking

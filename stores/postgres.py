@@ -218,7 +218,12 @@ STORE = Store(
             READ_COMMITTED_DOC,
         ),
         Guard(
-            UNGUARDED, "any", "sql", PLAIN, UNGUARDED_PROMISES, "https://www.postgresql.org/docs/17/"
+            UNGUARDED,
+            "any",
+            "sql",
+            PLAIN,
+            UNGUARDED_PROMISES,
+            "https://www.postgresql.org/docs/17/",
         ),
     ),
 )

@@ -1,5 +1,5 @@
-"""A node of ZooKeeper. The guard is a ``multi``: what was looked at must still have the version that
-was seen, or nothing of it is done.
+"""A node of ZooKeeper. The guard is a ``multi``: what was looked at must still have the version
+that was seen, or nothing of it is done.
 
 A read may be of a server that is behind; then the version does not fit, and the program looks
 again. So a fence that is too low is refused only on the word of one that was there.
@@ -55,7 +55,8 @@ NUMBERED: Final = "n"  # how the nodes of a record begin
 
 
 def write_if_newer(zk: Any, path: str, value: bytes, fence: int) -> int | None:
-    """The version made, or None: refused. ``zk`` is a KazooClient; the node ``…/fence`` is there."""
+    """The version made, or None: refused. ``zk`` is a KazooClient; ``…/fence`` is a node that was
+    made before."""
     while True:
         newest, stat = zk.get(f"{path}/fence")
         if fence <= int(newest):

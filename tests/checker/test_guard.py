@@ -1,5 +1,5 @@
-"""``broken-guard`` and its counts on scenes whose outcome is known by hand: each accusation with the
-innocent history beside it, in which one thing is different."""
+"""``broken-guard`` and its counts on scenes whose outcome is known by hand: each accusation with
+the innocent history beside it, in which one thing is different."""
 
 from __future__ import annotations
 
