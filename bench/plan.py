@@ -187,12 +187,10 @@ def guarding(case: Case, spec: str) -> Case:
     if not case.asked.workload.storable:
         fit = ", ".join(name for name, one in declared().items() if one.storable)
         raise BadInput(f"{case.asked.workload.name} does not run on a store; these do: {fit}")
-    if guard.needs_fence and system.fence is None:
-        raise Unfit(
-            f"{system.name} offers no fence, which {spec} needs; compare-and-set needs none"
-        )
-    if guard.locks and (system.name not in guard.locks or case.topology != store.topology):
-        raise Unfit(f"the guard {guard.name} of {store.store.name} is made for {guard.locks[0]}")
+    if why := stores.why_not(guard, system.name, system.fence):
+        raise Unfit(why)
+    if guard.locks and case.topology != store.topology:
+        raise Unfit(f"the guard {guard.name} needs the lock on {store.topology}")
     if guard.locks and case.cluster is not None:
         raise Unfit(f"the guard {guard.name} needs a cluster that Lockbench starts")
     return replace(case, resource=store.spec)

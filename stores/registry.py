@@ -46,6 +46,27 @@ def declared() -> Mapping[str, Store]:
     return MappingProxyType(declarations.declared(stores, "STORE", Store))
 
 
+def guards_of(lock: str, fence: str | None) -> list[Asked]:
+    """Every guard that can be put at a store for a lock of this name, with its fence; the unguarded
+    writes left out."""
+    return [
+        Asked(store, guard, next(iter(store.topologies), ""))
+        for store in declared().values()
+        for guard in store.guards
+        if guard.rule != "any" and why_not(guard, lock, fence) is None
+    ]
+
+
+def why_not(guard: Guard, lock: str, fence: str | None) -> str | None:
+    """Why a guard is not for a lock of this name, with its fence; None: it is."""
+    if guard.locks and lock not in guard.locks:
+        return f"the guard {guard.name} is made for {' and '.join(guard.locks)}"
+    if guard.needs_fence and fence is None:
+        needed = f"{lock} offers no fence, which the guard {guard.name} needs"
+        return f"{needed}; compare-and-set needs none"
+    return None
+
+
 @cache
 def find(spec: str) -> Asked:
     """A store by its name, with or without parameters. Raises StoreError."""

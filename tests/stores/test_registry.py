@@ -53,7 +53,7 @@ def test_a_guard_that_needs_a_fence_needs_a_lock_that_has_one() -> None:
 
 
 def test_a_guard_by_the_locks_own_key_is_for_that_lock_on_its_own_cluster() -> None:
-    with pytest.raises(Unfit, match="the guard own-key of etcd is made for etcd"):
+    with pytest.raises(Unfit, match="the guard own-key is made for etcd"):
         plan.make_case("redis-fence", "none", seed=0, resource="etcd:guard=own-key")
     case = plan.make_case("etcd", "none", seed=0, resource="etcd:guard=own-key")
     assert plan.store_topology_of(case) is None
