@@ -134,6 +134,8 @@ class ZooKeeper:
         }
         try:
             made = tries[self._rule]()
+        except exceptions.NoNodeError as error:  # of a server that is behind
+            raise Away(f"{type(error).__name__}: {error}") from error
         except _unsure() as error:
             return Unknown(f"{type(error).__name__}: {error}")
         self._used_s = time.monotonic()
@@ -177,12 +179,14 @@ class ZooKeeper:
         raise Away(said)
 
     def _make(self, path: str) -> None:
+        """The node with all that belongs to it in one step, unless another one was first."""
         client = self._session.client
-        self._answers(client.ensure_path_async(f"{path}/{WRITTEN_NODE}"))
-        try:
-            self._answers(client.create_async(f"{path}/{FENCE_NODE}", b"0"))
-        except exceptions.NodeExistsError:
-            return
+        self._answers(client.ensure_path_async(f"/{PREFIX}"))
+        multi = client.transaction()
+        multi.create(path)
+        multi.create(f"{path}/{FENCE_NODE}", b"0")
+        multi.create(f"{path}/{WRITTEN_NODE}")
+        self._answers(multi.commit_async())
 
     def _limited(self, path: str = "", value: bytes = b"") -> Limited:
         record = f"{path}/{WRITTEN_NODE}/{NUMBERED}" if path and self._recorded else ""
