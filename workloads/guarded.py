@@ -10,13 +10,15 @@ the guard is to refuse the second of a hold.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from lockbench.history.op import NULL, F, Type
-from lockbench.history.recorder import Recorder
 from lockbench.locks.base import Granted, Hold, Unknown
 from lockbench.stores.base import Applied, Away, GuardedStore, Refused, Seen, Write
 from lockbench.workloads.resource import or_null
+
+if TYPE_CHECKING:
+    from lockbench.history.recorder import Recorder
 
 REPEATS: Final = 16
 REFUSED: Final = "refused: by the guard"
