@@ -86,9 +86,23 @@ def test_a_fault_of_the_store_is_none_of_the_lock() -> None:
     assert expected.of("lost-update").expected == "may-break"
     assert expected.of("double-grant").expected == "holds"
     assert expected.of("broken-guard").expected == "holds"
-    synced = plan.make_case("redis-fence", fault, seed=0, resource="postgres:on=postgres-sync")
-    synced = plan.resolve(plan.with_time_for_faults(synced))
-    assert plan.expected_of(synced).of("lost-update").expected == "holds"
+
+
+@pytest.mark.parametrize(
+    ("resource", "word"),
+    [
+        ("postgres:guard=compare-and-set", "may-break"),
+        ("postgres:on=postgres-sync", "may-break"),
+        ("postgres:guard=compare-and-set:on=postgres-sync", "holds"),
+    ],
+)
+def test_an_update_may_be_lost_with_the_primary_or_by_a_write_without_an_answer(
+    resource: str, word: str
+) -> None:
+    fault = "failover:strikes=resource"
+    case = plan.make_case("redis-fence", fault, seed=0, resource=resource)
+    case = plan.resolve(plan.with_time_for_faults(case))
+    assert plan.expected_of(case).of("lost-update").expected == word
 
 
 def test_faults_of_lock_and_store_may_overlap() -> None:
