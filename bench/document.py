@@ -112,6 +112,7 @@ def _asked(scene: Scene) -> documents.CaseResult:
         size=case.size,
         fault=case.fault if case.injections else NONE,
         workload=case.workload,
+        resource=case.resource,
         network=case.network,
         seed=case.seed,
         clients=case.clients,
@@ -182,7 +183,8 @@ def required_of(case: Case) -> tuple[str, ...]:
     lock_alone = tuple(v for v in ALWAYS if v not in beside)
     # Nobody is there to ask for the keys of the published experiment when it is over.
     after = () if case.workload == PUBLISHED or case.system.kind == "none" else ("leaked-lock",)
-    return (*lock_alone, *after, *case.asked.workload.verdicts)
+    store = () if case.resource is None else ("broken-guard",)
+    return (*lock_alone, *after, *case.asked.workload.verdicts, *store)
 
 
 def _with_numbers(

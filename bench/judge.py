@@ -11,7 +11,7 @@ holds is told as "held, undeclared". Without a fault a lock's own ``source`` is 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lockbench.checker.catalogue import ALWAYS, AT_THE_RESOURCE, CATALOGUE, GENERAL, NAMED, Needs
 from lockbench.checker.follows import causes_of, following, told
@@ -55,6 +55,7 @@ class Expected:
     may break. ``outlasts``: the work may last longer than its lease, so that without any fault its
     holder may come as late as one that was paused, unless the lock keeps its grants alive itself.
     ``own``: the lock comes from a file of its user's, who may not have declared anything.
+    ``at_store``: what is expected of the store that the lock guards, whatever the lock does.
     """
 
     system: System
@@ -62,6 +63,7 @@ class Expected:
     exact: bool = True
     outlasts: bool = False
     own: bool = False
+    at_store: Mapping[str, Expectation] = field(default_factory=dict)
 
     def of(self, verdict: str) -> Expectation:
         """Of a verdict of which nothing is declared itself: it may break where a cause of it may
@@ -132,10 +134,14 @@ class Expected:
         return self.outlasts and (self.own or not lives_on(self.system))
 
     def _declared(self, verdict: str) -> Expectation:
+        if verdict in self.at_store:
+            return self.at_store[verdict]
         return self._loosest([expectation(self.system, f, verdict) for f in self._mentioned()])
 
     def _as_cause(self, verdict: str) -> Expectation:
         """As declared, also where the kind of lock is not judged by it: what follows from it is."""
+        if verdict in self.at_store:
+            return self.at_store[verdict]
         listed = (
             self.system.expectations.get(fault, {}).get(verdict)
             or expectation(self.system, fault, verdict)

@@ -23,7 +23,7 @@ from lockbench.bench.pressure import Counters, Ours, Processors
 from lockbench.bench.usable import shown
 from lockbench.checker.outside import OUTSIDE
 from lockbench.clusters.base import Attended, Cluster
-from lockbench.clusters.engine.docker import Event
+from lockbench.clusters.engine.docker import Act, Event
 from lockbench.clusters.engine.events import Contained, ContainerWatch
 from lockbench.clusters.engine.owner import OWNER, is_stopped
 from lockbench.history.op import Fault
@@ -83,12 +83,15 @@ class Watch:
         workers: int,
         stall_s: float,
         *,
+        beside: Cluster | None = None,
         containers: ContainerWatch | None = None,
         clocks: Callable[[], tuple[int, int]] | None = None,
     ) -> None:
-        """``clocks`` tells (monotonic, since boot with sleep) in nanoseconds."""
+        """``beside``: another cluster of the same run. ``clocks`` tells (monotonic, since boot with
+        sleep) in nanoseconds."""
         self._fleet = fleet
         self._cluster = cluster
+        self._beside = beside
         self._workers = workers
         self._stall_ns = int(1e9 * stall_s)
         self._containers = containers
@@ -112,7 +115,7 @@ class Watch:
     def __enter__(self) -> Watch:
         if self._containers is None and isinstance(self._cluster, Contained):
             run_id = self._cluster.plan.run_id
-            self._containers = ContainerWatch(run_id, self._cluster.acts, self._is_of_a_killed)
+            self._containers = ContainerWatch(run_id, self._acts, self._is_of_a_killed)
         running = self._containers.running.values() if self._containers else ()
         addresses = chain.from_iterable(one.addresses for one in running)
         self._processors = Processors(self._ours, addresses)
@@ -126,6 +129,11 @@ class Watch:
         self.look()
         if self._containers is not None:
             self._containers.close(ask=kind is not KeyboardInterrupt)
+
+    def _acts(self) -> Sequence[Act]:
+        """What was done to containers by those who may."""
+        both: Sequence[object] = (self._cluster, self._beside)
+        return [act for one in both if isinstance(one, Contained) for act in one.acts()]
 
     def note_processors(self) -> None:
         """Reads what the processors did up to now, beside once a second."""

@@ -21,18 +21,21 @@ from lockbench.clusters.base import NETWORKS, Cluster, ClusterPlan, Topology
 from lockbench.clusters.elsewhere import cluster as foreign
 from lockbench.clusters.elsewhere.site import CONFINED, Site, SiteError
 from lockbench.clusters.registry import topologies
-from lockbench.locks.base import System
+from lockbench.locks.base import Expectation, System
 from lockbench.locks.registry import LockNotFoundError, each, find, is_own, systems, without
 from lockbench.locks.shared.client_container import ContainerLibrary
 from lockbench.locks.shared.lease import extendable
 from lockbench.locks.shared.library import library_of
 from lockbench.nemesis import schedule
-from lockbench.nemesis.base import LINKS, SERVERS, Impossible, Injection
+from lockbench.nemesis.base import LINKS, OF_LOCK, SERVERS, Impossible, Injection
 from lockbench.nemesis.registry import NONE, faults
 from lockbench.nemesis.schedule import ScheduleError, Steps, end_s, parse
 from lockbench.results import documents
 from lockbench.results.documents import Planned, known
 from lockbench.results.errors import BadInput, Unfit
+from lockbench.stores import registry as stores
+from lockbench.stores.registry import Asked as AskedStore
+from lockbench.stores.registry import StoreError
 from lockbench.workloads import registry
 from lockbench.workloads.load import Pace, Phases, Rates
 from lockbench.workloads.registry import Asked, WorkloadError, declared
@@ -71,6 +74,7 @@ class Case:
     rates: Rates = field(default_factory=Rates)
     images: tuple[tuple[str, str], ...] = ()
     cluster: str | None = None  # the file that names one of somebody else
+    resource: str | None = None  # the store that the lock guards, with its guard
     injections: tuple[Injection, ...] = ()
 
     @property
@@ -78,6 +82,8 @@ class Case:
         """Lock and fault, and what is not as usual."""
         usual = (MUTEX, self.system.topologies[0])
         unusual = [word for word in (self.workload, self.topology) if word not in usual]
+        if self.resource is not None:
+            unusual.append(self.resource)
         return "-".join([self.system.name, self.fault, *unusual])
 
     @property
@@ -88,6 +94,11 @@ class Case:
     def asked(self) -> Asked:
         """The workload, with every parameter decided."""
         return find_workload(self.workload)
+
+    @property
+    def store(self) -> AskedStore | None:
+        """What the lock guards, where that is a store with a check of its own."""
+        return None if self.resource is None else stores.find(self.resource)
 
     @property
     def phases(self) -> Phases:
@@ -145,9 +156,11 @@ def make_case(
     topology: str | None = None,
     workload: str = MUTEX,
     cluster: str | None = None,
+    resource: str | None = None,
 ) -> Case:
     """A case with every default filled in. Raises BadInput for a name that does not exist, Unfit
-    for a lock that cannot be loaded, does not run there or is not made for the workload."""
+    for a lock that cannot be loaded, does not run there or is not made for the workload or the
+    resource."""
     system = find_system(lock)
     asked = find_workload(workload)
     if system.kind not in asked.workload.kinds:
@@ -159,7 +172,28 @@ def make_case(
     wanted = {**asked.workload.pace(asked.options), **system.pace}
     case = Case(lock, known.name, known.default_size, fault, workload=workload, seed=seed)
     case = replace(case, cluster=cluster)
+    if resource is not None:
+        case = guarding(case, resource)
     return replace(case, pace=replace(Pace(), **wanted), **asked.workload.shape)  # type: ignore[arg-type]
+
+
+def guarding(case: Case, spec: str) -> Case:
+    """The case with a store in place of the plain resource. Raises BadInput, Unfit."""
+    try:
+        store = stores.find(spec)
+    except StoreError as error:
+        raise BadInput(str(error)) from error
+    system, guard = case.system, store.guard
+    if not case.asked.workload.storable:
+        fit = ", ".join(name for name, one in declared().items() if one.storable)
+        raise BadInput(f"{case.asked.workload.name} does not run on a store; these do: {fit}")
+    if why := stores.why_not(guard, system.name, system.fence):
+        raise Unfit(why)
+    if guard.locks and case.topology != store.topology:
+        raise Unfit(f"the guard {guard.name} needs the lock on {store.topology}")
+    if guard.locks and case.cluster is not None:
+        raise Unfit(f"the guard {guard.name} needs a cluster that Lockbench starts")
+    return replace(case, resource=store.spec)
 
 
 def topology_for(system: System, name: str | None) -> Topology:
@@ -234,9 +268,10 @@ def steps_of(fault: str) -> Steps:
 
 def expected_of(case: Case) -> Expected:
     """What is expected of the case's lock under the case's faults."""
-    names = tuple(dict.fromkeys(injection.fault for injection in case.injections))
-    exact = case.fault == NONE
-    if len(case.injections) == 1:
+    on_lock = [one for one in case.injections if one.strikes == OF_LOCK]
+    names = tuple(dict.fromkeys(injection.fault for injection in on_lock))
+    exact = case.fault == NONE and case.resource is None
+    if len(case.injections) == 1 and case.resource is None:
         (one,) = case.injections
         fault = faults()[one.fault]
         usual_s = fault.duration_s(case.pace.lease_ttl_s, case.system.kept_leases)
@@ -245,7 +280,28 @@ def expected_of(case: Case) -> Expected:
     struck = {what for name in names for what in faults()[name].touches}
     exact = exact and not (case.cluster and SERVERS in struck)
     outlasts, own = case.asked.outlasts, is_own(case.lock)
-    return Expected(case.system, names or (NONE,), exact, outlasts=outlasts, own=own)
+    return Expected(
+        case.system, names or (NONE,), exact, outlasts=outlasts, own=own, at_store=_at_store(case)
+    )
+
+
+# Of a store that is struck: what was asked for without an answer.
+UNANSWERED = (
+    "a write without an answer may be applied at any later time (lockbench.history.op), after the "
+    "next holder has read; a fence compares with what was written, not with what was read"
+)
+
+
+def _at_store(case: Case) -> Mapping[str, Expectation]:
+    """What is expected of a store that is struck itself: a failover may lose what its primary had
+    confirmed, and a write that its holder has given up may come after the next one's read."""
+    store = case.store
+    if store is None or all(one.strikes == OF_LOCK for one in case.injections):
+        return {}
+    why = store.store.loses.get(store.topology)
+    if why is None and store.guard.rule != "unchanged":
+        why = UNANSWERED
+    return {} if why is None else {"lost-update": Expectation("may-break", why, "documented-limit")}
 
 
 def tries_of(case: Case) -> int:
@@ -289,7 +345,7 @@ def unfit(case: Case) -> str | None:
     """Why a case's faults cannot be applied to its cluster or its lock, or None; ``Impossible``
     where that lies in what these are."""
     steps = steps_of(case.fault)
-    reason = _unfit(steps, never_started(case))
+    reason = _unfit(steps, never_started(case), _never_started_store(case))
     if reason is not None and case.cluster is not None and not isinstance(reason, Impossible):
         site = site_of(case.cluster)
         given = " and ".join(site.hands.verbs) or "no commands"
@@ -328,6 +384,15 @@ def never_started(case: Case) -> Cluster:
     return _never_started(
         case.topology, case.size, case.pace.lease_ttl_s, case.images, case.cluster
     )
+
+
+def _never_started_store(case: Case) -> Cluster | None:
+    """That of the case's store; None where it has no servers or is the plain resource."""
+    store = case.store
+    if store is None or not store.topology:
+        return None
+    size = topologies()[store.topology].default_size
+    return _never_started(store.topology, size, case.pace.lease_ttl_s, case.images, None)
 
 
 # A suite has thousands of cases on a few dozens of clusters.
@@ -369,6 +434,15 @@ def cluster_plan_of(case: Case, run_id: str, logs: Path) -> ClusterPlan:
     )
 
 
+def store_topology_of(case: Case) -> Topology | None:
+    """That of the servers which are started for the case's store: none for a folder, nor where it
+    is on the lock's own cluster."""
+    store = case.store
+    if store is None or not store.topology or store.guard.locks:
+        return None
+    return topologies()[store.topology]
+
+
 def images_of(used: Iterable[Topology]) -> list[str]:
     """Every server image that they run, the links' too, by name."""
     return sorted({LINK_IMAGE, *(name for topology in used for name in topology.images)})
@@ -377,7 +451,12 @@ def images_of(used: Iterable[Topology]) -> list[str]:
 def ours_of(cases: Iterable[Case]) -> list[str]:
     """The images of cases that are built here: without what was given with ``--image``."""
     return sorted(
-        {n for c in cases for n in images_of([topology_of(c)]) if n not in dict(c.images)}
+        {
+            name
+            for case in cases
+            for name in images_of(filter(None, (topology_of(case), store_topology_of(case))))
+            if name not in dict(case.images)
+        }
     )
 
 

@@ -19,6 +19,7 @@ from lockbench.bench import interruption
 from lockbench.bench.crashes import crashes, shown
 from lockbench.bench.document import document_of
 from lockbench.bench.footprint import Meter
+from lockbench.bench.guarded import read_written, store_cluster_of, with_store
 from lockbench.bench.outside import Watch, as_faults, stall_s_max
 from lockbench.bench.plan import PUBLISHED, WORKERS, Case, cluster_plan_of, topology_of
 from lockbench.bench.progress import Progress
@@ -31,7 +32,7 @@ from lockbench.history.columns import Ints
 from lockbench.history.recording import write_ended, write_faults, write_meta
 from lockbench.history.service import write_service
 from lockbench.locks.shared.tenures import service_of
-from lockbench.nemesis.base import SERVERS, Arena, Injection
+from lockbench.nemesis.base import OF_LOCK, SERVERS, Arena, Injection
 from lockbench.nemesis.conductor import Played, TargetClaims, play
 from lockbench.nemesis.registry import faults
 from lockbench.results import documents
@@ -115,22 +116,27 @@ def _play_scene(scene: Scene, on_progress: Callable[[Progress], None]) -> None:
     progress = Progress(folder / "history", on_progress)
     progress.phase("starting")
     cluster = topology_of(case).make(cluster_plan_of(case, scene.run_id, folder / "logs"))
+    beside = store_cluster_of(case, scene.run_id, folder / "logs")
     with Fleet(folder, scene.run_id, WORKERS, scene.fork_server) as fleet:
         fleet.launch()
         try:
             cluster.start()
+            if beside is not None:
+                beside.start()
             timings.cluster_s = progress.seconds()
-            scene.load = load = load_of(case, fleet, cluster, case.phases, scene.locust)
+            load = load_of(case, fleet, cluster, case.phases, scene.locust)
+            scene.load = load = with_store(load, case, cluster, beside)
             wall_ns = time.time_ns() - time.monotonic_ns()
             write_meta(fleet.history, load.objects(), wall_minus_monotonic_ns=wall_ns, ended=False)
             fleet.begin(load)
             if isinstance(cluster, Measurable):
                 scene.link_us = dict(cluster.link_overhead_us(LINK_ROUNDS))
             timings.clients_s = progress.seconds() - timings.cluster_s
-            watch = Watch(fleet, cluster, WORKERS, _stall_s_max(case))
+            watch = Watch(fleet, cluster, WORKERS, _stall_s_max(case), beside=beside)
             try:
                 with watch:
-                    _under_load(scene, fleet, cluster, progress, watch)
+                    _under_load(scene, fleet, (cluster, beside or cluster), progress, watch)
+                    scene.failure = scene.failure or read_written(case, load, cluster, beside)
                     if case.system.kind == "none":
                         _audit(scene, fleet, cluster)
                 # Of many grants this keeps the processor busy, so that the watch would accuse it.
@@ -147,19 +153,25 @@ def _play_scene(scene: Scene, on_progress: Callable[[Progress], None]) -> None:
         finally:
             # The engine takes a second or two for it, in which the history can be judged.
             with interruption.held():
-                scene.clearing = threading.Thread(target=_clear, args=(scene, cluster))
+                scene.clearing = threading.Thread(target=_clear, args=(scene, cluster, beside))
                 scene.clearing.start()
 
 
-def _clear(scene: Scene, cluster: Cluster) -> None:
-    scene.left = cluster.stop()
+def _clear(scene: Scene, cluster: Cluster, beside: Cluster | None) -> None:
+    scene.left = [left for one in (cluster, beside) if one is not None for left in one.stop()]
 
 
 def _under_load(
-    scene: Scene, fleet: Fleet, cluster: Cluster, progress: Progress, watch: Watch
+    scene: Scene,
+    fleet: Fleet,
+    clusters: tuple[Cluster, Cluster],
+    progress: Progress,
+    watch: Watch,
 ) -> None:
-    """The load runs in processes of its own, the nemesis in a thread; this thread watches."""
+    """The load runs in processes of its own, the nemesis in a thread; this thread watches. The
+    clusters are that of the lock and that of the store."""
     case = scene.case
+    cluster, of_store = clusters
     start_ns = scene.start_ns = fleet.go()
     floor_ns, contended_ns, end_ns, _ = case.phases.ends_ns(start_ns)
     stop = threading.Event()
@@ -172,7 +184,12 @@ def _under_load(
         played.append(
             play(
                 faults()[injection.fault],
-                Arena(cluster, fleet, injection, case.pace.lease_ttl_s),
+                Arena(
+                    cluster if injection.strikes == OF_LOCK else of_store,
+                    fleet,
+                    injection,
+                    case.pace.lease_ttl_s,
+                ),
                 start_ns=contended_ns,
                 on_change=partial(progress.fault, injection.fault),
                 stop=stop,

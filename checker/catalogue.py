@@ -15,8 +15,9 @@ from typing import Final, Literal
 # acted when its time was over, which no lock prevents and fencing does. ``nobody``: it is a fact
 # about what was done; a verdict beside it says who is to blame.
 Blame = Literal["lock", "holder", "nobody"]
-# Where it shows: in the answers of the lock, in what the resource applied, or in what a job did.
-Seen = Literal["answers", "resource", "job"]
+# Where it shows: in the answers of the lock, in what the resource applied, in what a job did, or in
+# the record of a store that checks for itself.
+Seen = Literal["answers", "resource", "job", "store"]
 # What a lock has to offer to be judged by it.
 Needs = Literal["a limit", "a fence", "a queue"]
 
@@ -169,6 +170,15 @@ _ENTRIES: Final = (
         follows_from=("double-grant", "wrong-release", "false-release", "wrong-extend"),
         general=True,
     ),
+    Entry(
+        "broken-guard",
+        "BG",
+        "guarded a store that did not do what its own check says",
+        "a guarded store applied a write that its check refuses, or refused one that it has to "
+        "apply",
+        blames="nobody",
+        seen="store",
+    ),
     _of_job(
         "inventory",
         "oversold",
@@ -221,7 +231,7 @@ GENERAL: Final = next(e.name for e in _ENTRIES if e.general)
 # Those that say what it cost; they are told beside whatever caused them.
 OF_JOBS: Final = tuple(e.name for e in _ENTRIES if e.seen == "job")
 # Those that say what the lock itself did, or let be done.
-OF_LOCKS: Final = tuple(e.name for e in _ENTRIES if e.seen != "job")
+OF_LOCKS: Final = tuple(e.name for e in _ENTRIES if e.seen in {"answers", "resource"})
 # Those by which every lock is judged.
 ALWAYS: Final = tuple(e.name for e in _ENTRIES if e.always)
 # Those that a declaration may say something of.

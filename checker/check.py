@@ -12,6 +12,7 @@ from lockbench.checker.analysis import Analysis
 from lockbench.checker.exclusion import double_grant, late_grant
 from lockbench.checker.fences import fence_order
 from lockbench.checker.fencing import scorings
+from lockbench.checker.guard import broken_guard, counts
 from lockbench.checker.job_measurements import summaries
 from lockbench.checker.jobs import judged
 from lockbench.checker.leaks import leaked_lock
@@ -81,6 +82,7 @@ def _check(history: History, only: Collection[str] | None) -> Report:
     answer("queue-order", lambda: queue_order(analysis))
     answer("leaked-lock", lambda: leaked_lock(analysis))
     answer("linearizable", lambda: linearizable(analysis))
+    answer("broken-guard", lambda: broken_guard(analysis))
     for name, ask in judged(analysis).items():
         answer(name, ask)
     measured: dict[str, object] = {}
@@ -91,6 +93,8 @@ def _check(history: History, only: Collection[str] | None) -> Report:
             measured |= done
         if witness is not None:
             measured |= attempt_measurement("service", lambda: {"service": witness().summary()})
+        if history.guarded is not None:
+            measured |= attempt_measurement("guard", lambda: {"guard": counts(analysis)})
         fencing = attempt_measurement("fencing", lambda: {"fencing": scorings(analysis, used())})
         if fencing["fencing"] is not None:
             measured |= fencing

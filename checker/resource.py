@@ -62,12 +62,18 @@ class Uses:
 def uses(analysis: Analysis) -> Uses:
     """All reads, writes and effects on keys of locks that keep others out, with what is known of
     their holds."""
-    history, promises = analysis.history, analysis.promises
+    history = analysis.history
     guarded = ~keys_of(history, RESOURCES | OTHERS_TOO)
     done = (history.type == Type.OK) | ((history.type == Type.INFO) & (history.applied_ns != NULL))
     used = (history.f == F.READ) | (history.f == F.WRITE) | (history.f == F.EFFECT)
     row = np.flatnonzero(used & done)
-    row = row[guarded[history.key[row]]]
+    return uses_in(analysis, row[guarded[history.key[row]]])
+
+
+def uses_in(analysis: Analysis, row: Rows) -> Uses:
+    """The same of these operations, whatever became of them: one that was refused is stale where it
+    would have been, had it been applied when it was asked for."""
+    history, promises = analysis.history, analysis.promises
     index = analysis.grant_of[analysis.links.acquire[row]]
     stale = np.zeros(len(row), np.bool_)
     later = np.full(len(row), -1, np.intp)

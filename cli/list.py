@@ -20,10 +20,12 @@ from lockbench.locks.registry import systems, without
 from lockbench.nemesis.registry import NONE, faults
 from lockbench.report.console import out, plain, say, say_json
 from lockbench.report.grid import Grid, drawn, texts
+from lockbench.stores.registry import declared as stores
+from lockbench.stores.registry import parameters
 from lockbench.workloads.base import LOAD
 from lockbench.workloads.registry import declared
 
-KINDS: Final = ("lock", "no-lock", "topology", "fault", "workload", "suite")
+KINDS: Final = ("lock", "no-lock", "resource", "topology", "fault", "workload", "suite")
 # The worst kind of what is declared of a lock, and how it is marked.
 MARKS: Final[Mapping[str | None, str]] = {"control": "control", "defect": "known defect"}
 WIDE: Final = 1000
@@ -56,7 +58,7 @@ class Wanted:
 
     def some(self, kind: str) -> bool:
         """Whether anything of this kind is listed."""
-        about = kind in {"workload", "suite"} and (self.system or self.fault)
+        about = kind in {"workload", "suite", "resource"} and (self.system or self.fault)
         return self.kind in {None, kind} and not about
 
     def lock(self, system: System) -> bool:
@@ -113,6 +115,18 @@ def catalogue(wanted: Wanted) -> dict[str, Any]:
             _named(system, "name", "topologies", "waits_by", "source")
             for system in _asked("no-lock", wanted, without().values())
             if wanted.lock(system)
+        ],
+        "resources": [
+            {
+                "name": store.name,
+                "summary": store.summary,
+                "topologies": list(store.topologies),
+                "parameters": _parameters(parameters(store)),
+                "guards": [
+                    _named(guard, "name", "rule", "promises", "source") for guard in store.guards
+                ],
+            }
+            for store in _asked("resource", wanted, stores().values())
         ],
         "networks": list(NETWORKS),
         "suites": [
@@ -225,6 +239,9 @@ def _rest(found: Mapping[str, Any]) -> Grid:
         ["no lock", way["name"], f"on {', '.join(way['topologies'])}; {way['waits_by']}"]
         for way in found["without"]
     ]
+    for store in found["resources"]:
+        name = "\n".join([store["name"], *map(_choice, store["parameters"])])
+        rows.append(["resource", name, store["summary"]])
     rows += [["suite", s["name"], f"{s['duration']}: {s['summary']}"] for s in found["suites"]]
     return texts("rest", "Everything else", ["kind", "name", "what"], rows)
 

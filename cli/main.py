@@ -33,6 +33,7 @@ from lockbench.cli.commands.conform import conform
 from lockbench.cli.commands.doctor import doctor
 from lockbench.cli.commands.explore import explore
 from lockbench.cli.commands.export import export
+from lockbench.cli.commands.guard import guard
 from lockbench.cli.commands.library import library
 from lockbench.cli.commands.list import list_
 from lockbench.cli.commands.new_lock import new_lock
@@ -67,6 +68,7 @@ COMMANDS: Final = (
     sweep,
     explore,
     conform,
+    guard,
     new_lock,
     check,
     compare,

@@ -239,6 +239,7 @@ class Builder:
             value_names=self.values.by_number or None,
             owner_names=self.owners.by_number or None,
             service=None,
+            guarded=None,
             machine=self._machines(rows, order),
             machines=tuple(self.machines),
             **rare,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lockbench.history.guarded import Guarded
 from lockbench.history.op import NULL, Fault, Object
 from lockbench.history.recorder import PROCESSES_PER_WORKER
 from lockbench.history.service import Service
@@ -72,6 +73,7 @@ class History:
     value_names: Mapping[int, str] | None = None
     owner_names: Mapping[int, str] | None = None
     service: Service | None = None  # what the lock service kept itself
+    guarded: Guarded | None = None  # what the store that the lock guards kept itself
     machine: Ids | None = None
     machines: tuple[str, ...] = ()
 

@@ -34,6 +34,7 @@ from lockbench.history.files import (
     read_bytes,
     read_json,
 )
+from lockbench.history.guarded import GUARDED, BadGuarded, Guarded, read_guarded
 from lockbench.history.joining import unanswered, with_applied, with_deaths
 from lockbench.history.layout import HEADER_BYTES, MAGIC, NO_STRING, RECORD
 from lockbench.history.lines import FAULTS as FAULT_LINES
@@ -118,6 +119,7 @@ def _read(folder: Path) -> History:
         epsilon_ns=meta.epsilon_ns or 0,
         ended=meta.ended,
         service=_read_service(folder / SERVICE),
+        guarded=_read_guarded(folder / GUARDED),
     )
     if is_folder(folder / RESOURCE, inside=folder) and len(unanswered(history)):
         history = with_applied(history, _read_workers(folder / RESOURCE))
@@ -312,4 +314,13 @@ def _read_service(path: Path) -> Service | None:
     except MissingFile:
         return None
     except BadService as error:
+        raise UnreadableHistory(f"{path}:{error}; the file is damaged") from None
+
+
+def _read_guarded(path: Path) -> Guarded | None:
+    try:
+        return read_guarded(_lines(path))
+    except MissingFile:
+        return None
+    except BadGuarded as error:
         raise UnreadableHistory(f"{path}:{error}; the file is damaged") from None

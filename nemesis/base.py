@@ -23,6 +23,7 @@ Asked = Mapping[str, Value]
 # What a fault takes hold of. Two faults that overlap must not take hold of the same.
 LINKS, SERVERS, CLOCKS = "links", "servers", "clocks"
 VICTIM, WORKERS = "the victim", "the workers"
+OF_SERVERS = frozenset({LINKS, SERVERS, CLOCKS})
 
 
 class Impossible(str):
@@ -114,16 +115,22 @@ class Clients(Protocol):
         return 0.0
 
 
+# Whose servers a fault strikes: those of the lock, or those of the store that the lock guards.
+OF_LOCK, OF_RESOURCE = "lock", "resource"
+
+
 @dataclass(frozen=True, slots=True)
 class Injection:
     """One fault of a schedule, fully resolved: when it begins, in seconds after the start of the
-    contended phase, how long it lasts, the seed of its own draws, and all of its parameters."""
+    contended phase, how long it lasts, the seed of its own draws, all of its parameters, and whose
+    servers it strikes."""
 
     fault: str
     begin_s: float
     duration_s: float
     seed: int = 0
     parameters: tuple[tuple[str, Value], ...] = ()
+    strikes: str = OF_LOCK
 
     @property
     def end_s(self) -> float:
@@ -260,6 +267,13 @@ class Fault(ABC):
         """What it takes hold of, where that depends on the parameters."""
         del asked
         return self.touches
+
+    def claims(self, injection: Injection) -> frozenset[str]:
+        """What an injection takes hold of; the servers of lock and resource are not the same."""
+        held = self.holds_of(dict(injection.parameters))
+        if injection.strikes == OF_LOCK:
+            return held
+        return frozenset(f"{what} of the resource" if what in OF_SERVERS else what for what in held)
 
     def defaults(self) -> dict[str, Value]:
         return {name: parameter.default for name, parameter in self.parameters.items()}

@@ -80,7 +80,7 @@ def play(
     """``start_ns`` is the start of the contended phase. Once ``stop`` is set it heals."""
     if _sleep_until(start_ns + int(arena.injection.begin_s * 1e9), stop):
         return Played(None, "stopped before the fault began")
-    with claims.on(fault.holds_of(arena.asked), stop):
+    with claims.on(fault.claims(arena.injection), stop):
         return _play(fault, arena, on_change, stop)
 
 

@@ -1,10 +1,11 @@
 """Schedules: what was asked for in words, and what it is once every draw is made.
 
 A fault is written ``name`` or ``name:parameter=value:…``. ``a+b`` are two that begin together,
-``a then b`` two that follow each other. Every fault takes four parameters more: ``at`` (seconds
+``a then b`` two that follow each other. Every fault takes five parameters more: ``at`` (seconds
 after the start of the contended phase; else drawn, or after the step before), ``for`` (seconds;
 else the fault's own), ``times`` and ``every`` (so often, so many seconds from one begin to the
-next). ``random`` stands for faults drawn from the seed: ``random:count=5``.
+next), ``strikes`` (``resource``: the servers of the store that the lock guards). ``random`` stands
+for faults drawn from the seed: ``random:count=5``.
 
 Pure: a schedule knows what a cluster offers, but touches nothing. The same seed makes the same
 schedule; it does not make processes interleave the same.
@@ -16,13 +17,13 @@ import difflib
 import itertools
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
 
 from lockbench.clusters.base import Cluster
 from lockbench.declarations.parameters import Parameter, ParameterError, Value, decided, split
-from lockbench.nemesis.base import Impossible, Injection
+from lockbench.nemesis.base import OF_LOCK, OF_RESOURCE, OF_SERVERS, Impossible, Injection
 from lockbench.nemesis.registry import NONE, faults
 
 # When the first fault begins, drawn from the seed in between.
@@ -36,6 +37,7 @@ TIMING: Final[Mapping[str, Parameter]] = {
     "for": Parameter("how long it lasts", 0.0, least=0.001, unit="s"),
     "times": Parameter("how often", 1.0, least=1, most=1000),
     "every": Parameter("from one begin to the next", 0.0, least=0.001, unit="s"),
+    "strikes": Parameter("whose servers it strikes", OF_LOCK, (OF_LOCK, OF_RESOURCE)),
 }
 
 
@@ -53,6 +55,8 @@ class Wanted:
     for_s: float | None = None
     times: int = 1
     every_s: float | None = None
+    # Not in the seed of the draws, which are the same whatever is struck.
+    strikes: str = field(default=OF_LOCK, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,7 @@ def wanted(name: str, said: Mapping[str, str]) -> Wanted:
         values = decided(name, {**own, **TIMING}, said)
     except ParameterError as error:
         raise ScheduleError(str(error)) from error
-    timing = {key: float(values[key]) for key in TIMING if key in said}
+    timing = {key: float(values[key]) for key in TIMING if key in said and key != "strikes"}
     return Wanted(
         name,
         tuple((key, values[key]) for key in own),
@@ -102,18 +106,33 @@ def wanted(name: str, said: Mapping[str, str]) -> Wanted:
         for_s=timing.get("for"),
         times=round(timing.get("times", 1)),
         every_s=timing.get("every"),
+        strikes=str(values["strikes"]),
     )
 
 
-def unfit(steps: Steps, cluster: Cluster) -> str | None:
-    """Why a schedule cannot be played on a (never started) cluster, or None; ``Impossible`` as the
-    fault says."""
-    for one in (one for step in steps for one in step if one.name != RANDOM):
-        reason = faults()[one.name].unfit(cluster, dict(one.parameters))
+def unfit(steps: Steps, cluster: Cluster, resource: Cluster | None = None) -> str | None:
+    """Why a schedule cannot be played on a (never started) cluster, and on that of the resource, or
+    None; ``Impossible`` as the fault says."""
+    for one in (one for step in steps for one in step):
+        if one.strikes == OF_RESOURCE and (why := _not_on_resource(one, resource)) is not None:
+            return why
+        if one.name == RANDOM:
+            continue
+        struck = resource if one.strikes == OF_RESOURCE and resource is not None else cluster
+        reason = faults()[one.name].unfit(struck, dict(one.parameters))
         if isinstance(reason, Impossible):
-            return Impossible(f"{one.name} does not apply to {cluster.plan.topology}: {reason}")
+            return Impossible(f"{one.name} does not apply to {struck.plan.topology}: {reason}")
         if reason is not None:
-            return f"{one.name} cannot be applied to {cluster.plan.topology}: {reason}"
+            return f"{one.name} cannot be applied to {struck.plan.topology}: {reason}"
+    return None
+
+
+def _not_on_resource(one: Wanted, resource: Cluster | None) -> str | None:
+    """Why a fault cannot strike the servers of a resource, whichever they are."""
+    if resource is None:
+        return f"{one.name}:strikes=resource needs a resource with servers of its own (--resource)"
+    if one.name == RANDOM or faults()[one.name].touches.isdisjoint(OF_SERVERS):
+        return f"{one.name} does not strike servers; leave strikes=resource out"
     return None
 
 
@@ -174,6 +193,7 @@ def _repeated(
             duration_s=round(lasts_s, 6),
             seed=rng.getrandbits(32),
             parameters=one.parameters,
+            strikes=one.strikes,
         )
         for turn in range(one.times)
     ]
@@ -242,7 +262,7 @@ def check_contradictions(injections: Sequence[Injection]) -> None:
             if second.begin_s >= first.end_s:
                 continue
             a, b = faults()[first.fault], faults()[second.fault]
-            if shared := a.holds_of(dict(first.parameters)) & b.holds_of(dict(second.parameters)):
+            if shared := a.claims(first) & b.claims(second):
                 raise ScheduleError(
                     f"{first.fault} and {second.fault} overlap "
                     f"({second.begin_s:g} to {min(first.end_s, second.end_s):g} s) "

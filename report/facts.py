@@ -212,6 +212,17 @@ def _policies(case: CaseResult) -> Iterator[Context]:
     for policy, score in (case.measurements.fencing or {}).items():
         if score != Scoring():
             yield {"policy": policy, "score": score}
+    if (guard := case.measurements.guard) is not None:
+        # What a store really did, beside what the policies would have done.
+        yield {
+            "policy": f"{guard.guard} of {guard.store}, enforced",
+            "score": Scoring(
+                stale_attempted=guard.stale_attempted,
+                stale_refused=guard.stale_refused,
+                stale_applied=guard.stale_applied,
+                valid_refused=guard.rightful_refused,
+            ),
+        }
 
 
 def _workers(case: CaseResult) -> Iterator[Context]:

@@ -89,7 +89,9 @@ class Workload:
     (``lockbench.workloads.load.Pace``; ``clients`` and ``keys``). ``timed``: every job is recorded
     as a whole, beside its operations. ``leases``: how many leases a hold lasts at least;
     ``outlasts``: the work may last longer than its lease, so its holder may come too late without
-    any fault. ``patient``: so many wait that some may wait all the time.
+    any fault. ``patient``: so many wait that some may wait all the time. ``storable``: it reads
+    once and writes once under a hold and does nothing else, so that a store can stand in place of
+    the resource.
     """
 
     name: str
@@ -106,3 +108,4 @@ class Workload:
     outlasts: Callable[[Options], bool] = lambda _: False
     patient: bool = False
     faulted: bool = True
+    storable: bool = False

@@ -14,6 +14,7 @@ import gevent
 
 from lockbench.history.op import NULL, F, Type
 from lockbench.history.recorder import Handle
+from lockbench.stores.base import Away
 from lockbench.workloads.base import Job
 from lockbench.workloads.caller import OK, Caller, Tell
 from lockbench.workloads.load import AIMED_KEY, FLOOR_KEY
@@ -33,6 +34,8 @@ class Client(Caller):
         super().__init__(session.recorder, session.system, pace, session.connect, tell)
         self._session = session
         self.resource = Resource(session.load.resource)
+        self.store = session.guarded_store()
+        self.sends_again = session.sends_again
         self._guarded = self.pace.touch_resource and session.system.kind != "semaphore"
         job = self._job = session.asked.workload.job(session.asked.options)
         job.number = number
@@ -64,7 +67,10 @@ class Client(Caller):
             done = False
             if granted is not None:
                 use = Use(self, granted, keep, thing=thing, reads=reads, guarded=self._guarded)
-                done = self._work(use) is not False
+                try:
+                    done = self._work(use) is not False
+                except Away:
+                    done = False
                 self.release(granted.hold)
             if whole is not None:
                 error = None if done else "not-granted"
@@ -90,6 +96,8 @@ class Client(Caller):
     def close(self) -> None:
         """Drops the connections, that to the resource too."""
         self.resource.close()
+        if self.store is not None:
+            self.store.close()
         super().close()
 
     def _only_reads(self, key: str) -> bool:

@@ -36,7 +36,7 @@ FLOOR_KEY = "floor"
 WORKER_ENVIRONMENT = "LOCKBENCH_WORKER"  # the number of a worker process
 CLIENT_FAILED = "a client failed: "  # in a worker's log, before the error
 # In the folder of a case.
-HISTORY, LOGS, CONTROL, LOCUST = "history", "logs", "control", "locust"
+HISTORY, LOGS, CONTROL, LOCUST, STORE = "history", "logs", "control", "locust", "store"
 ENVIRONMENT = "LOCKBENCH_LOAD"  # names the JSON file of the load for Locust's processes
 
 
@@ -197,6 +197,10 @@ class Load:
     locust: LocustsOwn = NOTHING
     rates: Rates = Rates()
     key_prefix: str = ""  # of what a lock is asked for; no history shows it
+    # What the lock guards, in place of the resource (``lockbench.stores``), and where each worker
+    # reaches its servers.
+    store: str = ""
+    store_nodes: tuple[tuple[tuple[str, int], ...], ...] = ()
 
     @property
     def history(self) -> Path:
@@ -209,6 +213,11 @@ class Load:
     @property
     def locust_report(self) -> Path:
         return Path(self.folder, LOCUST)
+
+    @property
+    def store_folder(self) -> Path:
+        """Of a store on the disk of this machine."""
+        return Path(self.folder, STORE)
 
     @property
     def control(self) -> Path:

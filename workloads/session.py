@@ -27,6 +27,8 @@ from lockbench.locks.base import Address, Observer
 from lockbench.locks.base import Lock as LockClient
 from lockbench.locks.registry import find
 from lockbench.locks.shared.prefixed import prefixed
+from lockbench.stores.base import GuardedStore, Where
+from lockbench.stores.registry import find as find_store
 from lockbench.workloads.arrivals import POISSON, Arrivals
 from lockbench.workloads.control import Control
 from lockbench.workloads.load import CLIENT_FAILED, ENVIRONMENT, WORKER_ENVIRONMENT, Load
@@ -54,6 +56,7 @@ class Session:
         self.worker = worker if started_by_bench else 1 + (worker - 1) % load.workers
         self.system = find(load.lock)
         self.asked = find_workload(load.workload)
+        self._store = find_store(load.store) if load.store else None
         history = load.history
         if not started_by_bench:
             history = _own_history(history, worker)
@@ -108,6 +111,21 @@ class Session:
 
         prefix = self.load.key_prefix
         return prefixed(prefix, observer, connect) if prefix else connect(observer)
+
+    def guarded_store(self) -> GuardedStore | None:
+        """One more client of the store that the lock guards; None: it is the plain resource."""
+        load, store = self.load, self._store
+        if store is None:
+            return None
+        mine = load.store_nodes[self.worker] if load.store_nodes else ()
+        nodes = [Address(host, port) for host, port in mine]
+        timeout_s = load.pace.client_timeout_s
+        return store.connect(Where(nodes, load.store_folder, store.topology, timeout_s))
+
+    @property
+    def sends_again(self) -> bool:
+        """Whether clients send some writes to the store twice."""
+        return self._store is not None and self._store.guard.once
 
     @cached_property
     def arrivals(self) -> Arrivals | None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 from lockbench.declarations.lazy import lazy
 from lockbench.history.op import NULL, F, Type
 from lockbench.locks.base import Granted
+from lockbench.stores.base import Seen
+from lockbench.workloads import guarded as store
 from lockbench.workloads.resource import PLAINLY, or_null
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class Use:
     """One hold of one client. ``thing`` is the number that its job gave out, ``reads`` whether it
     is held for reading alone, ``guarded`` whether it keeps everybody else out."""
 
-    __slots__ = ("_client", "granted", "guarded", "keep_with", "reads", "thing")
+    __slots__ = ("_client", "granted", "guarded", "keep_with", "reads", "seen", "thing")
 
     def __init__(
         self,
@@ -65,6 +67,7 @@ class Use:
         self.thing = thing
         self.reads = reads
         self.guarded = guarded
+        self.seen = Seen(NULL)
 
     def keep(self) -> None:
         """Takes the time that a hold takes."""
@@ -100,6 +103,9 @@ class Use:
     def read(self, number: int = NULL, *, how: int = PLAINLY) -> tuple[int, int]:
         """Returns the version found and what was asked for (see ``Resource.read``)."""
         client, hold = self._client, self.granted.hold
+        if client.store is not None:
+            self.seen = store.read(client, client.store, hold)
+            return self.seen.version, 0
         handle = client.recorder.invoke(client.process, READ, hold.key, hold=hold.id)
         version, applied_ns, answer = client.resource.read(hold.key, hold.id, number, how=how)
         client.recorder.complete(handle, OK, value=version, applied_ns=applied_ns)
@@ -108,6 +114,8 @@ class Use:
     def write(self, version: int, number: int = NULL) -> int:
         """Writes on top of a version that was read, marks a number. Returns the version made."""
         client, hold, fence = self._client, self.granted.hold, self.granted.fence
+        if client.store is not None:
+            return store.write(client, client.store, self.granted, self.seen)
         handle = client.recorder.invoke(
             client.process, WRITE, hold.key, hold=hold.id, version=version
         )

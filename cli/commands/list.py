@@ -13,7 +13,9 @@ from lockbench.report.console import say_json
 def list_(
     kind: Annotated[
         str | None,
-        typer.Option(help="List only: lock, no-lock, topology, fault, workload or suite."),
+        typer.Option(
+            help="List only: lock, no-lock, resource, topology, fault, workload or suite."
+        ),
     ] = None,
     system: Annotated[
         str | None,
@@ -32,7 +34,7 @@ def list_(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """List every lock, topology, fault, workload and suite."""
+    """List every lock, resource, topology, fault, workload and suite."""
     from lockbench.cli.list import Wanted, catalogue, show, show_undeclared
 
     if only_undeclared:

@@ -29,6 +29,13 @@ def run(
         ),
     ] = "none",
     workload: Annotated[str, typer.Option(help="What the clients do under the lock.")] = "mutex",
+    resource: Annotated[
+        str | None,
+        typer.Option(
+            help="What the lock guards: a store with a check of its own, name:guard=…, in place of "
+            "a resource that applies everything."
+        ),
+    ] = None,
     clients: Annotated[
         int | None, typer.Option(help="How many clients contend for the keys; default 8.")
     ] = None,
@@ -120,6 +127,7 @@ def run(
                     topology=topology,
                     workload=workload,
                     cluster=None if cluster is None else str(cluster),
+                    resource=resource,
                 )
             except Unfit as error:
                 from lockbench.results.documents import Refused

@@ -48,6 +48,7 @@ from lockbench.results.statistics import BOUND_TRIES_MIN
 from lockbench.results.store import write_atomically
 from lockbench.results.wording import NONE as NONE_WORD
 from lockbench.results.wording import printable
+from lockbench.stores.registry import guards_of
 
 MARK: Final = '<meta name="generator" content="lockbench site">'
 FOLDERS: Final = ("locks", "faults", "defects")
@@ -201,6 +202,7 @@ def _lock(given: Material, system: System) -> str:
         promises=_promises(system),
         silent=undeclared([system]).get(system.name, ()),
         features=_features(system),
+        guards=[] if system.kind == "none" else guards_of(system.name, system.fence),
         settings=_settings(system),
         kin=[other for other in kin if other.name != system.name],
         defects=[page for page in given.defects if system.name in page.locks],

@@ -147,6 +147,7 @@ class CaseResult(Document, frozen=True, kw_only=True):
     topology: str | None = None
     size: Small | None = None
     workload: str | None = None
+    resource: str | None = None
     network: str | None = None
     seed: Seed | None = None
     clients: Small | None = None

@@ -61,6 +61,30 @@ class Scoring(Part, frozen=True):
     repeated_effects: Count | None = None
 
 
+class GuardedWrites(Part, frozen=True):
+    """``lockbench.checker.guard``: what became of the writes to a store that checks for itself.
+
+    ``stale_applied_late``: of the stale ones that were applied, those that came after a write of a
+    newer grant. ``again``: those that were sent a second time. ``gone``: confirmed, and not in the
+    store's record."""
+
+    store: str | None = None
+    guard: str | None = None
+    writes: Count | None = None
+    refused: Count | None = None
+    unknown: Count | None = None
+    stale_attempted: Count | None = None
+    stale_refused: Count | None = None
+    stale_applied: Count | None = None
+    stale_applied_late: Count | None = None
+    stale_unknown: Count | None = None
+    rightful_refused: Count | None = None
+    again: Count | None = None
+    again_applied: Count | None = None
+    gone: Count | None = None
+    differences: Count | None = None
+
+
 class UnknownAcquires(Part, frozen=True):
     """Acquires without an answer, by what the service's record says."""
 
@@ -137,6 +161,7 @@ class Measurements(Part, frozen=True):
     fencing: dict[str, Scoring] | None = None
     jobs: dict[str, JobNumbers] | None = None
     service: ServiceRecord | None = None
+    guard: GuardedWrites | None = None
 
 
 class Link(Part, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -17,6 +17,7 @@ class Injection(Part, frozen=True):
     duration_s: Seconds
     seed: Seed = 0
     parameters: tuple[tuple[str, Word], ...] = ()
+    strikes: Literal["lock", "resource"] = "lock"
 
 
 class Pace(Part, frozen=True):
@@ -70,6 +71,7 @@ class Planned(Part, frozen=True):
     rates: Rates = Rates()
     images: tuple[tuple[Name, Name], ...] = ()
     cluster: Name | None = None  # the file that names a cluster of somebody else
+    resource: Name | None = None  # the store that the lock guards, with its guard
     injections: Annotated[tuple[Injection, ...], Meta(max_length=1000)] = ()
 
 

@@ -50,4 +50,5 @@ WORKLOAD = Workload(
     leases=lambda options: float(options["times"]),
     outlasts=lambda _: True,
     patient=True,
+    storable=True,
 )

@@ -32,4 +32,5 @@ WORKLOAD = Workload(
     job=lambda _: Mutex(),
     verdicts=("stale-holder", "lost-update"),
     timed=False,
+    storable=True,
 )

@@ -1,0 +1,1 @@
+"""Stores that check for themselves whether a write may still be applied, one file each."""
