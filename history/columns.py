@@ -40,7 +40,7 @@ class History:
 
     ``machine`` is the index into ``machines`` on whose clock an operation was recorded, -1 for the
     clock that ``applied_ns`` is on. None: there is one clock (``lockbench.checker.machines``
-    otherwise).
+    otherwise). ``missing`` are the machines of whose recording a part did not come back.
     """
 
     process: Ints
@@ -74,6 +74,7 @@ class History:
     service: Service | None = None  # what the lock service kept itself
     machine: Ids | None = None
     machines: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.invoke_ns)
