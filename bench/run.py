@@ -20,7 +20,14 @@ from lockbench.bench.crashes import crashes, shown
 from lockbench.bench.document import document_of
 from lockbench.bench.footprint import Meter
 from lockbench.bench.outside import Watch, as_faults, stall_s_max
-from lockbench.bench.plan import PUBLISHED, WORKERS, Case, cluster_plan_of, topology_of
+from lockbench.bench.plan import (
+    PUBLISHED,
+    Case,
+    cluster_plan_of,
+    machines_of,
+    topology_of,
+    workers_of,
+)
 from lockbench.bench.progress import Progress
 from lockbench.bench.room import full
 from lockbench.bench.scene import CONTENDED, END, FLOOR, OWN, QUIET, RATES, PlayedStep, Scene
@@ -37,9 +44,10 @@ from lockbench.nemesis.registry import faults
 from lockbench.results import documents
 from lockbench.results.rates import Block
 from lockbench.workloads.audit import audit
-from lockbench.workloads.fleet import Fleet, LoadError
+from lockbench.workloads.fleet import Fleet
 from lockbench.workloads.fork_server import ForkServer
 from lockbench.workloads.load import NOTHING, Load, LocustsOwn, Phases
+from lockbench.workloads.worker_process import LoadError
 
 POLL_S = 0.1
 # How long clients may take to finish their last cycle, beside waiting and holding.
@@ -115,19 +123,33 @@ def _play_scene(scene: Scene, on_progress: Callable[[Progress], None]) -> None:
     progress = Progress(folder / "history", on_progress)
     progress.phase("starting")
     cluster = topology_of(case).make(cluster_plan_of(case, scene.run_id, folder / "logs"))
-    with Fleet(folder, scene.run_id, WORKERS, scene.fork_server) as fleet:
+    machines, workers = machines_of(case), workers_of(case)
+    with Fleet(
+        folder,
+        scene.run_id,
+        workers,
+        scene.fork_server,
+        machines=machines,
+        lock=case.lock,
+    ) as fleet:
         fleet.launch()
         try:
             cluster.start()
             timings.cluster_s = progress.seconds()
             scene.load = load = load_of(case, fleet, cluster, case.phases, scene.locust)
             wall_ns = time.time_ns() - time.monotonic_ns()
-            write_meta(fleet.history, load.objects(), wall_minus_monotonic_ns=wall_ns, ended=False)
+            write_meta(
+                fleet.history,
+                load.objects(),
+                wall_minus_monotonic_ns=wall_ns,
+                ended=False,
+                machines={machine.name: machine.workers for machine in machines},
+            )
             fleet.begin(load)
             if isinstance(cluster, Measurable):
                 scene.link_us = dict(cluster.link_overhead_us(LINK_ROUNDS))
             timings.clients_s = progress.seconds() - timings.cluster_s
-            watch = Watch(fleet, cluster, WORKERS, _stall_s_max(case))
+            watch = Watch(fleet, cluster, workers, _stall_s_max(case))
             try:
                 with watch:
                     _under_load(scene, fleet, cluster, progress, watch)
@@ -337,6 +359,7 @@ def load_of(
 ) -> Load:
     """The load of a case on a running cluster, ready to be handed to Locust's processes."""
     extras = 0 if case.workload == PUBLISHED else EXTRAS
+    workers = workers_of(case)
     return Load(
         lock=case.lock,
         keys=case.keys,
@@ -344,11 +367,11 @@ def load_of(
         solo=extras,
         # More than have room in a semaphore beside the victim.
         rivals=max(extras, (case.system.permits or 0) + 1) if extras else 0,
-        workers=WORKERS,
+        workers=workers,
         phases=phases,
         pace=case.pace,
         seed=case.seed,
-        nodes=tuple(tuple(cluster.addresses(group)) for group in range(1, WORKERS + 2)),
+        nodes=tuple(tuple(cluster.addresses(group)) for group in range(1, workers + 2)),
         resource=fleet.resource,
         folder=str(fleet.folder.resolve()),
         master_port=fleet.master_port,
@@ -356,6 +379,7 @@ def load_of(
         locust=locust,
         rates=case.rates,
         key_prefix=cluster.key_prefix,
+        elsewhere=sum(len(machine.workers) for machine in machines_of(case)),
     )
 
 

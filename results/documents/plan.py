@@ -70,6 +70,7 @@ class Planned(Part, frozen=True):
     rates: Rates = Rates()
     images: tuple[tuple[Name, Name], ...] = ()
     cluster: Name | None = None  # the file that names a cluster of somebody else
+    machines: Name | None = None  # the file that names machines beside this one
     injections: Annotated[tuple[Injection, ...], Meta(max_length=1000)] = ()
 
 
