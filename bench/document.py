@@ -17,7 +17,7 @@ from lockbench.bench.footprint import footprint
 from lockbench.bench.generator import generator_health
 from lockbench.bench.judge import judge
 from lockbench.bench.outside import documented, told
-from lockbench.bench.plan import PUBLISHED, WORKERS, Case, expected_of, topology_of
+from lockbench.bench.plan import PUBLISHED, Case, expected_of, topology_of, workers_of
 from lockbench.bench.scene import CONTENDED, END, OWN, PlayedStep, Scene
 from lockbench.bench.usable import (
     error_texts,
@@ -28,6 +28,7 @@ from lockbench.bench.usable import (
 )
 from lockbench.checker.catalogue import ALWAYS, AT_THE_RESOURCE
 from lockbench.checker.check import check
+from lockbench.checker.clocks import at_least, on_one_clock
 from lockbench.checker.exposure import Exposure, exposure
 from lockbench.checker.service import contradictions
 from lockbench.checker.verdict import Report
@@ -42,6 +43,7 @@ from lockbench.results.documents import made
 from lockbench.results.knee import not_granted
 from lockbench.results.numbers import Phases as Spans
 from lockbench.results.numbers import before, measure
+from lockbench.results.on_machines import on_machines
 from lockbench.results.rates import Block, step_of
 
 
@@ -56,16 +58,17 @@ def document_of(
     short: str | None = None
     seen = Exposure(False, ("the load did not run",))
     if scene.start_ns is not None:
-        history = read_recording(scene.folder / "history")
-        report = check(history)
+        recorded = read_recording(scene.folder / "history")
+        report = check(recorded)
+        history = on_one_clock(recorded)
     # Judged meanwhile. A case that could not be cleared away is no good one.
     left = scene.cleared()
     failure = "; ".join(filter(None, (failure, left))) or None
     disturbed = _disturbed(scene, left)
     if report is not None and scene.start_ns is not None:
         scene.unable = nothing_worked(history, case.phases.ends_ns(scene.start_ns)[1])
-        seen = _seen(scene, history, report)
-        document = _with_numbers(scene, scene.start_ns, judged(document, report), history)
+        seen = _seen(scene, at_least(recorded), report)
+        document = _with_numbers(scene, scene.start_ns, judged(document, report), recorded)
         if failure is not None or disturbed is not None:
             # What was seen of a load that did not last as long as its phases is no number.
             document = replace(document, numbers="void")
@@ -188,16 +191,16 @@ def required_of(case: Case) -> tuple[str, ...]:
 
 
 def _with_numbers(
-    scene: Scene, start_ns: int, document: documents.CaseResult, history: History
+    scene: Scene, start_ns: int, document: documents.CaseResult, recorded: History
 ) -> documents.CaseResult:
-    case = scene.case
+    case, history = scene.case, on_one_clock(recorded)
     floor_end, own_end, end, _ = case.phases.ends_ns(start_ns)
     patient = case.asked.workload.patient and (bool(case.injections) or not turned_away(history))
     health = generator_health(
         scene.folder / "logs",
         scene.faults,
         (floor_end, end),
-        WORKERS + 1,
+        workers_of(case) + 1,
         patient=patient,
         pressure=scene.pressure,
         parts_ns={"own": (floor_end, own_end), "contended": (own_end, end)},
@@ -205,11 +208,11 @@ def _with_numbers(
     if scene.beside is not None:
         health = replace(health, ok=False, why=(scene.beside, *health.why))
     spans = Spans((start_ns, floor_end), (floor_end, own_end), (own_end, end))
-    numbers = measure(history, spans, unknown_after_s=case.pace.client_timeout_s)
+    numbers = measure(recorded, spans, unknown_after_s=case.pace.client_timeout_s)
     if case.workload == PUBLISHED:
         numbers = replace(numbers, cycles_per_second=numbers.own_cycles_per_second)
     elif health.ok:
-        scene.before_ns = before(history, spans, unknown_after_s=case.pace.client_timeout_s)
+        scene.before_ns = before(recorded, spans, unknown_after_s=case.pace.client_timeout_s)
     scene.blocks = [_block(scene, step, history) for step in scene.steps]
     acquire = numbers.floor_acquire_ms
     cpu_us = scene.floor_cpu_ns / 1e3 / acquire.count if acquire.count else None
@@ -220,6 +223,7 @@ def _with_numbers(
     return replace(
         document,
         **shallow(numbers),
+        machines=tuple(on_machines(recorded)),
         rates=tuple(block.step for block in scene.blocks),
         floor=documents.Floor(acquire.count, cpu_us, acquire.p50),
         generator=health,
@@ -257,7 +261,12 @@ def _block(scene: Scene, step: PlayedStep, history: History) -> Block:
         offered_per_s=step.offered_per_s,
     )
     health = generator_health(
-        scene.folder / "logs", (), span, WORKERS + 1, patient=True, pressure=scene.pressure
+        scene.folder / "logs",
+        (),
+        span,
+        workers_of(scene.case) + 1,
+        patient=True,
+        pressure=scene.pressure,
     )
     why = (*filter(None, (not_granted(found.step),)), *health.why)
     return Block(replace(found.step, processors=health.processors, why=why), found.samples)

@@ -28,7 +28,8 @@ from lockbench.clusters.engine.events import Contained, ContainerWatch
 from lockbench.clusters.engine.owner import OWNER, is_stopped
 from lockbench.history.op import Fault
 from lockbench.results import documents
-from lockbench.workloads.fleet import Fleet, LoadError, Member
+from lockbench.workloads.fleet import Fleet, Member
+from lockbench.workloads.worker_process import LoadError
 
 SAMPLE_S: Final = 0.1
 PRESSURE_S: Final = 1.0

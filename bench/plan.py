@@ -38,6 +38,8 @@ from lockbench.stores.registry import Asked as AskedStore
 from lockbench.stores.registry import StoreError
 from lockbench.workloads import registry
 from lockbench.workloads.load import Pace, Phases, Rates
+from lockbench.workloads.machines.file import Machine, MachinesError
+from lockbench.workloads.machines.file import read as read_machines
 from lockbench.workloads.registry import Asked, WorkloadError, declared
 
 MUTEX = "mutex"
@@ -75,6 +77,7 @@ class Case:
     images: tuple[tuple[str, str], ...] = ()
     cluster: str | None = None  # the file that names one of somebody else
     resource: str | None = None  # the store that the lock guards, with its guard
+    machines: str | None = None  # the file that names machines beside this one
     injections: tuple[Injection, ...] = ()
 
     @property
@@ -118,6 +121,24 @@ class Case:
         }
         fields.pop("side", None)
         return cls(**fields)
+
+
+def machines_of(case: Case) -> Sequence[Machine]:
+    """The machines beside this one from which its load comes, too. Raises BadInput."""
+    return () if case.machines is None else _machines(case.machines)
+
+
+@cache
+def _machines(file: str) -> Sequence[Machine]:
+    try:
+        return read_machines(Path(file), WORKERS + 1)
+    except MachinesError as error:
+        raise BadInput(str(error)) from error
+
+
+def workers_of(case: Case) -> int:
+    """How many worker processes there are beside the victim's, on all machines."""
+    return WORKERS + sum(len(machine.workers) for machine in machines_of(case))
 
 
 def expected_s(case: Case) -> float:
@@ -425,7 +446,7 @@ def cluster_plan_of(case: Case, run_id: str, logs: Path) -> ClusterPlan:
     return ClusterPlan(
         topology=case.topology,
         size=case.size,
-        groups=WORKERS + 1,
+        groups=workers_of(case) + 1,
         run_id=run_id,
         lease_ttl_s=case.pace.lease_ttl_s,
         log_dir=str(logs),
@@ -471,6 +492,8 @@ def refuse_impossible(case: Case) -> None:
     """Everything about a case that can be wrong before anything starts. Raises BadInput."""
     if case.fault != NONE and not case.asked.workload.faulted:
         raise BadInput(f"the workload {case.workload} knows no faults; leave --fault out")
+    if case.machines is not None:
+        _refuse_elsewhere(case)
     if case.network not in NETWORKS:
         raise unknown("network", case.network, NETWORKS)
     _refuse_numbers(case)
@@ -501,6 +524,26 @@ def refuse_impossible(case: Case) -> None:
         raise BadInput(
             f"--time-limit {case.time_limit_s:g} s is too short: "
             f"a case takes at least {TIME_LIMIT_S_MIN:g} s"
+        )
+
+
+def _refuse_elsewhere(case: Case) -> None:
+    """What cannot be had from other machines. Raises BadInput."""
+    machines_of(case)
+    if is_own(case.lock):
+        raise BadInput(f"{case.lock} is a file of this machine, and --machines runs it on others")
+    if isinstance(library_of(case.system), ContainerLibrary):
+        raise BadInput(
+            f"{case.system.name} runs in a container of this machine's engine, so its clients"
+            " cannot be on other machines"
+        )
+    if case.system.kind == "none":
+        raise BadInput("without a lock there is nothing that other machines could disagree about")
+    if case.workload == PUBLISHED:
+        raise BadInput(f"the workload {PUBLISHED} is an experiment of one machine")
+    if case.resource is not None:
+        raise BadInput(
+            "a store is asked from this machine only: leave --resource or --machines out"
         )
 
 

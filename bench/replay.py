@@ -107,6 +107,11 @@ def _check_names(case: Case) -> None:
             f"it was run on the cluster of somebody else that {case.cluster!r} names: run it there "
             f"again with --lock {case.lock} --fault '{case.fault}' --cluster FILE"
         )
+    if case.machines is not None:
+        raise BadInput(
+            f"its load came from the machines that {case.machines!r} names: run it again with"
+            f" --lock {case.lock} --fault '{case.fault}' --machines FILE"
+        )
     if case.topology not in topologies():
         raise unknown("topology", case.topology, topologies())
     for name, _ in case.images:

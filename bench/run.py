@@ -21,7 +21,14 @@ from lockbench.bench.document import document_of
 from lockbench.bench.footprint import Meter
 from lockbench.bench.guarded import read_written, store_cluster_of, with_store
 from lockbench.bench.outside import Watch, as_faults, stall_s_max
-from lockbench.bench.plan import PUBLISHED, WORKERS, Case, cluster_plan_of, topology_of
+from lockbench.bench.plan import (
+    PUBLISHED,
+    Case,
+    cluster_plan_of,
+    machines_of,
+    topology_of,
+    workers_of,
+)
 from lockbench.bench.progress import Progress
 from lockbench.bench.room import full
 from lockbench.bench.scene import CONTENDED, END, FLOOR, OWN, QUIET, RATES, PlayedStep, Scene
@@ -38,9 +45,10 @@ from lockbench.nemesis.registry import faults
 from lockbench.results import documents
 from lockbench.results.rates import Block
 from lockbench.workloads.audit import audit
-from lockbench.workloads.fleet import Fleet, LoadError
+from lockbench.workloads.fleet import Fleet
 from lockbench.workloads.fork_server import ForkServer
 from lockbench.workloads.load import NOTHING, Load, LocustsOwn, Phases
+from lockbench.workloads.worker_process import LoadError
 
 POLL_S = 0.1
 # How long clients may take to finish their last cycle, beside waiting and holding.
@@ -117,7 +125,15 @@ def _play_scene(scene: Scene, on_progress: Callable[[Progress], None]) -> None:
     progress.phase("starting")
     cluster = topology_of(case).make(cluster_plan_of(case, scene.run_id, folder / "logs"))
     beside = store_cluster_of(case, scene.run_id, folder / "logs")
-    with Fleet(folder, scene.run_id, WORKERS, scene.fork_server) as fleet:
+    machines, workers = machines_of(case), workers_of(case)
+    with Fleet(
+        folder,
+        scene.run_id,
+        workers,
+        scene.fork_server,
+        machines=machines,
+        lock=case.lock,
+    ) as fleet:
         fleet.launch()
         try:
             cluster.start()
@@ -127,12 +143,18 @@ def _play_scene(scene: Scene, on_progress: Callable[[Progress], None]) -> None:
             load = load_of(case, fleet, cluster, case.phases, scene.locust)
             scene.load = load = with_store(load, case, cluster, beside)
             wall_ns = time.time_ns() - time.monotonic_ns()
-            write_meta(fleet.history, load.objects(), wall_minus_monotonic_ns=wall_ns, ended=False)
+            write_meta(
+                fleet.history,
+                load.objects(),
+                wall_minus_monotonic_ns=wall_ns,
+                ended=False,
+                machines={machine.name: machine.workers for machine in machines},
+            )
             fleet.begin(load)
             if isinstance(cluster, Measurable):
                 scene.link_us = dict(cluster.link_overhead_us(LINK_ROUNDS))
             timings.clients_s = progress.seconds() - timings.cluster_s
-            watch = Watch(fleet, cluster, WORKERS, _stall_s_max(case), beside=beside)
+            watch = Watch(fleet, cluster, workers, _stall_s_max(case), beside=beside)
             try:
                 with watch:
                     _under_load(scene, fleet, (cluster, beside or cluster), progress, watch)
@@ -354,6 +376,7 @@ def load_of(
 ) -> Load:
     """The load of a case on a running cluster, ready to be handed to Locust's processes."""
     extras = 0 if case.workload == PUBLISHED else EXTRAS
+    workers = workers_of(case)
     return Load(
         lock=case.lock,
         keys=case.keys,
@@ -361,11 +384,11 @@ def load_of(
         solo=extras,
         # More than have room in a semaphore beside the victim.
         rivals=max(extras, (case.system.permits or 0) + 1) if extras else 0,
-        workers=WORKERS,
+        workers=workers,
         phases=phases,
         pace=case.pace,
         seed=case.seed,
-        nodes=tuple(tuple(cluster.addresses(group)) for group in range(1, WORKERS + 2)),
+        nodes=tuple(tuple(cluster.addresses(group)) for group in range(1, workers + 2)),
         resource=fleet.resource,
         folder=str(fleet.folder.resolve()),
         master_port=fleet.master_port,
@@ -373,6 +396,7 @@ def load_of(
         locust=locust,
         rates=case.rates,
         key_prefix=cluster.key_prefix,
+        elsewhere=sum(len(machine.workers) for machine in machines_of(case)),
     )
 
 

@@ -19,6 +19,7 @@ from lockbench.checker.leaks import leaked_lock
 from lockbench.checker.linearizable import linearizable
 from lockbench.checker.machines import check_machines
 from lockbench.checker.measurements import measurements
+from lockbench.checker.missing import without_missing
 from lockbench.checker.outside import from_outside, only_untouched
 from lockbench.checker.queue_order import queue_order
 from lockbench.checker.releases import Releases
@@ -35,7 +36,11 @@ def check(history: History, *, only: Collection[str] | None = None) -> Report:
     """Every verdict that applies, or those named in ``only`` and no measurements. One that crashed
     is unknown and hides no other. Where something happened from outside, a violation is told only
     if that cannot have been its cause (``lockbench.checker.outside``); where there are clocks of
-    several machines, what stands whatever they were (``lockbench.checker.machines``)."""
+    several machines, what stands whatever they were (``lockbench.checker.machines``); where a part
+    of a recording is missing, what that cannot have caused (``lockbench.checker.missing``)."""
+    if history.missing:
+        whole = replace(history, missing=())
+        return without_missing(check(whole, only=only), history.missing)
     if history.machine is not None:
         return check_machines(history, lambda h, o: check(h, only=o), only)
     report = _check(history, only)

@@ -166,11 +166,19 @@ def on_one_clock(history: History) -> History:
     return history if history.machine is None else Clocks.of(history).placed
 
 
+def at_least(history: History) -> History:
+    """The history on the clock of the resource, with what the clocks are wrong by as ε: what it
+    shows to have been at the same time was so."""
+    return history if history.machine is None else Clocks.of(history).curtailed
+
+
 def shifted(history: History, offset: Offset) -> History:
     """The history on the clock of the resource, its rows as they are."""
     assert history.machine is not None
     columns = {name: getattr(history, name) for name in TIMES}
     # All times of a machine at once: of a thousand machines each has few.
+    if len(history) == 0:
+        return replace(history, machine=None, machines=())
     times = np.concatenate([column for column in columns.values() if column.strides[0]])
     machine = np.tile(history.machine, len(times) // max(1, len(history)))
     known = np.flatnonzero(times != NULL)

@@ -257,11 +257,13 @@ class _Machines:
 
     @cached_property
     def _agree_ns(self) -> int:
-        """What clocks agree to: the median over the ends of contended promises."""
+        """What clocks agree to: the median over the ends of contended promises, but for those by
+        the clock of the resource."""
         promises, mine = self.clocks.local.promises, self._contended
+        machine = self.clocks.machine[promises.row[mine]]
+        mine, machine = mine[machine >= 0], machine[machine >= 0]
         if len(mine) == 0:
             return self.clocks.epsilon_ns
-        machine = self.clocks.machine[promises.row[mine]]
         return int(np.median(self.clocks.at(machine, promises.start[mine], "half_width")))
 
     @property

@@ -23,6 +23,7 @@ import typer
 
 from lockbench.bench import interruption
 from lockbench.cli.commands.adr import adr
+from lockbench.cli.commands.agent import agent
 from lockbench.cli.commands.alerts import alerts
 from lockbench.cli.commands.break_ import break_
 from lockbench.cli.commands.bugreport import bugreport
@@ -82,6 +83,7 @@ COMMANDS: Final = (
     break_,
     doctor,
     clean,
+    agent,
 )
 
 

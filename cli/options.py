@@ -77,6 +77,14 @@ Cluster = Annotated[
         parser=path,
     ),
 ]
+Machines = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Let clients work on the machines that this file names, beside this one.",
+        parser=path,
+    ),
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before putting load on your servers.")]
 Junit = Annotated[Path | None, typer.Option(help="Write JUnit XML into this file.", parser=target)]
 Resume = Annotated[

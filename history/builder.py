@@ -122,6 +122,7 @@ class Builder:
         self.faults: list[Fault] = []
         self.epsilon_ns = 0
         self.ended: bool | None = None
+        self.missing: tuple[str, ...] = ()
         self._process = array("q")
         self._f = array("B")
         self._type = array("B")
@@ -242,6 +243,7 @@ class Builder:
             guarded=None,
             machine=self._machines(rows, order),
             machines=tuple(self.machines),
+            missing=self.missing,
             **rare,
         )
 

@@ -41,7 +41,7 @@ class History:
 
     ``machine`` is the index into ``machines`` on whose clock an operation was recorded, -1 for the
     clock that ``applied_ns`` is on. None: there is one clock (``lockbench.checker.machines``
-    otherwise).
+    otherwise). ``missing`` are the machines of whose recording a part did not come back.
     """
 
     process: Ints
@@ -76,6 +76,7 @@ class History:
     guarded: Guarded | None = None  # what the store that the lock guards kept itself
     machine: Ids | None = None
     machines: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.invoke_ns)

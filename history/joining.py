@@ -54,7 +54,9 @@ def with_applied(history: History, log: History) -> History:
     }
     for row in rows.tolist():
         for entry in entries.get(_name(history, row), []):
-            if log.applied_ns[entry] >= history.invoke_ns[row] - history.epsilon_ns:
+            # The log's clock is not that of another machine.
+            elsewhere = history.machine_of(row) is not None
+            if elsewhere or log.applied_ns[entry] >= history.invoke_ns[row] - history.epsilon_ns:
                 entries[_name(history, row)].remove(entry)
                 for name, column in columns.items():
                     column[row] = getattr(log, name)[entry]
@@ -81,9 +83,12 @@ def killed_worker(fault: Fault) -> int | None:
 
 
 def with_deaths(history: History) -> History:
-    """The history with a ``death`` for every hold that a killed worker had not begun to release."""
+    """The history with a ``death`` for every hold that a killed worker had not begun to release.
+    Not of workers of other machines, whose clocks the fault is not on: their deaths are recorded
+    there."""
     dead: dict[int, int] = {}  # row of the acquire → time of death
-    granted = np.flatnonzero((history.f == F.ACQUIRE) & (history.type == Type.OK))
+    here = np.True_ if history.machine is None else history.machine < 0
+    granted = np.flatnonzero((history.f == F.ACQUIRE) & (history.type == Type.OK) & here)
     over = history.hold[(history.f == F.RELEASE) | (history.f == F.DEATH)]
     for fault in history.faults:
         worker = killed_worker(fault)

@@ -92,6 +92,8 @@ def header_to_json(history: History) -> dict[str, object]:
         "objects": {key: _object_to_json(o) for key, o in history.objects.items()},
         "epsilon_ns": history.epsilon_ns,
     }
+    if history.missing:
+        header |= {"missing": list(history.missing)}
     return header | {"ended": False} if history.ended is False else header
 
 
@@ -259,6 +261,7 @@ def take_header(builder: Builder, header: Header) -> None:
     builder.objects = dict(header.objects or {})
     builder.epsilon_ns = header.epsilon_ns or 0
     builder.ended = header.ended
+    builder.missing = header.missing
 
 
 def operation_to_json(history: History, row: int) -> dict[str, object]:

@@ -21,6 +21,7 @@ from lockbench.history.op import INT_MAX, JOBS, KINDS, Fault, Number, Object, Wh
 LINE_BYTES_MAX: Final = 1 << 20
 FILE_BYTES_MAX: Final = 4 << 30  # ten million operations take 1.5 to 2 GB
 DEPTH_MAX: Final = 32
+WORKERS_MAX: Final = 2048  # of a recording (``lockbench.history.recorder``)
 
 Name = Whole | str
 Machine = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
@@ -32,14 +33,25 @@ class UnreadableHistory(Exception):
     """The file is not a history, or is damaged; the message names file and place."""
 
 
+class OnMachine(msgspec.Struct, frozen=True):
+    """What one machine recorded: by which workers, and how many bytes of which segments. Without
+    them its recording did not come back."""
+
+    workers: tuple[Annotated[int, msgspec.Meta(ge=0, lt=WORKERS_MAX)], ...]
+    bytes: Mapping[str, Annotated[int, msgspec.Meta(ge=0, le=FILE_BYTES_MAX)]] | None = None
+
+
 class Header(msgspec.Struct, frozen=True):
     """What is said of a whole history. ``ended`` is False in a recording whose load is not over;
-    None where nobody says."""
+    None where nobody says. ``missing``: machines of whose recording a part did not come back.
+    ``machines``: in a recording, those that have workers beside the machine of the resource."""
 
     history: int
     objects: Mapping[str, Object] | None = None
     epsilon_ns: Annotated[int, msgspec.Meta(ge=0, le=INT_MAX)] | None = None
     ended: bool | None = None
+    missing: tuple[Machine, ...] = ()
+    machines: Mapping[Machine, OnMachine] | None = None
 
     def __post_init__(self) -> None:
         if self.history != 1:

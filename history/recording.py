@@ -12,10 +12,12 @@ every field is validated as it is decoded, and the number of operations is bound
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
 import msgspec
@@ -38,8 +40,10 @@ from lockbench.history.guarded import GUARDED, BadGuarded, Guarded, read_guarded
 from lockbench.history.joining import unanswered, with_applied, with_deaths
 from lockbench.history.layout import HEADER_BYTES, MAGIC, NO_STRING, RECORD
 from lockbench.history.lines import FAULTS as FAULT_LINES
-from lockbench.history.lines import Header, UnreadableHistory, decoded
+from lockbench.history.lines import WORKERS_MAX, Header, OnMachine, UnreadableHistory, decoded
+from lockbench.history.machines import on_one_machine
 from lockbench.history.op import INT_MAX, NULL, F, Fault, Mode, Object, Type
+from lockbench.history.recorder import PROCESSES_PER_WORKER
 from lockbench.history.service import SERVICE, BadService, Service, read_service
 from lockbench.history.text import json_text, write_whole
 
@@ -55,9 +59,11 @@ def write_meta(
     *,
     wall_minus_monotonic_ns: int,
     ended: bool | None = None,
+    machines: Mapping[str, Sequence[int]] = MappingProxyType({}),
 ) -> None:
     """Says what the keys name; the offset lets a reader turn times into dates. ``ended``: False
-    while the load is not over, None where nobody will say that it is."""
+    while the load is not over, None where nobody will say that it is. ``machines``: those that have
+    workers beside this one, whose recordings have not come back yet."""
     meta: dict[str, object] = {
         "history": 1,
         "objects": {key: asdict(o) for key, o in objects.items()},
@@ -66,6 +72,8 @@ def write_meta(
     }
     if ended is not None:
         meta["ended"] = ended
+    if machines:
+        meta["machines"] = {name: {"workers": list(of)} for name, of in machines.items()}
     write_whole(folder / META, json_text(meta, indent=1) + "\n")
 
 
@@ -73,6 +81,13 @@ def write_ended(folder: Path) -> None:
     """Says that the load of a recording went on to its end."""
     meta = json.loads((folder / META).read_text(encoding="utf-8"))
     write_whole(folder / META, json_text(meta | {"ended": True}, indent=1) + "\n")
+
+
+def write_came_back(folder: Path, machine: str, sizes: Mapping[str, int]) -> None:
+    """Says that all came back that a machine has recorded: its segments, with their bytes."""
+    meta = json.loads((folder / META).read_text(encoding="utf-8"))
+    meta["machines"][machine]["bytes"] = dict(sizes)
+    write_whole(folder / META, json_text(meta, indent=1) + "\n")
 
 
 def write_faults(folder: Path, faults: Sequence[Fault]) -> None:
@@ -113,12 +128,13 @@ def read_recording(folder: Path) -> History:
 def _read(folder: Path) -> History:
     meta = read_json(folder / META, Header, inside=folder)
     history = replace(
-        _read_workers(folder),
+        _on_machines(_read_workers(folder, _partial(meta)), folder, meta.machines or {}),
         objects=dict(meta.objects or {}),
         faults=_read_faults(folder / FAULTS, owed=meta.ended is True),
         epsilon_ns=meta.epsilon_ns or 0,
         ended=meta.ended,
-        service=_read_service(folder / SERVICE),
+        # The checker compares it with one clock only.
+        service=None if meta.machines else _read_service(folder / SERVICE),
         guarded=_read_guarded(folder / GUARDED),
     )
     if is_folder(folder / RESOURCE, inside=folder) and len(unanswered(history)):
@@ -126,14 +142,47 @@ def _read(folder: Path) -> History:
     return with_deaths(history)
 
 
-def _read_workers(folder: Path) -> History:
+def _on_machines(history: History, folder: Path, machines: Mapping[str, OnMachine]) -> History:
+    """The history with the machine of each worker. Raises UnreadableHistory where something is
+    gone that had come back."""
+    if not machines:
+        return history
+    machine_of = np.full(WORKERS_MAX, -1, np.int32)
+    for number, (name, machine) in enumerate(machines.items()):
+        machine_of[list(machine.workers)] = number
+        for file, size in (machine.bytes or {}).items():
+            if not SEGMENT.fullmatch(file) or _size(folder / file) != size:
+                raise UnreadableHistory(f"{folder / file}: not what came back from machine {name}")
+    worker = np.clip(history.process // PROCESSES_PER_WORKER, 0, WORKERS_MAX - 1)
+    missing = tuple(name for name, machine in machines.items() if machine.bytes is None)
+    history = replace(
+        history, machine=machine_of[worker], machines=tuple(machines), missing=missing
+    )
+    return on_one_machine(history, str(folder))
+
+
+def _size(path: Path) -> int | None:
+    try:
+        with open_file(path, inside=path.parent) as file:
+            return os.fstat(file.fileno()).st_size
+    except MissingFile:
+        return None
+
+
+def _partial(meta: Header) -> frozenset[int]:
+    """The workers of whose recording a part may be missing."""
+    machines = (meta.machines or {}).values()
+    return frozenset(worker for one in machines if one.bytes is None for worker in one.workers)
+
+
+def _read_workers(folder: Path, partial: frozenset[int] = frozenset()) -> History:
     """The records of every worker in a folder, in the order of invocation."""
     strings: dict[str, int] = {}
     parts: list[NDArray[np.void]] = []
     keys: list[Ids] = []
     errors: list[Ids] = []
     left = OPERATIONS_MAX
-    for worker, segments in _segments(folder).items():
+    for worker, segments in _segments(folder, partial).items():
         records: list[tuple[Path, NDArray[np.void]]] = []
         for segment in segments:
             part = _read_segment(segment, left)
@@ -180,8 +229,9 @@ def _read_workers(folder: Path) -> History:
     )
 
 
-def _segments(folder: Path) -> dict[int, list[Path]]:
-    """The segments of every worker, none of them missing. Raises UnreadableHistory."""
+def _segments(folder: Path, partial: frozenset[int]) -> dict[int, list[Path]]:
+    """The segments of every worker, none of them missing; of those that are ``partial``, the ones
+    before the first that is. Raises UnreadableHistory."""
     found: dict[int, dict[int, Path]] = {}
     for name in names(folder, inside=folder):
         if not name.endswith(".ops"):
@@ -192,7 +242,9 @@ def _segments(folder: Path) -> dict[int, list[Path]]:
         found.setdefault(int(numbers[1]), {})[int(numbers[2])] = folder / name
     for worker, paths in found.items():
         missing = set(range(len(paths))) - set(paths)
-        if missing:
+        if missing and worker in partial:
+            found[worker] = {n: path for n, path in paths.items() if n < min(missing)}
+        elif missing:
             raise UnreadableHistory(f"{folder}: {worker}.{min(missing)}.ops is missing")
     return {
         worker: [path for _, path in sorted(paths.items())]

@@ -64,6 +64,7 @@ def notes(cases: Sequence[CaseResult], *, machine: Machine, versions: Versions) 
             *_links(cases),
             *_disk(cases, machine),
             *_generator(cases),
+            *_machines(cases),
         ),
         run=(
             *_declared(cases),
@@ -261,6 +262,23 @@ def _generator(cases: Sequence[CaseResult]) -> list[str]:
     if others is not None:
         parts.append(f"other programs at most {others:.0f} % of its processors")
     return ["; ".join(parts) + "."]
+
+
+def _machines(cases: Sequence[CaseResult]) -> list[str]:
+    """What clients did on each of several machines."""
+    notes = []
+    for case in cases:
+        parts = []
+        for one in case.machines:
+            p50, agree = one.acquire_ms.p50, one.agree_to_ns
+            figures = [f"{one.grants:,} grants"]
+            figures += [] if p50 is None else [f"acquire p50 {p50:.3g} ms"]
+            figures += [] if agree is None else [f"clock ±{agree / 1e6:.2g} ms"]
+            figures += [] if one.came_back else ["its recording did not come back"]
+            parts.append(f"{one.name} {', '.join(figures)}")
+        if parts:
+            notes.append(f"{lock_of(case)} under {case.fault}, by machine: {'; '.join(parts)}.")
+    return notes
 
 
 def _largest(values: Iterable[float | None]) -> float | None:

@@ -46,6 +46,7 @@ from lockbench.history.columns import History, Ints, Small
 from lockbench.history.op import NULL, F, Type
 from lockbench.results.cases import PHASES
 from lockbench.results.documents import ByPhase, Part, Quantiles, Series
+from lockbench.results.on_machines import Placed
 from lockbench.results.quantiles import P50, carries, quantiles
 
 Interval = tuple[int, int]
@@ -103,6 +104,8 @@ def measure(
     flight, so that one cut off by a fault counts as during and not as before. ``given_up``: kinds
     whose response time takes in what was given up; older versions had fewer.
     """
+    placed = Placed.of(history)
+    history = placed.history
     view = _View(history, unknown_after_s)
     names = PHASES if history.faults else PHASES[:1]
     asked = view.is_f(F.ACQUIRE)
@@ -124,7 +127,9 @@ def measure(
         picks["job"] = jobs & in_contended
         kinds = (*KINDS, "job")
     service = {kind: view.latencies(pick, names) for kind, pick in picks.items()}
-    service["handover"] = _by_phase(*_handovers(view, granted, contended & in_contended), names)
+    service["handover"] = _by_phase(
+        *_handovers(view, placed, granted, contended & in_contended), names
+    )
     ended = {
         kind: pick if kind == "wait" and kind in given_up else pick & view.paced
         for kind, pick in (picks | {kind: places[kind] for kind in given_up}).items()
@@ -159,13 +164,15 @@ def before(history: History, phases: Phases, *, unknown_after_s: float = 0.0) ->
     of the same lock (``lockbench.results.baseline``). Kinds ``acquire`` (own phase), ``handover``
     and ``wait``; of acquires and of waits, from the intended start, the ``_response`` of those that
     were granted, and how long until the others were ``_given_up``."""
+    placed = Placed.of(history)
+    history = placed.history
     view = _View(history, unknown_after_s)
     asked = view.is_f(F.ACQUIRE) & (view.phase == BEFORE)
     granted = asked & view.ok
     own = history.has_role("own") & view.within(phases.own)
     contended = history.has_role("contended") & view.within(phases.contended)
     took, response = history.complete_ns - history.invoke_ns, view.end - view.start
-    handovers, phase = _handovers(view, view.is_f(F.ACQUIRE) & view.ok, contended)
+    handovers, phase = _handovers(view, placed, view.is_f(F.ACQUIRE) & view.ok, contended)
     found = {"handover": handovers[phase == BEFORE]}
     for kind, place in {"acquire": own, "wait": contended}.items():
         found[kind] = took[granted & place]
@@ -272,13 +279,14 @@ def _by_phase(
     }
 
 
-def _handovers(view: _View, granted: Mask, contended: Mask) -> tuple[Ints, Small]:
+def _handovers(view: _View, placed: Placed, granted: Mask, contended: Mask) -> tuple[Ints, Small]:
     """How long each hand-over took, in nanoseconds, and in which phase.
 
     Pairs each confirmed release with the grant that it made possible. On one key, in the order of
     (grant completed, release invoked): grant of X, release of X, grant of Y, next to each other,
     where Y was asked for before X was released. Next to each other and with the same hold, so that
-    a key granted twice over yields no pair that never was one.
+    a key granted twice over yields no pair that never was one. Between two machines only where
+    their clocks may be compared (``lockbench.results.on_machines``).
     """
     history = view.history
     released = view.is_f(F.RELEASE) & view.ok
@@ -299,6 +307,11 @@ def _handovers(view: _View, granted: Mask, contended: Mask) -> tuple[Ints, Small
         & (history.invoke_ns[rows[2:]] <= at[1:-1])
     )
     begun, ended = at[1:-1][follows], at[2:][follows]
+    if placed.machine is not None:
+        from_, to = placed.machine[rows[1:-1][follows]], placed.machine[rows[2:][follows]]
+        between = from_ != to
+        if not placed.comparable(ended - begun, between):
+            begun, ended = begun[~between], ended[~between]
     return ended - begun, view.faults.phase_of(begun, ended)
 
 

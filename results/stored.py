@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockbench.checker.check import check
+from lockbench.checker.clocks import on_one_clock
 from lockbench.history.columns import History
 from lockbench.history.lines import UnreadableHistory
 from lockbench.history.recording import read_recording
@@ -144,7 +145,7 @@ def blocks_of(run: RunFolder, case: CaseResult) -> list[Block]:
     """The steps of a case with their acquires. Raises Edited."""
     if not case.rates:
         return []
-    history = history_of(run, case)
+    history = on_one_clock(history_of(run, case))
     return [again(history, step, unknown_after_s(case)) for step in case.rates]
 
 

@@ -17,6 +17,7 @@ from typing import Final
 PAGE: Final = 4096
 WORKER_FIELDS: Final = 256  # byte offset at which the per-worker fields begin
 WORKER_BYTES: Final = 56
+WORKERS_MAX: Final = (PAGE - WORKER_FIELDS) // WORKER_BYTES  # the victim's counted
 CLOCK_OFFSET_AT: Final = 72  # read by sidecars as well (``docs/sidecar.md``)
 BUSY_AT: Final = 16  # in the fields of a worker
 _INT: Final = struct.Struct("<q")

@@ -1,5 +1,8 @@
 """The processes of the load: the guarded resource, Locust's master, its workers, the victim.
 
+Some of the workers may run on other machines (``lockbench.workloads.machines``): the last ones.
+What they record has come back when the fleet ends, or the history says whose has not.
+
 Started before the cluster is up; they wait for the load's file. They die with the bench, whatever
 kills it (PR_SET_PDEATHSIG, Linux), and carry the run's id in their environment so that ``lockbench
 clean`` can find any that did not.
@@ -13,6 +16,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,13 +26,11 @@ import psutil
 from lockbench.clusters.engine.owner import die_with_parent, is_dead
 from lockbench.clusters.engine.ports import is_free
 from lockbench.declarations import program
-from lockbench.history.op import NULL, F, Type
-from lockbench.history.recorder import Recorder
-from lockbench.history.recording import records_of
+from lockbench.history.op import NULL
+from lockbench.history.recording import is_recording, write_came_back
 from lockbench.workloads.control import Control
 from lockbench.workloads.fork_server import RUN_ENVIRONMENT, Child, ForkServer, run_mark
 from lockbench.workloads.load import (
-    AIMED_KEY,
     CLIENT_FAILED,
     CONTROL,
     ENVIRONMENT,
@@ -38,23 +40,25 @@ from lockbench.workloads.load import (
     WORKER_ENVIRONMENT,
     Load,
 )
+from lockbench.workloads.machines.file import Machine, MachinesError
+from lockbench.workloads.machines.remote import PREPARE_S, Remote, RemoteWorker
+from lockbench.workloads.worker_process import (
+    END_S,
+    LoadError,
+    is_frozen,
+    kill_worker,
+    record_deaths,
+)
 
 POLL_S: Final = 0.005
 FIRST_PORT: Final = 32_100
 PORTS: Final = 600
 _drawn: Final = itertools.count(secrets.randbelow(PORTS))
 READY_S: Final = 60.0
-# How long all processes together may take to end by themselves, and how long in a hurry.
-END_S: Final = 5.0
+# All processes together may take END_S to end by themselves, and so long in a hurry.
 HURRY_S: Final = 0.5
-# The bench records the deaths of worker w as worker DEATHS + w.
-DEATHS: Final = 1024
 FOREVER_NS: Final = 2**62
 LOG_LINES: Final = 3
-
-
-class LoadError(Exception):
-    """The load could not be started or died; the message says which process and what it said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +77,28 @@ class Fleet:
 
     ``folder`` is the case's folder. Call ``launch``, then ``begin`` once the addresses are known.
     Without a fork server there is only the guarded resource, and the load is left to others.
+    ``workers`` counts those of ``machines``, too; ``lock`` is what these are to prepare.
     """
 
     def __init__(
-        self, folder: Path, run_id: str, workers: int, fork_server: ForkServer | None = None
+        self,
+        folder: Path,
+        run_id: str,
+        workers: int,
+        fork_server: ForkServer | None = None,
+        *,
+        machines: Sequence[Machine] = (),
+        lock: str = "",
     ) -> None:
         self.folder = folder
         self._run_id = run_id
         self._workers = workers
         self._fork_server = fork_server
-        self._children: dict[str, Child] = {}
+        self._machines = machines
+        self._lock = lock
+        self._remotes: list[Remote] = []
+        self._elsewhere = {worker for machine in machines for worker in machine.workers}
+        self._children: dict[str, Child | RemoteWorker] = {}
         self._server: subprocess.Popen[bytes] | None = None
         self._sidecars: dict[int, list[psutil.Process]] = {}
         self._killed: set[int] = set()
@@ -108,12 +124,15 @@ class Fleet:
 
     def launch(self) -> None:
         """Starts all processes; Locust's wait for the load."""
+        for machine in self._machines:
+            log = self.logs / f"machine-{machine.name}.log"
+            self._remotes.append(Remote(machine, self.folder, log))
         port_file = self.folder / "resource.port"
         log_folder = self.history / "resource"
         self._start_resource(port_file, log_folder)
         if self._fork_server is not None:
             self._spawn(self._fork_server, "master", "lockbench.workloads.master", {})
-            for worker in range(self._workers + 1):
+            for worker in sorted({*range(self._workers + 1)} - self._elsewhere):
                 number = {WORKER_ENVIRONMENT: str(worker)}
                 self._spawn(
                     self._fork_server, f"worker-{worker}", "lockbench.workloads.worker", number
@@ -121,12 +140,15 @@ class Fleet:
         self._await(port_file.exists, READY_S, "the guarded resource did not start")
         self.resource = ("127.0.0.1", int(port_file.read_text(encoding="ascii")))
         port_file.unlink()
+        self._launch_elsewhere()
 
     def begin(self, load: Load) -> None:
         """Hands out the load and returns when every client is connected. Raises LoadError."""
         draft = self.load_file.with_suffix(".new")
         load.save(draft)
         draft.rename(self.load_file)
+        for remote, beginning in [(one, one.begin(load)) for one in self._remotes]:
+            remote.answer(beginning)
         workers = range(self._workers + 1)
 
         def connected() -> bool:
@@ -134,7 +156,14 @@ class Fleet:
 
         self._await(connected, READY_S, "not every client connected")
         if self._fork_server is not None:
-            self._sidecars = {worker: self._worker(worker).started() for worker in workers}
+            children = {worker: self._worker(worker) for worker in workers}
+            self._sidecars = {
+                worker: child.started()
+                for worker, child in children.items()
+                if not isinstance(child, RemoteWorker)
+            }
+        for remote in self._remotes:
+            remote.ask("connected")
 
     def carried(self) -> int:
         """How often the clients of the rates were granted a lock."""
@@ -158,6 +187,9 @@ class Fleet:
                 f"the guarded resource ended during the load (exit {self._server.returncode}); its "
                 f"log ends: {self._last_line('resource')}"
             )
+        lost = [remote.lost for remote in self._remotes if remote.lost is not None]
+        if lost:
+            raise LoadError(lost[0])
         failed = {w: n for w in range(self._workers + 1) if (n := self.control.worker(w).failed)}
         if failed:
             said = self._last_line(f"worker-{min(failed)}", CLIENT_FAILED)
@@ -179,15 +211,19 @@ class Fleet:
         if self._server is not None:
             found.append(Member("the guarded resource", self._server.pid, log="resource"))
         if "master" in self._children:
-            found.append(Member("master", self._children["master"].pid, log="master"))
+            found.append(Member("master", self._local("master").pid, log="master"))
         for worker in set(range(self._workers + 1)) - self._killed:
-            if (child := self._children.get(f"worker-{worker}")) is not None:
+            child = self._children.get(f"worker-{worker}")
+            if child is not None and not isinstance(child, RemoteWorker):
                 name = f"worker-{worker}"
                 found.append(Member(name, child.pid, worker, log=name))
                 found += [
                     Member(f"the sidecar of {name}", sidecar.pid, worker, log=name)
                     for sidecar in self._sidecars.get(worker, ())
                 ]
+        for remote in self._remotes:
+            name = remote.machine.name
+            found.append(Member(f"the link to {name}", remote.pid, log=f"machine-{name}"))
         return found
 
     def last_lines(self, member: Member) -> list[str]:
@@ -210,7 +246,8 @@ class Fleet:
 
     def killed_pids(self) -> list[int]:
         """The processes of the workers that the nemesis has killed."""
-        return [self._worker(worker).pid for worker in self._killed]
+        children = (self._worker(worker) for worker in self._killed)
+        return [child.pid for child in children if not isinstance(child, RemoteWorker)]
 
     def ticked_ns(self, worker: int) -> int:
         """When a worker's event loop was last seen to turn; 0 before it first was."""
@@ -247,6 +284,7 @@ class Fleet:
             child.wait(END_S)
             child.close()
             del self._children[name]
+        self._come_back()
         if self._server is not None:
             self._server.terminate()
             self._server.send_signal(signal.SIGCONT)
@@ -326,25 +364,22 @@ class Fleet:
     def frozen(self, worker: int) -> bool:
         """Whether the kernel says that it is stopped, and its sidecars are."""
         child = self._worker(worker)
-        if not child.alive():
-            return False
-        sidecars = [sidecar for sidecar in self._sidecars[worker] if _lives(sidecar)]
-        all_of_it = [psutil.Process(child.pid), *sidecars]
-        return all(process.status() == psutil.STATUS_STOPPED for process in all_of_it)
+        if isinstance(child, RemoteWorker):
+            return child.frozen()
+        return is_frozen(child, self._sidecars[worker])
 
     def kill(self, workers: Sequence[int]) -> None:
-        """SIGKILL; the deaths are recorded in the history by this process."""
+        """SIGKILL; the deaths are recorded in the history, on the machine of the worker."""
         for worker in workers:
             # Before the signal: a service may let go of what the dead held at once.
             died_ns = time.monotonic_ns()
             self._killed.add(worker)
-            self._worker(worker).send_signal(signal.SIGKILL)
-            if not self._worker(worker).wait(END_S):
-                raise LoadError(f"worker {worker} does not die")
-            _, alive = psutil.wait_procs(self._sidecars[worker], END_S)
-            if alive:
-                raise LoadError(f"the sidecar of worker {worker} does not die")
-            self._record_deaths(worker, died_ns)
+            child = self._worker(worker)
+            if isinstance(child, RemoteWorker):
+                child.kill()
+                continue
+            kill_worker(worker, child, self._sidecars[worker])
+            record_deaths(self.history, worker, died_ns)
 
     def killed(self, worker: int) -> bool:
         return worker in self._killed and not self._worker(worker).alive()
@@ -360,18 +395,42 @@ class Fleet:
         workers = set(range(1, self._workers + 1)) - self._killed
         return sum(self.control.worker(w).rivals for w in workers)
 
-    def _worker(self, worker: int) -> Child:
+    def _worker(self, worker: int) -> Child | RemoteWorker:
         return self._children[f"worker-{worker}"]
 
-    def _record_deaths(self, worker: int, died_ns: int) -> None:
-        """A death for every client of a worker that is gone, in a recording of its own."""
-        segments = self.history.glob(f"{worker}.*.ops")
-        clients = {int(p) for segment in segments for p in records_of(segment, 0)["process"]}
-        recorder = Recorder(self.history, DEATHS + worker)
-        for client in sorted(clients):
-            handle = recorder.invoke(client, F.DEATH, AIMED_KEY, invoke_ns=died_ns)
-            recorder.complete(handle, Type.OK, complete_ns=died_ns)
-        recorder.close()
+    def _local(self, name: str) -> Child:
+        child = self._children[name]
+        assert not isinstance(child, RemoteWorker)
+        return child
+
+    def _launch_elsewhere(self) -> None:
+        """Raises LoadError."""
+        try:
+            for remote in self._remotes:
+                remote.greet()
+        except MachinesError as error:
+            raise LoadError(str(error)) from error
+        preparing = [(one, one.prepare(self._run_id, self._lock)) for one in self._remotes]
+        for remote, waiting in preparing:
+            remote.answer(waiting, PREPARE_S)
+            for worker in remote.machine.workers:
+                self._children[f"worker-{worker}"] = RemoteWorker(remote, worker)
+
+    def _come_back(self) -> None:
+        """Waits for what is left of the other machines' recordings. Where not all came back, the
+        machine counts as dead since the last that is known of it. Never raises."""
+        while self._remotes:
+            remote = self._remotes[-1]
+            sizes = remote.came_back(self.history)
+            with suppress(OSError):
+                if sizes is not None and is_recording(self.history):
+                    write_came_back(self.history, remote.machine.name, sizes)
+                for worker in remote.machine.workers if sizes is None else ():
+                    # Unless it was killed before, by the nemesis.
+                    with suppress(FileExistsError):
+                        record_deaths(self.history, worker)
+            remote.close()
+            self._remotes.pop()
 
     def _start_resource(self, port_file: Path, log_folder: Path) -> None:
         with (self.logs / "resource.log").open("wb") as log:
@@ -416,11 +475,6 @@ class Fleet:
         lines = (self.logs / f"{name}.log").read_text(errors="replace").strip().splitlines()
         found = [line.partition(after)[2] if after else line for line in lines if after in line]
         return found[-1] if found else "(empty)"
-
-
-def _lives(process: psutil.Process) -> bool:
-    """Whether it has not ended, buried or not."""
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
 def _until(condition: Callable[[], bool], timeout_s: float) -> bool:

@@ -175,7 +175,9 @@ NOTHING: Final = LocustsOwn()
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One case's load. Worker 0 is the victim's, 1..workers are the others.
+    """One case's load. Worker 0 is the victim's, 1..workers are the others. The last may run
+    on other machines (``elsewhere``): clients that contend, and those of the rates. The solo
+    clients and the rivals stay here, with the victim and the nemesis.
 
     Worker w is client group w + 1; ``nodes[w]`` are the node addresses that it uses.
     """
@@ -201,6 +203,10 @@ class Load:
     # reaches its servers.
     store: str = ""
     store_nodes: tuple[tuple[tuple[str, int], ...], ...] = ()
+    elsewhere: int = 0
+    # By how much the clock of the machine that reads this is ahead of the bench's: for times that
+    # are no evidence.
+    ahead_ns: int = 0
 
     @property
     def history(self) -> Path:
@@ -227,14 +233,15 @@ class Load:
     def allotment(self) -> dict[int, dict[str, int]]:
         """Worker number → Locust user class → how many. The victim is alone in its process."""
         share: dict[int, dict[str, int]] = {0: {"VictimUser": 1}}
+        here = self.workers - self.elsewhere
         for worker in range(1, self.workers + 1):
             share[worker] = {
-                name: len(range(worker - 1, users, self.workers))
-                for name, users in (
-                    ("ContendedUser", self.clients),
-                    ("SoloUser", self.solo),
-                    ("RivalUser", self.rivals),
-                    ("RateUser", self.rates.clients),
+                name: len(range(worker - 1, users, among)) if worker <= among else 0
+                for name, users, among in (
+                    ("ContendedUser", self.clients, self.workers),
+                    ("SoloUser", self.solo, here),
+                    ("RivalUser", self.rivals, here),
+                    ("RateUser", self.rates.clients, self.workers),
                 )
             }
         return share

@@ -45,8 +45,9 @@ def watch(here: Session, path: Path) -> None:
                     here.control.clock_read_ns = wallclock.read_off_ns()
             now_ns = monotonic_ns()
             line = {
-                "begin_ns": begin_ns,
-                "end_ns": now_ns,
+                # On the bench's clock.
+                "begin_ns": begin_ns - here.load.ahead_ns,
+                "end_ns": now_ns - here.load.ahead_ns,
                 "cpu_percent": 100 * (process_time_ns() - cpu_ns) / (now_ns - begin_ns),
                 "sidecar_percent": 100 * (sidecar.cpu_ns() - beside_ns) / (now_ns - begin_ns),
                 # Of all cores, since the last line, whoever used them.

@@ -23,6 +23,14 @@ def clean(
             parser=path,
         ),
     ] = None,
+    machines: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also what they left on the machines that this file names.",
+            parser=path,
+        ),
+    ] = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Do not ask before removing it there.")
     ] = False,
@@ -35,3 +43,7 @@ def clean(
         from lockbench.cli.elsewhere import clean as there
 
         there(cluster, yes)
+    if machines is not None:
+        from lockbench.cli.machines import clean as on
+
+        on(machines)

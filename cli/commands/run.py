@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lockbench.cli.options import RUNS, Cluster, Json, Runs, Topology, With, Yes, path, words
+from lockbench.cli.options import (
+    RUNS,
+    Cluster,
+    Json,
+    Machines,
+    Runs,
+    Topology,
+    With,
+    Yes,
+    path,
+    words,
+)
 from lockbench.results.errors import BadInput, Unfit
 
 if TYPE_CHECKING:
@@ -57,6 +68,7 @@ def run(
     ] = None,
     cluster: Cluster = None,
     yes: Yes = False,
+    machines: Machines = None,
     network: Annotated[
         str, typer.Option(help="How slow every link is: loopback, rack, az or region.")
     ] = "loopback",
@@ -109,6 +121,7 @@ def run(
     from lockbench.bench import plan
 
     _refuse_servers(cluster, topology, nodes, image, with_)
+    _refuse_elsewhere(machines, with_, locustfile)
     side = None
     if with_ is not None:
         from lockbench.evidence import sides
@@ -144,6 +157,7 @@ def run(
                 network=network,
                 pace=case.pace if ttl is None else replace(case.pace, lease_ttl_s=ttl),
                 images=_images(image or [], plan.topology_of(case).images),
+                machines=None if machines is None else str(machines),
             )
             case = _timed(case, time_limit, brief=brief)
             cases.append(plan.resolve(side.apply(case) if side else case))
@@ -162,6 +176,7 @@ def run(
         report=web or locust_report,
         locustfile=str(locustfile.resolve()) if locustfile else None,
     )
+    _look(cases)
     recorded = elsewhere.agreed(cases, yes)
     if side is None:
         running.play(
@@ -192,6 +207,20 @@ def _refuse_servers(cluster: Path | None, *said: object) -> None:
             "--cluster FILE says what servers there are: leave --topology, --nodes, --image and"
             " --with out"
         )
+
+
+def _refuse_elsewhere(machines: Path | None, *said: object) -> None:
+    """Raises BadInput for what other machines do not have."""
+    if machines is not None and any(said):
+        raise BadInput("--with and --locustfile change this machine alone; leave --machines out")
+
+
+def _look(cases: Sequence[Case]) -> None:
+    """Raises BadInput where a machine that load is to come from cannot be used."""
+    if cases[0].machines is not None:
+        from lockbench.cli.machines import look
+
+        look(cases)
 
 
 def _timed(case: Case, time_limit: float | None, *, brief: bool) -> Case:

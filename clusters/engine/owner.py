@@ -23,6 +23,8 @@ CLIENTS = "clients"  # in the place of a cluster, for client containers
 RUN_ENVIRONMENT = "LOCKBENCH_RUN"
 
 _PR_SET_PDEATHSIG = 1
+# Of the time namespace that a machine starts with (PROC_TIME_INIT_INO of the kernel).
+_USUAL_TIME = "time:[4026531834]"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 # In /proc/<pid>/stat, counted after the command in brackets: state and start time.
@@ -42,10 +44,12 @@ def me() -> str:
 
 
 def place() -> str:
-    """Name what a process number is valid in: ``host/boot/namespace``."""
+    """Name what process numbers and their start times are valid in: ``host/boot/namespace``. The
+    kernel tells start times by the clock of who asks, so a time namespace belongs to it."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    namespace = Path("/proc/self/ns/pid").readlink()
-    return f"{socket.gethostname()}/{boot}/{str(namespace).strip('pid:[]')}"
+    pids, times = (str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("pid", "time"))
+    offset = "" if times == _USUAL_TIME else f".{times.strip('time:[]')}"
+    return f"{socket.gethostname()}/{boot}/{pids.strip('pid:[]')}{offset}"
 
 
 def start_ticks(pid: int) -> int | None:

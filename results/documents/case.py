@@ -15,6 +15,7 @@ from lockbench.results.documents.measured import (
     Generator,
     Link,
     Measurements,
+    OnMachine,
     PhasesS,
     RateStep,
     Series,
@@ -184,6 +185,7 @@ class CaseResult(Document, frozen=True, kw_only=True):
     operations: Count | None = None
     grants: Count | None = None
     measurements: Measurements = Measurements()
+    machines: tuple[OnMachine, ...] = ()
     latency_ms: dict[str, ByPhase] | None = None
     response_ms: dict[str, ByPhase] | None = None
     counts: dict[str, dict[str, dict[str, Count]]] | None = None

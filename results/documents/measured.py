@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from lockbench.results.documents.part import Count, Ns, Part, Quantiles, Real, Seconds, Share
+from lockbench.results.documents.part import Count, Name, Ns, Part, Quantiles, Real, Seconds, Share
 
 
 class Availability(Part, frozen=True):
@@ -151,6 +151,17 @@ class JobNumbers(Part, frozen=True):
     slow: JobClients | None = None
 
 
+class Clocks(Part, frozen=True):
+    """What the clocks of several machines allow (``lockbench.checker.machines``): what they agree
+    to, in the median; by how much any time of the history may be wrong; and how many of the
+    promises of shared keys are too short to have a certain part."""
+
+    agree_to_ns: Ns
+    epsilon_ns: Ns
+    contended_promises: Count
+    without_certain_part: Count
+
+
 class Measurements(Part, frozen=True):
     """Numbers beside the verdicts; what does not apply is missing."""
 
@@ -162,6 +173,20 @@ class Measurements(Part, frozen=True):
     jobs: dict[str, JobNumbers] | None = None
     service: ServiceRecord | None = None
     guard: GuardedWrites | None = None
+    clocks: Clocks | None = None
+
+
+class OnMachine(Part, frozen=True):
+    """What clients did on one machine (``lockbench.results.on_machines``). ``here`` is the one that
+    the bench runs on. ``acquire_ms``: of own keys, all phases. ``agree_to_ns``: half of what the
+    bounds of its clock leave, in the median; None for the clock of the resource."""
+
+    name: Name
+    operations: Count
+    grants: Count
+    acquire_ms: Quantiles
+    agree_to_ns: Ns | None = None
+    came_back: bool = True
 
 
 class Link(Part, frozen=True):

@@ -72,6 +72,7 @@ class Planned(Part, frozen=True):
     images: tuple[tuple[Name, Name], ...] = ()
     cluster: Name | None = None  # the file that names a cluster of somebody else
     resource: Name | None = None  # the store that the lock guards, with its guard
+    machines: Name | None = None  # the file that names machines beside this one
     injections: Annotated[tuple[Injection, ...], Meta(max_length=1000)] = ()
 
 

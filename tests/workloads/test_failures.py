@@ -24,8 +24,9 @@ from lockbench.history.edn import read_edn, write_edn
 from lockbench.history.jsonl import read_jsonl, write_jsonl
 from lockbench.history.op import F, Fault, Type
 from lockbench.history.recorder import PROCESSES_PER_WORKER
-from lockbench.workloads.fleet import Fleet, LoadError
+from lockbench.workloads.fleet import Fleet
 from lockbench.workloads.load import Pace
+from lockbench.workloads.worker_process import LoadError
 from tests.locks.fakes import FakeRedis, hang_up
 from tests.workloads import contained, unsafe
 from tests.workloads.playing import play

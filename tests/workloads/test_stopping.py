@@ -20,7 +20,10 @@ LIMIT_S = 30.0
 
 def pids(fleet: Fleet) -> list[int]:
     assert fleet._server is not None
-    return [fleet._server.pid, *(child.pid for child in fleet._children.values())]
+    return [
+        fleet._server.pid,
+        *(child.pid for child in fleet._children.values() if isinstance(child, nurseries.Child)),
+    ]
 
 
 def ended(pid: int) -> bool:
