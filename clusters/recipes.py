@@ -125,6 +125,7 @@ def recipes() -> dict[str, Recipe]:
         debian("redis", "redis-server", takes_s=12),
         debian("valkey", "valkey-server", takes_s=12),
         Recipe("postgres", "postgres", "compiler", postgres, takes_s=40),
+        Recipe("pgbouncer", "pgbouncer", "postgres", {"PACKAGES": "pgbouncer"}, takes_s=10),
         # Not Debian's `zookeeper` package, which pulls in a desktop toolkit.
         debian("zookeeper", "libzookeeper-java openjdk-21-jre-headless", takes_s=30),
         Recipe("maven", "maven", "base", takes_s=30),

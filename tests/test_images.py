@@ -44,6 +44,7 @@ def test_server_images_do_not_include_what_only_builds() -> None:
         "valkey",
         "zookeeper",
         "postgres",
+        "pgbouncer",
     }
     assert images.lineage("redis") == ["base", "compiler", "redis"]
     assert images.lineage("etcd") == ["base", "golang", "etcd"]
