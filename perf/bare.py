@@ -205,9 +205,9 @@ def postgres(nodes: Sequence[Address], statements: Sequence[str], stack: ExitSta
     connection: Any = Connection(USER, database=DATABASE, sock=line, ssl_context=False)
     stack.callback(connection.close)
 
-    def cycle(_: str) -> None:
+    def cycle(token: str) -> None:
         for statement in statements:
-            connection.run(statement)
+            connection.run(statement.replace(TOKEN, token))
 
     return cycle
 

@@ -28,6 +28,7 @@ from tests.locks.fakes import FakeRedis
 from tests.locks.test_consul import FakeConsul
 from tests.locks.test_etcd import Gateway
 from tests.locks.test_postgres import FakePostgres
+from tests.locks.test_postgres_lease_row import Rows
 
 PREPARING = (b"PING", b"SCRIPT", b"ROLE", b"SENTINEL", b"CLUSTER")
 CONNECTING = r"pg_is_in_recovery|to_regclass"
@@ -150,15 +151,22 @@ def test_a_redis_is_sent_the_same(name: str, stack: ExitStack) -> None:
     assert by_recipe == bare
 
 
-@pytest.mark.parametrize("name", ["postgres-advisory", "postgres-for-update"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("postgres-advisory", "postgres-for-update", "postgres-advisory-xact"),
+        "postgres-lease-row",
+    ],
+)
 def test_postgres_is_sent_the_same(name: str, stack: ExitStack) -> None:
     def serve() -> Served:
-        server = FakePostgres()
+        server = Rows() if name == "postgres-lease-row" else FakePostgres()
         stack.callback(server.stop)
 
         def sent() -> list[Any]:
             asked = [sql for sql in server.queries if not re.search(CONNECTING, sql)]
-            return [[re.sub(r"lock_timeout = \d+", "lock_timeout", sql) for sql in asked]]
+            alike = r"(?<=lock_timeout = )\d+|(?<=')[0-9a-f]{16}(?=')"
+            return [[re.sub(alike, "", sql) for sql in asked]]
 
         return [server.address], sent
 
