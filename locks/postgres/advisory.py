@@ -31,7 +31,7 @@ class PostgresAdvisory(PostgresRecipe):
         if wait_s > 0:
             session.ask(_lock(key, wait_s), wait_s=wait_s)
         elif session.ask(f"SELECT pg_try_advisory_lock({number(key)})") != [[True]]:
-            raise Refused(LOCK_NOT_AVAILABLE, "held")
+            raise Refused(LOCK_NOT_AVAILABLE, "held", held=True)
         return None
 
     def give_back(self, session: Session, key: str) -> bool:

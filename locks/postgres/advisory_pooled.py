@@ -23,10 +23,13 @@ POOLED = (
     "https://www.pgbouncer.org/features.html: of session-level advisory locks the SQL feature map "
     "says 'Never' for transaction pooling"
 )
-_NO_HOLDER = (
-    "it lets two in without a fault, and what nobody can release stays locked, so that a fault finds "
-    "no holder"
-)
+_NO_HOLDER = {
+    ANY: Expectation(
+        "n/a",
+        "it lets two in without a fault, and what nobody can release stays locked, so that a fault "
+        "finds no holder",
+    )
+}
 
 SYSTEM = advisory.SYSTEM.derived(
     name="postgres-advisory-pooled",
@@ -35,7 +38,7 @@ SYSTEM = advisory.SYSTEM.derived(
     variant=True,
     bare=(),
     expectations={
-        **dict.fromkeys((*POSTGRES, *UNMINDED), {ANY: Expectation("n/a", _NO_HOLDER)}),
+        **dict.fromkeys((*POSTGRES, *UNMINDED), _NO_HOLDER),
         "none": {**may_break(POOLED, ANY), **breaks(POOLED, "double-grant")},
     },
 )

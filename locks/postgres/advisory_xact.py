@@ -26,13 +26,13 @@ class PostgresAdvisoryXact(PostgresRecipe):
     def take(self, session: Session, key: str, wait_s: float) -> int | None:
         """Takes the lock; it has no fence."""
         try:
-            if wait_s > 0:
-                session.ask(_lock(key, wait_s), wait_s=wait_s)
-            elif session.ask(_try(key)) != [[True]]:
-                raise Refused(LOCK_NOT_AVAILABLE, "held")
+            rows = session.ask(_lock(key, wait_s) if wait_s > 0 else _try(key), wait_s=wait_s)
         except Refused:
             session.ask("ROLLBACK")
             raise
+        if wait_s <= 0 and rows != [[True]]:
+            session.ask("ROLLBACK")
+            raise Refused(LOCK_NOT_AVAILABLE, "held", held=True)
         return None
 
     def give_back(self, session: Session, key: str) -> bool:

@@ -1,5 +1,5 @@
-"""What a lock on PostgreSQL is expected to do under each fault, and who says so: ``POSTGRES`` one of
-a session or a transaction, ``LEASE_ROW`` one that is written in a row.
+"""What a lock on PostgreSQL is expected to do under each fault, and who says so: ``POSTGRES`` one
+of a session or a transaction, ``LEASE_ROW`` one that is written in a row.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from lockbench.locks.bare import KEY, TOKEN, TTL_MS, Bare
 from lockbench.locks.base import (
@@ -139,7 +140,7 @@ class PostgresLeaseRow:
             return freed
         return Denied("gave-up: granted, but the answer came after the lease")
 
-    def _ask(self, sql: str) -> list[list[object]]:
+    def _ask(self, sql: str) -> list[list[Any]]:
         return self._open().ask(sql)
 
     def _open(self) -> Session:
@@ -223,7 +224,8 @@ SYSTEM = System(
     source=LEASE_ROW_DOC,
     connect=PostgresLeaseRow,
     outcomes=OUTCOMES,
-    elsewhere=True,
+    writes_besides="the table lockbench_leases",
+    pace={"lease_ttl_s": 7.0},  # a server that was killed recovers for seconds
     expectations=LEASE_ROW,
     bare=(
         Bare(

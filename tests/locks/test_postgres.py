@@ -33,7 +33,8 @@ from lockbench.locks.postgres import advisory as postgres_advisory
 from lockbench.locks.postgres import advisory_xact as postgres_advisory_xact
 from lockbench.locks.postgres import for_update as postgres_for_update
 from lockbench.locks.postgres.recipe import PostgresRecipe
-from lockbench.locks.postgres.session import Session, Watch
+from lockbench.locks.postgres.session import Session
+from lockbench.locks.shared.sessions import Watch
 from tests.eventually import eventually
 from tests.locks.asking import PATIENT_S, Told, granted, said, take
 from tests.locks.fakes import closed_port, hang_up

@@ -50,7 +50,8 @@ from lockbench.locks.etcd.mutex import Etcd
 from lockbench.locks.libraries.shared.zookeeper_touches import passed_on_ns
 from lockbench.locks.postgres import lease_row
 from lockbench.locks.postgres.lease_row import PostgresLeaseRow
-from lockbench.locks.postgres.session import LOOK_S, Session
+from lockbench.locks.postgres.session import Session
+from lockbench.locks.shared.sessions import LOOK_S
 from lockbench.locks.zookeeper import mutex as zookeeper
 from lockbench.locks.zookeeper.mutex import ZooKeeper
 from tests.eventually import eventually
@@ -78,7 +79,9 @@ pytestmark = pytest.mark.docker
 
 
 def systems_on(topology: str, *, limited: bool = True) -> list[Any]:
-    """Whose grants end by themselves, or do not. Of what sends the same messages ``make test`` has one, and of the libraries what it runs
+    """Whose grants end by themselves, or do not.
+
+    Of what sends the same messages ``make test`` has one, and of the libraries what it runs
     anyway."""
     return [
         pytest.param(
