@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 
+from lockbench.locks.bare import KEY, WAIT_S, Bare
 from lockbench.locks.base import System
 from lockbench.locks.mariadb.expectations import MARIADB, UNLOCKED_BY_GALERA
 from lockbench.locks.mariadb.recipe import OUTCOMES, MariadbRecipe
@@ -46,16 +47,15 @@ class MariadbForUpdate(MariadbRecipe):
 
     def take(self, session: Session, key: str, wait_s: float) -> int | None:
         """Locks the row; makes it first if there is none."""
-        how = f"WAIT {math.ceil(wait_s)}" if wait_s > 0 else "NOWAIT"
         name = literal(key)
-        lock = f"SELECT grants FROM lockbench_locks WHERE name = {name} FOR UPDATE {how}"  # noqa: S608
+        lock = _lock(name, wait_s)
         try:
             if not session.ask(lock, wait_s=math.ceil(wait_s)):
                 session.ask("ROLLBACK")
                 session.ask(f"INSERT IGNORE INTO lockbench_locks VALUES ({name}, 0)")  # noqa: S608
                 session.ask("COMMIT")
                 session.ask(lock, wait_s=math.ceil(wait_s))
-            session.ask(f"UPDATE lockbench_locks SET grants = grants + 1 WHERE name = {name}")  # noqa: S608
+            session.ask(_count(name))
         except Refused:
             session.ask("ROLLBACK")
             raise
@@ -71,6 +71,16 @@ class MariadbForUpdate(MariadbRecipe):
         return True
 
 
+def _lock(name: str, wait_s: float) -> str:
+    """``name`` as it stands in a statement."""
+    how = f"WAIT {math.ceil(wait_s)}" if wait_s > 0 else "NOWAIT"
+    return f"SELECT grants FROM lockbench_locks WHERE name = {name} FOR UPDATE {how}"  # noqa: S608
+
+
+def _count(name: str) -> str:
+    return f"UPDATE lockbench_locks SET grants = grants + 1 WHERE name = {name}"  # noqa: S608
+
+
 _SYSTEM = System(
     name="mariadb-for-update",
     topologies=("mariadb",),
@@ -82,6 +92,7 @@ _SYSTEM = System(
     outcomes={**OUTCOMES, "release: deadlock": "NotHeld"},
     expectations=MARIADB,
     limited=False,
+    bare=(Bare("mariadb", (_lock(literal(KEY), WAIT_S), _count(literal(KEY)), "COMMIT")),),
     not_owed={
         "a_wait_that_ran_out_leaves_nothing_behind": "a wait is whole seconds of the server's clock"
     },

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 
+from lockbench.locks.bare import KEY, WAIT_S, Bare
 from lockbench.locks.base import System
 from lockbench.locks.mariadb.expectations import MARIADB, UNLOCKED_BY_GALERA
 from lockbench.locks.mariadb.recipe import OUTCOMES, MariadbRecipe
@@ -36,16 +37,24 @@ class MariadbGetLock(MariadbRecipe):
     def take(self, session: Session, key: str, wait_s: float) -> int | None:
         """Takes the lock; it has no fence."""
         wait_s = max(0.0, wait_s)
-        if session.ask(f"SELECT GET_LOCK('{_name(key)}', {wait_s:.3f})", wait_s=wait_s) != GRANTED:
+        if session.ask(_lock(key, wait_s), wait_s=wait_s) != GRANTED:
             raise Refused(LOCK_WAIT_TIMEOUT, "held", held=True)
         return None
 
     def give_back(self, session: Session, key: str) -> bool:
-        return session.ask(f"SELECT RELEASE_LOCK('{_name(key)}')") == GRANTED
+        return session.ask(_unlock(key)) == GRANTED
 
 
 def _name(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
+
+
+def _lock(key: str, wait_s: float) -> str:
+    return f"SELECT GET_LOCK('{_name(key)}', {wait_s:.3f})"
+
+
+def _unlock(key: str) -> str:
+    return f"SELECT RELEASE_LOCK('{_name(key)}')"
 
 
 _SYSTEM = System(
@@ -59,6 +68,7 @@ _SYSTEM = System(
     outcomes=OUTCOMES,
     expectations=MARIADB,
     limited=False,
+    bare=(Bare("mariadb", (_lock(KEY, WAIT_S), _unlock(KEY))),),
 )
 
 SYSTEMS = (

@@ -36,7 +36,6 @@ SYSTEM = advisory.SYSTEM.derived(
     topologies=("pgbouncer-transaction",),
     source=POOLED,
     variant=True,
-    bare=(),
     expectations={
         **dict.fromkeys((*POSTGRES, *UNMINDED), _NO_HOLDER),
         "none": {**may_break(POOLED, ANY), **breaks(POOLED, "double-grant")},

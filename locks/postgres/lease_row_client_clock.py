@@ -42,7 +42,6 @@ SYSTEM = lease_row.SYSTEM.derived(
     connect=LeaseRowClientClock,
     source=SHEDLOCK,
     variant=True,
-    bare=(),
     expectations=with_changes(
         {fault: said for fault, said in LEASE_ROW.items() if fault not in SERVER_CLOCKS},
         dict.fromkeys(SERVER_CLOCKS, holds(f"{WRITTEN}; no clock of a server is asked")),

@@ -27,6 +27,7 @@ from tests.locks import test_redis_cluster, test_redis_sentinel
 from tests.locks.fakes import FakeRedis
 from tests.locks.test_consul import FakeConsul
 from tests.locks.test_etcd import Gateway
+from tests.locks.test_mariadb import FakeMariadb
 from tests.locks.test_postgres import FakePostgres
 from tests.locks.test_postgres_lease_row import Rows
 
@@ -43,9 +44,14 @@ def test_every_recipe_has_bare_commands() -> None:
     ours = declarations.declared(locks, "SYSTEM", System, skip=(*NO_LOCKS, "libraries/*/lock.py"))
     assert len(ours) > 20
     assert [name for name, system in systems().items() if system.bare] == list(ours)
-    servers_differ = ["redlock-delayed-restart", "redlock-fsync"]
-    assert recipes()["redlock"] == servers_differ
-    assert set(recipes()) == set(ours).difference(servers_differ)
+    servers_differ = {
+        "redlock": ["redlock-delayed-restart", "redlock-fsync"],
+        "postgres-advisory": ["postgres-advisory-pooled"],
+        "mariadb-get-lock": ["galera-get-lock"],
+        "mariadb-for-update": ["galera-for-update"],
+    }
+    assert {name: others for name, others in recipes().items() if others} == servers_differ
+    assert set(recipes()) == set(ours).difference(*servers_differ.values())
 
 
 class Granting(FakeRedis):
@@ -173,6 +179,24 @@ def test_postgres_is_sent_the_same(name: str, stack: ExitStack) -> None:
     by_recipe, bare = both(name, serve)
     assert len(bare[0]) == 2
     assert bare == by_recipe
+
+
+@pytest.mark.parametrize("name", ["mariadb-get-lock", "mariadb-for-update"])
+def test_mariadb_is_sent_the_same(name: str, stack: ExitStack) -> None:
+    def serve() -> Served:
+        server = FakeMariadb()
+        stack.callback(server.stop)
+
+        def sent() -> list[Any]:
+            asked = [sql for sql in server.queries if re.search("LOCK|lockbench_locks|MIT$", sql)]
+            begun = [sql for sql in asked if "SHOW" not in sql]
+            return [[re.sub(r"(?<=, )[\d.]+(?=\))", "", sql) for sql in begun]]
+
+        return [server.address], sent
+
+    by_recipe, bare = both(name, serve)
+    assert bare == by_recipe
+    assert any(bare)
 
 
 class Noting(Gateway):
