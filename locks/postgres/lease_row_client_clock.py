@@ -2,7 +2,8 @@
 
 Each client writes the end of its time by its own wall clock, and compares the end of the others'
 with it. Who is ahead of the holder takes the row while it is held. ShedLock's JDBC provider does so
-unless it is told ``usingDbTime``.
+unless it is told ``usingDbTime``. The bench must catch this when it moves a client's clock: its
+release finds its own time over. If it does not, the bench is broken.
 
 Errors mean what they mean for ``postgres-lease-row``. The database's clock has no say.
 """
@@ -16,6 +17,7 @@ from lockbench.locks.postgres.expectations import LEASE_ROW, WRITTEN
 from lockbench.locks.postgres.lease_row import PostgresLeaseRow
 from lockbench.locks.shared.expectations import (
     SERVER_CLOCKS,
+    breaks,
     holds,
     may_break,
     with_changes,
@@ -46,12 +48,12 @@ SYSTEM = lease_row.SYSTEM.derived(
         {fault: said for fault, said in LEASE_ROW.items() if fault not in SERVER_CLOCKS},
         dict.fromkeys(SERVER_CLOCKS, holds(f"{WRITTEN}; no clock of a server is asked")),
         {
-            # The victim keeps the hold that it has while its clock is off, so it takes no other's.
-            "client-clock-jump": may_break(
-                SHEDLOCK,
-                *("double-grant", "linearizable", "lost-update", "leaked-lock"),
-                kind="control",
-            ),
+            # The victim keeps the hold that it has while its clock is off, so it takes no other's;
+            # but its own row looks over to it.
+            "client-clock-jump": {
+                **breaks(SHEDLOCK, "linearizable", kind="control"),
+                **may_break(SHEDLOCK, "double-grant", "lost-update", "leaked-lock", kind="control"),
+            },
         },
     ),
 )

@@ -23,11 +23,11 @@ class Sherlock(OnRedis):
     not_held = (LockException,)
 
     def acquire(self, key: str, hold: str, ttl_s: float, wait_s: float) -> Acquired:
-        expire_s = math.ceil(ttl_s) if self._safe else None
+        expire_s = math.ceil(ttl_s)
         lock = RedisLock(key, client=self._redis, expire=expire_s, timeout=wait_s)
         if not lock.acquire(blocking=wait_s > 0):
             return refused(wait_s, "acquire() returned False")
-        return self._redis.granted(None if expire_s is None else 1000 * expire_s, lock)
+        return self._redis.granted(1000 * expire_s, lock)
 
     def release(self, hold: str, lock: RedisLock) -> Freed:
         lock.release()
