@@ -61,5 +61,6 @@ SYSTEM = System(
     elsewhere=True,
     expectations=POSTGRES,
     limited=False,
+    untested="only how long the server keeps it is not as with postgres-advisory",
     bare=(Bare("postgres", (_lock(KEY, WAIT_S), "COMMIT")),),
 )

@@ -448,10 +448,12 @@ def test_no_end_is_promised_on_postgresql(
 
 def of_lease_row(served: Served, late: Sequence[Late]) -> str | None:
     lock, answer = acquire(served, late)
-    left = f"expires_at - clock_timestamp() FROM lockbench_leases WHERE key = '{served.key}'"
+    row = f"lockbench_leases WHERE key = '{served.key}'"
     with closing(lock), closing(Session([served.server], timeout_s=TIMEOUT_S)) as session:
         before_ns = time.monotonic_ns()
-        ((left_s,),) = session.ask(f"SELECT extract(epoch FROM {left})")
+        ((left_s,),) = session.ask(
+            f"SELECT extract(epoch FROM expires_at - clock_timestamp()) FROM {row}"
+        )
         after_ns = time.monotonic_ns()
     left_ns = int(float(left_s) * 1e9)
     assert answer.valid_until_ns is not None
