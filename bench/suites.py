@@ -36,7 +36,7 @@ from lockbench.nemesis.registry import NONE, faults
 from lockbench.results.errors import BadInput
 
 CLUSTER = "cluster"  # the suite of a cluster of somebody else
-# ``full`` has three hours. A brief case has the time that its fault needs and this much more for a
+# ``full`` has four hours. A brief case has the time that its fault needs and this much more for a
 # slow recovery, not the usual 20 s: verdicts need no more, and quantiles that a shorter case does
 # not carry are left out as everywhere.
 BRIEF_LIMIT_S_MIN = 9.0

@@ -245,7 +245,7 @@ def _finish(making: _Making, recipe: Recipe) -> dict[str, str]:
     Raises EngineError for a digest that is not as locked."""
     engine, made = making.engine, making.ref(recipe.name)
     packages = read(engine, made, PACKAGES_FILE).decode()
-    wanted = "".join(locked(name) for name in dict.fromkeys(("base", recipe.name)))
+    wanted = "".join(locked(name) for name in lineage(recipe.name))
     parent = engine.image(making.ref(recipe.parent)) if recipe.parent else None
     inherited = json.loads(parent.labels.get(DIFFERS, "{}")) if parent else {}
     differs = inherited | debian.differences(wanted, packages)
@@ -269,16 +269,15 @@ def _lock(engine: Engine, say: Callable[[str], None]) -> None:
     """
     making = _Making(engine, say, lambda name: f"lockbench-{name}:unlocked", fresh=True)
     lines: list[str] = []
-    base: list[str] = []
+    found: dict[str, set[str]] = {}
     for recipe in recipes().values():
         say(f"{recipe.name}: started")
         for path, text in _resolved(making, recipe).items():
             path.write_bytes(text)
         _build(making, recipe)
         packages = read(engine, making.ref(recipe.name), PACKAGES_FILE).decode()
-        own = [line for line in packages.splitlines() if line not in base]
-        if recipe.name == "base":
-            base = own
+        below = set().union(*(found[name] for name in lineage(recipe.name)[:-1]))
+        own = found[recipe.name] = set(packages.splitlines()) - below
         lines += [f"{recipe.name} {line}\n" for line in sorted(own)]
         say(f"{recipe.name}: {len(own)} packages")
     head = LOCK.read_text().partition("\nbase ")[0].rstrip("\n")

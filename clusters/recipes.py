@@ -113,6 +113,7 @@ def recipes() -> dict[str, Recipe]:
     toxiproxy = "github.com/Shopify/toxiproxy/v2"
     version_flag = f"-X {toxiproxy}.Version={pin['toxiproxy'].removeprefix('v')}"
     postgres = {"PACKAGES": f"postgresql-{pin['postgres']}", "MAJOR": pin["postgres"]}
+    mariadb = "mariadb-server galera-4 rsync"
     consul = {"PACKAGES": "consul", "SUITE": pin["consul_suite"]}
     base = {"IMAGE": pin["debian_image"], "SUITE": pin["debian_suite"]}
     found = [
@@ -125,6 +126,8 @@ def recipes() -> dict[str, Recipe]:
         debian("redis", "redis-server", takes_s=12),
         debian("valkey", "valkey-server", takes_s=12),
         Recipe("postgres", "postgres", "compiler", postgres, takes_s=40),
+        Recipe("pgbouncer", "pgbouncer", "postgres", {"PACKAGES": "pgbouncer"}, takes_s=10),
+        Recipe("mariadb", "mariadb", "compiler", {"PACKAGES": mariadb}, takes_s=45),
         # Not Debian's `zookeeper` package, which pulls in a desktop toolkit.
         debian("zookeeper", "libzookeeper-java openjdk-21-jre-headless", takes_s=30),
         Recipe("maven", "maven", "base", takes_s=30),

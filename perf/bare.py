@@ -16,12 +16,15 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import hiredis
+import pymysql
 from kazoo.client import KazooClient
 from pg8000.native import Connection
 
+from lockbench.clusters.mariadb.protocol import DATABASE as MARIADB_DATABASE
+from lockbench.clusters.mariadb.protocol import USER as MARIADB_USER
 from lockbench.clusters.postgres.protocol import DATABASE, USER
 from lockbench.locks.bare import KEY, TIMEOUT_S, TOKEN, TTL_S, WAIT_S
-from lockbench.locks.base import Address, new_hold_id, token_of
+from lockbench.locks.base import Address, System, new_hold_id, token_of
 from lockbench.locks.consul import client as consul
 from lockbench.locks.etcd.gateway import client_of, encoded
 from lockbench.locks.etcd.mutex import by_creation
@@ -41,11 +44,12 @@ Speak = Callable[[Sequence[Address], Sequence[str], ExitStack], Cycle]
 def recipes() -> dict[str, list[str]]:
     """Every lock that declares what it sends, those of one topology together → the locks that
     differ from it in their servers alone."""
-    found: dict[object, list[str]] = {}
+    found: dict[object, list[System]] = {}
     for system in sorted(systems().values(), key=lambda system: system.topologies):
         if system.bare:
-            found.setdefault(system.connect, []).append(system.name)
-    return {first: others for first, *others in found.values()}
+            found.setdefault(system.connect, []).append(system)
+    grouped = (sorted(alike, key=lambda system: system.variant) for alike in found.values())
+    return {first.name: [one.name for one in others] for first, *others in grouped}
 
 
 @contextmanager
@@ -205,9 +209,26 @@ def postgres(nodes: Sequence[Address], statements: Sequence[str], stack: ExitSta
     connection: Any = Connection(USER, database=DATABASE, sock=line, ssl_context=False)
     stack.callback(connection.close)
 
-    def cycle(_: str) -> None:
+    def cycle(token: str) -> None:
         for statement in statements:
-            connection.run(statement)
+            connection.run(statement.replace(TOKEN, token))
+
+    return cycle
+
+
+def mariadb(nodes: Sequence[Address], statements: Sequence[str], stack: ExitStack) -> Cycle:
+    """One statement after the other, over PyMySQL's connection to the first node."""
+    host, port = nodes[0]
+    connection = pymysql.connect(
+        host=host, port=port, user=MARIADB_USER, database=MARIADB_DATABASE, ssl_disabled=True
+    )
+    stack.callback(connection.close)
+
+    def cycle(_: str) -> None:
+        with connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+                cursor.fetchall()
 
     return cycle
 
@@ -223,5 +244,6 @@ SPEAKERS: Final[Mapping[str, Speak]] = MappingProxyType(
         "etcd": etcd_lease,
         "consul": consul_session,
         "postgres": postgres,
+        "mariadb": mariadb,
     }
 )

@@ -44,9 +44,12 @@ def test_server_images_do_not_include_what_only_builds() -> None:
         "valkey",
         "zookeeper",
         "postgres",
+        "pgbouncer",
+        "mariadb",
     }
     assert images.lineage("redis") == ["base", "compiler", "redis"]
     assert images.lineage("etcd") == ["base", "golang", "etcd"]
+    assert images.lineage("pgbouncer") == ["base", "compiler", "postgres", "pgbouncer"]
 
 
 def test_fingerprints_follow_pins_and_parents(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,10 +89,10 @@ class PostgresCluster(PostgresServers, PodCluster):
             "hba_file": ACCESS,
             "listen_addresses": "*",
             "unix_socket_directories": "",
-            "port": str(self.port(node)),
+            "port": str(self.peer_port(0, node)),
             "hot_standby": "on",
             "primary_conninfo": (
-                f"host=127.0.0.1 port={self.port(self._leads)} user={USER} "
+                f"host=127.0.0.1 port={self.peer_port(0, self._leads)} user={USER} "
                 f"application_name={self.node_name(node)}"
             ),
         }
@@ -100,8 +100,8 @@ class PostgresCluster(PostgresServers, PodCluster):
         files = {CONFIG: text.encode(), ACCESS: ANYBODY.encode()}
         command = ["postgres", "-D", DATA, "-c", f"config_file={CONFIG}"]
         if node in self._deposed:
-            source = f"--host=127.0.0.1 --port={self.port(self._leads)} --username={USER}"
-            backup = f"pg_basebackup {source} --pgdata={DATA} --checkpoint=fast"
+            source = f"--host=127.0.0.1 --port={self.peer_port(0, self._leads)}"
+            backup = f"pg_basebackup {source} --username={USER} --pgdata={DATA} --checkpoint=fast"
             # Once in the life of this container: it may be restarted when it leads again. The
             # primary may be starting, too.
             rebuild = (
@@ -115,7 +115,12 @@ class PostgresCluster(PostgresServers, PodCluster):
         return Server(
             [*AS_POSTGRES, *command],
             files=files,
-            ready=["pg_isready", "--quiet", "--host=127.0.0.1", f"--port={self.port(node)}"],
+            ready=[
+                "pg_isready",
+                "--quiet",
+                "--host=127.0.0.1",
+                f"--port={self.peer_port(0, node)}",
+            ],
         )
 
     # --- roles ---

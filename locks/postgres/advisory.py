@@ -6,7 +6,9 @@ https://www.postgresql.org/docs/17/explicit-locking.html#ADVISORY-LOCKS
 
 The key is a number of 64 bits, made from the name by SHA-256; two names that collide would share a
 lock. The lock is in memory: nothing is written, so no commit waits for a disk or a replica, and a
-replica that is promoted knows of no lock.
+replica that is promoted knows of no lock. Behind PgBouncer in session mode it is the same lock; in
+transaction mode it is none (``postgres-advisory-pooled``). Migrations of Rails take it with one try
+(https://github.com/rails/rails/blob/main/activerecord/lib/active_record/migration.rb).
 
 Does not guarantee: that the lock of a holder that hangs becomes free; one holder after a failover;
 a fence. What errors mean stands in ``lockbench.locks.postgres.recipe``.
@@ -29,7 +31,7 @@ class PostgresAdvisory(PostgresRecipe):
         if wait_s > 0:
             session.ask(_lock(key, wait_s), wait_s=wait_s)
         elif session.ask(f"SELECT pg_try_advisory_lock({number(key)})") != [[True]]:
-            raise Refused(LOCK_NOT_AVAILABLE, "held")
+            raise Refused(LOCK_NOT_AVAILABLE, "held", held=True)
         return None
 
     def give_back(self, session: Session, key: str) -> bool:
@@ -46,7 +48,7 @@ def _unlock(key: str) -> str:
 
 SYSTEM = System(
     name="postgres-advisory",
-    topologies=("postgres", "postgres-sync"),
+    topologies=("postgres", "postgres-sync", "pgbouncer-session"),
     suites={"nightly": ("none", "failover"), "capacity": (ANY,)},
     family="postgres",
     fence=None,

@@ -1,13 +1,18 @@
-"""What a lock of a PostgreSQL session is expected to do under each fault, and who says so."""
+"""What a lock on PostgreSQL is expected to do under each fault, and who says so: ``POSTGRES`` one
+of a session or a transaction, ``LEASE_ROW`` one that is written in a row.
+"""
 
 from __future__ import annotations
 
+from lockbench.locks.redis.expectations import NAPPING_HOLDER, PAUSED_HOLDER
 from lockbench.locks.shared.expectations import (
+    BY_MONOTONIC_CLOCK,
     CUT,
     SERVER_CLOCKS,
     SLOW_LINKS,
     Faults,
     breaks,
+    grants_twice,
     holds,
     may_break,
     may_grant_twice,
@@ -39,4 +44,36 @@ POSTGRES: Faults = {
     # recovers for seconds before it grants anything, and most holders are done by then; a replica
     # grants at once.
     "failover": {**may_grant_twice(FAILOVER_DOC), **breaks(SESSION_DOC, "stale-holder")},
+}
+
+LEASE_ROW_DOC = (
+    "https://www.postgresql.org/docs/17/sql-insert.html#SQL-ON-CONFLICT: 'guarantees an atomic "
+    "INSERT or UPDATE outcome … even under high concurrency'"
+)
+WRITTEN = (
+    "https://www.postgresql.org/docs/17/wal-reliability.html: 'all data recorded by a committed "
+    "transaction should be stored in a nonvolatile area'; a lease is a row and outlives its server"
+)
+CLOCK_DOC = (
+    "https://www.postgresql.org/docs/17/functions-datetime.html#FUNCTIONS-DATETIME-CURRENT: now() "
+    "is the server's date and time, which an operator or NTP may set"
+)
+_ASYNC = (
+    "https://www.postgresql.org/docs/17/warm-standby.html#STREAMING-REPLICATION: asynchronous, so "
+    "'there is a small delay between committing a transaction in the primary and the changes "
+    "becoming visible in the standby'; a promoted one may lack the newest row"
+)
+
+LEASE_ROW: Faults = {
+    "client-pause": PAUSED_HOLDER,
+    "client-gc": NAPPING_HOLDER,
+    **BY_MONOTONIC_CLOCK,
+    **dict.fromkeys(
+        ("client-kill", "pause", "reset", "reply-lost", "kill", "restart", "rolling-restart"),
+        holds(WRITTEN),
+    ),
+    **dict.fromkeys((*CUT, *SLOW_LINKS), holds(WRITTEN)),
+    "clock-jump": grants_twice(CLOCK_DOC),
+    **dict.fromkeys(("clock-drift", "clock-strobe"), may_grant_twice(CLOCK_DOC)),
+    "failover": {**may_grant_twice(_ASYNC), **may_break(_ASYNC, "fence-order")},
 }

@@ -1,12 +1,4 @@
-"""What the PostgreSQL locks share: sessions, and the notice that one is gone.
-
-A lock on PostgreSQL lives as long as the session that took it. So a hold has a session of its own,
-and while there are holds their sessions are looked at every LOOK_S: where the server, or whoever is
-in between, has closed the connection, the hold is reported as lost. The server ends the session by
-itself; the client can know as soon as the end of the connection has reached it. That was after the
-last look that found the session alive, and the hold is reported as lost since then: what the
-looking takes, or a process that is late with it, lengthens no promise. A connection that merely
-hangs is not noticed; the server goes on holding the lock for it.
+"""A session of PostgreSQL, for ``lockbench.locks.shared.sessions``.
 
 Sessions go to the first node that takes writes, as libpq does with
 ``target_session_attrs=read-write`` (https://www.postgresql.org/docs/17/libpq-connect.html).
@@ -18,7 +10,6 @@ may wait. It is plain Python: under gevent other greenlets run while it waits.
 from __future__ import annotations
 
 import socket
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -26,7 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from lockbench.clusters.postgres.protocol import DATABASE, USER
 from lockbench.declarations.lazy import lazy
-from lockbench.locks.base import Address, Hold, Observer
+from lockbench.locks.base import Address
+from lockbench.locks.shared.sessions import Broken, NotSent, Refused
+
+__all__ = ["LOCK_NOT_AVAILABLE", "Broken", "NotSent", "Refused", "Session", "literal"]
 
 if TYPE_CHECKING:
     from pg8000 import exceptions, native
@@ -34,26 +28,9 @@ else:
     exceptions = lazy("pg8000.exceptions")
     native = lazy("pg8000.native")
 
-LOOK_S = 0.01
 LOCK_NOT_AVAILABLE = "55P03"
 # Errors with which the server ends the session: shutdown, crash, too slow in a transaction.
 SESSION_ENDS = ("57P", "25P03")
-
-
-class NotSent(Exception):
-    """There is no session, so nothing was asked."""
-
-
-class Refused(Exception):
-    """The server answered with an error; the session goes on."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code} {message}")
-        self.code = code
-
-
-class Broken(Exception):
-    """No answer, or the session ended: what was asked may have been done."""
 
 
 class Session:
@@ -107,7 +84,7 @@ class Session:
             if not code or code.startswith(SESSION_ENDS):
                 self.close()
                 raise Broken(f"{code} {message}") from error
-            raise Refused(code, message) from error
+            raise Refused(code, message, held=code == LOCK_NOT_AVAILABLE) from error
         except Exception as error:
             # As above. The conversation is out of step.
             self.close()
@@ -139,52 +116,6 @@ class Session:
             self._connection.close()
         self._socket.close()
         self._peek.close()
-
-
-class Watch:
-    """Looks at the sessions of holds and reports those that are gone, each once.
-
-    One thread per client (a greenlet where gevent has replaced threads), started by the first hold.
-    """
-
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-        self._holds: dict[int, Hold] = {}
-        self._some = threading.Event()
-        self._closed = False
-        self._thread: threading.Thread | None = None
-
-    def add(self, hold: Hold) -> None:
-        """From now on the hold's session is looked at; its handle is the session."""
-        hold.handle.gone()  # the first look; should it be over already, the next one tells
-        self._holds[hold.id] = hold
-        self._some.set()
-        if self._thread is None and not self._closed:
-            self._thread = threading.Thread(target=self._look, name="watch", daemon=True)
-            self._thread.start()
-
-    def discard(self, hold: Hold) -> bool:
-        """Not looked at any more. False: it was not, because it is released or lost."""
-        known = self._holds.pop(hold.id, None) is not None
-        if not self._holds:
-            self._some.clear()
-        return known
-
-    def close(self) -> None:
-        """Ends the thread, which may take one more look."""
-        self._closed = True
-        self._holds.clear()
-        self._some.set()
-
-    def _look(self) -> None:
-        pause = threading.Event()
-        while not self._closed:
-            self._some.wait()
-            for hold in list(self._holds.values()):
-                if hold.handle.gone() and self.discard(hold):
-                    hold.handle.close()
-                    self._observer.lost(hold, alive_ns=hold.handle.alive_ns)
-            pause.wait(LOOK_S)
 
 
 def _said(error: Exception) -> tuple[str, str]:

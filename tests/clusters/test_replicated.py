@@ -29,11 +29,12 @@ from tests.eventually import LIMIT_S, eventually
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
-SIZES = {"postgres": 2, "sentinel": 5, "redis-cluster": 6}
+POOLED = pytest.param("pgbouncer-transaction", marks=pytest.mark.long)
+SIZES = {"postgres": 2, "pgbouncer-transaction": 2, "sentinel": 5, "redis-cluster": 6}
 Replicating = PostgresCluster | SentinelCluster | ShardedRedis
 
 
-@pytest.fixture(params=["postgres", "sentinel", "redis-cluster"])
+@pytest.fixture(params=["postgres", "sentinel", "redis-cluster", POOLED])
 def cluster(request: pytest.FixtureRequest, start: Start) -> Replicating:
     """Replication that no write waits for."""
     found = start(request.param, SIZES[request.param])
@@ -41,7 +42,7 @@ def cluster(request: pytest.FixtureRequest, start: Start) -> Replicating:
     return found
 
 
-@pytest.fixture(params=["postgres", "postgres-sync"])
+@pytest.fixture(params=["postgres", "postgres-sync", POOLED])
 def postgres(request: pytest.FixtureRequest, start: Start) -> PostgresCluster:
     found = start(request.param, 2)
     assert isinstance(found, PostgresCluster)

@@ -248,9 +248,8 @@ def test_every_case_is_of_a_run_that_was_added() -> None:
 def test_the_table_says_what_broke_and_what_was_not_run() -> None:
     def row(found: Observations, lock: str) -> list[str]:
         rows = systems.render(found).splitlines()
-        return next(line for line in rows if f"| {lock} |" in line or f"| [{lock}]" in line).split(
-            " | "
-        )[1:]
+        named = (f"| {lock} |", f"| [{lock}]")
+        return next(line for line in rows if line.startswith(named)).split(" | ")[1:]
 
     assert row(seen(double_grant=(1, 2)), "etcd") == [
         "etcd",
@@ -265,7 +264,7 @@ def test_the_table_says_what_broke_and_what_was_not_run() -> None:
 
 
 def test_the_table_stays_small() -> None:
-    assert len(systems.current().encode()) < 10_240
+    assert len(systems.current().encode()) < 12_288
 
 
 def test_every_observed_break_is_shown() -> None:

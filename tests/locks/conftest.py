@@ -84,7 +84,8 @@ def why_untested(system: System) -> str:
         return "it lets two in without a fault, so it owes nothing"
     if f"{system.name}-safe" in registry.systems():
         return f"at its defaults it waits as long as it likes; tested is {system.name}-safe"
-    first = next(s for s in registry.systems().values() if s.connect == system.connect)
+    alike = [s for s in registry.systems().values() if s.connect == system.connect]
+    first = min(alike, key=lambda one: one.variant)
     return "" if first.name == system.name else f"only its servers are not those of {first.name}"
 
 

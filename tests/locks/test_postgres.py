@@ -30,21 +30,23 @@ from lockbench.locks.base import (
     Unknown,
 )
 from lockbench.locks.postgres import advisory as postgres_advisory
+from lockbench.locks.postgres import advisory_xact as postgres_advisory_xact
 from lockbench.locks.postgres import for_update as postgres_for_update
 from lockbench.locks.postgres.recipe import PostgresRecipe
-from lockbench.locks.postgres.session import Session, Watch
+from lockbench.locks.postgres.session import Session
+from lockbench.locks.shared.sessions import Watch
 from tests.eventually import eventually
 from tests.locks.asking import PATIENT_S, Told, granted, said, take
 from tests.locks.fakes import closed_port, hang_up
 
 SHORT_S = 0.2  # to wait for a server that will not answer
 
-SYSTEMS = [postgres_advisory.SYSTEM, postgres_for_update.SYSTEM]
+SYSTEMS = [postgres_advisory.SYSTEM, postgres_for_update.SYSTEM, postgres_advisory_xact.SYSTEM]
 each_system = pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
 ROWS = [(system, row) for system in SYSTEMS for row in system.outcomes]
 
 # What a client sends first when it takes the lock, and when it gives it back.
-TAKES = r"pg_try_advisory_lock|pg_advisory_lock|FOR UPDATE"
+TAKES = r"pg_(try_)?advisory_(xact_)?lock|FOR UPDATE"
 GIVES_BACK = r"pg_advisory_unlock|COMMIT"
 
 
@@ -56,8 +58,8 @@ class Error:
     ends: bool = False
 
 
-# No answer, ever; the connection breaks before the answer; bytes that are no message.
-Failure = Literal["silent", "closes", "nonsense"]
+# No answer, ever; the connection breaks before the answer; bytes that are no message; no rows.
+Failure = Literal["silent", "closes", "nonsense", "nothing"]
 Action = Error | Failure
 
 LOCKED = Error("55P03")
@@ -141,6 +143,9 @@ class FakePostgres:
                 return False
             case "nonsense":
                 connection.sendall(b"\x00\x00\x00\x00\x00nonsense")
+                return True
+            case "nothing":
+                connection.sendall(_message(b"C", b"UPDATE 0\0") + _ready())
                 return True
         connection.sendall(self._rows(sql) + _message(b"C", b"SELECT 1\0") + _ready())
         return True
@@ -315,7 +320,8 @@ def test_it_goes_to_the_first_node_that_takes_writes(server: FakePostgres, syste
 
 
 def test_a_wait_is_the_servers_with_its_limit(server: FakePostgres) -> None:
-    for system, limit in zip(SYSTEMS, ("SET lock_timeout", "SET LOCAL lock_timeout"), strict=True):
+    limits = ("SET lock_timeout", "SET LOCAL lock_timeout", "SET LOCAL lock_timeout")
+    for system, limit in zip(SYSTEMS, limits, strict=True):
         with closing(connect(system, server.address)) as lock:
             assert isinstance(take(lock, 60), Granted)
             (asked,) = [sql for sql in server.queries if limit in sql]
@@ -347,8 +353,9 @@ def test_a_full_primary_does_not_hide_behind_its_standby(server: FakePostgres) -
     assert answer.reason.endswith("; takes no writes")
 
 
-def test_a_refused_row_lock_leaves_no_transaction_open(server: FakePostgres) -> None:
-    with closing(connect(postgres_for_update.SYSTEM, server.address)) as lock:
+@pytest.mark.parametrize("system", SYSTEMS[1:], ids=lambda system: system.name)
+def test_a_refused_lock_leaves_no_transaction_open(server: FakePostgres, system: System) -> None:
+    with closing(connect(system, server.address)) as lock:
         server.on(TAKES, LOCKED)
         assert take(lock) == Denied("held")
         assert server.queries[-1] == "ROLLBACK"

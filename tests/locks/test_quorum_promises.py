@@ -48,7 +48,10 @@ from lockbench.locks.etcd import mutex as etcd
 from lockbench.locks.etcd.gateway import client_of, encoded
 from lockbench.locks.etcd.mutex import Etcd
 from lockbench.locks.libraries.shared.zookeeper_touches import passed_on_ns
-from lockbench.locks.postgres.session import LOOK_S, Session
+from lockbench.locks.postgres import lease_row
+from lockbench.locks.postgres.lease_row import PostgresLeaseRow
+from lockbench.locks.postgres.session import Session
+from lockbench.locks.shared.sessions import LOOK_S
 from lockbench.locks.zookeeper import mutex as zookeeper
 from lockbench.locks.zookeeper.mutex import ZooKeeper
 from tests.eventually import eventually
@@ -68,13 +71,17 @@ AT_ONCE: Final = 6
 DELAYS_S: Final = (0.4, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6)  # for a plant
 DIRECTIONS: Final[tuple[Direction, ...]] = ("request", "reply")
 
-MAIN: Final = {"etcd", "zookeeper", "postgres-advisory", "postgres-for-update"}
+MAIN: Final = {
+    *("etcd", "zookeeper", "postgres-advisory", "postgres-for-update", "postgres-lease-row"),
+}
 
 pytestmark = pytest.mark.docker
 
 
-def systems_on(topology: str) -> list[Any]:
-    """Of what sends the same messages ``make test`` has one, and of the libraries what it runs
+def systems_on(topology: str, *, limited: bool = True) -> list[Any]:
+    """Whose grants end by themselves, or do not.
+
+    Of what sends the same messages ``make test`` has one, and of the libraries what it runs
     anyway."""
     return [
         pytest.param(
@@ -83,6 +90,7 @@ def systems_on(topology: str) -> list[Any]:
             marks=[] if system.name in MAIN or system.represents else [pytest.mark.long],
         )
         for system in one_of_each_class(topology)
+        if system.limited == limited
     ]
 
 
@@ -430,9 +438,47 @@ def of_postgres(served: Served, late: Sequence[Late]) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("system", systems_on("postgres"))
+@pytest.mark.parametrize("system", systems_on("postgres", limited=False))
 def test_no_end_is_promised_on_postgresql(
     running: Callable[[str], Running], system: System
 ) -> None:
     server = running("postgres").nodes[0]
     assert play(server, LEASE_S, system, of_postgres) == []
+
+
+def of_lease_row(served: Served, late: Sequence[Late]) -> str | None:
+    lock, answer = acquire(served, late)
+    row = f"lockbench_leases WHERE key = '{served.key}'"
+    with closing(lock), closing(Session([served.server], timeout_s=TIMEOUT_S)) as session:
+        before_ns = time.monotonic_ns()
+        ((left_s,),) = session.ask(
+            f"SELECT extract(epoch FROM expires_at - clock_timestamp()) FROM {row}"
+        )
+        after_ns = time.monotonic_ns()
+    left_ns = int(float(left_s) * 1e9)
+    assert answer.valid_until_ns is not None
+    if answer.valid_until_ns > after_ns + left_ns:
+        return f"too late by {(answer.valid_until_ns - after_ns - left_ns) / 1e6:.0f} ms"
+    early_ns = before_ns + left_ns - answer.valid_until_ns - int(served.delay_s * 1e9) * len(late)
+    return f"{TOO_EARLY} by {early_ns / 1e6:.0f} ms" if early_ns > SLACK_NS else None
+
+
+@pytest.mark.parametrize("system", systems_on("postgres"))
+def test_a_lease_row_is_promised(running: Callable[[str], Running], system: System) -> None:
+    server = running("postgres").nodes[0]
+    assert play(server, LEASE_S, system, of_lease_row) == []
+
+
+class LeaseRowAtCompletion(PostgresLeaseRow):
+    """The defect: anchored when the answer came."""
+
+    def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
+        answer = super().acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=wait_s)
+        until_ns = time.monotonic_ns() + int(ttl_s * 1e9)
+        return replace(answer, valid_until_ns=until_ns) if isinstance(answer, Granted) else answer
+
+
+def test_a_wrong_promise_of_a_lease_row_is_found(running: Callable[[str], Running]) -> None:
+    server = running("postgres").nodes[0]
+    planted = replace(lease_row.SYSTEM, connect=LeaseRowAtCompletion)
+    assert any("too late" in text for text in play(server, LEASE_S, planted, of_lease_row))

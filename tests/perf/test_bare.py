@@ -27,7 +27,9 @@ from tests.locks import test_redis_cluster, test_redis_sentinel
 from tests.locks.fakes import FakeRedis
 from tests.locks.test_consul import FakeConsul
 from tests.locks.test_etcd import Gateway
+from tests.locks.test_mariadb import FakeMariadb
 from tests.locks.test_postgres import FakePostgres
+from tests.locks.test_postgres_lease_row import Rows
 
 PREPARING = (b"PING", b"SCRIPT", b"ROLE", b"SENTINEL", b"CLUSTER")
 CONNECTING = r"pg_is_in_recovery|to_regclass"
@@ -42,9 +44,14 @@ def test_every_recipe_has_bare_commands() -> None:
     ours = declarations.declared(locks, "SYSTEM", System, skip=(*NO_LOCKS, "libraries/*/lock.py"))
     assert len(ours) > 20
     assert [name for name, system in systems().items() if system.bare] == list(ours)
-    servers_differ = ["redlock-delayed-restart", "redlock-fsync"]
-    assert recipes()["redlock"] == servers_differ
-    assert set(recipes()) == set(ours).difference(servers_differ)
+    servers_differ = {
+        "redlock": ["redlock-delayed-restart", "redlock-fsync"],
+        "postgres-advisory": ["postgres-advisory-pooled"],
+        "mariadb-get-lock": ["galera-get-lock"],
+        "mariadb-for-update": ["galera-for-update"],
+    }
+    assert {name: others for name, others in recipes().items() if others} == servers_differ
+    assert set(recipes()) == set(ours).difference(*servers_differ.values())
 
 
 class Granting(FakeRedis):
@@ -150,21 +157,46 @@ def test_a_redis_is_sent_the_same(name: str, stack: ExitStack) -> None:
     assert by_recipe == bare
 
 
-@pytest.mark.parametrize("name", ["postgres-advisory", "postgres-for-update"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("postgres-advisory", "postgres-for-update", "postgres-advisory-xact"),
+        "postgres-lease-row",
+    ],
+)
 def test_postgres_is_sent_the_same(name: str, stack: ExitStack) -> None:
     def serve() -> Served:
-        server = FakePostgres()
+        server = Rows() if name == "postgres-lease-row" else FakePostgres()
         stack.callback(server.stop)
 
         def sent() -> list[Any]:
             asked = [sql for sql in server.queries if not re.search(CONNECTING, sql)]
-            return [[re.sub(r"lock_timeout = \d+", "lock_timeout", sql) for sql in asked]]
+            alike = r"(?<=lock_timeout = )\d+|(?<=')[0-9a-f]{16}(?=')"
+            return [[re.sub(alike, "", sql) for sql in asked]]
 
         return [server.address], sent
 
     by_recipe, bare = both(name, serve)
     assert len(bare[0]) == 2
     assert bare == by_recipe
+
+
+@pytest.mark.parametrize("name", ["mariadb-get-lock", "mariadb-for-update"])
+def test_mariadb_is_sent_the_same(name: str, stack: ExitStack) -> None:
+    def serve() -> Served:
+        server = FakeMariadb()
+        stack.callback(server.stop)
+
+        def sent() -> list[Any]:
+            asked = [sql for sql in server.queries if re.search("LOCK|lockbench_locks|MIT$", sql)]
+            begun = [sql for sql in asked if "SHOW" not in sql]
+            return [[re.sub(r"(?<=, )[\d.]+(?=\))", "", sql) for sql in begun]]
+
+        return [server.address], sent
+
+    by_recipe, bare = both(name, serve)
+    assert bare == by_recipe
+    assert any(bare)
 
 
 class Noting(Gateway):

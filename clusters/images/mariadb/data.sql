@@ -1,0 +1,4 @@
+CREATE OR REPLACE USER lockbench@'%' IDENTIFIED VIA mysql_native_password USING '';
+GRANT ALL ON *.* TO lockbench@'%' WITH GRANT OPTION;
+CREATE DATABASE IF NOT EXISTS lockbench;
+CREATE TABLE IF NOT EXISTS lockbench.probes (name VARCHAR(32) PRIMARY KEY);

@@ -1,0 +1,1 @@
+"""MariaDB: one server, or three with Galera, and its protocol."""

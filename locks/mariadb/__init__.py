@@ -1,0 +1,1 @@
+"""Locks on MariaDB, one server or several with Galera."""
