@@ -124,10 +124,10 @@ def _line(price: Price, plain: Price) -> str:
     def ms(value: object, of: object) -> str:
         if not isinstance(value, float) or not isinstance(of, float):
             return "–"
-        return f"{value:.2f} ms" + ("" if price is plain else f" ({value / of:.2f}-fold)")
+        return f"{value:.2f} ms" + ("" if price is plain else f" ({value / of:.2f} times)")
 
     p50, p99 = ms(price.ms.p50, plain.ms.p50), ms(price.ms.p99, plain.ms.p99)
-    return f"{price.guard.name:<16} p50 {p50:<18} p99 {p99:<20} n {price.ms.count}"
+    return f"{price.guard.name:<16} p50 {p50:<20} p99 {p99:<22} n {price.ms.count}"
 
 
 @contextmanager

@@ -139,6 +139,7 @@ def test_the_command_line_refuses_before_anything_is_started(there: Path, tmp_pa
         (["redsync", "--machines", str(there)], "redsync runs in a container"),
         (["redis-token", "--machines", "no.toml"], "no.toml cannot be read"),
         (["redis-token", "--machines", str(there), "--locustfile", __file__], "leave --machines"),
+        (["redis-fence", "--machines", str(there), "--resource", "file"], "from this machine only"),
     ):
         ended = lockbench("run", "--lock", *words, "--runs", runs)
         assert ended.returncode == 254, ended.stderr
