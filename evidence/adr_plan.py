@@ -85,15 +85,17 @@ def considered(measured: Sequence[Option], answers: Answers, *, anew: bool = Fal
 
 
 def breaks(observations: Observations) -> Breaks:
-    """What broke the word of a lock in the published observations."""
-    found = {}
+    """What broke the word of a lock in the published observations; of several clusters the one with
+    the most tries is told."""
+    found: dict[tuple[str, str], tuple[int, str]] = {}
     for key, observed in observations.cases.items():
         shares = [one for name, one in observed.verdicts.items() if one.k and of_the_lock(name)]
         if shares:
             most = max(shares, key=lambda one: one.k)
             said = f"{most.k} of {most.n} on {key.topology}, last in {observed.last.run}"
-            found[key.lock, key.fault] = said
-    return found
+            if most.n > found.get((key.lock, key.fault), (0, ""))[0]:
+                found[key.lock, key.fault] = (most.n, said)
+    return {key: said for key, (_, said) in found.items()}
 
 
 def needed(

@@ -25,6 +25,7 @@ from lockbench.results.documents import CaseResult, Machine
 from lockbench.results.machine import describe
 from lockbench.results.statistics import BOUND_TRIES_MIN, Share
 from lockbench.results.wording import escape_markdown
+from lockbench.stores.registry import Asked, guards_of
 
 # Heading → field of an ``Evidence``.
 SOURCES: Final = {
@@ -78,6 +79,7 @@ def record(
             for o in options
             if o in (*decision.open_, *decision.beside)
         ],
+        at_resource=_at_resource(decision.chosen),
         excused=_excused(decision),
         unsettled=unsettled(decision),
         almost=[(o, only) for o in options if (only := _breaks_only_under(o, decision))],
@@ -98,6 +100,14 @@ def record(
         k_of_n=k_of_n,
         cited=cited,
     )
+
+
+def _at_resource(chosen: Option | None) -> list[Asked]:
+    """Of each store the usual guard that such a lock can use."""
+    if chosen is None:
+        return []
+    of_stores = groupby(guards_of(chosen.lock, chosen.fence), lambda one: one.store.name)
+    return [next(guards) for _, guards in of_stores]
 
 
 def kept(found: Share) -> str:

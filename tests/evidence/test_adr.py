@@ -43,6 +43,7 @@ from lockbench.results.errors import BadInput
 from lockbench.results.statistics import share
 from lockbench.results.store import RunFolder, slug
 from lockbench.results.stored import Stored
+from lockbench.stores.registry import declared
 from tests.results.plain import typed, write_plan
 
 CANONICAL = faults_of("full")
@@ -736,6 +737,27 @@ def test_the_first_page_decides_and_the_rest_is_behind_it(tmp_path: Path) -> Non
     # The limits of the machine stand where the claim stands.
     assert "on one machine with 2 cores, over loopback" in decision
     assert "on one machine with 2 cores" in evidence
+
+
+@pytest.mark.parametrize(
+    ("lock", "answers", "guard"),
+    [
+        ("etcd", FAST, "fence"),
+        ("redis-token", replace(FAST, needs="efficiency"), "compare-and-set"),
+    ],
+)
+def test_a_record_shows_what_to_put_at_the_resource(
+    tmp_path: Path, lock: str, answers: Answers, guard: str
+) -> None:
+    """The text of each store that the lock can use: with its fence, or without one."""
+    tried = [one | {"fence": systems()[lock].fence} for one in proven(lock)]
+    _, _, text = decided(tmp_path, answers, *tried, rates=[swept(lock)])
+    assert f"# Use {lock} as the distributed lock" in text
+    for name, store in declared().items():
+        assert f"--resource {name}:guard={guard}" in text
+        assert store.guard(guard).snippet in text
+    _, _, text = decided(tmp_path, answers, case(lock, "none"))
+    assert "## What to put at the resource" not in text
 
 
 def test_every_claim_leads_to_its_evidence(tmp_path: Path) -> None:
