@@ -11,10 +11,13 @@ clean`` can find any that did not.
 from __future__ import annotations
 
 import itertools
+import os
 import secrets
 import signal
+import socket
 import subprocess
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -54,6 +57,9 @@ POLL_S: Final = 0.005
 FIRST_PORT: Final = 32_100
 PORTS: Final = 600
 _drawn: Final = itertools.count(secrets.randbelow(PORTS))
+# Ports that were drawn last are marked for other processes until somebody listens there.
+MARKS: Final = 8
+_marks: Final[deque[int]] = deque()
 READY_S: Final = 60.0
 # All processes together may take END_S to end by themselves, and so long in a hurry.
 HURRY_S: Final = 0.5
@@ -489,11 +495,17 @@ def _until(condition: Callable[[], bool], timeout_s: float) -> bool:
 def free_port() -> int:
     """A TCP port of 127.0.0.1 that is free now. Above those of the clusters and below those that
     Linux hands out for outgoing connections, so that it stays free until somebody listens there.
-    One after the other from a drawn one, so that the loads of a process do not meet."""
+    One after the other from a drawn one, so that the loads of a process do not meet; those of other
+    processes see the mark, a name that only one socket can have."""
     while True:
         port = FIRST_PORT + next(_drawn) % PORTS
-        if is_free("127.0.0.1", port):
-            return port
+        with socket.socket(socket.AF_UNIX) as mark, suppress(OSError):
+            mark.bind(f"\0lockbench-port-{port}")
+            if is_free("127.0.0.1", port):
+                _marks.append(mark.detach())
+                if len(_marks) > MARKS:
+                    os.close(_marks.popleft())
+                return port
 
 
 def leftovers() -> list[psutil.Process]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lockbench.workloads import fleet
 from lockbench.workloads.control import Control
 from lockbench.workloads.fleet import free_port
 from lockbench.workloads.load import Load, Pace, Phases, shared_key
@@ -79,6 +81,15 @@ def test_a_port_is_not_handed_out_twice_before_somebody_listens_there() -> None:
     with ThreadPoolExecutor(8) as pool:
         ports = list(pool.map(lambda _: free_port(), range(100)))
     assert len(set(ports)) == len(ports)
+
+
+def test_a_port_that_another_process_has_drawn_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Though nobody listens there yet."""
+    first = free_port()
+    monkeypatch.setattr(fleet, "_drawn", itertools.count(first - fleet.FIRST_PORT))
+    assert free_port() != first
 
 
 def test_a_key_may_stay_taken_for_as_long_as_its_service_keeps_what_nobody_renews() -> None:
