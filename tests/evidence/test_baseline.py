@@ -192,8 +192,11 @@ def test_clients_are_what_recipes_import_and_the_load_does_not() -> None:
         (["requirements.lock"], ["etcd", "redis-token", "redlock", "zookeeper"]),
         (["locks/redis/recipe.py", "clusters/redis/nodes.py"], ["redis-token", "redlock"]),
         (["clusters/etcd/cluster.py", "clusters/images/etcd/go.sum"], ["etcd"]),
-        (["clusters/postgres/replicated.py"], ["postgres-advisory", "postgres-for-update"]),
-        (["clusters/images/postgres/Dockerfile"], ["postgres-advisory", "postgres-for-update"]),
+        (["clusters/postgres/replicated.py"], ["postgres-advisory", "postgres-advisory-xact"]),
+        (  # PgBouncer's image stands on it
+            ["clusters/images/postgres/Dockerfile"],
+            ["postgres-advisory", "postgres-advisory-pooled", "postgres-advisory-xact"],
+        ),
         (
             ["clusters/images/go-sidecar/go.mod"],
             ["bsm-redislock-safe", "etcd-concurrency", "go-zookeeper", "redsync-safe"],
