@@ -31,6 +31,7 @@ from tests.workloads.playing import fork_server
 WORKERS = 2
 LEASE_S = 3.0
 SHORT_S = 0.8
+TRIES = 4
 S = 1_000_000_000
 
 pytestmark = [
@@ -173,20 +174,23 @@ def test_workers_of_another_machine_are_frozen_and_killed(
         assert fleet.killed(4)
         fleet.raise_if_failed()
 
-    history = play(
-        tmp_path / "case", machines, lock, 6.0, meanwhile, keys=4, hold_s=0.3, lease_s=SHORT_S
-    )
-    assert history.missing == ()
-    deaths = rows_on(history, "a") & (history.f == F.DEATH)
-    assert np.any(deaths), "the deaths are on the clock of the machine"
-    assert np.all(deaths[history.f == F.DEATH])
-    last_ns = int(history.invoke_ns[deaths].max())
-    of_killed = history.process // (1 << 20) == 4
-    assert not np.any(history.complete_ns[of_killed] > last_ns)
-    verdicts = check(history).verdicts
-    assert any(verdicts[name].result == "invalid" for name in broken), verdicts
-    if lock == "redis-token":
-        assert verdicts["double-grant"].result != "invalid"
+    # Whether one of them is frozen while it holds is up to them.
+    for attempt in range(TRIES):
+        folder = tmp_path / f"case-{attempt}"
+        history = play(folder, machines, lock, 6.0, meanwhile, keys=4, hold_s=0.3, lease_s=SHORT_S)
+        assert history.missing == ()
+        deaths = rows_on(history, "a") & (history.f == F.DEATH)
+        assert np.any(deaths), "the deaths are on the clock of the machine"
+        assert np.all(deaths[history.f == F.DEATH])
+        last_ns = int(history.invoke_ns[deaths].max())
+        of_killed = history.process // (1 << 20) == 4
+        assert not np.any(history.complete_ns[of_killed] > last_ns)
+        verdicts = check(history).verdicts
+        if lock == "redis-token":
+            assert verdicts["double-grant"].result != "invalid"
+        if any(verdicts[name].result == "invalid" for name in broken):
+            return
+    pytest.fail(f"none of {broken} broke in {TRIES} tries: {verdicts}")
 
 
 def test_a_machine_that_is_lost_is_never_called_well(tmp_path: Path) -> None:
