@@ -163,6 +163,23 @@ class NeedsTwoTries(Honest):
         return super().is_free(key) and not first
 
 
+class AnswersLateOnce(Honest):
+    """As on a busy machine: the first answer is too late, and what was asked for was done."""
+
+    seen: ClassVar[set[str]] = set()
+
+    def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
+        answer = super().acquire(key, hold_id=hold_id, ttl_s=ttl_s, wait_s=wait_s)
+        first = key not in self.seen
+        self.seen.add(key)
+        return Unknown("timed out") if first else answer
+
+
+class NeverAnswers(Honest):
+    def acquire(self, key: str, *, hold_id: int, ttl_s: float, wait_s: float) -> Acquired:
+        return Unknown("timed out")
+
+
 class StaysInTheQueue(Honest):
     def given_up(self, key: str, hold_id: int, ttl_s: float) -> Denied:
         SERVICE.held[key] = (hold_id, time.monotonic_ns() + int(60e9))
@@ -291,6 +308,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_lock_that_does_what_it_owes_keeps_every_duty(duty: Duty) -> None:
     outcome = told_of(Honest, duty)
     assert (outcome.word, outcome.why) == ("kept", "")
+
+
+@pytest.mark.parametrize("lock", [AnswersLateOnce, NeverAnswers])
+def test_an_answer_that_came_too_late_is_asked_for_again(lock: type[Honest]) -> None:
+    """By this process and by another one; for as long as a lease may take, and no longer."""
+    duty = duties.a_killed_holder_leaves_the_lock_free_after_its_lease
+    outcome = told_of(lock, Duty(duty.__name__, duty))
+    assert outcome.word == ("kept" if lock is AnswersLateOnce else "broken"), outcome.why
 
 
 BROKEN = (
