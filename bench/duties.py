@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from lockbench.bench.client_process import ClientProcess
 from lockbench.bench.judge import MAY, expectation
@@ -46,6 +46,8 @@ LONG_S: Final = 60.0
 FOREVER: Final = 2**62
 
 STAYS_LOCKED: Final = "as declared, it stays locked for ever"
+
+T = TypeVar("T")
 
 
 class Breach(AssertionError):
@@ -108,25 +110,28 @@ class Desk:
         )
 
     def granted(self, lock: Lock, ttl_s: float | None = None) -> Granted:
-        """Asks for the key as long as it may take until it is free; again where an answer was
-        too late, as it may be on a busy machine. Raises Breach."""
-        until = time.monotonic() + self.patience_s
-        while True:
-            answer = self.take(lock, self.patience_s, ttl_s)
-            if isinstance(answer, Granted):
-                return answer
-            if not isinstance(answer, Unknown) or time.monotonic() > until:
-                raise Breach(f"a free key was not granted within {self.patience_s:g} s: {answer}")
+        """Asks for the key as long as it may take until it is free. Raises Breach."""
+        answer = self._in_time(
+            lambda: self.take(lock, self.patience_s, ttl_s), lambda it: isinstance(it, Unknown)
+        )
+        if not isinstance(answer, Granted):
+            raise Breach(f"a free key was not granted within {self.patience_s:g} s: {answer}")
+        return answer
 
     def granted_to(self, remote: ClientProcess) -> dict[str, Any]:
         """The same for another process; its answer. Raises Breach."""
+        answer = self._in_time(
+            lambda: remote.acquire(self.key, self.patience_s), lambda it: it["said"] == "Unknown"
+        )
+        _require(answer["said"] == "Granted", f"another process asks for a free key: {answer}")
+        return answer
+
+    def _in_time(self, ask: Callable[[], T], is_unknown: Callable[[T], bool]) -> T:
+        """Asks again where an answer was too late, as it may be on a busy machine."""
         until = time.monotonic() + self.patience_s
-        while True:
-            answer = remote.acquire(self.key, self.patience_s)
-            if answer["said"] == "Granted":
-                return answer
-            if answer["said"] != "Unknown" or time.monotonic() > until:
-                raise Breach(f"another process asks for a free key: {answer}")
+        while is_unknown(answer := ask()) and time.monotonic() <= until:
+            pass
+        return answer
 
     def denied(self, lock: Lock, wait_s: float = 0.0) -> None:
         """Asks for the key, which is held. Raises Breach."""

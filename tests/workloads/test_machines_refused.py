@@ -85,7 +85,7 @@ def test_a_command_that_asks_for_a_password(tmp_path: Path, stream: str) -> None
     "asked",
     [
         "me@b's password: ",
-        "Enter passphrase for key '/root/.ssh/id': ",
+        "Enter passphrase for key '/home/me/.ssh/id': ",
         "Are you sure you want to continue connecting (yes/no/[fingerprint])? ",
     ],
 )
