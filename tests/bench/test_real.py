@@ -42,15 +42,16 @@ def start(folder: Path, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def containers(owner: int) -> list[str]:
-    """Ours, started by the process ``owner``."""
-    found = Engine().containers({"lockbench": "1"})
-    return [
-        c.name
-        for c in found
-        if (state := Engine().state(c)) is not None
-        and state.labels.get("lockbench.owner", "").startswith(f"{owner}:")
-    ]
+def containers(owner: int, part: str = "") -> list[str]:
+    """Ours, started by the process ``owner``, whose names end with ``part``."""
+    with Engine() as engine:
+        return [
+            c.name
+            for c in engine.containers({"lockbench": "1"})
+            if c.name.endswith(part)
+            and (state := engine.state(c)) is not None
+            and state.labels.get("lockbench.owner", "").startswith(f"{owner}:")
+        ]
 
 
 def processes(owner: int) -> list[int]:
