@@ -243,10 +243,10 @@ def unfit_elsewhere(system: System, site: Site) -> str | None:
         where = ", ".join(system.topologies)
         return f"{system.name} does not run on {site.topology}; it runs on {where}"
     if not (system.elsewhere or site.topology in CONFINED):
-        why = "nobody has seen to it that all that it writes stands under the prefix"
+        why = "nobody has checked that all that it writes is under the prefix"
         if system.writes_besides:
-            why = f"it writes {system.writes_besides}, which does not stand under the prefix"
-        return f"{system.name} is not run on a cluster of somebody else: {why} (System.elsewhere)"
+            why = f"it writes {system.writes_besides}, which are not under the prefix"
+        return f"{system.name} is not run on a cluster of your own: {why} (System.elsewhere)"
     replicas = len(site.nodes) - site.sentinels - 1
     if site.sentinels and system.replicas_max is not None and replicas > system.replicas_max:
         return (

@@ -104,7 +104,7 @@ def _check_names(case: Case) -> None:
     """Raises BadInput for what a plan of this bench does not say."""
     if case.cluster is not None:
         raise BadInput(
-            f"it was run on the cluster of somebody else that {case.cluster!r} names: run it there "
+            f"it was run on your own cluster that {case.cluster!r} names: run it there "
             f"again with --lock {case.lock} --fault '{case.fault}' --cluster FILE"
         )
     if case.machines is not None:

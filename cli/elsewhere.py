@@ -61,7 +61,7 @@ def agreed(cases: Sequence[Case], said: bool) -> Recorded:
         soft_wrap=True,
         highlight=False,
     )
-    _ask(said, "this may hurt who uses that cluster", "Run it there?")
+    _ask(said, "this may disturb whoever uses that cluster", "Run it there?")
     servers = {there.topology: version}
     return lambda versions: replace(versions, servers=servers)
 

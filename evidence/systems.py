@@ -45,7 +45,7 @@ PAGE: Final = DOCS / "systems.md"
 def render(observations: Observations) -> str:
     """The page."""
     rows = [_row(system, observations) for system in systems().values()]
-    headings = ("lock", "family", "client in", "cases run", "three tries", "broke under")
+    headings = ("lock", "family", "client in", "cases run", "cases with three tries", "broke under")
     return rendered(
         "systems.md.j2",
         locks=markdown_table(headings, rows),
@@ -61,8 +61,9 @@ def _row(system: System, observations: Observations) -> list[str]:
     broke = dict.fromkeys(cell.key.fault for cell in cells if cell.kind in {"broke", "worse"})
     name = f"[{system.name}]({FOLDER.name}/{system.name})"
     seen = any(key.lock == system.name for key in observations.cases)
+    control = " (control)" if "control" in system.kinds_expected else ""
     return [
-        Markdown(name) if seen else system.name,
+        Markdown(name + control) if seen else system.name + control,
         system.family,
         language(system),
         f"{ran} of {filled.due}",

@@ -109,7 +109,7 @@ def _fault(path: Path, number: int, entry: object) -> Wanted:
         raise ScheduleError(f"{path}: {where}: with is written as {{ parameter = value }}")
     clashing = sorted(details.keys() & set(TIMING.values()))
     if clashing:
-        raise ScheduleError(f"{path}: {where}: {clashing[0]} does not belong into with")
+        raise ScheduleError(f"{path}: {where}: {clashing[0]} does not belong in with")
     said = {key: str(value) for key, value in details.items()}
     said |= {short: str(entry[key]) for key, short in TIMING.items() if key in entry}
     return _wanted(path, entry["name"], said)

@@ -51,7 +51,9 @@ TOPOLOGY: Final = Column("topology", "the cluster that served it", "case.topolog
 SIZE: Final = Column("size", "nodes of the cluster", "case.size")
 NETWORK: Final = Column("network", "base state of every link", "case.network")
 WORKLOAD: Final = Column("workload", "what the clients did", "case.workload")
-CLIENTS: Final = Column("clients", "clients that contend; of the rates, clients", "case.clients")
+CLIENTS: Final = Column(
+    "clients", "clients that contend for the keys; in the table rates, all clients", "case.clients"
+)
 PHASE: Final = Column("phase", "before, during or after the faults; never pooled")
 VERDICT: Final = Column("verdict", "which promise was checked")
 WHY: Final = Column("why", "the reason in a sentence", "case.why")
@@ -266,11 +268,11 @@ CASES: Final = Table("cases", "a case", (
            lambda r: ", ".join(undecided(r["case"]))),
     NUMBERS_VALID,
     CYCLES.at("case.cycles_per_second"), CEILING,
-    Column("cycles_before_per_s", "the same before the first fault",
+    Column("cycles_before_per_s", "cycles per second on contended keys before the first fault",
            "case.cycles_per_second_by_phase.before", load=True),
-    Column("cycles_during_per_s", "the same while a fault was on",
+    Column("cycles_during_per_s", "cycles per second on contended keys while a fault was on",
            "case.cycles_per_second_by_phase.during", load=True),
-    Column("cycles_after_per_s", "the same after the faults",
+    Column("cycles_after_per_s", "cycles per second on contended keys after the faults",
            "case.cycles_per_second_by_phase.after", load=True),
     OWN_CYCLES, AVAILABILITY, LONGEST_GAP, RECOVERY,
     FAILOVER.at(lambda r: failover_s(r["case"])),

@@ -49,7 +49,7 @@ def suite(
     from lockbench.cli.running import play
 
     if (name == suites.CLUSTER) != (cluster is not None):
-        raise BadInput("a cluster of somebody else has a suite of its own: suite cluster FILE")
+        raise BadInput("your own cluster has a suite of its own: suite cluster FILE")
     whole = suites.suite(name, seed) if cluster is None else suites.of_cluster(str(cluster), seed)
     declared = suites.sliced(whole, words(lock) if lock else [], words(fault) if fault else [])
     if part is not None:

@@ -217,7 +217,7 @@ def read(path: Path, text: str | None = None) -> Site:
         raise SiteError(f"{path}: {error}") from None
     if "password" in document:
         raise SiteError(
-            f"{path}: a password does not belong into this file: name the variable that holds it"
+            f"{path}: a password does not belong in this file: name the variable that holds it"
             " (password-env) or a file of its own (password-file)"
         )
     try:

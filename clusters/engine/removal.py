@@ -85,7 +85,7 @@ def left_behind(names: Sequence[str]) -> str:
         )
     if there:
         said.append(
-            f"on the cluster of somebody else is left: {'; '.join(there)}; `lockbench clean "
+            f"on your own cluster is left: {'; '.join(there)}; `lockbench clean "
             "--cluster FILE` tries again"
         )
     return "; ".join(said)

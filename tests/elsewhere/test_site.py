@@ -55,7 +55,7 @@ def test_sentinels_are_the_last_nodes(tmp_path: Path) -> None:
         ('topology = "mysql"\nnodes = ["a:1"]', "Invalid enum value 'mysql'"),
         ('topology = "redis"', "missing required field `nodes`"),
         (GOOD + 'passwort-env = "P"', "unknown field `passwort-env`"),
-        (GOOD + 'password = "planted-secret"', "does not belong into this file"),
+        (GOOD + 'password = "planted-secret"', "does not belong in this file"),
         (GOOD + 'password-env = "NOT_SET_ANYWHERE"', "NOT_SET_ANYWHERE, which is empty"),
         (GOOD + 'password-file = "gone.txt"', "its password-file"),
         (GOOD + 'password-file = "empty.txt"', "its password-file empty.txt is empty"),

@@ -206,7 +206,7 @@ def test_a_file_says_the_same(tmp_path: Path) -> None:
         ("[[fault]]\nfor_s = 2", "fault 1 has no name"),
         ("fault = 3", "a fault is written as"),
         ("[[fault]]\nname = 'pausee'", "did you mean pause"),
-        ("[[fault]]\nname = 'pause'\nwith = { for = 2 }", "for does not belong into with"),
+        ("[[fault]]\nname = 'pause'\nwith = { for = 2 }", "for does not belong in with"),
         ("[random]\nweights = { moon = 1 }", "no fault is called 'moon'"),
         ("[random]\nweights = { pause = -1 }", "not from 0 to 1000000"),
         ("[random]\nweights = { pause = inf }", "not from 0 to 1000000"),

@@ -17,6 +17,7 @@ class Load:
     def __init__(self) -> None:
         self.builder = Builder()
         self.holds = 0
+        self.machine: str | None = None  # whose clock the next operations are on
 
     def op(
         self,
@@ -41,6 +42,7 @@ class Load:
             mode=0,
             hold=hold,
             error=error,
+            machine=self.machine,
             numbers={} if intended is None else {"intended_ns": round(intended * MS)},
         )
 

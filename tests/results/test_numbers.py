@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -227,6 +228,26 @@ def test_how_many_may_hold_a_contended_key(
     load.grant("a0", 11_000, 11_001)
     load.builder.objects["k0"] = Object(kind=kind, permits=permits, role="contended")
     assert measure(load.history(), PHASES).holders_per_key == holders
+
+
+@pytest.mark.parametrize(("epsilon_ms", "count", "longest"), [(0.39, 2, 8), (0.41, 1, 5)])
+def test_a_handover_between_machines_counts_where_their_clocks_agree_to_a_tenth_of_it(
+    epsilon_ms: float, count: int, longest: int
+) -> None:
+    """Each clock is within epsilon of the resource's, so two of them agree to twice as much."""
+    load = Load()
+    load.machine = "a"
+    first = load.grant("k0", 11_000, 11_001)
+    load.machine = "b"
+    second = load.grant("k0", 11_002, 11_018)
+    load.machine = "a"
+    load.release("k0", first, 11_010, 11_012)  # handed over to another machine in 8 ms
+    load.machine = "b"
+    load.grant("k0", 11_019, 11_035)
+    load.release("k0", second, 11_030, 11_031)  # handed over within a machine in 5 ms
+    history = replace(load.history(), epsilon_ns=round(epsilon_ms * MS))
+    handover = measure(history, PHASES).latency_ms["handover"]["before"]
+    assert (handover.count, handover.max) == (count, longest)
 
 
 def test_a_handover_through_a_fault_is_during() -> None:
