@@ -282,6 +282,23 @@ class Promotable(Replicated, Protocol):
 
 
 @runtime_checkable
+class Sharded(Protocol):
+    """Keys are spread over the nodes. Whoever looks for the primary means that of the aimed key."""
+
+    def beside_aimed(self, key: str) -> str:
+        """A key of such a name on the same nodes as the aimed one."""
+
+
+@runtime_checkable
+class Composed(Protocol):
+    """Several systems side by side, each with a quorum of its own."""
+
+    @property
+    def parts(self) -> Sequence[Sequence[int]]:
+        """The nodes of each."""
+
+
+@runtime_checkable
 class Led(Protocol):
     """Has one leader, agreed by a quorum."""
 

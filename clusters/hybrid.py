@@ -54,6 +54,10 @@ class HybridCluster(Cluster):
     def nodes(self) -> Sequence[int]:
         return range(1, REDIS_NODES + ZOOKEEPER_NODES + 1)
 
+    @property
+    def parts(self) -> Sequence[Sequence[int]]:
+        return [self.nodes[:REDIS_NODES], self.nodes[REDIS_NODES:]]
+
     def start(self) -> None:
         """One after the other; if one fails, nothing of either is left."""
         self._redis.start()

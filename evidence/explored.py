@@ -49,8 +49,8 @@ def add(exploration: Path, folder: Path = observations.FOLDER) -> Path:
         raise BadInput(f"{exploration} was made with {found.ref} and not with what is pinned here")
     if not found.ended:
         raise BadInput(f"{exploration} has not ended; run its command again")
-    if missing := {"free"} - {scenario.name for scenario in found.scenarios}:
-        raise BadInput(f"{exploration} is of some scenarios only: it has no {', '.join(missing)}")
+    if not found.whole:
+        raise BadInput(f"{exploration} is of some scenarios only")
     target = folder / found.lock / f"messages-{found.topology}.json"
     target.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(target, line_of(found))

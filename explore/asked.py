@@ -60,7 +60,9 @@ def asked(
     return Asked(replace(case, pace=pace), fit, depth, [*map(_strike, strikes)])
 
 
-def begun(what: Asked, *, at: str = "", versions: Versions | None = None) -> Exploration:
+def begun(
+    what: Asked, *, at: str = "", versions: Versions | None = None, tree: str | None = None
+) -> Exploration:
     """An exploration of which nothing is known yet."""
     case = what.case
     return Exploration(
@@ -71,6 +73,7 @@ def begun(what: Asked, *, at: str = "", versions: Versions | None = None) -> Exp
         lease_s=case.pace.lease_ttl_s,
         at=at,
         versions=versions,
+        tree=tree,
     )
 
 

@@ -14,7 +14,9 @@ FOLDER/<lock>/
 from __future__ import annotations
 
 import hashlib
+import math
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -31,20 +33,25 @@ from lockbench.clusters.engine.reaper import reap
 from lockbench.evidence import explored
 from lockbench.evidence.sides import Instead
 from lockbench.explore import page, reports
-from lockbench.explore.asked import Asked, begun
+from lockbench.explore.asked import LEASE_S, Asked, begun
 from lockbench.explore.explorer import explore
 from lockbench.explore.mapped import map_of
 from lockbench.explore.trial import at_event
 from lockbench.history.files import BadFile, MissingFile
+from lockbench.history.lines import UnreadableHistory
 from lockbench.locks.registry import systems
+from lockbench.report.messages import summary
 from lockbench.results.documents import read, text_of
 from lockbench.results.documents.exploration import Exploration
 from lockbench.results.errors import BadInput, Ending, Failed, Unfit
 from lockbench.results.store import SLUG_CHARS_MAX, slug, write_atomically
 from lockbench.results.wording import times
+from lockbench.workloads.machines.version import digest
 
 DOCUMENT: Final = "exploration.json"
-USUAL_S: Final = 300.0
+USUAL_S: Final = 300.0  # of a lock with a lease of 2 s
+DECIDE: Final = ("checker", "clusters", "explore", "locks", "workloads")
+"""The folders of the modules that decide what is found."""
 
 
 def folder_name(name: str) -> str:
@@ -62,12 +69,13 @@ def explore_into(
     told: Callable[[str], None],
     *,
     anew: bool = False,
+    until_s: float = math.inf,
 ) -> tuple[Exploration, Path]:
-    """Returns what is known in the end, and its page. Raises BadInput, Unfit, Failed."""
+    """Returns what is known in the end, and its page. ``until_s``: as of ``explore``. Raises
+    BadInput, Unfit, Failed."""
     case = what.case
     ref = [installed.ref] if installed.ref else []
-    name = "-".join([case.lock, case.topology, *ref, *map(str, map(at_event, what.strikes))])
-    folder = output / folder_name(name)
+    folder = folder_of(what, output, installed.ref)
     before = None if anew else _known(folder, what)
     try:
         images.ensure(plan.built_for(case), say=told)
@@ -79,12 +87,18 @@ def explore_into(
         raise Unfit(why)
     if before is not None and before.versions != versions:
         raise BadInput(f"{folder} was begun with other versions; begin again with --anew")
+    tree = digest(DECIDE)
+    if before is not None and before.tree != tree:
+        raise BadInput(f"{folder} was begun with another Lockbench; begin again with --anew")
+    if before is not None and is_complete(before, what):
+        told(f"nothing is left to try of {case.lock} on {case.topology}, in {folder}")
+        return before, folder / page.PAGE
     if anew:
         shutil.rmtree(folder, ignore_errors=True)
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     interruption.arm()
     now = f"{datetime.now(UTC):%Y-%m-%d %H:%M}"
-    document = before or begun(what, at=now, versions=versions)
+    document = before or begun(what, at=now, versions=versions, tree=tree)
 
     def saved(known: Exploration) -> None:
         nonlocal document
@@ -100,6 +114,7 @@ def explore_into(
             run_id=uuid.uuid4().hex[:12],
             told=told,
             saved=saved,
+            until_s=until_s,
         )
     except (ClusterError, EngineError) as error:
         raise Failed(str(error)) from error
@@ -110,26 +125,90 @@ def explore_into(
     return document, folder / page.PAGE
 
 
+def explore_each(
+    all_asked: Sequence[Asked],
+    output: Path,
+    installed: Instead,
+    told: Callable[[str], None],
+    *,
+    anew: bool = False,
+    until_s: float = math.inf,
+) -> tuple[list[Exploration], list[Ending]]:
+    """One after the other, as ``explore_into``. Of several, one that cannot be explored is named
+    and stops none of the others."""
+    found: list[Exploration] = []
+    endings: list[Ending] = []
+    for what in all_asked:
+        if time.monotonic() > until_s and left_s(what, output, installed.ref):
+            endings.append(Ending.INCONCLUSIVE)
+            continue
+        try:
+            document, at = explore_into(what, output, installed, told, anew=anew, until_s=until_s)
+        except (Unfit, Failed, BadInput, OSError, UnreadableHistory) as error:
+            if len(all_asked) == 1:
+                raise
+            told(f"{what.case.lock} could not be explored: {error}\n")
+            endings.append(Ending.BENCH)
+            continue
+        found.append(document)
+        endings.append(ending(document))
+        told("")
+        for line in summary(map_of(document)):
+            told(line)
+        told(f"{at}\n")
+    return found, endings
+
+
+def folder_of(what: Asked, output: Path, ref: str | None) -> Path:
+    """Where its results are."""
+    case = what.case
+    words = [case.lock, case.topology, *([ref] if ref else [])]
+    return output / folder_name("-".join([*words, *map(str, map(at_event, what.strikes))]))
+
+
+def is_complete(document: Exploration, what: Asked) -> bool:
+    """Whether nothing is left to be tried of what is asked for."""
+    there = {scenario.name for scenario in document.scenarios if scenario.worked}
+    came = {tried.outcome for tried in document.tried}
+    return (
+        document.ended
+        and document.depth >= what.depth
+        and all(scenario.name in there for scenario in what.scenarios)
+        and came <= {"kept", "broke"}
+    )
+
+
 def every_lock() -> list[str]:
     """The names of all that are declared and can be explored."""
     return [name for name, system in systems().items() if system.kind != "none"]
 
 
-def beforehand(all_asked: Sequence[Asked]) -> str:
-    """How long it will take: what each took when its map was kept, or as long as is usual."""
-    kept = {
-        (one.lock, one.topology): one.took_s
-        for maps in explored.load().values()
-        for one in maps
-        if one.depth == 1
-    }
-    known = [kept.get((what.case.lock, what.case.topology)) for what in all_asked]
-    left_s = sum(USUAL_S if took_s is None else took_s for took_s in known)
+def beforehand(all_asked: Sequence[Asked], output: Path, ref: str | None = None) -> str:
+    """How long it will take, with single faults."""
+    left = [left_s(what, output, ref) for what in all_asked]
     locks = times(len(all_asked), "lock")
-    return (
-        f"{locks}, about {left_s / 3600:.1f} hours with single faults: {USUAL_S / 60:.0f} minutes "
-        f"for each, or what it took before ({len(known) - known.count(None)} of them)"
-    )
+    done = f", {left.count(0.0)} of them done" if 0.0 in left else ""
+    return f"{locks}{done}, about {sum(left) / 3600:.1f} hours with single faults"
+
+
+def left_s(what: Asked, output: Path, ref: str | None = None) -> float:
+    """How long a lock will take: by the part of it that is done, by what it took when its map was
+    kept, or by what is usual."""
+    case = what.case
+    try:
+        known = _known(folder_of(what, output, ref), what)
+    except BadInput:
+        known = None
+    if known is not None and is_complete(known, what):
+        return 0.0
+    if known is not None and known.tried and known.planned:
+        return known.took_s / len(known.tried) * max(0, known.planned - len(known.tried))
+    kept = [
+        one.took_s
+        for one in explored.load().get(case.lock, ())
+        if one.topology == case.topology and one.depth == 1
+    ]
+    return kept[0] if kept else USUAL_S * case.pace.lease_ttl_s / LEASE_S
 
 
 def ending(document: Exploration) -> Ending:

@@ -1,22 +1,23 @@
 """Explores a lock: finds the events of its scenarios, strikes each with each fault that fits.
 
-Guarantees: what counts as tried has met its events, as the links saw it. A play that did not is
-played again, and after ``PLAYS_MAX`` it counts as not reached. A lost wake-up is told only where so
-many plays in a row show it. What was found is played ``REPEATS`` times more, once for each kind of
-event.
+Guarantees: what counts as tried has met its events, as the links saw it, and was decided. A play
+that did not, or was not, is played again, and after ``PLAYS_MAX`` it counts as not reached or as
+what could not run. A lost wake-up is told only where so many plays in a row show it. What was found
+is played ``REPEATS`` times more.
 
 What is known is told to ``saved`` piece by piece, and gone on with where an exploration of the same
-lock was interrupted.
+lock was interrupted: what was not reached or could not run is tried again.
 
 Does not guarantee that an event is the same message in every play: events are counted.
 """
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -26,16 +27,17 @@ import numpy as np
 from msgspec.structs import replace as evolved
 
 from lockbench.bench import plan
+from lockbench.clusters.base import ClusterError
 from lockbench.explore.actors import Actors
 from lockbench.explore.asked import Asked
 from lockbench.explore.findings import alike, as_line, counted, finding_of, usual
-from lockbench.explore.judge import Shown, judged, waits_too_long
+from lockbench.explore.judge import Shown, Undecided, judged, waits_too_long
 from lockbench.explore.plays import OTHERS_GROUP, Plays
 from lockbench.explore.scenarios import Scenario
 from lockbench.explore.servers import ELSEWHERE
 from lockbench.explore.stage import VICTIM
 from lockbench.explore.trial import Played, Trial, event_of, struck
-from lockbench.explore.trials import chunks, named, pairs_of, singles
+from lockbench.explore.trials import act_of, chunks, named, pairs_of, singles
 from lockbench.history.op import F, Type
 from lockbench.history.recorder import PROCESSES_PER_WORKER
 from lockbench.history.recording import read_recording
@@ -53,8 +55,10 @@ PLAYS_MAX: Final = 3
 ELSEWHERE_MAX: Final = 10  # of a play whose event came at another server than was struck
 MORE_PLAYS: Final = 4  # where something broke without a fault, to see what else does
 REPEATS: Final = 10
+CLUSTERS: Final = 3  # of one lock, one after the other
 
 Told = Callable[[str], None]
+Key = tuple[str, tuple[tuple[str, int, str], ...]]  # scenario, and what is struck how
 
 
 def explore(
@@ -65,10 +69,35 @@ def explore(
     run_id: str,
     told: Told,
     saved: Callable[[Exploration], None],
+    until_s: float = math.inf,
 ) -> Exploration:
     """All single faults of a lock, and the pairs where they are asked for. ``known``: what an
     interrupted exploration of the same has found, or one that has just begun. ``told`` hears a line
-    for each thing that is known, ``saved`` all that is known. Raises ClusterError."""
+    for each thing that is known, ``saved`` all that is known. ``until_s``: no chunk of plays is
+    begun that would not have ended by then, in monotonic seconds. Raises ClusterError."""
+    lost: set[Key] = set()
+
+    def noted(now: Exploration) -> None:
+        nonlocal known
+        known = now
+        saved(now)
+
+    for left in reversed(range(CLUSTERS)):
+        before = len(lost)
+        try:
+            with _plays(what, folder, run_id) as plays:
+                explorer = _Explorer(what, plays, told, until_s, lost)
+                return explorer.explore(known, noted)
+        except ClusterError as error:
+            if left == 0 or len(lost) == before:
+                raise
+            told(f"{error}; going on with a new cluster")
+    raise AssertionError
+
+
+@contextmanager
+def _plays(what: Asked, folder: Path, run_id: str) -> Iterator[Plays]:
+    """On a cluster of their own."""
     case = what.case
     with ExitStack() as stack:
         fork_server = stack.enter_context(ForkServer(run_id, ["lockbench.explore.actor"]))
@@ -77,13 +106,17 @@ def explore(
         stack.enter_context(cluster)
         victims = stack.enter_context(Actors(fork_server, folder / "logs"))
         others = stack.enter_context(Actors(fork_server, folder / "logs"))
-        plays = Plays(what, cluster, victims, others, folder)
-        return _Explorer(what, plays, told).explore(known, saved)
+        yield Plays(what, cluster, victims, others, folder)
 
 
 class _Explorer:
-    def __init__(self, what: Asked, plays: Plays, told: Told) -> None:
+    def __init__(
+        self, what: Asked, plays: Plays, told: Told, until_s: float, lost: set[Key]
+    ) -> None:
+        """``lost``: what no cluster came back from; it is not tried again."""
         self._what = what
+        self._lost = lost
+        self._until_s = until_s
         self._plays = plays
         self._setting = plays.setting
         self._told = told
@@ -97,23 +130,28 @@ class _Explorer:
             saved(now)
             return now
 
-        there = {scenario.name for scenario in known.scenarios}
+        worked = tuple(scenario for scenario in known.scenarios if scenario.worked)
+        known = evolved(known, scenarios=worked, ended=False)
+        there = {scenario.name for scenario in worked}
         if missing := [one for one in self._what.scenarios if one.name not in there]:
-            known = save(self._with_events(missing, evolved(known, ended=False)))
+            known = save(self._with_events(missing, known))
         asked_for = {one.name for one in self._what.scenarios}
         chosen = [scenario for scenario in known.scenarios if scenario.name in asked_for]
         if self._what.strikes:
             trials = [named(scenario, self._what.strikes) for scenario in chosen]
-            return save(evolved(self._all_tried(trials, known, save, "plays"), ended=True))
+            known, whole = self._all_tried(trials, known, save, "plays")
+            return save(evolved(known, ended=whole))
         cluster = self._plays.cluster
         trials = [trial for scenario in chosen for trial in singles(scenario, cluster)]
-        known = self._all_tried(trials, known, save, "single faults")
-        if self._what.depth > 1:
+        known, whole = self._all_tried(
+            trials, evolved(known, planned=len(trials)), save, "single faults"
+        )
+        if self._what.depth > 1 and whole:
             pairs, count = pairs_of(known, cluster, pruned=self._what.pruned)
             self._told(f"{count} pairs, {count - len(pairs)} of them like others")
-            known = evolved(known, depth=2, pairs=count)
-            known = self._all_tried(pairs, known, save, "pairs")
-        return save(evolved(known, ended=True))
+            known = evolved(known, depth=2, pairs=count, planned=len(trials) + len(pairs))
+            known, whole = self._all_tried(pairs, known, save, "pairs")
+        return save(evolved(known, ended=whole))
 
     def _all_tried(
         self,
@@ -121,24 +159,42 @@ class _Explorer:
         known: Exploration,
         save: Callable[[Exploration], Exploration],
         what: str,
-    ) -> Exploration:
-        """Tries those that were not tried yet."""
-        done = {(tried.scenario, _orders(tried.strikes)) for tried in known.tried}
-        left = [t for t in trials if (t.scenario, _orders(struck(t))) not in done]
+    ) -> tuple[Exploration, bool]:
+        """Tries those that were not tried yet, or came to nothing; whether all of them were."""
+        done = self._lost | {
+            (tried.scenario, _orders(tried.strikes))
+            for tried in known.tried
+            if tried.outcome in {"kept", "broke"} or tried.finding is not None
+        }
+        left = [trial for trial in trials if _key(trial) not in done]
+        again = set(map(_key, left))
+        tried = [t for t in known.tried if (t.scenario, _orders(t.strikes)) not in again]
+        known = evolved(known, tried=tuple(tried))
         self._told(f"{len(left)} {what} to try")
-        began, count = time.monotonic(), 0
+        began, count, longest_s = time.monotonic(), 0, 0.0
         for chunk in chunks(left, self._plays.slots):
-            known = save(self._tried(chunk, known))
+            chunk_began = time.monotonic()
+            if chunk_began + longest_s > self._until_s:
+                self._told(f"no time is left for {len(left) - count} of them")
+                return known, False
+            try:
+                known = save(self._tried(chunk, known))
+            except ClusterError as error:
+                self._lost.update(map(_key, chunk))
+                came = [Tried(t.scenario, struck(t), "could not run", t.pair) for t in chunk]
+                came = [evolved(one, why=f"the cluster did not come back: {error}") for one in came]
+                save(evolved(known, tried=(*known.tried, *came)))
+                raise
+            longest_s = max(longest_s, time.monotonic() - chunk_began)
             count += len(chunk)
             left_s = (time.monotonic() - began) / count * (len(left) - count)
             if count < len(left):
                 self._told(f"{count} of {len(left)} tried, about {left_s / 60:.0f} minutes left")
-        return known
+        return known, True
 
     def _with_events(self, scenarios: Sequence[Scenario], known: Exploration) -> Exploration:
         """What passes in each scenario, and what goes wrong in it without any fault."""
-        dry = self._plays.play_all([Trial(one.name) for one in scenarios for _ in range(DRY_PLAYS)])
-        self._plays.record(dry)
+        dry = self._dry(scenarios)
         found: list[ExploredScenario] = []
         for scenario in scenarios:
             plays = [play for play in dry if play.trial.scenario == scenario.name]
@@ -159,10 +215,27 @@ class _Explorer:
             self._forget(plays, known)
         return evolved(known, scenarios=(*known.scenarios, *found))
 
+    def _dry(self, scenarios: Sequence[Scenario]) -> list[Played]:
+        """So many plays of each without a fault; those that did not work out are played again."""
+        grants = {one.name: one.grants for one in scenarios}
+        left = [Trial(one.name) for one in scenarios for _ in range(DRY_PLAYS)]
+        found: list[Played] = []
+        for attempt in range(1, PLAYS_MAX + 1):
+            plays = self._plays.play_all(left)
+            failed = [p for p in plays if p.unable or p.grants != grants[p.trial.scenario]]
+            if attempt == PLAYS_MAX:
+                failed = []
+            found += [play for play in plays if play not in failed]
+            for play in failed:
+                shutil.rmtree(play.folder, ignore_errors=True)
+            left = [play.trial for play in failed]
+        self._plays.record(found)
+        return found
+
     def _broken(self, plays: Sequence[Played], *, timed: bool = True) -> list[tuple[Played, Shown]]:
         system = self._setting.system
         judgements = [(p, judged(p, system, timed=timed)) for p in plays if not p.unable]
-        return [(play, shown) for play, shown in judgements if shown is not None]
+        return [(play, shown) for play, shown in judgements if isinstance(shown, Shown)]
 
     def _forget(self, plays: Sequence[Played], known: Exploration) -> None:
         """Removes the recordings that show nothing."""
@@ -180,8 +253,7 @@ class _Explorer:
             for play in self._plays.play_all(list(left)):
                 count = left[play.trial] + 1
                 limit = ELSEWHERE_MAX if play.unable == ELSEWHERE else PLAYS_MAX
-                doubtful = bool(play.missed or play.unable) or waits_too_long(play)
-                if doubtful and count < limit:
+                if self._is_doubtful(play) and count < limit:
                     again[play.trial] = count
                     shutil.rmtree(play.folder, ignore_errors=True)
                 else:
@@ -191,21 +263,26 @@ class _Explorer:
         tried, findings = list(known.tried), list(known.findings)
         fresh: list[tuple[Trial, int]] = []
         for play, count in plays:
-            trial, shown = play.trial, None
+            trial = play.trial
             one = Tried(trial.scenario, struck(trial), "kept", trial.pair, count)
             if len(trial.strikes) == 1 and not play.unable:
                 one = evolved(one, state=_state(play), then=_then(play))
+            met = _as_met(play)
+            shown = None if play.unable else judged(met, self._setting.system)
             if play.unable:
                 one = evolved(one, outcome="could not run", why=play.unable)
             elif play.missed:
                 one = evolved(one, outcome="not reached")
-            elif (shown := judged(play, self._setting.system)) is not None:
-                place = alike(findings, trial, shown)
+            elif isinstance(shown, Undecided):
+                one = evolved(one, outcome="could not run", why=shown.why)
+            if isinstance(shown, Shown) and not (play.missed and shown.declared):
+                place = alike(findings, met.trial, shown)
                 if place is None:
                     place = len(findings)
-                    fresh.append((trial, place))
-                    findings.append(finding_of(play, shown, self._setting.lock))
-                one = evolved(one, outcome="broke", finding=place)
+                    fresh.append((met.trial, place))
+                    findings.append(finding_of(met, shown, self._setting.lock))
+                outcome = one.outcome if play.missed else "broke"
+                one = evolved(one, outcome=outcome, finding=place)
             tried.append(one)
         for place, again_of in self._repeated(fresh).items():
             findings[place] = counted(findings[place], again_of, self._setting)
@@ -214,9 +291,25 @@ class _Explorer:
         self._forget([play for play, _ in plays], known)
         return known
 
+    def _is_doubtful(self, play: Played) -> bool:
+        """Whether it is to be played again: what shows something else than that somebody waited is
+        kept."""
+        if play.unable:
+            return True
+        shown = judged(_as_met(play), self._setting.system, timed=False)
+        if isinstance(shown, Shown) and not (play.missed and shown.declared):
+            return False
+        return bool(play.missed) or isinstance(shown, Undecided) or waits_too_long(play)
+
     def _repeated(self, fresh: Sequence[tuple[Trial, int]]) -> dict[int, list[Played]]:
         """Place of a finding → plays of its trial again."""
-        plays = self._plays.play_all([trial for trial, _ in fresh for _ in range(REPEATS)])
+        trials = [trial for trial, _ in fresh]
+        # Plays of one strike at servers share it, so each time has one of its own.
+        alone = [trial for trial in trials if not act_of(trial)]
+        plays = self._plays.play_all([trial for trial in alone for _ in range(REPEATS)])
+        for _ in range(REPEATS):
+            plays += self._plays.play_all([trial for trial in trials if act_of(trial)])
+        self._plays.record(plays)
         return {place: [play for play in plays if play.trial == trial] for trial, place in fresh}
 
 
@@ -241,6 +334,19 @@ def _common_events(
     states = {_state(play) for play in plays if not play.unable}
     state = states.pop() if len(states) == 1 else None
     return evolved(about, events=tuple(map(event_of, events)), state=state)
+
+
+def _as_met(play: Played) -> Played:
+    """The play as one of the strikes that met their events."""
+    if not play.missed:
+        return play
+    strikes = tuple(strike for strike in play.trial.strikes if strike not in play.missed)
+    pair = play.trial.pair and len(strikes) > 1
+    return replace(play, trial=replace(play.trial, strikes=strikes, pair=pair))
+
+
+def _key(trial: Trial) -> Key:
+    return trial.scenario, _orders(struck(trial))
 
 
 def _orders(strikes: Sequence[StrikeAt]) -> tuple[tuple[str, int, str], ...]:

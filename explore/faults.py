@@ -57,8 +57,8 @@ class Fault:
 _CUT: Final = ("partition-drop", "partition-stall")
 _SLOW: Final = ("latency", "jitter", "bandwidth", "partition-stall")
 _FAULTS: Final = (
-    Fault("connect-lost", "the client cannot connect", ("connect",), "lost", _CUT),
-    Fault("connect-reset", "the connection is refused", ("connect",), "reset-before", ("reset",)),
+    Fault("connect-lost", "nothing passes on the new connection", ("connect",), "lost", _CUT),
+    Fault("connect-reset", "the new connection is reset", ("connect",), "reset-before", ("reset",)),
     Fault("request-lost", "the request does not arrive", ("request",), "lost", _CUT),
     Fault("reply-lost", "the answer does not arrive", ("reply",), "lost", ("reply-lost", *_CUT)),
     Fault(
@@ -75,6 +75,7 @@ _FAULTS: Final = (
         "reset-after",
         ("reset",),
     ),
+    Fault("end-lost", "the server does not hear that the client has gone", ("end",), "lost", _CUT),
     Fault("late", "it arrives half a lease late", ("request", "reply"), "late", _SLOW, leases=0.5),
     Fault(
         "very-late",

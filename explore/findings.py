@@ -12,28 +12,34 @@ from msgspec.structs import replace as evolved
 from lockbench.evidence import track
 from lockbench.explore.faults import FAULTS
 from lockbench.explore.judge import HANGS, LOST_WAKEUP, Shown, judged
-from lockbench.explore.trial import Played, Setting, Trial, struck
+from lockbench.explore.trial import Place, Played, Setting, Trial, struck
 from lockbench.report.messages import sentence
-from lockbench.results.documents.exploration import Finding
+from lockbench.results.documents.exploration import EventPlace, Finding
 
 # What may be the same as a page on a lock that nobody gets any more.
 LIVENESS: Final = frozenset({HANGS, LOST_WAKEUP, "leaked-lock"})
 
 
 def alike(findings: Sequence[Finding], trial: Trial, shown: Shown) -> int | None:
-    """The place of the same: at another event of the same kind, or another node. What shows without
-    a fault is no news of a fault, nor what one fault of a pair has shown alone of the pair."""
-    asked = [(s.fault, s.place.kind) for s in trial.strikes]
+    """The place of the same: at the same event, and of what is declared also at another one of its
+    kind. What shows without a fault is no news of a fault, nor what one fault of a pair has
+    shown alone of the pair."""
     for place, known in enumerate(findings):
         if known.scenario != trial.scenario:
             continue
-        before = [(s.fault, s.place.kind) for s in known.strikes]
+        numbered = not (known.declared and shown.declared)
+        asked = [_at(s.fault, s.place, numbered=numbered) for s in trial.strikes]
+        before = [_at(s.fault, s.place, numbered=numbered) for s in known.strikes]
         if before == asked and known.verdicts == shown.verdicts:
             return place
         alone = trial.pair and len(before) == 1 and before[0] in asked
         if (alone or not before) and set(shown.verdicts) <= set(known.verdicts):
             return place
     return None
+
+
+def _at(fault: str, place: Place | EventPlace, *, numbered: bool) -> tuple[str, str, int]:
+    return fault, place.kind, place.number if numbered else 0
 
 
 def finding_of(play: Played, shown: Shown, lock: str) -> Finding:
@@ -84,7 +90,8 @@ def counted(finding: Finding, again: Sequence[Played], setting: Setting) -> Find
     for play in again:
         if not play.missed and not play.unable:
             shown = judged(play, setting.system)
-            counts[shown is not None and set(finding.verdicts) <= set(shown.verdicts)] += 1
+            broke = isinstance(shown, Shown) and set(finding.verdicts) <= set(shown.verdicts)
+            counts[broke] += 1
         shutil.rmtree(play.folder, ignore_errors=True)
     return evolved(
         finding, broke=finding.broke + counts[True], plays=finding.plays + counts.total()

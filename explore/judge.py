@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from lockbench.bench.judge import Expected
-from lockbench.checker.catalogue import OF_LOCKS
+from lockbench.checker.catalogue import GENERAL, OF_LOCKS
 from lockbench.checker.check import check
-from lockbench.checker.follows import told
+from lockbench.checker.follows import following, told
 from lockbench.checker.rows import rows_of
+from lockbench.checker.service import contradictions
 from lockbench.explore.faults import FAULTS
 from lockbench.explore.scenarios import SCENARIOS
 from lockbench.explore.stage import VICTIM
@@ -58,15 +59,24 @@ class Shown:
     declared: bool
 
 
-def judged(played: Played, system: System, *, timed: bool = True) -> Shown | None:
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """Nothing is known to have broken, and not everything is known to have held."""
+
+    why: str
+
+
+def judged(played: Played, system: System, *, timed: bool = True) -> Shown | Undecided | None:
     """None where everything was as it should be. ``timed``: with what a busy machine may show, too
-    (``waits_too_long``). Raises UnreadableHistory."""
+    (``waits_too_long``). What the service's own record refutes is no evidence against the lock.
+    Raises UnreadableHistory."""
     history = read_recording(played.folder)
-    broken = {
-        name: verdict.reason
-        for name, verdict in check(history).verdicts.items()
-        if verdict.result == "invalid" and name in OF_LOCKS
-    }
+    report = check(history)
+    ours = {name: verdict for name, verdict in report.verdicts.items() if name in OF_LOCKS}
+    broken = {name: verdict.reason for name, verdict in ours.items() if verdict.result == "invalid"}
+    refuted = contradictions(report)
+    for name in following(refuted, {*refuted, GENERAL}.intersection(broken)):
+        broken.pop(name, None)
     strikes = played.trial.strikes
     like = tuple(dict.fromkeys(name for s in strikes for name in FAULTS[s.fault].like))
     outlasts = SCENARIOS[played.trial.scenario].outlasts
@@ -77,10 +87,19 @@ def judged(played: Played, system: System, *, timed: bool = True) -> Shown | Non
     if not timed:
         always.pop(LOST_WAKEUP, None)
     if not broken and not always:
-        return None
+        unknown = {name: v.reason for name, v in ours.items() if v.result == "unknown"}
+        open_ = [*refuted.items(), *(_due(unknown, expected))]
+        return Undecided("; ".join(f"{name}: {why}" for name, why in open_)) if open_ else None
     declared = not always and excused >= set(broken)
     whys = [*always.values(), *(broken[name] for name in names)]
     return Shown((*always, *names), "; ".join(whys), declared)
+
+
+def _due(unknown: Mapping[str, str], expected: Expected) -> Iterator[tuple[str, str]]:
+    """Of the verdicts that are unknown, those by which this lock is judged."""
+    for name, why in unknown.items():
+        if expected.of(name).expected != "n/a":
+            yield name, why
 
 
 def waits_too_long(played: Played) -> bool:

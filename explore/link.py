@@ -2,22 +2,26 @@
 
 What passes are *events*: a connection that opens, a request, a reply, a connection that the client
 ends. A request or a reply is a burst: all bytes that pass one way on one connection until something
-passes the other way, however they were cut into segments. Events are numbered from 1, for each kind
-over all links of the client, in the order in which their first byte came here.
+passes the other way, however they were cut into segments. What a server says when it said nothing
+for ``PAUSE_S`` is another reply: nobody asked for it.
+Events are numbered from 1, for each kind over all links of the client, in the order in which their
+first byte came here. What comes on a connection on which something was lost is none.
 
 Guarantees: an order strikes the event with its kind and number and nothing else, and ``struck``
 says when, in the machine's monotonic clock; what was never struck is not there. What is behind a
 burst that is kept back, on its connection and in its direction, waits with it; everything else
-passes.
+passes. What is struck is the whole burst: it has come when nothing came for ``GATHERS_S``.
 
-Does not guarantee that a burst is one message: what is sent without waiting for an answer, and what
-a server says unasked, is counted with what is beside it.
+Does not guarantee that a burst is one message: what is sent without waiting for an answer is
+counted with what is beside it, and so is what a server says unasked within ``PAUSE_S`` of an
+answer.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import select
 import socket
 import struct
 import threading
@@ -47,6 +51,10 @@ FITTING: Final[dict[Kind, tuple[Strike, ...]]] = {
 ANYWHERE: Final = Address("127.0.0.1", 0)
 READ_BYTES: Final = 1 << 16
 DIAL_S: Final = 5.0
+# A client may send the head and the body of one request apart.
+GATHERS_S: Final = 0.02
+GATHERS_MAX_S: Final = 0.2
+PAUSE_S: Final = 0.1
 # Off at once, and what was not sent is thrown away: the other side is sent RST.
 NO_LINGER: Final = struct.pack("ii", 1, 0)
 
@@ -105,16 +113,23 @@ class Traffic:
         on_strike: Callable[[Order, Event], None] = lambda *_: None,
         *,
         armed: bool = True,
+        pause_s: float = PAUSE_S,
     ) -> None:
-        """``armed``: orders are for the events from now on, not from ``arm`` on."""
+        """``armed``: orders are for the events from now on, not from ``arm`` on. ``pause_s``: what
+        a server says after such a silence is another event."""
+        self._pause_ns = int(1e9 * pause_s)
         self._on_strike = on_strike
         self._armed = armed
         self._mutex = threading.Lock()
         self._events: list[Event] = []
         self._counts: dict[Kind, int] = dict.fromkeys(FITTING, 0)
         self._orders = {(one.kind, one.number): one for one in orders}
+        self._places: dict[Order, int] = {}  # among the events
         self._struck: dict[Order, int] = {}
         self._held = {one: Held() for one in self._orders.values() if one.strike == "held"}
+        self.requests_go = threading.Event()
+        """Set while requests pass that are not struck themselves."""
+        self.requests_go.set()
 
     @property
     def events(self) -> list[Event]:
@@ -138,16 +153,30 @@ class Traffic:
         """The hold of an order that holds."""
         return self._held[order]
 
+    def stop_requests(self) -> None:
+        """Those that come from now on wait."""
+        self.requests_go.clear()
+
+    def let_requests_go(self) -> None:
+        """Those that wait, and all after them."""
+        self.requests_go.set()
+
     def let_go(self) -> None:
         """Everything that is held."""
+        self.let_requests_go()
         for held in self._held.values():
             held.let_go.set()
 
     def note(self, node: int, connection: _Connection, kind: Kind, size: int) -> Order | None:
-        """Writes down what came; the order for it where it is new. For links."""
+        """Writes down what came; the order for it where it is new. For links, which then call
+        ``strike``."""
         now_ns = time.monotonic_ns()
         with self._mutex:
-            if kind in {"request", "reply"} and connection.kind == kind:
+            same = connection.kind == kind
+            if kind == "reply":
+                same = same and now_ns - connection.latest_ns < self._pause_ns
+            connection.latest_ns = now_ns
+            if kind in {"request", "reply"} and same:
                 known = self._events[connection.newest]
                 self._events[connection.newest] = replace(known, size=known.size + size)
                 return None
@@ -158,11 +187,23 @@ class Traffic:
             order = self._orders.get((kind, event.number)) if self._armed else None
             if order is None:
                 return None
-            self._struck[order] = now_ns
+            self._places[order] = connection.newest
             if order in self._held:
                 self._held[order].connection = connection
-        self._on_strike(order, event)
         return order
+
+    def note_more(self, order: Order, size: int) -> None:
+        """More came of the event that is to be struck. For links."""
+        with self._mutex:
+            known = self._events[self._places[order]]
+            self._events[self._places[order]] = replace(known, size=known.size + size)
+
+    def strike(self, order: Order) -> None:
+        """All has come of the event that is to be struck. For links."""
+        with self._mutex:
+            event = self._events[self._places[order]]
+            self._struck[order] = event.time_ns
+        self._on_strike(order, event)
 
 
 class Link:
@@ -263,22 +304,8 @@ class Link:
         source, sink = connection.ends(kind)
         try:
             while data := source.recv(READ_BYTES):
-                order = self.traffic.note(self._node, connection, kind, len(data))
-                if order is not None and not self._strike(connection, order):
+                if not connection.deaf and not self._pass_on(connection, kind, data):
                     return
-                if order is not None and order.strike == "orphaned":
-                    sink.sendall(data)
-                    connection.over.wait()
-                    return
-                if connection.deaf:
-                    continue
-                if order is not None and order.strike == "reset-after":
-                    # The end comes with it: what is reset may be thrown away unread.
-                    sink.sendall(data, socket.MSG_MORE)
-                    sink.shutdown(socket.SHUT_WR)
-                    connection.hang_up(gently=sink)
-                    return
-                sink.sendall(data)
             if kind == "request" and not connection.over.is_set():
                 order = self.traffic.note(self._node, connection, "end", 0)
                 if order is not None and not self._strike(connection, order):
@@ -292,8 +319,51 @@ class Link:
                 connection.over.wait()
             connection.hang_up()
 
+    def _pass_on(
+        self, connection: _Connection, kind: Literal["request", "reply"], data: bytes
+    ) -> bool:
+        """What came, or does what was ordered. Returns whether more is to be passed on."""
+        source, sink = connection.ends(kind)
+        order = self.traffic.note(self._node, connection, kind, len(data))
+        if order is None:
+            if kind == "request":
+                self.traffic.requests_go.wait()
+            sink.sendall(data)
+            return True
+        data += self._rest(source, order)
+        if not self._strike(connection, order):
+            return False
+        if order.strike == "orphaned":
+            sink.sendall(data)
+            connection.over.wait()
+            return False
+        if order.strike == "reset-after":
+            # The end comes with it: what is reset may be thrown away unread.
+            sink.sendall(data, socket.MSG_MORE)
+            sink.shutdown(socket.SHUT_WR)
+            connection.hang_up(gently=sink)
+            return False
+        if not connection.deaf:
+            sink.sendall(data)
+        return True
+
+    def _rest(self, source: socket.socket, order: Order) -> bytes:
+        """What else comes of the burst that is struck."""
+        found = b""
+        poller = select.poll()
+        poller.register(source, select.POLLIN)
+        end = time.monotonic() + GATHERS_MAX_S
+        while time.monotonic() < end and poller.poll(1000 * GATHERS_S):
+            more = source.recv(READ_BYTES)
+            if not more:  # its end is found again by who reads on
+                break
+            self.traffic.note_more(order, len(more))
+            found += more
+        return found
+
     def _strike(self, connection: _Connection, order: Order) -> bool:
         """Does what was ordered when its event is there. Returns whether the connection goes on."""
+        self.traffic.strike(order)
         match order.strike:
             case "lost":
                 connection.deaf = True
@@ -314,7 +384,7 @@ class Link:
 
 class _Connection:
     """``deaf``: nothing passes any more. ``over``: set when it ends. ``newest``: the place of its
-    last event among all."""
+    last event among all; ``latest_ns``: when it, or more of it, came."""
 
     def __init__(self, number: int, client: socket.socket) -> None:
         self.number = number
@@ -322,6 +392,7 @@ class _Connection:
         self.server: socket.socket | None = None
         self.kind: Kind | None = None
         self.newest = -1
+        self.latest_ns = 0
         self.deaf = False
         self.over = threading.Event()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from lockbench.explore.faults import FAULTS, fitting
+from lockbench.explore.scenarios import SCENARIOS
+from lockbench.locks.registry import systems
 from lockbench.results.documents import Versions
 from lockbench.results.documents.exploration import (
     KEPT,
@@ -35,6 +37,16 @@ def map_of(document: Exploration) -> ExplorationMap:
         findings=document.findings,
         took_s=document.took_s,
         ended=document.ended,
+        whole=_is_whole(document),
+    )
+
+
+def _is_whole(document: Exploration) -> bool:
+    """Whether it has every scenario that fits the lock. What was asked for by name has one."""
+    system = systems().get(document.lock)
+    there = {scenario.name for scenario in document.scenarios}
+    return system is not None and all(
+        one.name in there for one in SCENARIOS.values() if one.fits(system)
     )
 
 

@@ -18,9 +18,10 @@ from queue import SimpleQueue
 from typing import Final
 
 from lockbench.bench import interruption
-from lockbench.clusters.base import Cluster, Recorded
+from lockbench.clusters.base import Cluster, Recorded, Sharded
 from lockbench.explore.actors import Actors
 from lockbench.explore.asked import Asked
+from lockbench.explore.faults import BEYOND
 from lockbench.explore.servers import Blow
 from lockbench.explore.stage import Server, Stage
 from lockbench.explore.trial import Played, Setting, Trial
@@ -37,6 +38,8 @@ FIRST_HOST: Final = 100  # 127.0.0.100 and up are the victims'
 VICTIMS_GROUP: Final = 1
 OTHERS_GROUP: Final = 2
 RECOVERS_S: Final = 30.0
+POLL_S: Final = 0.1
+PLAYS: Final = "[0-9][0-9][0-9][0-9][0-9][0-9]"  # the folders of plays
 
 
 class Plays:
@@ -54,6 +57,7 @@ class Plays:
             case.pace,
             tuple(cluster.addresses(VICTIMS_GROUP)),
             tuple(cluster.addresses(OTHERS_GROUP)),
+            case.seed,
         )
         self.cluster = cluster
         self.folder = folder
@@ -63,7 +67,7 @@ class Plays:
         self._hosts: SimpleQueue[str] = SimpleQueue()
         for slot in range(self.slots):
             self._hosts.put(f"127.0.0.{FIRST_HOST + slot}")
-        self._played = len(list(folder.glob("[0-9]*")))
+        self._played = last_number(folder)
         self._lending = threading.Lock()
         victims.raise_to(self.slots)
         others.raise_to(self.slots * self.setting.rivals_and_helper)
@@ -82,8 +86,14 @@ class Plays:
 
     def _play_blow(self, pool: ThreadPoolExecutor, trials: Sequence[Trial]) -> list[Played]:
         """One strike at servers for all of these."""
-        act, lease_s = act_of(trials[0]), self.setting.lease_s
-        blow = Blow(self.cluster, nodes_of(trials[0]), act, plays=len(trials), lease_s=lease_s)
+        blow = Blow(
+            self.cluster,
+            nodes_of(trials[0]),
+            act_of(trials[0]),
+            plays=len(trials),
+            lease_s=self.setting.lease_s,
+            frozen_s=self.setting.lasts_s(BEYOND),
+        )
         striker = threading.Thread(target=blow.run, daemon=True)
         striker.start()
         latest_s = max(map(at_s_of, trials))
@@ -104,7 +114,9 @@ class Plays:
         while not all(self.cluster.serves(node, 1.0) for node in self.cluster.nodes):
             if time.monotonic() > end:
                 self.cluster.verify()
+                return
             interruption.raise_if_asked()
+            time.sleep(POLL_S)
 
     def _play(self, trial: Trial, server: Server | None = None) -> Played:
         host = self._hosts.get()
@@ -126,12 +138,16 @@ class Plays:
                     lent,
                     folder=self.folder / f"{number:06}",
                     host=host,
-                    key=f"p{number}",
+                    key=self._key(number),
                     server=server,
                 )
                 return stage.play()
         finally:
             self._hosts.put(host)
+
+    def _key(self, number: int) -> str:
+        key = f"p{number}"
+        return self.cluster.beside_aimed(key) if isinstance(self.cluster, Sharded) else key
 
     def record(self, plays: Sequence[Played]) -> None:
         """Puts what the servers kept themselves beside each history."""
@@ -147,6 +163,11 @@ class Plays:
             mine = tuple(tenure for tenure in service.tenures if tenure.key == play.key)
             if not play.unable:
                 write_service(play.folder, replace(service, tenures=mine))
+
+
+def last_number(folder: Path) -> int:
+    """Of the plays that are left there: those that show a finding."""
+    return max((int(one.name) for one in folder.glob(PLAYS)), default=0)
 
 
 class _Later:

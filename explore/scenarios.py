@@ -104,7 +104,7 @@ def _renewed(stage: Stage) -> None:
 def _released_late(stage: Stage) -> None:
     stage.victim.acquire()
     stage.rivals_ask()
-    stage.pass_time(12 * MOMENT)
+    stage.outlast(2 * MOMENT)
     with stage.focus():
         stage.victim.release()
 

@@ -22,7 +22,7 @@ from lockbench.clusters.base import (
     Promotable,
     Wipeable,
 )
-from lockbench.explore.faults import BEYOND, Act
+from lockbench.explore.faults import Act
 
 # How long the first that has come waits for the others, in leases. Its event is held meanwhile.
 GATHERS: Final = 0.25
@@ -59,13 +59,22 @@ class Blow:
     and ``healed`` are called by the plays (``lockbench.explore.stage.Server``)."""
 
     def __init__(
-        self, cluster: Cluster, nodes: Sequence[int], act: Act, *, plays: int, lease_s: float
+        self,
+        cluster: Cluster,
+        nodes: Sequence[int],
+        act: Act,
+        *,
+        plays: int,
+        lease_s: float,
+        frozen_s: float,
     ) -> None:
+        """``frozen_s``: how long a frozen server stays so."""
         self._cluster = cluster
         self._nodes = nodes
         self._act = act
         self._plays = plays
         self._lease_s = lease_s
+        self._frozen_s = frozen_s
         self._start = threading.Barrier(plays)
         self._arrived: dict[object, int] = {}  # play → the node of its first event
         self._changed = threading.Condition()
@@ -116,6 +125,7 @@ class Blow:
         try:
             if self._arrived:
                 self._strike()
+                self._await_service()
         except Exception as error:  # noqa: BLE001 - told by who began it
             self.failure = f"{type(error).__name__}: {error}"
         finally:
@@ -130,7 +140,7 @@ class Blow:
             try:
                 cluster.pause(self._nodes)
                 self._go_on()
-                time.sleep(BEYOND * self._lease_s)
+                time.sleep(self._frozen_s)
             finally:
                 cluster.unpause(self._nodes)
             return
@@ -144,20 +154,30 @@ class Blow:
                 cluster.shift_clock(self._nodes, 0.0)
             return
         assert isinstance(cluster, Killable)
-        nodes = self._nodes
+        nodes, next_one = self._nodes, None
         if self._act == LED:
             nodes = [_leader(cluster)]
+            # Asked before: a primary that is gone does not say who follows it.
+            next_one = _follower(cluster) if isinstance(cluster, Promotable) else None
         try:
             cluster.kill(nodes)
             self._go_on()
             time.sleep(DOWN_S)
             if self._act == LED:
-                _elect(cluster, nodes[0])
+                _elect(cluster, nodes[0], next_one)
             if self._act == "server-wiped":
                 assert isinstance(cluster, Wipeable)
                 cluster.wipe(nodes)
         finally:
             cluster.restart(nodes)
+
+    def _await_service(self) -> None:
+        """A server that answers may wait for an election. Whoever plays next tells what lasts."""
+        end = time.monotonic() + ELECTS_S
+        while not all(self._cluster.serves(node, 1.0) for node in self._cluster.nodes):
+            if time.monotonic() > end:
+                return
+            time.sleep(POLL_S)
 
     def _go_on(self) -> None:
         with self._changed:
@@ -173,10 +193,19 @@ def _leader(cluster: Cluster) -> int:
     return found
 
 
-def _elect(cluster: Cluster, dead: int) -> None:
+def _follower(cluster: Promotable) -> int:
+    """Raises ClusterError where nobody follows the primary."""
+    replicas = sorted(cluster.replicas())
+    if not replicas:
+        raise ClusterError("the primary had no replica")
+    return replicas[0]
+
+
+def _elect(cluster: Cluster, dead: int, next_one: int | None) -> None:
     """Waits until another leads. Raises ClusterError."""
     if isinstance(cluster, Promotable):
-        cluster.promote(next(n for n in cluster.nodes if n in cluster.replicas()), ELECTS_S)
+        assert next_one is not None
+        cluster.promote(next_one, ELECTS_S)
         return
     assert isinstance(cluster, Led)
     end = time.monotonic() + ELECTS_S

@@ -55,7 +55,6 @@ KEEPS: Final = 0.8
 # How long rivals ask, in leases: for what was held or frozen, and for each other.
 ASKS: Final = 5.0
 POLL_S: Final = 0.01
-SEED: Final = 0  # of the victim's own draws, so that its plays are alike
 
 
 class Server(Protocol):
@@ -126,27 +125,35 @@ class Player:
         try:
             self.actor.tell(order)
         except Gone as error:
-            raise _Over from error
+            raise self._gone() from error
 
     def answered(self, call: str, takes_s: float = 0.0) -> Answer:
         """Waits for as long as the call may take."""
         stage = self._stage
         limit_s = takes_s + stage.setting.system.gives_up_s + SPARE_S
-        limit_s += 2 * BEYOND * stage.setting.lease_s  # what may be done to it
+        limit_s += 2 * stage.setting.lasts_s(BEYOND)  # what may be done to it
         try:
             answer = self.actor.answer(limit_s)
         except Gone as error:
-            raise _Over from error
+            raise self._gone() from error
         if answer is None:
-            stage.played.hangs.append(
-                f"{call} of the {self.name} had not ended after {limit_s:.0f} s"
-            )
+            said = f"{call} of the {self.name} had not ended after {limit_s:.0f} s"
+            if call in {"connect", "close"} and not stage.struck:
+                stage.played.unable = said  # a busy machine starts many clients at once
+            else:
+                stage.played.hangs.append(said)
             self.actor.kill()
             raise _Over
         if answer.failed:
             stage.played.unable = f"the {self.name} could not {call}: {answer.failed}"
             raise _Over
         return answer
+
+    def _gone(self) -> _Over:
+        """Where nobody killed it, nothing is known of this play."""
+        if self.actor.killed_ns is None:
+            self._stage.played.unable = f"the {self.name} ended by itself"
+        return _Over()
 
 
 class Stage:
@@ -174,7 +181,7 @@ class Stage:
         ]
         self._host = host
         self._server = server
-        self._strikes = {strike.order(setting.lease_s): strike for strike in trial.strikes}
+        self._strikes = {strike.order(setting): strike for strike in trial.strikes}
         self._scenario = SCENARIOS[trial.scenario]
         self._traffic = Traffic(self._strikes, self._strike, armed=self._scenario.from_the_start)
         self._links: list[Link] = []
@@ -233,6 +240,10 @@ class Stage:
     def pass_time(self, leases: float) -> None:
         """Lets others act."""
         time.sleep(leases * self.setting.lease_s)
+
+    def outlast(self, leases: float) -> None:
+        """Lets others act for as long as the service keeps a hold that nobody renews, and then."""
+        time.sleep(self.setting.lasts_s(1.0 + leases))
 
     # --- for the explorer ---
 
@@ -301,7 +312,7 @@ class Stage:
         for player in players:
             nodes = seen if player is self.victim else others
             folder = str(self.played.folder)
-            seed = SEED if player is self.victim else None
+            seed = setting.seed if player is self.victim else None
             player.tell(Open(setting.lock, nodes, setting.pace, folder, player.number, seed))
         for player in players:
             player.answered("connect")
@@ -361,7 +372,7 @@ class Stage:
         """The event is there."""
         fault = FAULTS[self._strikes[order].fault]
         now_ns = monotonic_ns()
-        lasts_ns = int(1e9 * self.setting.lease_s * (fault.leases + MOMENT))
+        lasts_ns = int(1e9 * (order.seconds + MOMENT * self.setting.lease_s))
         self._calm_ns = max(self._calm_ns, now_ns + lasts_ns)
         seen = _Seen(fault, event.node, order, now_ns)
         with self._starting:
@@ -381,7 +392,7 @@ class Stage:
             case "client-frozen":
                 victim.freeze()
                 held.let_go.set()
-                time.sleep(seen.how.leases * self.setting.lease_s)
+                time.sleep(seen.order.seconds)
                 victim.thaw()
             case "client-killed":
                 victim.kill()
@@ -392,9 +403,12 @@ class Stage:
             case act:
                 assert self._server is not None
                 if act in FORGETS:
+                    # What the client asks for next comes to servers that have been struck.
+                    self._traffic.stop_requests()
                     held.let_go.set()
                 self.played.unable = self._server.struck(seen.node) or self.played.unable
                 held.let_go.set()
+                self._traffic.let_requests_go()
                 self._server.healed()
         seen.healed_ns = monotonic_ns()
         self._calm_ns = max(self._calm_ns, seen.healed_ns)

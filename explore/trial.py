@@ -33,10 +33,11 @@ class Strike:
     place: Place
     fault: str
 
-    def order(self, lease_s: float) -> link.Order:
+    def order(self, setting: Setting) -> link.Order:
         """What the link is told."""
         how = FAULTS[self.fault]
-        return link.Order(self.place.kind, self.place.number, how.strike, how.leases * lease_s)
+        seconds = setting.lasts_s(how.leases)
+        return link.Order(self.place.kind, self.place.number, how.strike, seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +53,25 @@ class Trial:
 @dataclass(frozen=True)
 class Setting:
     """What all plays of an exploration share. ``victim``, ``others``: the addresses of the nodes
-    through the links of two client groups."""
+    through the links of two client groups. ``seed``: of the victim's own draws, so that its plays
+    are alike."""
 
     lock: str
     system: System
     pace: Pace
     victim: Sequence[tuple[str, int]]
     others: Sequence[tuple[str, int]]
+    seed: int = 0
 
     @property
     def lease_s(self) -> float:
         return self.pace.lease_ttl_s
+
+    def lasts_s(self, leases: float) -> float:
+        """How long so many leases are: more than one is longer than the service keeps what nobody
+        renews, by as much."""
+        kept = self.system.kept_leases - 1.0 if leases > 1.0 else 0.0
+        return (leases + kept) * self.lease_s
 
     @property
     def permits(self) -> int:

@@ -1,8 +1,9 @@
 """Which faults are tried at which events, which pairs of faults, and which of them together.
 
 Of two faults the second strikes an event that came after the first, in a play with the first alone.
-Where the first left the same state as no fault, or as another first, its pairs are those of the
-other and are left out.
+Where the first left the same state as no fault, all its pairs are left out: each second was tried
+alone. Where it left the same state as another first, those are left out whose second was tried
+after that one.
 """
 
 from __future__ import annotations
@@ -13,26 +14,27 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from lockbench.clusters.base import Cluster
+from lockbench.clusters.base import Cluster, Composed
 from lockbench.explore.faults import FAULTS, Act, fitting
-from lockbench.explore.servers import possible
+from lockbench.explore.servers import LED, possible
 from lockbench.explore.trial import Place, Strike, Trial, place_of
 from lockbench.results.documents.exploration import Exploration, ExploredScenario, Tried
 
 # After so many trials a slot, what is known is saved.
-CHUNK: Final = 10
+CHUNK: Final = 4
 
 
 def singles(scenario: ExploredScenario, cluster: Cluster) -> Iterator[Trial]:
     """Each event with each fault that fits. Where the lock asks all of several nodes, they are
     alike: those of the first, of the one that makes the majority, and of a majority at once."""
     places = [place_of(event) for event in scenario.events]
-    most = len(cluster.nodes) // 2 + 1
     alike, groups = set[Place](), list[tuple[Place, ...]]()
-    for asked in rounds(places):
-        if len(asked) >= most > 1:
-            alike |= {*asked} - {asked[0], asked[most - 1]}
-            groups.append(tuple(asked[:most]))
+    for part in cluster.parts if isinstance(cluster, Composed) else [cluster.nodes]:
+        most = len(part) // 2 + 1
+        for asked in rounds([place for place in places if place.node in part]):
+            if len(asked) >= most > 1:
+                alike |= {*asked} - {asked[0], asked[most - 1]}
+                groups.append(tuple(asked[:most]))
     for group in [*((place,) for place in places if place not in alike), *groups]:
         for fault in fitting(group[0].kind):
             if possible(fault.act, cluster) and (
@@ -57,7 +59,7 @@ def pairs_of(known: Exploration, cluster: Cluster, *, pruned: bool) -> tuple[lis
     chosen: list[Trial] = []
     count = 0
     for scenario in known.scenarios:
-        seen = {scenario.state}
+        after: dict[str, set[tuple[Place, str]]] = {}  # state → the seconds that are tried in it
         for first in known.tried:
             if first.scenario != scenario.name or len(first.strikes) != 1:
                 continue
@@ -65,10 +67,12 @@ def pairs_of(known: Exploration, cluster: Cluster, *, pruned: bool) -> tuple[lis
             goes_on = usual or first.outcome == "kept"
             pairs = list(_after(first, cluster)) if goes_on else []
             count += len(pairs)
-            like_others = pruned and first.state is not None and first.state in seen
-            if not like_others:
-                chosen += pairs
-            seen.add(first.state)
+            if pruned and first.state is not None:
+                tried = after.setdefault(first.state, set())
+                alone = first.state == scenario.state
+                pairs = [] if alone else [pair for pair in pairs if _second(pair) not in tried]
+                tried.update(map(_second, pairs))
+            chosen += pairs
     return chosen, count
 
 
@@ -83,16 +87,23 @@ def _after(first: Tried, cluster: Cluster) -> Iterator[Trial]:
                 yield Trial(first.scenario, (before, Strike(place, fault.name)), pair=True)
 
 
+def _second(pair: Trial) -> tuple[Place, str]:
+    return pair.strikes[1].place, pair.strikes[1].fault
+
+
 def chunks(trials: Sequence[Trial], slots: int) -> Iterator[Sequence[Trial]]:
     """Those that strike the same servers, whose events come at about the same time, together;
-    after all others."""
+    after all others. The last ones change the leader: another node may be the primary from then
+    on."""
     alone = [trial for trial in trials if not act_of(trial)]
     yield from _parts(alone, CHUNK * slots)
 
     def blow(trial: Trial) -> tuple[str, list[int]]:
         return act_of(trial), nodes_of(trial)
 
-    rest = sorted((t for t in trials if act_of(t)), key=lambda t: (*blow(t), at_s_of(t)))
+    rest = sorted(
+        (t for t in trials if act_of(t)), key=lambda t: (act_of(t) == LED, *blow(t), at_s_of(t))
+    )
     for _, of in groupby(rest, blow):
         yield from _parts(list(of), slots)
 

@@ -34,9 +34,15 @@ def explore(
     anew: Annotated[
         bool, typer.Option("--anew", help="Start again, even if there are results to continue.")
     ] = False,
+    minutes: Annotated[
+        float | None,
+        typer.Option(help="Begin nothing that would not end by then; the same command goes on."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Inject every fault that applies at every message of a lock's calls."""
+    import math
+    import time
     from dataclasses import replace
 
     from msgspec import to_builtins
@@ -44,10 +50,8 @@ def explore(
     from lockbench.bench import plan
     from lockbench.evidence.sides import CURRENT, instead, parse
     from lockbench.explore.asked import asked
-    from lockbench.explore.command import beforehand, ending, every_lock, explore_into
-    from lockbench.explore.mapped import map_of
-    from lockbench.report.messages import summary
-    from lockbench.results.errors import Ending, Failed, Unfit
+    from lockbench.explore.command import beforehand, every_lock, explore_each
+    from lockbench.results.errors import Ending, Unfit
 
     console = err if as_json else out
 
@@ -60,15 +64,7 @@ def explore(
         names = every_lock()
     chosen = words(scenario) if scenario else []
     strikes = words(strike) if strike else []
-    all_asked, found, endings = [], [], []
-
-    def refused(name: str, error: Exception) -> None:
-        """One of several that cannot be explored stops none of the others."""
-        if len(names) == 1:
-            raise error
-        told(f"{name} could not be explored: {error}\n")
-        endings.append(Ending.BENCH)
-
+    all_asked, endings = [], []
     for name in names:
         try:
             what = asked(
@@ -80,24 +76,19 @@ def explore(
                 strikes=strikes,
             )
         except Unfit as error:
-            refused(name, error)
+            if len(names) == 1:
+                raise
+            told(f"{name} could not be explored: {error}\n")
+            endings.append(Ending.BENCH)
             continue
         all_asked.append(replace(what, case=side.apply(what.case)))
-    if len(all_asked) > 1:
-        told(beforehand(all_asked))
+    until_s = math.inf if minutes is None else time.monotonic() + 60 * minutes
     with instead(side, [what.case for what in all_asked]) as installed:
-        for what in all_asked:
-            try:
-                document, page = explore_into(what, output, installed, told, anew=anew)
-            except (Unfit, Failed) as error:
-                refused(what.case.lock, error)
-                continue
-            found.append(document)
-            endings.append(ending(document))
-            told("")
-            for line in summary(map_of(document)):
-                told(line)
-            told(f"{page}\n")
+        if len(all_asked) > 1:
+            told(beforehand(all_asked, output, installed.ref))
+        found, ends = explore_each(all_asked, output, installed, told, anew=anew, until_s=until_s)
+        if time.monotonic() > until_s:
+            told(f"no time is left: {beforehand(all_asked, output, installed.ref)}")
     if as_json:
         say_json({"explorations": [to_builtins(document) for document in found]})
-    raise Done(Ending.worst(endings).code)
+    raise Done(Ending.worst([*endings, *ends]).code)

@@ -81,6 +81,10 @@ class ShardedServers(RedisServers):
         owner, count = owners.most_common(1)[0]
         return self._node_at(owner) if count > len(views) // 2 else None
 
+    def beside_aimed(self, key: str) -> str:
+        """In the slot of the aimed key, whose name is its hash tag."""
+        return f"{{{self.key_prefix}{AIMED_KEY}}}{key}"
+
     def replicas(self) -> Sequence[int]:
         """The nodes that follow this primary, as it says itself."""
         primary = self.primary()

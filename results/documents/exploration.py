@@ -94,8 +94,9 @@ class Finding(Part, frozen=True):
 
 
 class Exploration(Document, frozen=True, kw_only=True):
-    """``at``: when it began (UTC). ``pairs``: of two faults, how many there are, tried or not.
-    ``ended``: everything that was planned was tried."""
+    """``at``: when it began (UTC). ``tree``: the digest of the modules that decide what is found.
+    ``planned``: how many are to be tried, as far as is known. ``pairs``: of two faults, how many
+    there are, tried or not. ``ended``: everything that was planned was tried."""
 
     lock: Name
     topology: Name
@@ -104,9 +105,11 @@ class Exploration(Document, frozen=True, kw_only=True):
     lease_s: Seconds
     at: str = ""
     versions: Versions | None = None
+    tree: Name | None = None
     scenarios: tuple[ExploredScenario, ...] = ()
     tried: tuple[Tried, ...] = ()
     findings: tuple[Finding, ...] = ()
+    planned: Count = 0
     pairs: Count = 0
     took_s: Seconds = 0.0
     ended: bool = False
@@ -139,7 +142,8 @@ class ExplorationMap(Document, frozen=True, kw_only=True):
     """``versions``: package → version of all that decides what was found. ``ref``: what it was made
     with instead of what is pinned (``--with``). ``faults``: what each fault does. ``singles``:
     faults at one event, or at a round of them; ``missed``: of those and of the pairs, how many did
-    not come about. ``pairs`` there are, ``pairs_tried`` were tried: the others are like these."""
+    not come about. ``pairs`` there are, ``pairs_tried`` were tried: the others are like these.
+    ``whole``: of every scenario that fits the lock."""
 
     lock: Name
     topology: Name
@@ -157,3 +161,4 @@ class ExplorationMap(Document, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     took_s: Seconds = 0.0
     ended: bool = False
+    whole: bool = False

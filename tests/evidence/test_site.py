@@ -117,7 +117,9 @@ def observed(key: Key, **verdicts: tuple[int, int]) -> Observed:
     )
 
 
-def explored_map(lock: str, topology: str, *, ended: bool = True) -> ExplorationMap:
+def explored_map(
+    lock: str, topology: str, *, ended: bool = True, whole: bool = True
+) -> ExplorationMap:
     """One event, and what came of two faults at it."""
     reply = EventPlace("reply", 1, 1)
     lost = (StrikeAt(reply, "reply-lost"),)
@@ -137,6 +139,7 @@ def explored_map(lock: str, topology: str, *, ended: bool = True) -> Exploration
             Finding(("raises",), SCRIPT, "free", lost, False, 3, 11, "1", ("redlock-clock-jump",)),
         ),
         ended=ended,
+        whole=whole,
     )
 
 
@@ -251,10 +254,12 @@ def test_what_came_of_a_fault_at_each_message_is_on_the_page_of_the_lock(site: P
 
 
 def test_a_map_is_taken_over_when_its_exploration_has_ended(tmp_path: Path) -> None:
-    done, open_end, strange = (tmp_path / name for name in ("done", "open", "strange"))
+    names = ("done", "open", "part", "strange")
+    done, open_end, part, strange = (tmp_path / name for name in names)
     for path, found in (
         (done, explored_map("redis-token", "redis")),
         (open_end, explored_map("redis-token", "redis", ended=False)),
+        (part, explored_map("redis-token", "redis", whole=False)),
         (strange, explored_map("reddis", "redis")),
     ):
         path.mkdir()
@@ -264,6 +269,7 @@ def test_a_map_is_taken_over_when_its_exploration_has_ended(tmp_path: Path) -> N
     assert [one.lock for one in explored.load(tmp_path)["redis-token"]] == ["redis-token"]
     for path, said in (
         (open_end, "has not ended"),
+        (part, "of some scenarios only"),
         (strange, "is not declared"),
         (tmp_path, "map"),
     ):

@@ -14,8 +14,17 @@ from msgspec.structs import replace as with_
 from lockbench.clusters.base import Cluster
 from lockbench.evidence import track
 from lockbench.explore import page
-from lockbench.explore.asked import asked, begun
-from lockbench.explore.command import beforehand, ending, every_lock, folder_name
+from lockbench.explore.asked import Asked, asked, begun
+from lockbench.explore.command import (
+    DOCUMENT,
+    beforehand,
+    ending,
+    every_lock,
+    folder_name,
+    folder_of,
+    is_complete,
+    left_s,
+)
 from lockbench.explore.explorer import explore
 from lockbench.explore.faults import FAULTS, fitting
 from lockbench.explore.findings import alike, on_record
@@ -23,7 +32,7 @@ from lockbench.explore.judge import Shown
 from lockbench.explore.link import FITTING
 from lockbench.explore.mapped import map_of
 from lockbench.explore.trial import Place, Strike, Trial, at_event
-from lockbench.explore.trials import singles
+from lockbench.explore.trials import chunks, pairs_of, singles
 from lockbench.locks.registry import systems
 from lockbench.report import messages
 from lockbench.results.documents import read, text_of
@@ -64,6 +73,14 @@ class Nodes:
         self.nodes = range(1, count + 1)
 
 
+class Both(Nodes):
+    """Five nodes, and three of another system."""
+
+    def __init__(self) -> None:
+        super().__init__(8)
+        self.parts = [range(1, 6), range(6, 9)]
+
+
 def struck_places(nodes: Sequence[int], cluster: int) -> list[list[int]]:
     """The numbers of the events that are lost, alone or together, of requests to these nodes."""
     events = tuple(EventPlace("request", n, node) for n, node in enumerate(nodes, 1))
@@ -79,25 +96,78 @@ def test_of_a_round_of_requests_the_first_the_deciding_one_and_a_majority_are_st
     assert twice == [[1], [2], [4], [5], [1, 2], [4, 5]]
 
 
+def test_of_two_systems_each_has_a_majority_of_its_own() -> None:
+    events = tuple(EventPlace("request", n, n) for n in range(1, 9))
+    scenario = ExploredScenario("free", "", events)
+    trials = singles(scenario, cast("Cluster", Both()))
+    lost = [trial for trial in trials if trial.strikes[0].fault == "request-lost"]
+    groups = [[strike.place.number for strike in trial.strikes] for trial in lost]
+    assert groups == [[1], [3], [6], [7], [1, 2, 3], [6, 7]]
+
+
+def first(number: int, state: str | None, *then: int, outcome: str = "kept") -> Tried:
+    """A request that was late, and the requests that came after it."""
+    strikes = (StrikeAt(EventPlace("request", number, 1), "late"),)
+    after = tuple(EventPlace("request", n, 1) for n in then)
+    return Tried("free", strikes, outcome, state=state, then=after)  # type: ignore[arg-type]
+
+
+def seconds(*tried: Tried, pruned: bool = True) -> list[int]:
+    """The requests whose loss is tried as the second fault."""
+    known = with_(KNOWN, scenarios=(ExploredScenario("free", "", state="usual"),), tried=tried)
+    chosen, _ = pairs_of(known, cast("Cluster", Nodes(1)), pruned=pruned)
+    lost = [trial.strikes[1] for trial in chosen if trial.strikes[1].fault == "request-lost"]
+    return [strike.place.number for strike in lost]
+
+
+def test_pairs_that_are_like_others_are_left_out() -> None:
+    assert seconds(first(1, "usual", 2, 3)) == [], "each was tried alone"
+    assert seconds(first(1, "a", 2, 3), first(2, "a", 2, 3)) == [2, 3]
+    assert seconds(first(1, "a", 2, 3), first(2, "a", 2, 3), pruned=False) == [2, 3, 2, 3]
+    assert seconds(first(1, None, 2), first(2, None, 2)) == [2, 2]
+
+
+def test_a_pair_is_left_out_only_if_the_other_was_tried() -> None:
+    broke = first(1, "a", 2, 3, outcome="broke")
+    assert seconds(broke, first(2, "a", 2, 3)) == [2, 3], "nothing is tried behind what broke"
+    assert seconds(first(1, "a", 3), first(2, "a", 2, 3)) == [3, 2], "nor before its place"
+
+
+def test_the_leader_is_changed_last() -> None:
+    """From then on another node may be the primary."""
+    acts = ["leader-changed", "server-wiped", "reply-lost", "server-frozen"]
+    places = [Place("reply", n) for n, _ in enumerate(acts, 1)]
+    trials = [Trial("free", (Strike(p, act),)) for p, act in zip(places, acts, strict=True)]
+    played = [trial.strikes[0].fault for chunk in chunks(trials, 12) for trial in chunk]
+    assert played == ["reply-lost", "server-frozen", "server-wiped", "leader-changed"]
+
+
 def test_who_speaks_to_one_node_is_struck_at_each_event() -> None:
     assert struck_places((1, 1, 1), 3) == [[1], [2], [3]]
     assert struck_places((1, 1, 1), 1) == [[1], [2], [3]]
 
 
-def test_the_same_at_another_event_of_the_kind_is_no_other_finding() -> None:
-    known = [finding("request", 3)]
+def test_what_is_declared_is_the_same_at_another_event_of_the_kind() -> None:
+    known = [finding("request", 3, declared=True)]
+    shown = replace(SHOWN, declared=True)
     same = Trial("free", (Strike(Place("request", 5), "late"),))
-    assert alike(known, same, SHOWN) == 0
+    assert alike(known, same, shown) == 0
     for other in (
         Trial("twice", same.strikes),
         Trial("free", (Strike(Place("reply", 5), "late"),)),
         Trial("free", (Strike(Place("request", 5), "very-late"),)),
     ):
-        assert alike(known, other, SHOWN) is None
+        assert alike(known, other, shown) is None
+
+
+def test_what_is_not_declared_is_another_finding_at_another_event() -> None:
+    known = [finding("request", 3)]
+    assert alike(known, Trial("free", (Strike(Place("request", 3), "late"),)), SHOWN) == 0
+    assert alike(known, Trial("free", (Strike(Place("request", 5), "late"),)), SHOWN) is None
 
 
 def test_what_one_fault_of_a_pair_shows_alone_is_no_other_finding() -> None:
-    known = [finding("request", 3)]
+    known = [finding("request", 5)]
     first, second = Strike(Place("reply", 1), "reply-lost"), Strike(Place("request", 5), "late")
     assert alike(known, Trial("free", (first, second), pair=True), SHOWN) == 0
     other = Shown(("double-grant", "late-grant"), "", declared=False)
@@ -128,10 +198,66 @@ def test_a_page_says_as_what_an_exploration_shows_it(monkeypatch: pytest.MonkeyP
         assert on_record(trial, shown, "another") == ()
 
 
-def test_how_long_it_will_take_is_said_beforehand() -> None:
+def test_how_long_it_will_take_is_said_beforehand(tmp_path: Path) -> None:
     every = [asked(name) for name in every_lock()]
     assert len(every) == len(systems()) > 60
-    assert beforehand(every).startswith(f"{len(every)} locks, about ")
+    assert beforehand(every, tmp_path).startswith(f"{len(every)} locks, about ")
+
+
+def kept_in(folder: Path, what: Asked, **more: object) -> None:
+    """Two of four single faults were tried, in 100 s."""
+    scenarios = tuple(ExploredScenario(one.name, one.summary) for one in what.scenarios)
+    tried = tuple(
+        Tried("free", (StrikeAt(EventPlace("request", n, 1), "late"),), "kept") for n in (1, 2)
+    )
+    document = with_(begun(what), scenarios=scenarios, tried=tried, planned=4, took_s=100.0, **more)
+    folder_of(what, folder, None).mkdir()
+    (folder_of(what, folder, None) / DOCUMENT).write_text(text_of(document), encoding="utf-8")
+
+
+def test_what_is_done_takes_no_time_and_what_was_begun_takes_its_rest(tmp_path: Path) -> None:
+    half, done, new = asked("redis-token"), asked("etcd"), asked("zookeeper")
+    kept_in(tmp_path, half)
+    kept_in(tmp_path, done, ended=True)
+    assert [left_s(what, tmp_path) for what in (half, done)] == [100.0, 0.0]
+    assert left_s(asked("redis-token", depth=2), tmp_path) > 0
+    assert left_s(asked("etcd", depth=2), tmp_path) > 0
+    every = beforehand([half, done, new], tmp_path)
+    assert every.startswith("3 locks, 1 of them done, about ")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"ended": False},
+        {"tried": "not reached"},
+        {"tried": "could not run"},
+        {"works": False},
+        {"depth": 2},
+        {"scenarios": 1},
+    ],
+    ids=str,
+)
+def test_what_is_not_whole_is_gone_on_with(more: dict[str, object]) -> None:
+    what = asked("redis-token")
+    scenarios = [ExploredScenario(one.name, one.summary) for one in what.scenarios]
+    place = (StrikeAt(EventPlace("request", 1, 1), "late"),)
+    whole = with_(
+        begun(what), scenarios=tuple(scenarios), tried=(Tried("free", place, "kept"),), ended=True
+    )
+    assert is_complete(whole, what)
+    if more.get("depth"):
+        what = replace(what, depth=2)
+    if more.get("works") is False:
+        scenarios[0] = with_(scenarios[0], worked=False)
+    tried = Tried("free", place, more.get("tried", "kept"))  # type: ignore[arg-type]
+    part = with_(
+        whole,
+        scenarios=tuple(scenarios[more.get("scenarios", 0) :]),  # type: ignore[misc]
+        tried=(tried,),
+        ended=more.get("ended", True),
+    )
+    assert not is_complete(part, what)
 
 
 def test_a_strike_is_asked_for_by_name() -> None:

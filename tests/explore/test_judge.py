@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from lockbench.checker.verdict import Report, Verdict
+from lockbench.explore import judge as judge_module
 from lockbench.explore.judge import (
     DENIED_YET_TAKEN,
     HANGS,
@@ -14,6 +16,7 @@ from lockbench.explore.judge import (
     RAISES,
     RELEASED_YET_KEPT,
     Shown,
+    Undecided,
     judged,
     waits_too_long,
 )
@@ -37,7 +40,9 @@ def judge(folder: Path, *, lock: str = "redis-token", **more: Any) -> Shown | No
     play = played(folder)
     for name, value in more.items():
         setattr(play, name, value)
-    return judged(play, find(lock))
+    found = judged(play, find(lock))
+    assert not isinstance(found, Undecided)
+    return found
 
 
 def recorded(folder: Path, *calls: tuple[F, Type, str | None]) -> None:
@@ -171,3 +176,41 @@ def test_who_is_refused_may_have_held_it_until_then(tmp_path: Path) -> None:
     recorder.complete(refused, Type.FAIL, complete_ns=3 * NS, error="gave-up")
     recorder.close()
     assert judge(tmp_path) is None
+
+
+def verdicts(monkeypatch: pytest.MonkeyPatch, contradicted: str = "", **results: str) -> None:
+    """The checker says so."""
+    found = {
+        name.replace("_", "-"): Verdict(result, f"{name} is {result}")  # type: ignore[arg-type]
+        for name, result in results.items()
+    }
+    report = Report(found, {}, {})
+    monkeypatch.setattr(judge_module, "check", lambda _: report)
+    refuted = {contradicted: "it was not so"} if contradicted else {}
+    monkeypatch.setattr(judge_module, "contradictions", lambda _: refuted)
+
+
+def test_what_is_not_known_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded(tmp_path, (F.ACQUIRE, Type.OK, None), (F.RELEASE, Type.OK, None))
+    verdicts(monkeypatch, double_grant="valid", leaked_lock="unknown")
+    found = judged(played(tmp_path), find("redis-token"))
+    assert isinstance(found, Undecided)
+    assert "leaked_lock is unknown" in found.why
+    verdicts(monkeypatch, double_grant="invalid", leaked_lock="unknown")
+    assert isinstance(judged(played(tmp_path), find("redis-token")), Shown)
+    verdicts(monkeypatch, double_grant="valid", leaked_lock="valid")
+    assert judged(played(tmp_path), find("redis-token")) is None
+
+
+def test_what_the_service_refutes_is_no_evidence_against_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded(tmp_path, (F.ACQUIRE, Type.OK, None), (F.RELEASE, Type.OK, None))
+    verdicts(monkeypatch, "double-grant", double_grant="invalid", linearizable="invalid")
+    found = judged(played(tmp_path), find("redis-token"))
+    assert isinstance(found, Undecided)
+    assert "it was not so" in found.why
+    verdicts(monkeypatch, "double-grant", double_grant="invalid", late_grant="invalid")
+    shown = judged(played(tmp_path), find("redis-token"))
+    assert isinstance(shown, Shown)
+    assert shown.verdicts == ("late-grant",)

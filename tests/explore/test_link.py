@@ -125,6 +125,71 @@ def test_a_request_in_pieces_is_one_event(link: Callable[..., Link]) -> None:
     assert [e.size for e in made.traffic.events if e.kind == "request"] == [len(PING)]
 
 
+@pytest.mark.parametrize(("pause_s", "replies"), [(LATE_S / 10, 2), (60.0, 1)])
+def test_what_a_server_says_unasked_is_another_reply(pause_s: float, replies: int) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    traffic = Traffic(pause_s=pause_s)
+    with listener, Link(Address(*listener.getsockname()), traffic=traffic) as made:
+        client = Client(made.address)
+        server, _ = listener.accept()
+        with client, server:
+            client.socket.sendall(PING)
+            assert server.recv(len(PING)) == PING
+            server.sendall(PONG)
+            client.hears(PONG)
+            time.sleep(LATE_S)
+            server.sendall(PONG)
+            client.hears(PONG)
+    assert sum(event.kind == "reply" for event in traffic.events) == replies
+
+
+@pytest.mark.parametrize("strike", ["orphaned", "held", "late"])
+def test_a_request_in_two_pieces_is_struck_as_one(
+    server: FakeRedis, link: Callable[..., Link], strike: Strike
+) -> None:
+    """As HTTP clients send head and body."""
+    order = Order("request", 1, strike, LATE_S)
+    made = link(order)
+    with suppress(ConnectionResetError), Client(made.address) as client:
+        client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.socket.sendall(PING[:5])
+        client.socket.sendall(PING[5:])
+        if strike == "held":
+            assert made.traffic.held(order).reached.wait(LIMIT_S)
+            made.traffic.held(order).let_go.set()
+        eventually(lambda: pings(server) == 1)
+    assert [e.size for e in made.traffic.events if e.kind == "request"] == [len(PING)]
+
+
+def test_requests_wait_until_they_may_go_and_who_is_struck_passes(
+    server: FakeRedis, link: Callable[..., Link]
+) -> None:
+    order = Order("request", 1, "held")
+    made = link(order)
+    with Client(made.address) as client, Client(made.address) as other:
+        client.socket.sendall(PING)
+        assert made.traffic.held(order).reached.wait(LIMIT_S)
+        made.traffic.stop_requests()
+        made.traffic.held(order).let_go.set()
+        client.hears(PONG)
+        other.socket.sendall(PING)
+        assert is_silent(other)
+        assert pings(server) == 1
+        made.traffic.let_requests_go()
+        other.hears(PONG)
+
+
+def test_what_comes_where_something_was_lost_is_no_event(link: Callable[..., Link]) -> None:
+    order = Order("request", 1, "lost")
+    made = link(order)
+    with Client(made.address) as client:
+        client.socket.sendall(PING)
+        eventually(lambda: order in made.traffic.struck)
+        client.socket.sendall(PING)
+        assert is_silent(client)
+    assert [e.number for e in made.traffic.events if e.kind == "request"] == [1]
+
+
 def test_what_does_not_fit_is_refused() -> None:
     for kind, strike in (("connect", "orphaned"), ("reply", "orphaned"), ("end", "held")):
         with pytest.raises(ValueError, match="can be"):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from lockbench.clusters.base import Cluster
+from lockbench.explore.faults import Act
 from lockbench.explore.servers import ELSEWHERE, LATE, Blow, possible
+from tests.eventually import eventually
 
 LIMIT_S = 20.0
 LEASE_S = 0.2
@@ -18,9 +20,16 @@ LONG_S = 3.0
 class Pauses:
     """A cluster that can only be paused, and notes it."""
 
+    nodes = (1, 2, 3)
+
     def __init__(self, failure: str = "") -> None:
         self.done: list[str] = []
         self.failure = failure
+        self.serving = threading.Event()
+        self.serving.set()
+
+    def serves(self, node: int, limit_s: float) -> bool:
+        return self.serving.is_set()
 
     def pause(self, nodes: Iterable[int]) -> None:
         if self.failure:
@@ -34,8 +43,15 @@ class Pauses:
         return False
 
 
+def made_of(
+    cluster: object, nodes: Sequence[int], act: Act, *, plays: int, lease_s: float = LEASE_S
+) -> Blow:
+    cluster = cast("Cluster", cluster)
+    return Blow(cluster, nodes, act, plays=plays, lease_s=lease_s, frozen_s=1.3 * lease_s)
+
+
 def blow(cluster: Pauses, plays: int, lease_s: float = LEASE_S) -> tuple[Blow, threading.Thread]:
-    made = Blow(cast("Cluster", cluster), [2], "server-frozen", plays=plays, lease_s=lease_s)
+    made = made_of(cluster, [2], "server-frozen", plays=plays, lease_s=lease_s)
     thread = threading.Thread(target=made.run, daemon=True)
     thread.start()
     return made, thread
@@ -90,7 +106,7 @@ def test_the_server_is_struck_at_which_most_are_and_the_others_are_told() -> Non
 def test_a_play_with_events_at_several_nodes_is_struck_once() -> None:
     """Its other events may come when the servers are whole again."""
     cluster = Pauses()
-    made = Blow(cast("Cluster", cluster), [1, 2], "server-frozen", plays=1, lease_s=LEASE_S)
+    made = made_of(cluster, [1, 2], "server-frozen", plays=1)
     thread = threading.Thread(target=made.run, daemon=True)
     thread.start()
     play = object()
@@ -127,3 +143,66 @@ def test_a_cluster_is_asked_only_for_what_it_can() -> None:
     assert not possible("server-killed", can)
     for act in ("leader-changed", "server-wiped", "clock-jumped"):
         assert not possible(act, can)
+
+
+def test_they_are_whole_when_all_serve_again() -> None:
+    cluster = Pauses()
+    made, thread = blow(cluster, 1)
+    healed = threading.Event()
+
+    def play() -> None:
+        made.struck(object(), 2)
+        cluster.serving.clear()
+        made.healed()
+        healed.set()
+
+    threading.Thread(target=play, daemon=True).start()
+    eventually(lambda: cluster.done == ["pause [2]", "unpause [2]"])
+    assert not healed.wait(LEASE_S)
+    cluster.serving.set()
+    assert healed.wait(LIMIT_S)
+    made.over()
+    thread.join(LIMIT_S)
+
+
+class Shards:
+    """Whose primary says who follows it, and says nothing once it is gone."""
+
+    nodes = (1, 4)
+    elects = True
+
+    def __init__(self) -> None:
+        self.alive = {1, 4}
+        self.leads = 1
+
+    def primary(self) -> int | None:
+        return self.leads
+
+    def replicas(self) -> Sequence[int]:
+        return [4] if self.leads in self.alive else []
+
+    def promotes_nobody(self) -> str | None:
+        return None
+
+    def promote(self, node: int, timeout_s: float) -> None:
+        self.leads = node
+
+    def kill(self, nodes: Iterable[int]) -> None:
+        self.alive -= {*nodes}
+
+    def restart(self, nodes: Iterable[int]) -> None:
+        self.alive |= {*nodes}
+
+    def serves(self, node: int, limit_s: float) -> bool:
+        return node in self.alive
+
+
+def test_who_follows_is_asked_before_the_primary_dies() -> None:
+    cluster = Shards()
+    made = made_of(cluster, [1], "leader-changed", plays=1)
+    thread = threading.Thread(target=made.run, daemon=True)
+    thread.start()
+    assert made.struck(object(), 1) == ""
+    made.healed()
+    thread.join(LIMIT_S)
+    assert (made.failure, cluster.leads, cluster.alive) == ("", 4, {1, 4})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import re
+from collections.abc import Container
 from importlib import metadata
 from typing import Final
 
@@ -17,7 +18,7 @@ DIGITS: Final = 8
 def versions() -> dict[str, str]:
     """Name → version. Lockbench's own is a digest of its modules, so that two checkouts with
     different changes differ."""
-    found = {PACKAGE: _digest(), "Python": ".".join(platform.python_version_tuple()[:2])}
+    found = {PACKAGE: digest(), "Python": ".".join(platform.python_version_tuple()[:2])}
     try:
         needed = metadata.requires(PACKAGE) or ()
     except metadata.PackageNotFoundError:
@@ -40,10 +41,13 @@ def differing(machine: str, there: dict[str, str]) -> str | None:
     return None
 
 
-def _digest() -> str:
+def digest(only: Container[str] | None = None) -> str:
+    """Of Lockbench's modules, or of those in some of its folders."""
     whole = hashlib.sha256()
     # Each folder by itself: in a checkout it is a link.
     for folder in sorted((ROOT / PACKAGE).iterdir()):
+        if only is not None and folder.name not in only:
+            continue
         files = sorted(folder.rglob("*.py")) if folder.is_dir() else [folder]
         for file in files:
             if file.suffix == ".py":

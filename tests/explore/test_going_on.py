@@ -1,0 +1,274 @@
+"""An exploration by plays that only say what came of them: what is played again, what is kept of
+plays that are not, and how it goes on after it was stopped, or its cluster was lost."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace as with_
+
+from lockbench.clusters.base import ClusterError
+from lockbench.explore import explorer
+from lockbench.explore.asked import Asked, asked, begun
+from lockbench.explore.explorer import PLAYS_MAX, REPEATS, explore
+from lockbench.explore.judge import LOST_WAKEUP
+from lockbench.explore.plays import Plays, last_number
+from lockbench.explore.scenarios import SCENARIOS
+from lockbench.explore.trial import Place, Played, Setting, Trial
+from lockbench.history.op import F, Object, Type
+from lockbench.history.recorder import Recorder
+from lockbench.history.recording import write_faults, write_meta
+from lockbench.locks.registry import find
+from lockbench.results.documents.exploration import Exploration
+
+S = 1_000_000_000
+LEASE_S = 2
+Came = Callable[[Trial, int], set[str]]  # of a trial that is played for the n-th time
+
+
+def written(folder: Path, came: set[str]) -> None:
+    """A holder from 1 to 2 s. ``double``: another one, from 1.2 to 1.4 s. ``waits``: another one
+    asks from 1.5 s on, and is granted the key 3 s after the release. A client asks at the end."""
+    folder.mkdir(parents=True)
+    aimed = Object(kind="mutex", role="aimed", lease_ns=LEASE_S * S, slack_ns=S // 10)
+    write_meta(folder, {"k": aimed, "spare": aimed}, wall_minus_monotonic_ns=0)
+
+    def holds(client: int, asks_s: float, granted_s: float, released_s: float) -> None:
+        recorder = Recorder(folder, client)
+        process = client << 20
+        hold = client + 1
+        until_ns = int(granted_s * S) + LEASE_S * S
+        grant = recorder.invoke(process, F.ACQUIRE, "k", hold=hold, invoke_ns=int(asks_s * S))
+        recorder.complete(grant, Type.OK, complete_ns=int(granted_s * S), valid_until_ns=until_ns)
+        release = recorder.invoke(process, F.RELEASE, "k", hold=hold, invoke_ns=int(released_s * S))
+        recorder.complete(release, Type.OK, complete_ns=int(released_s * S) + 1000)
+        recorder.close()
+
+    holds(0, 1.0, 1.01, 2.0)
+    if "double" in came:
+        holds(1, 1.1, 1.2, 1.4)
+    if "waits" in came:
+        holds(2, 1.5, 5.0, 5.1)
+    write_faults(folder, [])
+
+
+class Nodes:
+    """To which nothing can be done."""
+
+    nodes = (1,)
+
+
+@dataclass
+class Told:
+    """Plays of a lock whose cycle is two requests. ``came``: what shows."""
+
+    folder: Path
+    what: Asked
+    came: Came = lambda trial, time: set()
+    cluster: Any = field(default_factory=Nodes)
+    slots: int = 2
+    played: list[Trial] = field(default_factory=list)
+    recorded: list[Trial] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        case = self.what.case
+        self.setting = Setting(case.lock, find("redis-token"), case.pace, (), ())
+
+    def play_all(self, trials: Sequence[Trial]) -> list[Played]:
+        return [self._play(trial) for trial in trials]
+
+    def record(self, plays: Sequence[Played]) -> None:
+        self.recorded += [play.trial for play in plays]
+
+    def _play(self, trial: Trial) -> Played:
+        self.played.append(trial)
+        came = self.came(trial, self.played.count(trial))
+        if "lost" in came:
+            raise ClusterError("nobody answers")
+        folder = self.folder / f"{len(self.played):06}"
+        written(folder, came)
+        play = Played(trial, folder, "k", grants=SCENARIOS[trial.scenario].grants)
+        play.places = [Place("request", n, at_s=n / 10) for n in (1, 2)]
+        play.unable = "it could not" if "unable" in came else ""
+        play.missed = list(trial.strikes) if "missed" in came else []
+        return play
+
+
+def faults_of(trial: Trial) -> set[str]:
+    return {strike.fault for strike in trial.strikes}
+
+
+class Run:
+    """An exploration of ``free``, and what it said and saved."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.what = asked("redis-token", scenarios=["free"])
+        self.folder = folder
+        self.saved: list[Exploration] = []
+        self.plays: list[Told] = []
+        self.came: Came = lambda trial, time: set()
+        monkeypatch.setattr(explorer, "_plays", self._open)
+
+    @contextmanager
+    def _open(self, what: Asked, folder: Path, run_id: str) -> Iterator[Plays]:
+        place = folder / f"cluster-{len(self.plays)}"
+        self.plays.append(Told(place, what, self.came))
+        yield cast("Plays", self.plays[-1])
+
+    def __call__(self, known: Exploration | None = None, **more: Any) -> Exploration:
+        return explore(
+            self.what,
+            known or begun(self.what),
+            self.folder,
+            run_id="run",
+            told=lambda _: None,
+            saved=self.saved.append,
+            **more,
+        )
+
+    @property
+    def played(self) -> Counter[str]:
+        """Fault → how often it was played at the first request, on the last cluster."""
+        trials = [trial for trial in self.plays[-1].played if trial.strikes]
+        first = [trial for trial in trials if trial.strikes[0].place.number == 1]
+        return Counter(trial.strikes[0].fault for trial in first)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return Run(tmp_path, monkeypatch)
+
+
+def outcomes(document: Exploration) -> dict[str, str]:
+    """Of each fault at the first request."""
+    tried = [one for one in document.tried if one.strikes[0].place.number == 1]
+    return {one.strikes[0].fault: one.outcome for one in tried}
+
+
+def test_everything_is_tried_once_where_nothing_shows(run: Run) -> None:
+    document = run()
+    assert document.ended
+    assert document.planned == len(document.tried) > 10
+    assert {one.outcome for one in document.tried} == {"kept"}
+    assert document.findings == ()
+    assert set(run.played.values()) == {1}
+
+
+def test_what_was_found_is_played_again_with_the_servers_record(run: Run) -> None:
+    run.came = lambda trial, _: {"double"} if "late" in faults_of(trial) else set()
+    document = run()
+    found = {one.strikes[0].place.number: one for one in document.findings}
+    assert set(found) == {1, 2}, "each event by itself"
+    assert (found[1].broke, found[1].plays) == (REPEATS + 1, REPEATS + 1)
+    assert "double-grant" in found[1].verdicts
+    recorded = Counter(run.plays[-1].recorded)
+    assert recorded[next(t for t in recorded if "late" in faults_of(t))] == REPEATS + 1
+
+
+def test_who_waited_once_is_played_again_and_what_else_showed_is_kept(run: Run) -> None:
+    def came(trial: Trial, time: int) -> set[str]:
+        found = {"waits"} if time == 1 and faults_of(trial) & {"late", "very-late"} else set()
+        return found | ({"double"} if time == 1 and "late" in faults_of(trial) else set())
+
+    run.came = came
+    document = run()
+    assert outcomes(document)["late"] == "broke"
+    assert outcomes(document)["very-late"] == "kept"
+    assert {v for one in document.findings for v in one.verdicts} >= {"double-grant"}
+
+
+def test_who_waits_each_time_is_a_finding(run: Run) -> None:
+    run.came = lambda trial, _: {"waits"} if "late" in faults_of(trial) else set()
+    document = run()
+    assert outcomes(document)["late"] == "broke"
+    assert {v for one in document.findings for v in one.verdicts} == {LOST_WAKEUP}
+
+
+def test_what_never_met_its_event_is_not_reached_but_what_it_showed_is_told(run: Run) -> None:
+    def came(trial: Trial, time: int) -> set[str]:
+        if "late" in faults_of(trial):
+            return {"missed"}
+        return {"missed", "double"} if "very-late" in faults_of(trial) else set()
+
+    run.came = came
+    document = run()
+    assert outcomes(document)["late"] == outcomes(document)["very-late"] == "not reached"
+    assert run.played["late"] == PLAYS_MAX
+    (found,) = document.findings
+    assert (found.verdicts[0], found.strikes) == ("double-grant", ())
+
+
+def test_what_came_to_nothing_is_tried_again_when_it_goes_on(run: Run) -> None:
+    run.came = lambda trial, _: {"missed"} if "late" in faults_of(trial) else set()
+    first = run()
+    assert first.ended
+    run.came = lambda trial, _: set()
+    document = run(first)
+    assert set(run.played) == {"late"}
+    assert {one.outcome for one in document.tried} == {"kept"}
+    assert len(document.tried) == len(first.tried)
+    run(document)
+    assert not run.played
+
+
+def test_a_scenario_that_did_not_work_is_tried_again(run: Run) -> None:
+    run.came = lambda trial, time: {"unable"} if not trial.strikes else set()
+    first = run()
+    assert [one.worked for one in first.scenarios] == [False]
+    assert not first.tried
+    run.came = lambda trial, time: {"unable"} if not trial.strikes and time == 1 else set()
+    document = run(first)
+    assert [one.worked for one in document.scenarios] == [True]
+    assert document.tried
+
+
+def test_no_time_is_left(run: Run) -> None:
+    document = run(until_s=time.monotonic() - 1)
+    assert (document.ended, document.tried) == (False, ())
+    document = run(document)
+    assert document.ended
+    assert document.tried
+
+
+def test_while_pairs_are_tried_it_has_not_ended(run: Run) -> None:
+    first = run()
+    assert first.ended
+    run.what = asked("redis-token", scenarios=["free"], depth=2)
+    run.saved.clear()
+    run.came = lambda trial, _: {"lost"} if trial.pair else set()
+    unlike = tuple(with_(one, state=None) for one in first.tried)
+    with pytest.raises(ClusterError):
+        run(with_(first, tried=unlike))
+    assert not any(document.ended for document in run.saved)
+
+
+def test_after_a_lost_cluster_it_goes_on_with_the_rest(run: Run) -> None:
+    run.came = lambda trial, _: {"lost"} if "client-gone" in faults_of(trial) else set()
+    document = run()
+    assert document.ended
+    assert len(run.plays) == 2
+    lost = [one for one in document.tried if one.outcome == "could not run"]
+    assert "client-gone" in {one.strikes[0].fault for one in lost}
+    assert all("nobody answers" in (one.why or "") for one in lost)
+    assert len(document.tried) == document.planned
+
+
+def test_a_cluster_that_never_serves_is_lost_at_once(run: Run) -> None:
+    run.came = lambda trial, _: {"lost"}
+    with pytest.raises(ClusterError):
+        run()
+    assert len(run.plays) == 1
+
+
+def test_plays_are_numbered_after_those_that_are_left(tmp_path: Path) -> None:
+    for name in ("000005", "logs", "findings"):
+        (tmp_path / name).mkdir()
+    assert last_number(tmp_path) == 5
+    assert last_number(tmp_path / "logs") == 0
