@@ -33,6 +33,7 @@ from lockbench.checker.exposure import Exposure, exposure
 from lockbench.checker.service import contradictions
 from lockbench.checker.verdict import Report
 from lockbench.history.columns import History
+from lockbench.history.lines import UnreadableHistory
 from lockbench.history.op import Fault
 from lockbench.history.recording import read_recording
 from lockbench.locks.registry import is_own, origin
@@ -58,9 +59,13 @@ def document_of(
     short: str | None = None
     seen = Exposure(False, ("the load did not run",))
     if scene.start_ns is not None:
-        recorded = read_recording(scene.folder / "history")
-        report = check(recorded)
-        history = on_one_clock(recorded)
+        try:
+            recorded = read_recording(scene.folder / "history")
+        except UnreadableHistory as error:
+            failure = "; ".join(filter(None, (failure, f"its history cannot be read: {error}")))
+        else:
+            report = check(recorded)
+            history = on_one_clock(recorded)
     # Judged meanwhile. A case that could not be cleared away is no good one.
     left = scene.cleared()
     failure = "; ".join(filter(None, (failure, left))) or None

@@ -319,7 +319,10 @@ def _at_store(case: Case) -> Mapping[str, Expectation]:
     store = case.store
     if store is None or all(one.strikes == OF_LOCK for one in case.injections):
         return {}
-    why = store.store.loses.get(store.topology)
+    declared = store.store
+    struck = [one.fault for one in case.injections if one.strikes != OF_LOCK]
+    forgets = [declared.forgets[fault] for fault in struck if fault in declared.forgets]
+    why = declared.loses.get(store.topology) or next(iter(forgets), None)
     if why is None and store.guard.rule != "unchanged":
         why = UNANSWERED
     return {} if why is None else {"lost-update": Expectation("may-break", why, "documented-limit")}

@@ -114,11 +114,11 @@ def try_all(
         found = prices(guards, where, rate=rate, seconds=seconds, rounds=rounds)
     plain = next(one for one in found if one.guard.rule == "any")
     for price in found:
-        say(_line(price, plain))
+        say(priced(price, plain))
     return Tried(checks, found)
 
 
-def _line(price: Price, plain: Price) -> str:
+def priced(price: Price, plain: Price) -> str:
     """One guard's price, for the terminal."""
 
     def ms(value: object, of: object) -> str:
@@ -126,6 +126,9 @@ def _line(price: Price, plain: Price) -> str:
             return "–"
         return f"{value:.2f} ms" + ("" if price is plain else f" ({value / of:.2f} times)")
 
+    if price.refused or price.failed:
+        said = f"of {price.ms.count} writes {price.refused} were refused and {price.failed} failed"
+        return f"{price.guard.name:<16} no price: {said}"
     p50, p99 = ms(price.ms.p50, plain.ms.p50), ms(price.ms.p99, plain.ms.p99)
     return f"{price.guard.name:<16} p50 {p50:<20} p99 {p99:<22} n {price.ms.count}"
 
@@ -214,7 +217,8 @@ def _once(writer: _Writer, client: GuardedStore, key: str, fence: int) -> None:
 @dataclass(frozen=True)
 class Price:
     """What one guard's writes took, in milliseconds from when each was due; ``late``: how many were
-    begun more than a millisecond after that. ``refused`` and ``failed`` are 0 in a good trial."""
+    begun more than a millisecond after that. It is no price where any was ``refused`` or
+    ``failed``."""
 
     guard: Guard
     ms: Quantiles
@@ -233,6 +237,7 @@ def prices(
         for turn in range(rounds):
             # Whoever is first in one round is last in another.
             for desk in desks if turn % 2 == 0 else reversed(desks):
+                desk.take_locks()
                 _all_at_once(desk.writes(rate / WRITERS, seconds))
         return [desk.price() for desk in desks]
 
@@ -246,13 +251,29 @@ class _Desk:
         for client in self._clients:
             stack.callback(client.close)
         self._keys = [f"price-{asked.guard.name}-{n}" for n in range(WRITERS)]
-        self._holds = [self._hold(key, where, stack) for key in self._keys]
+        self._locks = [self._lock(where, stack) for _ in self._keys]
+        self._holds: list[Granted | None] = [None] * WRITERS
+        self.take_locks()
         self._fence = itertools.count(1)
         self._ns: list[list[int]] = [[] for _ in range(WRITERS)]
         self._late = self._refused = self._failed = 0
         for client, key, hold in zip(self._clients, self._keys, self._holds, strict=True):
             for _ in range(WARM):
                 client.write(self._write(client, key, hold))
+
+    def take_locks(self) -> None:
+        """Those that the guard asks for, anew: nobody renews them. Raises Away."""
+        for number, (lock, key) in enumerate(zip(self._locks, self._keys, strict=True)):
+            before = self._holds[number]
+            if lock is None:
+                continue
+            if before is not None:
+                lock.release(before.hold)
+            granted = lock.acquire(key, hold_id=new_hold_id(), ttl_s=LEASE_S, wait_s=10.0)
+            if not isinstance(granted, Granted):
+                name = self._asked.guard.locks[0]
+                raise Away(f"{name} was not granted for {key}: {granted}")
+            self._holds[number] = granted
 
     def writes(self, rate: float, seconds: float) -> Callable[[int], None]:
         """What one writer does in one turn."""
@@ -287,8 +308,8 @@ class _Desk:
             return Write(key, new_hold_id(), seen, next(self._fence))
         return Write(key, hold.hold.id, seen, hold.fence, hold.hold.handle)
 
-    def _hold(self, key: str, where: Where, stack: ExitStack) -> Granted | None:
-        """A grant of the lock that the guard asks for, for as long as all of this lasts."""
+    def _lock(self, where: Where, stack: ExitStack) -> Any:
+        """A client of the lock that the guard asks for, if it asks for one."""
         if not self._asked.guard.locks:
             return None
         system = locks.find(self._asked.guard.locks[0])
@@ -296,10 +317,7 @@ class _Desk:
             where.nodes, timeout_s=where.timeout_s, ttl_s=LEASE_S, observer=NoObserver()
         )
         stack.callback(lock.close)
-        granted = lock.acquire(key, hold_id=new_hold_id(), ttl_s=LEASE_S, wait_s=10.0)
-        if not isinstance(granted, Granted):
-            raise Away(f"{system.name} was not granted for {key}: {granted}")
-        return granted
+        return lock
 
 
 def _all_at_once(work: Callable[[int], None]) -> None:

@@ -36,7 +36,7 @@ from lockbench.checker.rows import Bools, Rows
 from lockbench.checker.verdict import Verdict
 from lockbench.checker.words import during, many, operation
 from lockbench.history.guarded import Applied, Guarded
-from lockbench.history.op import NULL, F, Type
+from lockbench.history.op import INT_MAX, NULL, F, Type
 from lockbench.history.service import Tenure
 
 REFUSED = "refused"  # how the error of a write begins that the guard refused
@@ -168,6 +168,28 @@ class Guard:
                 found[tenure.key, tenure.hold].append(tenure)
         return found
 
+    @cached_property
+    def unwitnessed(self) -> str | None:
+        """Why the service's record does not say who held, if it does not."""
+        service = self._history.service
+        if service is None:
+            return "the service's own record is missing, which says who held"
+        if service.partial is not None:
+            return f"the service's own record does not say who held: {service.partial}"
+        holds = {(self._history.keys[key], hold) for key, hold in self._written_by}
+        unseen = [key for key, hold in holds if not self._tenures.get((key, hold))]
+        if unseen:
+            who = many(len(unseen), "hold")
+            return f"the service's own record shows nothing of {who} that wrote"
+        return None
+
+    @property
+    def _written_by(self) -> set[tuple[int, int]]:
+        """The key and the hold of every write that may have been applied."""
+        history = self._history
+        rows = self.writes[history.type[self.writes] != Type.FAIL]
+        return {*zip(history.key[rows].tolist(), history.hold[rows].tolist(), strict=True)}
+
     def _out_of_order(self, entries: Sequence[Applied]) -> Iterator[Difference]:
         """An entry that was confirmed before an earlier one was begun."""
         history = self._history
@@ -212,8 +234,10 @@ class Guard:
         for row in self.writes[history.type[self.writes] != Type.FAIL].tolist():
             entry = self.recorded.get(row)
             made = int(history.value[row]) if entry is None else entry.made
+            # A write without an answer is not known to have a fence: it may be any.
+            fence = int(history.fence[row]) if entry is None else entry.fence or 0
             reasons[int(history.key[row])].append(
-                (int(history.invoke_ns[row]), int(history.fence[row]), made)
+                (int(history.invoke_ns[row]), INT_MAX if fence == NULL else fence, made)
             )
         for row in self.writes[self.refused()].tolist():
             until_ns = int(history.complete_ns[row]) + history.epsilon_ns
@@ -242,8 +266,8 @@ def broken_guard(analysis: Analysis) -> Verdict | None:
     guard = Guard(analysis, guarded)
     if len(guard.writes) == 0:
         return Verdict("unknown", f"nothing was written to {guarded.store}")
-    if guarded.rule == "held" and analysis.history.service is None:
-        return Verdict("unknown", "the service's own record is missing, which says who held")
+    if guarded.rule == "held" and (why := guard.unwitnessed):
+        return Verdict("unknown", why)
     found = list(guard.differences())
     if not found:
         refused = int(np.count_nonzero(guard.refused()))

@@ -185,7 +185,7 @@ def _read_workers(folder: Path, partial: frozenset[int] = frozenset()) -> Histor
     for worker, segments in _segments(folder, partial).items():
         records: list[tuple[Path, NDArray[np.void]]] = []
         for segment in segments:
-            part = _read_segment(segment, left)
+            part = _read_segment(segment, left, torn=worker in partial)
             left -= len(part)
             records.append((segment, part))
         # After the records: a worker that still runs writes a string before a record that names it.
@@ -264,12 +264,13 @@ def records_of(segment: Path, first: int) -> NDArray[np.void]:
     return rows[:used]
 
 
-def _read_segment(path: Path, most: int) -> NDArray[np.void]:
+def _read_segment(path: Path, most: int, *, torn: bool = False) -> NDArray[np.void]:
+    """``torn``: its end may be missing, in the middle of a record, too."""
     # Twice: a worker that still runs may have set the file up between the two reads of the first.
     for _ in range(2):
         with open_file(path, inside=path.parent) as file:
             magic = file.read(HEADER_BYTES)[: len(MAGIC)]
-            rows = _records(file, path, most) if magic == MAGIC else None
+            rows = _records(file, path, most, torn=torn) if magic == MAGIC else None
         if rows is not None:
             return rows
         if not any(read_bytes(path, inside=path.parent)):
@@ -278,11 +279,13 @@ def _read_segment(path: Path, most: int) -> NDArray[np.void]:
     raise UnreadableHistory(f"{path}: not a recorded segment")
 
 
-def _records(file: BinaryIO, path: Path, most: int) -> NDArray[np.void]:
+def _records(file: BinaryIO, path: Path, most: int, *, torn: bool) -> NDArray[np.void]:
     """The records of a segment that were begun."""
     data = file.read(most * RECORD.itemsize + 1)
     if len(data) > most * RECORD.itemsize:
         raise UnreadableHistory(f"{path}: more than {OPERATIONS_MAX} operations in the recording")
+    if torn:
+        data = data[: len(data) - len(data) % RECORD.itemsize]
     if len(data) % RECORD.itemsize:
         raise UnreadableHistory(f"{path}: ends in the middle of a record")
     rows = np.frombuffer(data, RECORD)

@@ -133,7 +133,8 @@ Connect = Callable[[Where, Guard, bool], GuardedStore]
 class Store:
     """The declaration of a store. ``topologies`` are the clusters that it runs on, the usual one
     first; none: a folder of this machine. ``record`` says what its record is. ``loses``: why
-    confirmed writes may be gone after a failover, by topology. The first of ``guards`` is the
+    confirmed writes may be gone after a failover, by topology; ``forgets``: or after another fault
+    at its servers, by fault. The first of ``guards`` is the
     usual one."""
 
     name: str
@@ -143,6 +144,7 @@ class Store:
     connect: Connect
     record: str
     loses: Mapping[str, str] = field(default_factory=dict)
+    forgets: Mapping[str, str] = field(default_factory=dict)
 
     def guard(self, name: str) -> Guard:
         """By its name. KeyError."""

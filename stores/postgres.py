@@ -43,6 +43,9 @@ TABLE = """
     (key text PRIMARY KEY, value text, fence bigint NOT NULL DEFAULT 0,
      version bigint NOT NULL DEFAULT 0)
 """
+EXISTS = "SELECT to_regclass('guarded') IS NOT NULL"
+# Made last; to make it again would wait for every write that is open, and stop all behind it.
+RECORD_EXISTS = "SELECT EXISTS (SELECT FROM pg_trigger WHERE tgname = 'guarded_record')"
 RECORD = """
     CREATE TABLE IF NOT EXISTS guarded_written (key text, version bigint, value text);
     CREATE OR REPLACE FUNCTION guarded_write_down() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -163,7 +166,10 @@ class Postgres:
         """Raises NotSent."""
         session = Session(self._where.nodes, timeout_s=self._where.timeout_s)
         try:
-            session.ask(f"{CREATORS_APART}; {TABLE}{';' + RECORD if self._recorded else ''}")
+            ((there,),) = session.ask(RECORD_EXISTS if self._recorded else EXISTS)
+            if there is not True:
+                record = f";{RECORD}" if self._recorded else ""
+                session.ask(f"{CREATORS_APART}; {TABLE}{record}")
             if self._guard.language == "sql":
                 session.ask(f"PREPARE guarded_write AS {self._guard.snippet}")
         except (Error, Broken) as error:

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from lockbench.locks.base import Unknown
 from lockbench.locks.redis.client import exceptions
+from lockbench.locks.redis.expectations import PERSISTENCE_DOC
 from lockbench.locks.redis.link import Link, NotSent, Script
 from lockbench.locks.redis.sentinel_link import SentinelLink
+from lockbench.locks.shared.expectations import RESTARTED
 from lockbench.stores.base import (
     PREFIX,
     UNGUARDED,
@@ -127,6 +129,7 @@ STORE = Store(
     connect=Redis,
     record="a list to which the same script appends",
     loses={"sentinel": REPLICATION_DOC},
+    forgets=dict.fromkeys(("wipe", *RESTARTED), PERSISTENCE_DOC),
     guards=(
         Guard(
             "fence",

@@ -1,7 +1,8 @@
 """A node of ZooKeeper. The guard is a ``multi``: what was looked at must still have the version
 that was seen, or nothing of it is done.
 
-A read may be of a server that is behind; then the version does not fit, and the program looks
+A holder reads the node behind a sync, so that it builds on what was there when it asked. A look at
+the fence may be of a server that is behind; then the version does not fit, and the program looks
 again. So a fence that is too low is refused only on the word of one that was there.
 
 The record is a node for each write, numbered in sequence, that the same ``multi`` makes: number n
@@ -113,10 +114,10 @@ class ZooKeeper:
         self._see_that_it_lives(path)
         try:
             try:
-                _, stat = limited.get(path)
+                _, stat = limited.newest(path)
             except exceptions.NoNodeError:
                 self._make(path)
-                _, stat = limited.get(path)
+                _, stat = limited.newest(path)
         except _unsure() as error:
             raise Away(f"{type(error).__name__}: {error}") from error
         self._used_s = time.monotonic()
@@ -170,7 +171,7 @@ class ZooKeeper:
         said = ""
         for _ in range(LOOKS):
             try:
-                self._answers(self._session.client.exists_async(path))
+                self._answers(lambda: self._session.client.exists_async(path))
             except _unsure() as error:
                 said = f"{type(error).__name__}: {error}"
                 time.sleep(LOOK_PAUSE_S)
@@ -181,21 +182,22 @@ class ZooKeeper:
     def _make(self, path: str) -> None:
         """The node with all that belongs to it in one step, unless another one was first."""
         client = self._session.client
-        self._answers(client.ensure_path_async(f"/{PREFIX}"))
+        self._answers(lambda: client.ensure_path_async(f"/{PREFIX}"))
         multi = client.transaction()
         multi.create(path)
         multi.create(f"{path}/{FENCE_NODE}", b"0")
         multi.create(f"{path}/{WRITTEN_NODE}")
-        self._answers(multi.commit_async())
+        self._answers(multi.commit_async)
 
     def _limited(self, path: str = "", value: bytes = b"") -> Limited:
         record = f"{path}/{WRITTEN_NODE}/{NUMBERED}" if path and self._recorded else ""
         return Limited(self._session.client, self._answers, record, value)
 
-    def _answers(self, *requests: Any) -> list[Any]:
+    def _answers(self, *requests: Callable[[], Any]) -> list[Any]:
+        """Begins them once it is connected: what is begun before, kazoo sends whenever it is."""
         if not self._session.connected(self._timeout_s):
             raise Away("not connected")
-        return list(self._session.answers(self._timeout_s, *requests))
+        return list(self._session.answers(self._timeout_s, *(begin() for begin in requests)))
 
 
 class Limited:
@@ -208,13 +210,18 @@ class Limited:
         self._client, self._answers, self._record, self._value = client, answers, record, value
 
     def get(self, path: str) -> Any:
-        return self._answers(self._client.get_async(path))[0]
+        return self._answers(lambda: self._client.get_async(path))[0]
+
+    def newest(self, path: str) -> Any:
+        """Behind a sync: not older than this call. Requests of a session keep their order."""
+        sync, get = self._client.sync_async, self._client.get_async
+        return self._answers(lambda: sync(path), lambda: get(path))[1]
 
     def get_children(self, path: str) -> Any:
-        return self._answers(self._client.get_children_async(path))[0]
+        return self._answers(lambda: self._client.get_children_async(path))[0]
 
     def sync(self, path: str) -> None:
-        self._answers(self._client.sync_async(path))
+        self._answers(lambda: self._client.sync_async(path))
 
     def transaction(self) -> Any:
         multi = self._client.transaction()
@@ -222,7 +229,7 @@ class Limited:
         def commit() -> Any:
             if self._record:
                 multi.create(self._record, self._value, sequence=True)
-            return self._answers(multi.commit_async())[0]
+            return self._answers(multi.commit_async)[0]
 
         multi.commit = commit
         return multi

@@ -116,6 +116,21 @@ def test_under_the_rule_held_the_service_has_the_last_word() -> None:
 
     assert check(with_tenure(-1, 5)).verdicts["broken-guard"].result == "valid"
     assert check(with_tenure(-2, -1)).verdicts["broken-guard"].result == "invalid"
+    for silent in (Service("etcd's revisions", 1, "a gap", ()), Service("etcd's", 1, None, ())):
+        verdict = check(replace(history, service=silent)).verdicts["broken-guard"]
+        assert verdict.result == "unknown", "a record with a gap says nothing of who held"
+
+
+@pytest.mark.parametrize(
+    ("entries", "result"),
+    [((("h1", 1, 0, 3),), "valid"), ((("h1", 1, 0, 1),), "invalid"), ((), "valid")],
+)
+def test_the_fence_of_a_write_without_an_answer_is_that_of_the_record(
+    entries: tuple[Entry, ...], result: str
+) -> None:
+    """Its writer was killed before the answer. Without an entry it may have had any fence."""
+    scene = Scene().op(F.WRITE, 1, 1, 1.5, "info", version=0)
+    assert judged(refused(scene, 2, 2, 0, fence=2), "newer", *entries).result == result
 
 
 def test_nothing_written_is_unknown_and_no_store_no_verdict() -> None:

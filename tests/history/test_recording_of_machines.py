@@ -118,6 +118,18 @@ def test_what_overlaps_stands_where_a_recording_did_not_come_back(tmp_path: Path
     assert verdicts["linearizable"].result == "unknown", "what is missing may explain it"
 
 
+def test_the_torn_end_of_a_recording_that_did_not_come_back_is_dropped(tmp_path: Path) -> None:
+    sizes = recorded(tmp_path, *OVERLAPPING)
+    for name in sizes:
+        path = tmp_path / name
+        path.write_bytes(path.read_bytes() + b"\x01" * 50)
+    verdicts = check(read_recording(tmp_path)).verdicts
+    assert verdicts["double-grant"].result == "invalid"
+    write_came_back(tmp_path, "a", {name: size + 50 for name, size in sizes.items()})
+    with pytest.raises(UnreadableHistory, match="in the middle of a record"):
+        read_recording(tmp_path)
+
+
 def test_a_segment_that_is_gone_is_not_made_up_for(tmp_path: Path) -> None:
     """Where it had come back, the files were damaged; else what came before it is all there is."""
     sizes = recorded(tmp_path, *APART)

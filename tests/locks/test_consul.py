@@ -20,6 +20,8 @@ from lockbench.locks.consul.lock_index_of_deleted import LockIndexOfDeleted
 from lockbench.locks.consul.session import RENEW_AFTER, SYSTEM, ConsulSession
 from lockbench.locks.consul.session_delete import ConsulSessionDelete
 from lockbench.locks.consul.session_no_delay import ConsulSessionNoDelay
+from lockbench.locks.registry import find
+from lockbench.locks.shared.expectations import SLOW_LINKS
 from tests.eventually import eventually
 from tests.locks import asking
 from tests.locks.asking import PATIENT_S, meanwhile, said
@@ -433,3 +435,8 @@ def test_a_fence_grows_over_the_end_of_a_session_where_it_should(
     assert first is not None
     assert second is not None
     assert (second > first) == grows
+
+
+def test_a_slow_link_may_end_a_session_and_with_it_the_key() -> None:
+    under = find("consul-lock-index-of-deleted").expectations
+    assert {under[fault]["fence-order"].expected for fault in SLOW_LINKS} == {"may-break"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from lockbench.clusters.registry import topologies
 from lockbench.locks.base import Address
 from lockbench.locks.postgres.session import Session, literal
 from lockbench.stores import postgres, redis
-from lockbench.stores.base import Guard, Where, Write
+from lockbench.stores.base import Applied, Guard, Where, Write
 from lockbench.stores.registry import Asked, declared, find
 
 pytestmark = pytest.mark.docker
@@ -50,6 +50,22 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
             return running[topology]
 
         yield started
+
+
+def test_a_new_client_of_postgres_waits_for_no_writer(start: Start) -> None:
+    """Nor does anybody wait behind it."""
+    there = replace(start("postgres"), timeout_s=1.0)
+    store = find("postgres")
+    first = store.connect(there)
+    first.read("k0")
+    first.read("k1")
+    holder = Session(there.nodes, timeout_s=5.0)
+    with closing(holder), closing(store.connect(there)) as second:
+        holder.ask("BEGIN; UPDATE guarded SET version = version WHERE key = 'k0'")
+        assert second.read("k1") == first.read("k1")
+        assert first.write(Write("k1", 1, first.read("k1"), 1)) == Applied(1)
+        holder.ask("ROLLBACK")
+    first.close()
 
 
 @pytest.mark.parametrize("spec", GUARDS)

@@ -96,6 +96,17 @@ def test_a_fault_of_the_store_is_none_of_the_lock() -> None:
         ("postgres:guard=compare-and-set:on=postgres-sync", "holds"),
     ],
 )
+@pytest.mark.parametrize(
+    ("fault", "word"),
+    [("wipe", "may-break"), ("kill", "may-break"), ("pause", "holds"), ("partition-drop", "holds")],
+)
+def test_a_redis_that_forgets_may_lose_an_update(fault: str, word: str) -> None:
+    resource = "redis:guard=compare-and-set"
+    case = plan.make_case("redis-token", f"{fault}:strikes=resource", seed=0, resource=resource)
+    case = plan.resolve(plan.with_time_for_faults(case))
+    assert plan.expected_of(case).of("lost-update").expected == word
+
+
 def test_an_update_may_be_lost_with_the_primary_or_by_a_write_without_an_answer(
     resource: str, word: str
 ) -> None:

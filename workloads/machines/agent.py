@@ -69,6 +69,7 @@ TOLD: Final = struct.Struct("<qqqqq")
 OF_WORKER: Final = struct.Struct(f"<q{WORKER_BYTES // 8}q")
 TICKED: Final = 6  # its place in it
 STREAM_LIMIT: Final = 1 << 22
+PART: Final = CHUNK - CHUNK % RECORD.itemsize  # whole records
 
 
 class Shipping:
@@ -306,9 +307,9 @@ class Agent:
             await asyncio.sleep(PAGE_S if self._control.stop else SHIP_S)
 
     def _send_part(self, name: str, at: int, data: bytes) -> None:
-        for begin in range(0, len(data), CHUNK):
+        for begin in range(0, len(data), PART):
             head = json.dumps([name, at + begin]).encode() + b"\n"
-            self._streams.send(Kind.PART, 0, head + data[begin : begin + CHUNK])
+            self._streams.send(Kind.PART, 0, head + data[begin : begin + PART])
 
 
 def _others(mine: Path) -> Iterator[tuple[Path, str, str]]:

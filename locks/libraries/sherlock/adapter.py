@@ -30,7 +30,12 @@ class Sherlock(OnRedis):
         return self._redis.granted(1000 * expire_s, lock)
 
     def release(self, hold: str, lock: RedisLock) -> Freed:
-        lock.release()
+        try:
+            lock.release()
+        except Exception:
+            # Or it releases once more when the object is dropped (BaseLock.__del__).
+            lock._owner = None  # noqa: SLF001
+            raise
         return Released()
 
     def extend(self, hold: str, lock: RedisLock, ttl_s: float) -> Extended:
