@@ -48,8 +48,8 @@ from lockbench.workloads.machines.remote import PREPARE_S, Remote, RemoteWorker
 from lockbench.workloads.worker_process import (
     END_S,
     LoadError,
-    is_frozen,
-    kill_worker,
+    LocalWorker,
+    WorkerProcess,
     record_deaths,
 )
 
@@ -104,9 +104,8 @@ class Fleet:
         self._lock = lock
         self._remotes: list[Remote] = []
         self._elsewhere = {worker for machine in machines for worker in machine.workers}
-        self._children: dict[str, Child | RemoteWorker] = {}
+        self._children: dict[str, Child | WorkerProcess] = {}
         self._server: subprocess.Popen[bytes] | None = None
-        self._sidecars: dict[int, list[psutil.Process]] = {}
         self._killed: set[int] = set()
         # Per worker (begin, end) of what the nemesis froze; noted before the signal, and after it.
         self._frozen_ns: dict[int, list[tuple[int, int]]] = {}
@@ -137,12 +136,14 @@ class Fleet:
         log_folder = self.history / "resource"
         self._start_resource(port_file, log_folder)
         if self._fork_server is not None:
-            self._spawn(self._fork_server, "master", "lockbench.workloads.master", {})
+            self._children["master"] = self._spawned(
+                self._fork_server, "master", "lockbench.workloads.master", {}
+            )
             for worker in sorted({*range(self._workers + 1)} - self._elsewhere):
                 number = {WORKER_ENVIRONMENT: str(worker)}
-                self._spawn(
-                    self._fork_server, f"worker-{worker}", "lockbench.workloads.worker", number
-                )
+                name = f"worker-{worker}"
+                child = self._spawned(self._fork_server, name, "lockbench.workloads.worker", number)
+                self._children[name] = LocalWorker(worker, child, self.history)
         self._await(port_file.exists, READY_S, "the guarded resource did not start")
         self.resource = ("127.0.0.1", int(port_file.read_text(encoding="ascii")))
         port_file.unlink()
@@ -162,12 +163,8 @@ class Fleet:
 
         self._await(connected, READY_S, "not every client connected")
         if self._fork_server is not None:
-            children = {worker: self._worker(worker) for worker in workers}
-            self._sidecars = {
-                worker: child.started()
-                for worker, child in children.items()
-                if not isinstance(child, RemoteWorker)
-            }
+            for worker in workers:
+                self._worker(worker).find_sidecars()
         for remote in self._remotes:
             remote.ask("connected")
 
@@ -216,17 +213,19 @@ class Fleet:
             found.append(Member("the fork server", self._fork_server.pid))
         if self._server is not None:
             found.append(Member("the guarded resource", self._server.pid, log="resource"))
-        if "master" in self._children:
-            found.append(Member("master", self._local("master").pid, log="master"))
-        for worker in set(range(self._workers + 1)) - self._killed:
-            child = self._children.get(f"worker-{worker}")
-            if child is not None and not isinstance(child, RemoteWorker):
-                name = f"worker-{worker}"
-                found.append(Member(name, child.pid, worker, log=name))
-                found += [
-                    Member(f"the sidecar of {name}", sidecar.pid, worker, log=name)
-                    for sidecar in self._sidecars.get(worker, ())
-                ]
+        killed = {f"worker-{worker}" for worker in self._killed}
+        for name, child in self._children.items():
+            if child.pid is None or name in killed:
+                continue
+            if isinstance(child, Child):
+                found.append(Member(name, child.pid, log=name))
+                continue
+            worker = int(name.removeprefix("worker-"))
+            found.append(Member(name, child.pid, worker, log=name))
+            found += [
+                Member(f"the sidecar of {name}", sidecar.pid, worker, log=name)
+                for sidecar in child.sidecars
+            ]
         for remote in self._remotes:
             name = remote.machine.name
             found.append(Member(f"the link to {name}", remote.pid, log=f"machine-{name}"))
@@ -252,8 +251,8 @@ class Fleet:
 
     def killed_pids(self) -> list[int]:
         """The processes of the workers that the nemesis has killed."""
-        children = (self._worker(worker) for worker in self._killed)
-        return [child.pid for child in children if not isinstance(child, RemoteWorker)]
+        pids = (self._worker(worker).pid for worker in self._killed)
+        return [pid for pid in pids if pid is not None]
 
     def ticked_ns(self, worker: int) -> int:
         """When a worker's event loop was last seen to turn; 0 before it first was."""
@@ -369,23 +368,13 @@ class Fleet:
 
     def frozen(self, worker: int) -> bool:
         """Whether the kernel says that it is stopped, and its sidecars are."""
-        child = self._worker(worker)
-        if isinstance(child, RemoteWorker):
-            return child.frozen()
-        return is_frozen(child, self._sidecars[worker])
+        return self._worker(worker).frozen()
 
     def kill(self, workers: Sequence[int]) -> None:
         """SIGKILL; the deaths are recorded in the history, on the machine of the worker."""
         for worker in workers:
-            # Before the signal: a service may let go of what the dead held at once.
-            died_ns = time.monotonic_ns()
             self._killed.add(worker)
-            child = self._worker(worker)
-            if isinstance(child, RemoteWorker):
-                child.kill()
-                continue
-            kill_worker(worker, child, self._sidecars[worker])
-            record_deaths(self.history, worker, died_ns)
+            self._worker(worker).kill()
 
     def killed(self, worker: int) -> bool:
         return worker in self._killed and not self._worker(worker).alive()
@@ -401,12 +390,9 @@ class Fleet:
         workers = set(range(1, self._workers + 1)) - self._killed
         return sum(self.control.worker(w).rivals for w in workers)
 
-    def _worker(self, worker: int) -> Child | RemoteWorker:
-        return self._children[f"worker-{worker}"]
-
-    def _local(self, name: str) -> Child:
-        child = self._children[name]
-        assert not isinstance(child, RemoteWorker)
+    def _worker(self, worker: int) -> WorkerProcess:
+        child = self._children[f"worker-{worker}"]
+        assert not isinstance(child, Child)
         return child
 
     def _launch_elsewhere(self) -> None:
@@ -453,12 +439,12 @@ class Fleet:
                 preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, takes no locks
             )
 
-    def _spawn(
+    def _spawned(
         self, fork_server: ForkServer, name: str, module: str, extra: dict[str, str]
-    ) -> None:
+    ) -> Child:
         environment = self._environment() | extra
         try:
-            self._children[name] = fork_server.spawn(module, environment, self.logs / f"{name}.log")
+            return fork_server.spawn(module, environment, self.logs / f"{name}.log")
         except OSError as error:
             raise LoadError(str(error)) from error
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from signal import SIGKILL
-from typing import Final
+from signal import SIGKILL, Signals
+from typing import Final, Protocol
 
 import psutil
 
@@ -25,22 +26,77 @@ class LoadError(Exception):
     """The load could not be started or died; the message says which process and what it said."""
 
 
-def is_frozen(child: Child, sidecars: Sequence[psutil.Process]) -> bool:
-    """Whether the kernel says that it is stopped, and its sidecars are."""
-    if not child.alive():
-        return False
-    all_of_it = [psutil.Process(child.pid), *filter(_lives, sidecars)]
-    return all(process.status() == psutil.STATUS_STOPPED for process in all_of_it)
+class WorkerProcess(Protocol):
+    """Wherever it runs. ``pid`` is None where it has none on this machine; ``sidecars`` are the
+    processes here that it has started."""
+
+    pid: int | None
+    sidecars: Sequence[psutil.Process]
+
+    def alive(self) -> bool:
+        """Whether it has not ended, as far as anybody knows."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it ended within the time."""
+
+    def send_signal(self, number: Signals) -> None:
+        """To it and to what it has started. No error when it has ended."""
+
+    def find_sidecars(self) -> None:
+        """Once its clients are connected."""
+
+    def frozen(self) -> bool:
+        """Whether the kernel says that it is stopped, and its sidecars are."""
+
+    def kill(self) -> None:
+        """SIGKILL, and waits until it is gone; the deaths are recorded by the clock of its machine.
+        Raises LoadError."""
+
+    def close(self) -> None:
+        """Lets go of it."""
 
 
-def kill_worker(worker: int, child: Child, sidecars: Sequence[psutil.Process]) -> None:
-    """SIGKILL, and waits until it is gone. Raises LoadError."""
-    child.send_signal(SIGKILL)
-    if not child.wait(END_S):
-        raise LoadError(f"worker {worker} does not die")
-    _, alive = psutil.wait_procs(sidecars, END_S)
-    if alive:
-        raise LoadError(f"the sidecar of worker {worker} does not die")
+class LocalWorker:
+    """On this machine."""
+
+    def __init__(self, number: int, child: Child, history: Path) -> None:
+        self.pid: int | None = child.pid
+        self.sidecars: Sequence[psutil.Process] = ()
+        self._number = number
+        self._child = child
+        self._history = history
+
+    def alive(self) -> bool:
+        return self._child.alive()
+
+    def wait(self, timeout_s: float) -> bool:
+        return self._child.wait(timeout_s)
+
+    def send_signal(self, number: Signals) -> None:
+        self._child.send_signal(number)
+
+    def find_sidecars(self) -> None:
+        self.sidecars = self._child.started()
+
+    def frozen(self) -> bool:
+        if not self.alive():
+            return False
+        all_of_it = [psutil.Process(self.pid), *filter(_lives, self.sidecars)]
+        return all(process.status() == psutil.STATUS_STOPPED for process in all_of_it)
+
+    def kill(self) -> None:
+        # Before the signal: a service may let go of what the dead held at once.
+        died_ns = time.monotonic_ns()
+        self._child.send_signal(SIGKILL)
+        if not self._child.wait(END_S):
+            raise LoadError(f"worker {self._number} does not die")
+        _, alive = psutil.wait_procs(self.sidecars, END_S)
+        if alive:
+            raise LoadError(f"the sidecar of worker {self._number} does not die")
+        record_deaths(self._history, self._number, died_ns)
+
+    def close(self) -> None:
+        self._child.close()
 
 
 def record_deaths(history: Path, worker: int, died_ns: int | None = None) -> None:

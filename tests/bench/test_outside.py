@@ -20,6 +20,7 @@ from lockbench.clusters.engine.docker import Event
 from lockbench.clusters.engine.events import Running
 from lockbench.clusters.engine.owner import OWNER, is_stopped
 from lockbench.workloads.fleet import Fleet, Member
+from lockbench.workloads.worker_process import LocalWorker
 from tests.eventually import eventually
 
 S = 10**9
@@ -361,8 +362,7 @@ def test_the_fleet_notes_before_it_strikes(tmp_path: Any) -> None:
             return True
 
     child: Any = Child()
-    fleet._children = {f"worker-{n}": child for n in range(3)}
-    fleet._sidecars = {n: [] for n in range(3)}
+    fleet._children = {f"worker-{n}": LocalWorker(n, child, fleet.history) for n in range(3)}
     assert {m.name for m in fleet.members()} == {"worker-0", "worker-1", "worker-2"}
     fleet.freeze([1])
     fleet.thaw([1])

@@ -22,7 +22,7 @@ def pids(fleet: Fleet) -> list[int]:
     assert fleet._server is not None
     return [
         fleet._server.pid,
-        *(child.pid for child in fleet._children.values() if isinstance(child, nurseries.Child)),
+        *(child.pid for child in fleet._children.values() if child.pid is not None),
     ]
 
 

@@ -36,7 +36,7 @@ from lockbench.history.recorder import SEGMENT_RECORDS
 from lockbench.history.recording import records_of
 from lockbench.locks.registry import find
 from lockbench.workloads.control import WORKER_BYTES, WORKER_FIELDS, Control
-from lockbench.workloads.fork_server import RUN_ENVIRONMENT, Child, ForkServer, run_mark
+from lockbench.workloads.fork_server import RUN_ENVIRONMENT, ForkServer, run_mark
 from lockbench.workloads.load import (
     CONTROL,
     ENVIRONMENT,
@@ -55,7 +55,7 @@ from lockbench.workloads.machines.frames import (
     Streams,
 )
 from lockbench.workloads.machines.version import versions
-from lockbench.workloads.worker_process import is_frozen, kill_worker, record_deaths
+from lockbench.workloads.worker_process import LocalWorker
 
 GREETING: Final = "lockbench-agent "
 PREFIX: Final = "lockbench-agent-"
@@ -150,8 +150,7 @@ class Agent:
         self._shipping = Shipping(folder, self._send_part)
         self._heard_s = time.monotonic()
         self._fork_server: ForkServer | None = None
-        self._workers: dict[int, Child] = {}
-        self._sidecars: dict[int, list[psutil.Process]] = {}
+        self._workers: dict[int, LocalWorker] = {}
         self._ended: set[int] = set()
         self._ahead_ns = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -218,7 +217,7 @@ class Agent:
             }
             log = self._folder / LOGS / f"worker-{worker}.log"
             spawn = asyncio.to_thread(fork_server.spawn, WORKER, environment, log)
-            self._workers[worker] = await spawn
+            self._workers[worker] = LocalWorker(worker, await spawn, self._folder / HISTORY)
 
     async def do_begin(self, message: dict[str, Any]) -> None:
         """Hands out the load, whose addresses are those of the bench's machine."""
@@ -238,23 +237,18 @@ class Agent:
         draft.rename(self._folder / "load.json")
 
     async def do_connected(self, _: dict[str, Any]) -> None:
-        self._sidecars = {worker: child.started() for worker, child in self._workers.items()}
+        for worker in self._workers.values():
+            worker.find_sidecars()
 
     async def do_signal(self, message: dict[str, Any]) -> None:
         self._workers[message["worker"]].send_signal(Signals[message["signal"]])
 
     async def do_frozen(self, message: dict[str, Any]) -> bool:
-        worker = message["worker"]
-        return is_frozen(self._workers[worker], self._sidecars.get(worker, ()))
+        return self._workers[message["worker"]].frozen()
 
     async def do_kill(self, message: dict[str, Any]) -> None:
         """Whose death is recorded by this machine's clock."""
-        worker = message["worker"]
-        died_ns = time.monotonic_ns()
-        await asyncio.to_thread(
-            kill_worker, worker, self._workers[worker], self._sidecars.get(worker, ())
-        )
-        record_deaths(self._folder / HISTORY, worker, died_ns)
+        await asyncio.to_thread(self._workers[message["worker"]].kill)
 
     async def do_finish(self, _: dict[str, Any]) -> dict[str, int]:
         """When every worker has ended: sends what is left of the recordings, and says how much

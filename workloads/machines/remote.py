@@ -7,7 +7,7 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -16,6 +16,7 @@ from signal import Signals
 from typing import Any, Final
 
 import msgspec
+import psutil
 
 from lockbench.clusters.engine.owner import die_with_parent, me
 from lockbench.declarations import program
@@ -187,9 +188,11 @@ class Remote:
 
 
 class RemoteWorker:
-    """As ``lockbench.workloads.fork_server.Child``, on another machine."""
+    """On another machine: ``lockbench.workloads.worker_process.WorkerProcess``."""
 
     def __init__(self, remote: Remote, worker: int) -> None:
+        self.pid: int | None = None
+        self.sidecars: Sequence[psutil.Process] = ()
         self._remote = remote
         self._worker = worker
 
@@ -205,6 +208,9 @@ class RemoteWorker:
         """Returns when it was sent. No error when the machine is lost."""
         with suppress(LoadError):
             self._remote.ask("signal", worker=self._worker, signal=number.name)
+
+    def find_sidecars(self) -> None:
+        """The agent does, for all of its workers."""
 
     def frozen(self) -> bool:
         """Whether the kernel there says that it is stopped, and its sidecars are."""
