@@ -23,6 +23,7 @@ from lockbench.results.errors import Ending
 from lockbench.results.judgements import (
     AS_EXPECTED,
     BROKE_UNDECLARED,
+    CONTRADICTED,
     HELD_UNDECLARED,
     NOT_AS_ASKED,
     NOTHING_DECLARED,
@@ -32,7 +33,6 @@ from lockbench.results.judgements import (
 # What a holder does whose work outlasts its lease: it comes too late.
 TOO_LATE = "client-pause"
 # The service's own record shows that what the bench recorded was not so.
-CONTRADICTED = "contradicted"
 MAY = ("breaks", "may-break")
 LOOSEST_FIRST = (*MAY, "undeclared", "holds", "n/a")
 

@@ -178,10 +178,11 @@ STARVED_TRIES: Final = 3  # a client that asked less often was unlucky, not star
 def _quantiles(values: np.ndarray) -> Mapping[str, float | int | None]:
     """p50, p99 and the maximum; a quantile is null where there are too few values to carry it."""
     n = len(values)
-    p50, p99 = np.quantile(values, (0.5, 0.99))
+    # Nearest rank, with ten values beyond it (lockbench.results.quantiles).
+    p50, p99 = np.quantile(values, (0.5, 0.99), method="inverted_cdf")
     return {
-        "p50": float(p50) if n >= 10 else None,
-        "p99": float(p99) if n >= 100 else None,
+        "p50": float(p50) if n >= 20 else None,
+        "p99": float(p99) if n >= 1000 else None,
         "max": float(values.max()),
         "count": n,
     }

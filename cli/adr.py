@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from itertools import combinations
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -139,7 +140,9 @@ def adr(
     if output is not None and output.exists():
         raise BadInput(f"{output} exists; a record is never overwritten: name another file")
     try:
-        runs = [run for path in paths for run in stored_set(path)]
+        # runs/latest is a link to one of the others.
+        named = {run.path.resolve(): run for path in paths for run in stored_set(path)}
+        runs = list(named.values())
         countable(runs)
         _not_one_experiment(runs, anyway=anyway)
     except (NotARun, Edited) as error:
@@ -261,8 +264,8 @@ def _not_one_experiment(runs: Sequence[Stored], *, anyway: bool) -> list[str]:
     found = list(
         dict.fromkeys(
             line
-            for run in alike[1:]
-            for line in differences([alike[0]], [run])
+            for one, other in combinations(alike, 2)
+            for line in differences([one], [other])
             if not line.startswith(OTHER_SUITE)
         )
     )

@@ -7,6 +7,7 @@ that is not in the runs, but for which faults cannot be applied to a lock of thi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -24,7 +25,6 @@ from lockbench.nemesis.registry import NONE
 from lockbench.results import wording
 from lockbench.results.cases import (
     attempts,
-    broken,
     came_to_nothing,
     command_of,
     counts_as_try,
@@ -35,6 +35,7 @@ from lockbench.results.cases import (
     is_control,
     is_published,
     lock_of,
+    proven,
     recovery_s,
     results_of,
     undecided,
@@ -50,7 +51,6 @@ from lockbench.results.stored import Stored
 TRIES: Final = 20
 STALE: Final = "stale-holder"
 AIMED: Final = "client-pause"  # which makes stale holders on purpose
-CONTRADICTED: Final = "contradicted"  # by the service's own record: the bench is wrong
 share = cache(exact)
 Key = tuple[str, str, int, str]
 
@@ -110,6 +110,7 @@ class Option:
     recovery_s: Mapping[str, tuple[float, int]] = field(
         default_factory=dict
     )  # slowest, of how many
+    unrecovered: Mapping[str, int] = field(default_factory=dict)  # in how many nobody was granted
     jain: float | None = None  # of the least fair case without a fault
     seed: int = 0
     evidence: tuple[str, ...] = ()
@@ -249,9 +250,12 @@ def _option(
     first = mutex[0][1]
     lock, topology, network = first.lock, first.topology or "?", first.network or "loopback"
     recoveries: dict[str, list[float]] = {}
+    unrecovered: Counter[str] = Counter()
     for _, case in mutex:
         if (took := recovery_s(case)) is not None:
             recoveries.setdefault(case.fault, []).append(took)
+        elif case.unrecovered_seconds is not None:
+            unrecovered[case.fault] += 1
     fairness = (c.measurements.fairness for _, c in mutex if c.fault == NONE)
     impossible, out_of_reach = ({}, {}) if first.own else _not_applied(lock, topology)
     return Option(
@@ -278,6 +282,7 @@ def _option(
             and not one.of.hold_s
         ),
         recovery_s={fault: (max(of), len(of)) for fault, of in recoveries.items()},
+        unrecovered=dict(unrecovered),
         jain=min((f.jain for f in fairness if f is not None and f.jain is not None), default=None),
         seed=max((case.seed or 0 for case in all_), default=0),
         evidence=tuple(e.id for e, _ in cases),
@@ -300,26 +305,20 @@ def _not_applied(lock: str, topology: str) -> tuple[dict[str, str], dict[str, st
     return impossible, out_of_reach
 
 
-def _counts(attempt: CaseResult, verdict: str) -> bool:
-    """What was disturbed or contradicted is no try, unless it broke all the same."""
-    void = came_to_nothing(attempt) or attempt.judgement == CONTRADICTED
-    return counts_as_try(attempt, verdict) and (not void or verdict in broken(attempt))
-
-
 def _tried(cases: Sequence[tuple[Evidence, CaseResult]]) -> list[Tried]:
     found = []
     for fault in in_order(case.fault for _, case in cases):
         of = [(e, case) for e, case in cases if case.fault == fault]
         tries = [attempt for _, case in of for attempt in attempts(case)]
         for verdict in in_order(v for _, case in of for v in results_of(case)):
-            counted = [t for t in tries if _counts(t, verdict)]
-            k = sum(verdict in broken(t) for t in counted)
+            counted = [t for t in tries if counts_as_try(t, verdict)]
+            k = sum(verdict in proven(t) for t in counted)
             found.append(
                 Tried(
                     fault,
                     verdict,
                     share(k, len(counted)),
-                    sum(verdict in told(broken(t)) for t in counted),
+                    sum(verdict in told(proven(t)) for t in counted),
                     sum(verdict in undecided(t) for t in tries if not came_to_nothing(t)),
                     next((x for _, c in of if (x := expected_of(c, verdict))), "undeclared"),
                     tuple(e.id for e, _ in of),
@@ -331,7 +330,7 @@ def _tried(cases: Sequence[tuple[Evidence, CaseResult]]) -> list[Tried]:
 def _fence_checked(cases: Sequence[CaseResult]) -> dict[str, Share]:
     found: dict[str, list[bool]] = {}
     for case in cases:
-        if STALE in broken(case) and (score := fenced(case)) is not None:
+        if STALE in proven(case) and (score := fenced(case)) is not None:
             found.setdefault(case.fault, []).append(bool(score.stale_applied))
     return {fault: share(sum(let), len(let)) for fault, let in found.items()}
 

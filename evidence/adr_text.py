@@ -99,6 +99,7 @@ def record(
         commands=[(_ids(e.id for e in of), command) for command, of in _by_command(found)],
         k_of_n=k_of_n,
         cited=cited,
+        recoveries=recoveries,
     )
 
 
@@ -187,8 +188,17 @@ def _cell(option: Option, fault: str) -> str:
     return Markdown(f"{escape_markdown(chr(10).join(lines))} {cited(of[0].evidence)}")
 
 
+def recoveries(o: Option) -> list[str]:
+    """How long it took until the lock was granted after a heal, and how often it never was."""
+    said = [f"{fault} {wording.seconds(s)} (n = {n})" for fault, (s, n) in o.recovery_s.items()]
+    for fault, never in o.unrecovered.items():
+        n = never + o.recovery_s.get(fault, (0.0, 0))[1]
+        said.append(f"{fault} not within the load in {never} of {n}")
+    return said
+
+
 def _row(o: Option, decision: Decision) -> list[str]:
-    back = [f"{fault} {wording.seconds(s)} (n = {n})" for fault, (s, n) in o.recovery_s.items()]
+    back = recoveries(o)
     return [
         o.name + (" (control)" if o.control else ""),
         (
@@ -215,7 +225,7 @@ def _fencing(o: Option) -> str:
     if not o.fence_checked:
         return f"{o.fence}; never put to the test"
     let = ", ".join(f"{fault} {k_of_n(of)}" for fault, of in o.fence_checked.items())
-    return f"{o.fence}; checked at the resource, stale holders wrote under {let}"
+    return f"{o.fence}; checked on reads and writes, stale holders wrote under {let}"
 
 
 def _latency(o: Option, rate_per_s: float | None) -> str:

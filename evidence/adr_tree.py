@@ -21,6 +21,7 @@ from lockbench.checker.catalogue import OF_JOBS
 from lockbench.evidence.adr import AIMED, TRIES, Option, k_of_n, same_servers, share
 from lockbench.nemesis.registry import NONE
 from lockbench.results.documents import Bounds, PooledRate, Statistic
+from lockbench.results.knee import GRANTED_MIN
 from lockbench.results.statistics import Share
 from lockbench.results.wording import ms, words
 
@@ -125,7 +126,9 @@ def speed(option: Option, rate_per_s: float | None) -> Speed | None:
         ]
     if not found:
         return None
-    of = [rate for rate in found if not rate.why and rate.response_ms.p99 is not None] or found
+    good = [rate for rate in found if not rate.why and rate.response_ms.p99 is not None]
+    # Where the lock itself fell short, nobody knows how slow the rest would have been.
+    of = [*good, *(rate for rate in found if _fell_short(rate))] if good else found
     p99s = [_censored(rate, "p99", rate.p99_ms_range) for rate in of]
     p50s = [_censored(rate, "p50", rate.p50_ms_range) for rate in of]
     why = next((why for rate in of for why in rate.why), "")
@@ -146,10 +149,17 @@ def _offered(rate: PooledRate) -> float:
     return rate.offered_per_s.median or 0.0
 
 
+def _fell_short(rate: PooledRate) -> bool:
+    """By the lock's own doing: nothing else makes its rounds void."""
+    return len(rate.why) == 1 and rate.granted < GRANTED_MIN * rate.due
+
+
 def _censored(rate: PooledRate, quantile: Statistic, bounds: Bounds | None) -> tuple[float, float]:
     """What was given up took longer than it is known to have taken."""
     if bounds is None:
         return 0.0, math.inf
+    if _fell_short(rate):
+        return bounds.min, math.inf
     return bounds.min, math.inf if quantile in rate.response_ms.above else bounds.max
 
 
@@ -283,12 +293,12 @@ def _correct(option: Option, answers: Answers) -> tuple[Found, str]:
         return "no", "offers no fence, so the resource cannot refuse a holder whose time is over"
     for fault, let in option.fence_checked.items():
         if let.k and not answers.accepts(fault):
-            said = f"its fence, checked at the resource, let stale holders write under {fault}"
+            said = f"its fence, checked on reads and writes, let stale holders write under {fault}"
             return "no", f"{said}, {k_of_n(let)}"
     if not_yet := _not_yet(option, answers):
         return "not shown", not_yet
     return "yes", (
-        f"{_kept(option, answers)}; its fence, checked at the resource, let "
+        f"{_kept(option, answers)}; its fence, checked on reads and writes, let "
         f"{k_of_n(_stopped(option))} stale holders write"
     )
 

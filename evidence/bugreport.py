@@ -54,6 +54,7 @@ from lockbench.results.cases import (
     fault_name,
     is_elsewhere,
     k_of_n,
+    proven,
 )
 from lockbench.results.documents import CaseResult
 from lockbench.results.errors import BadInput
@@ -155,8 +156,8 @@ def _broken(found: Stored) -> Iterator[Broken]:
         groups.setdefault(repr([getattr(case, name) for name in SAME]), []).append(case)
     for cases in groups.values():
         tried = [document for case in cases for document in _documents(found, case)]
-        for verdict in dict.fromkeys(v for document in tried for v in broken(document)):
-            first = next(document for document in tried if verdict in broken(document))
+        for verdict in dict.fromkeys(v for document in tried for v in proven(document)):
+            first = next(document for document in tried if verdict in proven(document))
             yield Broken(found, first, verdict, *k_of_n(tried, verdict))
 
 

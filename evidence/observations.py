@@ -37,7 +37,14 @@ from lockbench.history.files import BadFile, MissingFile, read_bytes, read_json
 from lockbench.history.jsonl import read_jsonl
 from lockbench.locks.registry import systems
 from lockbench.nemesis.registry import NONE, faults
-from lockbench.results.cases import attempts, broken, counts_as_try, has_numbers, results_of
+from lockbench.results.cases import (
+    AMISS,
+    attempts,
+    counts_as_try,
+    has_numbers,
+    proven,
+    results_of,
+)
 from lockbench.results.documents import (
     CaseResult,
     Count,
@@ -419,18 +426,22 @@ def _with_case(
         for verdict in results_of(attempt):
             if counts_as_try(attempt, verdict):
                 share = verdicts.get(verdict, NEVER)
-                verdicts[verdict] = share.plus(counts=verdict in broken(attempt))
+                verdicts[verdict] = share.plus(counts=verdict in proven(attempt))
     dead = known.dead_holder if known else None
     return Observed(
         *key,
         cases=1 + (known.cases if known else 0),
         tries=len(tries) + (known.tries if known else 0),
-        exposed=sum(it.exposed is True for it in tries) + (known.exposed if known else 0),
+        exposed=sum(map(_is_exposed, tries)) + (known.exposed if known else 0),
         verdicts=dict(sorted(verdicts.items())),
-        last=Last(run, case.seed, case.judgement, tuple(sorted(broken(case)))),
+        last=Last(run, case.seed, case.judgement, tuple(sorted(proven(case)))),
         dead_holder=dead if struck is None else _with_struck(dead or Locked(), struck),
         runs=(*(known.runs if known else ()), run),
     )
+
+
+def _is_exposed(attempt: CaseResult) -> bool:
+    return attempt.exposed is True and attempt.judgement not in AMISS
 
 
 def _with_struck(known: Locked, struck: DeadHolder) -> Locked:
@@ -456,7 +467,7 @@ def _save_histories(
     folders = [case.folder, *(earlier.folder for earlier in case.earlier_tries)]
     lock, fault = case.lock, case.fault
     for attempt, recorded in zip(attempts(case), folders, strict=True):
-        broke = broken(attempt)
+        broke = proven(attempt)
         named = [verdict for verdict in broke if verdict in NAMED]
         for verdict in named or broke:
             if history_showing(histories, lock, fault, verdict):

@@ -115,7 +115,7 @@ LONGEST_GAP: Final = Column(
 )
 RECOVERY: Final = Column(
     "recovery_s",
-    "heal to the first grant asked for after it, seconds; of several the slowest",
+    "heal to the next grant of who asked since the fault, seconds; of several the slowest",
     lambda r: recovery_s(r["case"]),
 )
 FAILOVER: Final = Column("failover_s", "fault to the first grant asked for under it, seconds")
@@ -377,12 +377,12 @@ OF_A_CASE: Final = (
         *ID,
         INJECTED.at("seen.fault"),
         FAILOVER.at("seen.failover_s"),
-        Column("servers_s", "heal to the first grant asked for after it, seconds",
+        Column("servers_s", "heal to the next grant of who asked since the fault, seconds",
                "seen.servers_s"),
         DEAD_HOLDER.at("seen.dead_holder_s"),
     ), lambda case: [{"seen": one} for one in case.measurements.recovery or ()], "Recovery",
-        "Fault to the first grant asked for under it; heal to the first grant asked for after it; "
-        "fault to the next grant of a key whose holder it hit.",
+        "Fault to the first grant asked for under it; heal to the next grant of who asked since "
+        "the fault; fault to the next grant of a key whose holder it hit.",
     ),
     Table("fencing", "a policy at the resource in a case", (
         *ID,

@@ -32,13 +32,15 @@ from lockbench.results.cases import (
     is_published,
     k_of_n,
     lock_of,
+    proven,
     results_of,
     undecided,
 )
 from lockbench.results.documents import CaseResult
 from lockbench.results.judgements import (
+    AS_EXPECTED,
     BROKE_UNDECLARED,
-    GREEN,
+    CONTRADICTED,
     HELD_UNDECLARED,
     NOT_AS_ASKED,
     WORSE,
@@ -48,7 +50,7 @@ from lockbench.results.wording import times, tries, words
 
 NOTHING: Final = "Nothing was decided: no case is evidence for or against a lock."
 # Cases that say nothing about the lock, whatever verdict they reached.
-AMISS: Final = frozenset({COULD_NOT_RUN, DISTURBED})
+AMISS: Final = frozenset({COULD_NOT_RUN, DISTURBED, "failed", CONTRADICTED})
 NAMED_MAX: Final = 3
 
 
@@ -82,7 +84,7 @@ def _ended(cases: Sequence[CaseResult]) -> str:
     ]
     if wrong:
         return f"Not as declared: {'; '.join(wrong)}."
-    as_declared = sum(case.judgement in GREEN for case in cases)
+    as_declared = len(_judged(cases, AS_EXPECTED))
     if not as_declared:
         return ""
     if as_declared == len(cases):
@@ -106,7 +108,12 @@ def _open(cases: Sequence[CaseResult]) -> str:
         "undecided": [c for c in ran if c.exposed is True and undecided(c)],
         "disturbed from outside": _judged(cases, DISTURBED),
         "could not run": _judged(cases, COULD_NOT_RUN),
-        "failed": [c for c in cases if not results_of(c) and c.judgement not in AMISS],
+        "refuted by the service's own record": _judged(cases, CONTRADICTED),
+        "failed": [
+            c
+            for c in cases
+            if c.judgement == "failed" or (not results_of(c) and c.judgement not in AMISS)
+        ],
     }
     said = [text for what, of in groups.items() for text in _named(what, of)]
     said += _named("kept, and nothing is declared", _judged(ran, HELD_UNDECLARED))
@@ -114,12 +121,12 @@ def _open(cases: Sequence[CaseResult]) -> str:
 
 
 def _controls(cases: Sequence[CaseResult]) -> str:
-    """The locks that are known to be broken, each in every case that it had."""
-    controls = [case for case in cases if is_control(case)]
+    """The locks that are known to be broken, each in every case that was run."""
+    ran = [case for case in cases if is_control(case) and case.judgement not in AMISS]
     caught = [
         lock
-        for lock in in_order(lock_of(case) for case in controls)
-        if not any(_missed(case) for case in controls if lock_of(case) == lock)
+        for lock in in_order(lock_of(case) for case in ran)
+        if all(broken(case) for case in ran if lock_of(case) == lock)
     ]
     if not caught:
         return ""
@@ -127,7 +134,7 @@ def _controls(cases: Sequence[CaseResult]) -> str:
 
 
 def _missed(case: CaseResult) -> bool:
-    return bool(results_of(case)) and not broken(case)
+    return bool(results_of(case)) and not broken(case) and case.judgement not in AMISS
 
 
 def _judged(cases: Iterable[CaseResult], judgement: str) -> list[CaseResult]:
@@ -166,7 +173,7 @@ def _lock(cases: Sequence[CaseResult]) -> str:
     kept: dict[int, list[str]] = {}
     not_known: list[str] = []
     for fault, of in by_fault.items():
-        if any(broken(case) for case in of):
+        if any(proven(case) for case in of):
             broke += [*_broke(of), *_fence(of)]
             continue
         evidence = [
@@ -209,10 +216,10 @@ def _tries(n: int, of: Sequence[str]) -> str:
 
 def _broke(of: Sequence[CaseResult]) -> list[str]:
     """By what happened and when, with k of n of this lock under this fault."""
-    found = in_order([*CATALOGUE, *(v for case in of for v in broken(case))])
+    found = in_order([*CATALOGUE, *(v for case in of for v in proven(case))])
     clauses = []
     for verdict in found:
-        here = [case for case in of if verdict in told(broken(case))]
+        here = [case for case in of if verdict in told(proven(case))]
         for during in in_order(when(case, verdict) for case in here):
             k = sum(when(case, verdict) == during for case in here)
             _, n = k_of_n(of, verdict)
@@ -240,7 +247,8 @@ def _fence(of: Sequence[CaseResult]) -> list[str]:
     if not attempted:
         return []
     applied = sum(score.stale_applied or 0 for score in scores)
-    return [f"its fence, checked at the resource, let {applied} of {attempted} such acts through"]
+    let = f"let {applied} of {attempted} such acts through"
+    return [f"its fence, checked on reads and writes, {let}"]
 
 
 def when(case: CaseResult, verdict: str) -> str:

@@ -22,7 +22,7 @@ from lockbench.history.lines import UnreadableHistory
 from lockbench.history.recording import is_recording, read_recording
 from lockbench.report.timeline import Timeline, timeline
 from lockbench.results.alert_replay import ReplayedViolation, replay_judged
-from lockbench.results.cases import broken, expected_of, results_of, unknown_after_s
+from lockbench.results.cases import broken, expected_of, proven, results_of, unknown_after_s
 from lockbench.results.documents import CaseResult, Machine, Results, Verdict, Versions, made
 from lockbench.results.judgements import BROKE_UNDECLARED, GREEN, VIOLATED, WORSE
 from lockbench.results.store import CaseFolder, NotARun, RunFolder
@@ -135,7 +135,7 @@ def judged_again(case: CaseResult, report: Report) -> tuple[CaseResult, list[str
     notes = []
     for name, verdict in report.verdicts.items():
         was = stored.get(name)
-        if was == verdict.result:
+        if was == verdict.result or (was is None and verdict.result == "valid"):
             continue
         notes.append(
             f"{name}: the results say {was or 'nothing'}, the history judged again says "
@@ -143,7 +143,11 @@ def judged_again(case: CaseResult, report: Report) -> tuple[CaseResult, list[str
         )
         if RANK[verdict.result] > max((RANK[r] for r in RANK if r == was), default=-1):
             worse[name] = made(Verdict, verdict.to_json())
-    surprising = [v for v in broken(case) if expected_of(case, v) in {"holds", "undeclared"}]
+    verdicts = {**case.verdicts, **worse}
+    evidence = proven(replace(case, verdicts={**verdicts, **_witnessed(report)}))
+    surprising = [
+        v for v in broken(case) if v in evidence and expected_of(case, v) in {"holds", "undeclared"}
+    ]
     excused = surprising and case.judgement not in VIOLATED
     if excused:
         notes.append(
@@ -151,13 +155,23 @@ def judged_again(case: CaseResult, report: Report) -> tuple[CaseResult, list[str
         )
     if not worse and not excused:
         return case, notes
-    invalid = [*surprising, *(v for v, found in worse.items() if found.result == "invalid")]
+    invalid = [*surprising, *(v for v in worse if v in evidence)]
     broke = excused or any(v in worse for v in invalid)
     claimed = any(expected_of(case, v) not in {None, "undeclared"} for v in invalid)
     word = WORSE if claimed else BROKE_UNDECLARED
     judgement = word if broke else "undecided"
-    verdicts = {**case.verdicts, **worse}
+    if case.judgement in VIOLATED:  # what was told is never made less
+        judgement = WORSE if broke and word == WORSE else case.judgement
     return replace(case, verdicts=verdicts, judgement=judgement, why="; ".join(notes)), notes
+
+
+def _witnessed(report: Report) -> dict[str, Verdict]:
+    """The broken verdicts with what the service's record says of them."""
+    return {
+        name: made(Verdict, verdict.to_json())
+        for name, verdict in report.verdicts.items()
+        if verdict.result == "invalid"
+    }
 
 
 def _verified(

@@ -14,6 +14,8 @@ from typing import Final
 
 from msgspec.structs import asdict, replace
 
+from lockbench.checker.catalogue import GENERAL
+from lockbench.checker.follows import following
 from lockbench.checker.verdict import Report
 from lockbench.results.documents import (
     ByPhase,
@@ -28,6 +30,7 @@ from lockbench.results.documents import (
     Verdict,
     made,
 )
+from lockbench.results.judgements import CONTRADICTED, NOT_AS_ASKED
 
 NO_FAULT: Final = "none"
 PUBLISHED: Final = "published"
@@ -106,6 +109,10 @@ COULD_NOT_RUN: Final = "could not run"
 DISTURBED: Final = "disturbed"
 
 
+# In such a case only what broke is evidence: that something held says nothing.
+AMISS: Final = frozenset({"failed", DISTURBED, COULD_NOT_RUN, CONTRADICTED, NOT_AS_ASKED})
+
+
 def came_to_nothing(case: CaseResult) -> bool:
     """Whether the case failed, was disturbed, or could not run at all."""
     return case.judgement in {"failed", DISTURBED, COULD_NOT_RUN}
@@ -132,22 +139,41 @@ def broken(case: CaseResult) -> list[str]:
     return [name for name, result in results_of(case).items() if result == "invalid"]
 
 
+def refuted(case: CaseResult) -> frozenset[str]:
+    """The invalid verdicts that the service's own record contradicts: no evidence against the lock,
+    nor is that its history is not linearizable."""
+    found = {
+        name
+        for name in broken(case)
+        if any(item.says == "contradicted" for item in _evidence(case, name))
+    }
+    return following(found, {*found, GENERAL}.intersection(broken(case)))
+
+
+def proven(case: CaseResult) -> list[str]:
+    """The verdicts that are invalid, and not refuted."""
+    no_evidence = refuted(case)
+    return [name for name in broken(case) if name not in no_evidence]
+
+
 def undecided(case: CaseResult) -> list[str]:
     """The verdicts that are unknown."""
     return [name for name, result in results_of(case).items() if result == "unknown"]
 
 
 def counts_as_try(case: CaseResult, verdict: str) -> bool:
-    """Whether a case is evidence about a verdict: it broke (which always counts), or it held
-    although the fault could have hurt."""
-    result = results_of(case).get(verdict)
-    return result == "invalid" or (result == "valid" and case.exposed is True)
+    """Whether a case is evidence about a verdict: it broke, which counts unless it is refuted, or
+    it held although the fault could have hurt and nothing was amiss."""
+    if verdict in proven(case):
+        return True
+    held = results_of(case).get(verdict) == "valid"
+    return held and case.exposed is True and case.judgement not in AMISS
 
 
 def k_of_n(cases: Iterable[CaseResult], verdict: str) -> tuple[int, int]:
     """In how many cases a verdict broke, of those that are evidence about it."""
     counted = [case for case in cases if counts_as_try(case, verdict)]
-    return sum(verdict in broken(case) for case in counted), len(counted)
+    return sum(verdict in proven(case) for case in counted), len(counted)
 
 
 def attempts(case: CaseResult) -> list[CaseResult]:
@@ -161,6 +187,7 @@ def attempts(case: CaseResult) -> list[CaseResult]:
                 case,
                 verdicts=verdicts,
                 exposed=before.exposed is not False,
+                judgement=None,
                 earlier_tries=(),
                 measurements=Measurements(),
                 latency_ms=None,

@@ -18,6 +18,8 @@ BROKE_UNDECLARED: Final = "broke, undeclared"
 NOTHING_DECLARED: Final = "no expectation declared"
 # A case without a fault whose load did not take place.
 NOT_AS_ASKED: Final = "not as asked"
+# The service's own record shows that what broke was not so: the bench is wrong.
+CONTRADICTED: Final = "contradicted"
 
 GREEN: Final = frozenset({AS_EXPECTED, HELD_UNDECLARED})
 VIOLATED: Final = frozenset({WORSE, BROKE_UNDECLARED})

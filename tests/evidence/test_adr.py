@@ -21,7 +21,7 @@ from lockbench.cli import adr, main, running
 from lockbench.cli.options import Done
 from lockbench.evidence.adr import TRIES, Option, evidence_of, options, untried
 from lockbench.evidence.adr_plan import breaks, considered, first_looks, likely, needed
-from lockbench.evidence.adr_text import cited, kept, record
+from lockbench.evidence.adr_text import cited, kept, record, recoveries
 from lockbench.evidence.adr_tree import Answers, Decision, decide
 from lockbench.evidence.observations import load
 from lockbench.locks.registry import systems
@@ -247,7 +247,7 @@ def test_a_fence_that_let_a_stale_holder_write_is_not_enough(tmp_path: Path) -> 
     decision, _, _ = decided(tmp_path, CORRECT, *proven("etcd"), bad)
     assert decision.steps[0].found["etcd"] == (
         "no",
-        "its fence, checked at the resource, let stale holders write under pause, 1 of 1",
+        "its fence, checked on reads and writes, let stale holders write under pause, 1 of 1",
     )
 
 
@@ -413,6 +413,16 @@ def test_a_limit_is_compared_with_all_rounds(
     tmp_path: Path, rates: LockRates, p99: str, rate: str
 ) -> None:
     assert limited(tmp_path, rates) == (p99, rate)
+
+
+def test_a_sweep_in_which_the_lock_fell_short_is_not_left_out(tmp_path: Path) -> None:
+    """Nobody knows how slow those would have been that were not granted."""
+    good = swept("etcd", (20.0, 30.0))
+    (rate,) = good.rates
+    short = with_fields(rate, granted=int(0.8 * rate.due), why=("1,920 of 2,400 were granted",))
+    assert limited(tmp_path, good, with_fields(good, rates=(short,)))[0] == "not shown"
+    machine = with_fields(rate, why=("the machine was saturated",))
+    assert limited(tmp_path, good, with_fields(good, rates=(machine,)))[0] == "yes"
 
 
 def test_without_a_rate_all_sweeps_count_too(tmp_path: Path) -> None:
@@ -851,3 +861,61 @@ def test_a_lock_on_two_clusters_is_two_options(tmp_path: Path) -> None:
         "redis-token (redis, 1 node)",
         "redis-token (redis, 5 nodes)",
     ]
+
+
+def test_who_never_recovered_is_told_beside_who_did(tmp_path: Path) -> None:
+    cases = [case("etcd", "kill", **FENCED, seed=seed) for seed in range(3)]
+    cases[0] |= {"recovery_seconds": None, "unrecovered_seconds": 4.0}
+    (found,) = options([run := run_of(tmp_path, *cases)], evidence_of([run]))
+    assert recoveries(found) == ["kill 0.50 s (n = 2)", "kill not within the load in 1 of 3"]
+
+
+@pytest.mark.parametrize(
+    "judgement", ["failed", "disturbed", "could not run", "contradicted", "not as asked"]
+)
+def test_that_something_held_says_nothing_where_something_was_amiss(
+    tmp_path: Path, judgement: str
+) -> None:
+    fine, amiss = case("etcd", "kill", **FENCED), case("etcd", "kill", **FENCED, seed=8)
+    amiss["judgement"] = judgement
+    run = run_of(tmp_path, fine, amiss)
+    (found,) = options([run], evidence_of([run]))
+    assert found.exposed("kill").n == 1
+
+
+def test_a_run_that_is_named_twice_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_of(tmp_path / "runs", case("etcd", "kill", **FENCED))
+    link = tmp_path / "latest"
+    link.symlink_to(run.path)
+    monkeypatch.setattr(adr, "stored_set", lambda path: [with_path(run, path)])
+    monkeypatch.setattr(adr, "countable", lambda runs: None)
+    counted: list[int] = []
+    monkeypatch.setattr(adr, "evidence_of", lambda runs: counted.append(len(runs)) or [])
+    monkeypatch.setattr(adr, "_decided", lambda runs, *_: counted.append(len(runs)) or stop())
+    with pytest.raises(KeyboardInterrupt):
+        adr.adr([run.path, link], CORRECT, anyway=False, output=None, as_json=False, out=QUIET)
+    assert set(counted) == {1}
+
+
+def with_path(run: Stored, path: Path) -> Stored:
+    """The same run, by another name."""
+    return replace(run, run=RunFolder(path))
+
+
+def stop() -> None:
+    raise KeyboardInterrupt
+
+
+def test_runs_are_held_against_each_other_and_not_against_the_first_alone(tmp_path: Path) -> None:
+    def etcd(name: str, digest: str) -> Stored:
+        run = run_of(tmp_path / name, case("etcd", "kill", **FENCED))
+        images = {"etcd": {"id": f"sha256:{digest * 64}"}}
+        return replace(run, versions=made(Versions, {"images": images}))
+
+    first = run_of(tmp_path / "redis", case("redis-fence", "kill", fence="counter"))
+    first = replace(first, versions=made(Versions, {"images": {}}))
+    with pytest.raises(BadInput, match="not one experiment"):
+        adr._not_one_experiment([first, etcd("a", "a"), etcd("b", "b")], anyway=False)
+    adr._not_one_experiment([first, etcd("c", "a"), etcd("d", "a")], anyway=False)

@@ -102,7 +102,7 @@ def test_everything_as_declared() -> None:
     )
     assert found.by_lock[0] == (
         "etcd: Let a holder act after its time under a client pause (1 of 1, as declared); its "
-        "fence, checked at the resource, let 0 of 2 such acts through. Kept its promises under "
+        "fence, checked on reads and writes, let 0 of 2 such acts through. Kept its promises under "
         "kill and without a fault (one try each)."
     )
 
@@ -152,7 +152,7 @@ def test_an_undecided_verdict_is_no_evidence_and_is_said() -> None:
 
 def test_a_fence_that_did_not_help_is_counted() -> None:
     said = of_lock(fenced_case(applied=0), fenced_case(applied=1))
-    assert "(2 of 2, as declared); its fence, checked at the resource, let 1 of 4" in said
+    assert "(2 of 2, as declared); its fence, checked on reads and writes, let 1 of 4" in said
 
 
 def test_a_fence_gets_no_credit_where_nothing_broke_without_it() -> None:
@@ -204,6 +204,39 @@ def test_a_control_that_was_not_caught_is_said_first() -> None:
         "Not as declared: known to be broken, and not caught: redis-no-owner under client-pause."
     )
     assert "and caught" not in " ".join(found.lines)
+
+
+def test_a_control_that_was_never_run_is_not_caught() -> None:
+    unbuilt = {"lock": "redis-no-owner", "fault": "kill", "control": True}
+    unbuilt |= {"judgement": "could not run", "why": "its image cannot be built"}
+    assert "and caught" not in " ".join(headline([unbuilt]).lines)
+    caught = case("redis-no-owner", "client-pause", broke=("wrong-release",), control=True)
+    assert "and caught: redis-no-owner" in " ".join(headline([unbuilt, caught]).lines)
+    elsewhere = case("redis-no-owner", "kill", control=True, judgement="disturbed")
+    said = " ".join(headline([elsewhere]).lines)
+    assert "not caught" not in said
+    assert "and caught" not in said
+
+
+@pytest.mark.parametrize("judgement", ["failed", "disturbed", "contradicted"])
+def test_a_case_that_failed_with_results_kept_nothing(judgement: str) -> None:
+    found = headline([case("etcd", "kill", judgement=judgement)])
+    assert "Kept" not in " ".join(found.by_lock)
+    assert "etcd under kill" in " ".join(found.lines)
+
+
+def test_what_the_service_refutes_is_no_break() -> None:
+    refuted = case("etcd", "kill", broke=("double-grant",), judgement="contradicted")
+    said = {"what": "service", "text": "contradicted: it was not so", "says": "contradicted"}
+    refuted["verdicts"]["double-grant"]["evidence"] = [said]
+    found = headline([refuted])
+    assert "twice" not in " ".join(found.by_lock)
+    assert "refuted by the service's own record: etcd under kill" in " ".join(found.lines)
+
+
+def test_of_what_nobody_declared_nothing_ended_as_declared() -> None:
+    held = headline([case("etcd", "slicer", judgement="held, undeclared")])
+    assert "as declared" not in " ".join(held.lines)
 
 
 def test_what_was_tried_with_one_lock_only_is_told_apart() -> None:

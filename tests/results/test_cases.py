@@ -1,0 +1,51 @@
+"""What counts as a try, and what the service's own record refutes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lockbench.results.cases import AMISS, attempts, counts_as_try, k_of_n, proven, refuted
+from lockbench.results.documents import CaseResult
+from tests.results.plain import typed
+
+SAYS = {"what": "service", "text": "it was not so", "says": "contradicted"}
+
+
+def case(*broke: str, said: str = "", **more: Any) -> CaseResult:
+    """A case in which these broke; what the record says of ``said``."""
+    verdicts = {
+        name: {
+            "result": "invalid" if name in broke else "valid",
+            "evidence": [SAYS] if name == said else [],
+        }
+        for name in ("double-grant", "late-grant", "linearizable")
+    }
+    of = {"lock": "etcd", "fault": "kill", "exposed": True, "verdicts": verdicts} | more
+    found: CaseResult = typed(of)
+    return found
+
+
+@pytest.mark.parametrize("judgement", sorted(AMISS))
+def test_where_something_was_amiss_only_a_break_counts(judgement: str) -> None:
+    found = case("double-grant", judgement=judgement)
+    assert counts_as_try(found, "double-grant")
+    assert not counts_as_try(found, "late-grant")
+    assert counts_as_try(case("double-grant", judgement="as expected"), "late-grant")
+
+
+def test_what_is_refuted_is_no_try_and_nor_is_that_no_order_explains_it() -> None:
+    found = case("double-grant", "late-grant", "linearizable", said="double-grant")
+    assert refuted(found) == {"double-grant", "linearizable"}
+    assert proven(found) == ["late-grant"]
+    assert k_of_n([found, case()], "double-grant") == (0, 1)
+    assert proven(case("linearizable")) == ["linearizable"]
+
+
+def test_a_case_that_ended_amiss_takes_no_earlier_try_with_it() -> None:
+    earlier = {"folder": "01-try-1", "seed": 1, "observed": {"double-grant": "valid"}}
+    found = case(judgement="disturbed", earlier_tries=[earlier])
+    last, before = attempts(found)
+    assert not counts_as_try(last, "double-grant")
+    assert counts_as_try(before, "double-grant")
