@@ -21,8 +21,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Self
+from typing import Self, TypeVar
 
 from lockbench.api.errors import Unavailable
 from lockbench.bench.plan import images_of, unknown
@@ -39,6 +40,22 @@ from lockbench.workloads.load import Pace
 
 # The client group of a program; group 0 is the harness, whose links are never cut.
 GROUP = 1
+
+
+T = TypeVar("T")
+
+
+async def to_its_end(work: Callable[[], T], undo: Callable[[], object]) -> T:
+    """In a thread, which cannot be cancelled: whoever is cancelled meanwhile waits for its end, and
+    undoes it."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        with suppress(Exception):
+            await task
+            await asyncio.to_thread(undo)
+        raise
 
 
 class Cluster:
@@ -142,8 +159,8 @@ class Cluster:
                 raise
 
     async def __aenter__(self) -> Self:
-        """The same without holding up the event loop."""
-        await asyncio.to_thread(self.start)
+        """The same without holding up the event loop. Who is cancelled meanwhile leaves nothing."""
+        await to_its_end(self.start, lambda: self.__exit__(asyncio.CancelledError))
         return self
 
     async def __aexit__(self, *error: object) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from typing import Literal, Self
 
-from lockbench.api.cluster import Cluster
+from lockbench.api.cluster import Cluster, to_its_end
 from lockbench.api.errors import NotHealed, NotProven
 from lockbench.clusters.base import Cut
 from lockbench.nemesis.base import NemesisError
@@ -70,7 +70,7 @@ class Injection:
             raise NotHealed(f"{self.text} of {self._on.where()} {self._on.trouble}")
 
     async def __aenter__(self) -> Self:
-        return await asyncio.to_thread(self.__enter__)
+        return await to_its_end(self.__enter__, lambda: self.__exit__(asyncio.CancelledError))
 
     async def __aexit__(self, *error: object) -> None:
         kind = error[0]

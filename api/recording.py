@@ -28,6 +28,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import stat
 import threading
 import time
 from collections import defaultdict
@@ -146,11 +147,14 @@ class Recording:
     def follow(self, path: str | os.PathLike[str]) -> None:
         """Reads the lines that are appended to a file from now on; it is made if it is not there.
         Writers open it for appending."""
-        flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC
+        flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
         try:
             file = os.open(path, flags, 0o600)
         except OSError as error:
             raise BadInput(f"{os.fspath(path)} cannot be read: {error.strerror}") from error
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            raise BadInput(f"{os.fspath(path)} is not a regular file")
         os.lseek(file, 0, os.SEEK_END)
         self._read(_Lines(file, os.fspath(path)))
 

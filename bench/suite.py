@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import psutil
 from msgspec.structs import replace
 from rich.console import Console
 
@@ -293,7 +295,8 @@ def begun(cases: Sequence[Case], console: Console, runs: Path) -> tuple[Builds, 
         if isinstance(library_of(system), Library):
             why_unusable(system)  # each of its cases will say why
     for process in leftovers():
-        process.kill()
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
     return builds, engine
 
 

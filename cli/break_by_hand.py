@@ -29,6 +29,7 @@ from lockbench.bench.run import load_of
 from lockbench.bench.suites import sampled
 from lockbench.clusters import base
 from lockbench.clusters.base import ClusterError, Composable
+from lockbench.clusters.engine.connection import EngineError
 from lockbench.clusters.registry import topologies
 from lockbench.locks.base import System
 from lockbench.locks.registry import systems
@@ -65,8 +66,7 @@ def serve(
     compose: Path | None = None,
 ) -> None:
     """Starts a cluster and serves the prompt until it is interrupted or told to quit. ``compose``
-    is the file that gets what was started."""
-    _folder()  # where it cannot be had, nothing is started
+    is the file that gets what was started. Where nobody could talk to it, nothing is started."""
     known = topologies()
     if topology not in known:
         raise plan.unknown("topology", topology, known)
@@ -78,6 +78,7 @@ def serve(
         folder = Path(name)
         cluster_plan = plan.cluster_plan_of(case, uuid.uuid4().hex[:12], folder / "logs")
         with (
+            _listening() as listener,
             Fleet(folder, cluster_plan.run_id, plan.WORKERS) as fleet,
             Cluster.planned(cluster_plan, console.print) as made,
         ):
@@ -100,7 +101,7 @@ def serve(
                 "--headless -u 12 -r 12 -t 30s\nCtrl-C removes it.",
                 soft_wrap=True,
             )
-            _serve(Prompt(by_hand), console)
+            _serve(Prompt(by_hand), console, listener)
 
 
 def plain_recipe(topology: str) -> str:
@@ -144,7 +145,7 @@ class Prompt:
                     return "\n".join(f"{f.name}: {f.summary}" for f in faults().values())
                 case _:
                     return self._by_hand.inject(line.strip())
-        except (ScheduleError, NemesisError, ClusterError) as error:
+        except (ScheduleError, NemesisError, ClusterError, EngineError) as error:
             return str(error)
 
 
@@ -156,13 +157,19 @@ def tell(command: str) -> str:
     if len(found) != 1:
         which = "no cluster is running" if not found else f"{len(found)} clusters are running"
         raise BadInput(f"{which}: start one with lockbench break --topology T")
-    with socket.socket(socket.AF_UNIX) as line:
-        line.settimeout(ANSWER_S)
-        line.connect(str(found[0]))
-        line.sendall(command.encode() + b"\n")
-        parts = []
-        while part := line.recv(65536):
-            parts.append(part)
+    try:
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(ANSWER_S)
+            line.connect(str(found[0]))
+            line.sendall(command.encode() + b"\n")
+            parts = []
+            while part := line.recv(65536):
+                parts.append(part)
+    except OSError as error:
+        why = "it is stopped, or busy" if isinstance(error, TimeoutError) else error.strerror
+        raise BadInput(f"the running lockbench break does not answer: {why}") from error
+    if not parts:
+        raise BadInput("the running lockbench break ended without an answer")
     return b"".join(parts).decode()
 
 
@@ -188,26 +195,25 @@ def _say_where(cluster: base.Cluster, case: plan.Case, console: Console) -> None
     )
 
 
-def _serve(prompt: Prompt, console: Console) -> None:
+def _serve(prompt: Prompt, console: Console, listener: socket.socket) -> None:
     """Answers the terminal and the socket until one of them asks for the end."""
-    with _listening() as listener:
-        sources: list[socket.socket | TextIO] = [listener]
-        if sys.stdin.isatty():
-            sources.append(sys.stdin)
-        while True:
-            if sys.stdin in sources:
-                console.print("> ", end="")
-            ready, _, _ = select.select(sources, [], [])
-            if listener in ready:
-                with listener.accept()[0] as line:
-                    if not _answer(prompt, line):
-                        return
-            if sys.stdin in ready:
-                typed = sys.stdin.readline()
-                said = prompt.answer(typed) if typed else None
-                if said is None:
+    sources: list[socket.socket | TextIO] = [listener]
+    if sys.stdin.isatty():
+        sources.append(sys.stdin)
+    while True:
+        if sys.stdin in sources:
+            console.print("> ", end="")
+        ready, _, _ = select.select(sources, [], [])
+        if listener in ready:
+            with listener.accept()[0] as line:
+                if not _answer(prompt, line):
                     return
-                console.print(said)
+        if sys.stdin in ready:
+            typed = sys.stdin.readline()
+            said = prompt.answer(typed) if typed else None
+            if said is None:
+                return
+            console.print(said)
 
 
 def _answer(prompt: Prompt, line: socket.socket) -> bool:
@@ -227,7 +233,11 @@ def _listening() -> Iterator[socket.socket]:
     path = _folder() / f"break-{os.getpid()}.sock"
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(path))
+        try:
+            listener.bind(str(path))
+        except OSError as error:
+            why = error.strerror or error
+            raise BadInput(f"{path} cannot be listened on ({why}): set TMPDIR") from error
         listener.listen()
         try:
             yield listener

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -33,10 +34,11 @@ def clean(console: Console, *, old_images: bool = False) -> None:
     do not give; says what it was. Raises BadInput without an engine."""
     processes = leftovers()
     for process in processes:
-        process.kill()
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
         console.print(f"ended process {process.pid}")
     try:
-        removed = reap()
+        removed = reap(must=True)
         if old_images:
             removed += [f"removed image {ref}" for ref in images.remove_old(Engine())]
     except EngineError as error:
@@ -65,11 +67,11 @@ def _machine() -> tuple[bool, str]:
 def _engine() -> list[tuple[bool, str]]:
     try:
         engine = Engine()
+        lines = [(True, f"Docker engine {engine.version()}")]
+        for name in images.server_names():
+            built = images.is_current(engine, name)
+            todo = "" if built else ": the first case that needs it builds it"
+            lines.append((True, f"image {name}{todo}"))
     except EngineError as error:
         return [(False, str(error))]
-    lines = [(True, f"Docker engine {engine.version()}")]
-    for name in images.server_names():
-        built = images.is_current(engine, name)
-        todo = "" if built else ": the first case that needs it builds it"
-        lines.append((True, f"image {name}{todo}"))
     return lines

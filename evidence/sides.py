@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -56,6 +57,8 @@ LIBRARY: Final = re.compile(r"([A-Za-z0-9_.-]+)==([A-Za-z0-9_.!+-]+)")
 GO_REF: Final = re.compile(r"go:(\w[\w./~-]*)@(v[\w.+-]+)")
 MAVEN_REF: Final = re.compile(r"maven:([\w.-]+:[\w.-]+):([\w.-]+)")
 INSTALL_S: Final = 300.0  # building from source included
+LOGIN: Final = re.compile(r"(?<=http:)//[^/@\s]*@|(?<=https:)//[^/@\s]*@")
+COMMAND_CHARS_MAX: Final = 120
 SOURCE_FILES: Final = ("pyproject.toml", "setup.py")
 PREPARE_S: Final = 900.0  # building a client image
 # Imports every lock as the workers do, and says where they are and which versions it got.
@@ -177,7 +180,12 @@ def _of_library(ref: str) -> Side | None:
         if (found := pattern.fullmatch(ref)) is not None:
             return Side(ref, artifact=_artifact(language, found[1], found[2]))
     source = _source(ref)
-    return None if source is None else Side(ref, source=source)
+    return None if source is None else Side(without_login(ref), source=source)
+
+
+def without_login(text: str) -> str:
+    """As a REF is written down: what lets one into a repository is nobody else's."""
+    return LOGIN.sub("//", text)
 
 
 def _library(name: str, version: str) -> tuple[str, str]:
@@ -202,11 +210,13 @@ def _source(ref: str) -> str | None:
     if ref.startswith("git+"):
         return ref
     if path.suffix == ".whl":
-        if not path.is_file():
+        if not os.path.isfile(ref):  # noqa: PTH113 - Path raises where a name is too long
             raise BadInput(f"there is no wheel {ref}")
         return str(path.resolve())
-    tree = any((path / name).is_file() for name in SOURCE_FILES)
-    return str(path.resolve()) if tree and not (path / LIBRARY_FILES[0]).exists() else None
+    tree = any(os.path.isfile(path / name) for name in SOURCE_FILES)  # noqa: PTH113 - as above
+    if not tree or os.path.isfile(path / LIBRARY_FILES[0]):  # noqa: PTH113 - as above
+        return None
+    return str(path.resolve())
 
 
 def _of_workers() -> set[str]:
@@ -463,7 +473,8 @@ def _run(
             command, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise BadInput(f"{command[2]} did not end within {timeout_s:.0f} s") from error
+        said = without_login(shlex.join(command))[:COMMAND_CHARS_MAX]
+        raise BadInput(f"`{said}` did not end within {timeout_s:.0f} s") from error
 
 
 def _last_line(text: str) -> str:

@@ -18,20 +18,16 @@ may be anybody's: what is no regular file, or would take the parser long, is ref
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from lockbench.history.files import BadFile, read_text
+from lockbench.history.files import BadFile, read_toml
 from lockbench.nemesis.registry import faults
 from lockbench.nemesis.schedule import RANDOM, ScheduleError, Steps, Wanted, wanted
 
 FAULT_KEYS: Final = {"name", "at_s", "for_s", "times", "every_s", "with"}
 RANDOM_KEYS: Final = {"count", "weights"}
-BYTES_MAX: Final = 64 << 10
-# tomllib takes time with the cube of the parts of a dotted key: 27 s for 32,000.
-DOTS_MAX: Final = 64
 WEIGHT_MAX: Final = 1_000_000
 TIMING: Final = {"at_s": "at", "for_s": "for", "times": "times", "every_s": "every"}
 
@@ -73,18 +69,9 @@ def read_weights(path: Path) -> Mapping[str, float]:
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        text = read_text(path, most=BYTES_MAX)
+        document = read_toml(path)
     except BadFile as error:
         raise ScheduleError(str(error)) from error
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.count(".") > DOTS_MAX:
-            raise ScheduleError(f"{path}: line {number} has more than {DOTS_MAX} dots")
-    try:
-        document = tomllib.loads(text)
-    except RecursionError:
-        raise ScheduleError(f"{path}: nested too deeply") from None
-    except ValueError as error:  # a number of thousands of digits is no TOMLDecodeError
-        raise ScheduleError(f"{path}: {error}") from error
     _known(path, "the file", document, {"fault", "random"})
     if not isinstance(document.get("fault", []), list):
         raise ScheduleError(f"{path}: a fault is written as [[fault]]")

@@ -464,7 +464,11 @@ class Fleet:
 
     def _last_line(self, name: str, after: str = "") -> str:
         """Of a process' log, what follows ``after`` in the last line that has it."""
-        lines = (self.logs / f"{name}.log").read_text(errors="replace").strip().splitlines()
+        try:
+            said = (self.logs / f"{name}.log").read_text(errors="replace")
+        except FileNotFoundError:  # of another machine, which has not sent it yet
+            said = ""
+        lines = said.strip().splitlines()
         found = [line.partition(after)[2] if after else line for line in lines if after in line]
         return found[-1] if found else "(empty)"
 

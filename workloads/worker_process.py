@@ -18,6 +18,7 @@ from lockbench.workloads.fork_server import Child
 from lockbench.workloads.load import AIMED_KEY
 
 END_S: Final = 5.0
+POLL_S: Final = 0.005
 # The deaths of the clients of worker w are recorded as worker DEATHS + w.
 DEATHS: Final = 1024
 
@@ -90,9 +91,12 @@ class LocalWorker:
         self._child.send_signal(SIGKILL)
         if not self._child.wait(END_S):
             raise LoadError(f"worker {self._number} does not die")
-        _, alive = psutil.wait_procs(self.sidecars, END_S)
-        if alive:
-            raise LoadError(f"the sidecar of worker {self._number} does not die")
+        # Whose child it is now may not bury it.
+        end = time.monotonic() + END_S
+        while any(map(_lives, self.sidecars)):
+            if time.monotonic() > end:
+                raise LoadError(f"the sidecar of worker {self._number} does not die")
+            time.sleep(POLL_S)
         record_deaths(self._history, self._number, died_ns)
 
     def close(self) -> None:
@@ -122,4 +126,7 @@ def record_deaths(history: Path, worker: int, died_ns: int | None = None) -> Non
 
 def _lives(process: psutil.Process) -> bool:
     """Whether it has not ended, buried or not."""
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

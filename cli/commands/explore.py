@@ -51,7 +51,7 @@ def explore(
     from lockbench.evidence.sides import CURRENT, instead, parse
     from lockbench.explore.asked import asked
     from lockbench.explore.command import beforehand, every_lock, explore_each
-    from lockbench.results.errors import Ending, Unfit
+    from lockbench.results.errors import BadInput, Ending, Unfit
 
     console = err if as_json else out
 
@@ -82,6 +82,8 @@ def explore(
             endings.append(Ending.BENCH)
             continue
         all_asked.append(replace(what, case=side.apply(what.case)))
+    if minutes is not None and not 0 < minutes < math.inf:
+        raise BadInput("--minutes is more than 0")
     until_s = math.inf if minutes is None else time.monotonic() + 60 * minutes
     with instead(side, [what.case for what in all_asked]) as installed:
         if len(all_asked) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import typer
@@ -26,7 +27,7 @@ def guard(
     from lockbench.results.errors import Ending
     from lockbench.stores.registry import StoreError, find
 
-    if not (0 < rate <= trial.RATE_MAX and seconds > 0 and rounds > 0):
+    if not (0 < rate <= trial.RATE_MAX and 0 < seconds < math.inf and rounds > 0):
         raise BadInput(
             f"--rate is more than 0 and at most {trial.RATE_MAX}, the others more than 0"
         )

@@ -123,8 +123,12 @@ class EtcdPlace(Place):
             with _as_refused(site, str(node)), Http(address, ASK_LIMIT_S) as http:
                 status = http.post("/v3/maintenance/status", {})
                 listed = http.post("/v3/cluster/member/list", {}).get("members", [])
-            member, cluster = (str(status["header"][it]) for it in ("member_id", "cluster_id"))
-            version = f"etcd {status.get('version', '')}"
+            try:
+                header = status["header"]
+                member, cluster = (str(header[it]) for it in ("member_id", "cluster_id"))
+                version = f"etcd {status.get('version', '')}"
+            except (KeyError, TypeError, AttributeError):
+                raise SiteError(f"{node} answers, and not as an etcd does") from None
             if member in members:
                 raise SiteError(f"{members[member]} and {node} are one and the same member")
             members[member] = clusters[cluster] = str(node)

@@ -103,6 +103,7 @@ class ImageStore(Connection):
                 rm=True,
                 forcerm=True,
                 decode=True,
+                timeout=BUILD_TIMEOUT_S,  # or none at all
             ):
                 log += str(event.get("stream", "")).splitlines()
                 if "error" in event:

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from lockbench.clusters.base import HARNESS, Cluster, ClusterError, Cut, Edge, Led, Shape
 from lockbench.clusters.engine.docker import Act, EngineError, EngineUnreachable
+from lockbench.clusters.engine.removal import left_behind
 from lockbench.clusters.pods import links
 from lockbench.clusters.pods.launch import START_LIMIT_S, LinkContainers
 from lockbench.clusters.pods.links import Proxy, ProxyCut
@@ -61,8 +62,9 @@ class LinkedCluster(LinkContainers, Cluster):
             self._verify(START_LIMIT_S)
         except (EngineError, ClusterError) as error:
             said = "" if isinstance(error, EngineUnreachable) else self._last_words()
-            self.stop()
-            raise ClusterError(f"{error}{said}") from error
+            left = self.stop()
+            more = f"; {left_behind(left)}" if left else ""
+            raise ClusterError(f"{error}{said}{more}") from error
         except BaseException:
             self.stop()
             raise

@@ -40,14 +40,17 @@ def workers(work: Callable[[], None], count: int = 3) -> None:
         thread.join()
 
 
-def played(lock: AbstractContextManager[object]) -> Recording:
-    """Three threads, each twice in the section, under a lock that is one or is none."""
-    together = threading.Barrier(3)
+def played(lock: AbstractContextManager[object], *, meet: bool = False) -> Recording:
+    """Three threads, each twice in the section, under a lock that is one or is none. ``meet``:
+    they wait for each other inside."""
+    together, inside = threading.Barrier(3), threading.Barrier(3)
 
     def work() -> None:
         together.wait()
-        for _ in range(2):
+        for attempt in range(2):
             with lock, made.inside("orders"):
+                if meet and attempt == 0:
+                    inside.wait()
                 time.sleep(HOLD_S)
 
     with record() as made:
@@ -58,7 +61,7 @@ def played(lock: AbstractContextManager[object]) -> Recording:
 @pytest.mark.parametrize("_", range(20))
 def test_a_section_without_a_lock_is_told_every_time(_: int) -> None:
     with pytest.raises(BrokenPromise, match="more than one holder inside at once") as told:
-        decide(played(nullcontext()))
+        decide(played(nullcontext(), meet=True))
     assert "worker-" in str(told.value)
     assert "█" in str(told.value)
     assert "<svg" in told.value.drawing
@@ -144,6 +147,12 @@ def test_lines_that_a_file_gets_are_followed(section: Recording, tmp_path: Path)
         writer.write("\n".join(OVERLAP) + "\n")
     eventually(lambda: len(section.stays) == 2)
     assert broken_promise(section) is not None
+
+
+def test_what_is_no_regular_file_is_not_waited_for(section: Recording, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "section.log")
+    with pytest.raises(BadInput, match="is not a regular file"):
+        section.follow(tmp_path / "section.log")
 
 
 def test_a_file_that_cannot_be_read_is_a_sentence(section: Recording, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -16,7 +17,13 @@ import pytest
 from lockbench.clusters import images
 from lockbench.clusters.base import ClusterError, ClusterPlan
 from lockbench.clusters.engine import owner, ports, reaper
-from lockbench.clusters.engine.docker import Container, ContainerState, Engine, Network
+from lockbench.clusters.engine.docker import (
+    Container,
+    ContainerState,
+    Engine,
+    EngineError,
+    Network,
+)
 from lockbench.clusters.redis.nodes import RedisNodes
 from tests.eventually import eventually
 
@@ -161,6 +168,30 @@ def bystander(engine: Engine) -> Iterator[Container]:
     made = engine.create_container(image, f"lockbench-bystander-{os.getpid()}")
     yield made
     engine.remove(made)
+
+
+def busy_engine(*, ends: bool) -> Any:
+    """A network that is in use until somebody else has removed its container, or for ever."""
+    engine = Mock(spec=Engine)
+    engine.containers.return_value = []
+    engine.networks.return_value = [Network("orphan", "n-orphan", SCENE["orphan"])]
+    refusal = EngineError("it has active endpoints")
+    engine.remove_network.side_effect = [refusal, None] if ends else refusal
+    return engine
+
+
+def test_what_another_start_is_removing_is_waited_for() -> None:
+    assert reaper.reap(engine=busy_engine(ends=True)) == ["n-orphan"]
+
+
+def test_what_cannot_be_removed_is_told_and_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reaper, "AGAIN_S", 0.0)
+    said: list[str] = []
+    assert reaper.reap(said.append, engine=busy_engine(ends=False)) == []
+    assert "n-orphan" in said[0]
+    assert "it has active endpoints" in said[0]
+    with pytest.raises(EngineError, match="active endpoints"):
+        reaper.reap(engine=busy_engine(ends=False), must=True)
 
 
 def owning(run_id: str, tmp_path: Path) -> subprocess.Popen[str]:

@@ -369,6 +369,24 @@ def test_a_library_counts_where_a_lock_uses_it(
     assert path.startswith(f"{tmp_path}{os.pathsep}")
 
 
+@pytest.mark.parametrize(
+    ("ref", "shown"),
+    [
+        ("git+https://tok:x@h.example/o/p@main", "git+https://h.example/o/p@main"),
+        ("git+ssh://git@h.example/o/p@main", "git+ssh://git@h.example/o/p@main"),
+    ],
+)
+def test_what_lets_one_into_a_repository_is_not_written_down(ref: str, shown: str) -> None:
+    side = parse(ref)
+    assert (side.ref, side.source) == (shown, ref)
+
+
+@pytest.mark.parametrize("ref", ["A" * 5000, "x" * 300 + ".whl"])
+def test_a_ref_that_can_be_no_path_is_refused(ref: str) -> None:
+    with pytest.raises(BadInput):
+        parse(ref)
+
+
 def test_a_library_without_pins_is_refused_in_a_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,9 @@ def test_what_is_no_question(said: str) -> None:
         ("[[machine]]\nname = 'b'\nrun = 'ssh b'\nworkers = 100\n", "there may be 67"),
         ("[[machine]]\nname = 'b'\nrun = 'ssh b'\n" * 2, "names b twice"),
         ("[[machine]\n", "Expected"),
+        (f"x = {'[' * 5000}", "nested too deeply"),
+        (f"{'a.' * 20_000}a = 1", "line 1 has more than 64 dots"),
+        ("[[machine]]\nname = 'b'\nrun = 'ssh b'\nworkers = 1000000000\n", "<= 1000"),
     ],
 )
 def test_files_that_are_refused(tmp_path: Path, text: str, why: str) -> None:
@@ -120,6 +124,12 @@ def test_files_that_are_refused(tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(MachinesError, match=why) as refused:
         read(file, 3)
     assert str(refused.value).startswith(str(file))
+
+
+def test_a_file_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "m.toml")
+    with pytest.raises(MachinesError, match="a FIFO"):
+        read(tmp_path / "m.toml", 3)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

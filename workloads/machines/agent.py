@@ -203,8 +203,7 @@ class Agent:
 
     async def do_prepare(self, message: dict[str, Any]) -> None:
         """Starts the workers, which wait for the load."""
-        owner = {"agent": me(), "home": message["home"]}
-        (self._folder / OWNER).write_text(json.dumps(owner))
+        _note_owner(self._folder, message["home"])
         self._fork_server = fork_server = ForkServer(message["run"], (WORKER,))
         prepare = find(message["lock"]).prepare
         if prepare is not None:
@@ -266,7 +265,7 @@ class Agent:
 
     async def do_homes(self, _: dict[str, Any]) -> list[str]:
         """Who has agents here that live."""
-        return [home for _, agent, home in _others(self._folder) if not is_dead(agent)]
+        return [home for _, agent, home in _others(self._folder) if home and not is_dead(agent)]
 
     # What it tells by itself.
 
@@ -306,6 +305,11 @@ class Agent:
             self._streams.send(Kind.PART, 0, head + data[begin : begin + PART])
 
 
+def _note_owner(folder: Path, home: str) -> None:
+    """``home``: the bench that it works for; empty while nobody has said."""
+    (folder / OWNER).write_text(json.dumps({"agent": me(), "home": home}))
+
+
 def _others(mine: Path) -> Iterator[tuple[Path, str, str]]:
     """The folders of other agents of this user: with who made each, and for whom."""
     for folder in Path(tempfile.gettempdir()).glob(PREFIX + "*"):
@@ -323,7 +327,8 @@ def _end_left(mine: Path, ended: list[str]) -> Iterator[str]:
             if home not in ended or not agent.endswith(f":{place()}"):
                 continue
             # What it has started dies with it.
-            os.kill(pid, SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(pid, SIGKILL)
             yield f"ended agent {pid}"
         for process in psutil.process_iter():
             with suppress(psutil.Error, OSError):
@@ -352,11 +357,16 @@ async def _serve(folder: Path) -> None:
     writer = asyncio.StreamWriter(transport, protocol, reader, loop)
     with suppress(BadFrame):
         await Agent(Streams(reader, writer), folder).serve()
+    # Not by the end of the program, which would wait for what it still prepares.
+    shutil.rmtree(folder, ignore_errors=True)
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def main() -> None:
     """The whole life of the program."""
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    _note_owner(folder, home="")
     try:
         asyncio.run(_serve(folder))
     finally:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from lockbench.history.files import BadFile, read_toml
 from lockbench.workloads.control import WORKERS_MAX
 
 HERE: Final = "here"  # what the machine is called that the bench runs on
@@ -31,7 +31,7 @@ class MachinesError(Exception):
 class _Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     run: str
-    workers: Annotated[int, msgspec.Meta(ge=1)] = 2
+    workers: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 2
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,10 +51,10 @@ def read(file: Path, first: int) -> Sequence[Machine]:
     """The machines of a file; their workers are numbered from ``first`` on. Raises
     MachinesError."""
     try:
-        said = msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), _File).machine
-    except OSError as error:
-        raise MachinesError(f"{file} cannot be read: {error.strerror}") from error
-    except (ValueError, msgspec.ValidationError) as error:
+        said = msgspec.convert(read_toml(file), _File).machine
+    except BadFile as error:
+        raise MachinesError(str(error)) from error
+    except msgspec.ValidationError as error:
         raise MachinesError(f"{file}: {str(error).replace('`', '')}") from error
     twice = [name for name, times in Counter(one.name for one in said).items() if times > 1]
     if twice:
