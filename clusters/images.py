@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from lockbench.clusters.builds import Build, Builds
 from lockbench.clusters.debian import PACKAGES_FILE
 from lockbench.clusters.engine import owner
 from lockbench.clusters.engine.docker import Engine, EngineError
+from lockbench.clusters.engine.image_store import BUILD_TIMEOUT_S
 from lockbench.clusters.libraries import GO
 from lockbench.clusters.recipes import (
     BUILDERS,
@@ -46,6 +48,7 @@ __all__ = [
     "server_names",
 ]  # fmt: skip
 
+POLL_S = 0.1
 FINGERPRINT = "lockbench.fingerprint"
 VERSIONS = "lockbench.versions"
 DIFFERS = "lockbench.differs"
@@ -123,12 +126,15 @@ def begin(names: Sequence[str], *, engine: Engine, say: Callable[[str], None]) -
     told: set[str] = set()
 
     def make(name: str) -> None:
-        say(f"{name}: started")
-        _build(making, known[name])
-        for package, change in _finish(making, known[name]).items():
-            if package not in told:  # of an image below
-                say(f"{name}: {package} is not as in {LOCK.name}: {change}")
-                told.add(package)
+        with _alone(name):
+            if is_current(engine, name):  # another process has built it meanwhile
+                return
+            say(f"{name}: started")
+            _build(making, known[name])
+            for package, change in _finish(making, known[name]).items():
+                if package not in told:  # of an image below
+                    say(f"{name}: {package} is not as in {LOCK.name}: {change}")
+                    told.add(package)
 
     wanted = [Build(name, known[name].parent, known[name].takes_s) for name in missing]
     return Builds(wanted, make, say)
@@ -195,6 +201,24 @@ def main(args: Sequence[str]) -> int:
         say(f"failed: {error}")
         return 255
     return 0
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """One process at a time builds an image: it is there without its labels for a moment. A name
+    that only one socket can have, and that ends with its process. Raises EngineError."""
+    end = time.monotonic() + BUILD_TIMEOUT_S
+    with socket.socket(socket.AF_UNIX) as mark:
+        while True:
+            try:
+                mark.bind(f"\0lockbench-image-{name}")
+                break
+            except OSError:
+                if time.monotonic() > end:
+                    said = f"another process has been building {name} for too long"
+                    raise EngineError(said) from None
+                time.sleep(POLL_S)
+        yield
 
 
 # --- making one ----------------------------------------------------------------------------------
@@ -330,7 +354,7 @@ def _resolved(making: _Making, recipe: Recipe) -> dict[Path, bytes]:
     if recipe.language is GO:
         script = _GO_CLIENT
     command = " && ".join(script.strip().splitlines())
-    made = f"lockbench-{recipe.name}:resolved"
+    made = f"lockbench-{recipe.name}:resolved-{os.getpid()}"
     arguments = "".join(f"ARG {name}\n" for name in (*recipe.args, *NETWORK))
     dockerfile = (
         f"FROM {making.ref(recipe.parent)}\n{arguments}WORKDIR /build\nCOPY . .\nRUN {command}\n"
