@@ -143,9 +143,11 @@ def test_an_image_says_what_it_and_its_builder_were_made_of_instead() -> None:
 def test_an_image_is_built_by_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(images, "BUILD_TIMEOUT_S", 0.0)
     with images._alone("planted"):
-        with pytest.raises(EngineError, match="another process has been building planted"):
-            with images._alone("planted"):
-                pytest.fail("two at once")
+        with (
+            pytest.raises(EngineError, match="another process has been building planted"),
+            images._alone("planted"),
+        ):
+            pytest.fail("two at once")
         with images._alone("another"):
             pass
     with images._alone("planted"):
