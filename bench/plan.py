@@ -17,6 +17,7 @@ import msgspec
 from lockbench.bench.clients import name_of
 from lockbench.bench.judge import Expected, expectation
 from lockbench.checker.catalogue import ALWAYS, NAMED
+from lockbench.clusters import images as built
 from lockbench.clusters.base import NETWORKS, Cluster, ClusterPlan, Topology
 from lockbench.clusters.elsewhere import cluster as foreign
 from lockbench.clusters.elsewhere.site import CONFINED, Site, SiteError
@@ -454,6 +455,7 @@ def cluster_plan_of(case: Case, run_id: str, logs: Path) -> ClusterPlan:
         lease_ttl_s=case.pace.lease_ttl_s,
         log_dir=str(logs),
         images=dict(case.images),
+        ours=built.ours_among(dict(case.images)),
         network=case.network,
     )
 

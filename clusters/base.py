@@ -96,6 +96,11 @@ class ClusterPlan:
     images: Mapping[str, str] = field(default_factory=dict)  # overrides: image name → reference
     network: str = "loopback"  # the base state of every link but the harness' own
     keeps_records: bool = True  # of nodes that are wiped; for as long as the cluster stands
+    ours: frozenset[str] = frozenset()  # of ``images``, those that a recipe of ours has made
+
+    def is_swapped(self, image: str) -> bool:
+        """Whether it is one of others: it is started in another way, without our library."""
+        return image in self.images and image not in self.ours
 
 
 class Cluster(ABC):

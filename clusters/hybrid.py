@@ -228,7 +228,7 @@ class OurHybridCluster(HybridCluster):
 
 def make(plan: ClusterPlan) -> HybridCluster:
     """Make a cluster that can do what its images can."""
-    swapped = {"redis", "zookeeper"} & plan.images.keys()
+    swapped = any(map(plan.is_swapped, ("redis", "zookeeper")))
     return HybridCluster(plan) if swapped else OurHybridCluster(plan)
 
 

@@ -94,6 +94,17 @@ def is_current(engine: Engine, name: str) -> bool:
     return image is not None and image.labels.get(FINGERPRINT) == fingerprint(name)
 
 
+def ours_among(images: Mapping[str, str]) -> frozenset[str]:
+    """Of names → references, those that a recipe of ours has made, today's or an earlier one. None
+    where no engine answers."""
+    if not images:
+        return frozenset()
+    with suppress(EngineError), Engine() as engine:
+        found = {name: engine.image(ref) for name, ref in images.items()}
+        return frozenset(n for n, image in found.items() if image and FINGERPRINT in image.labels)
+    return frozenset()
+
+
 def ensure(
     names: Sequence[str],
     *,

@@ -140,6 +140,22 @@ def test_an_image_says_what_it_and_its_builder_were_made_of_instead() -> None:
 
 
 @pytest.mark.usefixtures("small_lock")
+def test_an_image_with_a_wrong_digest_never_becomes_current() -> None:
+    engine = built(WANTED.replace("aa", "a0"))
+    with pytest.raises(EngineError, match="dash"):
+        finish(engine)
+    engine.build.assert_not_called()
+
+
+@pytest.mark.docker
+def test_an_image_of_ours_is_one_by_any_name(engine: Engine) -> None:
+    """As the baseline has it: it is started as ours are, with our library in it."""
+    image = engine.image(recipes.recipes()["redis"].ref)
+    assert image is not None
+    assert images.ours_among({"redis": image.id, "etcd": "none-of-that-name:1"}) == {"redis"}
+    assert images.ours_among({}) == frozenset()
+
+
 def test_an_image_is_built_by_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(images, "BUILD_TIMEOUT_S", 0.0)
     with images._alone("planted"):
@@ -152,13 +168,6 @@ def test_an_image_is_built_by_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> 
             pass
     with images._alone("planted"):
         pass
-
-
-def test_an_image_with_a_wrong_digest_never_becomes_current() -> None:
-    engine = built(WANTED.replace("aa", "a0"))
-    with pytest.raises(EngineError, match="dash"):
-        finish(engine)
-    engine.build.assert_not_called()
 
 
 @pytest.mark.parametrize("of", [None, "base", "redis"])

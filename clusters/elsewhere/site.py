@@ -32,7 +32,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from lockbench.history.files import BadFile, read_text, read_toml, toml_of
+from lockbench.history.files import TOML_BYTES_MAX, BadFile, read_text, toml_of
 
 SECRET_BYTES_MAX: Final = 4096
 PORT_MAX: Final = 65535
@@ -203,7 +203,8 @@ def read(path: Path, text: str | None = None) -> Site:
     """A cluster's file, or what was read of it before: what is agreed to is what is done. Raises
     SiteError."""
     try:
-        document = read_toml(path) if text is None else toml_of(path, text)
+        text = read_text(path, most=TOML_BYTES_MAX) if text is None else text
+        document = toml_of(path, text)
     except BadFile as error:
         raise SiteError(str(error)) from error
     if "password" in document:

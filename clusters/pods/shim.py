@@ -29,7 +29,7 @@ C = TypeVar("C", bound=PodCluster)
 def by_image(swapped: type[C], ours: type[C], **how: Any) -> Callable[[ClusterPlan], C]:
     """What makes a cluster that can do what its image can: ``ours``, or one of a swapped image.
     ``how`` is what else it is made with."""
-    return lambda plan: (swapped if swapped.kind in plan.images else ours)(plan, **how)
+    return lambda plan: (swapped if plan.is_swapped(swapped.kind) else ours)(plan, **how)
 
 
 class ClockedPods(PodCluster):

@@ -93,7 +93,7 @@ class ZooKeeperCluster(PodCluster, ZooKeeperServers):
             config[f"server.{j}"] = f"127.0.0.1:{self.peer_port(1, j)}:{self.peer_port(0, j)}"
         text = "".join(f"{name}={value}\n" for name, value in config.items())
         return Server(
-            OFFICIAL if self.kind in self.plan.images else JAVA,
+            OFFICIAL if self.plan.is_swapped(self.kind) else JAVA,
             files={CONFIG: text.encode(), f"{DATA}/myid": f"{node}\n".encode()},
             env={"JVMFLAGS": " ".join(JVM)},
             ready=says(self.port(node), "srvr", "Mode"),

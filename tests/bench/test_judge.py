@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lockbench.bench.document import required_of
-from lockbench.bench.judge import CONTRADICTED, MAY, Expected, Judgement, expectation, judge
+from lockbench.bench.judge import MAY, Expected, Judgement, expectation, judge
 from lockbench.bench.plan import make_case
 from lockbench.checker.catalogue import ALWAYS, OF_JOBS
 from lockbench.checker.follows import FOLLOWS, causes_of
@@ -17,7 +17,7 @@ from lockbench.locks.base import ANY, Expectation, System
 from lockbench.locks.registry import find, systems
 from lockbench.nemesis.registry import faults
 from lockbench.results.errors import Ending
-from lockbench.results.judgements import BROKE_UNDECLARED, HELD_UNDECLARED, WORSE
+from lockbench.results.judgements import BROKE_UNDECLARED, CONTRADICTED, HELD_UNDECLARED, WORSE
 
 
 def system(**verdicts: str) -> System:

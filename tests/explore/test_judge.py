@@ -184,7 +184,7 @@ def verdicts(monkeypatch: pytest.MonkeyPatch, contradicted: str = "", **results:
         name.replace("_", "-"): Verdict(result, f"{name} is {result}")  # type: ignore[arg-type]
         for name, result in results.items()
     }
-    report = Report(found, {}, {})
+    report = Report(0, 0, found, {})
     monkeypatch.setattr(judge_module, "check", lambda _: report)
     refuted = {contradicted: "it was not so"} if contradicted else {}
     monkeypatch.setattr(judge_module, "contradictions", lambda _: refuted)

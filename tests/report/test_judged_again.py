@@ -30,7 +30,7 @@ def report(results: Results, contradicted: str = "") -> Report:
         name: Verdict(result, "", (SAYS,) if name == contradicted else ())  # type: ignore[arg-type]
         for name, result in results.items()
     }
-    return Report(found, {}, {})
+    return Report(0, 0, found, {})
 
 
 @pytest.mark.parametrize("more", [{"leaked-lock": "valid"}, {"linearizable": "unknown"}, {}])

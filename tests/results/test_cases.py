@@ -44,7 +44,7 @@ def test_what_is_refuted_is_no_try_and_nor_is_that_no_order_explains_it() -> Non
 
 
 def test_a_case_that_ended_amiss_takes_no_earlier_try_with_it() -> None:
-    earlier = {"folder": "01-try-1", "seed": 1, "observed": {"double-grant": "valid"}}
+    earlier = {"folder": "01-try-1", "observed": {"double-grant": "valid"}}
     found = case(judgement="disturbed", earlier_tries=[earlier])
     last, before = attempts(found)
     assert not counts_as_try(last, "double-grant")

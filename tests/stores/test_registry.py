@@ -89,14 +89,6 @@ def test_a_fault_of_the_store_is_none_of_the_lock() -> None:
 
 
 @pytest.mark.parametrize(
-    ("resource", "word"),
-    [
-        ("postgres:guard=compare-and-set", "may-break"),
-        ("postgres:on=postgres-sync", "may-break"),
-        ("postgres:guard=compare-and-set:on=postgres-sync", "holds"),
-    ],
-)
-@pytest.mark.parametrize(
     ("fault", "word"),
     [("wipe", "may-break"), ("kill", "may-break"), ("pause", "holds"), ("partition-drop", "holds")],
 )
@@ -107,6 +99,14 @@ def test_a_redis_that_forgets_may_lose_an_update(fault: str, word: str) -> None:
     assert plan.expected_of(case).of("lost-update").expected == word
 
 
+@pytest.mark.parametrize(
+    ("resource", "word"),
+    [
+        ("postgres:guard=compare-and-set", "may-break"),
+        ("postgres:on=postgres-sync", "may-break"),
+        ("postgres:guard=compare-and-set:on=postgres-sync", "holds"),
+    ],
+)
 def test_an_update_may_be_lost_with_the_primary_or_by_a_write_without_an_answer(
     resource: str, word: str
 ) -> None:
