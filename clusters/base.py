@@ -299,7 +299,7 @@ class Composed(Protocol):
     """Several systems side by side, each with a quorum of its own."""
 
     @property
-    def parts(self) -> Sequence[Sequence[int]]:
+    def quorums(self) -> Sequence[Sequence[int]]:
         """The nodes of each."""
 
 

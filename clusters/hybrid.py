@@ -55,7 +55,7 @@ class HybridCluster(Cluster):
         return range(1, REDIS_NODES + ZOOKEEPER_NODES + 1)
 
     @property
-    def parts(self) -> Sequence[Sequence[int]]:
+    def quorums(self) -> Sequence[Sequence[int]]:
         return [self.nodes[:REDIS_NODES], self.nodes[REDIS_NODES:]]
 
     def start(self) -> None:

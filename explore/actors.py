@@ -39,6 +39,7 @@ class Actor:
         self._channel = channel
         self._heard = b""
         self.killed_ns: int | None = None
+        self.doomed = False  # it is killed, or is about to be
         self.busy = False  # between an order and its answer
 
     def tell(self, order: Order) -> None:
@@ -78,6 +79,7 @@ class Actor:
     def kill(self) -> None:
         """SIGKILL, for its sidecars too; returns when it has ended. Twice is no error."""
         if self.killed_ns is None:
+            self.doomed = True
             self._child.started()
             self._child.send_signal(signal.SIGKILL)
             self._child.wait(END_S)

@@ -268,7 +268,8 @@ class _Explorer:
             if len(trial.strikes) == 1 and not play.unable:
                 one = evolved(one, state=_state(play), then=_then(play))
             met = _as_met(play)
-            shown = None if play.unable else judged(met, self._setting.system)
+            hopeless = play.unable or _is_foreign(play)
+            shown = None if hopeless else judged(met, self._setting.system)
             if play.unable:
                 one = evolved(one, outcome="could not run", why=play.unable)
             elif play.missed:
@@ -294,7 +295,7 @@ class _Explorer:
     def _is_doubtful(self, play: Played) -> bool:
         """Whether it is to be played again: what shows something else than that somebody waited is
         kept."""
-        if play.unable:
+        if play.unable or _is_foreign(play):
             return True
         shown = judged(_as_met(play), self._setting.system, timed=False)
         if isinstance(shown, Shown) and not (play.missed and shown.declared):
@@ -334,6 +335,11 @@ def _common_events(
     states = {_state(play) for play in plays if not play.unable}
     state = states.pop() if len(states) == 1 else None
     return evolved(about, events=tuple(map(event_of, events)), state=state)
+
+
+def _is_foreign(play: Played) -> bool:
+    """Whether it met with a strike at servers that was for the other plays."""
+    return bool(play.missed) and bool(act_of(play.trial))
 
 
 def _as_met(play: Played) -> Played:

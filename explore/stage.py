@@ -151,7 +151,7 @@ class Player:
 
     def _gone(self) -> _Over:
         """Where nobody killed it, nothing is known of this play."""
-        if self.actor.killed_ns is None:
+        if not self.actor.doomed:
             self._stage.played.unable = f"the {self.name} ended by itself"
         return _Over()
 

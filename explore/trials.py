@@ -29,7 +29,7 @@ def singles(scenario: ExploredScenario, cluster: Cluster) -> Iterator[Trial]:
     alike: those of the first, of the one that makes the majority, and of a majority at once."""
     places = [place_of(event) for event in scenario.events]
     alike, groups = set[Place](), list[tuple[Place, ...]]()
-    for part in cluster.parts if isinstance(cluster, Composed) else [cluster.nodes]:
+    for part in cluster.quorums if isinstance(cluster, Composed) else [cluster.nodes]:
         most = len(part) // 2 + 1
         for asked in rounds([place for place in places if place.node in part]):
             if len(asked) >= most > 1:

@@ -78,7 +78,7 @@ class Both(Nodes):
 
     def __init__(self) -> None:
         super().__init__(8)
-        self.parts = [range(1, 6), range(6, 9)]
+        self.quorums = [range(1, 6), range(6, 9)]
 
 
 def struck_places(nodes: Sequence[int], cluster: int) -> list[list[int]]:
