@@ -55,6 +55,7 @@ PLAYS_MAX: Final = 3
 ELSEWHERE_MAX: Final = 10  # of a play whose event came at another server than was struck
 MORE_PLAYS: Final = 4  # where something broke without a fault, to see what else does
 REPEATS: Final = 10
+BLOWS: Final = 2  # strikes at servers, of the repeats of one trial
 CLUSTERS: Final = 3  # of one lock, one after the other
 
 Told = Callable[[str], None]
@@ -305,11 +306,12 @@ class _Explorer:
     def _repeated(self, fresh: Sequence[tuple[Trial, int]]) -> dict[int, list[Played]]:
         """Place of a finding → plays of its trial again."""
         trials = [trial for trial, _ in fresh]
-        # Plays of one strike at servers share it, so each time has one of its own.
         alone = [trial for trial in trials if not act_of(trial)]
         plays = self._plays.play_all([trial for trial in alone for _ in range(REPEATS)])
-        for _ in range(REPEATS):
-            plays += self._plays.play_all([trial for trial in trials if act_of(trial)])
+        for trial in trials:
+            # What is played at once shares a strike at servers: there is more than one.
+            for _ in range(BLOWS if act_of(trial) else 0):
+                plays += self._plays.play_all([trial] * (REPEATS // BLOWS))
         self._plays.record(plays)
         return {place: [play for play in plays if play.trial == trial] for trial, place in fresh}
 
