@@ -205,9 +205,11 @@ def _seconds(nanoseconds: int) -> str:
 def _holder_killed(analysis: Analysis, fault: Fault) -> Answer:
     """The killed worker held a key that others asked for before its promise could have ended."""
     held = analysis.promises
+    # A promise that its death ended, with ε taken off.
+    died = fault.begin_ns[0] - 1 - analysis.history.epsilon_ns
     killed = [
         i
-        for i in in_force(analysis, fault.begin_ns[0] - 1, fault.begin_ns[1])
+        for i in in_force(analysis, died, fault.begin_ns[1])
         if worker_of(analysis, held.row[[i]])[0] == worker_struck(fault)
     ]
     begin = fault.begin_ns[0]

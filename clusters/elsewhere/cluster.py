@@ -429,7 +429,8 @@ def _unanswered(site: Site, error: Exception, keeper: Kept) -> ClusterError:
             return ClusterError(f"{at} {why}")
     who = ", ".join(map(str, site.nodes))
     said = site.hidden(str(error)) or type(error).__name__
-    return ClusterError(f"{who}: a server does not answer as it should: {said}")
+    clear = "" if site.tls else f" (without TLS: {site.file.name} has no table [tls])"
+    return ClusterError(f"{who}: a server does not answer as it should: {said}{clear}")
 
 
 def _not_empty(site: Site, node: int, count: int) -> str:

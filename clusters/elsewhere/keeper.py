@@ -73,7 +73,7 @@ class Keeper:
         elif "hand" in asked:
             return self._hand(asked["hand"], asked["nodes"])
         elif "why" in asked:
-            return {"why": self._relay.why.get(asked["why"], "")}
+            return {"why": self._relay.reason(asked["why"])}
         elif "claim" in asked:
             return self._claim(asked["claim"])
         elif "ours" in asked:

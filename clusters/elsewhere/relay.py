@@ -27,10 +27,17 @@ from typing import Any, Final, TypeVar
 
 from lockbench.clusters.elsewhere.place import Place, Refused, Side, Talk, Where, place_of
 from lockbench.clusters.elsewhere.site import Site
-from lockbench.clusters.wire import Address
+from lockbench.clusters.wire import Address, Line, ProbeFailed
 
 LET_IN_S: Final = 10.0  # longer than any client waits
 TLS_CLOSES_S: Final = 1.0
+TLS_SAYS_S: Final = 2.0
+ENDED: Final = "ended the connection"
+# RFC 8446, 5.1: the two types of a record with which a server answers a client's first one, and the
+# first byte of its version, which never changed.
+ALERT: Final = 21
+HANDSHAKE: Final = 22
+TLS_MAJOR: Final = 3
 # Off at once, and what was not sent is thrown away: the other side is sent RST.
 NO_LINGER: Final = struct.pack("ii", 1, 0)
 # linux/sock_diag.h, linux/inet_diag.h: what is asked of the kernel, and where it answers.
@@ -68,6 +75,16 @@ class Relay:
         self._open: dict[Address, set[asyncio.Task[None]]] = {}
         self._beside: asyncio.Task[None] | None = None
         self.why: dict[int, str] = {}
+
+    def reason(self, node: int) -> str:
+        """What keeps clients out of a node; goes on after its name. Empty: nothing is known. A port
+        for TLS ends a connection without it, or lets it wait, and says nothing; so it is asked."""
+        why = self.why.get(node, "")
+        at = self._site.nodes[node - 1]
+        if self._tls is None and why in {"", ENDED} and speaks_tls((at.host, at.port)):
+            file = self._site.file.name
+            return f"speaks TLS: give {file} a table [tls] with the ca that its certificate is from"
+        return why
 
     async def open(self, routes: Sequence[Route]) -> None:
         """Listen. Raises OSError."""
@@ -180,7 +197,7 @@ class Relay:
         if isinstance(error, ssl.SSLError):
             return f"does not agree on TLS: {error.reason or error}"
         if isinstance(error, EOFError):
-            return "ended the connection" + ("" if self._tls else ": does it ask for TLS?")
+            return ENDED
         if isinstance(error, socket.gaierror):
             return f"has a name that nobody knows: {error.strerror}"
         if isinstance(error, TimeoutError):
@@ -212,6 +229,21 @@ async def _first_end(*ways: Coroutine[Any, Any, None]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def speaks_tls(at: Address) -> bool:
+    """Whether TLS is answered there: by a handshake, or by an alert that there is none for us."""
+    hello = ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), hello, server_hostname="nobody.invalid").do_handshake()
+    try:
+        with Line(at, TLS_SAYS_S) as line:
+            line.send(hello.read())
+            kind, major = line.exactly(2)
+    except (OSError, ProbeFailed):
+        return False
+    return kind in {ALERT, HANDSHAKE} and major == TLS_MAJOR
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

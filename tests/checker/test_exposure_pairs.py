@@ -4,6 +4,7 @@ which differs in the one thing that is named, it could not, or nobody knows."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -999,6 +1000,15 @@ def test_a_fault_that_could_have_hurt_and_one_that_could_not(one: Pair, exposed:
     found = exposure(one.play(exposed).history())
     assert found.exposed is exposed, found.reasons
     assert all(reason.strip() for reason in found.reasons)
+
+
+@pytest.mark.parametrize("one", PAIRS, ids=lambda one: f"{one.rule}: {one.differs}")
+def test_clocks_of_several_machines_change_little(one: Pair) -> None:
+    """Where clocks agree to far less than what happens there takes: what could hurt could, and what
+    could not cannot."""
+    for exposed in (True, False):
+        history = replace(one.play(exposed).history(), epsilon_ns=ns(0.001))
+        assert exposure(history).exposed is exposed, exposure(history).reasons
 
 
 def test_every_rule_has_a_pair() -> None:

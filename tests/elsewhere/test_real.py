@@ -62,7 +62,7 @@ def test_a_cluster_that_is_not_what_its_file_says_is_refused(
     for changed, said in (
         ({"password-env": None, "user": None}, "asks for a password: name where it is in"),
         ({"password-env": None, "password-file": f'"{tmp_path}/wrong.txt"'}, "does not take the"),
-        ({"[tls]": None}, "ended the connection: does it ask for TLS"),
+        ({"[tls]": None}, "speaks TLS: give"),
         ({"[tls]": 'ca = "ca.pem"'}, "does not agree on TLS"),
         ({"[tls]": 'certificate = "client.pem"\nkey = "client.key"'}, "is not trusted"),
         ({"topology": '"etcd"', "prefix": None}, "127.0.0.1"),

@@ -104,6 +104,7 @@ def test_a_prefix_that_is_not_there_is_made_and_removed(
         ({"user": None, "password-env": None}, "not everybody may read and write under /team-a"),
         ({"user": '"other"'}, "the user other may not read and write under /team-a"),
         ({"[tls]": 'ca = "ca.pem"'}, "does not agree on TLS"),
+        ({"[tls]": None}, "speaks TLS: give"),
     ],
 )
 def test_who_may_not_is_refused(

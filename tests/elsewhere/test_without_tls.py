@@ -1,0 +1,113 @@
+"""A file without ``[tls]`` for servers that want it: whoever wrote it is told so, by name."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from lockbench.clusters.base import ClusterError
+from lockbench.clusters.elsewhere import cluster, redis, zookeeper
+from lockbench.clusters.elsewhere.relay import speaks_tls
+
+HERE: Final = "127.0.0.1"
+RECORD: Final = 5  # bytes of a record's head, which are waited for
+REFUSED: Final = bytes([21, 3, 3, 0, 2, 2, 40])  # an alert: fatal, handshake_failure
+GREETING: Final = bytes([22, 3, 3, 0, 1, 2])  # how a handshake begins
+HELLO: Final = 22
+
+Answer = Callable[[bytes], bytes]
+
+
+def tls(answer: bytes) -> Answer:
+    """As Netty and OpenSSL do: what does not begin a handshake is ended without a word."""
+    return lambda head: answer if head[0] == HELLO else b""
+
+
+@contextmanager
+def server(answer: Answer) -> Iterator[int]:
+    """Answers the head of a record once it is there, and ends the connection. Its port."""
+    with socket.create_server((HERE, 0)) as listening:
+
+        def serve(connection: socket.socket) -> None:
+            with connection, suppress(OSError):
+                head = b""
+                while len(head) < RECORD:
+                    data = connection.recv(RECORD - len(head))
+                    if not data:
+                        return
+                    head += data
+                connection.sendall(answer(head))
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(4096):
+                    pass
+
+        def accept() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = listening.accept()
+                    threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+        accepting = threading.Thread(target=accept, daemon=True)
+        accepting.start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+        accepting.join()
+
+
+def refusal(folder: Path, topology: str, port: int, more: str = "") -> str:
+    file = folder / "cluster.toml"
+    file.write_text(f'topology = "{topology}"\nnodes = ["{HERE}:{port}"]\n{more}')
+    with pytest.raises(ClusterError) as caught:
+        cluster.look(str(file))
+    return str(caught.value)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (redis, zookeeper):
+        monkeypatch.setattr(module, "ASK_LIMIT_S", 0.5)
+
+
+@pytest.mark.parametrize("answer", [REFUSED, GREETING], ids=["alert", "handshake"])
+@pytest.mark.parametrize("topology", ["zookeeper", "redis"])
+@pytest.mark.parametrize(
+    "more", ["", 'user = "bench"\npassword-file = "password.txt"\n'], ids=["nobody", "user"]
+)
+def test_a_port_for_tls_is_called_one(
+    topology: str, answer: bytes, more: str, tmp_path: Path
+) -> None:
+    """``srvr`` is shorter than the head of a record, so ZooKeeper waits for more and says nothing;
+    Redis ends the connection, to the relay where that has to log in."""
+    (tmp_path / "password.txt").write_text("planted")
+    with server(tls(answer)) as port:
+        assert refusal(tmp_path, topology, port, more) == (
+            f"{HERE}:{port} speaks TLS: give cluster.toml a table [tls] with the ca that its"
+            " certificate is from"
+        )
+
+
+@pytest.mark.parametrize("topology", ["zookeeper", "redis"])
+def test_what_speaks_something_else_is_not(topology: str, tmp_path: Path) -> None:
+    with server(lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
+        said = refusal(tmp_path, topology, port)
+    assert "speaks TLS" not in said
+    assert "without TLS: cluster.toml has no table [tls]" in said
+
+
+def test_who_says_nothing_at_all_may_want_tls(tmp_path: Path) -> None:
+    with socket.create_server((HERE, 0)) as silent:
+        said = refusal(tmp_path, "zookeeper", silent.getsockname()[1])
+    assert "without TLS: cluster.toml has no table [tls]" in said
+
+
+def test_nobody_is_there(tmp_path: Path) -> None:
+    with socket.create_server((HERE, 0)) as gone:
+        port = gone.getsockname()[1]
+    assert "cannot be reached" in refusal(tmp_path, "redis", port)
+    assert not speaks_tls((HERE, port))
